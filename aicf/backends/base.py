@@ -1,0 +1,228 @@
+"""The contract between the compiler, the runtime and a backend: data classes and protocols, no behaviour.
+
+A backend describes its kernels (`KernelDescriptor`, used by passes), makes native code from units (`CodeUnit`, at
+compile time) and loads it (`Entry`, at run time). It never decides anything: every choice is in the kernel record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Attribute, Block
+
+from aicf.dialects.emit import ProgramOp
+from aicf.dialects.emit_kernels import KernelOp
+from aicf.dialects.emit_types import LayoutAttr, TargetAttr
+
+
+@dataclass(frozen=True)
+class OperandInfo:
+    """One operand or result of a piece of work, as a kernel sees it.
+
+    Args:
+        role: `input`, `param`, `state`, `meta`, `const`, `derived`, `output` or `temp` (a value of this program).
+        shape: Logical sizes.
+        dtype: Element type name (`f32`, `i1`, ...).
+        strides: Elements between neighbours, one per dimension; 0 where broadcast.
+        updated: Whether the program overwrites it (then it cannot be prepared ahead).
+    """
+
+    role: str
+    shape: tuple[int, ...]
+    dtype: str
+    strides: tuple[int, ...]
+    updated: bool = False
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a kernel is asked to run: one group or instruction.
+
+    Args:
+        id: Group id.
+        kind: Opcode name derived from the body.
+        attrs: Attributes of the kind's schema.
+        operands, results: As seen by the kernel (view ops in front are already strides).
+        body: The meaning: primitive logical ops from block arguments (operands) to `emit.yield` (results).
+        code: The generated scalar program, for kinds that have one (epilogues and generated kernels).
+    """
+
+    id: str
+    kind: str
+    attrs: Mapping[str, Attribute]
+    operands: tuple[OperandInfo, ...]
+    results: tuple[OperandInfo, ...]
+    body: Block
+    code: KernelOp | None
+
+
+class KernelDescriptor(Protocol):
+    """One kernel of a backend. Stateless; importing it imports no code generator."""
+
+    @property
+    def id(self) -> str:
+        """Unique, `backend.name`."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """Raised whenever the code or the record's meaning changes."""
+        ...
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """Opcodes it may run."""
+        ...
+
+    @property
+    def determinism(self) -> str:
+        """`bitwise` (same bits always) or `unordered`."""
+        ...
+
+    @property
+    def simplicity(self) -> int:
+        """Rank that breaks ties: lower is simpler."""
+        ...
+
+    def legal(self, work: Work, target: TargetAttr) -> str | None:
+        """None if it can run `work` on `target`, else the reason in a user's words."""
+        ...
+
+    def cost_us(self, work: Work, target: TargetAttr) -> float:
+        """Predicted microseconds on `target`, of the record that `record` gives. Only for legal work."""
+        ...
+
+    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
+        """The kernel record without `version` and `determinism`: tile, partition, threads, combination order.
+
+        May hold `layouts`: an array with one entry an operand, `unit` for plain memory or the `LayoutAttr` it needs
+        prepared; and `workspace_bytes` (i64).
+        """
+        ...
+
+    def prepare(self, work: Work, operand: int, layout: LayoutAttr, target: TargetAttr) -> Mapping[str, Attribute]:
+        """The record of the instruction that packs `operand` into `layout` (run in `@prepare`)."""
+        ...
+
+
+@dataclass(frozen=True)
+class BufferRef:
+    """Where an instruction's operand lies: `table[base] + offset` bytes.
+
+    Args:
+        base: Index into the pointer table: 0 is the arena, 1 .. are the binds in program order.
+        offset: Bytes from that pointer.
+        shape, strides: Logical sizes and element strides.
+        dtype: Element type name.
+        layout: Physical layout, None for plain strided memory.
+    """
+
+    base: int
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+    layout: LayoutAttr | None = None
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One instruction, ready for code generation; operands in `ins`, `outs`, `ws` order."""
+
+    name: str
+    kind: str
+    kernel: str
+    record: Mapping[str, Attribute]
+    ins: tuple[BufferRef, ...]
+    outs: tuple[BufferRef, ...]
+    ws: tuple[BufferRef, ...]
+    body: Block
+    code: KernelOp | None
+    waits_for: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class CodeUnit:
+    """One final program: its entry symbol and its launches in text order.
+
+    Args:
+        entry: Symbol of the native entry.
+        program: The emit program it was read from.
+        table_size: Number of data pointers (arena and binds); function pointers follow them in the table.
+    """
+
+    entry: str
+    program: ProgramOp
+    launches: tuple[Launch, ...]
+    table_size: int
+
+
+@dataclass(frozen=True)
+class NativeCode:
+    """Code of a whole module.
+
+    Args:
+        code: The object file (or whatever the backend loads), the same bytes for the same input.
+        features: CPU or device features it needs.
+        functions: Names of the library functions whose addresses follow the data pointers in every table.
+    """
+
+    code: bytes
+    features: tuple[str, ...]
+    functions: tuple[str, ...] = ()
+
+
+class Entry(Protocol):
+    """A loaded program: call it with the addresses of the arena and the binds."""
+
+    def __call__(self, table: int) -> None:
+        """Runs the program. `table` is the address of an array of pointers: data pointers, then `functions`."""
+        ...
+
+
+class LoadedCode(Protocol):
+    """Native code in this process."""
+
+    def entry(self, symbol: str, threads: int) -> Entry:
+        """The entry of one program. Raises ArtifactError if there is none."""
+        ...
+
+    def function_addresses(self) -> Sequence[int]:
+        """Addresses that belong after the data pointers of a table."""
+        ...
+
+
+class Backend(Protocol):
+    """An executor. Registered under its name; a plug-in registers by the entry point group `aicf.backends`."""
+
+    @property
+    def name(self) -> str:
+        """As in a target, `cpu`."""
+        ...
+
+    def resolve_arch(self, arch: str | None) -> str:
+        """The architecture level: `arch` checked, or this machine's if None. Raises PolicyError with the legal ones."""
+        ...
+
+    def facts(self) -> Mapping[str, Attribute]:
+        """Target facts of this machine beyond the level (library versions)."""
+        ...
+
+    def kernels(self) -> Sequence[KernelDescriptor]:
+        """All kernels, in a fixed order."""
+        ...
+
+    def build(self, module: ModuleOp, units: Sequence[CodeUnit], target: TargetAttr) -> NativeCode:
+        """Code for all units. Pure: the same input gives the same bytes."""
+        ...
+
+    def load(self, native: NativeCode) -> LoadedCode:
+        """Loads code into this process. Raises BackendUnavailable if the machine lacks a feature."""
+        ...
+
+    def devices(self) -> Sequence[Mapping[str, str]]:
+        """What this backend could run on here: name, architecture, memory."""
+        ...

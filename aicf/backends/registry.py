@@ -1,0 +1,72 @@
+"""Finds backends by name: the built-in ones, and plug-ins from the entry point group `aicf.backends`.
+
+A plug-in names a callable (usually a class) without parameters that gives a `Backend`. Nothing is imported before it
+is asked for.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import cast
+
+from xdsl.dialects.builtin import IntegerAttr, i64
+
+from aicf.backends.base import Backend, KernelDescriptor
+from aicf.dialects.emit_types import TargetAttr
+from aicf.errors import BackendUnavailable, PolicyError
+
+ENTRY_POINTS = "aicf.backends"
+
+_BUILT_IN = {
+    "cpu": ("aicf.backends.cpu.backend", "CpuBackend"),
+    "reference": ("aicf.backends.reference.backend", "ReferenceBackend"),
+}
+
+
+def _plug_ins() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=ENTRY_POINTS)}
+
+
+def backend_names() -> list[str]:
+    """Names of all registered backends, sorted."""
+    return sorted({*_BUILT_IN, *_plug_ins()})
+
+
+@cache
+def get_backend(name: str) -> Backend:
+    """The backend called `name`.
+
+    Raises:
+        PolicyError: no backend has that name (the message lists them).
+        BackendUnavailable: its package does not import here.
+    """
+    try:
+        if name in _BUILT_IN:
+            module, factory = _BUILT_IN[name]
+            return cast(Backend, getattr(import_module(module), factory)())
+        if (point := _plug_ins().get(name)) is not None:
+            return cast(Backend, point.load()())
+    except ImportError as error:
+        raise BackendUnavailable(f"backend '{name}' does not import: {error}; install what it needs") from error
+    raise PolicyError(f"unknown backend '{name}'; registered: {', '.join(backend_names())}")
+
+
+@cache
+def get_kernels(backend: str) -> dict[str, KernelDescriptor]:
+    """The kernels of a backend by id, in its order."""
+    return {kernel.id: kernel for kernel in get_backend(backend).kernels()}
+
+
+def resolve_target(spec: str, threads: int = 1) -> TargetAttr:
+    """The target named by `spec`, `backend` or `backend:arch`; a missing arch becomes this machine's.
+
+    Raises PolicyError for an unknown backend or level, or threads < 1.
+    """
+    name, _, arch = spec.partition(":")
+    if threads < 1:
+        raise PolicyError(f"threads must be at least 1, got {threads}")
+    backend = get_backend(name)
+    facts = {"threads": IntegerAttr(threads, i64), **backend.facts()}
+    return TargetAttr(name, backend.resolve_arch(arch or None), dict(sorted(facts.items())))

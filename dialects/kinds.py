@@ -1,0 +1,148 @@
+"""Opcodes of emit IR: the kind table and the attribute schemas with their packed form.
+
+A *kind* is the logical opcode of an instruction; its number is stable for ever. A *schema* names a little-endian
+layout for the kind's attributes, so that a runtime without this compiler can read them. What a kind means is said
+by the body of an instruction, not here.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import BoolAttr, FloatAttr, IntegerAttr, StringAttr, f64, i1, i64
+from xdsl.ir import Attribute
+
+KIND_IDS: dict[str, int] = {
+    "add": 0,
+    "relu": 1,
+    "gemm": 2,
+    "bias_add": 3,
+    "reduce_sum": 4,
+    "mse_grad": 5,
+    "relu_bwd": 6,
+    "sgd_step": 7,
+    "copy": 8,
+    "grad_zero": 9,
+    "adam_step": 10,
+    "step_inc": 11,
+    "bias_corr": 12,
+    "layernorm_fwd": 13,
+    "layernorm_bwd": 14,
+    "batchnorm_fwd": 15,
+    "batchnorm_bwd": 16,
+    "gemm_epilogue": 17,
+    "softmax": 18,
+    "softmax_bwd": 19,
+    "mse_loss": 20,
+    "cross_entropy_fwd": 21,
+    "cross_entropy_bwd": 22,
+    "gemm_epilogue_bwd": 23,
+    "generated": 24,
+    "concat": 25,
+    "pack": 26,
+}
+"""Append-only: a number, once given, never changes and is never used again."""
+
+ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "sigmoid", "tanh", "generated")
+"""Values of the `activation` field, in the order of their packed code. `generated` = see the instruction's code."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """One packed attribute.
+
+    Args:
+        name: Attribute name.
+        code: `struct` code, little endian: `?` bool, `q` i64, `d` f64, `B` index into `values`.
+        values: Legal strings of an enumeration (`B`).
+    """
+
+    name: str
+    code: str
+    values: tuple[str, ...] = ()
+
+    def encode(self, value: Attribute) -> bool | int | float:
+        """The Python number that is packed for `value`; ValueError names the field if the type is wrong."""
+        match self.code, value:
+            case "?", IntegerAttr() if value.type == i1:
+                return bool(value.value.data)
+            case "q", IntegerAttr() if value.type == i64:
+                return value.value.data
+            case "d", FloatAttr() if value.type == f64:
+                return value.value.data
+            case "B", StringAttr() if value.data in self.values:
+                return self.values.index(value.data)
+            case _:
+                raise ValueError(f"attribute '{self.name}' must be {self.describe()}, got {value}")
+
+    def decode(self, number: bool | int | float) -> Attribute:
+        """The attribute that `encode` turns into `number`."""
+        match self.code:
+            case "?":
+                return BoolAttr.from_bool(bool(number))
+            case "q":
+                return IntegerAttr(int(number), i64)
+            case "d":
+                return FloatAttr(float(number), f64)
+            case _:
+                if int(number) >= len(self.values):
+                    raise ValueError(f"attribute '{self.name}' has no value with code {int(number)}")
+                return StringAttr(self.values[int(number)])
+
+    def describe(self) -> str:
+        """The legal type in words."""
+        return {"?": "a bool", "q": "an i64", "d": "an f64"}.get(self.code, "one of " + ", ".join(self.values))
+
+
+SCHEMAS: dict[str, tuple[Field, ...]] = {
+    "": (),
+    "gemm.v1": (Field("transpose_a", "?"), Field("transpose_b", "?")),
+    "gemm_epilogue.v1": (
+        Field("transpose_a", "?"),
+        Field("transpose_b", "?"),
+        Field("bias", "?"),
+        Field("residual", "?"),
+        Field("activation", "B", ACTIVATIONS),
+    ),
+    "reduce_sum.v1": (Field("first_axis", "q"), Field("axis_count", "q"), Field("keepdims", "?")),
+    "softmax.v1": (Field("axis", "q"),),
+    "layernorm_fwd.v1": (Field("axis", "q"), Field("epsilon", "d")),
+    "sgd_step.v1": (Field("learning_rate_operand", "q"),),
+    "concat.v1": (Field("axis", "q"),),
+}
+"""Field layouts by schema name, packed without padding; a changed layout gets a new version, never a new meaning."""
+
+
+def schema_of(kind: str) -> str:
+    """The current schema of `kind`: `kind.v1` if it has attributes, else the empty schema."""
+    return f"{kind}.v1" if f"{kind}.v1" in SCHEMAS else ""
+
+
+def _layout(fields: tuple[Field, ...]) -> struct.Struct:
+    return struct.Struct("<" + "".join(field.code for field in fields))
+
+
+def pack(schema: str, attrs: Mapping[str, Attribute]) -> bytes:
+    """Packs `attrs` by `schema`. Raises ValueError for an unknown schema, a missing, extra or ill-typed attribute."""
+    if schema not in SCHEMAS:
+        raise ValueError(f"unknown attribute schema '{schema}'; known: {', '.join(filter(None, SCHEMAS))}")
+    fields = SCHEMAS[schema]
+    wanted = {field.name for field in fields}
+    if missing := sorted(wanted - attrs.keys()):
+        raise ValueError(f"schema '{schema}' needs attribute {', '.join(missing)}")
+    if extra := sorted(attrs.keys() - wanted):
+        raise ValueError(f"schema '{schema}' has no attribute {', '.join(extra)}")
+    return _layout(fields).pack(*(field.encode(attrs[field.name]) for field in fields))
+
+
+def unpack(schema: str, blob: bytes) -> dict[str, Attribute]:
+    """The attributes packed in `blob`. Raises ValueError for an unknown schema or a blob of another size."""
+    if schema not in SCHEMAS:
+        raise ValueError(f"unknown attribute schema '{schema}'; known: {', '.join(filter(None, SCHEMAS))}")
+    fields = SCHEMAS[schema]
+    layout = _layout(fields)
+    if len(blob) != layout.size:
+        raise ValueError(f"blob has {len(blob)} bytes, schema '{schema}' packs {layout.size}")
+    return {field.name: field.decode(value) for field, value in zip(fields, layout.unpack(blob), strict=True)}
