@@ -1,0 +1,327 @@
+"""From a peeled body to its generated kernel: iteration space, index maps, phases.
+
+Every value of the body gets an index: which dim of the iteration space each of its dims follows. A body that has no
+such reading (a transpose in its middle, two different reductions) has no generated kernel, and the reason is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, Region, SSAValue
+from xdsl.ir.affine import AffineExpr, AffineMap
+
+from aicf.dialects import logical
+from aicf.dialects.emit_kernels import KernelOp, PhaseOp, ReduceOp, StoreOp, YieldOp
+from aicf.dialects.types import element_of, tensor_info
+from aicf.passes.support.peeling import yielded
+from aicf.passes.support.scalar_ops import EXPENSIVE, scalar_constant, scalar_ops, splat_value
+
+Index: TypeAlias = tuple[int | None, ...]
+"""Per dim of a value: the dim of the full iteration space it follows, None for a dim of size 1."""
+
+_COMBINE: dict[type[Operation], str] = {logical.ReduceSumOp: "sum", logical.ReduceMaxOp: "max"}
+
+
+class NoCode(Exception):
+    """The body has no generated kernel; the message says why."""
+
+
+def derive_code(block: Block, symbol: str) -> KernelOp:
+    """The generated kernel of a peeled body (the epilogue, if it holds a matmul). Raises NoCode with the reason."""
+    return _Writer(_Indexing(block), symbol).write()
+
+
+def _shape(value: SSAValue) -> tuple[int, ...]:
+    return tensor_info(value.type).shape
+
+
+class _Indexing:
+    """The full iteration space of a body and the index of each value."""
+
+    def __init__(self, block: Block):
+        self.block = block
+        self.ops = [op for op in block.ops if not isinstance(op, YieldOp)]
+        self.outputs = yielded(block)
+        matmuls = [op for op in self.ops if isinstance(op, logical.MatmulOp)]
+        if len(matmuls) > 1:
+            raise NoCode("two contractions in one body")
+        self.matmul = matmuls[0] if matmuls else None
+        self.reductions = [op for op in self.ops if type(op) in _COMBINE]
+        self.shape = self._full_shape()
+        self.axes = self._reduced_axes()
+        self.index: dict[SSAValue, Index] = {}
+        self._forward()
+        self._backward()
+
+    def _full_shape(self) -> tuple[int, ...]:
+        if self.matmul is not None:
+            return _shape(self.matmul.result)
+        if self.reductions:
+            return _shape(self.reductions[0].operands[0])
+        return _shape(self.outputs[0])
+
+    def _reduced_axes(self) -> tuple[int, ...]:
+        axes = {tuple(op.axes.get_values()) for op in self.reductions if isinstance(op, logical.ReduceSumOp | logical.ReduceMaxOp)}
+        if len(axes) > 1:
+            raise NoCode("reductions over different axes")
+        if axes and self.matmul is not None:
+            raise NoCode("a reduction behind a contraction")
+        return next(iter(axes), ())
+
+    @property
+    def identity(self) -> Index:
+        """The index of a value with the full shape."""
+        return tuple(None if size == 1 else dim for dim, size in enumerate(self.shape))
+
+    def _forward(self) -> None:
+        """Indices that follow from the shape, a reduction, or an operand."""
+        for value in (*self.block.args, *(op.results[0] for op in self.ops)):
+            if _shape(value) == self.shape and not self._is_reduction(value):
+                self.index[value] = self.identity
+            elif isinstance(value, OpResult):
+                self._forward_result(value)
+
+    def _is_reduction(self, value: SSAValue) -> bool:
+        return isinstance(value, OpResult) and value.op in self.reductions
+
+    def _forward_result(self, value: OpResult) -> None:
+        op = value.op
+        if op in self.reductions:
+            keep = len(_shape(value)) == len(self.shape)
+            dims = [None if dim in self.axes else i for dim, i in enumerate(self.identity)]
+            self.index[value] = tuple(i for dim, i in enumerate(dims) if keep or dim not in self.axes)
+        elif isinstance(op, logical.ReshapeOp) and (source := self.index.get(op.operands[0])) is not None:
+            self.index[value] = _without_units(source, op.operands[0], value)
+        elif op.has_trait(logical.Elementwise):
+            known = [self.index[v] for v in op.operands if v in self.index and not _is_constant(v)]
+            if known:
+                self.index[value] = known[0]
+
+    def _backward(self) -> None:
+        """Fills operands from results, and checks that every use of a value agrees on its index."""
+        for output in self.outputs:
+            if output not in self.index:
+                raise NoCode("an output that neither has the full shape nor follows a reduction")
+        for op in reversed(self.ops):
+            self._backward_op(op)
+
+    def _backward_op(self, op: Operation) -> None:
+        result = op.results[0]
+        if isinstance(op, logical.MatmulOp | logical.ConstantOp):
+            return
+        if (index := self.index.get(result)) is None:
+            raise NoCode(f"{op.name} computes a value of another shape than the iteration space")
+        for operand in op.operands:
+            self._agree(operand, self._operand_index(op, operand, index), op)
+
+    def _operand_index(self, op: Operation, operand: SSAValue, index: Index) -> Index:
+        if op in self.reductions:
+            return self.identity
+        if isinstance(op, logical.BroadcastOp):
+            sizes = _shape(operand)
+            targets = op.dimensions.get_values()
+            return tuple(None if size == 1 else index[target] for size, target in zip(sizes, targets, strict=True))
+        if isinstance(op, logical.ReshapeOp):
+            return _without_units(index, op.results[0], operand)
+        if op.has_trait(logical.Elementwise):
+            return index
+        raise NoCode(f"{op.name} in the middle of a body moves elements")
+
+    def _agree(self, value: SSAValue, index: Index, op: Operation) -> None:
+        if _is_constant(value):
+            return
+        if self.index.setdefault(value, index) != index:
+            raise NoCode(f"{op.name} reads a value at another index than it is computed or read elsewhere")
+
+
+def _is_constant(value: SSAValue) -> bool:
+    return isinstance(value, OpResult) and isinstance(value.op, logical.ConstantOp)
+
+
+def _without_units(index: Index, source: SSAValue, target: SSAValue) -> Index:
+    """The index after a reshape that only adds or drops dims of size 1."""
+    kept = [(size, i) for size, i in zip(_shape(source), index, strict=True) if size != 1]
+    result: list[int | None] = []
+    for size in _shape(target):
+        if size == 1:
+            result.append(None)
+        elif kept and kept[0][0] == size:
+            result.append(kept.pop(0)[1])
+        else:
+            raise NoCode("a reshape in the middle of a body changes more than dims of size 1")
+    return tuple(result)
+
+
+class _Writer:
+    """Writes the phases: a value is computed in the phase that needs it, kept for later ones where that is cheaper."""
+
+    def __init__(self, indexing: _Indexing, symbol: str):
+        self.indexing = indexing
+        self.symbol = symbol
+        self.axes = indexing.axes
+        self.levels: dict[SSAValue, int] = {}
+        self.kept: dict[SSAValue, SSAValue] = {}
+        self.arguments: dict[SSAValue, BlockArgument] = {}
+
+    def write(self) -> KernelOp:
+        sources = self._sources()
+        block = Block(arg_types=[element_of(source.type).type for source in sources])
+        self.arguments = dict(zip(sources, block.args, strict=True))
+        for source, argument in self.arguments.items():
+            argument.name_hint = source.name_hint
+        self._assign_levels()
+        needs = self._needs()
+        last = max(needs)
+        for level in range(last + 1):
+            block.add_op(self._phase(level, needs))
+        indexing = self.indexing
+        order = self._dim_order()
+        parallel = [indexing.shape[dim] for dim in order if dim not in self.axes]
+        reduce = [indexing.shape[dim] for dim in order if dim in self.axes]
+        in_maps = [self._map(indexing.index[source]) for source in sources]
+        out_maps = [self._map(indexing.index[output]) for output in indexing.outputs]
+        return KernelOp(self.symbol, parallel, reduce, in_maps, out_maps, Region(block))
+
+    def _sources(self) -> list[SSAValue]:
+        """What the kernel reads: the accumulator first, then the body's arguments except the matmul's own."""
+        matmul = self.indexing.matmul
+        if matmul is None:
+            return list(self.indexing.block.args)
+        return [matmul.result, *self.indexing.block.args[2:]]
+
+    def _dim_order(self) -> list[int]:
+        dims = range(len(self.indexing.shape))
+        return [d for d in dims if d not in self.axes] + [d for d in dims if d in self.axes]
+
+    def _map(self, index: Index) -> AffineMap:
+        position = {dim: place for place, dim in enumerate(self._dim_order())}
+        results = [AffineExpr.constant(0) if dim is None else AffineExpr.dimension(position[dim]) for dim in index]
+        return AffineMap(len(self.indexing.shape), 0, tuple(results))
+
+    def _varies(self, value: SSAValue) -> bool:
+        """Whether the value differs over the reduce dims."""
+        return any(dim in self.axes for dim in self.indexing.index.get(value, ()))
+
+    def _assign_levels(self) -> None:
+        """The first phase in which each value can be known."""
+        for op in self.indexing.ops:
+            operands = [self.levels.get(operand, 0) for operand in op.operands]
+            after = 1 if type(op) in _COMBINE else 0
+            self.levels[op.results[0]] = 0 if op is self.indexing.matmul else max(operands, default=0) + after
+
+    def _needs(self) -> dict[int, list[SSAValue]]:
+        """Per phase the values it must deliver: operands of its reductions, and in the last one the outputs."""
+        needs: dict[int, list[SSAValue]] = {}
+        for op in self.indexing.reductions:
+            needs.setdefault(self.levels[op.results[0]] - 1, []).append(op.results[0])
+        last = max(self.levels.get(output, 0) for output in self.indexing.outputs)
+        needs.setdefault(last, []).extend(self.indexing.outputs)
+        return {level: needs.get(level, []) for level in range(last + 1)}
+
+    def _phase(self, level: int, needs: dict[int, list[SSAValue]]) -> PhaseOp:
+        body = Block()
+        local: dict[SSAValue, SSAValue] = {}
+        yields: list[tuple[SSAValue, SSAValue]] = []
+        is_last = level == max(needs)
+        for value in needs[level]:
+            if type(value.owner) in _COMBINE and self.levels[value] == level + 1:
+                operand = self._compute(value.owner.operands[0], body, local)
+                reduce = ReduceOp(_COMBINE[type(value.owner)], operand)
+                body.add_op(reduce)
+                yields.append((value, reduce.result))
+        if is_last:
+            for number, output in enumerate(self.indexing.outputs):
+                body.add_op(StoreOp(self._compute(output, body, local), number))
+        yields += [(value, scalar) for value, scalar in local.items() if self._keep(value, level, needs)]
+        body.add_op(YieldOp([scalar for _, scalar in yields]))
+        phase = PhaseOp(Region(body), [scalar.type for _, scalar in yields])
+        for (value, _), result in zip(yields, phase.results, strict=True):
+            result.name_hint = value.name_hint
+            self.kept[value] = result
+        return phase
+
+    def _keep(self, value: SSAValue, level: int, needs: dict[int, list[SSAValue]]) -> bool:
+        """Whether a later phase should read the value instead of computing it again."""
+        if value in self.kept or not isinstance(value, OpResult) or isinstance(value.op, logical.ConstantOp):
+            return False
+        worth = not self._varies(value) or isinstance(value.op, EXPENSIVE)
+        return worth and any(self._reads(root, value) for later in range(level + 1, max(needs) + 1) for root in needs[later])
+
+    def _reads(self, root: SSAValue, value: SSAValue) -> bool:
+        """Whether computing `root` needs `value`, not counting what is kept already."""
+        stack, seen = [*root.owner.operands] if isinstance(root, OpResult) and root not in self.kept else [], set[SSAValue]()
+        if root is value:
+            return True
+        while stack:
+            current = stack.pop()
+            if current is value:
+                return True
+            if current in seen or current in self.kept or not isinstance(current, OpResult):
+                continue
+            seen.add(current)
+            if type(current.op) not in _COMBINE and current.op is not self.indexing.matmul:
+                stack.extend(current.op.operands)
+        return False
+
+    def _compute(self, value: SSAValue, body: Block, local: dict[SSAValue, SSAValue]) -> SSAValue:
+        """The scalar of `value` at the iteration point, adding what it needs to `body`."""
+        order: list[SSAValue] = []
+        stack: list[tuple[SSAValue, bool]] = [(value, False)]
+        seen: set[SSAValue] = set()
+        while stack:
+            current, done = stack.pop()
+            if done:
+                order.append(current)
+                continue
+            if current in seen or self._known(current, local) is not None:
+                continue
+            seen.add(current)
+            stack.append((current, True))
+            stack.extend((operand, False) for operand in reversed(_op_of(current).operands))
+        for current in order:
+            local[current] = self._scalar(current, body, local)
+        known = self._known(value, local)
+        assert known is not None
+        return known
+
+    def _known(self, value: SSAValue, local: dict[SSAValue, SSAValue]) -> SSAValue | None:
+        for table in (self.arguments, self.kept, local):
+            if value in table:
+                return table[value]
+        return None
+
+    def _scalar(self, value: SSAValue, body: Block, local: dict[SSAValue, SSAValue]) -> SSAValue:
+        op = _op_of(value)
+        type_ = element_of(value.type).type
+        operands = [self._known(operand, local) for operand in op.operands]
+        known = [operand for operand in operands if operand is not None]
+        if isinstance(op, logical.BroadcastOp | logical.ReshapeOp):
+            return known[0]
+        made = _constant_ops(op, type_) if isinstance(op, logical.ConstantOp) else scalar_ops(op, known, type_)
+        if made is None:
+            raise NoCode(f"{op.name} has no scalar form")
+        body.add_ops(made)
+        made[-1].results[0].name_hint = value.name_hint
+        return made[-1].results[0]
+
+
+def _constant_ops(op: logical.ConstantOp, type_: Attribute) -> Sequence[Operation]:
+    number = splat_value(op)
+    if number is None:
+        raise NoCode("a constant with different elements")
+    return [scalar_constant(number, type_)]
+
+
+def _op_of(value: SSAValue) -> Operation:
+    if not isinstance(value, OpResult):
+        raise NoCode("an argument that the kernel does not read")
+    return value.op
+
+
+def constant_values(op: logical.ConstantOp) -> DenseIntOrFPElementsAttr:
+    """The elements of a constant."""
+    assert isinstance(op.value, DenseIntOrFPElementsAttr)
+    return op.value

@@ -1,0 +1,44 @@
+"""Writing decisions into the module's ledger.
+
+Only adds: what a pass once wrote stays. What the entries mean to a reader is in `aicf explain`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Attribute
+
+from aicf.dialects.emit import DecisionOp, LedgerOp, find_ledger
+
+
+def record(
+    module: ModuleOp,
+    pass_name: str,
+    subjects: Sequence[str],
+    choice: str,
+    because: str,
+    rejected: Mapping[str, str] | None = None,
+    cost: Mapping[str, Attribute] | None = None,
+) -> DecisionOp:
+    """Appends one decision; creates the ledger as the module's first op if there is none.
+
+    Args:
+        subjects: Ids of the ops (or the program's symbol) it is about.
+        choice: What was decided, in a few words.
+        because: Why.
+        rejected: Alternative -> reason against it.
+        cost: Figures it was based on, with the unit in the key (`expected_us`, `bytes`).
+    """
+    ledger = find_ledger(module)
+    if ledger is None:
+        ledger = LedgerOp()
+        block = module.body.block
+        if block.first_op is None:
+            block.add_op(ledger)
+        else:
+            block.insert_op_before(ledger, block.first_op)
+    decision = DecisionOp(pass_name, subjects, choice, because, rejected, cost)
+    ledger.body.block.add_op(decision)
+    return decision
