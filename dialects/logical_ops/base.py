@@ -1,0 +1,318 @@
+"""What all logical ops share: traits, the text form, result-type inference and its check.
+
+A logical op is pure, has one result of builtin tensor type, and says what is computed, never how. A concrete class states
+its operands and properties, its traits, where its types stand in the text (:class:`TypeText`) and ``infer``; parsing,
+printing and verification come from here.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import ClassVar, Self
+
+from xdsl.dialects.builtin import (
+    I64,
+    ArrayAttr,
+    DenseArrayBase,
+    FunctionType,
+    IntegerAttr,
+    IntegerType,
+    UnitAttr,
+    i1,
+    i64,
+)
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.irdl import IRDLOperation, result_def
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import OpTrait
+from xdsl.utils.exceptions import VerifyException
+
+from aicf.dialects.types import AnyTensor, TensorInfo, tensor_info
+
+
+class Elementwise(OpTrait):
+    """Element i of the result depends on element i of each operand only; all shapes are equal."""
+
+
+class Reduction(OpTrait):
+    """Combines elements along its ``axes``."""
+
+
+class Contraction(OpTrait):
+    """A sum of products over a contracted dimension."""
+
+
+class ViewLike(OpTrait):
+    """Moves or repeats elements and computes nothing."""
+
+
+class Composite(OpTrait):
+    """Defined as several primitive ops; ``lower-logical`` expands it."""
+
+
+class Normalization(Composite):
+    """A composite that normalises along dimensions: softmax, layer_norm."""
+
+
+class TypeText(Enum):
+    """Where the types stand after the colon of an op's text."""
+
+    SAME = ": T"
+    """One type: of every operand and of the result."""
+    ARROW = ": T -> R"
+    """The type of every operand, then the result's."""
+    FUNCTIONAL = ": (A, B) -> R"
+    """All operand types in order, then the result's."""
+
+
+ID_ATTR = "aicf.id"
+SRC_ATTR = "aicf.src"
+
+Properties = Mapping[str, Attribute]
+Ints = DenseArrayBase[I64]
+
+
+def ints(values: Sequence[int]) -> Ints:
+    """The property form of a list of integers, such as ``axes``."""
+    return DenseArrayBase.from_list(i64, values)
+
+
+def int_values(attr: Attribute | None) -> tuple[int, ...]:
+    """The integers of a list property.
+
+    Raises:
+        VerifyException: not a list of integers.
+    """
+    if not isinstance(attr, DenseArrayBase) or not isinstance(attr.elt_type, IntegerType):
+        raise VerifyException(f"expected a list of integers such as [0, 1], got {attr}")
+    return tuple(int(value) for value in attr.get_values())
+
+
+def int_value(attr: Attribute | None) -> int:
+    """The value of an integer property.
+
+    Raises:
+        VerifyException: not an integer.
+    """
+    if not isinstance(attr, IntegerAttr):
+        raise VerifyException(f"expected an integer, got {attr}")
+    return attr.value.data
+
+
+def plural(count: int, noun: str) -> str:
+    """``1 axis``, ``2 operands``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+class LogicalOp(IRDLOperation, ABC):
+    """Base of all value-producing logical ops."""
+
+    TYPE_TEXT: ClassVar[TypeText] = TypeText.FUNCTIONAL
+
+    result = result_def()
+
+    @classmethod
+    @abstractmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """The result type for operand types and properties.
+
+        Raises:
+            VerifyException: the op is not defined for them; the message names sizes, not IR internals.
+        """
+
+    @classmethod
+    def check_result(cls, operands: Sequence[Attribute], properties: Properties, result: Attribute) -> None:
+        """Check a given result type; classes whose result type is stated, not inferred, override this.
+
+        Raises:
+            VerifyException: the result type does not fit.
+        """
+        inferred = cls.infer(operands, properties)
+        if inferred != result:
+            raise VerifyException(f"result type is {_type_text(result)}, but the operands give {_type_text(inferred)}")
+
+    @property
+    def info(self) -> TensorInfo:
+        """Sizes and element type of the result."""
+        return tensor_info(self.result.type)
+
+    def verify_(self) -> None:
+        try:
+            self._check_attribute_names()
+            tensor_info(self.result.type)
+            self.check_result(self.operand_types, self.properties, self.result.type)
+        except VerifyException as error:
+            raise VerifyException(f"{self.name}: {error}") from error
+
+    def _check_attribute_names(self) -> None:
+        for name in self.attributes:
+            if "." not in name:
+                known = ", ".join(self.get_irdl_definition().properties) or "none"
+                raise VerifyException(f"unknown attribute '{name}' (it has: {known})")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        """Read ``%a, %b {attributes} : types``."""
+        properties = cls.parse_leading(parser)
+        position = parser.pos
+        names = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_unresolved_operand)
+        attributes = parser.parse_optional_attr_dict()
+        for name in cls.get_irdl_definition().properties:
+            if name in attributes and (attr := _from_text(attributes.pop(name))) is not None:
+                properties[name] = attr
+        parser.parse_punctuation(":")
+        operand_types, result_type = cls.parse_types(parser, len(names))
+        operands = parser.resolve_operands(names, operand_types, position)
+        return cls.create(
+            operands=operands, result_types=[result_type], properties=properties, attributes=attributes
+        )
+
+    @classmethod
+    def parse_leading(cls, parser: Parser) -> dict[str, Attribute]:
+        """Read the properties that stand before the operands."""
+        return {}
+
+    @classmethod
+    def parse_types(cls, parser: Parser, operand_count: int) -> tuple[Sequence[Attribute], Attribute]:
+        """Read the types after the colon."""
+        if cls.TYPE_TEXT is TypeText.FUNCTIONAL:
+            position = parser.pos
+            function = parser.parse_function_type()
+            if len(function.outputs) != 1:
+                parser.raise_error(f"{cls.name} has one result", position, parser.pos)
+            return function.inputs.data, function.outputs.data[0]
+        operand_type = parser.parse_type()
+        if cls.TYPE_TEXT is TypeText.SAME:
+            return [operand_type] * operand_count, operand_type
+        parser.parse_punctuation("->")
+        return [operand_type] * operand_count, parser.parse_type()
+
+    def print(self, printer: Printer) -> None:
+        """Write ``%a, %b {attributes} : types``."""
+        self.print_leading(printer)
+        printer.print_string(" ")
+        printer.print_list(self.operands, printer.print_ssa_value)
+        self._print_dictionary(printer)
+        printer.print_string(" : ")
+        self.print_types(printer)
+
+    def print_leading(self, printer: Printer) -> None:
+        """Write the properties that stand before the operands."""
+
+    def printed_properties(self) -> Sequence[str]:
+        """The names of the properties that stand in the attribute dictionary, in order."""
+        return tuple(self.get_irdl_definition().properties)
+
+    def _print_dictionary(self, printer: Printer) -> None:
+        own = [(name, self.properties[name]) for name in self.printed_properties() if name in self.properties]
+        if not own and not self.attributes:
+            return
+        printer.print_string(" ")
+        with printer.in_braces():
+            printer.print_list(own, lambda item: _print_property(printer, *item))
+            if own and self.attributes:
+                printer.print_string(", ")
+            printer.print_list(self.attributes.items(), lambda item: _print_entry(printer, *item))
+
+    def print_types(self, printer: Printer) -> None:
+        """Write the types after the colon."""
+        if self.TYPE_TEXT is TypeText.FUNCTIONAL:
+            printer.print_attribute(FunctionType.from_lists(self.operand_types, self.result_types))
+            return
+        if self.TYPE_TEXT is TypeText.ARROW:
+            printer.print_attribute(self.operands[0].type)
+            printer.print_string(" -> ")
+        printer.print_attribute(self.result.type)
+
+
+def _print_property(printer: Printer, name: str, attr: Attribute) -> None:
+    """A property in short form: integers and lists of integers stand without their type."""
+    if isinstance(attr, DenseArrayBase) and attr.elt_type == i64:
+        printer.print_string(f"{name} = [" + ", ".join(str(value) for value in attr.get_values()) + "]")
+    elif isinstance(attr, IntegerAttr) and attr.type == i64:
+        printer.print_string(f"{name} = {attr.value.data}")
+    else:
+        _print_entry(printer, name, attr)
+
+
+def _print_entry(printer: Printer, name: str, attr: Attribute) -> None:
+    printer.print_identifier_or_string_literal(name)
+    if not isinstance(attr, UnitAttr):
+        printer.print_string(" = ")
+        printer.print_attribute(attr)
+
+
+def _from_text(attr: Attribute) -> Attribute | None:
+    """The property that a parsed attribute means: a dense array for ``[0, 1]``, a unit (or nothing) for true and false."""
+    if isinstance(attr, IntegerAttr) and attr.type == i1:
+        return UnitAttr() if attr.value.data else None
+    if isinstance(attr, ArrayAttr):
+        elements: Sequence[Attribute] = attr.data
+        values = [element.value.data for element in elements if isinstance(element, IntegerAttr)]
+        if len(values) == len(elements):
+            return ints(values)
+    return attr
+
+
+def _type_text(type_: Attribute) -> str:
+    try:
+        return str(tensor_info(type_))
+    except VerifyException:
+        return str(type_)
+
+
+def operand_values(*operands: SSAValue | Operation) -> list[SSAValue]:
+    """Operands of a constructor as values, an op standing for its only result."""
+    return [SSAValue.get(operand) for operand in operands]
+
+
+def operand_types(values: Sequence[SSAValue]) -> list[Attribute]:
+    """The types of values."""
+    return [value.type for value in values]
+
+
+def same_types(operands: Sequence[Attribute], what: str = "operand") -> TensorInfo:
+    """The common type of elementwise operands.
+
+    Raises:
+        VerifyException: they differ.
+    """
+    first = tensor_info(operands[0])
+    for other in operands[1:]:
+        if other != operands[0]:
+            raise VerifyException(f"{what} types differ: {first} and {tensor_info(other)}")
+    return first
+
+
+def checked_axis(axis: int, rank: int, name: str = "axis") -> int:
+    """An axis in ``0..rank-1``.
+
+    Raises:
+        VerifyException: it is not.
+    """
+    if not 0 <= axis < rank:
+        raise VerifyException(f"{name} {axis} is out of range for rank {rank}; write 0 to {rank - 1}")
+    return axis
+
+
+def require_numeric(info: TensorInfo, hint: str) -> None:
+    """Refuse i1.
+
+    Raises:
+        VerifyException: the element type is i1.
+    """
+    if info.element.kind == "bool":
+        raise VerifyException(f"not defined for i1; {hint}")
+
+
+def require_float(info: TensorInfo) -> None:
+    """Refuse integers and i1.
+
+    Raises:
+        VerifyException: the element type is no float.
+    """
+    if not info.element.is_float:
+        raise VerifyException(f"not defined for {info.element.name}; cast to a float type first")

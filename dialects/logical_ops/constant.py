@@ -1,0 +1,181 @@
+"""``logical.constant``: a splat or a small tensor in the IR. Weights are no constants; they stay in their file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from xdsl.dialects.builtin import BytesAttr, DenseIntOrFPElementsAttr, TensorType
+from xdsl.ir import Attribute
+from xdsl.irdl import irdl_op_definition, prop_def, traits_def
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from aicf.dialects.logical_ops.base import LogicalOp, Properties
+from aicf.dialects.types import AnyTensor, ElementType, TensorInfo, element_of, tensor_info
+
+MAX_CONSTANT_ELEMENTS = 1024
+"""Most elements of a constant that is no splat."""
+
+_MISSING = "a constant states its type after the colon"
+
+
+@irdl_op_definition
+class ConstantOp(LogicalOp):
+    """``dense<0.5> : T``: one value everywhere (a splat, of any shape, symbolic too), or the elements of a small static tensor.
+
+    ``value`` holds a splat as a rank-0 tensor, whatever the shape of the result: its cost does not grow with the shape.
+    """
+
+    name = "logical.constant"
+    value = prop_def(DenseIntOrFPElementsAttr)
+    traits = traits_def(Pure())
+
+    def __init__(self, value: ArrayLike, type_: Attribute):
+        """Args:
+            value: A scalar, or an array of the type's shape; values outside the element type are refused.
+            type_: The result type.
+
+        Raises:
+            VerifyException: the shape differs, the value does not fit, or it is too large.
+        """
+        info = tensor_info(type_)
+        properties: dict[str, Attribute] = {"value": dense_value(value, info)}
+        self.check_result([], properties, type_)
+        super().__init__(result_types=[type_], properties=properties)
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """The value's own type; for a splat that is rank 0, the real shape is the stated result type's."""
+        value = properties.get("value")
+        if not isinstance(value, DenseIntOrFPElementsAttr):
+            raise VerifyException(_MISSING)
+        info = tensor_info(value.type)
+        return info.with_sizes(info.sizes)
+
+    @classmethod
+    def check_result(cls, operands: Sequence[Attribute], properties: Properties, result: Attribute) -> None:
+        """A splat has the result's element type; anything else its whole type and few elements."""
+        source, target = tensor_info(cls.infer(operands, properties)), tensor_info(result)
+        if source.element != target.element:
+            raise VerifyException(f"the value is {source.element.name}, the type {target.element.name}")
+        if source.rank == 0:
+            return
+        if source.sizes != target.sizes:
+            raise VerifyException(f"the value has shape {source.shape_text}, the type {target.shape_text}")
+        if math.prod(source.shape) > MAX_CONSTANT_ELEMENTS:
+            raise VerifyException(
+                f"{source} has {math.prod(source.shape)} elements; at most {MAX_CONSTANT_ELEMENTS} stand in the IR. "
+                "Make it a parameter and put the values into the weights file"
+            )
+
+    @property
+    def is_splat(self) -> bool:
+        """One value everywhere."""
+        return tensor_info(self.value.type).rank == 0
+
+    @property
+    def array(self) -> NDArray[Any]:
+        """The elements in the host dtype; shape () for a splat."""
+        info = tensor_info(self.value.type)
+        raw = self.value.data.data
+        if info.element.kind == "bool":
+            return (np.frombuffer(raw, np.int8) != 0).reshape(info.shape)
+        return np.frombuffer(raw, info.element.dtype).reshape(info.shape)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        """Read ``dense<...> {attributes} : T``."""
+        parser.parse_keyword("dense")
+        position = parser.pos
+        with parser.in_angle_brackets():
+            literal = _parse_literal(parser)
+        end = parser.pos
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        type_ = parser.parse_type()
+        try:
+            info = tensor_info(type_)
+            value = _typed_literal(literal, info)
+        except (VerifyException, ValueError, OverflowError) as error:
+            parser.raise_error(f"{cls.name}: {error}", position, end)
+        return cls.create(result_types=[type_], properties={"value": value}, attributes=attributes)
+
+    def print(self, printer: Printer) -> None:
+        """Write ``dense<...> {attributes} : T``."""
+        printer.print_string(" ")
+        self.value.print_without_type(printer)
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.result.type)
+
+
+def dense_value(value: ArrayLike, info: TensorInfo) -> DenseIntOrFPElementsAttr:
+    """The attribute for a scalar or an array of ``info``'s shape; equal elements become a splat.
+
+    Raises:
+        VerifyException: a wrong shape, or an integer outside the element type.
+    """
+    array = np.asarray(value)
+    if array.ndim and tuple(array.shape) != info.sizes:
+        shape = "x".join(str(size) for size in array.shape)
+        raise VerifyException(f"the value has shape {shape}, the type {info.shape_text}")
+    converted = _converted(array, info.element)
+    raw = converted.tobytes()
+    step = converted.itemsize
+    splat = array.ndim == 0 or raw == raw[:step] * array.size
+    type_ = TensorType(info.element.type, [] if splat else array.shape)
+    data = raw[:step] if splat else raw
+    if info.element.kind == "bool":
+        data = data.replace(b"\x01", b"\xff")
+    return DenseIntOrFPElementsAttr(type_, BytesAttr(data))
+
+
+def _converted(array: NDArray[Any], element: ElementType) -> NDArray[Any]:
+    if element.kind == "int" and array.dtype != element.dtype:
+        limits = np.iinfo(element.dtype)
+        for entry in array.ravel().tolist():
+            if entry != int(entry) or not limits.min <= entry <= limits.max:
+                raise VerifyException(f"{entry} is no {element.name}")
+    with np.errstate(over="ignore"):
+        return np.ascontiguousarray(array.astype(element.dtype))
+
+
+class _Bits(int):
+    """A hexadecimal literal: for a float type the bits, for an integer type the number."""
+
+
+def _parse_literal(parser: Parser) -> Any:
+    """A number, true or false, a nested list of them, or the hexadecimal string of all bytes."""
+    if (text := parser.parse_optional_str_literal()) is not None:
+        return text
+    entries = parser.parse_optional_comma_separated_list(parser.Delimiter.SQUARE, lambda: _parse_literal(parser))
+    if entries is not None:
+        return entries
+    start = parser.pos
+    number = parser.parse_number(allow_boolean=True)
+    spelled = parser.lexer.input.slice(start, parser.pos) or ""
+    return _Bits(number) if isinstance(number, int) and "0x" in spelled else number
+
+
+def _typed_literal(literal: Any, info: TensorInfo) -> DenseIntOrFPElementsAttr:
+    if isinstance(literal, str):
+        raw = bytes.fromhex(literal.removeprefix("0x"))
+        array = np.frombuffer(raw, info.element.dtype)
+        return dense_value(array.reshape(() if array.size == 1 else info.shape), info)
+    return dense_value(_numbers(literal, info.element), info)
+
+
+def _numbers(literal: Any, element: ElementType) -> NDArray[Any]:
+    if isinstance(literal, list):
+        return np.stack([_numbers(entry, element) for entry in literal])
+    if isinstance(literal, _Bits) and element.is_float:
+        return np.frombuffer(int(literal).to_bytes(element.bytes, "little"), element.dtype).reshape(())
+    if isinstance(literal, float) and not element.is_float:
+        raise VerifyException(f"{literal} is no {element_of(element.type).name}")
+    return np.asarray(literal)

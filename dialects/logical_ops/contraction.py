@@ -1,0 +1,140 @@
+"""Contractions: matrix products.
+
+f16 and bf16 products accumulate in f32; integers wrap around. What multiplies which tiles is no business of this file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import UnitAttr
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, opt_prop_def, traits_def
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from aicf.dialects.dims import Size
+from aicf.dialects.logical_ops.base import (
+    Composite,
+    Contraction,
+    LogicalOp,
+    Properties,
+    operand_types,
+    operand_values,
+    require_numeric,
+)
+from aicf.dialects.types import AnyTensor, TensorInfo, tensor_info
+
+
+@irdl_op_definition
+class MatmulOp(LogicalOp):
+    """``a @ b`` over the last two dimensions, either transposed first.
+
+    a: ``[batch..., M, K]``, b: ``[batch..., K, N]`` with the same batch, or ``[K, N]`` shared by all batches.
+    """
+
+    name = "logical.matmul"
+    lhs = operand_def()
+    rhs = operand_def()
+    transpose_a = opt_prop_def(UnitAttr)
+    transpose_b = opt_prop_def(UnitAttr)
+    traits = traits_def(Pure(), Contraction())
+
+    def __init__(
+        self,
+        lhs: SSAValue | Operation,
+        rhs: SSAValue | Operation,
+        *,
+        transpose_a: bool = False,
+        transpose_b: bool = False,
+    ):
+        values = operand_values(lhs, rhs)
+        properties: dict[str, Attribute] = {}
+        if transpose_a:
+            properties["transpose_a"] = UnitAttr()
+        if transpose_b:
+            properties["transpose_b"] = UnitAttr()
+        super().__init__(
+            operands=values, result_types=[self.infer(operand_types(values), properties)], properties=properties
+        )
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """``[batch..., M, N]`` of the operands' element type."""
+        lhs, rhs = tensor_info(operands[0]), tensor_info(operands[1])
+        _check_factors(lhs, rhs)
+        row_dim, lhs_dim = _matrix_dims(lhs, "transpose_a" in properties)
+        rhs_dim, column_dim = _matrix_dims(rhs, "transpose_b" in properties)
+        if lhs.sizes[lhs_dim] != rhs.sizes[rhs_dim]:
+            raise VerifyException(
+                f"contracted sizes differ: lhs K = {lhs.sizes[lhs_dim]} (dim {lhs_dim} of {lhs.shape_text}), "
+                f"rhs K = {rhs.sizes[rhs_dim]} (dim {rhs_dim} of {rhs.shape_text})"
+            )
+        batch = lhs.sizes[:-2]
+        if rhs.rank > 2 and rhs.sizes[:-2] != batch:
+            raise VerifyException(
+                f"batch sizes differ: lhs {lhs.shape_text}, rhs {rhs.shape_text}; give rhs the same batch or rank 2"
+            )
+        return lhs.with_sizes([*batch, lhs.sizes[row_dim], rhs.sizes[column_dim]])
+
+
+def _check_factors(lhs: TensorInfo, rhs: TensorInfo) -> None:
+    for name, info in (("lhs", lhs), ("rhs", rhs)):
+        if info.rank < 2:
+            raise VerifyException(f"{name} {info} has rank {info.rank}; a matrix has at least 2 dimensions")
+    if lhs.element != rhs.element:
+        raise VerifyException(f"element types differ: lhs {lhs.element.name}, rhs {rhs.element.name}")
+    require_numeric(lhs, "cast to a number first")
+
+
+def _matrix_dims(info: TensorInfo, transposed: bool) -> tuple[int, int]:
+    rows, columns = info.rank - 2, info.rank - 1
+    return (columns, rows) if transposed else (rows, columns)
+
+
+@irdl_op_definition
+class LinearOp(LogicalOp):
+    """``x @ w.T + b``: x ``[..., K]``, weight ``[N, K]``, optional bias ``[N]``, result ``[..., N]``."""
+
+    name = "logical.linear"
+    operand = operand_def()
+    weight = operand_def()
+    bias = opt_operand_def()
+    traits = traits_def(Pure(), Composite(), Contraction())
+
+    def __init__(
+        self, operand: SSAValue | Operation, weight: SSAValue | Operation, bias: SSAValue | Operation | None = None
+    ):
+        values = operand_values(operand, weight)
+        if bias is not None:
+            values += operand_values(bias)
+        super().__init__(
+            operands=[values[0], values[1], values[2:]], result_types=[self.infer(operand_types(values), {})]
+        )
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """``[..., N]`` of the operands' element type."""
+        x, weight, *rest = (tensor_info(operand) for operand in operands)
+        _check_linear_operands(x, weight, rest)
+        return x.with_sizes([*x.sizes[:-1], weight.sizes[0]])
+
+
+def _check_linear_operands(x: TensorInfo, weight: TensorInfo, rest: Sequence[TensorInfo]) -> None:
+    require_numeric(x, "cast to a number first")
+    if weight.rank != 2:
+        raise VerifyException(f"weight {weight} has rank {weight.rank}; it is [N, K], outputs by inputs")
+    if x.rank < 1:
+        raise VerifyException(f"operand {x} is a scalar; it is [..., K]")
+    if x.sizes[-1] != weight.sizes[1]:
+        raise VerifyException(
+            f"contracted sizes differ: operand K = {x.sizes[-1]} (dim {x.rank - 1} of {x.shape_text}), "
+            f"weight K = {weight.sizes[1]} (dim 1 of {weight.shape_text}; a weight is [N, K])"
+        )
+    outputs: tuple[Size, ...] = (weight.sizes[0],)
+    for bias in rest:
+        if bias.sizes != outputs:
+            raise VerifyException(f"bias has shape {bias.shape_text}, but the weight {weight.shape_text} has {weight.sizes[0]} outputs")
+    for name, other in zip(("weight", "bias"), (weight, *rest), strict=False):
+        if other.element != x.element:
+            raise VerifyException(f"element types differ: operand {x.element.name}, {name} {other.element.name}")

@@ -1,0 +1,258 @@
+"""Ops that move or repeat elements: reshape, transpose, broadcast, slice, concat.
+
+They compute nothing; whether one becomes a stride, a copy or nothing at all is decided far below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import I64, DenseArrayBase, IntegerAttr, i64
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, traits_def, var_operand_def
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from aicf.dialects import dims
+from aicf.dialects.dims import Size
+from aicf.dialects.logical_ops.base import (
+    LogicalOp,
+    Properties,
+    TypeText,
+    ViewLike,
+    checked_axis,
+    int_value,
+    int_values,
+    ints,
+    operand_types,
+    operand_values,
+    plural,
+)
+from aicf.dialects.types import AnyTensor, TensorInfo, tensor_info
+
+WHOLE = -1
+"""In ``sizes`` of a slice: the whole dimension, which may be symbolic."""
+
+
+def _same_elements(source: TensorInfo, target: TensorInfo) -> None:
+    if source.element != target.element:
+        raise VerifyException(
+            f"element type changes from {source.element.name} to {target.element.name}; use logical.cast for that"
+        )
+
+
+@irdl_op_definition
+class ReshapeOp(LogicalOp):
+    """The same elements in row-major order under another shape of equal element count."""
+
+    name = "logical.reshape"
+    TYPE_TEXT: ClassVar[TypeText] = TypeText.ARROW
+
+    operand = operand_def()
+    traits = traits_def(Pure(), ViewLike())
+
+    def __init__(self, operand: SSAValue | Operation, sizes: Sequence[Size]):
+        value = SSAValue.get(operand)
+        result = tensor_info(value.type).with_sizes(sizes)
+        self.check_result([value.type], {}, result)
+        super().__init__(operands=[value], result_types=[result])
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """The operand's type: the reshape that changes nothing; the real target is the stated result type."""
+        info = tensor_info(operands[0])
+        return info.with_sizes(info.sizes)
+
+    @classmethod
+    def check_result(cls, operands: Sequence[Attribute], properties: Properties, result: Attribute) -> None:
+        """Equal element counts, as polynomials where a size is symbolic."""
+        source, target = tensor_info(operands[0]), tensor_info(result)
+        _same_elements(source, target)
+        if source.elements != target.elements:
+            raise VerifyException(
+                f"element counts differ: {source.shape_text} has {source.elements}, "
+                f"{target.shape_text} has {target.elements}"
+            )
+
+
+@irdl_op_definition
+class TransposeOp(LogicalOp):
+    """Result dimension i is operand dimension ``permutation[i]``."""
+
+    name = "logical.transpose"
+    TYPE_TEXT: ClassVar[TypeText] = TypeText.ARROW
+
+    operand = operand_def()
+    permutation = prop_def(DenseArrayBase[I64])
+    traits = traits_def(Pure(), ViewLike())
+
+    def __init__(self, operand: SSAValue | Operation, permutation: Sequence[int]):
+        value = SSAValue.get(operand)
+        properties: dict[str, Attribute] = {"permutation": ints(permutation)}
+        super().__init__(operands=[value], result_types=[self.infer([value.type], properties)], properties=properties)
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """The operand's sizes, permuted."""
+        info = tensor_info(operands[0])
+        permutation = int_values(properties.get("permutation"))
+        if sorted(permutation) != list(range(info.rank)):
+            raise VerifyException(
+                f"permutation {list(permutation)} does not name each of the {plural(info.rank, 'dimension')} "
+                f"of {info.shape_text} once"
+            )
+        return info.with_sizes([info.sizes[axis] for axis in permutation])
+
+
+@irdl_op_definition
+class BroadcastOp(LogicalOp):
+    """Operand dimension i becomes result dimension ``dimensions[i]``; the others, and size 1, are repeated."""
+
+    name = "logical.broadcast"
+    TYPE_TEXT: ClassVar[TypeText] = TypeText.ARROW
+
+    operand = operand_def()
+    dimensions = prop_def(DenseArrayBase[I64])
+    traits = traits_def(Pure(), ViewLike())
+
+    def __init__(self, operand: SSAValue | Operation, dimensions: Sequence[int], sizes: Sequence[Size]):
+        value = SSAValue.get(operand)
+        properties: dict[str, Attribute] = {"dimensions": ints(dimensions)}
+        result = tensor_info(value.type).with_sizes(sizes)
+        self.check_result([value.type], properties, result)
+        super().__init__(operands=[value], result_types=[result], properties=properties)
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """The operand's type: the broadcast that changes nothing; the real target is the stated result type."""
+        info = tensor_info(operands[0])
+        return info.with_sizes(info.sizes)
+
+    @classmethod
+    def check_result(cls, operands: Sequence[Attribute], properties: Properties, result: Attribute) -> None:
+        """Every operand dimension lands on a result dimension of its size, or has size 1."""
+        source, target = tensor_info(operands[0]), tensor_info(result)
+        _same_elements(source, target)
+        dimensions = int_values(properties.get("dimensions"))
+        if len(dimensions) != source.rank:
+            raise VerifyException(
+                f"dimensions {list(dimensions)} has {plural(len(dimensions), 'value')} for the "
+                f"{plural(source.rank, 'dimension')} of {source.shape_text}"
+            )
+        if list(dimensions) != sorted(set(dimensions)):
+            raise VerifyException(f"dimensions {list(dimensions)} must rise; transpose the operand first")
+        for axis, position in enumerate(dimensions):
+            checked_axis(position, target.rank, "result dimension")
+            size, wanted = source.sizes[axis], target.sizes[position]
+            if size not in (1, wanted):
+                raise VerifyException(
+                    f"dimension {axis} of {source.shape_text} has size {size}, which fits neither 1 nor "
+                    f"dimension {position} of {target.shape_text}"
+                )
+
+
+@irdl_op_definition
+class SliceOp(LogicalOp):
+    """Per dimension ``sizes[i]`` elements from ``starts[i]`` in steps of ``strides[i]``; a size of -1 takes the whole dimension."""
+
+    name = "logical.slice"
+    TYPE_TEXT: ClassVar[TypeText] = TypeText.ARROW
+
+    operand = operand_def()
+    starts = prop_def(DenseArrayBase[I64])
+    sizes = prop_def(DenseArrayBase[I64])
+    strides = prop_def(DenseArrayBase[I64])
+    traits = traits_def(Pure(), ViewLike())
+
+    def __init__(
+        self,
+        operand: SSAValue | Operation,
+        starts: Sequence[int],
+        sizes: Sequence[int],
+        strides: Sequence[int] | None = None,
+    ):
+        value = SSAValue.get(operand)
+        properties: dict[str, Attribute] = {
+            "starts": ints(starts),
+            "sizes": ints(sizes),
+            "strides": ints([1] * len(starts) if strides is None else strides),
+        }
+        super().__init__(operands=[value], result_types=[self.infer([value.type], properties)], properties=properties)
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """The operand's type with the sizes taken."""
+        info = tensor_info(operands[0])
+        lists = {name: int_values(properties.get(name)) for name in ("starts", "sizes", "strides")}
+        for name, values in lists.items():
+            if len(values) != info.rank:
+                raise VerifyException(
+                    f"{name} {list(values)} has {plural(len(values), 'value')} for the "
+                    f"{plural(info.rank, 'dimension')} of {info.shape_text}"
+                )
+        return info.with_sizes(
+            [_slice_size(info, axis, *window) for axis, window in enumerate(zip(*lists.values(), strict=True))]
+        )
+
+
+def _slice_size(info: TensorInfo, axis: int, start: int, size: int, stride: int) -> Size:
+    whole = info.sizes[axis]
+    where = f"dimension {axis} of {info.shape_text}"
+    if size == WHOLE:
+        if (start, stride) != (0, 1):
+            raise VerifyException(f"{where} is taken whole (size -1), so its start is 0 and its stride 1")
+        return whole
+    if not isinstance(whole, int):
+        raise VerifyException(f"{where} is symbolic; take it whole with size -1")
+    if start < 0 or size < 1 or stride < 1:
+        raise VerifyException(f"{where}: start {start} is at least 0, size {size} and stride {stride} at least 1")
+    last = start + (size - 1) * stride
+    if last >= whole:
+        raise VerifyException(f"{where}: the last element taken is {last}, past the end")
+    return size
+
+
+@irdl_op_definition
+class ConcatOp(LogicalOp):
+    """The operands one after the other along ``axis``; all other sizes are equal."""
+
+    name = "logical.concat"
+    parts = var_operand_def()
+    axis = prop_def(IntegerAttr[I64])
+    traits = traits_def(Pure(), ViewLike())
+
+    def __init__(self, parts: Sequence[SSAValue | Operation], axis: int):
+        values = operand_values(*parts)
+        properties: dict[str, Attribute] = {"axis": IntegerAttr(axis, i64)}
+        super().__init__(
+            operands=[values], result_types=[self.infer(operand_types(values), properties)], properties=properties
+        )
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """The operands' type with the sizes along the axis added up."""
+        if not operands:
+            raise VerifyException("nothing to concatenate; give at least one operand")
+        infos = [tensor_info(operand) for operand in operands]
+        first = infos[0]
+        axis = checked_axis(int_value(properties.get("axis")), first.rank)
+        for index, info in enumerate(infos):
+            _check_part(first, info, index, axis)
+        joined = dims.add(*(info.sizes[axis] for info in infos))
+        return first.with_sizes([*first.sizes[:axis], joined, *first.sizes[axis + 1 :]])
+
+
+def _check_part(first: TensorInfo, info: TensorInfo, index: int, axis: int) -> None:
+    if info.element != first.element:
+        raise VerifyException(
+            f"element types differ: operand 0 {first.element.name}, operand {index} {info.element.name}"
+        )
+    if info.rank != first.rank:
+        raise VerifyException(f"ranks differ: operand 0 {first.shape_text}, operand {index} {info.shape_text}")
+    for dim, (size, other) in enumerate(zip(first.sizes, info.sizes, strict=True)):
+        if dim != axis and size != other:
+            raise VerifyException(
+                f"sizes differ in dimension {dim}: operand 0 {first.shape_text}, operand {index} {info.shape_text}; "
+                f"only dimension {axis} may"
+            )

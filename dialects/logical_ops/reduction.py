@@ -1,0 +1,201 @@
+"""Reductions along axes, and the normalisations softmax and layer_norm.
+
+Integer sums wrap around in their type; ``reduce_max`` propagates NaN. The order of combination is not part of the meaning.
+"""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import (
+    I64,
+    DenseArrayBase,
+    Float64Type,
+    FloatAttr,
+    IntegerAttr,
+    UnitAttr,
+    f64,
+    i64,
+)
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, traits_def
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from aicf.dialects.logical_ops.base import (
+    Composite,
+    LogicalOp,
+    Normalization,
+    Properties,
+    Reduction,
+    TypeText,
+    checked_axis,
+    int_value,
+    int_values,
+    ints,
+    operand_types,
+    operand_values,
+    require_float,
+    require_numeric,
+)
+from aicf.dialects.types import AnyTensor, TensorInfo, tensor_info
+
+DEFAULT_EPSILON = 1e-5
+
+
+class ReduceOp(LogicalOp, ABC):
+    """Combines all elements along ``axes`` (sorted, unique, non-negative); ``keepdims`` leaves size 1 in their place."""
+
+    TYPE_TEXT: ClassVar[TypeText] = TypeText.ARROW
+
+    operand = operand_def()
+    axes = prop_def(DenseArrayBase[I64])
+    keepdims = opt_prop_def(UnitAttr)
+
+    def __init__(self, operand: SSAValue | Operation, axes: Sequence[int], *, keepdims: bool = False):
+        value = SSAValue.get(operand)
+        properties: dict[str, Attribute] = {"axes": ints(axes)}
+        if keepdims:
+            properties["keepdims"] = UnitAttr()
+        super().__init__(
+            operands=[value], result_types=[self.infer([value.type], properties)], properties=properties
+        )
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """The operand's type without the axes, or with size 1 there."""
+        info = tensor_info(operands[0])
+        cls.check_element(info)
+        axes = int_values(properties.get("axes"))
+        _check_axes(axes, info.rank)
+        if "keepdims" in properties:
+            return info.with_sizes([1 if axis in axes else size for axis, size in enumerate(info.sizes)])
+        return info.with_sizes([size for axis, size in enumerate(info.sizes) if axis not in axes])
+
+    @classmethod
+    def check_element(cls, info: TensorInfo) -> None:
+        """Refuse element types the reduction is not defined for."""
+        require_numeric(info, "cast to a number first")
+
+
+def _check_axes(axes: Sequence[int], rank: int) -> None:
+    if not axes:
+        raise VerifyException("axes is empty; name at least one dimension to reduce")
+    for axis in axes:
+        checked_axis(axis, rank)
+    if list(axes) != sorted(set(axes)):
+        raise VerifyException(f"axes {list(axes)} must be sorted and unique; write {sorted(set(axes))}")
+
+
+@irdl_op_definition
+class ReduceSumOp(ReduceOp):
+    """The sum along the axes."""
+
+    name = "logical.reduce_sum"
+    traits = traits_def(Pure(), Reduction())
+
+
+@irdl_op_definition
+class ReduceMeanOp(ReduceOp):
+    """The arithmetic mean along the axes; floats only."""
+
+    name = "logical.reduce_mean"
+    traits = traits_def(Pure(), Reduction(), Composite())
+
+    @classmethod
+    def check_element(cls, info: TensorInfo) -> None:
+        """Floats only."""
+        require_float(info)
+
+
+@irdl_op_definition
+class ReduceMaxOp(ReduceOp):
+    """The largest element along the axes; the or of i1."""
+
+    name = "logical.reduce_max"
+    traits = traits_def(Pure(), Reduction())
+
+    @classmethod
+    def check_element(cls, info: TensorInfo) -> None:
+        """Every element type has an order."""
+
+
+@irdl_op_definition
+class SoftmaxOp(LogicalOp):
+    """``exp(x - max(x)) / sum(exp(x - max(x)))`` along ``axis``."""
+
+    name = "logical.softmax"
+    TYPE_TEXT: ClassVar[TypeText] = TypeText.SAME
+
+    operand = operand_def()
+    axis = prop_def(IntegerAttr[I64])
+    traits = traits_def(Pure(), Normalization())
+
+    def __init__(self, operand: SSAValue | Operation, axis: int):
+        value = SSAValue.get(operand)
+        properties: dict[str, Attribute] = {"axis": IntegerAttr(axis, i64)}
+        super().__init__(
+            operands=[value], result_types=[self.infer([value.type], properties)], properties=properties
+        )
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """The operand's type."""
+        info = tensor_info(operands[0])
+        require_float(info)
+        checked_axis(int_value(properties.get("axis")), info.rank)
+        return info.with_sizes(info.sizes)
+
+
+@irdl_op_definition
+class LayerNormOp(LogicalOp):
+    """``(x - mean) / sqrt(variance + epsilon) * scale + bias`` over the dimensions ``axis`` to the last.
+
+    The variance is the biased one; scale and bias have the shape of those dimensions. Ba, Kiros and Hinton, 2016.
+    """
+
+    name = "logical.layer_norm"
+    operand = operand_def()
+    scale = operand_def()
+    bias = operand_def()
+    axis = prop_def(IntegerAttr[I64])
+    epsilon = prop_def(FloatAttr[Float64Type], default_value=FloatAttr(DEFAULT_EPSILON, f64))
+    traits = traits_def(Pure(), Normalization())
+
+    def __init__(
+        self,
+        operand: SSAValue | Operation,
+        scale: SSAValue | Operation,
+        bias: SSAValue | Operation,
+        axis: int,
+        epsilon: float = DEFAULT_EPSILON,
+    ):
+        values = operand_values(operand, scale, bias)
+        properties: dict[str, Attribute] = {"axis": IntegerAttr(axis, i64), "epsilon": FloatAttr(epsilon, f64)}
+        super().__init__(
+            operands=values, result_types=[self.infer(operand_types(values), properties)], properties=properties
+        )
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """The operand's type."""
+        info = tensor_info(operands[0])
+        require_float(info)
+        axis = checked_axis(int_value(properties.get("axis")), info.rank)
+        epsilon = properties.get("epsilon")
+        if isinstance(epsilon, FloatAttr) and not 0.0 < epsilon.value.data < float("inf"):
+            raise VerifyException(f"epsilon is {epsilon.value.data}; it is positive and finite")
+        for name, other in (("scale", tensor_info(operands[1])), ("bias", tensor_info(operands[2]))):
+            expected = TensorInfo(info.sizes[axis:], info.element)
+            if other != expected:
+                raise VerifyException(f"{name} is {other}, but dimensions {axis} to {info.rank - 1} of {info} need {expected}")
+        return info.with_sizes(info.sizes)
+
+
+def normalized_axes(op: LayerNormOp) -> tuple[int, ...]:
+    """The dimensions that a layer_norm averages over."""
+    return tuple(range(op.axis.value.data, tensor_info(op.operand.type).rank))
+
+
