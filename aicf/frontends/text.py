@@ -1,0 +1,358 @@
+"""The textual frontend: program text to a verified module, with a source location on every operation.
+
+Everything xDSL can raise on malformed input leaves here as one :class:`InvalidIR` that says
+``file:line:col``. Nothing is decided or rewritten here, and no pass runs; ``aicf-opt`` and
+:func:`aicf.compile` share this entry.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from difflib import get_close_matches
+from importlib import import_module
+from io import StringIO
+from itertools import islice
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    FileLineColLoc,
+    FusedLoc,
+    IntAttr,
+    ModuleOp,
+    NameLoc,
+    NoneAttr,
+    StringAttr,
+    UnknownLoc,
+)
+from xdsl.ir import Attribute, Block, Dialect, Operation, SSAValue
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import NoTerminator
+from xdsl.utils.exceptions import ParseError, VerifyException
+from xdsl.utils.mlir_lexer import MLIRTokenKind
+
+from aicf.errors import AicfError, InvalidIR
+
+_DIALECTS = {
+    "builtin": ("xdsl.dialects.builtin", "Builtin"),
+    "func": ("xdsl.dialects.func", "Func"),
+    "arith": ("xdsl.dialects.arith", "Arith"),
+    "math": ("xdsl.dialects.math", "Math"),
+    "logical": ("aicf.dialects.logical", "Logical"),
+    "emit": ("aicf.dialects.emit", "Emit"),
+}
+_MAX_USERS_SHOWN = 4
+_MAX_OP_TEXT = 400
+
+
+def make_context() -> Context:
+    """A context with the dialects an AICF program may use, each imported when the text first mentions it."""
+    context = Context()
+    for name, (module_name, variable) in _DIALECTS.items():
+        context.register_dialect(name, _dialect_factory(module_name, variable))
+    return context
+
+
+def _dialect_factory(module_name: str, variable: str) -> Callable[[], Dialect]:
+    def load() -> Dialect:
+        return getattr(import_module(module_name), variable)
+
+    return load
+
+
+def parse_module(
+    text: str | bytes,
+    filename: str = "<string>",
+    *,
+    context: Context | None = None,
+    line_offset: int = 0,
+    verify: bool = True,
+    implicit_module: bool = True,
+) -> ModuleOp:
+    """Parse and verify a program.
+
+    Args:
+        text: The program; bytes must be UTF-8.
+        filename: Name used in locations and errors.
+        context: Dialects to parse with; :func:`make_context` by default.
+        line_offset: Lines before ``text`` in its file, added to every location.
+        verify: Whether to run the verifiers (:func:`verify_module`).
+        implicit_module: Whether a program may omit its ``builtin.module``.
+
+    Raises:
+        InvalidIR: The text does not parse or does not verify.
+    """
+    source = _decode(text, filename, line_offset)
+    context = make_context() if context is None else context
+    module = _parse(source, filename, context, line_offset, implicit_module)
+    if verify:
+        verify_module(module)
+    return module
+
+
+def _decode(text: str | bytes, filename: str, line_offset: int) -> str:
+    if isinstance(text, str):
+        return text
+    try:
+        return text.decode("utf-8")
+    except UnicodeDecodeError as error:
+        before = text[: error.start]
+        line = before.count(b"\n") + 1 + line_offset
+        column = error.start - (before.rfind(b"\n") + 1) + 1
+        raise InvalidIR(
+            f"the program is not UTF-8: byte 0x{text[error.start]:02x}; save the file as UTF-8 text",
+            location=f"{filename}:{line}:{column}",
+        ) from None
+
+
+def _parse(source: str, filename: str, context: Context, line_offset: int, implicit_module: bool) -> ModuleOp:
+    position = f"{filename}:{line_offset + 1}:1"
+    parser: LocatedParser | None = None
+    try:
+        parser = LocatedParser(context, source, filename, line_offset)
+        return parser.parse_module(implicit_module)
+    except AicfError as error:
+        if error.location is not None:
+            raise
+        raise type(error)(error.message, location=parser.here() if parser else position) from error
+    except ParseError as error:
+        place = _LineTable(error.span.input.content, line_offset).format(error.span.start)
+        raise InvalidIR(_parse_message(error), location=f"{filename}:{place}") from None
+    except RecursionError:
+        # The parser's own frames are unwound, so that its position is where it gave up.
+        raise InvalidIR(
+            "the program is nested too deeply to parse; flatten nested regions or attributes",
+            location=parser.here() if parser else position,
+        ) from None
+    except Exception as error:
+        # xDSL parses attributes and custom formats with plain int(), indexing and constructors: what they
+        # raise on malformed text is a property of the text, whatever its class.
+        raise InvalidIR(_foreign_message(error), location=parser.here() if parser else position) from error
+
+
+def _parse_message(error: ParseError) -> str:
+    found = error.span.content[:40]
+    message = error.msg[:1].lower() + error.msg[1:]
+    if message == "could not parse entire input!":
+        message = "expected an operation" if found else "expected an operation, found the end of the program"
+    message = message.rstrip("!.")
+    if isinstance(found, str) and found.strip() and found not in message:
+        message += f", found {found.splitlines()[0]!r}"
+    return message
+
+
+def _foreign_message(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    if isinstance(error, VerifyException) and text:
+        return text
+    return f"malformed program: {type(error).__name__}: {text}"
+
+
+class _LineTable:
+    """Offsets to ``line:col`` in logarithmic time; xDSL counts the newlines before every span."""
+
+    def __init__(self, source: str | bytes, line_offset: int = 0) -> None:
+        newline = "\n" if isinstance(source, str) else b"\n"
+        self.line_offset = line_offset
+        self.starts = [0]
+        position = source.find(newline)  # pyright: ignore[reportArgumentType]
+        while position >= 0:
+            self.starts.append(position + 1)
+            position = source.find(newline, position + 1)  # pyright: ignore[reportArgumentType]
+
+    def line_col(self, position: int) -> tuple[int, int]:
+        line = bisect_right(self.starts, position)
+        return line + self.line_offset, position - self.starts[line - 1] + 1
+
+    def format(self, position: int) -> str:
+        line, column = self.line_col(position)
+        return f"{line}:{column}"
+
+
+class LocatedParser(Parser):
+    """xDSL's parser, which also records ``file:line:col`` on every operation.
+
+    An explicit ``loc(...)`` is kept; a bare name, ``loc("fc1")``, gets the position inside.
+    """
+
+    def __init__(self, ctx: Context, input: str, name: str = "<string>", line_offset: int = 0) -> None:
+        self._lines = _LineTable(input, line_offset)
+        self._file = StringAttr(name)
+        self._operation_start = 0
+        super().__init__(ctx, input, name)
+
+    def parse_operation(self) -> Operation:
+        start = self._operation_start = self._current_token.span.start
+        op = super().parse_operation()
+        explicit = op.location
+        if isinstance(explicit, UnknownLoc):
+            op.location = self._file_location(start)
+        elif isinstance(explicit, NameLoc) and isinstance(explicit.location, NoneAttr):
+            op.location = NameLoc(explicit.desc, self._file_location(start))
+        return op
+
+    def _file_location(self, position: int) -> FileLineColLoc:
+        line, column = self._lines.line_col(position)
+        return FileLineColLoc(self._file, IntAttr(line), IntAttr(column))
+
+    def parse_module(self, allow_implicit_module: bool = True) -> ModuleOp:
+        if self._at_end():
+            self.raise_error("the program is empty: expected a builtin.module or a func.func")
+        module = super().parse_module(allow_implicit_module)
+        if not self._at_end():
+            self.raise_error("expected the end of the program")
+        if isinstance(module.location, UnknownLoc):
+            module.location = self._file_location(0)
+        return module
+
+    def _at_end(self) -> bool:
+        return self._current_token.kind == MLIRTokenKind.EOF
+
+    def _get_op_by_name(self, name: str) -> type[Operation]:
+        if (
+            op_type := self.ctx.get_optional_op(name, dialect_stack=self._parser_state.dialect_stack)
+        ) is None:
+            self.raise_error(f"unknown operation {name}{self._similar_ops(name)}", self._operation_start)
+        return op_type
+
+    def _similar_ops(self, name: str) -> str:
+        dialect = name.split(".", 1)[0]
+        if dialect in self.ctx.registered_dialect_names and "." in name:
+            known = [op.name for op in self.ctx.loaded_ops if op.dialect_name() == dialect]
+            close = get_close_matches(name, known, n=3)
+            return f"; did you mean {' or '.join(close)}?" if close else ""
+        return f"; the dialects are {', '.join(_DIALECTS)}"
+
+    def here(self) -> str:
+        """``file:line:col`` of the token that is next."""
+        return f"{self._file.data}:{self._lines.format(self._current_token.span.start)}"
+
+
+def verify_module(module: ModuleOp) -> None:
+    """Run every verifier of a module, definitions before uses included.
+
+    xDSL's own ``verify`` accepts a use before its definition, and its errors carry a print of the whole
+    module; here the error's notes hold the failing operation, its users and its source ids.
+
+    Raises:
+        InvalidIR: At the first operation that does not verify, innermost first.
+    """
+    try:
+        _verify_definitions(module)
+        for op in module.walk(region_first=True):
+            _verify_op(op)
+    except RecursionError:
+        raise InvalidIR("the program is nested too deeply to verify; flatten nested regions") from None
+
+
+def _verify_op(op: Operation) -> None:
+    try:
+        _verify_blocks(op)
+        op.verify(verify_nested_ops=False)
+    except RecursionError:
+        raise
+    except Exception as error:
+        raise _invalid_op(op, _verify_message(error)) from None
+
+
+def _verify_blocks(op: Operation) -> None:
+    for region in op.regions:
+        if len(region.blocks) == 1 and region.block.is_empty and not op.has_trait(NoTerminator):
+            raise VerifyException("its region is empty: expected at least a terminator")
+
+
+def _verify_message(error: Exception) -> str:
+    # xDSL prints the module while it raises; where a broken module fails to print, the cause is the context.
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, VerifyException):
+        cause = cause.__context__
+    return " ".join(str(cause).split()) if cause is not None else f"{type(error).__name__}: {error}"
+
+
+def _verify_definitions(module: ModuleOp) -> None:
+    """Every operand is defined earlier in its block or in an enclosing one.
+
+    Between blocks of one region only visibility is checked: our dialects have no branches.
+    """
+    position = {op: index for index, op in enumerate(module.walk())}
+    for op in position:
+        for operand in op.operands:
+            user = _ancestor_in(op, operand)
+            if user is None:
+                raise _invalid_op(op, f"{_value_name(operand)} is used where its definition is not visible")
+            definition = operand.owner
+            if not isinstance(definition, Operation) or user.parent is not definition.parent:
+                continue
+            if position[user] <= position[definition]:
+                name, place = _value_name(operand), _at(definition)
+                raise _invalid_op(op, f"{name} is used before its definition{place}; move the definition up")
+
+
+def _ancestor_in(op: Operation, operand: SSAValue) -> Operation | None:
+    """The operation around ``op`` (or itself) that sits in the region that defines ``operand``."""
+    definition = operand.owner
+    region = definition.parent if isinstance(definition, Block) else definition.parent_region()
+    current: Operation | None = op
+    while current is not None and current.parent_region() is not region:
+        current = current.parent_op()
+    return current
+
+
+def _invalid_op(op: Operation, message: str) -> InvalidIR:
+    if not message.startswith(op.name):
+        message = f"{op.name}: {message}"
+    error = InvalidIR(message, location=location_of(op))
+    error.add_note(f"operation: {_op_text(op)}")
+    uses = (use.operation for result in op.results for use in result.uses)
+    users = list(islice(uses, _MAX_USERS_SHOWN + 1))
+    for user in users[:_MAX_USERS_SHOWN]:
+        error.add_note(f"used by: {user.name}{_at(user)}")
+    if len(users) > _MAX_USERS_SHOWN:
+        error.add_note("used by: more operations")
+    if (source := op.attributes.get("aicf.src")) is not None:
+        error.add_note(f"source: {source}")
+    return error
+
+
+def _op_text(op: Operation) -> str:
+    stream = StringIO()
+    try:
+        Printer(stream, print_generic_format=True).print_op(op)
+    except Exception:
+        return f"{op.name} (its attributes or operands cannot be printed)"
+    text = stream.getvalue()
+    first, *rest = text.split("\n", 1)
+    return first[:_MAX_OP_TEXT] + (" ..." if rest or len(first) > _MAX_OP_TEXT else "")
+
+
+def _value_name(value: SSAValue) -> str:
+    return f"%{value.name_hint}" if value.name_hint else "a value"
+
+
+def _at(op: Operation) -> str:
+    location = location_of(op)
+    return f" at {location}" if location else ""
+
+
+def location_of(op: Operation) -> str | None:
+    """``file:line:col`` of an operation, or of the innermost operation around it that has one."""
+    current: Operation | None = op
+    while current is not None:
+        if (location := _format_location(current.location)) is not None:
+            return location
+        current = current.parent_op()
+    return None
+
+
+def _format_location(location: Attribute) -> str | None:
+    match location:
+        case FileLineColLoc():
+            return f"{location.filename.data}:{location.line.data}:{location.column.data}"
+        case NameLoc():
+            return _format_location(location.location)
+        case FusedLoc(locations=ArrayAttr() as parts):
+            return next((text for part in parts if (text := _format_location(part))), None)
+        case _:
+            return None

@@ -1,0 +1,54 @@
+"""What AICF offers to every xDSL tool: its dialects and passes, through the entry point ``xdsl.universe``.
+
+Every xDSL command loads this module, so it imports no dialect, no pass, no NumPy and no Numba: each entry is
+a factory that imports its module when the dialect or pass is first used. A pass registers by being there:
+the file ``passes/some_pass.py`` holds the one ``ModulePass`` whose name is ``some-pass``.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Callable
+from importlib import import_module
+
+from xdsl.ir import Dialect
+from xdsl.passes import ModulePass
+from xdsl.universe import Universe
+
+import aicf.passes
+
+DIALECTS = {"logical": ("aicf.dialects.logical", "Logical"), "emit": ("aicf.dialects.emit", "Emit")}
+"""Dialect name to the module and the variable that hold it."""
+
+
+def _dialect_factory(module_name: str, variable: str) -> Callable[[], Dialect]:
+    def load() -> Dialect:
+        return getattr(import_module(module_name), variable)
+
+    return load
+
+
+def _pass_factory(module_name: str) -> Callable[[], type[ModulePass]]:
+    def load() -> type[ModulePass]:
+        members: list[object] = list(vars(import_module(module_name)).values())
+        for member in members:
+            if (
+                isinstance(member, type)
+                and issubclass(member, ModulePass)
+                and member.__module__ == module_name
+            ):
+                return member
+        raise ImportError(f"{module_name} defines no ModulePass")
+
+    return load
+
+
+def _pass_files() -> list[str]:
+    """Names of the modules directly in the passes folder; its subpackages hold helpers and analyses."""
+    return sorted(module.name for module in pkgutil.iter_modules(aicf.passes.__path__) if not module.ispkg)
+
+
+AICF_UNIVERSE = Universe(
+    all_dialects={name: _dialect_factory(*place) for name, place in DIALECTS.items()},
+    all_passes={name.replace("_", "-"): _pass_factory(f"aicf.passes.{name}") for name in _pass_files()},
+)
