@@ -1,0 +1,277 @@
+"""A small layer over ``llvmlite.ir`` for code whose shapes are all static: typed vectors, masks, loops, intrinsics.
+
+It knows element types and a CPU level, and nothing about kernels. A value has a `dtype` name and a lane count known to
+its user; one lane means a plain scalar, so that the same emitting code makes vector bodies and scalar tails with
+the same rounding.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from llvmlite import ir
+
+from aicf.backends.cpu.target import ELEMENT_BYTES, CpuLevel
+
+Value = Any
+"""An ``llvmlite.ir`` value (llvmlite ships no type information)."""
+
+I1 = ir.IntType(1)
+I8 = ir.IntType(8)
+I32 = ir.IntType(32)
+I64 = ir.IntType(64)
+F32 = ir.FloatType()
+F64 = ir.DoubleType()
+PTR = ir.PointerType()
+VOID = ir.VoidType()
+
+SCALARS: dict[str, Any] = {"f64": F64, "f32": F32, "i64": I64, "i32": I32, "i1": I1}
+
+
+class _Splat(ir.Constant):
+    """A vector constant printed in the short form (sixteen spelled-out lanes made up most of the module's text)."""
+
+    def __init__(self, type_: Any, text: str) -> None:
+        super().__init__(type_, ir.Undefined)
+        self.text = f"splat ({type_.element} {text})"
+
+    def _to_string(self) -> str:
+        return f"{self.type} {self.text}"
+
+    def _get_reference(self) -> str:
+        return self.text
+
+
+def _literal(dtype: str, value: float | int) -> str:
+    if dtype == "i1":
+        return "true" if value else "false"
+    if dtype in ("i32", "i64"):
+        return str(int(value))
+    number = struct.unpack("<f", struct.pack("<f", value))[0] if dtype == "f32" else float(value)
+    return f"0x{struct.unpack('<Q', struct.pack('<d', number))[0]:016x}"
+
+
+class Emitter:
+    """Emits into one function at a time; `b` is the raw ``IRBuilder``."""
+
+    def __init__(self, module: Any, level: CpuLevel, function: Any) -> None:
+        self.module = module
+        self.level = level
+        self.function = function
+        self.b: Any = ir.IRBuilder(function.append_basic_block("entry"))
+        self._entry_block = self.b.block
+
+    # Types and constants.
+
+    def type(self, dtype: str, lanes: int) -> Any:
+        """The LLVM type of `lanes` elements of `dtype`."""
+        scalar = SCALARS[dtype]
+        return scalar if lanes == 1 else ir.VectorType(scalar, lanes)
+
+    def const(self, dtype: str, lanes: int, value: float | int) -> Value:
+        """`value` in every lane, rounded to `dtype`."""
+        literal = _literal(dtype, value)
+        if lanes == 1:
+            return ir.FormattedConstant(SCALARS[dtype], literal)
+        return _Splat(self.type(dtype, lanes), literal)
+
+    def index(self, value: int) -> Value:
+        """An i64 constant."""
+        return ir.Constant(I64, value)
+
+    def lane_mask(self, lanes: int, active: int) -> Value:
+        """A constant mask with the first `active` of `lanes` set."""
+        return ir.Constant(ir.VectorType(I1, lanes), [int(lane < active) for lane in range(lanes)])
+
+    # Memory. Addresses are opaque pointers plus element offsets.
+
+    def address(self, base: Value, offset: Value | int, dtype: str) -> Value:
+        """`base` moved by `offset` elements of `dtype`."""
+        if isinstance(offset, int):
+            if offset == 0:
+                return base
+            offset = self.index(offset)
+        return self.b.gep(base, [offset], inbounds=True, source_etype=I8 if dtype == "i1" else SCALARS[dtype])
+
+    def load(self, address: Value, dtype: str, lanes: int, active: int | None = None) -> Value:
+        """`lanes` contiguous elements; lanes from `active` on are not touched in memory and read as zero."""
+        if dtype == "i1":
+            stored = self._load_raw(address, I8, 1, lanes, active)
+            return self.b.icmp_unsigned("!=", stored, ir.Constant(stored.type, None if lanes > 1 else 0))
+        return self._load_raw(address, SCALARS[dtype], ELEMENT_BYTES[dtype], lanes, active)
+
+    def _load_raw(self, address: Value, scalar: Any, align: int, lanes: int, active: int | None) -> Value:
+        if lanes == 1:
+            return self.b.load(address, align=align, typ=scalar)
+        vector = ir.VectorType(scalar, lanes)
+        if active is None or active >= lanes:
+            return self.b.load(address, align=align, typ=vector)
+        mask = self.lane_mask(lanes, active)
+        name = f"llvm.masked.load.v{lanes}{_suffix(scalar)}.p0"
+        callee = self.declare(name, ir.FunctionType(vector, [PTR, I32, mask.type, vector]), immediates=(1,))
+        return self.b.call(callee, [address, ir.Constant(I32, align), mask, ir.Constant(vector, None)])
+
+    def store(self, value: Value, address: Value, dtype: str, lanes: int, active: int | None = None) -> None:
+        """Write `lanes` contiguous elements; lanes from `active` on leave memory alone."""
+        scalar, align = SCALARS[dtype], ELEMENT_BYTES[dtype]
+        if dtype == "i1":
+            scalar = I8
+            value = self.b.zext(value, I8 if lanes == 1 else ir.VectorType(I8, lanes))
+        if lanes == 1 or active is None or active >= lanes:
+            self.b.store(value, address, align=align)
+            return
+        mask = self.lane_mask(lanes, active)
+        name = f"llvm.masked.store.v{lanes}{_suffix(scalar)}.p0"
+        callee = self.declare(name, ir.FunctionType(VOID, [value.type, PTR, I32, mask.type]), immediates=(2,))
+        self.b.call(callee, [value, address, ir.Constant(I32, align), mask])
+
+    def splat(self, scalar: Value, lanes: int) -> Value:
+        """`scalar` in every lane."""
+        if lanes == 1:
+            return scalar
+        vector = ir.VectorType(scalar.type, lanes)
+        undefined = ir.Constant(vector, ir.Undefined)
+        single = self.b.insert_element(undefined, scalar, ir.Constant(I32, 0))
+        return self.b.shuffle_vector(single, undefined, ir.Constant(ir.VectorType(I32, lanes), None))
+
+    def stack(self, scalar: Any, count: int, align: int = 64) -> Value:
+        """`count` elements on the stack of the function, allocated once at its entry."""
+        with self.b.goto_block(self._entry_block):
+            self.b.position_at_start(self._entry_block)
+            slot = self.b.alloca(ir.ArrayType(scalar, count))
+            slot.align = align
+        return slot
+
+    # Arithmetic that is more than one LLVM instruction.
+
+    def declare(self, name: str, signature: Any, immediates: tuple[int, ...] = ()) -> Value:
+        """The external function or intrinsic `name`, declared once per module."""
+        found = self.module.globals.get(name)
+        if found is not None:
+            return found
+        function = ir.Function(self.module, signature, name)
+        for position in immediates:
+            function.args[position].add_attribute("immarg")
+        return function
+
+    def intrinsic(self, name: str, *operands: Value) -> Value:
+        """An overloaded LLVM intrinsic whose result and operands have one type."""
+        type_ = operands[0].type
+        callee = self.declare(f"llvm.{name}.{_type_suffix(type_)}", ir.FunctionType(type_, [type_] * len(operands)))
+        return self.b.call(callee, list(operands))
+
+    def fma(self, a: Value, b: Value, c: Value) -> Value:
+        """a * b + c of floats: one rounding where the level has FMA, else two (never a call into libm)."""
+        if self.level.has_fma:
+            return self.intrinsic("fma", a, b, c)
+        return self.b.fadd(self.b.fmul(a, b), c)
+
+    def transpose(self, vectors: Sequence[Value]) -> list[Value]:
+        """The square transpose of n vectors of n lanes (n a power of two), by log2(n) rounds of perfect shuffles."""
+        lanes = len(vectors)
+        half = lanes // 2
+        index = ir.VectorType(I32, lanes)
+        low = ir.Constant(index, [lane // 2 + lane % 2 * lanes for lane in range(lanes)])
+        high = ir.Constant(index, [half + lane // 2 + lane % 2 * lanes for lane in range(lanes)])
+        current = list(vectors)
+        for _ in range(lanes.bit_length() - 1):
+            pairs = [(current[i], current[i + half]) for i in range(half)]
+            current = [self.b.shuffle_vector(x, y, order) for x, y in pairs for order in (low, high)]
+        return current
+
+    # Control flow.
+
+    def loop(
+        self,
+        start: Value | int,
+        stop: Value | int,
+        step: int,
+        carried: Sequence[Value],
+        body: Callable[[Value, list[Value]], Sequence[Value]],
+    ) -> list[Value]:
+        """``for i in range(start, stop, step): carried = body(i, carried)``; returns the last `carried`.
+
+        With integer bounds the trip count is known: no iteration emits nothing, one is emitted in line.
+        """
+        if isinstance(start, int) and isinstance(stop, int):
+            trips = max(0, -(-(stop - start) // step))
+            if trips == 0:
+                return list(carried)
+            if trips == 1:
+                return list(body(self.index(start), list(carried)))
+            return self._bottom_tested(self.index(start), self.index(start + trips * step), step, carried, body)
+        first = self.index(start) if isinstance(start, int) else start
+        last = self.index(stop) if isinstance(stop, int) else stop
+        before = self.b.block
+        inside = self.b.append_basic_block("guarded")
+        after = self.b.append_basic_block("after")
+        self.b.cbranch(self.b.icmp_signed("<", first, last), inside, after)
+        self.b.position_at_end(inside)
+        results = self._bottom_tested(first, last, step, carried, body)
+        done = self.b.block
+        self.b.branch(after)
+        self.b.position_at_end(after)
+        merged: list[Value] = []
+        for initial, result in zip(carried, results, strict=True):
+            phi = self.b.phi(initial.type)
+            phi.add_incoming(initial, before)
+            phi.add_incoming(result, done)
+            merged.append(phi)
+        return merged
+
+    def _bottom_tested(
+        self,
+        start: Value,
+        stop: Value,
+        step: int,
+        carried: Sequence[Value],
+        body: Callable[[Value, list[Value]], Sequence[Value]],
+    ) -> list[Value]:
+        before = self.b.block
+        head = self.b.append_basic_block("loop")
+        self.b.branch(head)
+        self.b.position_at_end(head)
+        counter = self.b.phi(I64)
+        counter.add_incoming(start, before)
+        phis = [self.b.phi(value.type) for value in carried]
+        for phi, value in zip(phis, carried, strict=True):
+            phi.add_incoming(value, before)
+        results = list(body(counter, list(phis)))
+        following = self.b.add(counter, self.index(step), flags=("nsw",))
+        latch = self.b.block
+        counter.add_incoming(following, latch)
+        for phi, value in zip(phis, results, strict=True):
+            phi.add_incoming(value, latch)
+        done = self.b.append_basic_block("done")
+        self.b.cbranch(self.b.icmp_signed("<", following, stop), head, done)
+        self.b.position_at_end(done)
+        return results
+
+    def when(self, condition: Value, then: Callable[[], None], otherwise: Callable[[], None] | None = None) -> None:
+        """``if condition: then() else: otherwise()``."""
+        taken = self.b.append_basic_block("then")
+        other = self.b.append_basic_block("else") if otherwise is not None else None
+        after = self.b.append_basic_block("endif")
+        self.b.cbranch(condition, taken, other if other is not None else after)
+        self.b.position_at_end(taken)
+        then()
+        self.b.branch(after)
+        if other is not None and otherwise is not None:
+            self.b.position_at_end(other)
+            otherwise()
+            self.b.branch(after)
+        self.b.position_at_end(after)
+
+
+def _suffix(scalar: Any) -> str:
+    if isinstance(scalar, ir.IntType):
+        return f"i{scalar.width}"
+    return "f64" if scalar == F64 else "f32"
+
+
+def _type_suffix(type_: Any) -> str:
+    if isinstance(type_, ir.VectorType):
+        return f"v{type_.count}{_suffix(type_.element)}"
+    return _suffix(type_)

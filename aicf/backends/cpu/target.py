@@ -1,0 +1,118 @@
+"""CPU levels: what the code generator may assume about the machine, and whether this machine has it.
+
+A level is a named set of instructions (``x86-64-v2``, ``-v3``, ``-v4``, or ``generic`` for any other architecture). It
+fixes vector width, register count and fused multiply-add, so that a program is decided and compiled for a level without
+looking at a device. Only :func:`host_level` and :func:`check_host` look at this machine, and only they need llvmlite.
+"""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+
+from aicf.errors import BackendUnavailable, PolicyError
+
+ELEMENT_BYTES: dict[str, int] = {"f64": 8, "f32": 4, "i64": 8, "i32": 4, "i1": 1}
+"""Bytes per element in memory of each element type the CPU backend runs; ``i1`` is one byte holding 0 or 1."""
+
+
+@dataclass(frozen=True)
+class CpuLevel:
+    """One instruction-set level."""
+
+    name: str
+    """Name in ``#emit.target<"cpu", NAME>``."""
+    architecture: str
+    """Machine architecture as in a target triple, or "" for that of the compiling machine."""
+    llvm_cpu: str
+    llvm_features: str
+    vector_bytes: int
+    registers: int
+    """Architectural vector registers."""
+    has_fma: bool
+    """Fused multiply-add; without it products are rounded before they are added."""
+    required_features: tuple[str, ...]
+    """LLVM feature names that the loading machine must have."""
+
+    def lanes(self, dtype: str) -> int:
+        """Elements of `dtype` in one vector register."""
+        return self.vector_bytes // ELEMENT_BYTES[dtype]
+
+
+_V2 = ("sse3", "ssse3", "sse4.1", "sse4.2", "popcnt", "cx16")
+_V3 = (*_V2, "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
+_V4 = (*_V3, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
+
+LEVELS: dict[str, CpuLevel] = {
+    level.name: level
+    for level in (
+        CpuLevel("x86-64-v2", "x86_64", "x86-64-v2", "", 16, 16, False, _V2),
+        CpuLevel("x86-64-v3", "x86_64", "x86-64-v3", "", 32, 16, True, _V3),
+        # LLVM's own preference for this level is 256 bits; the GEMM tiles are made for 512.
+        CpuLevel("x86-64-v4", "x86_64", "x86-64-v4", "-prefer-256-bit", 64, 32, True, _V4),
+        CpuLevel("aarch64-v8", "aarch64", "generic", "+neon", 16, 32, True, ("neon",)),
+        CpuLevel("generic", "", "generic", "", 16, 16, False, ()),
+    )
+}
+
+
+def level_named(name: str) -> CpuLevel:
+    """The level called `name`.
+
+    Raises:
+        PolicyError: There is no such level.
+    """
+    level = LEVELS.get(name)
+    if level is None:
+        raise PolicyError(f"unknown cpu level {name!r}: use one of {', '.join(LEVELS)}, or plain 'cpu' for this machine's")
+    return level
+
+
+def _architecture() -> str:
+    machine = platform.machine().lower()
+    return {"amd64": "x86_64", "arm64": "aarch64"}.get(machine, machine)
+
+
+def _host_features() -> dict[str, bool]:
+    import llvmlite.binding as llvm
+
+    return dict(llvm.get_host_cpu_features())
+
+
+def _missing(level: CpuLevel, features: dict[str, bool]) -> list[str]:
+    return [name for name in level.required_features if not features.get(name, False)]
+
+
+def host_level() -> CpuLevel:
+    """The best level this machine runs."""
+    architecture = _architecture()
+    if architecture == "aarch64":
+        return LEVELS["aarch64-v8"]  # Advanced SIMD is part of the base architecture.
+    if architecture == "x86_64":
+        features = _host_features()
+        for name in ("x86-64-v4", "x86-64-v3", "x86-64-v2"):
+            if not _missing(LEVELS[name], features):
+                return LEVELS[name]
+    return LEVELS["generic"]
+
+
+def check_host(level: CpuLevel) -> None:
+    """Refuse native code of `level` on a machine that lacks its instructions.
+
+    Raises:
+        BackendUnavailable: With the missing features and the way out.
+    """
+    architecture = _architecture()
+    if level.architecture not in ("", architecture):
+        raise BackendUnavailable(
+            f"the program was compiled for cpu:{level.name} ({level.architecture}) but this machine is {architecture}: "
+            "compile it again here, or load it with native='rebuild'"
+        )
+    if architecture != "x86_64":
+        return
+    missing = _missing(level, _host_features())
+    if missing:
+        raise BackendUnavailable(
+            f"the program was compiled for cpu:{level.name} but this machine lacks {', '.join(missing)}: "
+            f"compile it with target 'cpu:{host_level().name}', or load it with native='rebuild'"
+        )
