@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
 from aicf.dialects import logical
 from aicf.dialects.emit_kernels import KernelOp, PhaseOp, ReduceOp, StoreOp, YieldOp
 from aicf.dialects.types import element_of, tensor_info
+from aicf.passes.support.body_kinds import is_contraction_of_arguments
 from aicf.passes.support.peeling import yielded
 from aicf.passes.support.scalar_ops import EXPENSIVE, scalar_constant, scalar_ops, splat_value
 
@@ -49,6 +49,8 @@ class _Indexing:
         if len(matmuls) > 1:
             raise NoCode("two contractions in one body")
         self.matmul = matmuls[0] if matmuls else None
+        if self.matmul is not None and not is_contraction_of_arguments(self.matmul):
+            raise NoCode("a contraction of a value computed in the same body")
         self.reductions = [op for op in self.ops if type(op) in _COMBINE]
         self.shape = self._full_shape()
         self.axes = self._reduced_axes()
@@ -319,9 +321,3 @@ def _op_of(value: SSAValue) -> Operation:
     if not isinstance(value, OpResult):
         raise NoCode("an argument that the kernel does not read")
     return value.op
-
-
-def constant_values(op: logical.ConstantOp) -> DenseIntOrFPElementsAttr:
-    """The elements of a constant."""
-    assert isinstance(op.value, DenseIntOrFPElementsAttr)
-    return op.value

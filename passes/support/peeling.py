@@ -56,7 +56,8 @@ class _Peeler:
         for op in ops:
             if isinstance(op, MatmulOp):
                 for slot, operand in enumerate(op.operands):
-                    self._operand(operand, slot + 1)
+                    if operand in self.views:
+                        self._operand(operand, slot + 1)
         for op in ops:
             if not (op.results and op.results[0] in self.views):
                 self._clone(op)

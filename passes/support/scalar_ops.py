@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import (
     AnyFloat,
-    DenseIntOrFPElementsAttr,
     FloatAttr,
     IntegerAttr,
     IntegerType,
@@ -93,12 +92,7 @@ def scalar_constant(value: float | int, type_: Attribute) -> arith.ConstantOp:
 
 def splat_value(op: logical.ConstantOp) -> float | int | None:
     """The value of a constant whose elements are all equal, else None."""
-    value = op.value
-    if not isinstance(value, DenseIntOrFPElementsAttr) or not value.is_splat():
-        return None
-    number = value.get_values()[0]
-    assert isinstance(number, int | float)
-    return number
+    return op.array.item() if op.is_splat else None
 
 
 def scalar_ops(op: Operation, operands: Scalars, result_type: Attribute) -> list[Operation] | None:

@@ -1,0 +1,100 @@
+"""`fuse-elementwise`: pointwise chains and row reductions become one kernel; every op left becomes a group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+from xdsl.passes import ModulePass
+
+from aicf.dialects import logical
+from aicf.errors import UnsupportedOp
+from aicf.passes.support.fusion import (
+    Cluster,
+    FusionContext,
+    first_legal,
+    form_group,
+    fusion_contexts,
+    id_of,
+    is_feeder,
+    with_producers,
+)
+from aicf.passes.support.ledger import record
+from aicf.passes.support.work import target_of
+
+
+@dataclass(frozen=True)
+class FuseElementwise(ModulePass):
+    """Groups pointwise ops, broadcasts and reductions over the same axes with their consumers, then all that is left.
+
+    A softmax or layer_norm, also one written in primitive ops, becomes one group. The largest set with one result and
+    a legal kernel is taken. Raises UnsupportedOp for an op that no kernel of the target runs.
+    """
+
+    name = "fuse-elementwise"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for context in fusion_contexts(op, target_of(op)):
+            for member in list(context.function.body.block.ops):
+                if member.parent is not None and _computes(member):
+                    _fuse(member, context)
+            _drop_dead_feeders(context.function)
+
+
+def _computes(op: Operation) -> bool:
+    return isinstance(op, logical.LogicalOp) and not is_feeder(op) and not isinstance(op, logical.ConstantOp)
+
+
+def _fuse(seed: Operation, context: FusionContext) -> None:
+    cluster = Cluster(seed, context)
+    producers: list[tuple[Operation, ...]] = []
+    if context.policy.fusion.elementwise and _is_pointwise(seed):
+        cluster.grow(lambda op: _may_follow(op, cluster))
+        producers = [with_producers(cut, _is_elementwise, context) for cut in reversed(cluster.cuts)]
+    cuts = _shortlist(producers)
+    plan, refused = first_legal([*cuts, (seed,)], context)
+    if plan is None:
+        raise UnsupportedOp(
+            f"no kernel of target {context.target.backend.data} runs '{id_of(seed)}' ({seed.name}): "
+            + "; ".join(refused.values())
+        )
+    subjects = [id_of(member) for member in plan.members]
+    group = form_group(plan, context)
+    if len(subjects) > 1:
+        because = "intermediates stay in registers or a row of cache instead of memory"
+        record(context.module, FuseElementwise.name, [group.id.data, *subjects], f"one kernel for {len(subjects)} ops", because, refused)
+    elif refused:
+        record(context.module, FuseElementwise.name, subjects, "alone", "no kernel takes a larger set", refused)
+
+
+def _shortlist(cuts: Sequence[tuple[Operation, ...]]) -> list[tuple[Operation, ...]]:
+    """At most eight cuts, largest first: enough to find a legal one, few enough to stay linear."""
+    return [cut for cut in cuts if len(cut) > 1][:8]
+
+
+def _is_elementwise(op: Operation) -> bool:
+    return op.has_trait(logical.Elementwise)
+
+
+def _is_pointwise(op: Operation) -> bool:
+    return _is_elementwise(op) or op.has_trait(logical.Reduction)
+
+
+def _may_follow(op: Operation, cluster: Cluster) -> bool:
+    """Pointwise ops and reductions follow; a view only if it spreads or reshapes a row result inside the cluster."""
+    if _is_pointwise(op):
+        return True
+    if not isinstance(op, logical.BroadcastOp | logical.ReshapeOp):
+        return False
+    return any(member.has_trait(logical.Reduction) for member in cluster.members)
+
+
+def _drop_dead_feeders(function: func.FuncOp) -> None:
+    for op in reversed(list(function.body.block.ops)):
+        if (is_feeder(op) or isinstance(op, logical.ConstantOp)) and all(not r.uses for r in op.results):
+            op.detach()
+            op.erase()

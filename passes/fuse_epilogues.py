@@ -1,0 +1,74 @@
+"""`fuse-epilogues`: pointwise ops behind a matmul join it, so that its result is written once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+from xdsl.passes import ModulePass
+
+from aicf.dialects import logical
+from aicf.dialects.types import tensor_info
+from aicf.passes.support.fusion import (
+    Cluster,
+    FusionContext,
+    first_legal,
+    form_group,
+    fusion_contexts,
+    id_of,
+    with_producers,
+)
+from aicf.passes.support.ledger import record
+from aicf.passes.support.work import target_of
+
+
+@dataclass(frozen=True)
+class FuseEpilogues(ModulePass):
+    """Groups each matmul with the pointwise ops that follow it: bias, activation, residual, any scalar program.
+
+    The largest set with one result for which the target has a legal kernel is taken; larger ones are recorded with
+    the reason. A matmul whose epilogue no kernel takes becomes a group of one.
+    """
+
+    name = "fuse-epilogues"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for context in fusion_contexts(op, target_of(op)):
+            for matmul in list(context.function.body.block.ops):
+                if isinstance(matmul, logical.MatmulOp):
+                    _fuse(matmul, context)
+
+
+def _fuse(matmul: logical.MatmulOp, context: FusionContext) -> None:
+    shape = tensor_info(matmul.result.type).shape
+
+    def accept(op: Operation) -> bool:
+        return op.has_trait(logical.Elementwise) and tensor_info(op.results[0].type).shape == shape
+
+    cluster = Cluster(matmul, context)
+    if context.policy.fusion.epilogue:
+        cluster.grow(accept)
+    cuts = [with_producers(cut, accept, context) if len(cut) > 1 else cut for cut in reversed(cluster.cuts)]
+    plan, refused = first_legal(cuts or [(matmul,)], context)
+    if plan is None:
+        return
+    subjects = [id_of(member) for member in plan.members]
+    group = form_group(plan, context)
+    if len(subjects) > 1:
+        choice = f"one kernel for {len(subjects)} ops"
+        because = "the pointwise ops run on the accumulator, so the product is written once and never read back"
+    else:
+        choice, because = "alone", _why_alone(context, len(cluster.cuts), bool(refused))
+    record(context.module, FuseEpilogues.name, [group.id.data, *subjects], choice, because, refused)
+
+
+def _why_alone(context: FusionContext, cuts: int, refused: bool) -> str:
+    if not context.policy.fusion.epilogue:
+        return "epilogue fusion is off by policy"
+    if refused:
+        return "no kernel of the target takes the epilogue"
+    if cuts > 1:
+        return "the pointwise ops behind it stay apart by policy"
+    return "nothing pointwise reads it alone"

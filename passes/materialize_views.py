@@ -1,0 +1,119 @@
+"""`materialize-views`: copies where strides cannot express a view, and where a result would alias something else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
+from xdsl.passes import ModulePass
+
+from aicf.dialects import logical
+from aicf.dialects.emit import GroupOp, YieldOp
+from aicf.dialects.types import tensor_info
+from aicf.passes.support.fusion import FusionContext, form_group, fusion_contexts, id_of, is_feeder, outline, sources_of
+from aicf.passes.support.ledger import record
+from aicf.passes.support.views import VIEW_OPS, View
+from aicf.passes.support.work import result_attrs, target_of
+
+
+@dataclass(frozen=True)
+class MaterializeViews(ModulePass):
+    """Turns into groups (later `copy` instructions) the views that strides cannot express, and returned views.
+
+    A reshape of a computed value that is only returned stays a view. What remains of reshape, transpose, slice and
+    broadcast after this pass is free: operand strides or index maps.
+    """
+
+    name = "materialize-views"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for context in fusion_contexts(op, target_of(op)):
+            _break_chains(context)
+            _copy_returns(context)
+
+
+def _break_chains(context: FusionContext) -> None:
+    """Materialises the view in front of one that strides cannot express on top of it."""
+    views: dict[SSAValue, View] = {}
+    for op in list(context.function.body.block.ops):
+        if not isinstance(op, VIEW_OPS):
+            continue
+        source = op.operands[0]
+        base = views.get(source, View.whole(tensor_info(source.type).shape))
+        view = base.then(op)
+        if view is None:
+            assert isinstance(source, OpResult)
+            _materialize(source.op, context, f"'{id_of(op)}' needs its elements in row-major order")
+            view = View.whole(tensor_info(op.results[0].type).shape)
+        views[op.results[0]] = view
+
+
+def _materialize(op: Operation, context: FusionContext, because: str) -> GroupOp:
+    plan = outline([op], id_of(op))
+    group = form_group(plan, context)
+    record(context.module, MaterializeViews.name, [group.id.data], "copy", because, {"strides": "cannot express it"})
+    return group
+
+
+def _copy_returns(context: FusionContext) -> None:
+    terminator = context.function.body.block.last_op
+    assert isinstance(terminator, func.ReturnOp)
+    seen: set[SSAValue] = set()
+    for index, value in enumerate(list(terminator.operands)):
+        reason = _copy_reason(value, index, context.function, seen)
+        seen.add(_computed(value))
+        if reason is None:
+            continue
+        copy = _returned_copy(terminator.operands[index], index, context, reason)
+        terminator.operands[index] = copy
+
+
+def _computed(value: SSAValue) -> SSAValue:
+    """The value behind reshapes."""
+    while isinstance(value, OpResult) and isinstance(value.op, logical.ReshapeOp):
+        value = value.op.operands[0]
+    return value
+
+
+def _copy_reason(value: SSAValue, index: int, function: func.FuncOp, seen: set[SSAValue]) -> str | None:
+    base = _computed(value)
+    updates = result_attrs(function, index).get(logical.UPDATES_ATTR)
+    if updates is not None and logical.NAME_ATTR not in result_attrs(function, index):
+        if isinstance(base, BlockArgument) or is_feeder(base.owner):  # pyright: ignore[reportArgumentType]
+            return "the new value is not computed by an instruction"
+        return None
+    if isinstance(base, BlockArgument):
+        return "a result never shares memory with an argument"
+    if isinstance(base, OpResult) and (is_feeder(base.op) or isinstance(base.op, logical.ConstantOp)):
+        return "the result is a view or a constant, and results own their memory"
+    if base in seen:
+        return "two results never share memory"
+    chain = value
+    while chain is not base:
+        if chain.uses.get_length() > 1:
+            return "the reshaped value is used again"
+        assert isinstance(chain, OpResult)
+        chain = chain.op.operands[0]
+    return None
+
+
+def _returned_copy(value: SSAValue, index: int, context: FusionContext, reason: str) -> SSAValue:
+    attrs = result_attrs(context.function, index)
+    name = (attrs.get(logical.NAME_ATTR) or attrs[logical.UPDATES_ATTR]).data
+    if isinstance(value, OpResult) and is_feeder(value.op):
+        plan = outline([value.op], id_of(value.op))
+        block, inputs, ids = plan.body, list(plan.inputs), sources_of(plan.members)
+    else:
+        block = Block(arg_types=[value.type])
+        block.add_op(YieldOp([block.args[0]]))
+        inputs, ids = [value], [name]
+    group = GroupOp(f"{name}.copy", ids, inputs, Region(block), [value.type])
+    terminator = context.function.body.block.last_op
+    assert terminator is not None
+    context.function.body.block.insert_op_before(group, terminator)
+    group.results[0].name_hint = value.name_hint
+    record(context.module, MaterializeViews.name, [group.id.data], "copy", reason)
+    return group.results[0]

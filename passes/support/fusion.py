@@ -1,0 +1,236 @@
+"""Growing and outlining groups: shared by the fusing passes, which say what may join.
+
+A cluster grows along uses in text order. Only prefixes with a single value that others read can be outlined ("cuts").
+View ops and splat constants that feed a cluster are cloned into it; they cost nothing there.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
+from xdsl.ir import Block, Operation, OpResult, Region, SSAValue
+
+from aicf.dialects import logical
+from aicf.dialects.emit import GroupOp, YieldOp
+from aicf.dialects.emit_types import TargetAttr
+from aicf.errors import InvalidIR
+from aicf.passes.support.policy import policy_of
+from aicf.passes.support.views import VIEW_OPS
+from aicf.passes.support.work import GroupWork, legal_kernels, origin_of, work_of_body
+from aicf.policies.kernel_policy import KernelPolicy
+
+Accept = Callable[[Operation], bool]
+
+_SEARCH_LIMIT = 48
+"""How many ops outside a cluster are looked through for ones that could still join: keeps fusion linear."""
+
+
+@dataclass
+class FusionContext:
+    """What the fusing passes know of one function."""
+
+    module: ModuleOp
+    function: func.FuncOp
+    target: TargetAttr
+    policy: KernelPolicy
+    position: dict[Operation, int] = field(init=False)
+    pinned: dict[str, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.position = {op: place for place, op in enumerate(self.function.body.block.ops)}
+        self.pinned = {id_: place for place, ids in enumerate(self.policy.groups) for id_ in ids}
+
+    def may_join(self, op: Operation, other: Operation) -> bool:
+        """Whether the policy's pinned groups let two ops share a group."""
+        return self.pinned.get(id_of(op)) == self.pinned.get(id_of(other))
+
+
+def fusion_contexts(module: ModuleOp, target: TargetAttr) -> Iterator[FusionContext]:
+    """One context per function with a body."""
+    policy = policy_of(module)
+    for op in list(module.body.block.ops):
+        if isinstance(op, func.FuncOp) and not op.is_declaration:
+            yield FusionContext(module, op, target, policy)
+
+
+def id_of(op: Operation) -> str:
+    """The op's id. Raises InvalidIR if `assign-ids` has not run."""
+    id_ = op.attributes.get(logical.ID_ATTR)
+    if not isinstance(id_, StringAttr):
+        raise InvalidIR(f"{op.name} has no {logical.ID_ATTR}; run assign-ids before fusing")
+    return id_.data
+
+
+def sources_of(ops: Sequence[Operation]) -> list[str]:
+    """The source ids of several ops, each once, in order."""
+    found: dict[str, None] = {}
+    for op in ops:
+        sources = op.attributes.get(logical.SRC_ATTR)
+        if isinstance(sources, ArrayAttr):
+            entries: Sequence[object] = sources.data
+            found.update({entry.data: None for entry in entries if isinstance(entry, StringAttr)})
+    return list(found)
+
+
+class Cluster:
+    """Ops that could share a kernel, grown from a seed; remembers every prefix that has one result."""
+
+    def __init__(self, seed: Operation, context: FusionContext):
+        self.seed = seed
+        self.context = context
+        self.members: list[Operation] = []
+        self.cuts: list[tuple[Operation, ...]] = []
+        self._inside: set[Operation] = set()
+        self._live: dict[SSAValue, int] = {}
+        self._add(seed)
+
+    def _add(self, op: Operation) -> None:
+        self.members.append(op)
+        self._inside.add(op)
+        for operand in op.operands:
+            if operand in self._live:
+                self._live[operand] -= 1
+                if not self._live[operand]:
+                    del self._live[operand]
+        for result in op.results:
+            if uses := result.uses.get_length():
+                self._live[result] = uses
+        if len(self._live) == 1:
+            self.cuts.append(tuple(self.members))
+
+    def grow(self, accept: Accept) -> None:
+        """Adds users, transitively and in text order, that `accept` and do not depend on a rejected one."""
+        outside: set[Operation] = set()
+        queue: list[int] = []
+        ops: dict[int, Operation] = {}
+        self._enqueue(self.seed, queue, ops)
+        while queue and len(outside) < _SEARCH_LIMIT:
+            op = ops[heapq.heappop(queue)]
+            blocked = any(operand.owner in outside for operand in op.operands)
+            if not blocked and self.context.may_join(op, self.seed) and accept(op):
+                self._add(op)
+            else:
+                outside.add(op)
+            self._enqueue(op, queue, ops)
+
+    def _enqueue(self, op: Operation, queue: list[int], ops: dict[int, Operation]) -> None:
+        for result in op.results:
+            for use in result.uses:
+                place = self.context.position.get(use.operation)
+                if place is not None and place not in ops:
+                    ops[place] = use.operation
+                    heapq.heappush(queue, place)
+
+    def contains(self, op: Operation) -> bool:
+        """Whether `op` has joined."""
+        return op in self._inside
+
+
+def with_producers(cut: Sequence[Operation], accept: Accept, context: FusionContext) -> tuple[Operation, ...]:
+    """The cut with the ops added that only it reads, as long as they `accept`, in text order."""
+    inside = set(cut)
+    stack = [operand for op in cut for operand in op.operands]
+    while stack:
+        value = stack.pop()
+        if not isinstance(value, OpResult) or value.op in inside or value.op not in context.position:
+            continue
+        only_here = all(use.operation in inside for use in value.uses)
+        if only_here and context.may_join(value.op, cut[0]) and accept(value.op):
+            inside.add(value.op)
+            stack.extend(value.op.operands)
+    return tuple(sorted(inside, key=context.position.__getitem__))
+
+
+@dataclass(frozen=True)
+class Outline:
+    """A possible group: its body, and the values that feed it."""
+
+    id: str
+    members: tuple[Operation, ...]
+    body: Block
+    inputs: tuple[SSAValue, ...]
+    result: SSAValue
+
+    def work(self) -> GroupWork:
+        """What a kernel would have to run."""
+        return work_of_body(self.id, self.body, [origin_of(value) for value in self.inputs])
+
+
+def is_feeder(op: Operation) -> bool:
+    """Ops that are cloned into the groups they feed: views and splat constants."""
+    return isinstance(op, VIEW_OPS) or (isinstance(op, logical.ConstantOp) and op.is_splat)
+
+
+def outline(members: Sequence[Operation], group_id: str) -> Outline:
+    """The body of `members` (in text order) with feeders cloned in front; its result is the value others read."""
+    inside = set(members)
+    block = Block()
+    inputs: list[SSAValue] = []
+    values: dict[SSAValue, SSAValue] = {}
+
+    def inner(value: SSAValue) -> SSAValue:
+        if value in values:
+            return values[value]
+        if isinstance(value, OpResult) and value.op not in inside and is_feeder(value.op):
+            _clone_into(block, value.op, inner, values)
+        else:
+            values[value] = block.insert_arg(value.type, len(block.args))
+            values[value].name_hint = value.name_hint
+            inputs.append(value)
+        return values[value]
+
+    for op in members:
+        _clone_into(block, op, inner, values)
+    result = next(r for op in members for r in op.results if any(u.operation not in inside for u in r.uses))
+    block.add_op(YieldOp([values[result]]))
+    return Outline(group_id, tuple(members), block, tuple(inputs), result)
+
+
+def _clone_into(
+    block: Block, op: Operation, inner: Callable[[SSAValue], SSAValue], values: dict[SSAValue, SSAValue]
+) -> None:
+    operands = [inner(operand) for operand in op.operands]
+    clone = op.clone(dict(zip(op.operands, operands, strict=True)))
+    for old, new in zip(op.results, clone.results, strict=True):
+        new.name_hint = old.name_hint
+        values[old] = new
+    block.add_op(clone)
+
+
+def form_group(plan: Outline, context: FusionContext) -> GroupOp:
+    """Replaces the members by one group at the place of the last one."""
+    group = GroupOp(
+        plan.id, sources_of(plan.members), plan.inputs, Region(plan.body), [plan.result.type]
+    )
+    last = plan.members[-1]
+    group.location = last.location
+    block = last.parent
+    assert block is not None
+    block.insert_op_after(group, last)
+    group.results[0].name_hint = plan.result.name_hint
+    plan.result.replace_uses_with_if(group.results[0], lambda use: use.operation not in plan.members)
+    context.position[group] = context.position[last]
+    for op in reversed(plan.members):
+        block.erase_op(op)
+        del context.position[op]
+    return group
+
+
+def first_legal(
+    cuts: Sequence[Sequence[Operation]], context: FusionContext
+) -> tuple[Outline | None, dict[str, str]]:
+    """The first of `cuts` that a kernel accepts, and why the ones before it were refused."""
+    refused: dict[str, str] = {}
+    for cut in cuts:
+        plan = outline(cut, id_of(cut[0]))
+        legal, rejected = legal_kernels(plan.work(), context.target, frozenset(context.policy.forbid))
+        if legal:
+            return plan, refused
+        refused[" + ".join(id_of(op) for op in cut)] = "; ".join(f"{k}: {why}" for k, why in rejected.items()) or (
+            "no kernel of the target has its kind"
+        )
+    return None, refused

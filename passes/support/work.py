@@ -1,0 +1,167 @@
+"""What a kernel is asked to run, read from a group or from candidate ops that could become one.
+
+The one place where a body becomes a `Work`: peeled, its kind derived, its generated code derived. Passes that fuse,
+select, generate, lower and verify all come here, so they agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr, SymbolRefAttr
+from xdsl.ir import Block, BlockArgument, OpResult, SSAValue
+
+from aicf.backends.base import KernelDescriptor, OperandInfo, Work
+from aicf.backends.registry import get_kernels
+from aicf.dialects import logical
+from aicf.dialects.emit import GroupOp
+from aicf.dialects.emit_types import TargetAttr, contiguous_strides
+from aicf.dialects.types import tensor_info
+from aicf.errors import PolicyError
+from aicf.passes.support.body_kinds import derive_kind
+from aicf.passes.support.kernel_code import NoCode, derive_code
+from aicf.passes.support.peeling import PeeledBody, PeeledOperand, peel, yielded
+
+CODELESS_KINDS = frozenset({"gemm", "copy", "concat", "pack"})
+"""Kinds whose kernels need no generated scalar program."""
+
+TARGET_ATTR = "aicf.target"
+
+
+@dataclass(frozen=True)
+class GroupWork:
+    """A group as work, with what its operands are in terms of the group's own operands."""
+
+    work: Work
+    operands: tuple[PeeledOperand, ...]
+    no_code: str | None
+    """Why there is no generated code, if the kind would need it."""
+
+
+def target_of(module: ModuleOp) -> TargetAttr:
+    """The module's target. Raises PolicyError if `set-target` has not run."""
+    target = module.attributes.get(TARGET_ATTR)
+    if not isinstance(target, TargetAttr):
+        raise PolicyError("the module has no target; run set-target{target=...} first")
+    return target
+
+
+def code_symbol(group_id: str) -> str:
+    """Symbol of a group's generated kernel."""
+    return f"{group_id}.code"
+
+
+def body_symbol(group_id: str) -> str:
+    """Symbol of an instruction's body."""
+    return f"{group_id}.body"
+
+
+def work_of_group(group: GroupOp) -> GroupWork:
+    """The work of a formed group."""
+    return work_of_body(group.id.data, group.body.block, [origin_of(operand) for operand in group.ins])
+
+
+def work_of_body(group_id: str, body: Block, origins: Sequence[tuple[str, bool]]) -> GroupWork:
+    """The work of a body whose block argument i comes from `origins[i]` (role, updated)."""
+    return work_of_peeled(group_id, peel(body), origins)
+
+
+def work_of_peeled(group_id: str, peeled: PeeledBody, origins: Sequence[tuple[str, bool]]) -> GroupWork:
+    """The work of a body that is peeled already."""
+    kind, attrs = derive_kind(peeled.block)
+    code, reason = None, None
+    if kind not in CODELESS_KINDS:
+        try:
+            code = derive_code(peeled.block, code_symbol(group_id))
+        except NoCode as error:
+            reason = str(error)
+    operands = tuple(
+        OperandInfo(
+            role=origins[operand.argument][0],
+            shape=operand.view.shape,
+            dtype=tensor_info(argument.type).element.name,
+            strides=operand.view.strides,
+            updated=origins[operand.argument][1],
+        )
+        for operand, argument in zip(peeled.operands, peeled.block.args, strict=True)
+    )
+    results = tuple(_result_info(value) for value in yielded(peeled.block))
+    work = Work(group_id, kind, attrs, operands, results, peeled.block, code)
+    return GroupWork(work, peeled.operands, reason)
+
+
+def _result_info(value: SSAValue) -> OperandInfo:
+    info = tensor_info(value.type)
+    return OperandInfo("temp", info.shape, info.element.name, contiguous_strides(info.shape))
+
+
+def origin_of(value: SSAValue) -> tuple[str, bool]:
+    """Role of a value of a function, and whether the program updates it."""
+    if isinstance(value, OpResult):
+        return ("const" if isinstance(value.op, logical.ConstantOp) else "temp"), False
+    assert isinstance(value, BlockArgument)
+    function = value.block.parent_op()
+    if not isinstance(function, func.FuncOp):
+        return "temp", False
+    entry = argument_attrs(function, value.index)
+    role = entry.get(logical.ROLE_ATTR)
+    name = entry.get(logical.NAME_ATTR)
+    assert isinstance(role, StringAttr) and isinstance(name, StringAttr)
+    return role.data, name.data in updated_names(function)
+
+
+def argument_attrs(function: func.FuncOp, index: int) -> dict[str, StringAttr]:
+    """Interface attributes of argument `index`."""
+    return _entry(function.arg_attrs, index)
+
+
+def result_attrs(function: func.FuncOp, index: int) -> dict[str, StringAttr]:
+    """Interface attributes of result `index`."""
+    return _entry(function.res_attrs, index)
+
+
+def _entry(attrs: ArrayAttr[DictionaryAttr] | None, index: int) -> dict[str, StringAttr]:
+    if attrs is None:
+        return {}
+    return {key: value for key, value in attrs.data[index].data.items() if isinstance(value, StringAttr)}
+
+
+def updated_names(function: func.FuncOp) -> frozenset[str]:
+    """Names of the parameters and states that a result updates."""
+    count = len(function.function_type.outputs)
+    names = (result_attrs(function, index).get(logical.UPDATES_ATTR) for index in range(count))
+    return frozenset(name.data for name in names if name is not None)
+
+
+def legal_kernels(
+    group_work: GroupWork, target: TargetAttr, forbidden: frozenset[str] = frozenset()
+) -> tuple[list[KernelDescriptor], dict[str, str]]:
+    """The kernels of the target that run the work, and for every other one of its kind the reason why not."""
+    work = group_work.work
+    legal: list[KernelDescriptor] = []
+    rejected: dict[str, str] = {}
+    for kernel in get_kernels(target.backend.data).values():
+        if work.kind not in kernel.kinds:
+            continue
+        reason = "forbidden by policy" if kernel.id in forbidden else kernel.legal(work, target)
+        if reason is None:
+            legal.append(kernel)
+        else:
+            rejected[kernel.id] = reason if group_work.no_code is None else f"{reason} ({group_work.no_code})"
+    return legal, rejected
+
+
+def with_symbol(work: Work, symbol: str | None) -> Work:
+    """The work with its code under another symbol (used when a group's id changes)."""
+    if work.code is None or symbol is None:
+        return work
+    code = work.code.clone()
+    code.properties["sym_name"] = StringAttr(symbol)
+    return replace(work, code=code)
+
+
+def symbol_name(reference: SymbolRefAttr) -> str:
+    """The plain name of a symbol reference."""
+    return reference.root_reference.data
