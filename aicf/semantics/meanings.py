@@ -72,7 +72,7 @@ def composite_element(element: ElementType) -> ElementType:
 
 
 def coefficient(value: float, element: ElementType) -> float:
-    """A literal of a composite's formula: rounded to the type it is defined in, as it stands in lowered IR."""
+    """A literal of a composite's formula: rounded to the type it is defined in, as lowered IR has it."""
     return float(composite_element(element).dtype.type(value))
 
 
