@@ -1,8 +1,9 @@
 """Symbolic dimension sizes: integer polynomials over names, kept in one normal form.
 
-A size is an ``int`` (static) or a :class:`Poly` (symbolic: ``N``, ``4*N``, ``N + M``). Equal sizes are equal Python values, so
-the shape arithmetic of the logical dialect (reshape legality, concatenation, flattening) is plain ``==``. The same name
-means the same size everywhere in a program. :class:`DimsAttr` is the ``#logical.dims`` encoding of a tensor type.
+A size is an ``int`` (static) or a :class:`Poly` (symbolic: ``N``, ``4*N``, ``N + M``). Equal sizes are equal
+Python values, so the shape arithmetic of the logical dialect (reshape legality, concatenation, flattening) is
+plain ``==``. The same name means the same size everywhere in a program. :class:`DimsAttr` is the
+``#logical.dims`` encoding of a tensor type.
 
 This file knows no tensor type and no op; ``types.py`` joins sizes to tensors.
 """
@@ -32,7 +33,8 @@ NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class Poly:
-    """A non-constant polynomial with integer coefficients; build one with :func:`add`, :func:`multiply` or :func:`parse_size`.
+    """A non-constant polynomial with integer coefficients; build one with :func:`add`, :func:`multiply` or
+    :func:`parse_size`.
 
     Terms are sorted by falling degree, then by name, and none has coefficient zero.
     """
@@ -120,7 +122,7 @@ def substitute(size: Size, bindings: Mapping[str, int]) -> Size:
 
 def names_of(sizes: Sequence[Size]) -> frozenset[str]:
     """All names that any of the sizes mentions."""
-    return frozenset().union(*(size.names for size in sizes if isinstance(size, Poly)))
+    return frozenset(name for size in sizes if isinstance(size, Poly) for name in size.names)
 
 
 @lru_cache(maxsize=1024)
@@ -140,23 +142,25 @@ def parse_size(text: str) -> Size:
             elif word.isascii() and word.isdigit():
                 factors.append(int(word))
             else:
-                raise ValueError(f"'{text}' is no dimension size: write sums of products, such as 4*N or N + M")
+                raise ValueError(
+                    f"'{text}' is no dimension size: write sums of products, such as 4*N or N + M"
+                )
         total = add(total, multiply(sign, *factors))
     return total
 
 
 def _signed_products(text: str) -> list[tuple[int, str]]:
     pieces = re.split(r"([+-])", text.strip())
-    if pieces[0].strip() == "" and len(pieces) > 1:
-        pieces = pieces[1:]
-    else:
-        pieces = ["+", *pieces]
+    leading_sign = pieces[0].strip() == "" and len(pieces) > 1
+    pieces = pieces[1:] if leading_sign else ["+", *pieces]
     return [(-1 if sign == "-" else 1, body) for sign, body in zip(pieces[::2], pieces[1::2], strict=True)]
 
 
 @irdl_attr_definition
 class DimsAttr(ParametrizedAttribute):
-    """``#logical.dims<["N", ""]>``: per dimension of a tensor its symbolic size, or "" where the shape itself is static."""
+    """``#logical.dims<["N", ""]>``: per dimension of a tensor its symbolic size, or "" where the shape itself
+    is static.
+    """
 
     name = "logical.dims"
 
@@ -204,5 +208,7 @@ def _parse_entry(text: str) -> Poly | None:
     except ValueError as error:
         raise VerifyException(f"#logical.dims: {error}") from error
     if isinstance(size, int):
-        raise VerifyException(f"#logical.dims: '{text}' is the constant {size}; write it in the shape and leave the entry empty")
+        raise VerifyException(
+            f"#logical.dims: '{text}' is the constant {size}; write it in the shape and leave the entry empty"
+        )
     return size

@@ -1,7 +1,8 @@
 """The logical dialect: what a model computes, and nothing about how.
 
-Values are builtin tensors, containers are ``builtin.module`` and ``func.func``. The ops live in ``logical_ops/`` by family;
-this file joins them into the dialect, and holds the names of the attributes by which functions state their interface:
+Values are builtin tensors, containers are ``builtin.module`` and ``func.func``. The ops live in
+``logical_ops/`` by family; this file joins them into the dialect, and holds the names of the attributes by
+which functions state their interface:
 
     func.func @f(%x : tensor<?x64xf32, #logical.dims<["N", ""]>> {logical.name = "x", logical.role = "input"})
         -> (tensor<...> {logical.name = "y"}, tensor<...> {logical.updates = "w"})

@@ -1,7 +1,8 @@
 """Element types and tensor types: one table for the IR, the host and the byte counts.
 
-Everything that needs to know what ``bf16`` is (its xDSL type, its NumPy dtype, its size) asks :data:`ELEMENTS`; everything
-that needs the sizes of a tensor, symbolic ones included, asks :func:`tensor_info`. No op is known here.
+Everything that needs to know what ``bf16`` is (its xDSL type, its NumPy dtype, its size) asks
+:data:`ELEMENTS`; everything that needs the sizes of a tensor, symbolic ones included, asks
+:func:`tensor_info`. No op is known here.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 import ml_dtypes
 import numpy as np
+from typing_extensions import TypeIs
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
     IntegerType,
@@ -87,14 +89,19 @@ _BY_DTYPE: Mapping[np.dtype[Any], ElementType] = {element.dtype: element for ele
 _KNOWN = ", ".join(_BY_NAME)
 
 
+def is_tensor(type_: Attribute) -> TypeIs[AnyTensor]:
+    """Narrow an attribute to a ranked tensor type."""
+    return isinstance(type_, TensorType)
+
+
 def element_of(type_: Attribute) -> ElementType:
     """The table row of an xDSL element type, or of a tensor's element type.
 
     Raises:
         VerifyException: the type is not in the table.
     """
-    if isinstance(type_, TensorType):
-        type_ = element_type_of(type_)
+    if is_tensor(type_):
+        type_ = type_.element_type
     element = _BY_TYPE.get(type_)
     if element is None:
         raise VerifyException(f"element type {type_} is not supported; use one of {_KNOWN}")
@@ -123,11 +130,6 @@ def element_of_dtype(dtype: np.dtype[Any]) -> ElementType:
     if element is None:
         raise ValueError(f"dtype {dtype} is not supported; use one of {_KNOWN}")
     return element
-
-
-def element_type_of(type_: TensorType[Any]) -> Attribute:
-    """The xDSL element type of a tensor type, typed as a plain attribute."""
-    return type_.element_type
 
 
 @dataclass(frozen=True)
@@ -201,36 +203,41 @@ def tensor_info(type_: Attribute) -> TensorInfo:
     """Take a tensor type apart, checking it.
 
     Raises:
-        VerifyException: not a ranked tensor, an unsupported element type, a dynamic dimension without a name, a name
-            on a static dimension, an empty dimension, or more than :data:`MAX_TENSOR_BYTES`.
+        VerifyException: not a ranked tensor, an unsupported element type, a dynamic dimension without a name,
+            a name on a static dimension, an empty dimension, or more than :data:`MAX_TENSOR_BYTES`.
     """
-    if not isinstance(type_, TensorType):
+    if not is_tensor(type_):
         raise VerifyException(f"{type_} is not a ranked tensor type")
-    element = element_of(element_type_of(type_))
+    element = element_of(type_.element_type)
     sizes = _checked_sizes(type_)
     static = math.prod(size for size in sizes if isinstance(size, int))
     if static * element.bytes > MAX_TENSOR_BYTES:
-        raise VerifyException(f"{type_} takes {static * element.bytes} bytes; the largest tensor takes {MAX_TENSOR_BYTES} (2^47)")
+        raise VerifyException(
+            f"{type_} takes {static * element.bytes} bytes; the largest tensor takes {MAX_TENSOR_BYTES} "
+            "(2^47)"
+        )
     return TensorInfo(sizes, element)
 
 
-def _checked_sizes(type_: TensorType[Any]) -> tuple[Size, ...]:
-    shape: tuple[int, ...] = type_.get_shape()
+def _checked_sizes(type_: AnyTensor) -> tuple[Size, ...]:
+    shape = type_.get_shape()
     names = _dim_entries(type_, len(shape))
     sizes: list[Size] = []
     for axis, (size, name) in enumerate(zip(shape, names, strict=True)):
         if size == DYNAMIC_INDEX and name is None:
-            raise VerifyException(f"{type_}: dimension {axis} is dynamic but has no name; add #logical.dims with one")
+            raise VerifyException(
+                f"{type_}: dimension {axis} is dynamic but has no name; add #logical.dims with one"
+            )
         if size != DYNAMIC_INDEX and name is not None:
-            raise VerifyException(f"{type_}: dimension {axis} is static, its #logical.dims entry must be \"\"")
+            raise VerifyException(f'{type_}: dimension {axis} is static, its #logical.dims entry must be ""')
         if size == 0:
             raise VerifyException(f"{type_}: dimension {axis} has size 0; empty tensors are not supported")
         sizes.append(size if name is None else name)
     return tuple(sizes)
 
 
-def _dim_entries(type_: TensorType[Any], rank: int) -> Sequence[Size | None]:
-    encoding: Attribute = type_.encoding
+def _dim_entries(type_: AnyTensor, rank: int) -> Sequence[Size | None]:
+    encoding = type_.encoding
     if isinstance(encoding, NoneAttr):
         return [None] * rank
     if not isinstance(encoding, DimsAttr):

@@ -1,0 +1,18 @@
+"""The NumPy meaning of every logical op: what ``reference`` runs and what rewrites and kernels are tested
+against.
+"""
+
+from aicf.semantics.evaluate import Mode, as_value, evaluate, evaluate_block, value_dtype
+from aicf.semantics.meanings import SEMANTICS, Array, coefficient, composite_element
+
+__all__ = [
+    "SEMANTICS",
+    "Array",
+    "Mode",
+    "as_value",
+    "coefficient",
+    "composite_element",
+    "evaluate",
+    "evaluate_block",
+    "value_dtype",
+]

@@ -1,8 +1,8 @@
 """What all logical ops share: traits, the text form, result-type inference and its check.
 
-A logical op is pure, has one result of builtin tensor type, and says what is computed, never how. A concrete class states
-its operands and properties, its traits, where its types stand in the text (:class:`TypeText`) and ``infer``; parsing,
-printing and verification come from here.
+A logical op is pure, has one result of builtin tensor type, and says what is computed, never how. A concrete
+class states its operands and properties, its traits, where its types stand in the text (:class:`TypeText`)
+and ``infer``; parsing, printing and verification come from here.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import ClassVar, Self
+from typing import ClassVar, Self, cast
 
+from typing_extensions import TypeIs
 from xdsl.dialects.builtin import (
     I64,
     ArrayAttr,
@@ -20,7 +21,6 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     IntegerType,
     UnitAttr,
-    i1,
     i64,
 )
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -29,6 +29,7 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import OpTrait
 from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.hints import isa
 
 from aicf.dialects.types import AnyTensor, TensorInfo, tensor_info
 
@@ -80,15 +81,20 @@ def ints(values: Sequence[int]) -> Ints:
     return DenseArrayBase.from_list(i64, values)
 
 
+def is_ints(attr: Attribute) -> TypeIs[Ints]:
+    """Narrow an attribute to the property form of a list of integers."""
+    return isinstance(attr, DenseArrayBase) and cast(DenseArrayBase[IntegerType], attr).elt_type == i64
+
+
 def int_values(attr: Attribute | None) -> tuple[int, ...]:
     """The integers of a list property.
 
     Raises:
         VerifyException: not a list of integers.
     """
-    if not isinstance(attr, DenseArrayBase) or not isinstance(attr.elt_type, IntegerType):
+    if attr is None or not is_ints(attr):
         raise VerifyException(f"expected a list of integers such as [0, 1], got {attr}")
-    return tuple(int(value) for value in attr.get_values())
+    return attr.get_values()
 
 
 def int_value(attr: Attribute | None) -> int:
@@ -132,7 +138,9 @@ class LogicalOp(IRDLOperation, ABC):
         """
         inferred = cls.infer(operands, properties)
         if inferred != result:
-            raise VerifyException(f"result type is {_type_text(result)}, but the operands give {_type_text(inferred)}")
+            raise VerifyException(
+                f"result type is {_type_text(result)}, but the operands give {_type_text(inferred)}"
+            )
 
     @property
     def info(self) -> TensorInfo:
@@ -230,9 +238,9 @@ class LogicalOp(IRDLOperation, ABC):
 
 def _print_property(printer: Printer, name: str, attr: Attribute) -> None:
     """A property in short form: integers and lists of integers stand without their type."""
-    if isinstance(attr, DenseArrayBase) and attr.elt_type == i64:
+    if is_ints(attr):
         printer.print_string(f"{name} = [" + ", ".join(str(value) for value in attr.get_values()) + "]")
-    elif isinstance(attr, IntegerAttr) and attr.type == i64:
+    elif isa(attr, IntegerAttr[I64]):
         printer.print_string(f"{name} = {attr.value.data}")
     else:
         _print_entry(printer, name, attr)
@@ -246,14 +254,15 @@ def _print_entry(printer: Printer, name: str, attr: Attribute) -> None:
 
 
 def _from_text(attr: Attribute) -> Attribute | None:
-    """The property that a parsed attribute means: a dense array for ``[0, 1]``, a unit (or nothing) for true and false."""
-    if isinstance(attr, IntegerAttr) and attr.type == i1:
-        return UnitAttr() if attr.value.data else None
-    if isinstance(attr, ArrayAttr):
-        elements: Sequence[Attribute] = attr.data
-        values = [element.value.data for element in elements if isinstance(element, IntegerAttr)]
-        if len(values) == len(elements):
-            return ints(values)
+    """The property a parsed attribute means: a dense array for ``[0, 1]``, a unit or nothing for true or
+    false.
+    """
+    if attr == IntegerAttr.from_bool(True):
+        return UnitAttr()
+    if attr == IntegerAttr.from_bool(False):
+        return None
+    if isa(attr, ArrayAttr[IntegerAttr]):
+        return ints([element.value.data for element in attr])
     return attr
 
 

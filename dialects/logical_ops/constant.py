@@ -1,35 +1,41 @@
-"""``logical.constant``: a splat or a small tensor in the IR. Weights are no constants; they stay in their file."""
+"""``logical.constant``: a splat or a small tensor in the IR. Weights are no constants; they stay in their
+file.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, Self, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from xdsl.dialects.builtin import BytesAttr, DenseIntOrFPElementsAttr, TensorType
+from xdsl.dialects.builtin import AnyDenseElement, BytesAttr, DenseIntOrFPElementsAttr, TensorType
 from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, prop_def, traits_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.hints import isa
 
 from aicf.dialects.logical_ops.base import LogicalOp, Properties
-from aicf.dialects.types import AnyTensor, ElementType, TensorInfo, element_of, tensor_info
+from aicf.dialects.types import AnyTensor, ElementType, TensorInfo, tensor, tensor_info
 
 MAX_CONSTANT_ELEMENTS = 1024
 """Most elements of a constant that is no splat."""
 
-_MISSING = "a constant states its type after the colon"
+Literal: TypeAlias = "int | float | str | list[Literal]"
+"""What stands between the angle brackets."""
 
 
 @irdl_op_definition
 class ConstantOp(LogicalOp):
-    """``dense<0.5> : T``: one value everywhere (a splat, of any shape, symbolic too), or the elements of a small static tensor.
+    """``dense<0.5> : T``: one value everywhere (a splat of any shape, symbolic too), or a small static
+    tensor.
 
-    ``value`` holds a splat as a rank-0 tensor, whatever the shape of the result: its cost does not grow with the shape.
+    ``value`` holds a splat as a rank-0 tensor, whatever the shape of the result: its cost does not grow with
+    it.
     """
 
     name = "logical.constant"
@@ -52,10 +58,7 @@ class ConstantOp(LogicalOp):
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
         """The value's own type; for a splat that is rank 0, the real shape is the stated result type's."""
-        value = properties.get("value")
-        if not isinstance(value, DenseIntOrFPElementsAttr):
-            raise VerifyException(_MISSING)
-        info = tensor_info(value.type)
+        info = tensor_info(_value_type(properties.get("value")))
         return info.with_sizes(info.sizes)
 
     @classmethod
@@ -70,7 +73,8 @@ class ConstantOp(LogicalOp):
             raise VerifyException(f"the value has shape {source.shape_text}, the type {target.shape_text}")
         if math.prod(source.shape) > MAX_CONSTANT_ELEMENTS:
             raise VerifyException(
-                f"{source} has {math.prod(source.shape)} elements; at most {MAX_CONSTANT_ELEMENTS} stand in the IR. "
+                f"{source} has {math.prod(source.shape)} elements; at most {MAX_CONSTANT_ELEMENTS} stand "
+                "in the IR. "
                 "Make it a parameter and put the values into the weights file"
             )
 
@@ -115,6 +119,12 @@ class ConstantOp(LogicalOp):
         printer.print_attribute(self.result.type)
 
 
+def _value_type(value: Attribute | None) -> Attribute:
+    if not isa(value, DenseIntOrFPElementsAttr):
+        raise VerifyException("a constant has a dense value")
+    return value.type
+
+
 def dense_value(value: ArrayLike, info: TensorInfo) -> DenseIntOrFPElementsAttr:
     """The attribute for a scalar or an array of ``info``'s shape; equal elements become a splat.
 
@@ -129,10 +139,11 @@ def dense_value(value: ArrayLike, info: TensorInfo) -> DenseIntOrFPElementsAttr:
     raw = converted.tobytes()
     step = converted.itemsize
     splat = array.ndim == 0 or raw == raw[:step] * array.size
-    type_ = TensorType(info.element.type, [] if splat else array.shape)
+    shape = () if splat else array.shape
     data = raw[:step] if splat else raw
     if info.element.kind == "bool":
         data = data.replace(b"\x01", b"\xff")
+    type_ = cast(TensorType[AnyDenseElement], tensor(shape, info.element))
     return DenseIntOrFPElementsAttr(type_, BytesAttr(data))
 
 
@@ -150,11 +161,13 @@ class _Bits(int):
     """A hexadecimal literal: for a float type the bits, for an integer type the number."""
 
 
-def _parse_literal(parser: Parser) -> Any:
+def _parse_literal(parser: Parser) -> Literal:
     """A number, true or false, a nested list of them, or the hexadecimal string of all bytes."""
     if (text := parser.parse_optional_str_literal()) is not None:
         return text
-    entries = parser.parse_optional_comma_separated_list(parser.Delimiter.SQUARE, lambda: _parse_literal(parser))
+    entries = parser.parse_optional_comma_separated_list(
+        parser.Delimiter.SQUARE, lambda: _parse_literal(parser)
+    )
     if entries is not None:
         return entries
     start = parser.pos
@@ -163,7 +176,7 @@ def _parse_literal(parser: Parser) -> Any:
     return _Bits(number) if isinstance(number, int) and "0x" in spelled else number
 
 
-def _typed_literal(literal: Any, info: TensorInfo) -> DenseIntOrFPElementsAttr:
+def _typed_literal(literal: Literal, info: TensorInfo) -> DenseIntOrFPElementsAttr:
     if isinstance(literal, str):
         raw = bytes.fromhex(literal.removeprefix("0x"))
         array = np.frombuffer(raw, info.element.dtype)
@@ -171,11 +184,11 @@ def _typed_literal(literal: Any, info: TensorInfo) -> DenseIntOrFPElementsAttr:
     return dense_value(_numbers(literal, info.element), info)
 
 
-def _numbers(literal: Any, element: ElementType) -> NDArray[Any]:
+def _numbers(literal: Literal, element: ElementType) -> NDArray[Any]:
     if isinstance(literal, list):
         return np.stack([_numbers(entry, element) for entry in literal])
     if isinstance(literal, _Bits) and element.is_float:
         return np.frombuffer(int(literal).to_bytes(element.bytes, "little"), element.dtype).reshape(())
     if isinstance(literal, float) and not element.is_float:
-        raise VerifyException(f"{literal} is no {element_of(element.type).name}")
+        raise VerifyException(f"{literal} is no {element.name}")
     return np.asarray(literal)

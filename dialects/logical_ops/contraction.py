@@ -1,6 +1,7 @@
 """Contractions: matrix products.
 
-f16 and bf16 products accumulate in f32; integers wrap around. What multiplies which tiles is no business of this file.
+f16 and bf16 products accumulate in f32; integers wrap around. What multiplies which tiles is no business of
+this file.
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ class MatmulOp(LogicalOp):
         if transpose_b:
             properties["transpose_b"] = UnitAttr()
         super().__init__(
-            operands=values, result_types=[self.infer(operand_types(values), properties)], properties=properties
+            operands=values,
+            result_types=[self.infer(operand_types(values), properties)],
+            properties=properties,
         )
 
     @classmethod
@@ -73,7 +76,8 @@ class MatmulOp(LogicalOp):
         batch = lhs.sizes[:-2]
         if rhs.rank > 2 and rhs.sizes[:-2] != batch:
             raise VerifyException(
-                f"batch sizes differ: lhs {lhs.shape_text}, rhs {rhs.shape_text}; give rhs the same batch or rank 2"
+                f"batch sizes differ: lhs {lhs.shape_text}, rhs {rhs.shape_text}; give rhs the same batch "
+                "or rank 2"
             )
         return lhs.with_sizes([*batch, lhs.sizes[row_dim], rhs.sizes[column_dim]])
 
@@ -103,7 +107,10 @@ class LinearOp(LogicalOp):
     traits = traits_def(Pure(), Composite(), Contraction())
 
     def __init__(
-        self, operand: SSAValue | Operation, weight: SSAValue | Operation, bias: SSAValue | Operation | None = None
+        self,
+        operand: SSAValue | Operation,
+        weight: SSAValue | Operation,
+        bias: SSAValue | Operation | None = None,
     ):
         values = operand_values(operand, weight)
         if bias is not None:
@@ -134,7 +141,12 @@ def _check_linear_operands(x: TensorInfo, weight: TensorInfo, rest: Sequence[Ten
     outputs: tuple[Size, ...] = (weight.sizes[0],)
     for bias in rest:
         if bias.sizes != outputs:
-            raise VerifyException(f"bias has shape {bias.shape_text}, but the weight {weight.shape_text} has {weight.sizes[0]} outputs")
+            raise VerifyException(
+                f"bias has shape {bias.shape_text}, but the weight {weight.shape_text} has "
+                f"{weight.sizes[0]} outputs"
+            )
     for name, other in zip(("weight", "bias"), (weight, *rest), strict=False):
         if other.element != x.element:
-            raise VerifyException(f"element types differ: operand {x.element.name}, {name} {other.element.name}")
+            raise VerifyException(
+                f"element types differ: operand {x.element.name}, {name} {other.element.name}"
+            )

@@ -38,7 +38,8 @@ WHOLE = -1
 def _same_elements(source: TensorInfo, target: TensorInfo) -> None:
     if source.element != target.element:
         raise VerifyException(
-            f"element type changes from {source.element.name} to {target.element.name}; use logical.cast for that"
+            f"element type changes from {source.element.name} to {target.element.name}; use logical.cast "
+            "for that"
         )
 
 
@@ -90,7 +91,9 @@ class TransposeOp(LogicalOp):
     def __init__(self, operand: SSAValue | Operation, permutation: Sequence[int]):
         value = SSAValue.get(operand)
         properties: dict[str, Attribute] = {"permutation": ints(permutation)}
-        super().__init__(operands=[value], result_types=[self.infer([value.type], properties)], properties=properties)
+        super().__init__(
+            operands=[value], result_types=[self.infer([value.type], properties)], properties=properties
+        )
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
@@ -107,7 +110,7 @@ class TransposeOp(LogicalOp):
 
 @irdl_op_definition
 class BroadcastOp(LogicalOp):
-    """Operand dimension i becomes result dimension ``dimensions[i]``; the others, and size 1, are repeated."""
+    """Operand dimension i becomes result dimension ``dimensions[i]``; others, and size 1, repeat."""
 
     name = "logical.broadcast"
     TYPE_TEXT: ClassVar[TypeText] = TypeText.ARROW
@@ -125,7 +128,7 @@ class BroadcastOp(LogicalOp):
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
-        """The operand's type: the broadcast that changes nothing; the real target is the stated result type."""
+        """The operand's type, for the broadcast that changes nothing; the real target is stated."""
         info = tensor_info(operands[0])
         return info.with_sizes(info.sizes)
 
@@ -154,7 +157,9 @@ class BroadcastOp(LogicalOp):
 
 @irdl_op_definition
 class SliceOp(LogicalOp):
-    """Per dimension ``sizes[i]`` elements from ``starts[i]`` in steps of ``strides[i]``; a size of -1 takes the whole dimension."""
+    """Per dimension ``sizes[i]`` elements from ``starts[i]`` in steps of ``strides[i]``; a size of -1 takes
+    the whole dimension.
+    """
 
     name = "logical.slice"
     TYPE_TEXT: ClassVar[TypeText] = TypeText.ARROW
@@ -178,7 +183,9 @@ class SliceOp(LogicalOp):
             "sizes": ints(sizes),
             "strides": ints([1] * len(starts) if strides is None else strides),
         }
-        super().__init__(operands=[value], result_types=[self.infer([value.type], properties)], properties=properties)
+        super().__init__(
+            operands=[value], result_types=[self.infer([value.type], properties)], properties=properties
+        )
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
@@ -192,7 +199,10 @@ class SliceOp(LogicalOp):
                     f"{plural(info.rank, 'dimension')} of {info.shape_text}"
                 )
         return info.with_sizes(
-            [_slice_size(info, axis, *window) for axis, window in enumerate(zip(*lists.values(), strict=True))]
+            [
+                _slice_size(info, axis, *window)
+                for axis, window in enumerate(zip(*lists.values(), strict=True))
+            ]
         )
 
 
@@ -206,7 +216,9 @@ def _slice_size(info: TensorInfo, axis: int, start: int, size: int, stride: int)
     if not isinstance(whole, int):
         raise VerifyException(f"{where} is symbolic; take it whole with size -1")
     if start < 0 or size < 1 or stride < 1:
-        raise VerifyException(f"{where}: start {start} is at least 0, size {size} and stride {stride} at least 1")
+        raise VerifyException(
+            f"{where}: start {start} is at least 0, size {size} and stride {stride} at least 1"
+        )
     last = start + (size - 1) * stride
     if last >= whole:
         raise VerifyException(f"{where}: the last element taken is {last}, past the end")
@@ -226,7 +238,9 @@ class ConcatOp(LogicalOp):
         values = operand_values(*parts)
         properties: dict[str, Attribute] = {"axis": IntegerAttr(axis, i64)}
         super().__init__(
-            operands=[values], result_types=[self.infer(operand_types(values), properties)], properties=properties
+            operands=[values],
+            result_types=[self.infer(operand_types(values), properties)],
+            properties=properties,
         )
 
     @classmethod
@@ -249,10 +263,13 @@ def _check_part(first: TensorInfo, info: TensorInfo, index: int, axis: int) -> N
             f"element types differ: operand 0 {first.element.name}, operand {index} {info.element.name}"
         )
     if info.rank != first.rank:
-        raise VerifyException(f"ranks differ: operand 0 {first.shape_text}, operand {index} {info.shape_text}")
+        raise VerifyException(
+            f"ranks differ: operand 0 {first.shape_text}, operand {index} {info.shape_text}"
+        )
     for dim, (size, other) in enumerate(zip(first.sizes, info.sizes, strict=True)):
         if dim != axis and size != other:
             raise VerifyException(
-                f"sizes differ in dimension {dim}: operand 0 {first.shape_text}, operand {index} {info.shape_text}; "
+                f"sizes differ in dimension {dim}: operand 0 {first.shape_text}, operand {index} "
+                f"{info.shape_text}; "
                 f"only dimension {axis} may"
             )

@@ -1,4 +1,7 @@
-"""``logical.dispatch``: the table from sizes of symbolic dimensions to specialised programs, written by ``specialize-shapes``."""
+"""``logical.dispatch``: the table from sizes of symbolic dimensions to specialised programs.
+
+``specialize-shapes`` writes it; the lookup is exact, so no rounding to a bucket is hidden in it.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from aicf.dialects.logical_ops.base import int_values, ints
 
 @irdl_op_definition
 class DispatchOp(IRDLOperation):
-    """``logical.dispatch @mlp dims ["N"] [[1] = @"mlp@N=1", [540] = @"mlp@N=540"]``: an exact lookup, one program per row."""
+    """``logical.dispatch @mlp dims ["N"] [[1] = @"mlp@N=1", [540] = @"mlp@N=540"]``: one program per row."""
 
     name = "logical.dispatch"
     sym_name = prop_def(SymbolNameConstraint())
@@ -45,7 +48,8 @@ class DispatchOp(IRDLOperation):
     def table(self) -> dict[tuple[int, ...], str]:
         """From the sizes of the dimensions to the symbol of the program."""
         return {
-            int_values(key): program.string_value() for key, program in zip(self.keys, self.programs, strict=True)
+            int_values(key): program.string_value()
+            for key, program in zip(self.keys, self.programs, strict=True)
         }
 
     def verify_(self) -> None:
@@ -57,7 +61,8 @@ class DispatchOp(IRDLOperation):
             sizes = int_values(key)
             if len(sizes) != len(self.names) or any(size < 1 for size in sizes):
                 raise VerifyException(
-                    f"logical.dispatch: row {list(sizes)} needs one size of at least 1 for each of {list(self.names)}"
+                    f"logical.dispatch: row {list(sizes)} needs one size of at least 1 for each of "
+                    f"{list(self.names)}"
                 )
         if len(self.table) != len(self.keys):
             raise VerifyException("logical.dispatch: two rows have the same sizes")

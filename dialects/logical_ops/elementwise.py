@@ -1,7 +1,8 @@
 """Elementwise ops: arithmetic, transcendental functions, comparison, selection and casts.
 
-Operands have equal types: broadcasting is an op of its own (``data_movement.py``). Integers wrap around; integer division
-truncates toward zero and gives 0 for a zero divisor; ``max``, ``min`` and ``relu`` propagate NaN.
+Operands have equal types: broadcasting is an op of its own (``data_movement.py``). Integers wrap around;
+integer division truncates toward zero and gives 0 for a zero divisor; ``max``, ``min`` and ``relu`` propagate
+NaN.
 """
 
 from __future__ import annotations
@@ -216,7 +217,8 @@ class SigmoidOp(UnaryOp):
 
 @irdl_op_definition
 class GeluOp(UnaryOp):
-    """``x * Phi(x)``, Phi the normal distribution's; ``approximate = "tanh"`` takes Phi from a tanh of a cubic.
+    """``x * Phi(x)``, Phi the normal distribution's; ``approximate = "tanh"`` takes Phi from a tanh of a
+    cubic.
 
     Hendrycks and Gimpel, Gaussian Error Linear Units, 2016.
     """
@@ -258,7 +260,9 @@ class CompareOp(LogicalOp):
         values = operand_values(lhs, rhs)
         properties: dict[str, Attribute] = {"predicate": StringAttr(predicate)}
         super().__init__(
-            operands=values, result_types=[self.infer(operand_types(values), properties)], properties=properties
+            operands=values,
+            result_types=[self.infer(operand_types(values), properties)],
+            properties=properties,
         )
 
     @classmethod
@@ -294,7 +298,9 @@ class SelectOp(LogicalOp):
     on_false = operand_def()
     traits = traits_def(Pure(), Elementwise())
 
-    def __init__(self, condition: SSAValue | Operation, on_true: SSAValue | Operation, on_false: SSAValue | Operation):
+    def __init__(
+        self, condition: SSAValue | Operation, on_true: SSAValue | Operation, on_false: SSAValue | Operation
+    ):
         values = operand_values(condition, on_true, on_false)
         super().__init__(operands=values, result_types=[self.infer(operand_types(values), {})])
 
@@ -304,10 +310,13 @@ class SelectOp(LogicalOp):
         condition = tensor_info(operands[0])
         branches = same_types(operands[1:], "branch")
         if condition.element.kind != "bool":
-            raise VerifyException(f"condition has element type {condition.element.name}, not i1; compare it with something")
+            raise VerifyException(
+                f"condition has element type {condition.element.name}, not i1; compare it with something"
+            )
         if condition.sizes != branches.sizes:
             raise VerifyException(
-                f"condition has shape {condition.shape_text}, the branches {branches.shape_text}; broadcast one of them"
+                f"condition has shape {condition.shape_text}, the branches {branches.shape_text}; "
+                "broadcast one of them"
             )
         return branches.with_sizes(branches.sizes)
 
@@ -328,7 +337,8 @@ class SelectOp(LogicalOp):
 class CastOp(LogicalOp):
     """Changes the element type.
 
-    Between floats: rounds to nearest even. Float to integer: truncates toward zero, saturates, NaN gives 0. Integer to
+    Between floats: rounds to nearest even. Float to integer: truncates toward zero, saturates, NaN gives 0.
+    Integer to
     integer: wraps. To i1: ``x != 0``. From i1: 0 or 1.
     """
 
@@ -353,4 +363,6 @@ class CastOp(LogicalOp):
         """Equal shapes."""
         source, target = tensor_info(operands[0]), tensor_info(result)
         if source.sizes != target.sizes:
-            raise VerifyException(f"shape changes from {source.shape_text} to {target.shape_text}; a cast keeps it")
+            raise VerifyException(
+                f"shape changes from {source.shape_text} to {target.shape_text}; a cast keeps it"
+            )

@@ -1,6 +1,7 @@
 """Reductions along axes, and the normalisations softmax and layer_norm.
 
-Integer sums wrap around in their type; ``reduce_max`` propagates NaN. The order of combination is not part of the meaning.
+Integer sums wrap around in their type; ``reduce_max`` propagates NaN. The order of combination is not part of
+the meaning.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ DEFAULT_EPSILON = 1e-5
 
 
 class ReduceOp(LogicalOp, ABC):
-    """Combines all elements along ``axes`` (sorted, unique, non-negative); ``keepdims`` leaves size 1 in their place."""
+    """Combines all elements along ``axes`` (sorted, unique, non-negative); ``keepdims`` leaves size 1 in
+    their place.
+    """
 
     TYPE_TEXT: ClassVar[TypeText] = TypeText.ARROW
 
@@ -153,7 +156,8 @@ class SoftmaxOp(LogicalOp):
 class LayerNormOp(LogicalOp):
     """``(x - mean) / sqrt(variance + epsilon) * scale + bias`` over the dimensions ``axis`` to the last.
 
-    The variance is the biased one; scale and bias have the shape of those dimensions. Ba, Kiros and Hinton, 2016.
+    The variance is the biased one; scale and bias have the shape of those dimensions. Ba, Kiros and Hinton,
+    2016.
     """
 
     name = "logical.layer_norm"
@@ -173,9 +177,14 @@ class LayerNormOp(LogicalOp):
         epsilon: float = DEFAULT_EPSILON,
     ):
         values = operand_values(operand, scale, bias)
-        properties: dict[str, Attribute] = {"axis": IntegerAttr(axis, i64), "epsilon": FloatAttr(epsilon, f64)}
+        properties: dict[str, Attribute] = {
+            "axis": IntegerAttr(axis, i64),
+            "epsilon": FloatAttr(epsilon, f64),
+        }
         super().__init__(
-            operands=values, result_types=[self.infer(operand_types(values), properties)], properties=properties
+            operands=values,
+            result_types=[self.infer(operand_types(values), properties)],
+            properties=properties,
         )
 
     @classmethod
@@ -190,12 +199,12 @@ class LayerNormOp(LogicalOp):
         for name, other in (("scale", tensor_info(operands[1])), ("bias", tensor_info(operands[2]))):
             expected = TensorInfo(info.sizes[axis:], info.element)
             if other != expected:
-                raise VerifyException(f"{name} is {other}, but dimensions {axis} to {info.rank - 1} of {info} need {expected}")
+                raise VerifyException(
+                    f"{name} is {other}, but dimensions {axis} to {info.rank - 1} of {info} need {expected}"
+                )
         return info.with_sizes(info.sizes)
 
 
 def normalized_axes(op: LayerNormOp) -> tuple[int, ...]:
     """The dimensions that a layer_norm averages over."""
     return tuple(range(op.axis.value.data, tensor_info(op.operand.type).rank))
-
-

@@ -1,0 +1,101 @@
+"""Running logical ops on NumPy arrays, in one of two arithmetics.
+
+``exact``: floats are float64 whatever their type, integers as typed; the yardstick for rewrites, which
+preserve it. ``typed``: every value is rounded to its type; an op computes in float64, or in float32 where f16
+and bf16 must accumulate in f32, and rounds once. Which order a kernel sums in is not modelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.traits import IsTerminator
+
+from aicf.dialects.logical import LogicalOp
+from aicf.dialects.types import ElementType, element_of, tensor_info
+from aicf.errors import InvalidIR
+from aicf.semantics.meanings import SEMANTICS, Array
+
+Mode: TypeAlias = Literal["exact", "typed"]
+
+
+def evaluate(op: Operation, operands: Sequence[Array], mode: Mode) -> tuple[Array, ...]:
+    """Run one op.
+
+    Args:
+        op: A value-producing logical op of static type.
+        operands: One array per operand, of the operand's shape; dtypes are converted as ``mode`` says.
+        mode: The arithmetic.
+
+    Returns:
+        One array per result: float64 (exact) or the type's dtype (typed) for floats, the type's dtype for the
+        others.
+
+    Raises:
+        InvalidIR: the op is not in the table, has symbolic sizes, or an operand has the wrong shape.
+    """
+    meaning = SEMANTICS.get(type(op))
+    if meaning is None or not isinstance(op, LogicalOp):
+        raise InvalidIR(f"{op.name} has no meaning of its own here: only logical ops that give a value do")
+    if not op.info.is_static:
+        raise InvalidIR(f"{op.name}: result {op.info} has symbolic dimensions; run specialize-shapes first")
+    arrays = [
+        _operand(op, index, value, array, mode)
+        for index, (value, array) in enumerate(zip(op.operands, operands, strict=True))
+    ]
+    with np.errstate(all="ignore"):
+        result = np.asarray(meaning(op, arrays))
+        return (result.astype(value_dtype(op.info.element, mode), copy=False),)
+
+
+def evaluate_block(block: Block, args: Sequence[Array], mode: Mode) -> list[Array]:
+    """Run the logical ops of a block and give what its terminator passes on, in order.
+
+    Args:
+        block: Logical ops, then ``func.return`` or ``emit.yield``.
+        args: One array per block argument.
+        mode: The arithmetic.
+
+    Raises:
+        InvalidIR: as :func:`evaluate`, or the block has no terminator.
+    """
+    values: dict[SSAValue, Array] = {
+        argument: as_value(array, element_of(argument.type), mode)
+        for argument, array in zip(block.args, args, strict=True)
+    }
+    for op in block.ops:
+        operands = [values[operand] for operand in op.operands]
+        if op.has_trait(IsTerminator):
+            return operands
+        values.update(zip(op.results, evaluate(op, operands, mode), strict=True))
+    raise InvalidIR("the block ends without func.return or emit.yield")
+
+
+def value_dtype(element: ElementType, mode: Mode) -> np.dtype[Any]:
+    """The dtype that values of an element type have in a mode."""
+    return np.dtype(np.float64) if mode == "exact" and element.is_float else element.dtype
+
+
+def as_value(array: Array, element: ElementType, mode: Mode) -> Array:
+    """Convert an array to the dtype of a value."""
+    with np.errstate(all="ignore"):
+        return np.asarray(array).astype(value_dtype(element, mode), copy=False)
+
+
+def _operand(op: Operation, index: int, value: SSAValue, array: Array, mode: Mode) -> Array:
+    info = tensor_info(value.type)
+    if array.shape != info.sizes:
+        raise InvalidIR(f"{op.name}: operand {index} is {info}, but the array given has shape {array.shape}")
+    converted = as_value(array, info.element, mode)
+    return (
+        converted.astype(_compute_dtype(info.element), copy=False)
+        if info.element.is_float and mode == "typed"
+        else converted
+    )
+
+
+def _compute_dtype(element: ElementType) -> np.dtype[Any]:
+    return np.dtype(np.float32) if element.bytes == 2 else np.dtype(np.float64)

@@ -1,0 +1,150 @@
+"""``logical-canonicalize``: one form for what can be written in several, by rewrites that change no bit.
+
+Views that change nothing disappear, chains of views become one, and so do double negation and arithmetic with
+the neutral element. ``x + 0`` of floats is not among them: it turns -0.0 into 0.0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+
+from aicf.dialects.logical import (
+    AddOp,
+    BinaryOp,
+    BroadcastOp,
+    CastOp,
+    ConcatOp,
+    ConstantOp,
+    DivOp,
+    MulOp,
+    NegOp,
+    ReshapeOp,
+    SliceOp,
+    SubOp,
+    TransposeOp,
+    int_values,
+)
+from aicf.dialects.types import element_of
+from aicf.passes.support.greedy import PatternTable, apply_patterns
+from aicf.passes.support.identity import replace_with_op, replace_with_value
+
+
+class RemoveIdentity(RewritePattern):
+    """A view or cast that gives its operand's very type changes nothing (a transposition is another
+    pattern's).
+    """
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
+        if len(op.operands) == 1 and op.operands[0].type == op.results[0].type:
+            replace_with_value(rewriter, op, op.operands[0])
+
+
+class RemoveIdentityTranspose(RewritePattern):
+    """A permutation that leaves every dimension where it is."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: TransposeOp, rewriter: PatternRewriter, /) -> None:
+        permutation = int_values(op.permutation)
+        if permutation == tuple(range(len(permutation))):
+            replace_with_value(rewriter, op, op.operand)
+
+
+class MergeReshapes(RewritePattern):
+    """reshape of reshape: only the last shape matters."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: ReshapeOp, rewriter: PatternRewriter, /) -> None:
+        inner = op.operand.owner
+        if isinstance(inner, ReshapeOp):
+            replace_with_op(rewriter, op, ReshapeOp(inner.operand, op.info.sizes), inner)
+
+
+class MergeTransposes(RewritePattern):
+    """transpose of transpose: the composed permutation."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: TransposeOp, rewriter: PatternRewriter, /) -> None:
+        inner = op.operand.owner
+        if isinstance(inner, TransposeOp):
+            first = int_values(inner.permutation)
+            composed = [first[axis] for axis in int_values(op.permutation)]
+            replace_with_op(rewriter, op, TransposeOp(inner.operand, composed), inner)
+
+
+class MergeBroadcasts(RewritePattern):
+    """broadcast of broadcast: the composed dimensions."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: BroadcastOp, rewriter: PatternRewriter, /) -> None:
+        inner = op.operand.owner
+        if isinstance(inner, BroadcastOp):
+            outer = int_values(op.dimensions)
+            composed = [outer[position] for position in int_values(inner.dimensions)]
+            replace_with_op(rewriter, op, BroadcastOp(inner.operand, composed, op.info.sizes), inner)
+
+
+class RemoveDoubleNegation(RewritePattern):
+    """-(-x) is x, for wrapping integers and signed zeros too."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: NegOp, rewriter: PatternRewriter, /) -> None:
+        inner = op.operand.owner
+        if isinstance(inner, NegOp):
+            replace_with_value(rewriter, op, inner.operand)
+
+
+class RemoveNeutralOperand(RewritePattern):
+    """x * 1, 1 * x, x / 1, x - 0, and for integers x + 0 and 0 + x."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
+        if not isinstance(op, BinaryOp):
+            return
+        if _is_neutral(op, op.rhs):
+            replace_with_value(rewriter, op, op.lhs)
+        elif isinstance(op, AddOp | MulOp) and _is_neutral(op, op.lhs):
+            replace_with_value(rewriter, op, op.rhs)
+
+
+def _is_neutral(op: BinaryOp, operand: SSAValue) -> bool:
+    if isinstance(op, AddOp) and element_of(op.result.type).is_float:
+        return False
+    constant = operand.owner
+    if not isinstance(constant, ConstantOp) or not constant.is_splat:
+        return False
+    # x - (-0.0) would turn -0.0 into 0.0: only the positive zero is neutral.
+    wanted = 1 if isinstance(op, MulOp | DivOp) else 0
+    return bool(constant.array == wanted) and not np.signbit(float(constant.array))
+
+
+PATTERNS: PatternTable = {
+    ReshapeOp: (RemoveIdentity(), MergeReshapes()),
+    TransposeOp: (RemoveIdentityTranspose(), MergeTransposes()),
+    BroadcastOp: (RemoveIdentity(), MergeBroadcasts()),
+    SliceOp: (RemoveIdentity(),),
+    ConcatOp: (RemoveIdentity(),),
+    CastOp: (RemoveIdentity(),),
+    NegOp: (RemoveDoubleNegation(),),
+    AddOp: (RemoveNeutralOperand(),),
+    SubOp: (RemoveNeutralOperand(),),
+    MulOp: (RemoveNeutralOperand(),),
+    DivOp: (RemoveNeutralOperand(),),
+}
+
+
+@dataclass(frozen=True)
+class LogicalCanonicalizePass(ModulePass):
+    """Applies the exact rewrites until none matches; what a rewrite drops stays in the sources of what
+    replaces it.
+    """
+
+    name = "logical-canonicalize"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        apply_patterns(op, PATTERNS)

@@ -1,0 +1,127 @@
+"""Identity of ops across rewrites: ids, sources and locations.
+
+An op's ``aicf.id`` is unique in the module; ``aicf.src`` is the set of original ids it stands for. A rewrite
+says what becomes of both through the functions here and never copies attributes by hand, so that ledger,
+policy and ``explain`` can follow a value from the source to the instruction. Ops of a program without ids
+(before ``assign-ids``) just get none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from xdsl.dialects.builtin import ArrayAttr, StringAttr
+from xdsl.ir import Operation, SSAValue
+from xdsl.pattern_rewriter import PatternRewriter
+from xdsl.rewriter import InsertPoint
+from xdsl.utils.hints import isa
+
+from aicf.dialects.logical import ID_ATTR, SRC_ATTR
+
+
+def op_id(op: Operation) -> str | None:
+    """The op's id, None before ``assign-ids``."""
+    attr = op.attributes.get(ID_ATTR)
+    return attr.data if isinstance(attr, StringAttr) else None
+
+
+def sources(op: Operation) -> tuple[str, ...]:
+    """The original ids the op stands for, in order of first mention; empty before ``assign-ids``."""
+    attr = op.attributes.get(SRC_ATTR)
+    return tuple(source.data for source in attr) if isa(attr, ArrayAttr[StringAttr]) else ()
+
+
+def set_identity(op: Operation, identity: str | None, src: Iterable[str]) -> None:
+    """Give an op an id and the sources it stands for; None and an empty set leave the attribute out."""
+    op.attributes.pop(ID_ATTR, None)
+    op.attributes.pop(SRC_ATTR, None)
+    if identity is not None:
+        op.attributes[ID_ATTR] = StringAttr(identity)
+    unique = tuple(dict.fromkeys(src))
+    if unique:
+        op.attributes[SRC_ATTR] = ArrayAttr(StringAttr(source) for source in unique)
+
+
+def merge_sources(into: Operation, *others: Operation) -> None:
+    """Let an op stand for others too, which it computes from now on."""
+    joined = [*sources(into), *(source for other in others for source in sources(other))]
+    set_identity(into, op_id(into), joined)
+
+
+def value_hint(identity: str) -> str | None:
+    """The SSA name that shows an id in the text, None where the id is no SSA name."""
+    name = identity.split("@", 1)[0]
+    return name if SSAValue.is_valid_name(name) else None
+
+
+class IdTable:
+    """The ids in use in a module, and new ones that are not."""
+
+    def __init__(self, module: Operation) -> None:
+        self._used = {identity for op in module.walk() if (identity := op_id(op)) is not None}
+        self._next: dict[str, int] = {}
+
+    def fresh(self, wanted: str) -> str:
+        """``wanted`` itself, or where it is taken ``wanted_1``, ``wanted_2`` ...: in order of asking, so
+        deterministic.
+        """
+        candidate = wanted
+        while candidate in self._used:
+            self._next[wanted] = self._next.get(wanted, 0) + 1
+            candidate = f"{wanted}_{self._next[wanted]}"
+        self._used.add(candidate)
+        return candidate
+
+
+def replace_with_op(rewriter: PatternRewriter, old: Operation, new: Operation, *absorbed: Operation) -> None:
+    """Put one op in the place of another: it takes the id, the location, and the sources of it and of
+    ``absorbed``.
+    """
+    set_identity(new, op_id(old), sources(old))
+    merge_sources(new, *absorbed)
+    new.location = old.location
+    rewriter.replace(old, new)
+
+
+def replace_with_value(rewriter: PatternRewriter, old: Operation, value: SSAValue) -> None:
+    """Replace an op by a value that exists; the op that defines it stands for both from now on."""
+    if isinstance(value.owner, Operation) and sources(value.owner):
+        merge_sources(value.owner, old)
+    rewriter.replace(old, [], [value])
+
+
+class Expansion:
+    """Writes the ops that one op expands into, in front of it, and then takes it out.
+
+    The op called ``fc1`` expands into ops called ``fc1.<suffix>``; all stand for what it stood for, where it
+    stood.
+    """
+
+    def __init__(self, rewriter: PatternRewriter, op: Operation, ids: IdTable) -> None:
+        self._rewriter = rewriter
+        self._op = op
+        self._ids = ids
+
+    def add(self, new: Operation, suffix: str) -> SSAValue:
+        """Insert an op with one result; ``suffix`` "" gives it the id of the expanded op itself."""
+        identity = op_id(self._op)
+        if identity is not None and suffix:
+            identity = self._ids.fresh(derived_id(identity, suffix))
+        set_identity(new, identity, sources(self._op))
+        new.location = self._op.location
+        if identity is not None:
+            new.results[0].name_hint = value_hint(identity)
+        self._rewriter.insert(new, InsertPoint.before(self._op))
+        return new.results[0]
+
+    def finish(self, results: Sequence[SSAValue]) -> None:
+        """Replace the expanded op's results and erase it."""
+        self._rewriter.replace(self._op, [], results)
+
+
+def derived_id(identity: str, suffix: str) -> str:
+    """``fc1`` and ``matmul`` to ``fc1.matmul``; the bucket stays last: ``fc1@N=32`` gives
+    ``fc1.matmul@N=32``.
+    """
+    stem, at, bucket = identity.partition("@")
+    return f"{stem}.{suffix}{at}{bucket}"
