@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -33,13 +34,18 @@ def runnable_levels() -> list[CpuLevel]:
 class Function:
     """A compiled `void f(ptr..., i64 tid, i64 nthreads)`."""
 
-    def __init__(self, level: CpuLevel, pointers: int, emit: Callable[..., None]) -> None:
+    @staticmethod
+    def compile_only(level: CpuLevel, pointers: int, emit: Callable[..., None]) -> bytes:
+        """The object code, for levels that this machine need not run."""
         module = new_module("test", level)
         function = ir.Function(module, ir.FunctionType(VOID, [PTR] * pointers + [I64, I64]), "f")
         em = Emitter(module, level, function)
         emit(em, *function.args)
         em.b.ret_void()
-        self.code = compile_module(module, level)
+        return compile_module(module, level)
+
+    def __init__(self, level: CpuLevel, pointers: int, emit: Callable[..., None]) -> None:
+        self.code = self.compile_only(level, pointers, emit)
         self._loaded: LoadedObject = load_object(self.code, ("f",))
         kinds = [ctypes.c_void_p] * pointers + [ctypes.c_int64, ctypes.c_int64]
         self._call = ctypes.CFUNCTYPE(None, *kinds)(self._loaded.address("f"))
@@ -63,3 +69,22 @@ class Poisoned:
         """Nothing outside the array changed."""
         assert (self.memory[: self.margin] == 0xA5).all(), "written before the buffer"
         assert (self.memory[self.margin + self.size :] == 0xA5).all(), "written past the buffer"
+
+
+def undefined_symbols(code: bytes) -> list[str]:
+    """Names that an ELF64 object expects from elsewhere."""
+    assert code[:5] == b"\x7fELF\x02", "only 64-bit ELF objects are examined"
+    (sections_at,) = struct.unpack_from("<Q", code, 40)
+    entry_size, count = struct.unpack_from("<HH", code, 58)
+    sections = [struct.unpack_from("<IIQQQQII", code, sections_at + i * entry_size) for i in range(count)]
+    names: list[str] = []
+    for _, kind, _, _, offset, size, link, _ in sections:
+        if kind != 2:  # SHT_SYMTAB
+            continue
+        strings = sections[link][4]
+        for at in range(offset, offset + size, 24):
+            name, _, _, section = struct.unpack_from("<IBBH", code, at)
+            if name and section == 0:
+                end = code.index(b"\0", strings + name)
+                names.append(code[strings + name : end].decode())
+    return names
