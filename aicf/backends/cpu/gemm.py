@@ -1,8 +1,7 @@
 """Code for ``C = epilogue(A * B)``: a register-tiled microkernel over packed panels of B.
 
 Every decision (tile, unrolling, split of K, blocking, how B is fetched, who computes which tile) is a field of
-:class:`GemmSpec`; the emitter decides nothing. :func:`propose` lists sensible decisions for a problem, cheapest first,
-for a pass to choose from.
+`GemmSpec`; the emitter decides nothing.
 
 The scheme is that of BLIS (Van Zee and van de Geijn, "BLIS: A Framework for Rapidly Instantiating BLAS
 Functionality", 2015): an ``mr x (nv * lanes)`` tile of C stays in registers while K runs, A elements are broadcast and
@@ -13,88 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
 
+from aicf.backends.cpu.gemm_spec import GemmSpec, check
 from aicf.backends.cpu.ir_builder import F32, F64, I8, I32, I64, Emitter, Value
-from aicf.backends.cpu.pack import emit_pack_panel, panel_count
-from aicf.backends.cpu.target import ELEMENT_BYTES, CpuLevel
-
-BSource = Literal["packed", "direct", "workspace"]
-Partition = Literal["none", "rows", "columns"]
-
-
-@dataclass(frozen=True)
-class GemmProblem:
-    """What is computed: ``C[b, m, n] = sum_k A[b, m, k] * B[b, k, n]``. Strides are in elements."""
-
-    dtype: str
-    m: int
-    n: int
-    k: int
-    a_strides: tuple[int, int]
-    """Distance between rows and between columns of A."""
-    b_strides: tuple[int, int]
-    """Distance between rows (k) and between columns (n) of B; unused when B is packed."""
-    batch: tuple[int, ...] = ()
-    a_batch_strides: tuple[int, ...] = ()
-    b_batch_strides: tuple[int, ...] = ()
-    """0 where B is shared by the batch; for packed B, in packed elements."""
-
-
-@dataclass(frozen=True)
-class GemmSpec:
-    """A problem with every decision about its code."""
-
-    problem: GemmProblem
-    lanes: int
-    mr: int
-    """Rows of a register tile."""
-    nv: int
-    """Vectors in a row of a register tile; a panel of B is ``nv * lanes`` columns."""
-    k_unroll: int = 4
-    k_split: int = 1
-    """Independent sums over ``k mod k_split``, added pairwise at the end: hides FMA latency in small tiles."""
-    b_source: BSource = "packed"
-    """``packed``: B is ``[ceil(n / nr)][k][nr]``, zero padded. ``direct``: rows of B are contiguous and read in place.
-    ``workspace``: each panel is packed into ``workspace_bytes`` just before use."""
-    mc: int = 0
-    """Rows of A kept in cache while all panels of B pass (multiple of `mr`); 0 is all rows."""
-    pack_a: bool = False
-    """Copy each `mc` x k block of A to workspace as ``[mc / mr][k][mr]`` first."""
-    partition: Partition = "none"
-    threads: int = 1
-    tile_buffer: bool = False
-    """Pass the tile to the epilogue row by row through a stack buffer: less code for long epilogues."""
-
-    @property
-    def nr(self) -> int:
-        """Columns of a panel of B."""
-        return self.nv * self.lanes
-
-    @property
-    def panel_elements(self) -> int:
-        """Elements of one packed panel of B."""
-        return self.problem.k * self.nr
-
-    @property
-    def packed_a_elements(self) -> int:
-        """Elements of one packed block of A, rounded up to a cache line."""
-        if not self.pack_a:
-            return 0
-        rows = min(self.mc or self.problem.m, self.problem.m)
-        return -(-rows // self.mr) * self.mr * self.problem.k + 15 & -16
-
-    @property
-    def workspace_bytes(self) -> int:
-        """Bytes of workspace needed, all threads together."""
-        panel = self.panel_elements if self.b_source == "workspace" else 0
-        return (panel + self.packed_a_elements) * ELEMENT_BYTES[self.problem.dtype] * self.threads
-
-    @property
-    def combination_order(self) -> str:
-        """How products are summed, for the kernel record."""
-        return "ascending k" if self.k_split == 1 else f"ascending k in {self.k_split} strided sums, added pairwise"
-
+from aicf.backends.cpu.pack import emit_pack_panel
 
 @dataclass(frozen=True)
 class Tile:
@@ -125,16 +46,10 @@ class GemmPointers:
 
 
 def emit_gemm(em: Emitter, spec: GemmSpec, pointers: GemmPointers, epilogue: Epilogue) -> None:
-    """Emit the whole product at the current position of `em`."""
-    _check(spec)
+    """Emit the whole product at the current position of `em`; ValueError if the spec contradicts itself."""
+    if (problem := check(spec)) is not None:
+        raise ValueError(problem)
     _Gemm(em, spec, pointers, epilogue).batches((), pointers.a, pointers.b)
-
-
-def _check(spec: GemmSpec) -> None:
-    assert spec.b_source != "direct" or spec.problem.b_strides[1] == 1, "direct B needs contiguous rows"
-    assert spec.b_source != "workspace" or spec.partition != "rows" or spec.threads == 1, "threads pack own columns"
-    assert spec.mc % spec.mr == 0
-    assert (spec.partition == "none") == (spec.threads == 1)
 
 
 class _Gemm:
@@ -151,10 +66,7 @@ class _Gemm:
         if workspace is not None and spec.threads > 1:
             share = em.index(spec.workspace_bytes // spec.threads)
             workspace = em.b.gep(workspace, [em.b.mul(pointers.tid, share)], source_etype=I8)
-        self.b_panel_space = workspace
-        self.a_space = workspace
-        if workspace is not None and spec.b_source == "workspace":
-            self.a_space = em.address(workspace, spec.panel_elements, self.p.dtype)
+        self.panel_space = workspace
 
     def batches(self, index: tuple[Value, ...], a: Value, b: Value) -> None:
         depth = len(index)
@@ -187,9 +99,6 @@ class _Gemm:
     def row_block(self, batch: tuple[Value, ...], a: Value, b: Value, row: Value, rows: int) -> None:
         em, spec = self.em, self.spec
         a_block = em.address(a, em.b.mul(row, em.index(self.p.a_strides[0])), self.p.dtype)
-        if spec.pack_a:
-            self.pack_a_block(a_block, rows)
-            a_block = self.a_space
         full = self.p.n // spec.nr
         tail = self.p.n - full * spec.nr
 
@@ -239,8 +148,8 @@ class _Gemm:
         else:
             b_panel = em.address(b, em.b.mul(col, em.index(self.p.b_strides[1])), self.p.dtype)
         if spec.b_source == "workspace":
-            emit_pack_panel(em, self.p.dtype, spec.lanes, self.p.k, spec.nr, columns, self.p.b_strides, b_panel, self.b_panel_space)
-            b_panel = self.b_panel_space
+            emit_pack_panel(em, self.p.dtype, spec.lanes, self.p.k, spec.nr, columns, self.p.b_strides, b_panel, self.panel_space)
+            b_panel = self.panel_space
         full = rows // spec.mr
         tail = rows - full * spec.mr
 
@@ -258,25 +167,6 @@ class _Gemm:
             return
         self.shared(full + (tail > 0), full, tail > 0, body, lambda: tile(em.index(full), tail))
 
-    def pack_a_block(self, a: Value, rows: int) -> None:
-        """``[rows / mr][k][mr]``: the rows of a tile become neighbours, whatever the strides of A."""
-        em, spec, p = self.em, self.spec, self.p
-        row_stride, col_stride = p.a_strides
-
-        def tile(first: Value, count: int) -> None:
-            source = em.address(a, em.b.mul(first, em.index(row_stride)), p.dtype)
-            target = em.address(self.a_space, em.b.mul(first, em.index(p.k)), p.dtype)
-            emit_pack_panel(em, p.dtype, spec.lanes, p.k, spec.mr, count, (col_stride, row_stride), source, target)
-
-        def body(first: Value, _: list[Value]) -> list[Value]:
-            tile(first, spec.mr)
-            return []
-
-        full = rows // spec.mr * spec.mr
-        em.loop(0, full, spec.mr, [], body)
-        if full < rows:
-            tile(em.index(full), rows - full)
-
     def tile(
         self,
         batch: tuple[Value, ...],
@@ -291,21 +181,16 @@ class _Gemm:
         """One register tile: K loop, then the epilogue."""
         em, spec, p = self.em, self.spec, self.p
         first = em.b.mul(i, em.index(spec.mr))
-        if spec.pack_a:
-            a_tile = em.address(a, em.b.mul(first, em.index(p.k)), p.dtype)
-            a_strides = (1, spec.mr)
-        else:
-            a_tile = em.address(a, em.b.mul(first, em.index(p.a_strides[0])), p.dtype)
-            a_strides = p.a_strides
+        a_tile = em.address(a, em.b.mul(first, em.index(p.a_strides[0])), p.dtype)
         vectors = -(-columns // spec.lanes)
         active = tuple(min(spec.lanes, columns - j * spec.lanes) for j in range(vectors))
-        acc = self.sums(a_tile, a_strides, b_panel, rows, active)
+        acc = self.sums(a_tile, b_panel, rows, active)
         self.finish(Tile(batch, em.b.add(row, first), col, spec.lanes, active, acc))
 
-    def sums(
-        self, a: Value, a_strides: tuple[int, int], b: Value, rows: int, active: tuple[int, ...]
-    ) -> list[list[Value]]:
+    def sums(self, a: Value, b: Value, rows: int, active: tuple[int, ...]) -> list[list[Value]]:
+        """The K loop of one tile; `active` gives the lanes of each vector of B that exist."""
         em, spec, p = self.em, self.spec, self.p
+        a_strides = p.a_strides
         split = min(spec.k_split, p.k)
         vectors = len(active)
         b_row = p.b_strides[0] if spec.b_source == "direct" else spec.nr

@@ -142,6 +142,7 @@ class Emitter:
             self.b.position_at_start(self._entry_block)
             slot = self.b.alloca(ir.ArrayType(scalar, count))
             slot.align = align
+            slot.type = PTR  # llvmlite still gives alloca a typed pointer
         return slot
 
     # Arithmetic that is more than one LLVM instruction.

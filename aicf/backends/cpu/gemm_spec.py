@@ -1,0 +1,212 @@
+"""What a GEMM on the CPU is and every decision about its code, with a cost prior. Imports no code generator.
+
+`gemm.py` turns a `GemmSpec` into code and decides nothing; `propose` lists sensible specs for a problem, cheapest
+first, for a pass to choose from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from aicf.backends.cpu.target import ELEMENT_BYTES, CpuLevel
+
+BSource = Literal["packed", "direct", "workspace"]
+Partition = Literal["none", "rows", "columns"]
+
+
+@dataclass(frozen=True)
+class GemmProblem:
+    """What is computed: ``C[b, m, n] = sum_k A[b, m, k] * B[b, k, n]``. Strides are in elements."""
+
+    dtype: str
+    m: int
+    n: int
+    k: int
+    a_strides: tuple[int, int]
+    """Distance between rows and between columns of A."""
+    b_strides: tuple[int, int]
+    """Distance between rows (k) and between columns (n) of B; unused when B is packed."""
+    batch: tuple[int, ...] = ()
+    a_batch_strides: tuple[int, ...] = ()
+    b_batch_strides: tuple[int, ...] = ()
+    """0 where B is shared by the batch; for packed B, in packed elements."""
+
+
+@dataclass(frozen=True)
+class GemmSpec:
+    """A problem with every decision about its code."""
+
+    problem: GemmProblem
+    lanes: int
+    mr: int
+    """Rows of a register tile."""
+    nv: int
+    """Vectors in a row of a register tile; a panel of B is ``nv * lanes`` columns."""
+    k_unroll: int = 4
+    k_split: int = 1
+    """Independent sums over ``k mod k_split``, added pairwise at the end: hides FMA latency in small tiles."""
+    b_source: BSource = "packed"
+    """``packed``: B is ``[ceil(n / nr)][k][nr]``, zero padded. ``direct``: rows of B are contiguous and read in place.
+    ``workspace``: each panel is packed into ``workspace_bytes`` just before use."""
+    mc: int = 0
+    """Rows of A kept in cache while all panels of B pass (multiple of `mr`); 0 is all rows."""
+    partition: Partition = "none"
+    threads: int = 1
+    fused: bool = True
+    """Multiply-adds round once (the level has FMA)."""
+    tile_buffer: bool = False
+    """Pass the tile to the epilogue row by row through a stack buffer: less code for long epilogues."""
+
+    @property
+    def nr(self) -> int:
+        """Columns of a panel of B."""
+        return self.nv * self.lanes
+
+    @property
+    def panel_elements(self) -> int:
+        """Elements of one packed panel of B."""
+        return self.problem.k * self.nr
+
+    @property
+    def work(self) -> float:
+        """Vector operations of one multiply-add, as seen by the arithmetic ports."""
+        if self.problem.dtype in ("f32", "f64"):
+            return 1.0 if self.fused else 2.0
+        return 3.0
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Bytes of workspace needed, all threads together."""
+        panel = self.panel_elements if self.b_source == "workspace" else 0
+        return panel * ELEMENT_BYTES[self.problem.dtype] * self.threads
+
+    @property
+    def combination_order(self) -> str:
+        """How products are summed, for the kernel record."""
+        return "ascending k" if self.k_split == 1 else f"ascending k in {self.k_split} strided sums, added pairwise"
+
+NOMINAL_GHZ = 3.0
+"""Clock that turns predicted cycles into microseconds; ranking does not depend on it."""
+
+_CHAIN_CYCLES = 5.0
+"""Cycles between two steps of one sum: the latency of a multiply-add and some slack for the scheduler."""
+_L1_BYTES = 32 << 10
+_L2_BYTES = 1 << 20
+_L2_BYTES_PER_CYCLE = 32.0
+_L3_BYTES_PER_CYCLE = 12.0
+_TILE_OVERHEAD_CYCLES = 12.0
+_STORE_CYCLES = 1.5
+_BLOCK_BYTES = 768 << 10
+
+
+def check(spec: GemmSpec) -> str | None:
+    """None if the emitter can make code for `spec`, else what contradicts."""
+    p = spec.problem
+    if spec.b_source == "direct" and p.b_strides[1] != 1:
+        return "B is read in place but its rows are not contiguous"
+    if spec.b_source == "workspace" and spec.partition == "rows":
+        return "threads pack the columns they own, so B in workspace cannot be shared by rows"
+    if (spec.partition == "none") != (spec.threads == 1):
+        return "one thread has no partition, several need one"
+    if spec.mc % spec.mr:
+        return "the row block is not a multiple of the tile"
+    return None
+
+
+def cycles(spec: GemmSpec, epilogue_cycles: float = 0.0) -> float:
+    """Predicted cycles of one thread's share.
+
+    Per tile and step of K: the multiply-adds (two a cycle), the loads (two a cycle) and the latency of the longest chain,
+    whichever is largest; then stores and the epilogue (`epilogue_cycles` per vector). Traffic of B from L2 or L3 is a
+    second bound. Every extra copy of the tile's code (tails) costs a little, which breaks near-ties toward less code.
+    """
+    p = spec.problem
+    work = spec.work
+
+    def tile(rows: int, vectors: int) -> float:
+        step = max(work * rows * vectors / 2, (rows + vectors) / 2, _CHAIN_CYCLES * min(work, 2.0) / spec.k_split)
+        sums = rows * vectors
+        return step * p.k + _TILE_OVERHEAD_CYCLES + sums * (_STORE_CYCLES + spec.k_split - 1 + epilogue_cycles)
+
+    full_panels, column_tail = divmod(p.n, spec.nr)
+    tail_vectors = -(-column_tail // spec.lanes)
+    copies = (min(full_panels, 1) + min(column_tail, 1)) * (min(p.m // spec.mr, 1) + min(p.m % spec.mr, 1))
+    full_rows, row_tail = divmod(p.m, spec.mr)
+    total = 0.0
+    for panels, vectors in ((full_panels, spec.nv), (min(column_tail, 1), tail_vectors)):
+        total += panels * (full_rows * tile(spec.mr, vectors) + (tile(row_tail, vectors) if row_tail else 0.0))
+    size = ELEMENT_BYTES[p.dtype]
+    b_bytes = (full_panels * spec.nv + tail_vectors) * spec.lanes * p.k * size
+    blocks = -(-p.m // spec.mc) if spec.mc else 1
+    # A panel that fits L1 is fetched once a block, a longer one again for every tile.
+    passes = blocks if spec.panel_elements * size <= _L1_BYTES else -(-p.m // spec.mr)
+    speed = _L2_BYTES_PER_CYCLE if b_bytes <= _L2_BYTES else _L3_BYTES_PER_CYCLE
+    total = max(total, b_bytes * blocks / speed, b_bytes * passes / _L2_BYTES_PER_CYCLE)
+    if spec.mc == 0 and p.m * p.k * size > 2 * _L2_BYTES:
+        total += p.m * p.k * size * (full_panels + (column_tail > 0)) / _L3_BYTES_PER_CYCLE / 2
+    if spec.b_source == "workspace":
+        total += b_bytes * blocks / (16.0 if p.b_strides[1] == 1 or p.b_strides[0] == 1 else 4.0)
+    elif spec.b_source == "direct":
+        # Rows a power of two apart fall into few cache sets: measured at twice the time from L2 on.
+        total *= 2.0 if p.b_strides[0] * size % 2048 == 0 and p.k > 64 and p.m > 2 * spec.mr else 1.1
+        if column_tail % spec.lanes and spec.lanes * size == 16:
+            total += p.k * spec.lanes * (full_rows + 1)  # masked loads come apart without AVX
+    batch = 1
+    for count in p.batch:
+        batch *= count
+    return total * batch / spec.threads * (1 + 0.005 * (copies - 1))
+
+
+def _tiles(problem: GemmProblem, level: CpuLevel) -> Iterator[tuple[int, int, int]]:
+    """Register tiles (rows, vectors, split of K) that fit the registers."""
+    lanes = level.lanes(problem.dtype)
+    widest = min(8, -(-problem.n // lanes))
+    for rows in range(1, min(14, problem.m) + 1):
+        for vectors in range(1, widest + 1):
+            for split in (1, 2, 4, 8):
+                sums = rows * vectors * split
+                if sums + vectors + 1 <= level.registers and (split == 1 or (sums <= 16 and split <= problem.k)):
+                    yield rows, vectors, split
+
+
+def propose(
+    problem: GemmProblem,
+    level: CpuLevel,
+    b_source: BSource,
+    *,
+    threads: int = 1,
+    epilogue_cycles: float = 0.0,
+    count: int = 4,
+) -> list[tuple[float, GemmSpec]]:
+    """Up to `count` legal specs with predicted microseconds, cheapest first, ties to the smaller tile.
+
+    `epilogue_cycles` is the cost of the epilogue per vector; an expensive one (over 8) leaves the registers by a tile
+    buffer, so that its code is emitted once a row and not once a vector of the tile.
+    """
+    size = ELEMENT_BYTES[problem.dtype]
+    found: list[tuple[float, int, GemmSpec]] = []
+    for rows, vectors, split in _tiles(problem, level):
+        spare = _BLOCK_BYTES // max(1, problem.k * size) // rows * rows
+        blocked = problem.m * problem.k * size > 2 * _L2_BYTES and spare >= rows
+        panels = -(-problem.n // (vectors * level.lanes(problem.dtype)))
+        by_columns = b_source == "workspace" or panels >= 2 * threads
+        spec = GemmSpec(
+            problem,
+            lanes=level.lanes(problem.dtype),
+            mr=rows,
+            nv=vectors,
+            k_unroll=max(4, split),
+            k_split=split,
+            b_source=b_source,
+            mc=spare if blocked and b_source != "workspace" else 0,
+            partition="none" if threads == 1 else "columns" if by_columns else "rows",
+            threads=threads,
+            fused=level.has_fma,
+            tile_buffer=epilogue_cycles > 8,
+        )
+        if check(spec) is None:
+            found.append((cycles(spec, epilogue_cycles), rows * vectors * split, spec))
+    found.sort(key=lambda entry: (round(entry[0]), entry[1], entry[2].mr, entry[2].nv))
+    return [(predicted / NOMINAL_GHZ / 1000, spec) for predicted, _, spec in found[:count]]
