@@ -112,7 +112,9 @@ def test_the_table_has_no_dead_row():
 
 def test_relative_imports_and_functions_are_seen(tmp_path: Path):
     path = tmp_path / "m.py"
-    path.write_text("def f():\n    from ..runtime import graph\n    import aicf.compiler\n    from . import base\n")
+    path.write_text(
+        "def f():\n    from ..runtime import graph\n    import aicf.compiler\n    from . import base\n"
+    )
     found = [name for _, name in imports("aicf.backends.m", path)]
     assert found[1:] == ["aicf.compiler", "aicf.backends.base"] and is_within(found[0], "aicf.runtime")
 
@@ -126,5 +128,7 @@ def test_relative_imports_and_functions_are_seen(tmp_path: Path):
 )
 def test_a_fresh_process_loads_no_more_than_it_needs(statement: str, absent: list[str]):
     program = f"import sys\n{statement}\nprint([name for name in {absent!r} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "[]"

@@ -127,6 +127,8 @@ def _parse(source: str, filename: str, context: Context, line_offset: int, impli
             "the program is nested too deeply to parse; flatten nested regions or attributes",
             location=parser.here() if parser else position,
         ) from None
+    except ImportError:
+        raise
     except Exception as error:
         # xDSL parses attributes and custom formats with plain int(), indexing and constructors: what they
         # raise on malformed text is a property of the text, whatever its class.

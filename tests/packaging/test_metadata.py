@@ -23,7 +23,9 @@ def packages_on_disk() -> set[str]:
     found: set[str] = set()
     for top in ("aicf", *LINKS):
         for folder, names, files in os.walk(ROOT / top, followlinks=False):
-            names[:] = [name for name in names if not (Path(folder) / name).is_symlink() and name != "__pycache__"]
+            names[:] = [
+                name for name in names if not (Path(folder) / name).is_symlink() and name != "__pycache__"
+            ]
             if any(name.endswith(".py") for name in files):
                 parts = Path(folder).relative_to(ROOT).parts
                 found.add(".".join(parts if parts[0] == "aicf" else ("aicf", *parts)))
@@ -38,7 +40,11 @@ def test_every_listed_package_has_an_init():
     folders = PROJECT["tool"]["setuptools"]["package-dir"]
     for package in PROJECT["tool"]["setuptools"]["packages"]:
         top, rest = max(
-            ((prefix, package[len(prefix) :]) for prefix in folders if f"{package}.".startswith(f"{prefix}.")),
+            (
+                (prefix, package[len(prefix) :])
+                for prefix in folders
+                if f"{package}.".startswith(f"{prefix}.")
+            ),
             key=lambda pair: len(pair[0]),
         )
         assert (ROOT / folders[top] / rest.strip(".").replace(".", "/") / "__init__.py").is_file(), package
@@ -65,7 +71,10 @@ def test_entry_points_resolve(target: str):
 def test_every_dependency_is_explained():
     text = (ROOT / "docs/dependencies.md").read_text("utf-8")
     project = PROJECT["project"]
-    requirements = [*project["dependencies"], *(item for extra in project["optional-dependencies"].values() for item in extra)]
+    requirements = [
+        *project["dependencies"],
+        *(item for extra in project["optional-dependencies"].values() for item in extra),
+    ]
     for requirement in requirements:
         match = re.match(r"[A-Za-z0-9_.-]+", requirement)
         assert match is not None
@@ -86,7 +95,9 @@ def test_every_pass_is_named_as_its_file(name: str):
     passes = [
         member
         for member in vars(import_module(module_pass.__module__)).values()
-        if isinstance(member, type) and issubclass(member, ModulePass) and member.__module__ == module_pass.__module__
+        if isinstance(member, type)
+        and issubclass(member, ModulePass)
+        and member.__module__ == module_pass.__module__
     ]
     assert passes == [module_pass], "one file, one pass"
 

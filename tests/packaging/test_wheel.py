@@ -52,7 +52,16 @@ def clean_bin(wheel: Path) -> Path:
     folder = wheel.parent / "venv"
     venv.create(folder, with_pip=False, symlinks=True)
     python = folder / "bin" / "python"
-    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python, "install", "--quiet")
+    pip = (
+        sys.executable,
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "--python",
+        python,
+        "install",
+        "--quiet",
+    )
     run(*pip, "--no-deps", "--no-index", wheel, cwd=wheel.parent)
     (packages,) = folder.glob("lib/python*/site-packages")
     # A plain path line: it adds the dependencies, and runs no .pth file of an editable AICF found there.
