@@ -180,11 +180,12 @@ class AicfOptMain(xDSLOptMain):
 
 def _resolve_target_option(pass_name: str, option: str, value: str) -> str:
     """A bare target such as ``cpu`` means this machine: resolve it once, before any pass reads it."""
-    if option != "target" or pass_name not in AICF_UNIVERSE.all_passes:
+    if option != "target" or pass_name not in AICF_UNIVERSE.all_passes or ":" in value:
         return value
     from aicf.backends.registry import resolve_target
 
-    return resolve_target(value)
+    target = resolve_target(value)
+    return f"{target.backend.data}:{target.arch.data}"
 
 
 def _write_file(path: str, text: str) -> None:

@@ -26,11 +26,12 @@ from xdsl.dialects.builtin import (
     StringAttr,
     UnknownLoc,
 )
-from xdsl.ir import Attribute, Block, Dialect, Operation, SSAValue
-from xdsl.parser import Parser
+from xdsl.ir import Attribute, AttributeInvT, Block, Dialect, Operation, SSAValue
+from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.traits import NoTerminator
 from xdsl.utils.exceptions import ParseError, VerifyException
+from xdsl.utils.lexer import Span
 from xdsl.utils.mlir_lexer import MLIRTokenKind
 
 from aicf.errors import AicfError, InvalidIR
@@ -126,6 +127,8 @@ def _parse(source: str, filename: str, context: Context, line_offset: int, impli
             "the program is nested too deeply to parse; flatten nested regions or attributes",
             location=parser.here() if parser else position,
         ) from None
+    except ImportError:
+        raise
     except Exception as error:
         # xDSL parses attributes and custom formats with plain int(), indexing and constructors: what they
         # raise on malformed text is a property of the text, whatever its class.
@@ -134,7 +137,7 @@ def _parse(source: str, filename: str, context: Context, line_offset: int, impli
 
 def _parse_message(error: ParseError) -> str:
     found = error.span.content[:40]
-    message = error.msg[:1].lower() + error.msg[1:]
+    message = error.msg if error.msg[1:2].isupper() else error.msg[:1].lower() + error.msg[1:]
     if message == "could not parse entire input!":
         message = "expected an operation" if found else "expected an operation, found the end of the program"
     message = message.rstrip("!.")
@@ -181,6 +184,7 @@ class LocatedParser(Parser):
         self._lines = _LineTable(input, line_offset)
         self._file = StringAttr(name)
         self._operation_start = 0
+        self._first_use: dict[str, Span[str]] = {}
         super().__init__(ctx, input, name)
 
     def parse_operation(self) -> Operation:
@@ -193,6 +197,11 @@ class LocatedParser(Parser):
             op.location = NameLoc(explicit.desc, self._file_location(start))
         return op
 
+    def resolve_operand(self, operand: UnresolvedOperand, type: AttributeInvT) -> SSAValue[AttributeInvT]:
+        if operand.operand_name not in self.ssa_values:
+            self._first_use.setdefault(operand.operand_name, operand.span)
+        return super().resolve_operand(operand, type)
+
     def _file_location(self, position: int) -> FileLineColLoc:
         line, column = self._lines.line_col(position)
         return FileLineColLoc(self._file, IntAttr(line), IntAttr(column))
@@ -200,7 +209,13 @@ class LocatedParser(Parser):
     def parse_module(self, allow_implicit_module: bool = True) -> ModuleOp:
         if self._at_end():
             self.raise_error("the program is empty: expected a builtin.module or a func.func")
-        module = super().parse_module(allow_implicit_module)
+        try:
+            module = super().parse_module(allow_implicit_module)
+        except ParseError as error:
+            if error.msg.startswith("values used but not defined"):
+                name = next(iter(self.forward_ssa_references))
+                self.raise_error(f"%{name} is used but not defined", self._first_use[name])
+            raise
         if not self._at_end():
             self.raise_error("expected the end of the program")
         if isinstance(module.location, UnknownLoc):

@@ -1,0 +1,42 @@
+# The two set-up commands are `make test` and `make demo`; each makes .venv on first use and reuses it afterwards.
+
+# The lowest supported version comes first: it is the one most likely to break.
+PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,\
+  $(shell $(name) -c 'import sys, venv; assert (3, 11) <= sys.version_info[:2] <= (3, 13)' 2>/dev/null && echo $(name))))
+VENV := .venv
+BIN := $(VENV)/bin
+# Set up again when pyproject.toml changes, and only then.
+READY := $(VENV)/.ready-$(shell cksum < pyproject.toml | tr ' ' '-')
+PEERS_READY := $(READY)-peers
+
+.PHONY: test lint demo test-peers docs clean
+
+test: lint
+	$(BIN)/python -m pytest -m "not gpu and not peers"
+
+lint: $(READY)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+demo: $(READY)
+	$(BIN)/python examples/digits/demo.py
+
+test-peers: $(PEERS_READY)
+	$(BIN)/python -m pytest -m peers
+
+docs: $(READY)
+	$(BIN)/python -m aicf.tools.docgen
+
+$(READY): pyproject.toml
+	@test -n "$(PYTHON)" || { echo "make: no Python 3.11, 3.12 or 3.13 with venv found; install one or pass PYTHON=..." >&2; exit 1; }
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+$(PEERS_READY): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,bench]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info

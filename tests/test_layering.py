@@ -1,0 +1,134 @@
+"""Which floor may import which, as one table, checked on the source: imports inside functions count as well.
+
+Names loaded at run time by string (the universe, the registry of backends) are the sanctioned way down and are not
+imports; what they must not load early is checked in a fresh process.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FOLDERS = {"aicf": "aicf", "dialects": "aicf.dialects", "passes": "aicf.passes", "tools": "aicf.tools"}
+"""Folder of the repository to the package it is imported as."""
+
+ANYTHING = ("aicf",)
+EMIT = ("aicf.dialects.emit", "aicf.dialects.emit_types", "aicf.dialects.emit_kernels", "aicf.dialects.kinds")
+CONTRACT = ("aicf.backends.base", "aicf.backends.registry")
+
+# Module prefix (the longest match decides) to what it may import besides itself and aicf.errors.
+ALLOWED: dict[str, tuple[str, ...]] = {
+    "aicf": ANYTHING,  # aicf/__init__.py, the public surface
+    "aicf.errors": (),
+    "aicf.artifact": (),
+    "aicf.universe": ("aicf.passes",),
+    "aicf.dialects": (),
+    "aicf.semantics": ("aicf.dialects",),
+    "aicf.policies": (),
+    "aicf.backends": (*EMIT, "aicf.dialects.types"),
+    "aicf.backends.reference": (*EMIT, "aicf.dialects.types", *CONTRACT, "aicf.semantics"),
+    "aicf.backends.cpu": (*EMIT, "aicf.dialects.types", *CONTRACT),
+    "aicf.runtime": (*EMIT, "aicf.dialects.types", *CONTRACT),
+    "aicf.passes": ("aicf.dialects", "aicf.semantics", "aicf.policies", *CONTRACT),
+    "aicf.frontends": ("aicf.dialects",),
+    "aicf.compiler": ANYTHING,
+    "aicf.tools": ANYTHING,
+}
+
+# Modules that must load without the compiler's heavy dependencies.
+LIGHT = ("aicf.universe", "aicf.errors", "aicf.artifact", "aicf.runtime", *CONTRACT)
+HEAVY = ("numba", "llvmlite", "onnx", "torch")
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    for folder, package in FOLDERS.items():
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            parts = path.relative_to(ROOT / folder).with_suffix("").parts
+            if folder == "aicf" and parts[0] in FOLDERS:
+                continue  # a link
+            yield ".".join([package, *(part for part in parts if part != "__init__")]), path
+
+
+MODULES = dict(modules())
+
+
+def imports(module: str, path: Path) -> Iterator[tuple[int, str]]:
+    """Line and full name of every import in a file."""
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    for node in ast.walk(ast.parse(path.read_text("utf-8"), str(path))):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parent = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*parent, base]).rstrip(".")
+            for alias in node.names:
+                full = f"{base}.{alias.name}"
+                yield node.lineno, full if full in MODULES else base
+
+
+def is_within(name: str, prefix: str) -> bool:
+    return name == prefix or name.startswith(prefix + ".")
+
+
+def rule_of(module: str) -> str:
+    # The row "aicf" is for the package's own __init__, not a default: a new folder needs a row of its own.
+    if module == "aicf":
+        return module
+    return max((row for row in ALLOWED if row != "aicf" and is_within(module, row)), key=len, default="")
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_follow_the_table(module: str):
+    rule = rule_of(module)
+    assert rule, f"{module} has no row in ALLOWED: say which floor it is on"
+    legal = (rule, "aicf.errors", *ALLOWED[rule])
+    wrong = [
+        f"{MODULES[module].relative_to(ROOT)}:{line}: {rule} may not import {name}"
+        for line, name in imports(module, MODULES[module])
+        if is_within(name, "aicf") and not any(is_within(name, prefix) for prefix in legal)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if any(is_within(name, row) for row in LIGHT)])
+def test_light_modules_import_nothing_heavy(module: str):
+    wrong = [name for _, name in imports(module, MODULES[module]) if name.partition(".")[0] in HEAVY]
+    assert not wrong
+
+
+def test_the_table_has_no_dead_row():
+    dead = [row for row in ALLOWED if row not in MODULES]
+    assert not dead
+
+
+def test_relative_imports_and_functions_are_seen(tmp_path: Path):
+    path = tmp_path / "m.py"
+    path.write_text(
+        "def f():\n    from ..runtime import graph\n    import aicf.compiler\n    from . import base\n"
+    )
+    found = [name for _, name in imports("aicf.backends.m", path)]
+    assert found[1:] == ["aicf.compiler", "aicf.backends.base"] and is_within(found[0], "aicf.runtime")
+
+
+@pytest.mark.parametrize(
+    ("statement", "absent"),
+    [
+        ("import aicf.universe", ["numpy", "numba", "aicf.dialects.logical", "aicf.dialects.emit"]),
+        ("import aicf.artifact", ["numpy", "numba", "xdsl"]),
+    ],
+)
+def test_a_fresh_process_loads_no_more_than_it_needs(statement: str, absent: list[str]):
+    program = f"import sys\n{statement}\nprint([name for name in {absent!r} if name in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
