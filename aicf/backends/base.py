@@ -1,7 +1,7 @@
 """The contract between the compiler, the runtime and a backend: data classes and protocols, no behaviour.
 
 A backend describes its kernels (`KernelDescriptor`, used by passes), makes native code from units (`CodeUnit`, at
-compile time) and loads it (`Entry`, at run time). It never decides anything: every choice is in the kernel record.
+compile time) and loads it (`native`, at run time). It never decides anything: every choice is in the kernel record.
 """
 
 from __future__ import annotations
@@ -13,9 +13,24 @@ from typing import Protocol
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block
 
+from aicf.backends.native import Entry, LoadedCode, NativeCode, ProfileEntry
 from aicf.dialects.emit import ProgramOp
 from aicf.dialects.emit_kernels import KernelOp
 from aicf.dialects.emit_types import LayoutAttr, TargetAttr
+
+__all__ = [
+    "Backend",
+    "BufferRef",
+    "CodeUnit",
+    "Entry",
+    "KernelDescriptor",
+    "Launch",
+    "LoadedCode",
+    "NativeCode",
+    "OperandInfo",
+    "ProfileEntry",
+    "Work",
+]
 
 
 @dataclass(frozen=True)
@@ -158,41 +173,6 @@ class CodeUnit:
     program: ProgramOp
     launches: tuple[Launch, ...]
     table_size: int
-
-
-@dataclass(frozen=True)
-class NativeCode:
-    """Code of a whole module.
-
-    Args:
-        code: The object file (or whatever the backend loads), the same bytes for the same input.
-        features: CPU or device features it needs.
-        functions: Names of the library functions whose addresses follow the data pointers in every table.
-    """
-
-    code: bytes
-    features: tuple[str, ...]
-    functions: tuple[str, ...] = ()
-
-
-class Entry(Protocol):
-    """A loaded program: call it with the addresses of the arena and the binds."""
-
-    def __call__(self, table: int) -> None:
-        """Runs the program. `table` is the address of an array of pointers: data pointers, then `functions`."""
-        ...
-
-
-class LoadedCode(Protocol):
-    """Native code in this process."""
-
-    def entry(self, symbol: str, threads: int) -> Entry:
-        """The entry of one program. Raises ArtifactError if there is none."""
-        ...
-
-    def function_addresses(self) -> Sequence[int]:
-        """Addresses that belong after the data pointers of a table."""
-        ...
 
 
 class Backend(Protocol):

@@ -1,7 +1,7 @@
 """Finds backends by name: the built-in ones, and plug-ins from the entry point group `aicf.backends`.
 
 A plug-in names a callable (usually a class) without parameters that gives a `Backend`. Nothing is imported before it
-is asked for.
+is asked for; `load_native` of a built-in backend imports no xDSL, since artifacts are loaded through it.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from xdsl.dialects.builtin import IntegerAttr, i64
-
-from aicf.backends.base import Backend, KernelDescriptor
-from aicf.dialects.emit_types import TargetAttr
+from aicf.backends.native import LoadedCode, NativeCode
 from aicf.errors import BackendUnavailable, PolicyError
+
+if TYPE_CHECKING:
+    from aicf.backends.base import Backend, KernelDescriptor
+    from aicf.dialects.emit_types import TargetAttr
 
 ENTRY_POINTS = "aicf.backends"
 
@@ -23,6 +24,12 @@ _BUILT_IN = {
     "cpu": ("aicf.backends.cpu.backend", "CpuBackend"),
     "reference": ("aicf.backends.reference.backend", "ReferenceBackend"),
 }
+
+_LOADERS = {
+    "cpu": "aicf.backends.cpu.loader",
+    "reference": "aicf.backends.reference.loader",
+}
+"""Modules of built-in backends with a function `load_native(NativeCode) -> LoadedCode`."""
 
 
 def _plug_ins() -> dict[str, EntryPoint]:
@@ -45,9 +52,9 @@ def get_backend(name: str) -> Backend:
     try:
         if name in _BUILT_IN:
             module, factory = _BUILT_IN[name]
-            return cast(Backend, getattr(import_module(module), factory)())
+            return cast("Backend", getattr(import_module(module), factory)())
         if (point := _plug_ins().get(name)) is not None:
-            return cast(Backend, point.load()())
+            return cast("Backend", point.load()())
     except ImportError as error:
         raise BackendUnavailable(f"backend '{name}' does not import: {error}; install what it needs") from error
     raise PolicyError(f"unknown backend '{name}'; registered: {', '.join(backend_names())}")
@@ -59,11 +66,31 @@ def get_kernels(backend: str) -> dict[str, KernelDescriptor]:
     return {kernel.id: kernel for kernel in get_backend(backend).kernels()}
 
 
+def load_native(backend: str, native: NativeCode) -> LoadedCode:
+    """Loads native code of the backend called `backend` into this process.
+
+    Raises:
+        PolicyError, BackendUnavailable: as `get_backend`; or the machine lacks a feature that the code needs.
+        ArtifactError: the bytes are no code of that backend.
+    """
+    if backend not in _LOADERS:
+        return get_backend(backend).load(native)
+    try:
+        loader = import_module(_LOADERS[backend])
+    except ImportError as error:
+        raise BackendUnavailable(f"backend '{backend}' does not import: {error}; install what it needs") from error
+    return cast(LoadedCode, loader.load_native(native))
+
+
 def resolve_target(spec: str, threads: int = 1) -> TargetAttr:
     """The target named by `spec`, `backend` or `backend:arch`; a missing arch becomes this machine's.
 
     Raises PolicyError for an unknown backend or level, or threads < 1.
     """
+    from xdsl.dialects.builtin import IntegerAttr, i64
+
+    from aicf.dialects.emit_types import TargetAttr
+
     name, _, arch = spec.partition(":")
     if threads < 1:
         raise PolicyError(f"threads must be at least 1, got {threads}")

@@ -1,0 +1,169 @@
+"""What is captured, completely: kernels, launch order, streams, edges, and every address as table entry plus offset.
+
+Pure data and a pure function of emit IR (`plan_from_ir` makes it). A result of optimisation, not an executable: it holds
+no code, no memory, no weights. It is stored as JSON in the artifact, so that loading parses no IR.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from aicf.errors import ArtifactError
+from aicf.runtime.graph import Bind, Graph
+from aicf.runtime.plain import from_plain, to_plain
+from aicf.runtime.tensors import ELEMENT_NAMES, span_bytes
+
+ARENA = 0
+"""Index of the arena in a pointer table; bind number i (from 0) has index i + 1."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """An operand: `offset` bytes past the pointer in table entry `base`, and how to walk from there."""
+
+    base: int
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+    layout: str | None
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How one operation of the graph runs.
+
+    Args:
+        name: That of its node, which holds kind, sources and edges.
+        kernel: Kernel id.
+        record: The whole kernel record as plain values.
+        stream: Number of its stream.
+        ins, outs, ws: Operands read, defined, and used as workspace.
+    """
+
+    name: str
+    kernel: str
+    record: dict[str, object]
+    stream: int
+    ins: tuple[Place, ...]
+    outs: tuple[Place, ...]
+    ws: tuple[Place, ...]
+
+
+@dataclass(frozen=True)
+class CapturePlan:
+    """One program, ready to be captured.
+
+    Args:
+        entry: Symbol of its native entry.
+        graph: Boundary and operations.
+        launches: One per node, in launch order.
+        arena_bytes, arena_align: The memory it needs of its own.
+    """
+
+    entry: str
+    graph: Graph
+    launches: tuple[Launch, ...]
+    arena_bytes: int
+    arena_align: int
+
+    @property
+    def name(self) -> str:
+        """The program's symbol."""
+        return self.graph.name
+
+    @property
+    def table_size(self) -> int:
+        """Data pointers in its table: the arena and the binds."""
+        return 1 + len(self.graph.binds)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the dispatch table: sizes of the named dimensions, and the program compiled for them."""
+
+    sizes: tuple[int, ...]
+    program: str
+
+
+@dataclass(frozen=True)
+class ModulePlan:
+    """All programs of a module.
+
+    Args:
+        backend, arch, threads: The target.
+        dims: Names of the symbolic dimensions; none if there is one program.
+        rows: Which program runs for which sizes of `dims`.
+        programs: The plans, one per bucket.
+        prepare: The program that fills derived binds, if any.
+    """
+
+    backend: str
+    arch: str
+    threads: int
+    dims: tuple[str, ...]
+    rows: tuple[Row, ...]
+    programs: tuple[CapturePlan, ...]
+    prepare: CapturePlan | None
+
+    @property
+    def by_name(self) -> dict[str, CapturePlan]:
+        """The programs by symbol."""
+        return {plan.name: plan for plan in self.programs}
+
+    @property
+    def weights(self) -> tuple[Bind, ...]:
+        """Everything that has an initial value from the weights, once each, in order of first use."""
+        plans = self.programs if self.prepare is None else (*self.programs, self.prepare)
+        binds: dict[str, Bind] = {}
+        for bind in (bind for plan in plans for bind in plan.graph.weights):
+            known = binds.setdefault(bind.name, bind)
+            if bind.updated and not known.updated:
+                binds[bind.name] = bind
+        return tuple(binds.values())
+
+    @property
+    def is_stateful(self) -> bool:
+        """Whether any program changes what a later call sees."""
+        return any(plan.graph.is_stateful for plan in self.programs)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; `from_json` gives an equal plan back."""
+        return to_plain(self)
+
+    @classmethod
+    def from_json(cls, value: object) -> ModulePlan:
+        """Reads a stored plan. Raises ArtifactError if it is not one, or contradicts itself."""
+        plan = from_plain(cls, value, "plan")
+        _check(plan)
+        return plan
+
+
+def _check(plan: ModulePlan) -> None:
+    """What a running program relies on, and what only a damaged file can break."""
+    _require(plan.threads >= 1, "the number of threads is not positive")
+    _require(bool(plan.rows), "the dispatch table is empty")
+    _require(all(row.program in plan.by_name for row in plan.rows), "the dispatch table names an unknown program")
+    _require(all(len(row.sizes) == len(plan.dims) for row in plan.rows), "the dispatch table has ragged rows")
+    for program in (*plan.programs, *([plan.prepare] if plan.prepare is not None else [])):
+        _check_program(program)
+
+
+def _check_program(plan: CapturePlan) -> None:
+    align = plan.arena_align
+    _require(plan.arena_bytes >= 0 and align > 0 and align & (align - 1) == 0, "the arena has no legal size")
+    _require([launch.name for launch in plan.launches] == [node.name for node in plan.graph.nodes], "launches miss")
+    for bind in plan.graph.binds:
+        _require(bind.dtype in ELEMENT_NAMES, f"bind '{bind.name}' has the unknown element type '{bind.dtype}'")
+        _require(len(bind.shape) == len(bind.strides) and min((*bind.shape, *bind.strides, 0)) == 0, f"bind '{bind.name}' has no legal shape")
+        _require(bind.nbytes >= span_bytes(bind.shape, bind.strides, bind.dtype), f"bind '{bind.name}' is too short")
+    for launch in plan.launches:
+        places = (*launch.ins, *launch.outs, *launch.ws)
+        inside = all(0 <= place.base < plan.table_size for place in places)
+        _require(inside, f"launch '{launch.name}' has an operand outside the pointer table")
+
+
+def _require(holds: bool, problem: str) -> None:
+    if not holds:
+        raise ArtifactError(f"plan: {problem}; the file is corrupt: compile the program again")

@@ -1,0 +1,129 @@
+"""The graph of one final program: operations, order, and the boundary. It knows no kernel, no address, no device.
+
+Pure data, read from IR by `plan_from_ir` and stored inside the capture plan. How each operation runs is in
+`capture_plan`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+FED_ROLES = ("input",)
+WEIGHT_ROLES = ("param", "state", "meta")
+MUTABLE_ROLES = ("state", "meta")
+
+
+@dataclass(frozen=True)
+class Bind:
+    """One buffer of the boundary; its place in `Graph.binds` plus one is its index in the pointer table.
+
+    Args:
+        name: As users know it, `fc1.weight`.
+        role: `input`, `output`, `param`, `state`, `meta`, `const` or `derived`.
+        shape, strides: Sizes, and elements between neighbours.
+        dtype: Element type name.
+        nbytes: Bytes from the first to past the last element; the physical size of a prepared layout.
+        binding: `direct`, `staged` (the program copies it to or from its own memory), None where it cannot matter.
+        updated: Whether the program overwrites this parameter or state.
+        layout: Text of the prepared layout, None for plain strided memory.
+        value: Bytes of a const in hexadecimal, row-major.
+    """
+
+    name: str
+    role: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+    nbytes: int
+    binding: str | None
+    updated: bool
+    layout: str | None
+    value: str | None
+
+    @property
+    def is_mutable(self) -> bool:
+        """Whether every instance needs its own copy."""
+        return self.updated or self.role in MUTABLE_ROLES
+
+
+@dataclass(frozen=True)
+class Edge:
+    """Happens-before from the operation called `source`: `full` (its end) or `programmatic` (its wait)."""
+
+    source: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class Node:
+    """One operation.
+
+    Args:
+        name: Unique in the program.
+        kind: Opcode name.
+        src: Ids of the logical ops it stands for.
+        after: Its happens-before edges.
+    """
+
+    name: str
+    kind: str
+    src: tuple[str, ...]
+    after: tuple[Edge, ...]
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A program: its boundary in order and its operations in text order, which is one topological order."""
+
+    name: str
+    binds: tuple[Bind, ...]
+    nodes: tuple[Node, ...]
+
+    def with_role(self, *roles: str) -> tuple[Bind, ...]:
+        """The binds of these roles, in order."""
+        return tuple(bind for bind in self.binds if bind.role in roles)
+
+    @property
+    def inputs(self) -> tuple[Bind, ...]:
+        """What a caller feeds, in positional order."""
+        return self.with_role("input")
+
+    @property
+    def outputs(self) -> tuple[Bind, ...]:
+        """What a call returns, in order."""
+        return self.with_role("output")
+
+    @property
+    def weights(self) -> tuple[Bind, ...]:
+        """What has an initial value from the weights."""
+        return self.with_role(*WEIGHT_ROLES)
+
+    @property
+    def is_stateful(self) -> bool:
+        """Whether one run can change what the next one sees."""
+        return any(bind.is_mutable for bind in self.binds)
+
+    def is_order(self, names: Sequence[str]) -> bool:
+        """Whether `names` are all operations in an order that the edges allow."""
+        seen: set[str] = set()
+        sources = {node.name: [edge.source for edge in node.after] for node in self.nodes}
+        for name in names:
+            if name in seen or not all(source in seen for source in sources.get(name, [name])):
+                return False
+            seen.add(name)
+        return len(seen) == len(self.nodes)
+
+    def random_order(self, seed: int) -> tuple[str, ...]:
+        """One order that the edges allow, the same for the same seed."""
+        pick = random.Random(seed)
+        waiting = {node.name: {edge.source for edge in node.after} for node in self.nodes}
+        order: list[str] = []
+        while waiting:
+            ready = [name for name, sources in waiting.items() if not sources]
+            order.append(pick.choice(ready))
+            del waiting[order[-1]]
+            for sources in waiting.values():
+                sources.discard(order[-1])
+        return tuple(order)

@@ -1,0 +1,438 @@
+"""Reads final emit IR: graphs, capture plans, and the code units that a backend compiles.
+
+A pure function of the module. It decides nothing: whatever is undecided or cannot be captured is a blocker, and all
+blockers of a program come in one PlanError, each with its fix. Whether the decisions are *right* (overlaps, missing edges)
+is checked by `verify-emit` and `verify-order`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DenseArrayBase,
+    DenseIntOrFPElementsAttr,
+    DictionaryAttr,
+    FloatAttr,
+    IntegerAttr,
+    ModuleOp,
+    StringAttr,
+    UnitAttr,
+    i1,
+)
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from aicf.backends.base import BufferRef, CodeUnit, KernelDescriptor
+from aicf.backends.base import Launch as CodeLaunch
+from aicf.backends.registry import get_kernels
+from aicf.dialects.emit import (
+    PREPARE,
+    BindOp,
+    BodyOp,
+    ProgramOp,
+    ResolvedOp,
+    SlotOp,
+    ViewOp,
+    symbols,
+)
+from aicf.dialects.emit_kernels import KernelOp
+from aicf.dialects.emit_types import BufferType, TargetAttr
+from aicf.dialects.logical import DispatchOp
+from aicf.dialects.types import element_of
+from aicf.errors import PlanError
+from aicf.runtime.capture_plan import ARENA, CapturePlan, Launch, ModulePlan, Place, Row
+from aicf.runtime.graph import Bind, Edge, Graph, Node
+
+TARGET = "aicf.target"
+"""Module attribute that says what the module is compiled for."""
+
+_BASE_ALIGN = 64
+"""Bytes; the arena starts on a cache line even if no slot asks for it."""
+
+
+def target_of(module: ModuleOp) -> TargetAttr:
+    """The target of `module`. Raises PlanError if it has none."""
+    target = module.attributes.get(TARGET)
+    if not isinstance(target, TargetAttr):
+        raise PlanError("the module has no target; run set-target, for instance set-target{target=\"cpu:x86-64-v3\"}")
+    return target
+
+
+def programs_of(module: ModuleOp) -> tuple[ProgramOp, ...]:
+    """All emit programs of `module`, `@prepare` included, in text order."""
+    return tuple(op for op in module.body.block.ops if isinstance(op, ProgramOp))
+
+
+def read_module(module: ModuleOp) -> ModulePlan:
+    """The plans of all programs of `module`, with the dispatch table.
+
+    Raises:
+        PlanError: a program is not ready; the message lists every blocker of every program with its fix.
+    """
+    target = target_of(module)
+    programs = programs_of(module)
+    if blockers := [line for program in programs for line in find_blockers(module, program)]:
+        listing = "; ".join(f"({number}) {line}" for number, line in enumerate(blockers, 1))
+        raise PlanError(f"{len(blockers)} blocker{'s' if len(blockers) > 1 else ''} to capture: {listing}")
+    plans = {program.sym_name.data: read_program(program) for program in programs}
+    prepare = plans.pop(PREPARE, None)
+    dims, rows = _read_dispatch(module, list(plans))
+    threads = target.facts.data.get("threads")
+    plan = ModulePlan(
+        backend=target.backend.data,
+        arch=target.arch.data,
+        threads=threads.value.data if isinstance(threads, IntegerAttr) else 1,
+        dims=dims,
+        rows=rows,
+        programs=tuple(plans.values()),
+        prepare=prepare,
+    )
+    _check_boundaries(plan)
+    return plan
+
+
+def read_graph(program: ProgramOp) -> Graph:
+    """Operations, order and boundary of `program`, which may be in any phase."""
+    return Graph(
+        name=program.sym_name.data,
+        binds=tuple(_read_bind(bind) for bind in program.binds),
+        nodes=tuple(_read_node(instruction) for instruction in program.instructions),
+    )
+
+
+def read_program(program: ProgramOp) -> CapturePlan:
+    """The plan of one program that has no blockers."""
+    places = _Places.of(program)
+    return CapturePlan(
+        entry=entry_symbol(program),
+        graph=read_graph(program),
+        launches=tuple(_read_launch(instruction, places) for instruction in program.instructions),
+        arena_bytes=0 if program.arena_bytes is None else program.arena_bytes.value.data,
+        arena_align=max([_BASE_ALIGN, *(slot.align.value.data for slot in program.slots if slot.align is not None)]),
+    )
+
+
+def code_units(module: ModuleOp) -> tuple[CodeUnit, ...]:
+    """What the backend compiles: one unit per program. The module has no blockers (see `read_module`)."""
+    table = symbols(module)
+    return tuple(_code_unit(program, table) for program in programs_of(module))
+
+
+def entry_symbol(program: ProgramOp) -> str:
+    """Symbol of the native entry: the program's name in letters that every linker takes."""
+    letters = (c if c.isalnum() and c.isascii() else f"_{ord(c):x}_" for c in program.sym_name.data)
+    return "aicf_" + "".join(letters)
+
+
+# Places
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Where each buffer of a program lies."""
+
+    at: Mapping[SSAValue, tuple[int, int]]
+
+    @staticmethod
+    def of(program: ProgramOp) -> _Places:
+        at: dict[SSAValue, tuple[int, int]] = {}
+        for index, bind in enumerate(program.binds):
+            at[bind.buffer] = (ARENA + 1 + index, 0)
+        for op in program.body.block.ops:
+            if isinstance(op, SlotOp):
+                at[op.buffer] = (ARENA, 0 if op.offset is None else op.offset.value.data)
+            elif isinstance(op, ViewOp):
+                base, offset = at[op.source]
+                at[op.buffer] = (base, offset + op.offset.value.data * buffer_type(op.source).element_bytes)
+        return _Places(at)
+
+    def place(self, value: SSAValue) -> Place:
+        """The plain form, for the plan."""
+        base, offset = self.at[value]
+        type_ = buffer_type(value)
+        layout = type_.get_layout()
+        return Place(
+            base,
+            offset,
+            type_.get_shape(),
+            type_.get_strides(),
+            element_of(type_.element_type).name,
+            None if layout is None else str(layout),
+        )
+
+    def ref(self, value: SSAValue) -> BufferRef:
+        """The form for code generators."""
+        base, offset = self.at[value]
+        type_ = buffer_type(value)
+        name = element_of(type_.element_type).name
+        return BufferRef(base, offset, type_.get_shape(), type_.get_strides(), name, type_.get_layout())
+
+
+def buffer_type(value: SSAValue) -> BufferType:
+    """The type of a buffer value."""
+    assert isinstance(value.type, BufferType)
+    return value.type
+
+
+def root_of(value: SSAValue) -> tuple[Operation, int]:
+    """The bind or slot that a buffer is part of, and its distance from there in elements."""
+    distance = 0
+    while isinstance(view := value.owner, ViewOp):
+        distance += view.offset.value.data
+        value = view.source
+    assert isinstance(value.owner, Operation)
+    return value.owner, distance
+
+
+# Reading ops
+
+
+def const_array(bind: BindOp) -> np.ndarray:
+    """The value of a const bind, row-major, in its own dtype."""
+    assert isinstance(bind.value, DenseIntOrFPElementsAttr)
+    type_ = buffer_type(bind.buffer)
+    values = np.array(bind.value.get_values()).astype(element_of(type_.element_type).dtype)
+    return np.broadcast_to(values if values.size == 1 else values.reshape(type_.get_shape()), type_.get_shape())
+
+
+def _read_bind(op: BindOp) -> Bind:
+    type_ = buffer_type(op.buffer)
+    layout = type_.get_layout()
+    return Bind(
+        name=op.bind_name.data,
+        role=op.role.data,
+        shape=type_.get_shape(),
+        strides=type_.get_strides(),
+        dtype=element_of(type_.element_type).name,
+        nbytes=max(type_.span_bytes, type_.element_count * type_.element_bytes) if layout else type_.span_bytes,
+        binding=None if op.binding is None else op.binding.data,
+        updated=op.updated is not None,
+        layout=None if layout is None else str(layout),
+        value=None if op.value is None else const_array(op).tobytes().hex(),
+    )
+
+
+def _read_node(op: ResolvedOp) -> Node:
+    return Node(
+        name=op.instruction.data,
+        kind=op.kind.data,
+        src=tuple(source.data for source in op.src),
+        after=tuple(Edge(edge.source.data, edge.kind.data) for edge in op.after),
+    )
+
+
+def _read_launch(op: ResolvedOp, places: _Places) -> Launch:
+    assert op.kernel is not None and op.stream is not None
+    record = plain_value(op.kernel.record)
+    assert isinstance(record, dict)
+    return Launch(
+        name=op.instruction.data,
+        kernel=op.kernel.kernel.data,
+        record=record,
+        stream=op.stream.value.data,
+        ins=tuple(places.place(value) for value in op.ins),
+        outs=tuple(places.place(value) for value in op.outs),
+        ws=tuple(places.place(value) for value in op.ws),
+    )
+
+
+def _code_unit(program: ProgramOp, table: Mapping[str, Operation]) -> CodeUnit:
+    places = _Places.of(program)
+    launches = tuple(_code_launch(op, places, table) for op in program.instructions)
+    return CodeUnit(entry_symbol(program), program, launches, 1 + len(program.binds))
+
+
+def _code_launch(op: ResolvedOp, places: _Places, table: Mapping[str, Operation]) -> CodeLaunch:
+    assert op.kernel is not None and op.body is not None
+    body = table[op.body.root_reference.data]
+    code = None if op.code is None else table[op.code.root_reference.data]
+    assert isinstance(body, BodyOp) and (code is None or isinstance(code, KernelOp))
+    return CodeLaunch(
+        name=op.instruction.data,
+        kind=op.kind.data,
+        kernel=op.kernel.kernel.data,
+        record=op.kernel.record.data,
+        ins=tuple(places.ref(value) for value in op.ins),
+        outs=tuple(places.ref(value) for value in op.outs),
+        ws=tuple(places.ref(value) for value in op.ws),
+        body=body.body.block,
+        code=code,
+        waits_for=tuple(edge.source.data for edge in op.after),
+    )
+
+
+def plain_value(attribute: Attribute) -> object:
+    """An attribute as a JSON value; kinds without one keep their text."""
+    match attribute:
+        case IntegerAttr():
+            return bool(attribute.value.data) if attribute.type == i1 else attribute.value.data
+        case FloatAttr():
+            return attribute.value.data
+        case StringAttr():
+            return attribute.data
+        case UnitAttr():
+            return True
+        case ArrayAttr():
+            return [plain_value(item) for item in attribute.data]
+        case DenseArrayBase():
+            return list(attribute.get_values())
+        case DictionaryAttr():
+            return {key: plain_value(value) for key, value in attribute.data.items()}
+        case _:
+            return str(attribute)
+
+
+def _read_dispatch(module: ModuleOp, names: Sequence[str]) -> tuple[tuple[str, ...], tuple[Row, ...]]:
+    table = next((op for op in module.body.block.ops if isinstance(op, DispatchOp)), None)
+    if table is not None:
+        if unknown := sorted(set(table.table.values()) - set(names)):
+            raise PlanError(f"the dispatch table names no emit.program: @{unknown[0]}; run specialize-shapes again")
+        return table.names, tuple(Row(sizes, program) for sizes, program in table.table.items())
+    if len(names) != 1:
+        found = ", ".join(f"@{name}" for name in names) or "none"
+        raise PlanError(f"one program runs unless logical.dispatch names several; found {found}")
+    return (), (Row((), names[0]),)
+
+
+# Blockers
+
+
+def find_blockers(module: ModuleOp, program: ProgramOp) -> list[str]:
+    """Everything that keeps `program` from being captured, each with the way out; empty if it can be."""
+    where = f"@{program.sym_name.data}"
+    if program.phase.data != "final":
+        return [f"{where} is in phase '{program.phase.data}', only 'final' runs: finish the pipeline up to plan-capture"]
+    table = symbols(module)
+    kernels = get_kernels(target_of(module).backend.data)
+    found = [*_bind_blockers(program), *_slot_blockers(program)]
+    seen: set[str] = set()
+    for instruction in program.instructions:
+        found += _field_blockers(instruction, table)
+        found += _kernel_blockers(instruction, kernels, target_of(module).backend.data)
+        found += _edge_blockers(instruction, program, seen)
+        found += _write_blockers(instruction)
+        seen.add(instruction.instruction.data)
+    return [f"{where}: {line}" for line in found]
+
+
+def _bind_blockers(program: ProgramOp) -> Iterator[str]:
+    names: set[str] = set()
+    written = {root_of(out)[0] for instruction in program.instructions for out in instruction.outs}
+    may_derive = program.sym_name.data == PREPARE
+    for bind in program.binds:
+        name, role = bind.bind_name.data, bind.role.data
+        if name in names:
+            yield f"two binds are named '{name}': rename one"
+        names.add(name)
+        if role in ("input", "output") and bind.binding is None:
+            yield f"{role} '{name}' has no binding: run lower-to-emit, or write binding(direct)"
+        if role == "output" and bind not in written:
+            yield f"output '{name}' is never written: add the instruction or drop the bind"
+        if role == "derived" and may_derive and bind not in written:
+            yield f"derived '{name}' is never written: add the instruction or drop the bind"
+
+
+def _slot_blockers(program: ProgramOp) -> Iterator[str]:
+    arena = program.arena_bytes
+    if arena is None and program.slots:
+        yield "arena_bytes is missing: run plan-memory"
+    for number, slot in enumerate(program.slots):
+        name = slot.buffer.name_hint or str(number)
+        if slot.offset is None or slot.size is None:
+            yield f"slot %{name} has no offset: run plan-memory"
+            continue
+        start, size = slot.offset.value.data, slot.size.value.data
+        align = 1 if slot.align is None else slot.align.value.data
+        if size < buffer_type(slot.buffer).span_bytes:
+            yield f"slot %{name} of {size} bytes holds {buffer_type(slot.buffer).span_bytes}: run plan-memory again"
+        if start < 0 or align < 1 or start % align:
+            yield f"slot %{name} at {start} breaks its alignment of {align}: run plan-memory again"
+        if arena is not None and start + size > arena.value.data:
+            yield f"slot %{name} ends at {start + size}, past the arena's {arena.value.data} bytes: run plan-memory again"
+
+
+def _field_blockers(op: ResolvedOp, table: Mapping[str, Operation]) -> Iterator[str]:
+    name = op.instruction.data
+    if op.stream is None:
+        yield f"instruction '{name}' has no stream: run schedule"
+    if op.body is None:
+        yield f"instruction '{name}' has no body: give body(@symbol) of an emit.body"
+    for field, reference, wanted in (("body", op.body, BodyOp), ("code", op.code, KernelOp)):
+        if reference is None:
+            continue
+        symbol = reference.root_reference.data
+        if not isinstance(table.get(symbol), wanted):
+            yield f"instruction '{name}': {field} @{symbol} is no {wanted.name} of this module: define it"
+
+
+def _kernel_blockers(op: ResolvedOp, kernels: Mapping[str, KernelDescriptor], backend: str) -> Iterator[str]:
+    name = op.instruction.data
+    if op.kernel is None:
+        yield f"instruction '{name}' has no kernel record: run select-kernels"
+        return
+    kernel = op.kernel.kernel.data
+    if (registered := kernels.get(kernel)) is None:
+        yield f"instruction '{name}': backend '{backend}' has no kernel '{kernel}' (it has {', '.join(kernels)}): select again"
+        return
+    version = plain_value(op.kernel.record.data["version"])
+    if version != registered.version:
+        yield f"instruction '{name}': kernel '{kernel}' is version {registered.version} here, the record has {version}: select again"
+
+
+def _edge_blockers(op: ResolvedOp, program: ProgramOp, seen: set[str]) -> Iterator[str]:
+    name = op.instruction.data
+    for edge in op.after:
+        source = edge.source.data
+        if source in seen:
+            continue
+        if any(other.instruction.data == source for other in program.instructions):
+            yield f"instruction '{name}' comes before '{source}', which it waits for: order the text by the edges"
+        else:
+            yield f"instruction '{name}' waits for the unknown '{source}': name an instruction of this program"
+
+
+def _write_blockers(op: ResolvedOp) -> Iterator[str]:
+    for out in (*op.outs, *op.ws):
+        root, _ = root_of(out)
+        if not isinstance(root, BindOp):
+            continue
+        role, name = root.role.data, root.bind_name.data
+        in_prepare = isinstance(parent := op.parent_op(), ProgramOp) and parent.sym_name.data == PREPARE
+        if role == "output" or root.updated is not None or (role == "derived" and in_prepare):
+            continue
+        fix = "mark the bind updated" if role in ("param", "state") else "write to an output or a slot"
+        yield f"instruction '{op.instruction.data}' writes {role} '{name}', which is read-only: {fix}"
+
+
+# Boundaries of several programs
+
+
+def _check_boundaries(plan: ModulePlan) -> None:
+    """Buckets share weights and interface; derived binds come from `@prepare`."""
+    first = plan.programs[0].graph
+    weights: dict[str, tuple[object, ...]] = {}
+    for program in plan.programs:
+        for role, ours in (("inputs", first.inputs), ("outputs", first.outputs)):
+            theirs = program.graph.inputs if role == "inputs" else program.graph.outputs
+            if [(bind.name, bind.dtype) for bind in ours] != [(bind.name, bind.dtype) for bind in theirs]:
+                raise PlanError(f"@{program.name} and @{first.name} have other {role}; run specialize-shapes again")
+        for bind in program.graph.weights:
+            described = (bind.shape, bind.dtype)
+            if weights.setdefault(bind.name, described) != described:
+                raise PlanError(f"{bind.role} '{bind.name}' has another shape in @{program.name}; weights are shared")
+        _check_derived(program, plan.prepare)
+    shapes = [tuple(bind.shape for bind in plan.by_name[row.program].graph.inputs) for row in plan.rows]
+    if len(set(shapes)) != len(shapes):
+        raise PlanError("two programs take inputs of the same shapes, so no call can choose; make the buckets differ")
+
+
+def _check_derived(program: CapturePlan, prepare: CapturePlan | None) -> None:
+    made = {bind.name: bind for bind in prepare.graph.with_role("derived")} if prepare is not None else {}
+    for bind in program.graph.with_role("derived"):
+        if bind.name not in made:
+            raise PlanError(f"@{program.name}: derived '{bind.name}' is not made by @{PREPARE}; run lower-to-emit again")
+        if bind != made[bind.name]:
+            raise PlanError(f"@{program.name}: derived '{bind.name}' has another type than in @{PREPARE}; make them equal")
