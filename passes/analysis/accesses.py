@@ -1,0 +1,95 @@
+"""Which memory an instruction touches: every buffer value resolved to its root and the view onto it.
+
+A root is a bind or a slot. Two values with different roots may still share bytes: slots by their offsets, which only
+`Region` compares.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.ir import OpResult, SSAValue
+
+from aicf.dialects.emit import BindOp, ProgramOp, ResolvedOp, SlotOp, ViewOp
+from aicf.dialects.emit_types import BufferType
+
+
+@dataclass(frozen=True)
+class Region:
+    """The bytes a buffer value may touch, and how its elements lie there.
+
+    Args:
+        root: Bind or slot.
+        offset: Bytes from the root's first element.
+        size: Bytes from the first to past the last element.
+        type: Shape and strides of the value.
+    """
+
+    root: BindOp | SlotOp
+    offset: int
+    size: int
+    type: BufferType
+
+    def overlaps(self, other: Region) -> bool:
+        """Whether the two may share a byte: same root, or two placed slots whose ranges meet."""
+        mine, theirs = self.place(), other.place()
+        if mine is None or theirs is None or mine[0] != theirs[0]:
+            return False
+        return mine[1] < theirs[1] + other.size and theirs[1] < mine[1] + self.size
+
+    def same_elements(self, other: Region) -> bool:
+        """Whether both map every index to the same bytes."""
+        return (
+            self.place() == other.place()
+            and self.type.get_shape() == other.type.get_shape()
+            and self.type.get_strides() == other.type.get_strides()
+            and self.type.element_type == other.type.element_type
+        )
+
+    def place(self) -> tuple[object, int] | None:
+        """The address space and the byte offset in it: the arena for placed slots, else the root itself."""
+        if isinstance(self.root, SlotOp) and self.root.offset is not None:
+            return "arena", self.root.offset.value.data + self.offset
+        return self.root, self.offset
+
+
+def region_of(value: SSAValue) -> Region:
+    """The region of a buffer value of a program."""
+    assert isinstance(value.type, BufferType)
+    offset, current = 0, value
+    while isinstance(current, OpResult) and isinstance(current.op, ViewOp):
+        offset += current.op.offset.value.data * value.type.element_bytes
+        current = current.op.source
+    assert isinstance(current, OpResult) and isinstance(current.op, BindOp | SlotOp)
+    return Region(current.op, offset, value.type.span_bytes, value.type)
+
+
+@dataclass(frozen=True)
+class Access:
+    """One operand of one instruction. `writes` is true for outs and workspace, `reads` for ins and workspace."""
+
+    instruction: ResolvedOp
+    region: Region
+    writes: bool
+    reads: bool
+
+
+def accesses_of(instruction: ResolvedOp) -> list[Access]:
+    """All memory accesses of an instruction, ins first."""
+    return [
+        *(Access(instruction, region_of(v), False, True) for v in instruction.ins),
+        *(Access(instruction, region_of(v), True, False) for v in instruction.outs),
+        *(Access(instruction, region_of(v), True, True) for v in instruction.ws),
+    ]
+
+
+def accesses_by_root(program: ProgramOp) -> dict[BindOp | SlotOp, list[Access]]:
+    """All accesses of a program by bind or slot, in text order."""
+    table: dict[BindOp | SlotOp, list[Access]] = {}
+    for op in program.body.block.ops:
+        if isinstance(op, BindOp | SlotOp):
+            table[op] = []
+        elif isinstance(op, ResolvedOp):
+            for access in accesses_of(op):
+                table[access.region.root].append(access)
+    return table
