@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 
 from xdsl.context import Context
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntegerAttr, ModuleOp, StringAttr, UnitAttr, i8
-from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, Region, SSAValue
+from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp, StringAttr, UnitAttr, i8
+from xdsl.ir import Attribute, Block, BlockArgument, OpResult, Region, SSAValue
 from xdsl.passes import ModulePass
 
-from aicf.backends.base import Work
+from aicf.backends.base import OperandInfo, Work
+from aicf.backends.registry import get_kernels
 from aicf.dialects import logical
 from aicf.dialects.emit import (
     PREPARE,
@@ -26,10 +27,10 @@ from aicf.dialects.emit import (
     YieldOp,
     find_ledger,
 )
-from aicf.dialects.emit_types import BufferType, KernelAttr, LayoutAttr, TargetAttr, contiguous_strides
-from aicf.dialects.types import tensor_info
+from aicf.dialects.emit_types import BufferType, KernelAttr, LayoutAttr, TargetAttr
+from aicf.dialects.types import element_of, tensor, tensor_info
 from aicf.errors import PlanError
-from aicf.passes.select_kernels import SelectKernels, descriptor
+from aicf.passes.select_kernels import SelectKernels, descriptor, kernel_record
 from aicf.passes.support.ledger import record
 from aicf.passes.support.peeling import PeeledOperand
 from aicf.passes.support.views import View
@@ -161,8 +162,6 @@ def _hint(name: str) -> str:
 
 
 def _identity(type_: Attribute) -> Region:
-    from aicf.dialects.types import element_of, tensor
-
     assert isinstance(type_, BufferType)
     block = Block(arg_types=[tensor(type_.get_shape(), element_of(type_.element_type))])
     block.add_op(YieldOp([block.args[0]]))
@@ -376,11 +375,6 @@ def _detached(block: Block) -> Region:
 
 def _copy_kernel(name: str, source: SSAValue, target: SSAValue, body: Block, platform: TargetAttr) -> KernelAttr:
     """The first legal copy kernel of the target; copies have no alternatives worth a decision."""
-    from aicf.backends.base import OperandInfo
-    from aicf.backends.registry import get_kernels
-    from aicf.dialects.types import element_of
-    from aicf.passes.select_kernels import kernel_record
-
     def info(value: SSAValue, role: str) -> OperandInfo:
         type_ = value.type
         assert isinstance(type_, BufferType)
@@ -391,13 +385,3 @@ def _copy_kernel(name: str, source: SSAValue, target: SSAValue, body: Block, pla
         if "copy" in kernel.kinds and kernel.legal(work, platform) is None:
             return kernel_record(kernel, kernel.record(work, platform))
     raise PlanError(f"target {platform.backend.data} has no kernel that copies '{name}'")
-
-
-def program_of(op: Operation) -> ProgramOp:
-    """The program that holds `op`."""
-    parent = op.parent_op()
-    assert isinstance(parent, ProgramOp)
-    return parent
-
-
-__all__ = ["LowerToEmit", "buffer_type", "contiguous_strides", "FloatAttr"]

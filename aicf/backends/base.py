@@ -16,7 +16,7 @@ from xdsl.ir import Attribute, Block
 from aicf.backends.native import Entry, LoadedCode, NativeCode, ProfileEntry
 from aicf.dialects.emit import ProgramOp
 from aicf.dialects.emit_kernels import KernelOp
-from aicf.dialects.emit_types import LayoutAttr, TargetAttr
+from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
 
 __all__ = [
     "Backend",
@@ -114,12 +114,12 @@ class KernelDescriptor(Protocol):
         """The kernel record without `version` and `determinism`: tile, partition, threads, combination order.
 
         May hold `layouts`: an array with one entry an operand, `unit` for plain memory or the `LayoutAttr` it needs
-        prepared; and `workspace_bytes` (i64).
+        prepared; `workspace_bytes` (i64); and `may_alias`, an array of [result, operand] pairs that may share bytes.
         """
         ...
 
-    def prepare(self, work: Work, operand: int, layout: LayoutAttr, target: TargetAttr) -> Mapping[str, Attribute]:
-        """The record of the instruction that packs `operand` into `layout` (run in `@prepare`)."""
+    def prepare(self, work: Work, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
+        """The kernel record of the instruction that packs `operand` into `layout` (run in `@prepare`)."""
         ...
 
 

@@ -1,0 +1,238 @@
+"""`decide-inplace`: results move onto the bytes of operands that are not needed any more, where that is proved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp
+from xdsl.ir import Attribute, SSAValue
+from xdsl.passes import ModulePass
+
+from aicf.dialects.emit import BindOp, EdgeAttr, ProgramOp, ResolvedOp, SlotOp, ViewOp
+from aicf.dialects.emit_types import BufferType
+from aicf.passes.analysis.accesses import Access, accesses_by_root, region_of
+from aicf.passes.analysis.happens_before import HappensBefore
+from aicf.passes.support.ledger import record
+from aicf.passes.support.programs import advance, programs
+
+_Root = BindOp | SlotOp
+
+
+@dataclass(frozen=True)
+class DecideInplace(ModulePass):
+    """Two rewrites, each proved over happens-before.
+
+    The copy of a new value into its parameter or state goes away if the value can be computed there: everything
+    else that reads the old value ends before. A result takes over the slot of an operand if the kernel permits it
+    (`may_alias`) and everything else that touches the slot ends before the instruction.
+    """
+
+    name = "decide-inplace"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for program in programs(op):
+            if not advance(program, "scheduled", "inplace"):
+                continue
+            for instruction in program.instructions:
+                if instruction.kind.data == "copy" and _updates_bind(instruction):
+                    _try_update_in_place(op, program, instruction)
+            _reuse_operands(op, program)
+
+
+def may_alias_pairs(instruction: ResolvedOp) -> list[tuple[int, int]]:
+    """The (result, operand) pairs that the kernel lets share bytes."""
+    pairs = instruction.constraints.data.get("may_alias")
+    if not isinstance(pairs, ArrayAttr):
+        return []
+    entries: list[Attribute] = list(pairs.data)
+    return [(_int(pair, 0), _int(pair, 1)) for pair in entries if isinstance(pair, ArrayAttr)]
+
+
+def _int(pair: ArrayAttr[Attribute], place: int) -> int:
+    value = pair.data[place]
+    assert isinstance(value, IntegerAttr)
+    return value.value.data
+
+
+def _updates_bind(copy: ResolvedOp) -> bool:
+    root = region_of(copy.outs[0]).root
+    return isinstance(root, BindOp) and root.updated is not None and isinstance(region_of(copy.ins[0]).root, SlotOp)
+
+
+def _try_update_in_place(module: ModuleOp, program: ProgramOp, copy: ResolvedOp) -> None:
+    """Computes the value straight into the bind and drops the copy, if nothing needs the old value later."""
+    order, table = HappensBefore(program), accesses_by_root(program)
+    source, target = region_of(copy.ins[0]), region_of(copy.outs[0])
+    assert isinstance(target.root, BindOp)
+    name = target.root.bind_name.data
+    producer = next((a.instruction for a in table[source.root] if a.writes), None)
+    conflict = _conflict(order, table, producer, copy)
+    if producer is None or conflict is not None:
+        because = conflict or "its value is not computed by an instruction"
+        record(module, DecideInplace.name, [copy.instruction.data, name], "keep the copy", because)
+        return
+    _move(source.root, target.root.buffer)
+    _remove(program, copy)
+    record(
+        module,
+        DecideInplace.name,
+        [producer.instruction.data, name],
+        f"write '{name}' in place",
+        "every other reader of the old value ends before, and the kernel reads each element before it writes it",
+        {"copy": f"{target.size} bytes through a slot of their own"},
+    )
+
+
+def _conflict(
+    order: HappensBefore, table: Mapping[_Root, list[Access]], producer: ResolvedOp | None, copy: ResolvedOp
+) -> str | None:
+    source, target = region_of(copy.ins[0]), region_of(copy.outs[0])
+    if producer is None:
+        return None
+    if not source.type.is_contiguous or source.offset or source.size != region_of(_buffer(source.root)).size:
+        return "the new value is part of a larger buffer"
+    for access in table[target.root]:
+        user = access.instruction
+        if user is copy or order.before(user, producer):
+            continue
+        if user is not producer:
+            return f"'{user.instruction.data}' still reads the old value"
+        if not _may_alias(producer, source.root, target.root):
+            return f"kernel {_kernel(producer)} may not overwrite what it reads"
+    return None
+
+
+def _kernel(instruction: ResolvedOp) -> str:
+    return "none" if instruction.kernel is None else instruction.kernel.kernel.data
+
+
+def _buffer(root: _Root) -> SSAValue:
+    return root.buffer
+
+
+def _may_alias(instruction: ResolvedOp, result_root: _Root, operand_root: _Root) -> bool:
+    """Whether every operand on `operand_root` may share bytes with the result on `result_root`, element by element."""
+    pairs = may_alias_pairs(instruction)
+    results = [i for i, out in enumerate(instruction.outs) if region_of(out).root is result_root]
+    operands = [i for i, value in enumerate(instruction.ins) if region_of(value).root is operand_root]
+    return all(
+        (result, operand) in pairs and _same_map(instruction.outs[result], instruction.ins[operand])
+        for result in results
+        for operand in operands
+    )
+
+
+def _same_map(one: SSAValue, other: SSAValue) -> bool:
+    """Whether both values, laid on one address, put each element at the same byte."""
+    a, b = one.type, other.type
+    assert isinstance(a, BufferType) and isinstance(b, BufferType)
+    if a.element_type != b.element_type or region_of(one).offset != region_of(other).offset:
+        return False
+    if a.is_contiguous and b.is_contiguous:
+        return a.element_count == b.element_count
+    return a.get_shape() == b.get_shape() and a.get_strides() == b.get_strides()
+
+
+def _reuse_operands(module: ModuleOp, program: ProgramOp) -> None:
+    order, table = HappensBefore(program), accesses_by_root(program)
+    for instruction in program.instructions:
+        for result, operand in may_alias_pairs(instruction):
+            if result < len(instruction.outs) and operand < len(instruction.ins):
+                _try_reuse(module, order, table, instruction, result, operand)
+
+
+def _try_reuse(
+    module: ModuleOp,
+    order: HappensBefore,
+    table: dict[_Root, list[Access]],
+    instruction: ResolvedOp,
+    result: int,
+    operand: int,
+) -> None:
+    new, old = region_of(instruction.outs[result]).root, region_of(instruction.ins[operand]).root
+    if new is old or not isinstance(new, SlotOp) or not isinstance(old, SlotOp):
+        return
+    if region_of(new.buffer).size > region_of(old.buffer).size or not _may_alias(instruction, new, old):
+        return
+    others = [access.instruction for access in table[old] if access.instruction is not instruction]
+    late = order.all_before(others, instruction)
+    subjects = [instruction.instruction.data]
+    if late is not None:
+        record(
+            module,
+            DecideInplace.name,
+            subjects,
+            "a slot of its own",
+            f"'{late.instruction.data}' still uses operand {operand}",
+        )
+        return
+    size = region_of(new.buffer).size
+    _move(new, old.buffer)
+    table[old] = _merged(table[old], table.pop(new))
+    record(
+        module,
+        DecideInplace.name,
+        subjects,
+        f"result {result} overwrites operand {operand}",
+        f"nothing else uses the operand afterwards; saves {size} bytes",
+    )
+
+
+def _merged(old: list[Access], new: list[Access]) -> list[Access]:
+    """Accesses of the shared slot; their regions are asked for anew where they matter."""
+    return [*old, *new]
+
+
+def _move(slot: _Root, buffer: SSAValue) -> None:
+    """Replaces a slot by a buffer of at least its size, through a view if the types differ."""
+    assert isinstance(slot.buffer.type, BufferType) and isinstance(buffer.type, BufferType)
+    wanted, given = slot.buffer.type, buffer.type
+    if (wanted.get_shape(), wanted.get_strides()) != (given.get_shape(), given.get_strides()):
+        view = ViewOp(buffer, 0, BufferType(wanted.get_shape(), wanted.element_type, given.space.data))
+        view.buffer.name_hint = slot.buffer.name_hint
+        assert slot.parent is not None
+        slot.parent.insert_op_before(view, slot)
+        buffer = view.buffer
+    _retype_views(slot.buffer, buffer)
+    slot.buffer.replace_all_uses_with(buffer)
+    slot.detach()
+    slot.erase()
+
+
+def _retype_views(old: SSAValue, new: SSAValue) -> None:
+    """Views of a slot that moves to a bind live in the bind's space."""
+    assert isinstance(new.type, BufferType)
+    for use in list(old.uses):
+        view = use.operation
+        if isinstance(view, ViewOp):
+            type_ = view.buffer.type
+            assert isinstance(type_, BufferType)
+            moved = ViewOp(new, view.offset.value.data, BufferType(type_.get_shape(), type_.element_type, new.type.space.data, type_.get_strides()))
+            moved.buffer.name_hint = view.buffer.name_hint
+            assert view.parent is not None
+            view.parent.insert_op_before(moved, view)
+            _retype_views(view.buffer, moved.buffer)
+            view.buffer.replace_all_uses_with(moved.buffer)
+            view.detach()
+            view.erase()
+
+
+def _remove(program: ProgramOp, instruction: ResolvedOp) -> None:
+    """Erases an instruction; what waited for it waits for what it waited for."""
+    name, inherited = instruction.instruction.data, list(instruction.after)
+    for op in program.instructions:
+        edges = list(op.after)
+        if any(edge.source.data == name for edge in edges):
+            kept = [edge for edge in edges if edge.source.data != name]
+            known = {edge.source.data for edge in kept}
+            kept += [edge for edge in inherited if edge.source.data not in known]
+            op.properties["after"] = ArrayAttr[EdgeAttr](kept)
+    views = [operand.owner for operand in (*instruction.ins, *instruction.outs)]
+    instruction.detach()
+    instruction.erase()
+    for view in views:
+        if isinstance(view, ViewOp) and not view.buffer.uses:
+            view.detach()
+            view.erase()

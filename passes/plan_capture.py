@@ -1,0 +1,37 @@
+"""`plan-capture`: partitions a program into graphs that are captured once and replayed; then it is final."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
+from xdsl.passes import ModulePass
+
+from aicf.dialects.emit import ProgramOp
+from aicf.passes.support.ledger import record
+from aicf.passes.support.programs import advance, programs
+
+
+@dataclass(frozen=True)
+class PlanCapture(ModulePass):
+    """Puts all instructions of a program into one graph: nothing in it returns to the host. Reorders nothing."""
+
+    name = "plan-capture"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for program in programs(op):
+            if advance(program, "planned", "final"):
+                _capture(op, program)
+
+
+def _capture(module: ModuleOp, program: ProgramOp) -> None:
+    names = [StringAttr(op.instruction.data) for op in program.instructions]
+    program.properties["graphs"] = ArrayAttr([ArrayAttr(names)] if names else [])
+    record(
+        module,
+        PlanCapture.name,
+        [program.sym_name.data],
+        f"one graph of {len(names)} instructions" if names else "no graph",
+        "no instruction needs the host between two others",
+    )

@@ -1,0 +1,89 @@
+"""`plan-memory`: every slot gets its place in the arena; slots never alive together may share bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
+from xdsl.passes import ModulePass
+
+from aicf.dialects.emit import ProgramOp
+from aicf.passes.analysis.happens_before import HappensBefore
+from aicf.passes.analysis.liveness import ARENA_ALIGN, Interference, Lifetime, lower_bound, slot_lifetimes
+from aicf.passes.support.ledger import record
+from aicf.passes.support.programs import advance, programs
+
+
+@dataclass(frozen=True)
+class PlanMemory(ModulePass):
+    """Places slots largest first at the lowest offset that no interfering slot covers.
+
+    Lifetimes count over happens-before, so slots of unordered instructions never share bytes. The ledger gets the
+    arena size beside the lower bound: the heaviest set of slots that are alive together.
+    """
+
+    name = "plan-memory"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for program in programs(op):
+            if advance(program, "inplace", "planned"):
+                _plan(op, program)
+
+
+def _plan(module: ModuleOp, program: ProgramOp) -> None:
+    _drop_untouched(program)
+    order = HappensBefore(program)
+    lifetimes = slot_lifetimes(program, order)
+    offsets = place(lifetimes, Interference(order))
+    arena = 0
+    for life, offset in zip(lifetimes, offsets, strict=True):
+        for key, value in (("offset", offset), ("size", life.size), ("align", ARENA_ALIGN)):
+            life.slot.properties[key] = IntegerAttr(value, i64)
+        arena = max(arena, offset + life.size)
+    bound = lower_bound(lifetimes, order)
+    program.properties["arena_bytes"] = IntegerAttr(arena, i64)
+    without = sum(life.size for life in lifetimes)
+    record(
+        module,
+        PlanMemory.name,
+        [program.sym_name.data],
+        f"arena of {arena} bytes for {len(lifetimes)} slots",
+        f"lower bound {bound} bytes" if arena != bound else "equals the lower bound",
+        {"a slot each": f"{without} bytes"} if without > arena else {},
+        {"arena_bytes": IntegerAttr(arena, i64), "lower_bound_bytes": IntegerAttr(bound, i64)},
+    )
+
+
+def _drop_untouched(program: ProgramOp) -> None:
+    for slot in program.slots:
+        if not slot.buffer.uses:
+            slot.detach()
+            slot.erase()
+
+
+def place(lifetimes: Sequence[Lifetime], interferes: Interference) -> list[int]:
+    """Offsets in bytes, one a lifetime. Ties go to the earlier slot, so the result is deterministic."""
+    order = sorted(range(len(lifetimes)), key=lambda i: (-lifetimes[i].size, lifetimes[i].first, i))
+    offsets = [0] * len(lifetimes)
+    placed: list[int] = []
+    for current in order:
+        taken = sorted(
+            (offsets[other], offsets[other] + lifetimes[other].size)
+            for other in placed
+            if interferes(lifetimes[current], lifetimes[other])
+        )
+        offsets[current] = _first_gap(taken, lifetimes[current].size)
+        placed.append(current)
+    return offsets
+
+
+def _first_gap(taken: Sequence[tuple[int, int]], size: int) -> int:
+    """The lowest offset where `size` bytes fit between the sorted ranges `taken`."""
+    offset = 0
+    for start, end in taken:
+        if start - offset >= size:
+            return offset
+        offset = max(offset, end)
+    return offset
