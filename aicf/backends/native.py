@@ -1,7 +1,7 @@
 """Native code at run time: what a backend gives the runtime to call. No IR, no code generator, no decisions.
 
-Everything here is plain Python and imports no xDSL, because loading an artifact goes through it. What a backend needs at
-compile time is in `base`.
+Everything here is plain Python and imports no xDSL, because loading an artifact goes through it. What a
+backend needs at compile time is in `base`.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Entry(Protocol):
         Args:
             tid: Which of the threads, from 0.
             nthreads: How many run it together; all must be running at once, they meet at barriers.
-            table: Address of an array of pointers: arena, binds in program order, then `NativeCode.functions`.
-                Its contents may change between calls.
+            table: Address of an array of pointers: arena, binds in program order, then
+                `NativeCode.functions`. Its contents may change between calls.
         """
         ...
 
@@ -47,7 +47,7 @@ class ProfileEntry(Protocol):
     """A loaded program whose instructions can be run one at a time."""
 
     def bind(self, launch: int, tid: int, nthreads: int, table: int) -> Callable[[], None]:
-        """The call that runs instruction number `launch` in text order; -1 runs nothing and times the call itself."""
+        """The call that runs instruction number `launch` in text order; -1 runs nothing, to time the call."""
         ...
 
 
@@ -63,7 +63,7 @@ class LoadedCode(Protocol):
         ...
 
     def function_addresses(self) -> Sequence[int]:
-        """Addresses that belong after the data pointers of a table, in the order of `NativeCode.functions`."""
+        """Addresses that belong after the data pointers of a table, in `NativeCode.functions` order."""
         ...
 
 
@@ -72,7 +72,8 @@ _RUN_ONE = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64
 
 
 class CEntry:
-    """`Entry` of a C function `void run(i64 tid, i64 nthreads, void** table)`; it runs without the interpreter lock.
+    """`Entry` of a C function `void run(i64 tid, i64 nthreads, void** table)`; it runs without the
+    interpreter lock.
 
     Args:
         address: The function's address; whoever made it keeps the code alive.

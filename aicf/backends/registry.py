@@ -1,7 +1,8 @@
 """Finds backends by name: the built-in ones, and plug-ins from the entry point group `aicf.backends`.
 
-A plug-in names a callable (usually a class) without parameters that gives a `Backend`. Nothing is imported before it
-is asked for; `load_native` of a built-in backend imports no xDSL, since artifacts are loaded through it.
+A plug-in names a callable (usually a class) without parameters that gives a `Backend`. Nothing is imported
+before it is asked for; `load_native` of a built-in backend imports no xDSL, since artifacts are loaded
+through it.
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ def get_backend(name: str) -> Backend:
         if (point := _plug_ins().get(name)) is not None:
             return cast("Backend", point.load()())
     except ImportError as error:
-        raise BackendUnavailable(f"backend '{name}' does not import: {error}; install what it needs") from error
+        raise BackendUnavailable(
+            f"backend '{name}' does not import: {error}; install what it needs"
+        ) from error
     raise PolicyError(f"unknown backend '{name}'; registered: {', '.join(backend_names())}")
 
 
@@ -78,7 +81,9 @@ def load_native(backend: str, native: NativeCode) -> LoadedCode:
     try:
         loader = import_module(_LOADERS[backend])
     except ImportError as error:
-        raise BackendUnavailable(f"backend '{backend}' does not import: {error}; install what it needs") from error
+        raise BackendUnavailable(
+            f"backend '{backend}' does not import: {error}; install what it needs"
+        ) from error
     return cast(LoadedCode, loader.load_native(native))
 
 

@@ -1,0 +1,39 @@
+"""The runtime: capture plans, executables and their replay. It decides nothing.
+
+`init()` is implicit. `shutdown()` releases arenas, threads, streams and loaded code; the next call works
+again.
+"""
+
+from __future__ import annotations
+
+from aicf.runtime.capture_plan import CapturePlan, ModulePlan
+from aicf.runtime.device import Device, devices
+from aicf.runtime.executable import Executable, TensorSpec
+from aicf.runtime.graph import Graph
+from aicf.runtime.graph_exec import GraphExec, State
+from aicf.runtime.lifecycle import init, is_initialized, shutdown
+from aicf.runtime.memory import MemoryStatistics, reset_peak, statistics
+from aicf.runtime.profiler import Profile, Profiler
+from aicf.runtime.stream import Event, Stream
+
+__all__ = [
+    "CapturePlan",
+    "Device",
+    "Event",
+    "Executable",
+    "Graph",
+    "GraphExec",
+    "MemoryStatistics",
+    "ModulePlan",
+    "Profile",
+    "Profiler",
+    "State",
+    "Stream",
+    "TensorSpec",
+    "devices",
+    "init",
+    "is_initialized",
+    "reset_peak",
+    "shutdown",
+    "statistics",
+]

@@ -1,7 +1,9 @@
-"""What is captured, completely: kernels, launch order, streams, edges, and every address as table entry plus offset.
+"""What is captured, completely: kernels, launch order, streams, edges, and every address as table entry plus
+offset.
 
-Pure data and a pure function of emit IR (`plan_from_ir` makes it). A result of optimisation, not an executable: it holds
-no code, no memory, no weights. It is stored as JSON in the artifact, so that loading parses no IR.
+Pure data and a pure function of emit IR (`plan_from_ir` makes it). A result of optimisation, not an
+executable: it holds no code, no memory, no weights. It is stored as JSON in the artifact, so that loading
+parses no IR.
 """
 
 from __future__ import annotations
@@ -144,7 +146,9 @@ def _check(plan: ModulePlan) -> None:
     """What a running program relies on, and what only a damaged file can break."""
     _require(plan.threads >= 1, "the number of threads is not positive")
     _require(bool(plan.rows), "the dispatch table is empty")
-    _require(all(row.program in plan.by_name for row in plan.rows), "the dispatch table names an unknown program")
+    _require(
+        all(row.program in plan.by_name for row in plan.rows), "the dispatch table names an unknown program"
+    )
     _require(all(len(row.sizes) == len(plan.dims) for row in plan.rows), "the dispatch table has ragged rows")
     for program in (*plan.programs, *([plan.prepare] if plan.prepare is not None else [])):
         _check_program(program)
@@ -153,11 +157,21 @@ def _check(plan: ModulePlan) -> None:
 def _check_program(plan: CapturePlan) -> None:
     align = plan.arena_align
     _require(plan.arena_bytes >= 0 and align > 0 and align & (align - 1) == 0, "the arena has no legal size")
-    _require([launch.name for launch in plan.launches] == [node.name for node in plan.graph.nodes], "launches miss")
+    _require(
+        [launch.name for launch in plan.launches] == [node.name for node in plan.graph.nodes], "launches miss"
+    )
     for bind in plan.graph.binds:
-        _require(bind.dtype in ELEMENT_NAMES, f"bind '{bind.name}' has the unknown element type '{bind.dtype}'")
-        _require(len(bind.shape) == len(bind.strides) and min((*bind.shape, *bind.strides, 0)) == 0, f"bind '{bind.name}' has no legal shape")
-        _require(bind.nbytes >= span_bytes(bind.shape, bind.strides, bind.dtype), f"bind '{bind.name}' is too short")
+        _require(
+            bind.dtype in ELEMENT_NAMES, f"bind '{bind.name}' has the unknown element type '{bind.dtype}'"
+        )
+        _require(
+            len(bind.shape) == len(bind.strides) and min((*bind.shape, *bind.strides, 0)) == 0,
+            f"bind '{bind.name}' has no legal shape",
+        )
+        _require(
+            bind.nbytes >= span_bytes(bind.shape, bind.strides, bind.dtype),
+            f"bind '{bind.name}' is too short",
+        )
     for launch in plan.launches:
         places = (*launch.ins, *launch.outs, *launch.ws)
         inside = all(0 <= place.base < plan.table_size for place in places)

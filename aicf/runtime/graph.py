@@ -1,4 +1,5 @@
-"""The graph of one final program: operations, order, and the boundary. It knows no kernel, no address, no device.
+"""The graph of one final program: operations, order, and the boundary. It knows no kernel, no address, no
+device.
 
 Pure data, read from IR by `plan_from_ir` and stored inside the capture plan. How each operation runs is in
 `capture_plan`.
@@ -25,7 +26,8 @@ class Bind:
         shape, strides: Sizes, and elements between neighbours.
         dtype: Element type name.
         nbytes: Bytes from the first to past the last element; the physical size of a prepared layout.
-        binding: `direct`, `staged` (the program copies it to or from its own memory), None where it cannot matter.
+        binding: `direct`, `staged` (the program copies it to or from its own memory), None where it cannot
+            matter.
         updated: Whether the program overwrites this parameter or state.
         layout: Text of the prepared layout, None for plain strided memory.
         value: Bytes of a const in hexadecimal, row-major.

@@ -1,7 +1,8 @@
 """Frozen dataclasses to plain JSON values and back, checked: how a plan is stored in an artifact.
 
-Legal field types: int, float, str, bool, None, unions of these, `tuple[T, ...]`, fixed tuples, `dict[str, object]` (plain
-values) and other such dataclasses. Reading never evaluates anything and raises only ArtifactError.
+Legal field types: int, float, str, bool, None, unions of these, `tuple[T, ...]`, fixed tuples, `dict[str,
+object]` (plain values) and other such dataclasses. Reading never evaluates anything and raises only
+ArtifactError.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Reads final emit IR: graphs, capture plans, and the code units that a backend compiles.
 
-A pure function of the module. It decides nothing: whatever is undecided or cannot be captured is a blocker, and all
-blockers of a program come in one PlanError, each with its fix. Whether the decisions are *right* (overlaps, missing edges)
-is checked by `verify-emit` and `verify-order`.
+A pure function of the module. It decides nothing: whatever is undecided or cannot be captured is a blocker,
+and all blockers of a program come in one PlanError, each with its fix. Whether the decisions are *right*
+(overlaps, missing edges) is checked by `verify-emit` and `verify-order`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 from xdsl.dialects.builtin import (
     ArrayAttr,
-    DenseArrayBase,
     DenseIntOrFPElementsAttr,
     DictionaryAttr,
     FloatAttr,
@@ -57,7 +56,9 @@ def target_of(module: ModuleOp) -> TargetAttr:
     """The target of `module`. Raises PlanError if it has none."""
     target = module.attributes.get(TARGET)
     if not isinstance(target, TargetAttr):
-        raise PlanError("the module has no target; run set-target, for instance set-target{target=\"cpu:x86-64-v3\"}")
+        raise PlanError(
+            'the module has no target; run set-target, for instance set-target{target="cpu:x86-64-v3"}'
+        )
     return target
 
 
@@ -111,7 +112,9 @@ def read_program(program: ProgramOp) -> CapturePlan:
         graph=read_graph(program),
         launches=tuple(_read_launch(instruction, places) for instruction in program.instructions),
         arena_bytes=0 if program.arena_bytes is None else program.arena_bytes.value.data,
-        arena_align=max([_BASE_ALIGN, *(slot.align.value.data for slot in program.slots if slot.align is not None)]),
+        arena_align=max(
+            [_BASE_ALIGN, *(slot.align.value.data for slot in program.slots if slot.align is not None)]
+        ),
     )
 
 
@@ -195,7 +198,9 @@ def const_array(bind: BindOp) -> np.ndarray:
     assert isinstance(bind.value, DenseIntOrFPElementsAttr)
     type_ = buffer_type(bind.buffer)
     values = np.array(bind.value.get_values()).astype(element_of(type_.element_type).dtype)
-    return np.broadcast_to(values if values.size == 1 else values.reshape(type_.get_shape()), type_.get_shape())
+    return np.broadcast_to(
+        values if values.size == 1 else values.reshape(type_.get_shape()), type_.get_shape()
+    )
 
 
 def _read_bind(op: BindOp) -> Bind:
@@ -207,7 +212,9 @@ def _read_bind(op: BindOp) -> Bind:
         shape=type_.get_shape(),
         strides=type_.get_strides(),
         dtype=element_of(type_.element_type).name,
-        nbytes=max(type_.span_bytes, type_.element_count * type_.element_bytes) if layout else type_.span_bytes,
+        nbytes=max(type_.span_bytes, type_.element_count * type_.element_bytes)
+        if layout
+        else type_.span_bytes,
         binding=None if op.binding is None else op.binding.data,
         updated=op.updated is not None,
         layout=None if layout is None else str(layout),
@@ -226,8 +233,7 @@ def _read_node(op: ResolvedOp) -> Node:
 
 def _read_launch(op: ResolvedOp, places: _Places) -> Launch:
     assert op.kernel is not None and op.stream is not None
-    record = plain_value(op.kernel.record)
-    assert isinstance(record, dict)
+    record = {key: plain_value(value) for key, value in op.kernel.record.data.items()}
     return Launch(
         name=op.instruction.data,
         kernel=op.kernel.kernel.data,
@@ -277,8 +283,6 @@ def plain_value(attribute: Attribute) -> object:
             return True
         case ArrayAttr():
             return [plain_value(item) for item in attribute.data]
-        case DenseArrayBase():
-            return list(attribute.get_values())
         case DictionaryAttr():
             return {key: plain_value(value) for key, value in attribute.data.items()}
         case _:
@@ -289,7 +293,9 @@ def _read_dispatch(module: ModuleOp, names: Sequence[str]) -> tuple[tuple[str, .
     table = next((op for op in module.body.block.ops if isinstance(op, DispatchOp)), None)
     if table is not None:
         if unknown := sorted(set(table.table.values()) - set(names)):
-            raise PlanError(f"the dispatch table names no emit.program: @{unknown[0]}; run specialize-shapes again")
+            raise PlanError(
+                f"the dispatch table names no emit.program: @{unknown[0]}; run specialize-shapes again"
+            )
         return table.names, tuple(Row(sizes, program) for sizes, program in table.table.items())
     if len(names) != 1:
         found = ", ".join(f"@{name}" for name in names) or "none"
@@ -304,7 +310,7 @@ def find_blockers(module: ModuleOp, program: ProgramOp) -> list[str]:
     """Everything that keeps `program` from being captured, each with the way out; empty if it can be."""
     where = f"@{program.sym_name.data}"
     if program.phase.data != "final":
-        return [f"{where} is in phase '{program.phase.data}', only 'final' runs: finish the pipeline up to plan-capture"]
+        return [f"{where} is in phase '{program.phase.data}', only 'final' runs: go on up to plan-capture"]
     table = symbols(module)
     kernels = get_kernels(target_of(module).backend.data)
     found = [*_bind_blockers(program), *_slot_blockers(program)]
@@ -347,11 +353,13 @@ def _slot_blockers(program: ProgramOp) -> Iterator[str]:
         start, size = slot.offset.value.data, slot.size.value.data
         align = 1 if slot.align is None else slot.align.value.data
         if size < buffer_type(slot.buffer).span_bytes:
-            yield f"slot %{name} of {size} bytes holds {buffer_type(slot.buffer).span_bytes}: run plan-memory again"
+            needed = buffer_type(slot.buffer).span_bytes
+            yield f"slot %{name} has {size} bytes and needs {needed}: run plan-memory again"
         if start < 0 or align < 1 or start % align:
             yield f"slot %{name} at {start} breaks its alignment of {align}: run plan-memory again"
         if arena is not None and start + size > arena.value.data:
-            yield f"slot %{name} ends at {start + size}, past the arena's {arena.value.data} bytes: run plan-memory again"
+            end = arena.value.data
+            yield f"slot %{name} ends at {start + size}, the arena at {end}: run plan-memory again"
 
 
 def _field_blockers(op: ResolvedOp, table: Mapping[str, Operation]) -> Iterator[str]:
@@ -375,11 +383,13 @@ def _kernel_blockers(op: ResolvedOp, kernels: Mapping[str, KernelDescriptor], ba
         return
     kernel = op.kernel.kernel.data
     if (registered := kernels.get(kernel)) is None:
-        yield f"instruction '{name}': backend '{backend}' has no kernel '{kernel}' (it has {', '.join(kernels)}): select again"
+        known = ", ".join(kernels)
+        yield f"instruction '{name}': {backend} has no kernel '{kernel}', it has {known}: run select-kernels"
         return
     version = plain_value(op.kernel.record.data["version"])
     if version != registered.version:
-        yield f"instruction '{name}': kernel '{kernel}' is version {registered.version} here, the record has {version}: select again"
+        ours = f"'{kernel}' is version {registered.version} here"
+        yield f"instruction '{name}': {ours}, the record has {version}: run select-kernels again"
 
 
 def _edge_blockers(op: ResolvedOp, program: ProgramOp, seen: set[str]) -> Iterator[str]:
@@ -389,9 +399,9 @@ def _edge_blockers(op: ResolvedOp, program: ProgramOp, seen: set[str]) -> Iterat
         if source in seen:
             continue
         if any(other.instruction.data == source for other in program.instructions):
-            yield f"instruction '{name}' comes before '{source}', which it waits for: order the text by the edges"
+            yield f"instruction '{name}' stands before '{source}' and waits for it: order the text by edges"
         else:
-            yield f"instruction '{name}' waits for the unknown '{source}': name an instruction of this program"
+            yield f"instruction '{name}' waits for the unknown '{source}': name one of this program"
 
 
 def _write_blockers(op: ResolvedOp) -> Iterator[str]:
@@ -418,21 +428,31 @@ def _check_boundaries(plan: ModulePlan) -> None:
         for role, ours in (("inputs", first.inputs), ("outputs", first.outputs)):
             theirs = program.graph.inputs if role == "inputs" else program.graph.outputs
             if [(bind.name, bind.dtype) for bind in ours] != [(bind.name, bind.dtype) for bind in theirs]:
-                raise PlanError(f"@{program.name} and @{first.name} have other {role}; run specialize-shapes again")
+                raise PlanError(
+                    f"@{program.name} and @{first.name} have other {role}; run specialize-shapes again"
+                )
         for bind in program.graph.weights:
             described = (bind.shape, bind.dtype)
             if weights.setdefault(bind.name, described) != described:
-                raise PlanError(f"{bind.role} '{bind.name}' has another shape in @{program.name}; weights are shared")
+                raise PlanError(
+                    f"{bind.role} '{bind.name}' has another shape in @{program.name}; weights are shared"
+                )
         _check_derived(program, plan.prepare)
     shapes = [tuple(bind.shape for bind in plan.by_name[row.program].graph.inputs) for row in plan.rows]
     if len(set(shapes)) != len(shapes):
-        raise PlanError("two programs take inputs of the same shapes, so no call can choose; make the buckets differ")
+        raise PlanError(
+            "two programs take inputs of the same shapes, so no call can choose; make the buckets differ"
+        )
 
 
 def _check_derived(program: CapturePlan, prepare: CapturePlan | None) -> None:
     made = {bind.name: bind for bind in prepare.graph.with_role("derived")} if prepare is not None else {}
     for bind in program.graph.with_role("derived"):
         if bind.name not in made:
-            raise PlanError(f"@{program.name}: derived '{bind.name}' is not made by @{PREPARE}; run lower-to-emit again")
+            raise PlanError(
+                f"@{program.name}: derived '{bind.name}' is not made by @{PREPARE}; run lower-to-emit again"
+            )
         if bind != made[bind.name]:
-            raise PlanError(f"@{program.name}: derived '{bind.name}' has another type than in @{PREPARE}; make them equal")
+            raise PlanError(
+                f"@{program.name}: derived '{bind.name}' has another type than in @{PREPARE}; make them equal"
+            )

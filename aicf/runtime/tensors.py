@@ -45,6 +45,16 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
     return np.dtype(getattr(ml_dtypes, _ML_DTYPES[name]))
 
 
+def dense_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Row-major strides of `shape` without gaps, in elements."""
+    strides: list[int] = []
+    step = 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= size
+    return tuple(reversed(strides))
+
+
 def span_bytes(shape: Sequence[int], strides: Sequence[int], dtype: str) -> int:
     """Bytes from the first to past the last element; `strides` in elements."""
     if 0 in shape:

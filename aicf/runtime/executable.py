@@ -1,0 +1,405 @@
+"""What compiling gives: plans, native code and initial weights, immutable, called like a function.
+
+It chooses the program of a call by an exact lookup in the plan's dispatch table, and lends each call a
+`GraphExec`. It compiles nothing and decides nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from aicf.backends.native import LoadedCode, NativeCode
+from aicf.backends.registry import load_native
+from aicf.errors import InputMismatch
+from aicf.runtime.capture_plan import CapturePlan, ModulePlan
+from aicf.runtime.graph import Bind
+from aicf.runtime.graph_exec import GraphExec, Program, State, as_array, reject_unknown
+from aicf.runtime.lifecycle import register
+from aicf.runtime.memory import allocate
+from aicf.runtime.tensors import Array, describe, describe_array
+from aicf.runtime.weights import bind_derived, bind_weights
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """An input or output as users see it: a symbolic size is its name, or `?` if it has none of its own."""
+
+    name: str
+    shape: tuple[int | str, ...]
+    dtype: str
+
+    def __str__(self) -> str:
+        return describe(self.shape, self.dtype)
+
+
+class _Lane:
+    """One program and the GraphExecs of it that no call is using."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.idle: deque[GraphExec] = deque()
+
+
+class Executable:
+    """A compiled model.
+
+    Args:
+        plan: Plans of all programs and the dispatch table.
+        native: Their code.
+        weights: Initial values of parameters, states and meta tensors by name. Parameters that no program
+            updates are used where they are, so do not change them.
+        derived: Prepared weights from an artifact's cache; computed by `@prepare` if None.
+        texts: IR text by stage name, for `ir`.
+
+    Raises:
+        InputMismatch: the weights do not fit the plan.
+        ArtifactError: the plan or the cache contradicts itself.
+    """
+
+    def __init__(
+        self,
+        plan: ModulePlan,
+        native: NativeCode,
+        weights: Mapping[str, Array],
+        *,
+        derived: Mapping[str, Array] | None = None,
+        texts: Mapping[str, str] | None = None,
+    ) -> None:
+        self.plan = plan
+        self.native = native
+        self.weights: Mapping[str, Array] = bind_weights(plan.weights, weights)
+        self._texts = dict(texts or {})
+        self._cached_derived = None if derived is None else bind_derived(self._derived_binds(), derived)
+        self._lock = threading.RLock()
+        self._loaded: LoadedCode | None = None
+        self._shared: Mapping[str, Array] | None = None
+        self._lent: weakref.WeakSet[GraphExec] = weakref.WeakSet()
+        self._lanes = {program.name: _Lane(self._program(program)) for program in plan.programs}
+        self._by_shapes = {
+            tuple(bind.shape for bind in plan.by_name[row.program].graph.inputs): self._lanes[row.program]
+            for row in plan.rows
+        }
+        self._only = next(iter(self._lanes.values())) if len(self._by_shapes) == 1 else None
+        first = plan.by_name[plan.rows[0].program].graph
+        self.inputs = tuple(self._spec(bind, index, "input") for index, bind in enumerate(first.inputs))
+        self.outputs = tuple(self._spec(bind, index, "output") for index, bind in enumerate(first.outputs))
+        self._input_names = [spec.name for spec in self.inputs]
+        self._arity = len(self.inputs)
+        self._state = self._new_state()
+        if plan.prepare is not None:
+            self._shared_arrays()
+
+    # Calling
+
+    def __call__(self, *args: Any, **feeds: Any) -> Any:
+        """Runs the program once.
+
+        Args:
+            args: Inputs in order, or one dict by name; `feeds` gives them by keyword. NumPy arrays of the
+                exact shape and dtype (any strides), or DLPack objects on the host.
+
+        Returns:
+            A fresh array if the program has one output, else a tuple in order of the outputs (empty if it
+            only updates parameters or state).
+
+        Raises:
+            InputMismatch: an input is missing, unknown or of the wrong shape, dtype or rank.
+        """
+        if feeds or len(args) != self._arity or isinstance(args[0] if args else None, dict):
+            args = self._positional(args, feeds)
+        lane = self._only or self._choose(args)
+        if self._state is None:
+            results = _call(lane, args, None)
+        else:
+            with self._state.lock:
+                results = _call(lane, args, self._state)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def run(self, feeds: Mapping[str, Any], *, out: Any = None) -> dict[str, Array]:
+        """Runs the program once on inputs by name and gives the outputs by name.
+
+        Args:
+            out: Arrays to write outputs into without a copy: by name, or one array if there is one output.
+
+        Raises:
+            InputMismatch: as calling; or an array in `out` has the wrong shape, dtype or strides, is
+                read-only, or overlaps an input, a weight or another output.
+        """
+        args = self._positional((), feeds)
+        lane = self._only or self._choose(args)
+        targets = self._out_by_name(out)
+        if self._state is None:
+            return self._run_into(lane, args, targets)
+        with self._state.lock:
+            return self._run_into(lane, args, targets)
+
+    def bind(self, arrays: Mapping[str, Any] | None = None, **named: Any) -> GraphExec:
+        """A GraphExec on the caller's memory: `replay()` reads the inputs and writes the outputs in place.
+
+        Args:
+            arrays, named: Inputs, and any of the outputs, by name. With several buckets all inputs, to choose
+                one.
+
+        It shares this executable's state, as calls do; `instantiate` gives one that does not.
+
+        Raises:
+            InputMismatch: as `GraphExec.bind`.
+        """
+        given = {**(arrays or {}), **named}
+        lane = self._only or self._choose(
+            self._positional((), {k: v for k, v in given.items() if k in self._input_names})
+        )
+        graph_exec = self._lend(lane, self._state)
+        graph_exec.bind(given)
+        return graph_exec
+
+    def instantiate(self, **dims: int) -> GraphExec:
+        """A GraphExec with a state of its own, starting from the initial weights.
+
+        Args:
+            dims: Sizes of the symbolic dimensions, if there are several buckets.
+
+        Raises:
+            InputMismatch: no program was compiled for these sizes.
+        """
+        reject_unknown(dims, self.plan.dims, "dimension")
+        key = tuple(dims.get(name) for name in self.plan.dims)
+        for row in self.plan.rows:
+            if row.sizes == key or (not dims and len(self.plan.rows) == 1):
+                return self._lend(self._lanes[row.program], self._new_state())
+        raise InputMismatch(f"no program for {_sizes(self.plan.dims, key)}; {self._buckets()}")
+
+    def dims_of(self, *args: Any) -> dict[str, int]:
+        """The sizes of the symbolic dimensions of a call with these inputs. Raises InputMismatch."""
+        lane = self._only or self._choose(self._positional(args, {}))
+        row = next(row for row in self.plan.rows if row.program == lane.program.plan.name)
+        return dict(zip(self.plan.dims, row.sizes, strict=True))
+
+    def _lend(self, lane: _Lane, state: State | None) -> GraphExec:
+        graph_exec = GraphExec(lane.program, state)
+        self._lent.add(graph_exec)
+        return graph_exec
+
+    def _run_into(self, lane: _Lane, args: Sequence[Any], out: Mapping[str, Any]) -> dict[str, Array]:
+        idle = lane.idle
+        graph_exec = idle.pop() if idle else GraphExec(lane.program, self._state)
+        results = graph_exec.call_into(args, out)
+        idle.append(graph_exec)
+        return results
+
+    def _out_by_name(self, out: Any) -> Mapping[str, Any]:
+        if out is None:
+            return {}
+        if isinstance(out, Mapping):
+            targets = cast(Mapping[str, Any], out)
+            reject_unknown(targets, [spec.name for spec in self.outputs], "output")
+            return targets
+        if len(self.outputs) != 1:
+            raise InputMismatch(f"there are {len(self.outputs)} outputs; give out= as a dict by name")
+        return {self.outputs[0].name: out}
+
+    # State
+
+    @property
+    def is_stateful(self) -> bool:
+        """Whether calls change what later calls see; such calls take turns."""
+        return self._state is not None
+
+    def state(self) -> dict[str, Array]:
+        """Copies of the parameters and states that calls update."""
+        return {} if self._state is None else self._state.snapshot()
+
+    def set_state(self, values: Mapping[str, Any]) -> None:
+        """Replaces updated parameters, states or meta tensors. Raises InputMismatch if one does not fit."""
+        if self._state is None:
+            raise InputMismatch(
+                "the program updates nothing, so it has no state; weights are given when it is made"
+            )
+        self._state.assign(values)
+
+    def _new_state(self) -> State | None:
+        names = {bind.name for plan in self.plan.programs for bind in plan.graph.binds if bind.is_mutable}
+        return State({name: self.weights[name] for name in sorted(names)}) if names else None
+
+    # What it is made of
+
+    def ir(self, stage: str) -> str:
+        """IR text of a stage. Raises InputMismatch for a stage that was not kept."""
+        reject_unknown([stage], list(self._texts), "IR stage")
+        return self._texts[stage]
+
+    def prepared(self) -> dict[str, Array]:
+        """The derived binds as bytes, for an artifact's cache: u8[nbytes] by name."""
+        shared = self._shared_arrays()
+        return {bind.name: shared[bind.name] for bind in self._derived_binds()}
+
+    def memory(self) -> dict[str, int]:
+        """Bytes by use: `arena@program` of one GraphExec of each program, `weights`, `derived`, `state`."""
+        arenas = {f"arena@{plan.name}": plan.arena_bytes for plan in self.plan.programs}
+        state = {} if self._state is None else self._state.arrays
+        return {
+            **arenas,
+            "weights": sum(array.nbytes for array in self.weights.values()),
+            "derived": sum(bind.nbytes for bind in self._derived_binds()),
+            "state": sum(array.nbytes for array in state.values()),
+        }
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(f"{spec.name}: {spec}" for spec in self.inputs)
+        outputs = ", ".join(f"{spec.name}: {spec}" for spec in self.outputs)
+        return f"Executable({inputs} -> {outputs}; {self.plan.backend}:{self.plan.arch}, {self._buckets()})"
+
+    # Code and shared memory, taken at first use and given back by `runtime.shutdown`
+
+    def release(self) -> None:
+        """Gives back arenas, code and prepared weights, not state; the next call takes them again."""
+        with self._lock:
+            for lane in self._lanes.values():
+                lane.idle = (
+                    deque()
+                )  # calls in flight return their GraphExec to the old one, which goes with them
+            lent = list(self._lent)
+            self._loaded = None
+            self._shared = None
+        for graph_exec in lent:
+            graph_exec.release()
+
+    def _program(self, plan: CapturePlan) -> Program:
+        return Program(plan, self.plan.threads, self._code, self._shared_arrays)
+
+    def _code(self) -> LoadedCode:
+        with self._lock:
+            if self._loaded is None:
+                self._loaded = load_native(self.plan.backend, self.native)
+                register(self)
+            return self._loaded
+
+    def _derived_binds(self) -> tuple[Bind, ...]:
+        return () if self.plan.prepare is None else self.plan.prepare.graph.with_role("derived")
+
+    def _shared_arrays(self) -> Mapping[str, Array]:
+        with self._lock:
+            if self._shared is None:
+                derived = self._cached_derived
+                self._shared = {**self.weights, **(self._prepare() if derived is None else derived)}
+            return self._shared
+
+    def _prepare(self) -> dict[str, Array]:
+        """Runs `@prepare` on the weights."""
+        if self.plan.prepare is None:
+            return {}
+        derived = {bind.name: allocate(bind.nbytes) for bind in self._derived_binds()}
+        arrays = {**self.weights, **derived}
+        GraphExec(Program(self.plan.prepare, self.plan.threads, self._code, lambda: arrays)).replay()
+        return derived
+
+    # Which program runs
+
+    def _positional(self, args: Sequence[Any], feeds: Mapping[str, Any]) -> tuple[Any, ...]:
+        if len(args) == 1 and isinstance(args[0], dict) and not feeds:
+            args, feeds = (), cast(dict[str, Any], args[0])
+        if len(args) > self._arity:
+            raise InputMismatch(
+                f"expected {self._arity} inputs ({', '.join(self._input_names)}), got {len(args)}"
+            )
+        by_position = dict(zip(self._input_names, args, strict=False))
+        if twice := sorted(by_position.keys() & feeds.keys()):
+            raise InputMismatch(f"input '{twice[0]}' is given by position and by name; give it once")
+        given = {**by_position, **feeds}
+        if missing := [name for name in self._input_names if name not in given]:
+            wanted = ", ".join(
+                f"{name}: {spec}" for name, spec in zip(self._input_names, self.inputs, strict=True)
+            )
+            raise InputMismatch(
+                f"missing input{'s' if len(missing) > 1 else ''} {', '.join(missing)}; it takes {wanted}"
+            )
+        for name in given:
+            if name in self.weights and name not in self._input_names:
+                raise InputMismatch(
+                    f"'{name}' is a weight, not an input; set_state() changes those that programs update"
+                )
+        reject_unknown(given, self._input_names, "input")
+        return tuple(given[name] for name in self._input_names)
+
+    def _choose(self, args: Sequence[Any]) -> _Lane:
+        try:
+            return self._by_shapes[tuple([array.shape for array in args])]
+        except (KeyError, AttributeError, TypeError):
+            return self._choose_slowly(args)
+
+    def _choose_slowly(self, args: Sequence[Any]) -> _Lane:
+        """For what is not a NumPy array or fits no bucket: finds the lane, or says what is wrong."""
+        binds = next(iter(self._lanes.values())).program.plan.graph.inputs
+        arrays = [as_array(value, bind) for value, bind in zip(args, binds, strict=True)]
+        if (lane := self._by_shapes.get(tuple(array.shape for array in arrays))) is not None:
+            return lane
+        bound: dict[str, tuple[int, str]] = {}
+        for spec, array in zip(self.inputs, arrays, strict=True):
+            self._check_sizes(spec, array, bound)
+        sizes = {name: size for name, (size, _) in bound.items()}
+        key = tuple(sizes.get(name) for name in self.plan.dims)
+        raise InputMismatch(
+            f"no program for {_sizes(self.plan.dims, key)}; {self._buckets()}; compile for it too"
+        )
+
+    def _check_sizes(self, spec: TensorSpec, array: Array, bound: dict[str, tuple[int, str]]) -> None:
+        """Binds the names in `spec` to the sizes of `array`; raises InputMismatch for a contradiction."""
+        fits = len(array.shape) == len(spec.shape) and all(
+            isinstance(wanted, str) or wanted == size
+            for wanted, size in zip(spec.shape, array.shape, strict=False)
+        )
+        if not fits:
+            raise InputMismatch(
+                f"input '{spec.name}': expected {spec}, got {describe_array(array)}; {self._buckets()}"
+            )
+        for wanted, size in zip(spec.shape, array.shape, strict=True):
+            if wanted not in self.plan.dims:
+                continue
+            known, where = bound.setdefault(str(wanted), (size, spec.name))
+            if known != size:
+                raise InputMismatch(
+                    f"{wanted} is {known} in input '{where}', {size} in '{spec.name}'; {self._buckets()}"
+                )
+
+    def _buckets(self) -> str:
+        if not self.plan.dims:
+            return "one program, no symbolic dimension"
+        listing = " | ".join(_sizes(self.plan.dims, row.sizes) for row in self.plan.rows)
+        return f"compiled for {listing}"
+
+    def _spec(self, bind: Bind, index: int, role: str) -> TensorSpec:
+        """The tensor with the sizes that follow a dimension of the dispatch table under its name."""
+        plans = [self.plan.by_name[row.program].graph for row in self.plan.rows]
+        shapes = [(graph.inputs if role == "input" else graph.outputs)[index].shape for graph in plans]
+        columns = {
+            tuple(row.sizes[column] for row in self.plan.rows): name
+            for column, name in enumerate(self.plan.dims)
+        }
+        sizes: list[int | str] = []
+        for axis, size in enumerate(bind.shape):
+            across = tuple(shape[axis] for shape in shapes)
+            varies = len(set(across)) > 1
+            sizes.append(columns.get(across, "?") if varies else size)
+        return TensorSpec(bind.name, tuple(sizes), bind.dtype)
+
+
+def _call(lane: _Lane, args: Sequence[Any], state: State | None) -> list[Array]:
+    idle = lane.idle
+    try:
+        graph_exec = idle.pop()
+    except IndexError:
+        graph_exec = GraphExec(lane.program, state)
+    try:
+        return graph_exec.call(args)
+    finally:
+        idle.append(graph_exec)
+
+
+def _sizes(names: Sequence[str], sizes: Sequence[int | None]) -> str:
+    pairs = zip(names, sizes, strict=True)
+    return ", ".join(f"{name}={'?' if size is None else size}" for name, size in pairs) or "these sizes"

@@ -1,0 +1,88 @@
+"""Host memory of the runtime: aligned buffers, and statistics with the peak.
+
+Sizes and offsets inside an arena are decided by `plan-memory`; here an arena is one block of bytes.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from aicf.runtime.tensors import Array, address, numpy_dtype
+
+CACHE_LINE = 64
+"""Bytes; alignment of every buffer of ours."""
+
+
+@dataclass(frozen=True)
+class MemoryStatistics:
+    """Bytes of buffers that the runtime made: alive now, at most alive at once, and how many are alive."""
+
+    live_bytes: int
+    peak_bytes: int
+    buffers: int
+
+
+class _Ledger:
+    """Counts buffers; they sign off when the last array on them goes."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()  # a buffer can be collected, and sign off, while this thread holds it
+        self._live = 0
+        self._peak = 0
+        self._buffers = 0
+
+    def add(self, nbytes: int, count: int) -> None:
+        with self._lock:
+            self._live += nbytes
+            self._buffers += count
+            self._peak = max(self._peak, self._live)
+
+    def read(self) -> MemoryStatistics:
+        with self._lock:
+            return MemoryStatistics(self._live, self._peak, self._buffers)
+
+    def reset_peak(self) -> None:
+        with self._lock:
+            self._peak = self._live
+
+
+_ledger = _Ledger()
+
+
+def statistics() -> MemoryStatistics:
+    """Memory of this process's runtime."""
+    return _ledger.read()
+
+
+def reset_peak() -> None:
+    """Starts the peak again from what is alive now."""
+    _ledger.reset_peak()
+
+
+def allocate(nbytes: int, align: int = CACHE_LINE) -> Array:
+    """A zeroed u8 array of `nbytes` bytes whose address is a multiple of `align`."""
+    align = max(align, CACHE_LINE)
+    block = np.zeros(nbytes + align, np.uint8)
+    _ledger.add(block.nbytes, 1)
+    weakref.finalize(block, _ledger.add, -block.nbytes, -1).atexit = False
+    start = -address(block) % align
+    return block[start : start + nbytes]
+
+
+def allocate_tensor(shape: Sequence[int], strides: Sequence[int], dtype: str, nbytes: int) -> Array:
+    """A zeroed array of our own memory; `strides` in elements, `nbytes` of memory behind it."""
+    flat = allocate(nbytes).view(numpy_dtype(dtype)) if nbytes else np.zeros(1, numpy_dtype(dtype))
+    return as_strided(flat, tuple(shape), [step * flat.itemsize for step in strides])
+
+
+def copy_of(array: Array) -> Array:
+    """A row-major copy in our own aligned memory."""
+    fresh = allocate(array.nbytes).view(array.dtype)[: array.size].reshape(array.shape)
+    fresh[...] = array
+    return fresh

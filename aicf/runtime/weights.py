@@ -1,0 +1,63 @@
+"""Weights as a plan needs them: checked by name, shape and dtype, in memory that programs can read.
+
+They come from a safetensors file or a dict; where they are stored is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from aicf.errors import ArtifactError, InputMismatch
+from aicf.runtime.graph import Bind
+from aicf.runtime.graph_exec import reject_unknown
+from aicf.runtime.memory import CACHE_LINE, copy_of
+from aicf.runtime.tensors import Array, address, dense_strides, describe, describe_array, numpy_dtype
+
+
+def bind_weights(binds: Sequence[Bind], weights: Mapping[str, Array]) -> dict[str, Array]:
+    """The array of each weight, as it is where a program can read it in place, else copied.
+
+    Raises:
+        InputMismatch: weights are missing or too many, or one has another shape or dtype.
+    """
+    names = [bind.name for bind in binds]
+    if missing := [name for name in names if name not in weights]:
+        given = ", ".join(weights) or "none"
+        raise InputMismatch(
+            f"missing weight{'s' if len(missing) > 1 else ''} {', '.join(missing)}; given: {given}"
+        )
+    reject_unknown(weights, names, "weight")
+    return {bind.name: _in_place(bind, weights[bind.name]) for bind in binds}
+
+
+def _in_place(bind: Bind, weight: Array) -> Array:
+    array = np.asarray(weight)
+    if array.shape != bind.shape or array.dtype != numpy_dtype(bind.dtype):
+        wanted = describe(bind.shape, bind.dtype)
+        raise InputMismatch(
+            f"weight '{bind.name}': expected {wanted}, got {describe_array(array)}; save it with that type"
+        )
+    if bind.strides != dense_strides(bind.shape):
+        raise InputMismatch(
+            f"weight '{bind.name}' is bound with strides {bind.strides}; bind weights row-major and view them"
+        )
+    return array if array.flags.c_contiguous and array.flags.aligned else copy_of(array)
+
+
+def bind_derived(binds: Sequence[Bind], cached: Mapping[str, Array]) -> dict[str, Array]:
+    """Prepared weights from an artifact's cache, on cache-line boundaries.
+
+    Raises:
+        ArtifactError: one is missing or has another size.
+    """
+    for bind in binds:
+        found = cached.get(bind.name)
+        if found is None or found.nbytes != bind.nbytes:
+            size = "none" if found is None else f"{found.nbytes} bytes"
+            raise ArtifactError(
+                f"prepared weight '{bind.name}' needs {bind.nbytes} bytes, found {size}; compile again"
+            )
+    arrays = {bind.name: np.ascontiguousarray(cached[bind.name]).reshape(-1).view(np.uint8) for bind in binds}
+    return {name: copy_of(array) if address(array) % CACHE_LINE else array for name, array in arrays.items()}

@@ -1,0 +1,37 @@
+"""`apply-policy`: writes the kernel policy into the module, where every later pass reads it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from aicf.backends.registry import get_kernels
+from aicf.passes.support.ledger import record
+from aicf.passes.support.policy import POLICY_ATTR
+from aicf.passes.support.work import target_of
+from aicf.policies.kernel_policy import AUTO, resolve_policy
+
+
+@dataclass(frozen=True)
+class ApplyPolicy(ModulePass):
+    """Sets the module attribute `aicf.policy`.
+
+    `policy` is `auto` (the passes choose freely), a JSON object, or the path of a JSON or YAML file. The kernels it
+    names must exist on the module's target, so `set-target` comes first; the op ids it names are checked by the
+    passes that use them.
+    """
+
+    name = "apply-policy"
+
+    policy: str = AUTO
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        backend = target_of(op).backend.data
+        policy = resolve_policy(self.policy)
+        policy.check_kernels(get_kernels(backend), backend)
+        op.attributes[POLICY_ATTR] = policy.to_attr()
+        source = "the default" if self.policy == AUTO else "given"
+        record(op, self.name, ["module"], f"policy: {source}", "option policy")
