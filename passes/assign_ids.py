@@ -15,7 +15,7 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from aicf.dialects.logical import LogicalOp
-from aicf.passes.support.identity import IdTable, op_id, set_identity, sources
+from aicf.passes.support.identity import IdTable, invalid, op_id, set_identity, sources
 
 
 @dataclass(frozen=True)
