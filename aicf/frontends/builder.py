@@ -364,8 +364,9 @@ class Graph:
         return self._insert("concat", name, lambda: logical.ConcatOp(values, _axis(axis, parts[0].rank)))
 
     def _argument(self, name: str, role: Role, shape: Shape, dtype: str) -> Value:
+        type_ = self._type(shape, dtype)
         self._take_name(name)
-        argument = self._block.insert_arg(self._type(shape, dtype), len(self._block.args), _caller_location())
+        argument = self._block.insert_arg(type_, len(self._block.args), _caller_location())
         argument.name_hint = _hint(name)
         self._interface.append({NAME_ATTR: StringAttr(name), ROLE_ATTR: StringAttr(role)})
         return Value(self, argument)
