@@ -15,8 +15,7 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from aicf.dialects.logical import LogicalOp
-from aicf.errors import InvalidIR
-from aicf.passes.support.identity import IdTable, op_id, set_identity, sources
+from aicf.passes.support.identity import IdTable, invalid, op_id, set_identity, sources
 
 
 @dataclass(frozen=True)
@@ -44,9 +43,7 @@ def _check_unique(module: ModuleOp) -> None:
         if identity is None or not isinstance(op, LogicalOp):
             continue
         if identity in seen:
-            raise InvalidIR(
-                f'{op.name}: another op has the id "{identity}" too; change one aicf.id or remove it'
-            )
+            raise invalid(op, "another op has this id too; change one aicf.id or remove it")
         seen.add(identity)
 
 

@@ -22,9 +22,8 @@ from aicf.dialects import logical
 from aicf.dialects.dims import Size
 from aicf.dialects.logical import LogicalOp, int_values
 from aicf.dialects.types import ElementType, element_named, element_of, tensor_info
-from aicf.errors import InvalidIR
 from aicf.passes.support.greedy import PatternTable, apply_patterns
-from aicf.passes.support.identity import Expansion, IdTable
+from aicf.passes.support.identity import Expansion, IdTable, invalid
 from aicf.semantics import coefficient, composite_element
 from aicf.semantics.meanings import GELU_CUBIC, SQRT_2_OVER_PI, SQRT_HALF
 
@@ -81,9 +80,7 @@ def static_size(op: LogicalOp, size: Size) -> int:
         InvalidIR: it is symbolic.
     """
     if not isinstance(size, int):
-        raise InvalidIR(
-            f"{op.name}: a mean over symbolic size {size} has no count; run specialize-shapes first"
-        )
+        raise invalid(op, f"a mean over symbolic size {size} has no count; run specialize-shapes first")
     return size
 
 

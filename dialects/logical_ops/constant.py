@@ -148,13 +148,18 @@ def dense_value(value: ArrayLike, info: TensorInfo) -> DenseIntOrFPElementsAttr:
 
 
 def _converted(array: NDArray[Any], element: ElementType) -> NDArray[Any]:
-    if element.kind == "int" and array.dtype != element.dtype:
+    if array.dtype == element.dtype:
+        return np.ascontiguousarray(array)
+    if element.kind == "int":
         limits = np.iinfo(element.dtype)
         for entry in array.ravel().tolist():
-            if entry != int(entry) or not limits.min <= entry <= limits.max:
+            if not (limits.min <= entry <= limits.max and entry == int(entry)):
                 raise VerifyException(f"{entry} is no {element.name}")
     with np.errstate(over="ignore"):
-        return np.ascontiguousarray(array.astype(element.dtype))
+        converted = np.ascontiguousarray(array.astype(element.dtype))
+    if element.is_float and np.any(np.isfinite(array) & ~np.isfinite(converted)):
+        raise VerifyException(f"a value is too large for {element.name}")
+    return converted
 
 
 class _Bits(int):

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from xdsl.dialects.builtin import ArrayAttr, StringAttr
-from xdsl.ir import Operation, SSAValue
+from xdsl.dialects.builtin import ArrayAttr, FileLineColLoc, FusedLoc, NameLoc, StringAttr
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint
 from xdsl.utils.hints import isa
 
 from aicf.dialects.logical import ID_ATTR, SRC_ATTR
+from aicf.errors import InvalidIR
 
 
 def op_id(op: Operation) -> str | None:
@@ -125,3 +126,30 @@ def derived_id(identity: str, suffix: str) -> str:
     """
     stem, at, bucket = identity.partition("@")
     return f"{stem}.{suffix}{at}{bucket}"
+
+
+def position_of(op: Operation) -> str | None:
+    """``file:line:col`` of an op, or of the nearest op around it that has one."""
+    current: Operation | None = op
+    while current is not None:
+        if (position := _position(current.location)) is not None:
+            return position
+        current = current.parent_op()
+    return None
+
+
+def _position(location: Attribute) -> str | None:
+    if isinstance(location, FileLineColLoc):
+        return f"{location.filename.data}:{location.line.data}:{location.column.data}"
+    if isinstance(location, NameLoc):
+        return _position(location.location)
+    if isinstance(location, FusedLoc) and isa(location.locations, ArrayAttr[Attribute]):
+        return next((position for part in location.locations if (position := _position(part))), None)
+    return None
+
+
+def invalid(op: Operation, message: str) -> InvalidIR:
+    """The error that an op breaks a rule: says which op, by name and id, and where it is in the source."""
+    identity = op_id(op)
+    subject = op.name if identity is None else f'{op.name} "{identity}"'
+    return InvalidIR(f"{subject}: {message}", location=position_of(op))

@@ -1,0 +1,152 @@
+"""``specialize-shapes{dims="N=1,540"}``: one static program per bucket of symbolic sizes, and the table that
+chooses among them.
+
+Every function with symbolic dimensions is copied once per combination of the given sizes
+(``dims="N=1,32;M=4"``), its shapes become numbers and its ids get the bucket as suffix; weights are named by
+symbols, so the copies share them. In the function's place stands ``logical.dispatch``, an exact lookup.
+Programs without symbolic dimensions stay as they are.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import FunctionType, ModuleOp, StringAttr
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute, Operation
+from xdsl.passes import ModulePass
+from xdsl.rewriter import Rewriter
+from xdsl.utils.exceptions import VerifyException
+
+from aicf.dialects.dims import NAME_PATTERN, Poly
+from aicf.dialects.logical import WHOLE, DispatchOp, SliceOp, int_values, ints
+from aicf.dialects.types import bind_names, is_tensor, tensor_info
+from aicf.errors import PolicyError
+from aicf.passes.support.identity import invalid, op_id, set_identity, sources
+
+Buckets: TypeAlias = Mapping[str, Sequence[int]]
+"""Dimension name to the sizes wanted."""
+
+
+@dataclass(frozen=True)
+class SpecializeShapesPass(ModulePass):
+    """Binds the symbolic dimensions: ``dims`` gives sizes per name, names apart by ``;``, sizes by ``,``."""
+
+    name = "specialize-shapes"
+
+    dims: str = ""
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        buckets = parse_dims(self.dims)
+        functions = [
+            (inner, symbolic_names(inner)) for inner in op.body.block.ops if isinstance(inner, FuncOp)
+        ]
+        _check_names(buckets, [name for _, names in functions for name in names])
+        for function, names in functions:
+            if names:
+                _specialize(function, names, buckets)
+
+
+def parse_dims(text: str) -> dict[str, tuple[int, ...]]:
+    """Read ``N=1,32;M=4``.
+
+    Raises:
+        PolicyError: it is malformed, a name or size is repeated, or a size is less than 1.
+    """
+    buckets: dict[str, tuple[int, ...]] = {}
+    for part in filter(None, (part.strip() for part in text.split(";"))):
+        name, equals, sizes = (piece.strip() for piece in part.partition("="))
+        words = [word.strip() for word in sizes.split(",")]
+        if not equals or not NAME_PATTERN.fullmatch(name) or not all(_is_size(word) for word in words):
+            raise PolicyError(
+                f"dims: cannot read '{part}'; write sizes of at least 1 per name, as in N=1,32;M=4"
+            )
+        values = tuple(int(word) for word in words)
+        if name in buckets or len(set(values)) != len(values):
+            raise PolicyError(f"dims: '{part}' repeats a name or a size; give each once")
+        buckets[name] = values
+    return buckets
+
+
+def _is_size(word: str) -> bool:
+    return word.isascii() and word.isdigit() and int(word) > 0
+
+
+def symbolic_names(function: FuncOp) -> list[str]:
+    """The symbolic dimensions of a function's interface and body, in order of first mention."""
+    types: list[Attribute] = [*function.function_type.inputs, *function.function_type.outputs]
+    types += [result.type for op in function.walk() for result in op.results]
+    names: dict[str, None] = {}
+    for type_ in types:
+        if is_tensor(type_):
+            sizes = tensor_info(type_).sizes
+            names.update(
+                dict.fromkeys(name for size in sizes if isinstance(size, Poly) for name in sorted(size.names))
+            )
+    return list(names)
+
+
+def _check_names(buckets: Buckets, names: Sequence[str]) -> None:
+    listed = ", ".join(dict.fromkeys(names)) or "none"
+    unknown = [name for name in buckets if name not in names]
+    if unknown:
+        raise PolicyError(
+            f"dims: the program has no symbolic dimension {unknown[0]}; its dimensions are: {listed}"
+        )
+    unbound = [name for name in dict.fromkeys(names) if name not in buckets]
+    if unbound:
+        example = ";".join(f"{name}=1" for name in unbound)
+        raise PolicyError(
+            f'unbound symbolic dimensions: {", ".join(unbound)}; give sizes for each, as in dims="{example}"'
+        )
+
+
+def _specialize(function: FuncOp, names: Sequence[str], buckets: Buckets) -> None:
+    rows: list[tuple[tuple[int, ...], str]] = []
+    copies: list[FuncOp] = []
+    for sizes in itertools.product(*(buckets[name] for name in names)):
+        bindings = dict(zip(names, sizes, strict=True))
+        suffix = "@" + ",".join(f"{name}={size}" for name, size in bindings.items())
+        copy = function.clone()
+        copy.properties["sym_name"] = StringAttr(function.sym_name.data + suffix)
+        _bind(copy, bindings, suffix)
+        copies.append(copy)
+        rows.append((sizes, copy.sym_name.data))
+    dispatch = DispatchOp(function.sym_name.data, names, rows)
+    dispatch.location = function.location
+    Rewriter.replace_op(function, [dispatch, *copies], new_results=[])
+
+
+def _bind(function: FuncOp, bindings: Mapping[str, int], suffix: str) -> None:
+    for argument in function.args:
+        Rewriter.replace_value_with_new_type(argument, _bound_type(function, argument.type, bindings))
+    for op in function.body.block.ops:
+        for result in op.results:
+            Rewriter.replace_value_with_new_type(result, _bound_type(op, result.type, bindings))
+        if isinstance(op, SliceOp):
+            _bind_slice(op)
+        identity = op_id(op)
+        if identity is not None:
+            set_identity(op, identity + suffix, sources(op))
+    interface = function.function_type
+    function.properties["function_type"] = FunctionType.from_lists(
+        [_bound_type(function, type_, bindings) for type_ in interface.inputs],
+        [_bound_type(function, type_, bindings) for type_ in interface.outputs],
+    )
+
+
+def _bind_slice(op: SliceOp) -> None:
+    """A dimension taken whole now has a number to take."""
+    taken = zip(int_values(op.sizes), op.info.shape, strict=True)
+    op.properties["sizes"] = ints([whole if size == WHOLE else size for size, whole in taken])
+
+
+def _bound_type(op: Operation, type_: Attribute, bindings: Mapping[str, int]) -> Attribute:
+    try:
+        return bind_names(type_, bindings)
+    except VerifyException as error:
+        raise invalid(op, str(error)) from error

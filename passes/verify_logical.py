@@ -1,0 +1,214 @@
+"""``verify-logical``: the rules of a logical program that no single op can check.
+
+Functions state a complete interface (a name and a role per argument, a name or an update per result),
+symbolic sizes come from the arguments, ids are unique, and nothing mentions a method: kernels, tiles and
+streams belong to emit IR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute, Operation
+from xdsl.passes import ModulePass
+from xdsl.utils.exceptions import VerifyException
+
+from aicf.dialects.dims import Poly
+from aicf.dialects.logical import NAME_ATTR, ROLE_ATTR, ROLES, UPDATES_ATTR, DispatchOp, LogicalOp
+from aicf.dialects.types import is_tensor, tensor_info
+from aicf.errors import InvalidIR
+from aicf.passes.support.identity import invalid, op_id, position_of, sources
+
+METHOD_WORDS = ("kernel", "grid", "block", "tile", "shared", "stream", "arena", "tensor_core")
+"""Words of emit IR; an attribute of a logical program that mentions one decides what a pass should."""
+
+UPDATED_ROLES = ("param", "state")
+
+
+@dataclass(frozen=True)
+class VerifyLogicalPass(ModulePass):
+    """Changes nothing; raises on the first rule that the program breaks."""
+
+    name = "verify-logical"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        functions = [inner for inner in op.body.block.ops if isinstance(inner, FuncOp)]
+        if not functions:
+            raise InvalidIR("the module has no func.func; a program is at least one function")
+        _check_symbols(op)
+        for function in functions:
+            _check_function(function)
+        _check_ids(op)
+
+
+def _check_symbols(module: ModuleOp) -> None:
+    symbols: dict[str, Operation] = {}
+    for op in module.body.block.ops:
+        name = op.properties.get("sym_name")
+        if isinstance(name, StringAttr) and symbols.setdefault(name.data, op) is not op:
+            raise invalid(op, f"the symbol @{name.data} is defined twice; rename one")
+    for op in module.body.block.ops:
+        if isinstance(op, DispatchOp):
+            missing = [program for program in op.table.values() if program not in symbols]
+            if missing:
+                raise invalid(op, f"there is no @{missing[0]} in the module; define it or drop its row")
+
+
+def _check_function(function: FuncOp) -> None:
+    if len(function.body.blocks) != 1 or not isinstance(function.body.block.last_op, ReturnOp):
+        raise _in_function(function, "a program is one block that ends in func.return")
+    _check_words(function, function.attributes)
+    _check_types(function)
+    arguments = _entries(function.arg_attrs, len(function.function_type.inputs))
+    results = _entries(function.res_attrs, len(function.function_type.outputs))
+    _check_arguments(function, arguments)
+    _check_results(function, arguments, results)
+    _check_names(function, [*arguments, *results])
+    _check_dimensions(function)
+    for op in function.body.block.ops:
+        if not isinstance(op, LogicalOp | ReturnOp):
+            raise invalid(op, "is no logical op; a program is made of logical ops and func.return")
+        _check_words(op, op.attributes)
+
+
+def _check_types(function: FuncOp) -> None:
+    for type_ in (*function.function_type.inputs, *function.function_type.outputs):
+        try:
+            tensor_info(type_)
+        except VerifyException as error:
+            raise _in_function(function, str(error)) from error
+    returned = function.body.block.last_op
+    assert returned is not None
+    if tuple(returned.operand_types) != tuple(function.function_type.outputs):
+        raise invalid(returned, f"returns other types than @{function.sym_name.data} states")
+
+
+def _in_function(function: FuncOp, message: str) -> InvalidIR:
+    return InvalidIR(f"@{function.sym_name.data}: {message}", location=position_of(function))
+
+
+Entry = Mapping[str, Attribute]
+
+
+def _entries(attrs: ArrayAttr[DictionaryAttr] | None, count: int) -> list[Entry]:
+    return [{} for _ in range(count)] if attrs is None else [entry.data for entry in attrs]
+
+
+def _text(entry: Entry, name: str) -> str | None:
+    attr = entry.get(name)
+    return attr.data if isinstance(attr, StringAttr) and attr.data else None
+
+
+def _check_arguments(function: FuncOp, arguments: Sequence[Entry]) -> None:
+    roles = ", ".join(ROLES)
+    for index, entry in enumerate(arguments):
+        _check_known(function, f"argument {index}", entry, (NAME_ATTR, ROLE_ATTR))
+        name = _text(entry, NAME_ATTR)
+        if name is None:
+            raise _in_function(function, f'argument {index} has no name; give it {NAME_ATTR} = "..."')
+        role = _text(entry, ROLE_ATTR)
+        if role not in ROLES:
+            found = "has no role" if role is None else f'has the unknown role "{role}"'
+            raise _in_function(function, f'argument "{name}" {found}; {ROLE_ATTR} is one of {roles}')
+
+
+def _check_known(function: FuncOp, what: str, entry: Entry, known: Sequence[str]) -> None:
+    _check_words(function, entry)
+    for name in entry:
+        if name.startswith("logical.") and name not in known:
+            raise _in_function(
+                function, f"{what} has the unknown attribute {name}; it takes {', '.join(known)}"
+            )
+
+
+def _check_results(function: FuncOp, arguments: Sequence[Entry], results: Sequence[Entry]) -> None:
+    updated: set[str] = set()
+    for index, entry in enumerate(results):
+        _check_known(function, f"result {index}", entry, (NAME_ATTR, UPDATES_ATTR))
+        target = _text(entry, UPDATES_ATTR)
+        if target is None:
+            if _text(entry, NAME_ATTR) is None:
+                raise _in_function(
+                    function,
+                    f'result {index} has no name; give it {NAME_ATTR} = "..." or {UPDATES_ATTR} = "..."',
+                )
+            continue
+        if target in updated:
+            raise _in_function(function, f'"{target}" is updated by two results; return its new value once')
+        updated.add(target)
+        _check_update(function, arguments, index, target)
+
+
+def _check_update(function: FuncOp, arguments: Sequence[Entry], index: int, target: str) -> None:
+    position = next((i for i, entry in enumerate(arguments) if _text(entry, NAME_ATTR) == target), None)
+    if position is None:
+        raise _in_function(function, f'result {index} updates "{target}", which is no argument')
+    role = _text(arguments[position], ROLE_ATTR)
+    if role not in UPDATED_ROLES:
+        raise _in_function(
+            function, f'result {index} updates "{target}", whose role is {role}; only param and state change'
+        )
+    old, new = function.function_type.inputs.data[position], function.function_type.outputs.data[index]
+    if old != new:
+        raise _in_function(
+            function, f'result {index} updates "{target}" of type {tensor_info(old)} with {tensor_info(new)}'
+        )
+
+
+def _check_names(function: FuncOp, entries: Iterable[Entry]) -> None:
+    seen: set[str] = set()
+    for entry in entries:
+        name = _text(entry, NAME_ATTR)
+        if name is not None and name in seen:
+            raise _in_function(
+                function, f'the name "{name}" is used twice; arguments and results have names of their own'
+            )
+        if name is not None:
+            seen.add(name)
+
+
+def _check_dimensions(function: FuncOp) -> None:
+    bound = {
+        str(size)
+        for type_ in function.function_type.inputs
+        for size in tensor_info(type_).sizes
+        if isinstance(size, Poly)
+    }
+    values = [*function.body.block.args, *(result for op in function.body.block.ops for result in op.results)]
+    for value in values:
+        sizes = tensor_info(value.type).sizes if is_tensor(value.type) else ()
+        for name in sorted(name for size in sizes if isinstance(size, Poly) for name in size.names):
+            if name not in bound:
+                raise _in_function(
+                    function,
+                    f"no argument has a dimension of size {name} alone, so {name} is unknown at run time",
+                )
+
+
+def _check_words(op: Operation, attributes: Iterable[str]) -> None:
+    for name in attributes:
+        word = next((word for word in METHOD_WORDS if word in name.lower()), None)
+        if word is not None:
+            raise invalid(
+                op,
+                f"attribute {name} mentions '{word}': logical IR says what, not how; leave that to a policy",
+            )
+
+
+def _check_ids(module: ModuleOp) -> None:
+    seen: set[str] = set()
+    for op in module.walk():
+        identity = op_id(op)
+        if identity is None:
+            continue
+        if identity in seen:
+            raise invalid(op, "another op has this id too; change one aicf.id or remove it")
+        seen.add(identity)
+        if not sources(op):
+            raise invalid(
+                op, "has an id but no aicf.src, the ids it stands for; remove both to let assign-ids set them"
+            )
