@@ -85,6 +85,10 @@ class Emitter:
         """A constant mask with the first `active` of `lanes` set."""
         return ir.Constant(ir.VectorType(I1, lanes), [int(lane < active) for lane in range(lanes)])
 
+    def is_constant(self, value: Value) -> bool:
+        """Whether `value` came from `const`; constants are never NaN unless asked for."""
+        return isinstance(value, ir.Constant)
+
     # Memory. Addresses are opaque pointers plus element offsets.
 
     def address(self, base: Value, offset: Value | int, dtype: str) -> Value:
@@ -162,6 +166,58 @@ class Emitter:
         type_ = operands[0].type
         callee = self.declare(f"llvm.{name}.{_type_suffix(type_)}", ir.FunctionType(type_, [type_] * len(operands)))
         return self.b.call(callee, list(operands))
+
+    def saturating_int(self, x: Value, type_: Any) -> Value:
+        """A float truncated toward zero; out of range gives the nearest integer, NaN gives 0."""
+        name = f"llvm.fptosi.sat.{_type_suffix(type_)}.{_type_suffix(x.type)}"
+        return self.b.call(self.declare(name, ir.FunctionType(type_, [x.type])), [x])
+
+    def halves(self, x: Value) -> tuple[Value, Value]:
+        """Lower and upper half of a vector; scalars once only one lane is left in each."""
+        lanes = x.type.count
+        if lanes == 2:
+            return tuple(self.b.extract_element(x, ir.Constant(I32, lane)) for lane in range(2))  # type: ignore[return-value]
+        half = lanes // 2
+        order = ir.VectorType(I32, half)
+        undefined = ir.Constant(x.type, ir.Undefined)
+        low = self.b.shuffle_vector(x, undefined, ir.Constant(order, list(range(half))))
+        high = self.b.shuffle_vector(x, undefined, ir.Constant(order, list(range(half, lanes))))
+        return low, high
+
+    def load_strided(self, address: Value, stride: int, dtype: str, lanes: int, active: int | None = None) -> Value:
+        """`lanes` elements `stride` apart (0: one element everywhere); lanes from `active` on are zero."""
+        if stride == 1 or lanes == 1:
+            return self.load(address, dtype, lanes, active)
+        if stride == 0:
+            return self.splat(self.load(address, dtype, 1), lanes)
+        vector = self.const(dtype, lanes, 0)
+        for lane in range(lanes if active is None else active):
+            element = self.load(self.address(address, lane * stride, dtype), dtype, 1)
+            vector = self.b.insert_element(vector, element, ir.Constant(I32, lane))
+        return vector
+
+    def store_strided(
+        self, value: Value, address: Value, stride: int, dtype: str, lanes: int, active: int | None = None
+    ) -> None:
+        """Write `lanes` elements `stride` apart."""
+        if stride == 1 or lanes == 1:
+            self.store(value, address, dtype, lanes, active)
+            return
+        for lane in range(lanes if active is None else active):
+            element = self.b.extract_element(value, ir.Constant(I32, lane))
+            self.store(element, self.address(address, lane * stride, dtype), dtype, 1)
+
+    def scaled(self, index: Value, factor: int) -> Value:
+        """``index * factor``."""
+        if factor == 1:
+            return index
+        if isinstance(index, ir.Constant):
+            return self.index(index.constant * factor)
+        return self.b.mul(index, self.index(factor))
+
+    def moved(self, base: Value, index: Value, stride: int, dtype: str) -> Value:
+        """`base` moved by ``index * stride`` elements."""
+        return base if stride == 0 else self.address(base, self.scaled(index, stride), dtype)
 
     def fma(self, a: Value, b: Value, c: Value) -> Value:
         """a * b + c of floats: one rounding where the level has FMA, else two (never a call into libm)."""
