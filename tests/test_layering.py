@@ -26,7 +26,8 @@ CONTRACT = ("aicf.backends.base", "aicf.backends.registry")
 ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf": ANYTHING,  # aicf/__init__.py, the public surface
     "aicf.errors": (),
-    "aicf.artifact": (),
+    "aicf.artifact": ("aicf.files",),
+    "aicf.files": (),
     "aicf.universe": ("aicf.passes",),
     "aicf.dialects": (),
     "aicf.semantics": ("aicf.dialects",),

@@ -12,7 +12,6 @@ import argparse
 import contextlib
 import os
 import sys
-import tempfile
 import time
 import traceback
 from collections.abc import Callable, Generator, Sequence
@@ -27,6 +26,7 @@ from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException, Shrink
 from xdsl.xdsl_opt_main import xDSLOptMain
 
 from aicf.errors import AicfError, InvalidIR
+from aicf.files import write_whole
 from aicf.frontends.text import location_of, parse_module, verify_module
 from aicf.passes.support.pipeline import parse_pipeline
 from aicf.universe import AICF_UNIVERSE
@@ -134,7 +134,7 @@ class AicfOptMain(xDSLOptMain):
             with chunk:
                 silent += not self._run_chunk(chunk, extension, printed)
         if self.args.output_file is not None:
-            _write_file(self.args.output_file, buffer.getvalue())
+            _write_output(self.args.output_file, buffer.getvalue())
         if silent and (self.args.verify_diagnostics or self.args.parsing_diagnostics):
             raise InvalidIR(
                 f"expected an error and found none in {silent} of {len(chunks)} programs",
@@ -188,32 +188,11 @@ def _resolve_target_option(pass_name: str, option: str, value: str) -> str:
     return f"{target.backend.data}:{target.arch.data}"
 
 
-def _write_file(path: str, text: str) -> None:
-    """Write a whole file or none: to a temporary file beside it, then rename."""
-    folder = os.path.dirname(os.path.abspath(path))
+def _write_output(path: str, text: str) -> None:
     try:
-        if os.path.exists(path) and not os.path.isfile(path):
-            # A device or a pipe, /dev/null above all: there is nothing to replace.
-            with open(path, "w", encoding="utf-8") as stream:
-                stream.write(text)
-            return
-        handle, temporary = tempfile.mkstemp(dir=folder, prefix=".aicf-opt-")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as stream:
-                stream.write(text)
-            os.chmod(temporary, 0o666 & ~_umask())
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+        write_whole(path, lambda stream: stream.write(text.encode()))
     except OSError as error:
         raise InvalidIR(f"cannot write the output: {error.strerror}", location=path) from error
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def format_error(error: AicfError) -> str:
