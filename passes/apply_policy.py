@@ -16,7 +16,7 @@ from aicf.policies.kernel_policy import AUTO, resolve_policy
 
 
 @dataclass(frozen=True)
-class ApplyPolicy(ModulePass):
+class ApplyPolicyPass(ModulePass):
     """Sets the module attribute `aicf.policy`.
 
     `policy` is `auto` (the passes choose freely), a JSON object, or the path of a JSON or YAML file. The kernels it

@@ -21,7 +21,7 @@ _Root = BindOp | SlotOp
 
 
 @dataclass(frozen=True)
-class DecideInplace(ModulePass):
+class DecideInplacePass(ModulePass):
     """Two rewrites, each proved over happens-before.
 
     The copy of a new value into its parameter or state goes away if the value can be computed there: everything
@@ -71,13 +71,13 @@ def _try_update_in_place(module: ModuleOp, program: ProgramOp, copy: ResolvedOp)
     conflict = _conflict(order, table, producer, copy)
     if producer is None or conflict is not None:
         because = conflict or "its value is not computed by an instruction"
-        record(module, DecideInplace.name, [copy.instruction.data, name], "keep the copy", because)
+        record(module, DecideInplacePass.name, [copy.instruction.data, name], "keep the copy", because)
         return
     _move(source.root, target.root.buffer)
     _remove(program, copy)
     record(
         module,
-        DecideInplace.name,
+        DecideInplacePass.name,
         [producer.instruction.data, name],
         f"write '{name}' in place",
         "every other reader of the old value ends before, and the kernel reads each element before it writes it",
@@ -162,7 +162,7 @@ def _try_reuse(
     if late is not None:
         record(
             module,
-            DecideInplace.name,
+            DecideInplacePass.name,
             subjects,
             "a slot of its own",
             f"'{late.instruction.data}' still uses operand {operand}",
@@ -173,7 +173,7 @@ def _try_reuse(
     table[old] = _merged(table[old], table.pop(new))
     record(
         module,
-        DecideInplace.name,
+        DecideInplacePass.name,
         subjects,
         f"result {result} overwrites operand {operand}",
         f"nothing else uses the operand afterwards; saves {size} bytes",

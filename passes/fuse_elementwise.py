@@ -28,7 +28,7 @@ from aicf.passes.support.work import target_of
 
 
 @dataclass(frozen=True)
-class FuseElementwise(ModulePass):
+class FuseElementwisePass(ModulePass):
     """Groups pointwise ops, broadcasts and reductions over the same axes with their consumers, then all that is left.
 
     A softmax or layer_norm, also one written in primitive ops, becomes one group. The largest set with one result and
@@ -66,9 +66,9 @@ def _fuse(seed: Operation, context: FusionContext) -> None:
     group = form_group(plan, context)
     if len(subjects) > 1:
         because = "intermediates stay in registers or a row of cache instead of memory"
-        record(context.module, FuseElementwise.name, [group.id.data, *subjects], f"one kernel for {len(subjects)} ops", because, refused)
+        record(context.module, FuseElementwisePass.name, [group.id.data, *subjects], f"one kernel for {len(subjects)} ops", because, refused)
     elif refused:
-        record(context.module, FuseElementwise.name, subjects, "alone", "no kernel takes a larger set", refused)
+        record(context.module, FuseElementwisePass.name, subjects, "alone", "no kernel takes a larger set", refused)
 
 
 def _shortlist(cuts: Sequence[tuple[Operation, ...]]) -> list[tuple[Operation, ...]]:

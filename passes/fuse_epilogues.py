@@ -25,7 +25,7 @@ from aicf.passes.support.work import target_of
 
 
 @dataclass(frozen=True)
-class FuseEpilogues(ModulePass):
+class FuseEpiloguesPass(ModulePass):
     """Groups each matmul with the pointwise ops that follow it: bias, activation, residual, any scalar program.
 
     The largest set with one result for which the target has a legal kernel is taken; larger ones are recorded with
@@ -61,7 +61,7 @@ def _fuse(matmul: logical.MatmulOp, context: FusionContext) -> None:
         because = "the pointwise ops run on the accumulator, so the product is written once and never read back"
     else:
         choice, because = "alone", _why_alone(context, len(cluster.cuts), bool(refused))
-    record(context.module, FuseEpilogues.name, [group.id.data, *subjects], choice, because, refused)
+    record(context.module, FuseEpiloguesPass.name, [group.id.data, *subjects], choice, because, refused)
 
 
 def _why_alone(context: FusionContext, cuts: int, refused: bool) -> str:

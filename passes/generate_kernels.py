@@ -16,7 +16,7 @@ from aicf.passes.support.work import work_of_group
 
 
 @dataclass(frozen=True)
-class GenerateKernels(ModulePass):
+class GenerateKernelsPass(ModulePass):
     """Derives an `emit.kernel` from the body of each group that has a kernel record and needs code, and links it.
 
     The body stays authoritative: `verify-emit` derives the code again and compares.
@@ -39,7 +39,7 @@ def _generate(module: ModuleOp, function: func.FuncOp, group: GroupOp) -> None:
         return
     module.body.block.insert_op_before(code, function)
     group.properties["code"] = SymbolRefAttr(code.sym_name)
-    record(module, GenerateKernels.name, [group.id.data], code.sym_name.data, _describe(code))
+    record(module, GenerateKernelsPass.name, [group.id.data], code.sym_name.data, _describe(code))
 
 
 def _describe(code: KernelOp) -> str:

@@ -30,7 +30,7 @@ from aicf.dialects.emit import (
 from aicf.dialects.emit_types import BufferType, KernelAttr, LayoutAttr, TargetAttr
 from aicf.dialects.types import element_of, tensor, tensor_info
 from aicf.errors import PlanError
-from aicf.passes.select_kernels import SelectKernels, descriptor, kernel_record
+from aicf.passes.select_kernels import SelectKernelsPass, descriptor, kernel_record
 from aicf.passes.support.ledger import record
 from aicf.passes.support.peeling import PeeledOperand
 from aicf.passes.support.views import View
@@ -46,7 +46,7 @@ from aicf.passes.support.work import (
 
 
 @dataclass(frozen=True)
-class LowerToEmit(ModulePass):
+class LowerToEmitPass(ModulePass):
     """Bufferises every function: arguments and results become binds, groups become instructions.
 
     A result is written straight into its output bind; the new value of a parameter or state goes to a slot and is
@@ -75,7 +75,7 @@ def _expected_times(module: ModuleOp) -> dict[str, Attribute]:
     return {
         decision.subjects.data[0].data: decision.cost.data["expected_us"]
         for decision in decisions
-        if decision.pass_name.data == SelectKernels.name and "expected_us" in decision.cost.data
+        if decision.pass_name.data == SelectKernelsPass.name and "expected_us" in decision.cost.data
     }
 
 
@@ -129,7 +129,7 @@ class _Prepare:
         self.module.body.block.add_op(body)
         record_ = self._record(group, place, layout)
         block.add_op(ResolvedOp("pack", name, _strings(group.src), [source], [bind.buffer], body=body.sym_name.data, kernel=record_))
-        record(self.module, LowerToEmit.name, [name, group.id.data], f"prepare '{param}' as {layout.layout.data}", "the kernel reads this layout; packed once when weights are bound")
+        record(self.module, LowerToEmitPass.name, [name, group.id.data], f"prepare '{param}' as {layout.layout.data}", "the kernel reads this layout; packed once when weights are bound")
         return bind
 
     def _record(self, group: GroupOp, place: int, layout: LayoutAttr) -> KernelAttr:

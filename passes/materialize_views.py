@@ -20,7 +20,7 @@ from aicf.passes.support.work import result_attrs, target_of
 
 
 @dataclass(frozen=True)
-class MaterializeViews(ModulePass):
+class MaterializeViewsPass(ModulePass):
     """Turns into groups (later `copy` instructions) the views that strides cannot express, and returned views.
 
     A reshape of a computed value that is only returned stays a view. What remains of reshape, transpose, slice and
@@ -52,9 +52,9 @@ def _break_chains(context: FusionContext) -> None:
 
 
 def _materialize(op: Operation, context: FusionContext, because: str) -> GroupOp:
-    plan = outline([op], id_of(op))
+    plan = outline([op], context.group_id([op]))
     group = form_group(plan, context)
-    record(context.module, MaterializeViews.name, [group.id.data], "copy", because, {"strides": "cannot express it"})
+    record(context.module, MaterializeViewsPass.name, [group.id.data], "copy", because, {"strides": "cannot express it"})
     return group
 
 
@@ -115,5 +115,5 @@ def _returned_copy(value: SSAValue, index: int, context: FusionContext, reason: 
     assert terminator is not None
     context.function.body.block.insert_op_before(group, terminator)
     group.results[0].name_hint = value.name_hint
-    record(context.module, MaterializeViews.name, [group.id.data], "copy", reason)
+    record(context.module, MaterializeViewsPass.name, [group.id.data], "copy", reason)
     return group.results[0]

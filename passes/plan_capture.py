@@ -14,7 +14,7 @@ from aicf.passes.support.programs import advance, programs
 
 
 @dataclass(frozen=True)
-class PlanCapture(ModulePass):
+class PlanCapturePass(ModulePass):
     """Puts all instructions of a program into one graph: nothing in it returns to the host. Reorders nothing."""
 
     name = "plan-capture"
@@ -30,7 +30,7 @@ def _capture(module: ModuleOp, program: ProgramOp) -> None:
     program.properties["graphs"] = ArrayAttr([ArrayAttr(names)] if names else [])
     record(
         module,
-        PlanCapture.name,
+        PlanCapturePass.name,
         [program.sym_name.data],
         f"one graph of {len(names)} instructions" if names else "no graph",
         "no instruction needs the host between two others",

@@ -11,13 +11,20 @@ from xdsl.passes import ModulePass
 
 from aicf.dialects.emit import ProgramOp
 from aicf.passes.analysis.happens_before import HappensBefore
-from aicf.passes.analysis.liveness import ARENA_ALIGN, Interference, Lifetime, lower_bound, slot_lifetimes
+from aicf.passes.analysis.liveness import (
+    ARENA_ALIGN,
+    Interference,
+    Lifetime,
+    interfering,
+    lower_bound,
+    slot_lifetimes,
+)
 from aicf.passes.support.ledger import record
 from aicf.passes.support.programs import advance, programs
 
 
 @dataclass(frozen=True)
-class PlanMemory(ModulePass):
+class PlanMemoryPass(ModulePass):
     """Places slots largest first at the lowest offset that no interfering slot covers.
 
     Lifetimes count over happens-before, so slots of unordered instructions never share bytes. The ledger gets the
@@ -47,7 +54,7 @@ def _plan(module: ModuleOp, program: ProgramOp) -> None:
     without = sum(life.size for life in lifetimes)
     record(
         module,
-        PlanMemory.name,
+        PlanMemoryPass.name,
         [program.sym_name.data],
         f"arena of {arena} bytes for {len(lifetimes)} slots",
         f"lower bound {bound} bytes" if arena != bound else "equals the lower bound",
@@ -65,18 +72,14 @@ def _drop_untouched(program: ProgramOp) -> None:
 
 def place(lifetimes: Sequence[Lifetime], interferes: Interference) -> list[int]:
     """Offsets in bytes, one a lifetime. Ties go to the earlier slot, so the result is deterministic."""
+    neighbours = interfering(lifetimes, interferes)
     order = sorted(range(len(lifetimes)), key=lambda i: (-lifetimes[i].size, lifetimes[i].first, i))
-    offsets = [0] * len(lifetimes)
-    placed: list[int] = []
+    offsets: dict[int, int] = {}
     for current in order:
-        taken = sorted(
-            (offsets[other], offsets[other] + lifetimes[other].size)
-            for other in placed
-            if interferes(lifetimes[current], lifetimes[other])
-        )
+        others = [other for other in neighbours[current] if other in offsets]
+        taken = sorted((offsets[other], offsets[other] + lifetimes[other].size) for other in others)
         offsets[current] = _first_gap(taken, lifetimes[current].size)
-        placed.append(current)
-    return offsets
+    return [offsets[i] for i in range(len(lifetimes))]
 
 
 def _first_gap(taken: Sequence[tuple[int, int]], size: int) -> int:

@@ -16,7 +16,7 @@ from aicf.passes.support.programs import advance, programs
 
 
 @dataclass(frozen=True)
-class Schedule(ModulePass):
+class SchedulePass(ModulePass):
     """Keeps the text order, assigns streams and writes `after`.
 
     With one stream every instruction waits for the one before it. With more, an instruction follows a predecessor on
@@ -36,7 +36,7 @@ class Schedule(ModulePass):
 def _schedule(module: ModuleOp, program: ProgramOp, streams: int) -> None:
     instructions = program.instructions
     if instructions and all(op.stream is not None for op in instructions):
-        record(module, Schedule.name, [program.sym_name.data], "as written", "every instruction states its stream")
+        record(module, SchedulePass.name, [program.sym_name.data], "as written", "every instruction states its stream")
         return
     planner = _Planner(streams)
     for op in instructions:
@@ -45,7 +45,7 @@ def _schedule(module: ModuleOp, program: ProgramOp, streams: int) -> None:
     edges = sum(len(op.after) for op in instructions)
     choice = f"{len(instructions)} instructions in text order on {used} stream{'s' if used > 1 else ''}"
     because = f"{edges} edges order every conflicting pair; the policy allows {streams} stream{'s' if streams > 1 else ''}"
-    record(module, Schedule.name, [program.sym_name.data], choice, because)
+    record(module, SchedulePass.name, [program.sym_name.data], choice, because)
 
 
 @dataclass

@@ -23,7 +23,7 @@ from aicf.policies.kernel_policy import KernelPolicy
 
 
 @dataclass(frozen=True)
-class SelectKernels(ModulePass):
+class SelectKernelsPass(ModulePass):
     """Chooses among the legal kernels of each group: policy first, then the predicted time.
 
     Ties go to the deterministic kernel, then to the simpler one. A group that has a kernel keeps it. The ledger gets
@@ -67,7 +67,7 @@ def _select(module: ModuleOp, group: GroupOp, target: TargetAttr, policy: Kernel
             rejected[kernel.id] = f"predicted {costs[kernel.id]:.2f} us, not {choice.expected_us:.2f}"
     group.properties["kernel"] = kernel_record(choice.kernel, choice.kernel.record(work, target))
     cost = {"expected_us": FloatAttr(round(choice.expected_us, 3), f64)}
-    record(module, SelectKernels.name, [group.id.data], choice.kernel.id, choice.because, rejected, cost)
+    record(module, SelectKernelsPass.name, [group.id.data], choice.kernel.id, choice.because, rejected, cost)
 
 
 def kernel_record(kernel: KernelDescriptor, entries: Mapping[str, Attribute]) -> KernelAttr:
@@ -96,7 +96,7 @@ def _choose(
     policy: KernelPolicy,
     rejected: Mapping[str, str],
 ) -> _Choice:
-    for key in (work.id, work.kind):
+    for key in (work.id, work.id.partition("@")[0], work.kind):
         if (wanted := policy.kernels.get(key)) is not None:
             return _Choice(_pinned(wanted, key, legal, rejected), costs[wanted], f"policy pins it for '{key}'")
     best = min(legal, key=lambda k: (costs[k.id], k.determinism != "bitwise", k.simplicity, k.id))

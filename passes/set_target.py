@@ -15,7 +15,7 @@ from aicf.passes.support.work import TARGET_ATTR
 
 
 @dataclass(frozen=True)
-class SetTarget(ModulePass):
+class SetTargetPass(ModulePass):
     """Sets the module attribute `aicf.target`.
 
     `target` is `backend:level`, as in `cpu:x86-64-v3`. The level is written out because the output of a pass may not

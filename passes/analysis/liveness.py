@@ -68,6 +68,24 @@ class Interference:
         return all(self.order.masks[place] & mine == mine for place in other.touches)
 
 
+def interfering(lifetimes: Sequence[Lifetime], interferes: Interference) -> list[list[int]]:
+    """For each lifetime the others that may be alive with it.
+
+    Under a total order only neighbours in time are compared, so the cost is that of the answer.
+    """
+    table: list[list[int]] = [[] for _ in lifetimes]
+    active: list[int] = []
+    for current in sorted(range(len(lifetimes)), key=lambda i: lifetimes[i].first):
+        if interferes.is_total:
+            active = [other for other in active if lifetimes[other].last >= lifetimes[current].first]
+        for other in active:
+            if interferes(lifetimes[current], lifetimes[other]):
+                table[current].append(other)
+                table[other].append(current)
+        active.append(current)
+    return table
+
+
 def lower_bound(lifetimes: Sequence[Lifetime], order: HappensBefore) -> int:
     """The maximum weight, in bytes, of slots that are pairwise live at the same time: no placement takes less."""
     if order.is_total:

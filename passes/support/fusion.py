@@ -39,10 +39,20 @@ class FusionContext:
     policy: KernelPolicy
     position: dict[Operation, int] = field(init=False)
     pinned: dict[str, int] = field(init=False)
+    used: set[str] = field(init=False)
 
     def __post_init__(self) -> None:
+        self.used = {op.id.data for op in self.function.body.block.ops if isinstance(op, GroupOp)}
         self.position = {op: place for place, op in enumerate(self.function.body.block.ops)}
         self.pinned = {id_: place for place, ids in enumerate(self.policy.groups) for id_ in ids}
+
+    def group_id(self, members: Sequence[Operation]) -> str:
+        """The id of a group: its first source with the bucket of the first member, else the first member's own id."""
+        own = id_of(members[0])
+        sources = sources_of(members)
+        name = sources[0] + own[own.find("@") :] if sources and "@" in own and "@" not in sources[0] else None
+        wanted = name or (sources[0] if sources else own)
+        return own if wanted in self.used else wanted
 
     def may_join(self, op: Operation, other: Operation) -> bool:
         """Whether the policy's pinned groups let two ops share a group."""
@@ -111,7 +121,7 @@ class Cluster:
         while queue and len(outside) < _SEARCH_LIMIT:
             op = ops[heapq.heappop(queue)]
             blocked = any(operand.owner in outside for operand in op.operands)
-            if not blocked and self.context.may_join(op, self.seed) and accept(op):
+            if not blocked and accept(op) and self.context.may_join(op, self.seed):
                 self._add(op)
             else:
                 outside.add(op)
@@ -139,7 +149,7 @@ def with_producers(cut: Sequence[Operation], accept: Accept, context: FusionCont
         if not isinstance(value, OpResult) or value.op in inside or value.op not in context.position:
             continue
         only_here = all(use.operation in inside for use in value.uses)
-        if only_here and context.may_join(value.op, cut[0]) and accept(value.op):
+        if only_here and accept(value.op) and context.may_join(value.op, cut[0]):
             inside.add(value.op)
             stack.extend(value.op.operands)
     return tuple(sorted(inside, key=context.position.__getitem__))
@@ -206,6 +216,7 @@ def form_group(plan: Outline, context: FusionContext) -> GroupOp:
     group = GroupOp(
         plan.id, sources_of(plan.members), plan.inputs, Region(plan.body), [plan.result.type]
     )
+    context.used.add(plan.id)
     last = plan.members[-1]
     group.location = last.location
     block = last.parent
@@ -226,7 +237,7 @@ def first_legal(
     """The first of `cuts` that a kernel accepts, and why the ones before it were refused."""
     refused: dict[str, str] = {}
     for cut in cuts:
-        plan = outline(cut, id_of(cut[0]))
+        plan = outline(cut, context.group_id(cut))
         legal, rejected = legal_kernels(plan.work(), context.target, frozenset(context.policy.forbid))
         if legal:
             return plan, refused

@@ -1,0 +1,107 @@
+"""`aicf-inference`: the whole way from logical IR to a final emit program, as one named pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from aicf.passes.apply_policy import ApplyPolicyPass
+from aicf.passes.assign_ids import AssignIdsPass
+from aicf.passes.decide_inplace import DecideInplacePass
+from aicf.passes.fold_constants import FoldConstantsPass
+from aicf.passes.fuse_elementwise import FuseElementwisePass
+from aicf.passes.fuse_epilogues import FuseEpiloguesPass
+from aicf.passes.generate_kernels import GenerateKernelsPass
+from aicf.passes.logical_canonicalize import LogicalCanonicalizePass
+from aicf.passes.logical_cse import LogicalCsePass
+from aicf.passes.logical_dce import LogicalDcePass
+from aicf.passes.lower_logical import LowerLogicalPass
+from aicf.passes.lower_to_emit import LowerToEmitPass
+from aicf.passes.materialize_views import MaterializeViewsPass
+from aicf.passes.plan_capture import PlanCapturePass
+from aicf.passes.plan_memory import PlanMemoryPass
+from aicf.passes.schedule import SchedulePass
+from aicf.passes.select_kernels import SelectKernelsPass
+from aicf.passes.select_layouts import SelectLayoutsPass
+from aicf.passes.set_target import SetTargetPass
+from aicf.passes.specialize_shapes import SpecializeShapesPass
+from aicf.passes.verify_capture_safe import VerifyCaptureSafePass
+from aicf.passes.verify_emit import VerifyEmitPass
+from aicf.passes.verify_logical import VerifyLogicalPass
+from aicf.passes.verify_order import VerifyOrderPass
+
+Observer = Callable[[ModulePass, ModuleOp], None]
+
+
+@dataclass(frozen=True)
+class AicfInferencePass(ModulePass):
+    """Runs every pass of the inference pipeline in order, with a check at each phase boundary.
+
+    Options: `target` (`cpu:x86-64-v3`, `reference`), `policy` (file, inline JSON or `auto`), `dims`
+    (`N=1,540`, sizes of symbolic dimensions), `threads`.
+    """
+
+    name = "aicf-inference"
+
+    target: str = ""
+    policy: str = ""
+    dims: str = ""
+    threads: int = 1
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        run(self.passes(), ctx, op)
+
+    def passes(self) -> tuple[ModulePass, ...]:
+        """The passes in order, with the options handed on."""
+        simplify = (LogicalCanonicalizePass(), LogicalCsePass(), LogicalDcePass())
+        start: tuple[ModulePass, ...] = (SetTargetPass(self.target, self.threads),) if self.target else ()
+        policy: tuple[ModulePass, ...] = (ApplyPolicyPass(self.policy),) if self.policy else ()
+        return (
+            *start,
+            *policy,
+            AssignIdsPass(),
+            VerifyLogicalPass(),
+            *simplify,
+            FoldConstantsPass(),
+            SpecializeShapesPass(self.dims),
+            LowerLogicalPass(),
+            *simplify,
+            FoldConstantsPass(),
+            SelectLayoutsPass(),
+            LogicalDcePass(),
+            VerifyLogicalPass(),
+            *decision_passes(),
+        )
+
+
+def decision_passes() -> tuple[ModulePass, ...]:
+    """From lowered logical IR to a final program."""
+    return (
+        MaterializeViewsPass(),
+        FuseEpiloguesPass(),
+        FuseElementwisePass(),
+        SelectKernelsPass(),
+        GenerateKernelsPass(),
+        LowerToEmitPass(),
+        VerifyEmitPass(),
+        SchedulePass(),
+        VerifyOrderPass(),
+        DecideInplacePass(),
+        PlanMemoryPass(),
+        PlanCapturePass(),
+        VerifyEmitPass(),
+        VerifyOrderPass(),
+        VerifyCaptureSafePass(),
+    )
+
+
+def run(passes: tuple[ModulePass, ...], ctx: Context, module: ModuleOp, observer: Observer | None = None) -> None:
+    """Applies passes in order; `observer` sees each pass and the module after it."""
+    for step in passes:
+        step.apply(ctx, module)
+        if observer is not None:
+            observer(step, module)

@@ -1,0 +1,194 @@
+"""`verify-emit`: what emit programs must hold across ops: fields of their phase, bodies that say what they claim."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Attribute, Block, Operation
+from xdsl.passes import ModulePass
+from xdsl.utils.exceptions import VerifyException
+
+from aicf.backends.registry import get_kernels
+from aicf.dialects.emit import PHASES, BodyOp, KernelOp, ProgramOp, ResolvedOp, SlotOp, symbols
+from aicf.dialects.emit_types import BufferType, TargetAttr
+from aicf.dialects.types import element_of, tensor
+from aicf.errors import InvalidIR
+from aicf.passes.analysis.accesses import Region, region_of
+from aicf.passes.decide_inplace import may_alias_pairs
+from aicf.passes.support.body_kinds import derive_kind
+from aicf.passes.support.identity import invalid
+from aicf.passes.support.kernel_code import NoCode, derive_code
+from aicf.passes.support.peeling import yielded
+from aicf.passes.support.programs import programs
+from aicf.passes.support.work import TARGET_ATTR, symbol_name
+
+
+@dataclass(frozen=True)
+class VerifyEmitPass(ModulePass):
+    """Checks every program; raises InvalidIR naming the instruction and its source.
+
+    Fields that the phase fixes are there; symbols exist; kind, attributes and generated code are those of the body;
+    results overlap operands only where the kernel permits it; kernels belong to the target; slots lie in the arena.
+    """
+
+    name = "verify-emit"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        table = symbols(op)
+        target = op.attributes.get(TARGET_ATTR)
+        for program in programs(op):
+            _verify_ops(program)
+            for instruction in program.instructions:
+                _verify_fields(instruction, program)
+                _verify_overlap(instruction)
+                _verify_kernel(instruction, target)
+                _verify_meaning(instruction, table)
+            _verify_memory(program)
+
+
+def _verify_ops(program: ProgramOp) -> None:
+    for op in (program, *program.body.block.ops):
+        try:
+            op.verify(verify_nested_ops=False)
+        except VerifyException as error:
+            raise invalid(op, str(error)) from error
+
+
+def _at_least(program: ProgramOp, phase: str) -> bool:
+    return program.phase_index >= PHASES.index(phase)
+
+
+def _named(op: ResolvedOp) -> str:
+    return f"instruction '{op.instruction.data}' (from {', '.join(s.data for s in op.src)})"
+
+
+def _verify_fields(op: ResolvedOp, program: ProgramOp) -> None:
+    if _at_least(program, "scheduled") and op.stream is None:
+        raise invalid(op, f"{_named(op)} has no stream, but the program is {program.phase.data}; run schedule")
+    if _at_least(program, "final") and op.kernel is None:
+        raise invalid(op, f"{_named(op)} has no kernel, but the program is final; run select-kernels")
+
+
+def _verify_overlap(op: ResolvedOp) -> None:
+    """Results may share bytes with operands only element by element and by permission, and never with each other."""
+    pairs = may_alias_pairs(op)
+    outs = [region_of(value) for value in op.outs]
+    ins = [region_of(value) for value in op.ins]
+    for number, out in enumerate(outs):
+        for other in outs[number + 1 :] + [region_of(value) for value in op.ws]:
+            if out.overlaps(other):
+                raise invalid(op, f"{_named(op)}: result {number} overlaps another result or the workspace")
+        for place, source in enumerate(ins):
+            if not out.overlaps(source):
+                continue
+            if (number, place) not in pairs:
+                raise invalid(
+                    op,
+                    f"{_named(op)}: result {number} overlaps operand {place}, which its kernel does not permit; "
+                    "give the result a slot of its own",
+                )
+            if not _same_bytes(out, source):
+                raise invalid(
+                    op, f"{_named(op)}: result {number} overlaps operand {place} with another element-to-address map"
+                )
+    for workspace in op.ws:
+        if any(region_of(workspace).overlaps(source) for source in ins):
+            raise invalid(op, f"{_named(op)}: the workspace overlaps an operand")
+
+
+def _same_bytes(out: Region, source: Region) -> bool:
+    if out.same_elements(source):
+        return True
+    contiguous = out.type.is_contiguous and source.type.is_contiguous
+    return contiguous and out.place() == source.place() and out.type.element_count == source.type.element_count
+
+
+def _verify_kernel(op: ResolvedOp, target: Attribute | None) -> None:
+    if op.kernel is None or not isinstance(target, TargetAttr):
+        return
+    known = get_kernels(target.backend.data)
+    if op.kernel.kernel.data not in known:
+        raise invalid(
+            op,
+            f"{_named(op)}: backend {target.backend.data} has no kernel '{op.kernel.kernel.data}'; "
+            f"it has {', '.join(known)}",
+        )
+
+
+def _verify_meaning(op: ResolvedOp, table: Mapping[str, Operation]) -> None:
+    body = None if op.body is None else table.get(symbol_name(op.body))
+    if op.body is not None and not isinstance(body, BodyOp):
+        raise invalid(op, f"{_named(op)}: @{symbol_name(op.body)} is no emit.body")
+    code = None if op.code is None else table.get(symbol_name(op.code))
+    if op.code is not None and not isinstance(code, KernelOp):
+        raise invalid(op, f"{_named(op)}: @{symbol_name(op.code)} is no emit.kernel")
+    if not isinstance(body, BodyOp):
+        return
+    _verify_signature(op, body.body.block)
+    if op.kind.data != "pack":
+        _verify_kind(op, body.body.block)
+    if isinstance(code, KernelOp):
+        _verify_code(op, body.body.block, code)
+
+
+def _verify_signature(op: ResolvedOp, body: Block) -> None:
+    wanted = [_tensor_of(value.type) for value in (*op.ins, *op.outs)]
+    given = [*body.arg_types, *(value.type for value in yielded(body))]
+    if wanted != given:
+        raise invalid(op, f"{_named(op)}: its body is for other shapes or types than its buffers")
+
+
+def _tensor_of(type_: Attribute) -> Attribute:
+    assert isinstance(type_, BufferType)
+    return tensor(type_.get_shape(), element_of(type_.element_type))
+
+
+def _verify_kind(op: ResolvedOp, body: Block) -> None:
+    kind, attrs = derive_kind(body)
+    if (kind, dict(attrs)) != (op.kind.data, dict(op.attrs.data)):
+        raise invalid(
+            op,
+            f"{_named(op)}: it says {op.kind.data} {op.attrs}, but its body @{_body_name(op)} is {kind} "
+            f"{ {key: str(value) for key, value in attrs.items()} }; the body is authoritative",
+        )
+
+
+def _body_name(op: ResolvedOp) -> str:
+    return "" if op.body is None else symbol_name(op.body)
+
+
+def _verify_code(op: ResolvedOp, body: Block, code: KernelOp) -> None:
+    try:
+        derived = derive_code(body, code.sym_name.data)
+    except NoCode as reason:
+        raise invalid(op, f"{_named(op)}: its body has no generated code: {reason}") from reason
+    if not derived.is_structurally_equivalent(code):
+        raise invalid(
+            op, f"{_named(op)}: @{code.sym_name.data} is not the code of its body; run generate-kernels again"
+        )
+
+
+def _verify_memory(program: ProgramOp) -> None:
+    if not _at_least(program, "planned"):
+        return
+    arena = program.arena_bytes
+    if arena is None:
+        raise InvalidIR(f"program @{program.sym_name.data} is {program.phase.data} but states no arena_bytes")
+    for slot in program.slots:
+        _verify_slot(slot, arena.value.data)
+
+
+def _verify_slot(slot: SlotOp, arena: int) -> None:
+    if slot.offset is None or slot.size is None or slot.align is None:
+        raise invalid(slot, "a slot of a planned program needs offset, size and align; run plan-memory")
+    assert isinstance(slot.buffer.type, BufferType)
+    offset, size = slot.offset.value.data, slot.size.value.data
+    if size < slot.buffer.type.span_bytes:
+        raise invalid(slot, f"slot of {size} bytes holds a buffer of {slot.buffer.type.span_bytes}")
+    if offset < 0 or offset + size > arena:
+        raise invalid(slot, f"slot at {offset} of {size} bytes leaves the arena of {arena}")
+    if offset % slot.align.value.data:
+        raise invalid(slot, f"slot at {offset} is not aligned to {slot.align.value.data}")

@@ -1,0 +1,120 @@
+"""`verify-order`: every conflicting pair of accesses is ordered, and every read finds what was written for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import OpResult
+from xdsl.passes import ModulePass
+
+from aicf.dialects.emit import BindOp, ProgramOp, SlotOp
+from aicf.errors import InvalidIR
+from aicf.passes.analysis.accesses import Access, accesses_by_root
+from aicf.passes.analysis.happens_before import HappensBefore
+from aicf.passes.analysis.liveness import Interference, Lifetime, slot_lifetimes
+from aicf.passes.support.identity import invalid
+from aicf.passes.support.programs import programs
+
+
+@dataclass(frozen=True)
+class VerifyOrderPass(ModulePass):
+    """Checks every scheduled program over happens-before, the closure of `after`; text order proves nothing.
+
+    Values are defined before they are used; the text is a topological order of the edges; two accesses that share
+    bytes, one of them a write, are ordered; slots that share bytes are never alive together; a slot is written
+    before it is read, and every output is written. Raises InvalidIR naming both instructions.
+    """
+
+    name = "verify-order"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for program in programs(op):
+            _verify_definitions(program)
+            if program.phase.data == "bufferized":
+                continue
+            order = HappensBefore(program)
+            for root, accesses in accesses_by_root(program).items():
+                _verify_root(program, root, accesses, order)
+            _verify_shared_bytes(program, order)
+
+
+def _verify_definitions(program: ProgramOp) -> None:
+    defined: set[object] = set()
+    for op in program.body.block.ops:
+        for operand in op.operands:
+            if operand not in defined:
+                name = operand.name_hint or "a value"
+                raise invalid(op, f"%{name} is used before it is defined")
+        defined.update(op.results)
+
+
+def _verify_root(program: ProgramOp, root: BindOp | SlotOp, accesses: Sequence[Access], order: HappensBefore) -> None:
+    writes = [access for access in accesses if access.writes]
+    if not order.is_total:
+        for write in writes:
+            for other in accesses:
+                _verify_pair(write, other, root, order)
+    if isinstance(root, SlotOp):
+        _verify_written_first(root, accesses, order)
+    elif root.role.data == "output" and not writes:
+        raise invalid(root, f"output '{root.bind_name.data}' of @{program.sym_name.data} is never written")
+
+
+def _verify_pair(write: Access, other: Access, root: BindOp | SlotOp, order: HappensBefore) -> None:
+    if write.instruction is other.instruction or not write.region.overlaps(other.region):
+        return
+    if not order.ordered(write.instruction, other.instruction):
+        first, second = write.instruction.instruction.data, other.instruction.instruction.data
+        verb = "write" if other.writes else "read"
+        raise invalid(
+            write.instruction,
+            f"'{first}' writes {_root_name(root)} that '{second}' may {verb} at the same time; "
+            f"add an edge: after([\"{first}\" full]) or the other way round",
+        )
+
+
+def _root_name(root: BindOp | SlotOp) -> str:
+    if isinstance(root, BindOp):
+        return f"{root.role.data} '{root.bind_name.data}'"
+    return f"slot %{root.buffer.name_hint or '?'}"
+
+
+def _verify_written_first(root: SlotOp, accesses: Sequence[Access], order: HappensBefore) -> None:
+    writers = [access.instruction for access in accesses if access.writes]
+    for access in accesses:
+        reader = access.instruction
+        if access.writes or any(order.before(writer, reader) for writer in writers):
+            continue
+        raise invalid(reader, f"'{reader.instruction.data}' reads {_root_name(root)} before anything wrote it")
+
+
+def _verify_shared_bytes(program: ProgramOp, order: HappensBefore) -> None:
+    """Sweeps the arena by offset; slots that overlap there must not be alive together."""
+    if any(slot.offset is None for slot in program.slots):
+        return
+    interferes = Interference(order)
+    active: list[tuple[int, Lifetime]] = []
+    for life in sorted(slot_lifetimes(program, order), key=_offset):
+        active = [(end, other) for end, other in active if end > _offset(life)]
+        for _, other in active:
+            if interferes(life, other):
+                _raise_shared(life, other, order)
+        active.append((_offset(life) + life.size, life))
+
+
+def _offset(life: Lifetime) -> int:
+    assert life.slot.offset is not None
+    return life.slot.offset.value.data
+
+
+def _raise_shared(one: Lifetime, other: Lifetime, order: HappensBefore) -> None:
+    names = [order.order[life.touches[-1]].instruction.data for life in (one, other)]
+    results: list[OpResult] = [one.slot.buffer, other.slot.buffer]
+    slots = " and ".join(f"%{value.name_hint or '?'}" for value in results)
+    raise InvalidIR(
+        f"slots {slots} share bytes of the arena but are alive together: '{names[0]}' and '{names[1]}' still use them; "
+        "run plan-memory again or add the missing edge"
+    )
