@@ -18,6 +18,7 @@ import numpy as np
 from typing_extensions import TypeIs
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
+    DenseIntOrFPElementsAttr,
     IntegerType,
     NoneAttr,
     Signedness,
@@ -276,3 +277,11 @@ def bind_names(type_: Attribute, bindings: Mapping[str, int]) -> AnyTensor:
     bound = info.with_sizes(sizes)
     tensor_info(bound)
     return bound
+
+
+def dense_array(value: DenseIntOrFPElementsAttr) -> np.ndarray[Any, np.dtype[Any]]:
+    """The elements of a dense attribute in the host dtype, read-only; a splat is spread over its type's shape."""
+    info = tensor_info(value.type)
+    raw = value.data.data
+    flat = np.frombuffer(raw, np.int8) != 0 if info.element.kind == "bool" else np.frombuffer(raw, info.element.dtype)
+    return np.broadcast_to(flat, info.shape) if flat.size == 1 else flat.reshape(info.shape)

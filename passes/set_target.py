@@ -33,7 +33,7 @@ class SetTargetPass(ModulePass):
             here = get_backend(backend).resolve_arch(None)
             raise PolicyError(
                 f"target '{self.target}' names no architecture level; write it out, "
-                f"as in set-target{{target=\"{backend}:{here}\"}} for this machine"
+                f'as in set-target{{target="{backend}:{here}"}} for this machine'
             )
         target = resolve_target(self.target, self.threads)
         op.attributes[TARGET_ATTR] = target

@@ -82,7 +82,9 @@ class KernelPolicy:
                 raise PolicyError(f"groups[{place}]: is empty; list op ids, or drop it")
             for id_ in ids:
                 if id_ in places:
-                    raise PolicyError(f"groups[{place}]: '{id_}' is in groups[{places[id_]}] already; name it once")
+                    raise PolicyError(
+                        f"groups[{place}]: '{id_}' is in groups[{places[id_]}] already; name it once"
+                    )
                 places[id_] = place
 
     # What only the program or the target can tell
@@ -102,11 +104,15 @@ class KernelPolicy:
         known = [*ids, *KIND_IDS]
         for key in self.kernels:
             if key not in known:
-                raise PolicyError(f"kernels.{key}: no op or kind has that name; {_suggest(key, known, 'it has')}")
+                raise PolicyError(
+                    f"kernels.{key}: no op or kind has that name; {_suggest(key, known, 'it has')}"
+                )
         for place, group in enumerate(self.groups):
             for id_ in group:
                 if id_ not in ids:
-                    raise PolicyError(f"groups[{place}]: no op has the id '{id_}'; {_suggest(id_, ids, 'ids')}")
+                    raise PolicyError(
+                        f"groups[{place}]: no op has the id '{id_}'; {_suggest(id_, ids, 'ids')}"
+                    )
 
     def _kernel_paths(self) -> Iterable[tuple[str, str]]:
         yield from ((f"kernels.{key}", kernel) for key, kernel in self.kernels.items())
@@ -304,7 +310,9 @@ def _to_attr(value: object) -> Attribute:
             return ArrayAttr([_to_attr(item) for item in cast(list[object], value)])
         case _:
             assert isinstance(value, dict)
-            return DictionaryAttr({key: _to_attr(item) for key, item in cast(dict[str, object], value).items()})
+            return DictionaryAttr(
+                {key: _to_attr(item) for key, item in cast(dict[str, object], value).items()}
+            )
 
 
 def _from_attr(path: str, attribute: Attribute) -> object:
@@ -318,4 +326,6 @@ def _from_attr(path: str, attribute: Attribute) -> object:
         case DictionaryAttr():
             return {key: _from_attr(f"{path}.{key}", item) for key, item in attribute.data.items()}
         case _:
-            raise PolicyError(f"{path}: {attribute} is no policy value; use strings, bools, i64, lists, objects")
+            raise PolicyError(
+                f"{path}: {attribute} is no policy value; use strings, bools, i64, lists, objects"
+            )

@@ -40,10 +40,11 @@ from aicf.dialects.emit import (
 from aicf.dialects.emit_kernels import KernelOp
 from aicf.dialects.emit_types import BufferType, TargetAttr
 from aicf.dialects.logical import DispatchOp
-from aicf.dialects.types import element_of
+from aicf.dialects.types import dense_array, element_of
 from aicf.errors import PlanError
 from aicf.runtime.capture_plan import ARENA, CapturePlan, Launch, ModulePlan, Place, Row
 from aicf.runtime.graph import Bind, Edge, Graph, Node
+from aicf.runtime.tensors import Array
 
 TARGET = "aicf.target"
 """Module attribute that says what the module is compiled for."""
@@ -193,16 +194,6 @@ def root_of(value: SSAValue) -> tuple[Operation, int]:
 # Reading ops
 
 
-def const_array(bind: BindOp) -> np.ndarray:
-    """The value of a const bind, row-major, in its own dtype."""
-    assert isinstance(bind.value, DenseIntOrFPElementsAttr)
-    type_ = buffer_type(bind.buffer)
-    values = np.array(bind.value.get_values()).astype(element_of(type_.element_type).dtype)
-    return np.broadcast_to(
-        values if values.size == 1 else values.reshape(type_.get_shape()), type_.get_shape()
-    )
-
-
 def _read_bind(op: BindOp) -> Bind:
     type_ = buffer_type(op.buffer)
     layout = type_.get_layout()
@@ -218,8 +209,12 @@ def _read_bind(op: BindOp) -> Bind:
         binding=None if op.binding is None else op.binding.data,
         updated=op.updated is not None,
         layout=None if layout is None else str(layout),
-        value=None if op.value is None else const_array(op).tobytes().hex(),
+        value=None if op.value is None else _spread(op.value, type_.get_shape()).tobytes().hex(),
     )
+
+
+def _spread(value: DenseIntOrFPElementsAttr, shape: tuple[int, ...]) -> Array:
+    return np.broadcast_to(dense_array(value), shape)
 
 
 def _read_node(op: ResolvedOp) -> Node:

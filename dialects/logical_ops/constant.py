@@ -20,7 +20,7 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
 from aicf.dialects.logical_ops.base import LogicalOp, Properties
-from aicf.dialects.types import AnyTensor, ElementType, TensorInfo, tensor, tensor_info
+from aicf.dialects.types import AnyTensor, ElementType, TensorInfo, dense_array, tensor, tensor_info
 
 MAX_CONSTANT_ELEMENTS = 1024
 """Most elements of a constant that is no splat."""
@@ -86,11 +86,7 @@ class ConstantOp(LogicalOp):
     @property
     def array(self) -> NDArray[Any]:
         """The elements in the host dtype; shape () for a splat."""
-        info = tensor_info(self.value.type)
-        raw = self.value.data.data
-        if info.element.kind == "bool":
-            return (np.frombuffer(raw, np.int8) != 0).reshape(info.shape)
-        return np.frombuffer(raw, info.element.dtype).reshape(info.shape)
+        return dense_array(self.value)
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:

@@ -6,7 +6,7 @@ instruction is its body. Layouts of prepared weights are invisible; such a buffe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -31,7 +31,7 @@ from aicf.dialects.emit import (
 )
 from aicf.dialects.emit_types import BufferType
 from aicf.dialects.logical import NAME_ATTR, UPDATES_ATTR, DispatchOp
-from aicf.dialects.types import element_of
+from aicf.dialects.types import dense_array, element_of
 from aicf.errors import InputMismatch, InvalidIR, PlanError
 from aicf.semantics import Array, Mode, as_value, evaluate, evaluate_block, value_dtype
 
@@ -84,7 +84,9 @@ def _choose(module: ModuleOp, feeds: Mapping[str, Array]) -> FuncOp | ProgramOp:
     fitting = [op for op in candidates if _fits(op, feeds)] if len(candidates) > 1 else candidates
     if len(fitting) != 1:
         shapes = ", ".join(f"{name}: {list(array.shape)}" for name, array in feeds.items())
-        raise InputMismatch(f"{len(fitting)} of the programs ({', '.join(names) or 'none'}) take {shapes}; name one")
+        raise InputMismatch(
+            f"{len(fitting)} of the programs ({', '.join(names) or 'none'}) take {shapes}; name one"
+        )
     return fitting[0]
 
 
@@ -131,8 +133,9 @@ def _run_block(block: Block, values: dict[SSAValue, Array], mode: Mode) -> list[
 
 def _names(attrs: ArrayAttr[DictionaryAttr] | None, count: int, key: str) -> list[str]:
     """Interface attribute `key` of each argument or result; empty where there is none."""
-    entries: Sequence[Mapping[str, Attribute]] = [{}] * count if attrs is None else [a.data for a in attrs]
-    named = (entry.get(key) for entry in entries)
+    if attrs is None:
+        return [""] * count
+    named = (entry.data.get(key) for entry in attrs)
     return [value.data if isinstance(value, StringAttr) else "" for value in named]
 
 
@@ -182,7 +185,9 @@ def element_span(type_: BufferType) -> int:
     return 1 + sum((n - 1) * step for n, step in zip(type_.get_shape(), element_strides(type_), strict=True))
 
 
-def run_instructions(instructions: Sequence[ResolvedOp], bodies: Mapping[str, Operation], buffers: Buffers, mode: Mode) -> None:
+def run_instructions(
+    instructions: Sequence[ResolvedOp], bodies: Mapping[str, Operation], buffers: Buffers, mode: Mode
+) -> None:
     """Runs instructions in the order given. Operands are read before results are written."""
     for instruction in instructions:
         body = body_of(instruction, bodies)
@@ -238,7 +243,9 @@ def run_program(
                 buffers.view(workspace).view(np.uint8)[...] = POISON
         run_instructions([instruction], bodies, buffers, mode)
     outputs = {b.bind_name.data: buffers.view(b.buffer).copy() for b in program.binds if _writes(program, b)}
-    updates = {b.bind_name.data: buffers.view(b.buffer).copy() for b in program.binds if b.updated is not None}
+    updates = {
+        b.bind_name.data: buffers.view(b.buffer).copy() for b in program.binds if b.updated is not None
+    }
     return Results({name: outputs[name] for name in outputs if name not in updates}, updates)
 
 
@@ -253,7 +260,9 @@ def _run_prepare(
         return {}
     prepare = symbols(module).get(PREPARE)
     if not isinstance(prepare, ProgramOp):
-        raise PlanError(f"@{program.sym_name.data} has derived binds, but there is no emit.program @{PREPARE}")
+        raise PlanError(
+            f"@{program.sym_name.data} has derived binds, but there is no emit.program @{PREPARE}"
+        )
     return run_program(module, prepare, feeds, mode).outputs
 
 
@@ -262,7 +271,8 @@ def _bind_memory(bind: BindOp, feeds: Mapping[str, Array], derived: Mapping[str,
     element = element_of(type_.element_type)
     flat = np.zeros(max(element_span(type_), 1), value_dtype(element, mode))
     if bind.role.data == "const":
-        value: Array = const_array(bind)
+        assert isinstance(bind.value, DenseIntOrFPElementsAttr)
+        value: Array = dense_array(bind.value)
     elif _is_fed(bind):
         value = _fed(feeds, name, type_.get_shape())
     elif name in derived:
@@ -276,7 +286,9 @@ def _bind_memory(bind: BindOp, feeds: Mapping[str, Array], derived: Mapping[str,
 
 def _place_slots(program: ProgramOp, buffers: Buffers, mode: Mode, arena: bool) -> None:
     if arena and (mode != "typed" or program.phase_index < PHASES.index("planned")):
-        raise PlanError(f"@{program.sym_name.data}: a byte arena needs mode 'typed' and phase 'planned' or later")
+        raise PlanError(
+            f"@{program.sym_name.data}: a byte arena needs mode 'typed' and phase 'planned' or later"
+        )
     size = 0 if program.arena_bytes is None else program.arena_bytes.value.data
     block = np.full(size, POISON, np.uint8)
     for slot in program.slots:
@@ -316,13 +328,3 @@ def _is_fed(bind: BindOp) -> bool:
 def _type(buffer: SSAValue) -> BufferType:
     assert isinstance(buffer.type, BufferType)
     return buffer.type
-
-
-def const_array(bind: BindOp) -> Array:
-    """The value of a const bind, in its own dtype and shape."""
-    assert isinstance(bind.value, DenseIntOrFPElementsAttr)
-    type_ = _type(bind.buffer)
-    values = np.array(bind.value.get_values()).astype(element_of(type_.element_type).dtype)
-    return np.broadcast_to(values if values.size == 1 else values.reshape(type_.get_shape()), type_.get_shape())
-
-

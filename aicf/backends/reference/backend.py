@@ -1,0 +1,93 @@
+"""The reference backend: one kernel that runs anything, by its body, on NumPy.
+
+Slow and right. It chooses nothing and packs nothing, so plans for it show the program without any kernel's wishes.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from io import StringIO
+
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.ir import Attribute
+from xdsl.printer import Printer
+
+from aicf.backends.base import CodeUnit, KernelDescriptor, NativeCode, Work
+from aicf.backends.reference.loader import ENTRY_ATTR, MODE, ReferenceCode, load_native
+from aicf.dialects.emit import ProgramOp, symbols
+from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
+from aicf.dialects.kinds import KIND_IDS
+from aicf.errors import PolicyError, UnsupportedOp
+
+
+class BodyKernel:
+    """Runs the body of an instruction, whatever it is."""
+
+    id = "reference.body"
+    version = 1
+    kinds = frozenset(KIND_IDS)
+    determinism = "bitwise"
+    simplicity = 0
+
+    def legal(self, work: Work, target: TargetAttr) -> str | None:
+        """Always: every body can be evaluated."""
+        return None
+
+    def cost_us(self, work: Work, target: TargetAttr) -> float:
+        """The same for everything: there is nothing to choose from."""
+        return 1.0
+
+    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
+        """Empty: a launch needs the body only."""
+        return {}
+
+    def prepare(self, work: Work, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
+        """Raises UnsupportedOp: this kernel asks for no layout."""
+        raise UnsupportedOp(
+            f"'{work.id}': {self.id} reads plain memory and prepares no '{layout.layout.data}'"
+        )
+
+
+class ReferenceBackend:
+    """See `Backend`."""
+
+    name = "reference"
+
+    def resolve_arch(self, arch: str | None) -> str:
+        """The arithmetic: `typed`, every value rounded to its dtype."""
+        if arch not in (None, MODE):
+            raise PolicyError(f"backend 'reference' has no level '{arch}'; legal: {MODE}")
+        return MODE
+
+    def facts(self) -> Mapping[str, Attribute]:
+        """None."""
+        return {}
+
+    def kernels(self) -> Sequence[KernelDescriptor]:
+        """The one kernel."""
+        return (BodyKernel(),)
+
+    def build(self, module: ModuleOp, units: Sequence[CodeUnit], target: TargetAttr) -> NativeCode:
+        """The module's text, with the entry of each unit noted on its program."""
+        copy = module.clone()
+        programs = symbols(copy)
+        for unit in units:
+            program = programs[unit.program.sym_name.data]
+            assert isinstance(program, ProgramOp)
+            program.attributes[ENTRY_ATTR] = StringAttr(unit.entry)
+        text = StringIO()
+        Printer(text).print_op(copy)
+        return NativeCode(text.getvalue().encode("utf-8"), features=())
+
+    def load(self, native: NativeCode) -> ReferenceCode:
+        """See `load_native`."""
+        return load_native(native)
+
+    def devices(self) -> Sequence[Mapping[str, str]]:
+        """This machine."""
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 0
+        return (
+            {"name": platform.machine(), "arch": MODE, "memory": f"{memory >> 20} MiB" if memory else ""},
+        )
