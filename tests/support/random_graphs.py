@@ -85,7 +85,7 @@ class _Generator:
         found = self.values(lambda info: info.element.name == self.float_type and info.rank >= min_rank)
         found = [value for value in found if not (value.name_hint or "").startswith("param")]
         # Mostly recent values, so that programs grow deep; old ones too, so that values are shared.
-        return self.choice(found[-2:] if self.chance(0.75) else found)
+        return found[-1] if self.chance(0.7) else self.choice(found)
 
     def add(self, op: LogicalOp) -> SSAValue | None:
         """Evaluate an op and append it if its values are tame."""
