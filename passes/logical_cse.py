@@ -6,7 +6,7 @@ attributes, names and locations do not count. The first in the text stays.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -29,24 +29,22 @@ class LogicalCsePass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for block in list(op.walk_blocks()):
-            for kept, duplicate in _equal_ops(block):
-                _merge(op, kept, duplicate)
+            for kept, duplicates in _equal_ops(block):
+                _merge(op, kept, duplicates)
 
 
-def _equal_ops(block: Block) -> list[tuple[LogicalOp, LogicalOp]]:
-    """Pairs of an op and a later one that computes the same, given that earlier pairs are merged."""
-    first: dict[Hashable, LogicalOp] = {}
+def _equal_ops(block: Block) -> list[tuple[LogicalOp, list[LogicalOp]]]:
+    """Ops with the later ones that compute the same, given that earlier groups are merged."""
+    groups: dict[Hashable, tuple[LogicalOp, list[LogicalOp]]] = {}
     leader: dict[int, int] = {}
-    pairs: list[tuple[LogicalOp, LogicalOp]] = []
     for op in block.ops:
         if not isinstance(op, LogicalOp):
             continue
-        key = _key(op, leader)
-        kept = first.setdefault(key, op)
+        kept, duplicates = groups.setdefault(_key(op, leader), (op, []))
         if kept is not op:
             leader[id(op.result)] = id(kept.result)
-            pairs.append((kept, op))
-    return pairs
+            duplicates.append(op)
+    return [group for group in groups.values() if group[1]]
 
 
 def _key(op: LogicalOp, leader: dict[int, int]) -> Hashable:
@@ -57,11 +55,11 @@ def _key(op: LogicalOp, leader: dict[int, int]) -> Hashable:
     return type(op), tuple(operands), frozenset(op.properties.items()), op.result.type, attributes
 
 
-def _merge(module: ModuleOp, kept: LogicalOp, duplicate: LogicalOp) -> None:
-    merge_sources(kept, duplicate)
-    duplicate.result.replace_all_uses_with(kept.result)
-    identity, kept_identity = op_id(duplicate), op_id(kept)
-    if identity is not None:
-        choice = f"merged into {kept_identity}"
-        record(module, LogicalCsePass.name, [identity], choice, "both compute the same")
-    Rewriter.erase_op(duplicate)
+def _merge(module: ModuleOp, kept: LogicalOp, duplicates: Sequence[LogicalOp]) -> None:
+    merge_sources(kept, *duplicates)
+    merged = [identity for op in duplicates if (identity := op_id(op)) is not None]
+    if merged:
+        record(module, LogicalCsePass.name, merged, f"merged into {op_id(kept)}", "they compute the same")
+    for duplicate in duplicates:
+        duplicate.result.replace_all_uses_with(kept.result)
+        Rewriter.erase_op(duplicate)

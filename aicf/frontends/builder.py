@@ -455,17 +455,16 @@ class Graph:
     def _insert(self, what: str, name: str | None, make: Callable[[], LogicalOp]) -> Value:
         if self._module is not None:
             raise self._error(f'graph "{self.name}" is finished; add ops before module()')
+        op: LogicalOp | None = None
+        location = _caller_location()
         try:
             op = make()
-            op.location = (
-                _caller_location() if name is None else NameLoc(StringAttr(name), _caller_location())
-            )
+            op.location = location if name is None else NameLoc(StringAttr(name), location)
             op.verify()
         except (VerifyException, ValueError) as error:
-            message = str(error)
-            raise self._error(
-                message if message.startswith("logical.") else f"{_short(what)}: {message}"
-            ) from error
+            if op is not None:
+                op.erase()
+            raise self._error(_named_message(what, error)) from error
         self._block.add_op(op)
         if name is not None:
             op.result.name_hint = _hint(name)
@@ -497,8 +496,10 @@ def _axis(axis: int, rank: int) -> int:
     return axis + rank if axis < 0 else axis
 
 
-def _short(op_name: str) -> str:
-    return op_name.removeprefix("logical.")
+def _named_message(what: str, error: Exception) -> str:
+    """The message of a constructor or a verifier, led by the op's name."""
+    message = str(error)
+    return message if message.startswith("logical.") else f"{what.removeprefix('logical.')}: {message}"
 
 
 def _hint(name: str) -> str | None:
