@@ -176,7 +176,7 @@ def _vector_score(nest: LoopNest, index: int, lanes: int) -> float:
     dim = nest.dims[index]
     strided = sum(stride not in (0, 1) for stride in dim.strides)
     strided += 2 * sum(stride != 1 for stride in dim.strides[nest.inputs :] if not dim.is_reduce)
-    filled = dim.size / (-(-dim.size // lanes) * lanes)
+    filled = dim.size / (max(1, -(-dim.size // lanes)) * lanes)
     horizontal = 0.3 if dim.is_reduce else 0.0
     return filled * 2 - strided * 1.5 - horizontal + 0.01 * index
 
@@ -189,7 +189,7 @@ def choose(nest: LoopNest, level: CpuLevel, threads: int) -> LoopSpec:
         return LoopSpec(-1, 1, 1)
     vector = max(range(len(nest.dims)), key=lambda index: _vector_score(nest, index, lanes))
     dim = nest.dims[vector]
-    vectors = -(-dim.size // lanes)
+    vectors = max(1, -(-dim.size // lanes))
     resident = dim.is_reduce and len(nest.reduce_dims) == 1 and vectors <= RESIDENT_VECTORS
     light = point_cycles(nest.kernel) < 12
     unroll = vectors if resident else max(1, min(4 if light or nest.reduce_dims else 1, dim.size // lanes))

@@ -1,0 +1,438 @@
+"""Code for generated kernels: pointwise loops, and reductions in phases.
+
+A *point* is one iteration of the parallel dims (or a vector of them); a *cell* is one vector of the reduce space at
+a point. If a parallel dim is vectorised, several points run side by side and reductions need no combining; if a reduce
+dim is, a point is scalar and its partial results are combined in a fixed order. All decisions come with `LoopSpec`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects import arith
+from xdsl.ir import BlockArgument, OpResult, SSAValue
+
+from aicf.backends.cpu.ir_builder import I8, Emitter, Value
+from aicf.backends.cpu.loop_spec import SCRATCH_BYTES, Dim, LoopNest, LoopSpec, origin, reads, varying_values
+from aicf.backends.cpu.scalar_ops import Scalars, dtype_of
+from aicf.backends.cpu.target import ELEMENT_BYTES
+from aicf.dialects.emit_kernels import PhaseOp, ReduceOp, StoreOp
+
+
+@dataclass(frozen=True)
+class LoopPointers:
+    """Run-time operands: one address per access of the nest, and which thread this is."""
+
+    accesses: tuple[Value, ...]
+    tid: Value
+    nthreads: Value
+
+
+def emit_loops(em: Emitter, nest: LoopNest, spec: LoopSpec, pointers: LoopPointers) -> None:
+    """Emit the kernel at the current position of `em`."""
+    _Loops(em, nest, spec, pointers).run()
+
+
+def share_of(em: Emitter, total: int, tid: Value, nthreads: Value) -> tuple[Value, Value]:
+    """First and past-the-last item of this thread's contiguous share of `total`."""
+    count = em.index(total)
+    low = em.b.sdiv(em.b.mul(tid, count), nthreads)
+    high = em.b.sdiv(em.b.mul(em.b.add(tid, em.index(1)), count), nthreads)
+    return low, high
+
+
+class Evaluator:
+    """Computes values of a kernel body on demand, operands first, each once."""
+
+    def __init__(self, scalars: Scalars) -> None:
+        self.scalars = scalars
+        self.values: dict[SSAValue, Value] = {}
+
+    def value(self, root: SSAValue) -> Value:
+        """The value of `root`, emitting what is missing."""
+        stack = [root]
+        while stack:
+            current = stack[-1]
+            if self.known(current) is not None:
+                stack.pop()
+                continue
+            missing = [operand for operand in reads(current) if self.known(operand) is None]
+            if missing:
+                stack.extend(reversed(missing))
+                continue
+            self.values[current] = self.compute(current)
+            stack.pop()
+        found = self.known(root)
+        assert found is not None
+        return found
+
+    def known(self, value: SSAValue) -> Value | None:
+        """What is computed already."""
+        return self.values.get(value)
+
+    def compute(self, value: SSAValue) -> Value:
+        """The value, its operands being known."""
+        if isinstance(value, BlockArgument):
+            return self.load(value.index)
+        assert isinstance(value, OpResult)
+        if isinstance(value.op, PhaseOp):
+            return self.value(value.op.terminator.operands[value.index])
+        return self.scalars.emit(value.op, [self.value(operand) for operand in value.op.operands])
+
+    def load(self, operand: int) -> Value:
+        """The element(s) of an operand here."""
+        raise NotImplementedError
+
+
+class _Point(Evaluator):
+    """What does not vary over the reduce space, at one point or one vector of points."""
+
+    def __init__(self, loops: _Loops, bases: Sequence[Value], shift: int, lanes: int, active: int) -> None:
+        super().__init__(Scalars(loops.em, lanes))
+        self.loops = loops
+        self.bases = bases
+        self.shift = shift
+        self.active = active
+        self.wide: dict[SSAValue, Value] = {}
+        self.cells: dict[int, _Cell] = {}
+
+    def load(self, operand: int) -> Value:
+        return self.loops.load(operand, self.bases, self.shift, self.scalars.lanes, self.active)
+
+    def compute(self, value: SSAValue) -> Value:
+        assert not (isinstance(value, OpResult) and isinstance(value.op, ReduceOp)), "read before its phase"
+        return super().compute(value)
+
+    def widened(self, value: SSAValue, lanes: int) -> Value:
+        """The value in every lane of a cell."""
+        if lanes == self.scalars.lanes:
+            return self.value(value)
+        if value not in self.wide:
+            source = origin(value)
+            if isinstance(source, OpResult) and isinstance(source.op, arith.ConstantOp):
+                self.wide[value] = Scalars(self.scalars.em, lanes).emit(source.op, [])
+            else:
+                self.wide[value] = self.scalars.em.splat(self.value(value), lanes)
+        return self.wide[value]
+
+
+class _Cell(Evaluator):
+    """One vector of the reduce space."""
+
+    def __init__(self, point: _Point, bases: Sequence[Value], shift: int, active: int, position: Value) -> None:
+        super().__init__(Scalars(point.scalars.em, point.loops.spec.lanes))
+        self.point = point
+        self.bases = bases
+        self.shift = shift
+        self.active = active
+        self.position = position
+
+    def known(self, value: SSAValue) -> Value | None:
+        if value not in self.point.loops.varying:
+            return self.point.widened(value, self.scalars.lanes)
+        return self.values.get(value)
+
+    def compute(self, value: SSAValue) -> Value:
+        loops = self.point.loops
+        source = origin(value)
+        if value is not source and source in loops.scratch and source not in self.values:
+            return loops.load_scratch(source, self.position)
+        return super().compute(value)
+
+    def value(self, root: SSAValue) -> Value:
+        # A value kept from an earlier phase stops the search for operands.
+        if root is not origin(root) and origin(root) in self.point.loops.scratch and self.known(root) is None:
+            self.values[root] = self.compute(root)
+        return super().value(root)
+
+    def load(self, operand: int) -> Value:
+        return self.point.loops.load(operand, self.bases, self.shift, self.scalars.lanes, self.active)
+
+
+class _Loops:
+    def __init__(self, em: Emitter, nest: LoopNest, spec: LoopSpec, pointers: LoopPointers) -> None:
+        self.em = em
+        self.nest = nest
+        self.spec = spec
+        self.pointers = pointers
+        self.kernel = nest.kernel
+        self.varying = varying_values(nest.kernel)
+        self.vector: Dim | None = nest.dims[spec.vector_dim] if spec.vector_dim >= 0 else None
+        self.inner = self.vector is not None and self.vector.is_reduce
+        self.reduce = [nest.dims[i] for i in nest.reduce_dims if i != spec.vector_dim]
+        self.straight = self.inner and not self.reduce and -(-self._vector_size // spec.lanes) <= spec.unroll
+        self.scratch = {} if self.straight else self._allocate_scratch()
+
+    @property
+    def _vector_size(self) -> int:
+        return 1 if self.vector is None else self.vector.size
+
+    def _allocate_scratch(self) -> dict[SSAValue, Value]:
+        """Stack for values that a later phase reads again, as far as it is small."""
+        padded = -(-self._vector_size // self.spec.lanes) * self.spec.lanes if self.inner else 1
+        for dim in self.reduce:
+            padded *= dim.size
+        elements = padded if self.inner else padded * self.spec.unroll * self.spec.lanes
+        found: dict[SSAValue, Value] = {}
+        for phase in self.kernel.phases:
+            for result in phase.results:
+                source = origin(result)
+                size = elements * ELEMENT_BYTES[dtype_of(source)]
+                if result in self.varying and result.uses and source not in found and size <= SCRATCH_BYTES:
+                    found[source] = self.em.stack(I8, size)
+        return found
+
+    # Memory.
+
+    def stride(self, access: int) -> int:
+        """Distance between the lanes of a vector."""
+        return 0 if self.vector is None else self.vector.strides[access]
+
+    def load(self, access: int, bases: Sequence[Value], shift: int, lanes: int, active: int) -> Value:
+        """Elements of a read access at `bases`, `shift` vector steps further on."""
+        dtype, stride = self.nest.accesses[access].dtype, self.stride(access)
+        return self.em.load_strided(self.em.address(bases[access], shift * stride, dtype), stride, dtype, lanes, active)
+
+    def store(self, value: Value, output: int, bases: Sequence[Value], shift: int, lanes: int, active: int) -> None:
+        """Write an output."""
+        access = self.nest.inputs + output
+        dtype, stride = self.nest.accesses[access].dtype, self.stride(access)
+        address = self.em.address(bases[access], shift * stride, dtype)
+        self.em.store_strided(value, address, stride, dtype, lanes, active)
+
+    def load_scratch(self, source: SSAValue, position: Value) -> Value:
+        """A value kept by an earlier phase."""
+        dtype = dtype_of(source)
+        return self.em.load(self.em.address(self.scratch[source], position, dtype), dtype, self.spec.lanes)
+
+    def moved(self, bases: Sequence[Value], dim: Dim, index: Value) -> list[Value]:
+        """All addresses at `index` of a loop."""
+        return [
+            self.em.moved(base, index, stride, access.dtype)
+            for base, stride, access in zip(bases, dim.strides, self.nest.accesses, strict=True)
+        ]
+
+    # Parallel space.
+
+    def run(self) -> None:
+        accesses = zip(self.pointers.accesses, self.nest.accesses, strict=True)
+        bases = [self.em.address(pointer, access.offset, access.dtype) for pointer, access in accesses]
+        self.parallel([i for i in self.nest.parallel_dims if i != self.spec.vector_dim], bases)
+
+    def parallel(self, dims: list[int], bases: list[Value]) -> None:
+        if not dims:
+            self.points(bases)
+            return
+        dim = self.nest.dims[dims[0]]
+
+        def body(i: Value, _: list[Value]) -> list[Value]:
+            self.parallel(dims[1:], self.moved(bases, dim, i))
+            return []
+
+        if dims[0] == self.spec.partition_dim:
+            low, high = share_of(self.em, dim.size, self.pointers.tid, self.pointers.nthreads)
+            self.em.loop(low, high, 1, [], body)
+        else:
+            self.em.loop(0, dim.size, 1, [], body)
+
+    def points(self, bases: list[Value]) -> None:
+        """All points along the vector dim, or the one point."""
+        if self.vector is None or self.inner:
+            self.block(bases, [1])
+            return
+        em, spec, vector = self.em, self.spec, self.vector
+        chunk = spec.lanes * spec.unroll
+        full = vector.size // chunk
+
+        def body(i: Value, _: list[Value]) -> list[Value]:
+            self.block(self.moved(bases, vector, em.scaled(i, chunk)), [spec.lanes] * spec.unroll)
+            return []
+
+        rest = vector.size - full * chunk
+        actives = [min(spec.lanes, rest - at) for at in range(0, rest, spec.lanes)]
+
+        def tail() -> None:
+            self.block(self.moved(bases, vector, em.index(full * chunk)), actives)
+
+        if spec.partition_dim != spec.vector_dim:
+            em.loop(0, full, 1, [], body)
+            if rest:
+                tail()
+            return
+        low, high = share_of(em, full, self.pointers.tid, self.pointers.nthreads)
+        em.loop(low, high, 1, [], body)
+        if rest:
+            last = em.b.sub(self.pointers.nthreads, em.index(1))
+            em.when(em.b.icmp_signed("==", self.pointers.tid, last), tail)
+
+    def block(self, bases: list[Value], actives: list[int]) -> None:
+        """All phases for points side by side."""
+        lanes = 1 if self.inner or self.vector is None else self.spec.lanes
+        points = [_Point(self, bases, u * lanes, lanes, active) for u, active in enumerate(actives)]
+        for phase in self.kernel.phases:
+            self.phase(phase, points)
+
+    # Phases.
+
+    def phase(self, phase: PhaseOp, points: list[_Point]) -> None:
+        ops = list(phase.body.block.ops)
+        reduces = [op for op in ops if isinstance(op, ReduceOp)]
+        stores = [op for op in ops if isinstance(op, StoreOp)]
+        inside = [op for op in stores if self.kernel.writes_reduce_space(op.output.value.data)]
+        kept = [value for value in self.scratch if isinstance(value, OpResult) and value.op.parent_op() is phase]
+        if reduces or inside:
+            _Sweep(self, points, reduces, inside, kept).run()
+        for op in stores:
+            if op in inside:
+                continue
+            for point in points:
+                lanes = point.scalars.lanes
+                self.store(point.value(op.value), op.output.value.data, point.bases, point.shift, lanes, point.active)
+
+
+class _Sweep:
+    """One pass over the reduce space: accumulates reductions, stores, and keeps values for later phases."""
+
+    def __init__(
+        self,
+        loops: _Loops,
+        points: list[_Point],
+        reduces: list[ReduceOp],
+        stores: list[StoreOp],
+        kept: list[SSAValue],
+    ) -> None:
+        self.loops = loops
+        self.em = loops.em
+        self.points = points
+        self.reduces = reduces
+        self.stores = stores
+        self.kept = kept
+        self.scalars = Scalars(loops.em, loops.spec.lanes)
+        self.groups = loops.spec.unroll if loops.inner else len(points)
+
+    def run(self) -> None:
+        self._hoist()
+        start = [
+            self.scalars.identity(op.combine.data, dtype_of(op.value)) for op in self.reduces for _ in range(self.groups)
+        ]
+        bases = list(self.points[0].bases)
+        results = self._nest(self.loops.reduce, bases, self.em.index(0), start)
+        for number, op in enumerate(self.reduces):
+            partial = results[number * self.groups : (number + 1) * self.groups]
+            if self.loops.inner:
+                self.points[0].values[op.result] = self._combined(op, partial)
+            else:
+                for point, value in zip(self.points, partial, strict=True):
+                    point.values[op.result] = value
+
+    def _hoist(self) -> None:
+        """Compute what does not vary before the loops, so that it is known wherever it is used."""
+        loops = self.loops
+        stack: list[SSAValue] = [op.value for op in (*self.reduces, *self.stores)] + list(self.kept)
+        seen: set[SSAValue] = set()
+        while stack:
+            value = stack.pop()
+            if value in seen:
+                continue
+            seen.add(value)
+            if value not in loops.varying:
+                for point in self.points:
+                    point.widened(value, self.scalars.lanes)
+            elif value is origin(value) or origin(value) not in loops.scratch:
+                stack.extend(reads(value))
+
+    def _nest(self, dims: list[Dim], bases: list[Value], position: Value, carried: list[Value]) -> list[Value]:
+        """Loops over the reduce dims that are not vectorised; `position` counts scratch elements."""
+        loops, em = self.loops, self.em
+        if not dims:
+            return self._vectors(bases, position, carried) if loops.inner else self._points(bases, position, carried)
+        step = -(-loops._vector_size // loops.spec.lanes) * loops.spec.lanes if loops.inner else (
+            loops.spec.unroll * loops.spec.lanes
+        )
+        for dim in dims[1:]:
+            step *= dim.size
+
+        def body(i: Value, acc: list[Value]) -> list[Value]:
+            at = em.b.add(position, em.scaled(i, step)) if loops.scratch else position
+            return self._nest(dims[1:], loops.moved(bases, dims[0], i), at, acc)
+
+        return em.loop(0, dims[0].size, 1, carried, body)
+
+    def _points(self, bases: list[Value], position: Value, acc: list[Value]) -> list[Value]:
+        """One reduce point for all vectors of points."""
+        for group, point in enumerate(self.points):
+            at = self._offset(position, group * self.loops.spec.lanes)
+            self._cell(_Cell(point, bases, point.shift, point.active, at), acc, group)
+        return acc
+
+    def _vectors(self, bases: list[Value], position: Value, acc: list[Value]) -> list[Value]:
+        """The vectorised reduce dim: blocks of `unroll` vectors, then single vectors, then a masked one."""
+        loops, em = self.loops, self.em
+        assert loops.vector is not None
+        lanes, size = loops.spec.lanes, loops.vector.size
+        chunk = lanes * self.groups
+        full = 0 if loops.straight else size // chunk
+        vector = loops.vector
+
+        def body(i: Value, carried: list[Value]) -> list[Value]:
+            at = em.scaled(i, chunk)
+            moved = loops.moved(bases, vector, at)
+            start = em.b.add(position, at) if loops.scratch else position
+            for group in range(self.groups):
+                cell = _Cell(self.points[0], moved, group * lanes, lanes, self._offset(start, group * lanes))
+                self._cell(cell, carried, group)
+            return carried
+
+        acc = em.loop(0, full, 1, acc, body)
+        for group, at in enumerate(range(full * chunk, size, lanes)):
+            cell = self.points[0].cells.get(at)
+            if cell is None:
+                active = min(lanes, size - at)
+                cell = _Cell(self.points[0], bases, at, active, self._offset(position, at))
+                if loops.straight:
+                    self.points[0].cells[at] = cell
+            self._cell(cell, acc, group)
+        return acc
+
+    def _offset(self, position: Value, offset: int) -> Value:
+        if not self.loops.scratch or offset == 0:
+            return position
+        return self.em.b.add(position, self.em.index(offset))
+
+    def _cell(self, cell: _Cell, acc: list[Value], group: int) -> None:
+        em, lanes = self.em, self.scalars.lanes
+        for number, op in enumerate(self.reduces):
+            how, dtype = op.combine.data, dtype_of(op.value)
+            value = cell.value(op.value)
+            if self.loops.inner and cell.active < lanes:
+                mask = em.lane_mask(lanes, cell.active)
+                value = em.b.select(mask, value, self.scalars.identity(how, dtype))
+            at = number * self.groups + group
+            acc[at] = self.scalars.combine(how, dtype, acc[at], value)
+        for op in self.stores:
+            output = op.output.value.data
+            self.loops.store(cell.value(op.value), output, cell.bases, cell.shift, lanes, cell.active)
+        for value in self.kept:
+            dtype = dtype_of(value)
+            target = em.address(self.loops.scratch[value], cell.position, dtype)
+            em.store(cell.value(value), target, dtype, lanes)
+
+    def _combined(self, op: ReduceOp, partial: list[Value]) -> Value:
+        """Partial results to one scalar: pairwise over the vectors, then over the lanes."""
+        how, dtype = op.combine.data, dtype_of(op.value)
+        combine: Callable[[int, Value, Value], Value] = lambda lanes, x, y: Scalars(self.em, lanes).combine(  # noqa: E731
+            how, dtype, x, y
+        )
+        values, lanes = list(partial), self.scalars.lanes
+        while len(values) > 1:
+            half = (len(values) + 1) // 2
+            values = [
+                combine(lanes, values[i], values[i + half]) if i + half < len(values) else values[i]
+                for i in range(half)
+            ]
+        value = values[0]
+        while lanes > 1:
+            lanes //= 2
+            value = combine(lanes, *self.em.halves(value))
+        return value
