@@ -284,4 +284,4 @@ def dense_array(value: DenseIntOrFPElementsAttr) -> np.ndarray[Any, np.dtype[Any
     info = tensor_info(value.type)
     raw = value.data.data
     flat = np.frombuffer(raw, np.int8) != 0 if info.element.kind == "bool" else np.frombuffer(raw, info.element.dtype)
-    return np.broadcast_to(flat, info.shape) if flat.size == 1 else flat.reshape(info.shape)
+    return np.broadcast_to(flat[0], info.shape) if flat.size == 1 else flat.reshape(info.shape)

@@ -156,6 +156,8 @@ def _try_reuse(
         return
     if region_of(new.buffer).size > region_of(old.buffer).size or not _may_alias(instruction, new, old):
         return
+    if any(a.instruction is not instruction and not order.before(instruction, a.instruction) for a in table[new]):
+        return  # the result shares its slot with an earlier value already
     others = [access.instruction for access in table[old] if access.instruction is not instruction]
     late = order.all_before(others, instruction)
     subjects = [instruction.instruction.data]

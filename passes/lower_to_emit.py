@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from xdsl.context import Context
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp, StringAttr, UnitAttr, i8
+from xdsl.dialects.builtin import ArrayAttr, DenseIntOrFPElementsAttr, IntegerAttr, ModuleOp, StringAttr, UnitAttr, i8
 from xdsl.ir import Attribute, Block, BlockArgument, OpResult, Region, SSAValue
 from xdsl.passes import ModulePass
 
@@ -241,7 +241,10 @@ class _Bufferizer:
     def _bind_constant(self, op: logical.ConstantOp) -> None:
         id_ = op.attributes.get(logical.ID_ATTR)
         assert isinstance(id_, StringAttr)
-        bind = BindOp("const", id_.data, buffer_type(op.result.type, "const"), value=op.value)
+        if not op.result.uses:
+            return
+        value = DenseIntOrFPElementsAttr(op.result.type, op.value.data)
+        bind = BindOp("const", id_.data, buffer_type(op.result.type, "const"), value=value)
         bind.buffer.name_hint = op.result.name_hint
         self.block.add_op(bind)
         self.buffers[op.result] = bind.buffer

@@ -177,38 +177,60 @@ def is_feeder(op: Operation) -> bool:
 
 def outline(members: Sequence[Operation], group_id: str) -> Outline:
     """The body of `members` (in text order) with feeders cloned in front; its result is the value others read."""
-    inside = set(members)
-    block = Block()
-    inputs: list[SSAValue] = []
-    values: dict[SSAValue, SSAValue] = {}
-
-    def inner(value: SSAValue) -> SSAValue:
-        if value in values:
-            return values[value]
-        if isinstance(value, OpResult) and value.op not in inside and is_feeder(value.op):
-            _clone_into(block, value.op, inner, values)
-        else:
-            values[value] = block.insert_arg(value.type, len(block.args))
-            values[value].name_hint = value.name_hint
-            inputs.append(value)
-        return values[value]
-
+    builder = _BodyBuilder(set(members))
     for op in members:
-        _clone_into(block, op, inner, values)
-    result = next(r for op in members for r in op.results if any(u.operation not in inside for u in r.uses))
-    block.add_op(YieldOp([values[result]]))
-    return Outline(group_id, tuple(members), block, tuple(inputs), result)
+        builder.clone(op, strided=isinstance(op, logical.MatmulOp | logical.ConcatOp))
+    result = next(r for op in members for r in op.results if any(u.operation not in builder.inside for u in r.uses))
+    builder.block.add_op(YieldOp([builder.values[result, False]]))
+    return Outline(group_id, tuple(members), builder.block, tuple(builder.inputs), result)
 
 
-def _clone_into(
-    block: Block, op: Operation, inner: Callable[[SSAValue], SSAValue], values: dict[SSAValue, SSAValue]
-) -> None:
-    operands = [inner(operand) for operand in op.operands]
-    clone = op.clone(dict(zip(op.operands, operands, strict=True)))
-    for old, new in zip(op.results, clone.results, strict=True):
-        new.name_hint = old.name_hint
-        values[old] = new
-    block.add_op(clone)
+class _BodyBuilder:
+    """Clones members and their feeders.
+
+    What feeds a contraction or concatenation is cloned apart ("strided"): there views become operand strides, and a
+    constant is an operand in memory, not a scalar of the generated code.
+    """
+
+    def __init__(self, inside: set[Operation]):
+        self.inside = inside
+        self.block = Block()
+        self.inputs: list[SSAValue] = []
+        self.values: dict[tuple[SSAValue, bool], SSAValue] = {}
+
+    def clone(self, op: Operation, *, strided: bool) -> None:
+        """Adds a copy of `op` behind copies of what feeds it."""
+        operands = [self._inner(operand, strided) for operand in op.operands]
+        clone = op.clone(dict(zip(op.operands, operands, strict=True)))
+        clone.operands = operands
+        inside = op in self.inside
+        for old, new in zip(op.results, clone.results, strict=True):
+            new.name_hint = old.name_hint
+            for key in (False, True) if inside else (strided,):
+                self.values[old, key] = new
+        self.block.add_op(clone)
+
+    def _inner(self, value: SSAValue, strided: bool) -> SSAValue:
+        if (value, strided) not in self.values:
+            op = value.op if isinstance(value, OpResult) and value.op not in self.inside else None
+            in_memory = strided and isinstance(op, logical.ConstantOp)
+            if op is not None and is_feeder(op) and not in_memory:
+                self.clone(op, strided=strided)
+            else:
+                self._add_input(value)
+        return self.values[value, strided]
+
+    def _add_input(self, value: SSAValue) -> None:
+        if value in self.inputs:
+            argument: SSAValue = self.block.args[self.inputs.index(value)]
+        else:
+            argument = self.block.insert_arg(value.type, len(self.block.args))
+            argument.name_hint = value.name_hint
+            self.inputs.append(value)
+        for key in (False, True):
+            is_constant = isinstance(value, OpResult) and is_feeder(value.op)
+            if key or not is_constant:
+                self.values[value, key] = argument
 
 
 def form_group(plan: Outline, context: FusionContext) -> GroupOp:
