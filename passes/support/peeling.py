@@ -38,6 +38,10 @@ def peel(body: Block) -> PeeledBody:
     return _Peeler(body).run()
 
 
+_STRIDED_READERS = (MatmulOp, ConcatOp, YieldOp)
+"""Ops that take operands with any strides, 0 included."""
+
+
 class _Peeler:
     def __init__(self, body: Block):
         self.body = body
@@ -57,25 +61,28 @@ class _Peeler:
             if isinstance(op, MatmulOp):
                 for slot, operand in enumerate(op.operands):
                     if operand in self.views:
-                        self._operand(operand, slot + 1)
+                        self._argument(operand, slot + 1)
         for op in ops:
-            if not (op.results and op.results[0] in self.views):
+            if not (op.results and op.results[0] in self.views) or _is_index_map(op):
                 self._clone(op)
         return PeeledBody(self.block, tuple(self.operands))
 
     def _note_view(self, op: Operation) -> None:
-        if not isinstance(op, VIEW_OPS) or (base := self.views.get(op.operands[0])) is None:
-            return
-        if isinstance(op, BroadcastOp) and not _feeds_only_strided(op):
-            return
-        if (view := base.view.then(op)) is not None:
-            self.views[op.results[0]] = PeeledOperand(base.argument, view)
+        if isinstance(op, VIEW_OPS) and (base := self.views.get(op.operands[0])) is not None:
+            if (view := base.view.then(op)) is not None:
+                self.views[op.results[0]] = PeeledOperand(base.argument, view)
 
-    def _operand(self, value: SSAValue, slot: int) -> SSAValue:
-        """The value in the new block; `slot` tells operands of the contraction (1, 2) from all others (0)."""
-        peeled = self.views.get(value)
-        if peeled is None:
+    def _operand(self, value: SSAValue, reader: Operation, slot: int) -> SSAValue:
+        """The value in the new block. Arithmetic reads a broadcast as an op of the body, everything else as strides."""
+        owner = value.owner
+        by_map = isinstance(owner, BroadcastOp) and not isinstance(reader, _STRIDED_READERS)
+        if value not in self.views or (by_map and value in self.values):
             return self.values[value]
+        return self._argument(value, slot + 1 if isinstance(reader, MatmulOp) else 0)
+
+    def _argument(self, value: SSAValue, slot: int) -> SSAValue:
+        """The block argument for a view; `slot` tells operands of the contraction (1, 2) from all others (0)."""
+        peeled = self.views[value]
         if (peeled, slot) not in self.arguments:
             type_ = tensor(peeled.view.shape, tensor_info(value.type).element)
             argument = self.block.insert_arg(type_, len(self.block.args))
@@ -85,8 +92,7 @@ class _Peeler:
         return self.arguments[peeled, slot]
 
     def _clone(self, op: Operation) -> None:
-        contraction = isinstance(op, MatmulOp)
-        operands = [self._operand(v, slot + 1 if contraction else 0) for slot, v in enumerate(op.operands)]
+        operands = [self._operand(value, op, slot) for slot, value in enumerate(op.operands)]
         clone = op.clone(dict(zip(op.operands, operands, strict=True)))
         # clone() maps by value, so two slots of one value need the explicit list.
         clone.operands = operands
@@ -94,14 +100,12 @@ class _Peeler:
         self.values.update(zip(op.results, clone.results, strict=True))
 
 
-def _feeds_only_strided(op: Operation) -> bool:
-    """Whether every reader of the result takes any strides: contractions, concatenation, further views, a plain copy."""
+def _is_index_map(op: Operation) -> bool:
+    """Whether the op is a broadcast that arithmetic reads: an index map of the generated code, not an operand view."""
+    if not isinstance(op, BroadcastOp):
+        return False
     readers = [use.operation for use in op.results[0].uses]
-    return all(
-        isinstance(reader, MatmulOp | ConcatOp | YieldOp)
-        or (isinstance(reader, VIEW_OPS) and _feeds_only_strided(reader))
-        for reader in readers
-    )
+    return any(not isinstance(reader, (*VIEW_OPS, *_STRIDED_READERS)) for reader in readers)
 
 
 def yielded(block: Block) -> Sequence[SSAValue]:
