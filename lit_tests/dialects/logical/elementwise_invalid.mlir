@@ -1,0 +1,3 @@
+// RUN: aicf-opt %s --split-input-file --verify-diagnostics | filecheck %s
+
+// CHECK: error: %b has type tensor<5xf32>
