@@ -175,8 +175,10 @@ def _parse_literal(parser: Parser) -> Literal:
     )
     if entries is not None:
         return entries
+    if (flag := parser.parse_optional_boolean()) is not None:
+        return flag
     start = parser.pos
-    number = parser.parse_number(allow_boolean=True)
+    number = parser.parse_number()
     spelled = parser.lexer.input.slice(start, parser.pos) or ""
     return _Bits(number) if isinstance(number, int) and "0x" in spelled else number
 
