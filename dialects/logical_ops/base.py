@@ -8,23 +8,28 @@ and ``infer``; parsing, printing and verification come from here.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import ClassVar, Self, cast
 
 from typing_extensions import TypeIs
 from xdsl.dialects.builtin import (
     I64,
+    AnyFloat,
     ArrayAttr,
     DenseArrayBase,
+    DenseIntOrFPElementsAttr,
+    FloatAttr,
     FunctionType,
     IntegerAttr,
     IntegerType,
+    StringAttr,
     UnitAttr,
+    f64,
     i64,
 )
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.irdl import IRDLOperation, result_def
+from xdsl.irdl import IRDLOperation, OptPropertyDef, result_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import OpTrait
@@ -108,6 +113,46 @@ def int_value(attr: Attribute | None) -> int:
     return attr.value.data
 
 
+def _is_strings(attr: Attribute) -> bool:
+    if not isinstance(attr, ArrayAttr):
+        return False
+    return all(isinstance(entry, StringAttr) for entry in cast("ArrayAttr[Attribute]", attr))
+
+
+def _is_i64(attr: Attribute) -> bool:
+    return isinstance(attr, IntegerAttr) and cast("IntegerAttr[IntegerType]", attr).type == i64
+
+
+def _is_f64(attr: Attribute) -> bool:
+    return isinstance(attr, FloatAttr) and cast("FloatAttr[AnyFloat]", attr).type == f64
+
+
+def _is_flag(attr: Attribute) -> bool:
+    return isinstance(attr, UnitAttr)
+
+
+def _is_dense(attr: Attribute) -> bool:
+    return isinstance(attr, DenseIntOrFPElementsAttr)
+
+
+def _is_string(attr: Attribute) -> bool:
+    return isinstance(attr, StringAttr)
+
+
+_LIST_FORM = (is_ints, "a list of integers, such as [0, 1]")
+_FLAG_FORM = (_is_flag, "a flag: write its name alone")
+_PROPERTY_FORMS: Mapping[str, tuple[Callable[[Attribute], bool], str]] = {
+    **dict.fromkeys(("axes", "permutation", "dimensions", "starts", "sizes", "strides"), _LIST_FORM),
+    **dict.fromkeys(("keepdims", "transpose_a", "transpose_b"), _FLAG_FORM),
+    "axis": (_is_i64, "an integer"),
+    "epsilon": (_is_f64, "a number of type f64, such as 1.0e-05"),
+    "approximate": (_is_string, "a string"),
+    "predicate": (_is_string, "a string"),
+    "value": (_is_dense, "a dense literal"),
+}
+"""What a property of that name is, in the words of the text form."""
+
+
 def plural(count: int, noun: str) -> str:
     """``1 axis``, ``2 operands``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
@@ -149,17 +194,38 @@ class LogicalOp(IRDLOperation, ABC):
 
     def verify_(self) -> None:
         try:
-            self._check_attribute_names()
             tensor_info(self.result.type)
             self.check_result(self.operand_types, self.properties, self.result.type)
         except VerifyException as error:
             raise VerifyException(f"{self.name}: {error}") from error
 
-    def _check_attribute_names(self) -> None:
-        for name in self.attributes:
+    def verify(self, verify_nested_ops: bool = True) -> None:
+        # Before the checks of IRDL, whose messages name constraints instead of what to write.
+        try:
+            self._check_attributes()
+            self._check_properties()
+        except VerifyException as error:
+            raise VerifyException(f"{self.name}: {error}") from error
+        super().verify(verify_nested_ops)
+
+    def _check_properties(self) -> None:
+        for name, definition in self.get_irdl_definition().properties.items():
+            attr = self.properties.get(name)
+            test, form = _PROPERTY_FORMS[name]
+            if attr is not None and not test(attr):
+                raise VerifyException(f"{name} is {attr}; it is {form}")
+            if attr is None and not isinstance(definition, OptPropertyDef):
+                raise VerifyException(f"{name} is missing; it is {form}")
+
+    def _check_attributes(self) -> None:
+        for name, attr in self.attributes.items():
             if "." not in name:
                 known = ", ".join(self.get_irdl_definition().properties) or "none"
-                raise VerifyException(f"unknown attribute '{name}' (it has: {known})")
+                raise VerifyException(f"unknown attribute '{name}'; it has: {known}")
+            if name == ID_ATTR and not (isinstance(attr, StringAttr) and attr.data):
+                raise VerifyException(f"{ID_ATTR} is {attr}; it is a string")
+            if name == SRC_ATTR and not _is_strings(attr):
+                raise VerifyException(f"{SRC_ATTR} is {attr}; it is a list of strings")
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:

@@ -102,7 +102,7 @@ class ConstantOp(LogicalOp):
         try:
             info = tensor_info(type_)
             value = _typed_literal(literal, info)
-        except (VerifyException, ValueError, OverflowError) as error:
+        except VerifyException as error:
             parser.raise_error(f"{cls.name}: {error}", position, end)
         return cls.create(result_types=[type_], properties={"value": value}, attributes=attributes)
 
@@ -171,25 +171,42 @@ def _parse_literal(parser: Parser) -> Literal:
     )
     if entries is not None:
         return entries
+    if (flag := parser.parse_optional_boolean()) is not None:
+        return flag
     start = parser.pos
-    number = parser.parse_number(allow_boolean=True)
+    number = parser.parse_number()
     spelled = parser.lexer.input.slice(start, parser.pos) or ""
     return _Bits(number) if isinstance(number, int) and "0x" in spelled else number
 
 
 def _typed_literal(literal: Literal, info: TensorInfo) -> DenseIntOrFPElementsAttr:
-    if isinstance(literal, str):
+    if not isinstance(literal, str):
+        return dense_value(_numbers(literal, info.element), info)
+    try:
         raw = bytes.fromhex(literal.removeprefix("0x"))
-        array = np.frombuffer(raw, info.element.dtype)
-        return dense_value(array.reshape(() if array.size == 1 else info.shape), info)
-    return dense_value(_numbers(literal, info.element), info)
+        array = np.frombuffer(raw, np.int8 if info.element.kind == "bool" else info.element.dtype)
+    except ValueError:
+        raise VerifyException(
+            f"the string is not the bytes of {info.element.name} elements in hexadecimal"
+        ) from None
+    if array.size != 1 and (not info.is_static or array.size != math.prod(info.shape)):
+        raise VerifyException(f"the string holds {array.size} elements, {info} has {info.elements}")
+    shaped = array.reshape(() if array.size == 1 else info.shape)
+    return dense_value(shaped != 0 if info.element.kind == "bool" else shaped, info)
 
 
-def _numbers(literal: Literal, element: ElementType) -> NDArray[Any]:
+def _numbers(literal: int | float | list[Literal], element: ElementType) -> NDArray[Any]:
     if isinstance(literal, list):
-        return np.stack([_numbers(entry, element) for entry in literal])
+        rows = [_numbers(entry, element) for entry in literal if not isinstance(entry, str)]
+        if len(rows) != len(literal) or len({row.shape for row in rows}) != 1:
+            raise VerifyException("the rows of the literal have different lengths")
+        return np.stack(rows)
     if isinstance(literal, _Bits) and element.is_float:
+        if int(literal) >= 1 << 8 * element.bytes or literal < 0:
+            raise VerifyException(f"{int(literal):#x} is no bit pattern of {element.name}")
         return np.frombuffer(int(literal).to_bytes(element.bytes, "little"), element.dtype).reshape(())
-    if isinstance(literal, float) and not element.is_float:
-        raise VerifyException(f"{literal} is no {element.name}")
+    if isinstance(literal, float if element.kind == "int" else bool) and element.kind != "bool":
+        raise VerifyException(f"{str(literal).lower()} is no {element.name}")
+    if element.kind == "bool" and literal not in (0, 1):
+        raise VerifyException(f"{literal} is no i1")
     return np.asarray(literal)

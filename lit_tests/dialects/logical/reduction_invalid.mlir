@@ -1,0 +1,111 @@
+// RUN: aicf-opt %s --split-input-file --verify-diagnostics | filecheck %s
+
+func.func @axis_range(%x : tensor<2x3xf32>) {
+  // CHECK: error: logical.reduce_sum: axis 2 is out of range for rank 2; write 0 to 1
+  %0 = logical.reduce_sum %x {axes = [2]} : tensor<2x3xf32> -> tensor<2xf32>
+  func.return
+}
+
+// -----
+
+func.func @negative(%x : tensor<2x3xf32>) {
+  // CHECK: error: logical.reduce_sum: axis -1 is out of range for rank 2; write 0 to 1
+  %0 = logical.reduce_sum %x {axes = [-1]} : tensor<2x3xf32> -> tensor<2xf32>
+  func.return
+}
+
+// -----
+
+func.func @order(%x : tensor<2x3xf32>) {
+  // CHECK: error: logical.reduce_max: axes [1, 0, 1] must be sorted and unique; write [0, 1]
+  %0 = logical.reduce_max %x {axes = [1, 0, 1]} : tensor<2x3xf32> -> tensor<f32>
+  func.return
+}
+
+// -----
+
+func.func @none(%x : tensor<2x3xf32>) {
+  // CHECK: error: logical.reduce_max: axes is empty; name at least one dimension to reduce
+  %0 = logical.reduce_max %x {axes = []} : tensor<2x3xf32> -> tensor<2x3xf32>
+  func.return
+}
+
+// -----
+
+func.func @missing(%x : tensor<2x3xf32>) {
+  // CHECK: error: logical.reduce_max: axes is missing; it is a list of integers, such as [0, 1]
+  %0 = logical.reduce_max %x : tensor<2x3xf32> -> tensor<f32>
+  func.return
+}
+
+// -----
+
+func.func @kind(%x : tensor<2x3xf32>) {
+  // CHECK: error: logical.reduce_max: axes is 1 : i64; it is a list of integers, such as [0, 1]
+  %0 = logical.reduce_max %x {axes = 1} : tensor<2x3xf32> -> tensor<f32>
+  func.return
+}
+
+// -----
+
+func.func @singular(%x : tensor<2x3xf32>) {
+  // CHECK: error: logical.reduce_max: unknown attribute 'axis'; it has: axes, keepdims
+  %0 = logical.reduce_max %x {axis = 1} : tensor<2x3xf32> -> tensor<f32>
+  func.return
+}
+
+// -----
+
+func.func @keepdims(%x : tensor<2x3xf32>) {
+  // CHECK: error: logical.reduce_sum: result type is 2xf32, but the operands give 2x1xf32
+  %0 = logical.reduce_sum %x {axes = [1], keepdims} : tensor<2x3xf32> -> tensor<2xf32>
+  func.return
+}
+
+// -----
+
+func.func @mean(%x : tensor<2x3xi32>) {
+  // CHECK: error: logical.reduce_mean: not defined for i32; cast to a float type first
+  %0 = logical.reduce_mean %x {axes = [1]} : tensor<2x3xi32> -> tensor<2xi32>
+  func.return
+}
+
+// -----
+
+func.func @bool(%x : tensor<2x3xi1>) {
+  // CHECK: error: logical.reduce_sum: not defined for i1; cast to a number first
+  %0 = logical.reduce_sum %x {axes = [1]} : tensor<2x3xi1> -> tensor<2xi1>
+  func.return
+}
+
+// -----
+
+func.func @softmax(%x : tensor<2x3xf32>) {
+  // CHECK: error: logical.softmax: axis is array<i64: 1>; it is an integer
+  %0 = logical.softmax %x {axis = [1]} : tensor<2x3xf32>
+  func.return
+}
+
+// -----
+
+func.func @scale(%x : tensor<2x3xf32>, %s : tensor<2xf32>) {
+  // CHECK: error: logical.layer_norm: scale is 2xf32, but dimensions 1 to 1 of 2x3xf32 need 3xf32
+  %0 = logical.layer_norm %x, %s, %s {axis = 1} : (tensor<2x3xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<2x3xf32>
+  func.return
+}
+
+// -----
+
+func.func @epsilon(%x : tensor<2x3xf32>, %s : tensor<3xf32>) {
+  // CHECK: error: logical.layer_norm: epsilon is 0.0; it is positive and finite
+  %0 = logical.layer_norm %x, %s, %s {axis = 1, epsilon = 0.0} : (tensor<2x3xf32>, tensor<3xf32>, tensor<3xf32>) -> tensor<2x3xf32>
+  func.return
+}
+
+// -----
+
+func.func @epsilon_type(%x : tensor<2x3xf32>, %s : tensor<3xf32>) {
+  // CHECK: error: logical.layer_norm: epsilon is 1.000000e-05 : f32; it is a number of type f64, such as 1.0e-05
+  %0 = logical.layer_norm %x, %s, %s {axis = 1, epsilon = 1.0e-5 : f32} : (tensor<2x3xf32>, tensor<3xf32>, tensor<3xf32>) -> tensor<2x3xf32>
+  func.return
+}
