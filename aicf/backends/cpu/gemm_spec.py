@@ -134,7 +134,7 @@ def cycles(spec: GemmSpec, epilogue_cycles: float = 0.0) -> float:
     tail_vectors = -(-column_tail // spec.lanes)
     copies = (min(full_panels, 1) + min(column_tail, 1)) * (min(p.m // spec.mr, 1) + min(p.m % spec.mr, 1))
     full_rows, row_tail = divmod(p.m, spec.mr)
-    total = 0.0
+    total = 1.0
     for panels, vectors in ((full_panels, spec.nv), (min(column_tail, 1), tail_vectors)):
         total += panels * (full_rows * tile(spec.mr, vectors) + (tile(row_tail, vectors) if row_tail else 0.0))
     size = ELEMENT_BYTES[p.dtype]
@@ -159,11 +159,11 @@ def cycles(spec: GemmSpec, epilogue_cycles: float = 0.0) -> float:
     return total * batch / spec.threads * (1 + 0.005 * (copies - 1))
 
 
-def _tiles(problem: GemmProblem, level: CpuLevel) -> Iterator[tuple[int, int, int]]:
-    """Register tiles (rows, vectors, split of K) that fit the registers."""
+def _tiles(problem: GemmProblem, level: CpuLevel, widest: int) -> Iterator[tuple[int, int, int]]:
+    """Register tiles (rows, vectors up to `widest`, split of K) that fit the registers."""
     lanes = level.lanes(problem.dtype)
-    widest = min(8, -(-problem.n // lanes))
-    for rows in range(1, min(14, problem.m) + 1):
+    widest = max(1, min(widest, -(-problem.n // lanes)))
+    for rows in range(1, max(1, min(14, problem.m)) + 1):
         for vectors in range(1, widest + 1):
             for split in (1, 2, 4, 8):
                 sums = rows * vectors * split
@@ -178,16 +178,17 @@ def propose(
     *,
     threads: int = 1,
     epilogue_cycles: float = 0.0,
+    widest: int = 8,
     count: int = 4,
 ) -> list[tuple[float, GemmSpec]]:
     """Up to `count` legal specs with predicted microseconds, cheapest first, ties to the smaller tile.
 
-    `epilogue_cycles` is the cost of the epilogue per vector; an expensive one (over 8) leaves the registers by a tile
+    Panels of B have up to `widest` vectors. `epilogue_cycles` is the cost of the epilogue per vector; an expensive one (over 8) leaves the registers by a tile
     buffer, so that its code is emitted once a row and not once a vector of the tile.
     """
     size = ELEMENT_BYTES[problem.dtype]
     found: list[tuple[float, int, GemmSpec]] = []
-    for rows, vectors, split in _tiles(problem, level):
+    for rows, vectors, split in _tiles(problem, level, widest):
         spare = _BLOCK_BYTES // max(1, problem.k * size) // rows * rows
         blocked = problem.m * problem.k * size > 2 * _L2_BYTES and spare >= rows
         panels = -(-problem.n // (vectors * level.lanes(problem.dtype)))

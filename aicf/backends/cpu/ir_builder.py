@@ -44,6 +44,19 @@ class _Splat(ir.Constant):
         return self.text
 
 
+class _Callee:
+    """A function pointer with a signature."""
+
+    def __init__(self, pointer: Value, signature: Any) -> None:
+        self.pointer = pointer
+        self.function_type = signature
+        self.type = ir.PointerType()
+
+    def get_reference(self) -> str:
+        """As the pointer itself."""
+        return self.pointer.get_reference()
+
+
 def _literal(dtype: str, value: float | int) -> str:
     if dtype == "i1":
         return "true" if value else "false"
@@ -160,6 +173,11 @@ class Emitter:
         for position in immediates:
             function.args[position].add_attribute("immarg")
         return function
+
+    def typed_function(self, pointer: Value, signature: Any) -> Value:
+        """`pointer` as a callee: llvmlite takes the signature of a call from the type of its callee."""
+        callee = _Callee(pointer, signature)
+        return callee
 
     def intrinsic(self, name: str, *operands: Value) -> Value:
         """An overloaded LLVM intrinsic whose result and operands have one type."""
