@@ -6,7 +6,7 @@ first, for a pass to choose from.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -159,12 +159,12 @@ def cycles(spec: GemmSpec, epilogue_cycles: float = 0.0) -> float:
     return total * batch / spec.threads * (1 + 0.005 * (copies - 1))
 
 
-def _tiles(problem: GemmProblem, level: CpuLevel, widest: int) -> Iterator[tuple[int, int, int]]:
-    """Register tiles (rows, vectors up to `widest`, split of K) that fit the registers."""
-    lanes = level.lanes(problem.dtype)
-    widest = max(1, min(widest, -(-problem.n // lanes)))
+def _tiles(problem: GemmProblem, level: CpuLevel, vectors_of: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """Register tiles (rows, vectors out of `vectors_of`, split of K) that fit the registers."""
+    needed = max(1, -(-problem.n // level.lanes(problem.dtype)))
+    widths = sorted({min(vectors, needed) for vectors in vectors_of})
     for rows in range(1, max(1, min(14, problem.m)) + 1):
-        for vectors in range(1, widest + 1):
+        for vectors in widths:
             for split in (1, 2, 4, 8):
                 sums = rows * vectors * split
                 if sums + vectors + 1 <= level.registers and (split == 1 or (sums <= 16 and split <= problem.k)):
@@ -178,17 +178,17 @@ def propose(
     *,
     threads: int = 1,
     epilogue_cycles: float = 0.0,
-    widest: int = 8,
+    vectors_of: Sequence[int] = range(1, 9),
     count: int = 4,
 ) -> list[tuple[float, GemmSpec]]:
     """Up to `count` legal specs with predicted microseconds, cheapest first, ties to the smaller tile.
 
-    Panels of B have up to `widest` vectors. `epilogue_cycles` is the cost of the epilogue per vector; an expensive one (over 8) leaves the registers by a tile
+    Panels of B have one of `vectors_of` vectors, or as few as N needs. `epilogue_cycles` is the cost of the epilogue per vector; an expensive one (over 8) leaves the registers by a tile
     buffer, so that its code is emitted once a row and not once a vector of the tile.
     """
     size = ELEMENT_BYTES[problem.dtype]
     found: list[tuple[float, int, GemmSpec]] = []
-    for rows, vectors, split in _tiles(problem, level, widest):
+    for rows, vectors, split in _tiles(problem, level, vectors_of):
         spare = _BLOCK_BYTES // max(1, problem.k * size) // rows * rows
         blocked = problem.m * problem.k * size > 2 * _L2_BYTES and spare >= rows
         panels = -(-problem.n // (vectors * level.lanes(problem.dtype)))

@@ -250,7 +250,7 @@ def _cheapest(
 ) -> tuple[float, GemmSpec]:
     """The best spec. A packed weight always has panels of two vectors, so that all buckets share one packing."""
     if packed:
-        return propose(problem, level, "packed", threads=threads, epilogue_cycles=epilogue, widest=2, count=1)[0]
+        return propose(problem, level, "packed", threads=threads, epilogue_cycles=epilogue, vectors_of=(2,), count=1)[0]
     found = propose(problem, level, "workspace", threads=threads, epilogue_cycles=epilogue, count=1)
     found += propose(problem, level, "direct", threads=threads, epilogue_cycles=epilogue, count=1)
     return min(found, key=lambda entry: entry[0])
