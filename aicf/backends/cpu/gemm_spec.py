@@ -12,6 +12,8 @@ from typing import Literal
 
 from aicf.backends.cpu.target import ELEMENT_BYTES, CpuLevel
 
+CACHE_LINE = 64
+
 BSource = Literal["packed", "direct", "workspace"]
 Partition = Literal["none", "rows", "columns"]
 
@@ -56,6 +58,8 @@ class GemmSpec:
     threads: int = 1
     fused: bool = True
     """Multiply-adds round once (the level has FMA)."""
+    prefetch_lines: int = 0
+    """Cache lines of the next panel of packed B to prefetch per unrolled step of K."""
     tile_buffer: bool = False
     """Pass the tile to the epilogue row by row through a stack buffer: less code for long epilogues."""
 
@@ -63,6 +67,12 @@ class GemmSpec:
     def nr(self) -> int:
         """Columns of a panel of B."""
         return self.nv * self.lanes
+
+    @property
+    def k_step(self) -> int:
+        """Steps of K in one iteration of the K loop."""
+        split = max(1, min(self.k_split, self.problem.k))
+        return -(-self.k_unroll // split) * split
 
     @property
     def panel_elements(self) -> int:
@@ -171,6 +181,14 @@ def _tiles(problem: GemmProblem, level: CpuLevel, vectors_of: Sequence[int]) -> 
                     yield rows, vectors, split
 
 
+def _prefetch_lines(problem: GemmProblem, rows: int, panel_row_bytes: int, b_source: BSource) -> int:
+    """Prefetch the next panel if B does not stay in L2 and a panel has enough tiles to spread the requests over."""
+    tiles = problem.m // rows
+    if b_source != "packed" or tiles < 4 or problem.k * problem.n * ELEMENT_BYTES[problem.dtype] < _L2_BYTES:
+        return 0
+    return -(-4 * panel_row_bytes // (tiles * CACHE_LINE))
+
+
 def propose(
     problem: GemmProblem,
     level: CpuLevel,
@@ -205,6 +223,7 @@ def propose(
             partition="none" if threads == 1 else "columns" if by_columns else "rows",
             threads=threads,
             fused=level.has_fma,
+            prefetch_lines=_prefetch_lines(problem, rows, vectors * level.vector_bytes, b_source),
             tile_buffer=epilogue_cycles > 8,
         )
         if check(spec) is None:

@@ -144,6 +144,13 @@ class Emitter:
         callee = self.declare(name, ir.FunctionType(VOID, [value.type, PTR, I32, mask.type]), immediates=(2,))
         self.b.call(callee, [value, address, ir.Constant(I32, align), mask])
 
+    def prefetch(self, address: Value) -> None:
+        """Asks for a cache line to read, into the second level of cache. Never faults."""
+        signature = ir.FunctionType(VOID, [PTR, I32, I32, I32])
+        read, second_level, data = (ir.Constant(I32, value) for value in (0, 2, 1))
+        callee = self.declare("llvm.prefetch.p0", signature, immediates=(1, 2, 3))
+        self.b.call(callee, [address, read, second_level, data])
+
     def splat(self, scalar: Value, lanes: int) -> Value:
         """`scalar` in every lane."""
         if lanes == 1:

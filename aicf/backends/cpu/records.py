@@ -63,6 +63,7 @@ def gemm_record(spec: GemmSpec) -> dict[str, Attribute]:
         "block_rows": integer(spec.mc),
         "partition": StringAttr(spec.partition),
         "threads": integer(spec.threads),
+        "prefetch_lines": integer(spec.prefetch_lines),
         "epilogue_from": StringAttr("tile buffer" if spec.tile_buffer else "registers"),
         "combination_order": StringAttr(spec.combination_order),
     }
@@ -82,6 +83,7 @@ def gemm_spec(record: Record, problem: GemmProblem, fused: bool) -> GemmSpec:
         partition=cast(Partition, _one_of(record, "partition", ("none", "rows", "columns"))),
         threads=get_int(record, "threads"),
         fused=fused,
+        prefetch_lines=get_int(record, "prefetch_lines"),
         tile_buffer=_one_of(record, "epilogue_from", ("registers", "tile buffer")) == "tile buffer",
     )
     if (problem_found := check(spec)) is not None:
