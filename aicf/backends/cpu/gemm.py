@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from aicf.backends.cpu.gemm_spec import GemmSpec, check
+from aicf.backends.cpu.gemm_spec import CACHE_LINE, GemmSpec, check
 from aicf.backends.cpu.ir_builder import F32, F64, I8, I32, I64, Emitter, Value
 from aicf.backends.cpu.pack import emit_pack_panel
 
@@ -184,10 +184,21 @@ class _Gemm:
         a_tile = em.address(a, em.b.mul(first, em.index(p.a_strides[0])), p.dtype)
         vectors = -(-columns // spec.lanes)
         active = tuple(min(spec.lanes, columns - j * spec.lanes) for j in range(vectors))
-        acc = self.sums(a_tile, b_panel, rows, active)
+        acc = self.sums(a_tile, b_panel, rows, active, self.prefetch_start(b_panel, i))
         self.finish(Tile(batch, em.b.add(row, first), col, spec.lanes, active, acc))
 
-    def sums(self, a: Value, b: Value, rows: int, active: tuple[int, ...]) -> list[list[Value]]:
+    def prefetch_start(self, b_panel: Value, i: Value) -> Value | None:
+        """Where tile number `i` starts to prefetch: each tile of a panel fetches its share of the next one."""
+        if not self.spec.prefetch_lines:
+            return None
+        em = self.em
+        share = self.p.k // self.spec.k_step * self.spec.prefetch_lines * CACHE_LINE
+        following = em.address(b_panel, self.spec.panel_elements, self.p.dtype)
+        return em.b.gep(following, [em.scaled(i, share)], source_etype=I8)
+
+    def sums(
+        self, a: Value, b: Value, rows: int, active: tuple[int, ...], prefetch: Value | None
+    ) -> list[list[Value]]:
         """The K loop of one tile; `active` gives the lanes of each vector of B that exist."""
         em, spec, p = self.em, self.spec, self.p
         a_strides = p.a_strides
@@ -217,12 +228,15 @@ class _Gemm:
                     at = base + r * vectors + j
                     acc[at] = self.multiply_add(wide, b_vectors[j], acc[at])
 
-        unroll = -(-spec.k_unroll // split) * split
+        unroll = spec.k_step
         rolled = p.k // unroll * unroll
         if rolled < 2 * unroll:
             rolled = 0 if p.k <= 2 * unroll else rolled
 
         def body(k: Value, acc: list[Value]) -> list[Value]:
+            for line in range(spec.prefetch_lines if prefetch is not None else 0):
+                at = em.b.mul(k, em.index(spec.prefetch_lines * CACHE_LINE // unroll))
+                em.prefetch(em.b.gep(prefetch, [em.b.add(at, em.index(line * CACHE_LINE))], source_etype=I8))
             for offset in range(unroll):
                 step(k, offset, acc)
             return acc

@@ -6,11 +6,13 @@ first, for a pass to choose from.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from aicf.backends.cpu.target import ELEMENT_BYTES, CpuLevel
+
+CACHE_LINE = 64
 
 BSource = Literal["packed", "direct", "workspace"]
 Partition = Literal["none", "rows", "columns"]
@@ -56,6 +58,8 @@ class GemmSpec:
     threads: int = 1
     fused: bool = True
     """Multiply-adds round once (the level has FMA)."""
+    prefetch_lines: int = 0
+    """Cache lines of the next panel of packed B to prefetch per unrolled step of K."""
     tile_buffer: bool = False
     """Pass the tile to the epilogue row by row through a stack buffer: less code for long epilogues."""
 
@@ -63,6 +67,12 @@ class GemmSpec:
     def nr(self) -> int:
         """Columns of a panel of B."""
         return self.nv * self.lanes
+
+    @property
+    def k_step(self) -> int:
+        """Steps of K in one iteration of the K loop."""
+        split = max(1, min(self.k_split, self.problem.k))
+        return -(-self.k_unroll // split) * split
 
     @property
     def panel_elements(self) -> int:
@@ -134,7 +144,7 @@ def cycles(spec: GemmSpec, epilogue_cycles: float = 0.0) -> float:
     tail_vectors = -(-column_tail // spec.lanes)
     copies = (min(full_panels, 1) + min(column_tail, 1)) * (min(p.m // spec.mr, 1) + min(p.m % spec.mr, 1))
     full_rows, row_tail = divmod(p.m, spec.mr)
-    total = 0.0
+    total = 1.0
     for panels, vectors in ((full_panels, spec.nv), (min(column_tail, 1), tail_vectors)):
         total += panels * (full_rows * tile(spec.mr, vectors) + (tile(row_tail, vectors) if row_tail else 0.0))
     size = ELEMENT_BYTES[p.dtype]
@@ -159,16 +169,24 @@ def cycles(spec: GemmSpec, epilogue_cycles: float = 0.0) -> float:
     return total * batch / spec.threads * (1 + 0.005 * (copies - 1))
 
 
-def _tiles(problem: GemmProblem, level: CpuLevel) -> Iterator[tuple[int, int, int]]:
-    """Register tiles (rows, vectors, split of K) that fit the registers."""
-    lanes = level.lanes(problem.dtype)
-    widest = min(8, -(-problem.n // lanes))
-    for rows in range(1, min(14, problem.m) + 1):
-        for vectors in range(1, widest + 1):
+def _tiles(problem: GemmProblem, level: CpuLevel, vectors_of: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """Register tiles (rows, vectors out of `vectors_of`, split of K) that fit the registers."""
+    needed = max(1, -(-problem.n // level.lanes(problem.dtype)))
+    widths = sorted({min(vectors, needed) for vectors in vectors_of})
+    for rows in range(1, max(1, min(14, problem.m)) + 1):
+        for vectors in widths:
             for split in (1, 2, 4, 8):
                 sums = rows * vectors * split
                 if sums + vectors + 1 <= level.registers and (split == 1 or (sums <= 16 and split <= problem.k)):
                     yield rows, vectors, split
+
+
+def _prefetch_lines(problem: GemmProblem, rows: int, panel_row_bytes: int, b_source: BSource) -> int:
+    """Prefetch the next panel if B does not stay in L2 and a panel has enough tiles to spread the requests over."""
+    tiles = problem.m // rows
+    if b_source != "packed" or tiles < 4 or problem.k * problem.n * ELEMENT_BYTES[problem.dtype] < _L2_BYTES:
+        return 0
+    return -(-4 * panel_row_bytes // (tiles * CACHE_LINE))
 
 
 def propose(
@@ -178,16 +196,17 @@ def propose(
     *,
     threads: int = 1,
     epilogue_cycles: float = 0.0,
+    vectors_of: Sequence[int] = range(1, 9),
     count: int = 4,
 ) -> list[tuple[float, GemmSpec]]:
     """Up to `count` legal specs with predicted microseconds, cheapest first, ties to the smaller tile.
 
-    `epilogue_cycles` is the cost of the epilogue per vector; an expensive one (over 8) leaves the registers by a tile
+    Panels of B have one of `vectors_of` vectors, or as few as N needs. `epilogue_cycles` is the cost of the epilogue per vector; an expensive one (over 8) leaves the registers by a tile
     buffer, so that its code is emitted once a row and not once a vector of the tile.
     """
     size = ELEMENT_BYTES[problem.dtype]
     found: list[tuple[float, int, GemmSpec]] = []
-    for rows, vectors, split in _tiles(problem, level):
+    for rows, vectors, split in _tiles(problem, level, vectors_of):
         spare = _BLOCK_BYTES // max(1, problem.k * size) // rows * rows
         blocked = problem.m * problem.k * size > 2 * _L2_BYTES and spare >= rows
         panels = -(-problem.n // (vectors * level.lanes(problem.dtype)))
@@ -204,6 +223,7 @@ def propose(
             partition="none" if threads == 1 else "columns" if by_columns else "rows",
             threads=threads,
             fused=level.has_fma,
+            prefetch_lines=_prefetch_lines(problem, rows, vectors * level.vector_bytes, b_source),
             tile_buffer=epilogue_cycles > 8,
         )
         if check(spec) is None:

@@ -44,6 +44,19 @@ class _Splat(ir.Constant):
         return self.text
 
 
+class _Callee:
+    """A function pointer with a signature."""
+
+    def __init__(self, pointer: Value, signature: Any) -> None:
+        self.pointer = pointer
+        self.function_type = signature
+        self.type = ir.PointerType()
+
+    def get_reference(self) -> str:
+        """As the pointer itself."""
+        return self.pointer.get_reference()
+
+
 def _literal(dtype: str, value: float | int) -> str:
     if dtype == "i1":
         return "true" if value else "false"
@@ -131,6 +144,13 @@ class Emitter:
         callee = self.declare(name, ir.FunctionType(VOID, [value.type, PTR, I32, mask.type]), immediates=(2,))
         self.b.call(callee, [value, address, ir.Constant(I32, align), mask])
 
+    def prefetch(self, address: Value) -> None:
+        """Asks for a cache line to read, into the second level of cache. Never faults."""
+        signature = ir.FunctionType(VOID, [PTR, I32, I32, I32])
+        read, second_level, data = (ir.Constant(I32, value) for value in (0, 2, 1))
+        callee = self.declare("llvm.prefetch.p0", signature, immediates=(1, 2, 3))
+        self.b.call(callee, [address, read, second_level, data])
+
     def splat(self, scalar: Value, lanes: int) -> Value:
         """`scalar` in every lane."""
         if lanes == 1:
@@ -160,6 +180,11 @@ class Emitter:
         for position in immediates:
             function.args[position].add_attribute("immarg")
         return function
+
+    def typed_function(self, pointer: Value, signature: Any) -> Value:
+        """`pointer` as a callee: llvmlite takes the signature of a call from the type of its callee."""
+        callee = _Callee(pointer, signature)
+        return callee
 
     def intrinsic(self, name: str, *operands: Value) -> Value:
         """An overloaded LLVM intrinsic whose result and operands have one type."""

@@ -283,12 +283,11 @@ class _Loops:
         kept = [value for value in self.scratch if isinstance(value, OpResult) and value.op.parent_op() is phase]
         if reduces or inside:
             _Sweep(self, points, reduces, inside, kept).run()
-        for op in stores:
-            if op in inside:
-                continue
-            for point in points:
-                lanes = point.scalars.lanes
-                self.store(point.value(op.value), op.output.value.data, point.bases, point.shift, lanes, point.active)
+        # All values before any store: an output may lie on an input.
+        outside = [(point, op, point.value(op.value)) for op in stores if op not in inside for point in points]
+        for point, op, value in outside:
+            output = op.output.value.data
+            self.store(value, output, point.bases, point.shift, point.scalars.lanes, point.active)
 
 
 class _Sweep:
@@ -410,13 +409,13 @@ class _Sweep:
                 value = em.b.select(mask, value, self.scalars.identity(how, dtype))
             at = number * self.groups + group
             acc[at] = self.scalars.combine(how, dtype, acc[at], value)
-        for op in self.stores:
-            output = op.output.value.data
-            self.loops.store(cell.value(op.value), output, cell.bases, cell.shift, lanes, cell.active)
         for value in self.kept:
             dtype = dtype_of(value)
             target = em.address(self.loops.scratch[value], cell.position, dtype)
             em.store(cell.value(value), target, dtype, lanes)
+        # All values before any store: an output may lie on an input.
+        for op, value in [(op, cell.value(op.value)) for op in self.stores]:
+            self.loops.store(value, op.output.value.data, cell.bases, cell.shift, lanes, cell.active)
 
     def _combined(self, op: ReduceOp, partial: list[Value]) -> Value:
         """Partial results to one scalar: pairwise over the vectors, then over the lanes."""

@@ -9,16 +9,6 @@ from __future__ import annotations
 from aicf.backends.cpu.ir_builder import Emitter, Value
 
 
-def panel_count(columns: int, width: int) -> int:
-    """Panels of `width` columns that cover `columns`."""
-    return -(-columns // width)
-
-
-def packed_elements(k: int, columns: int, width: int) -> int:
-    """Elements of the packed form of a ``k x columns`` matrix."""
-    return panel_count(columns, width) * k * width
-
-
 def emit_pack(
     em: Emitter,
     dtype: str,

@@ -12,7 +12,8 @@ from llvmlite import ir
 from numpy.typing import NDArray
 
 from aicf.backends.cpu.ir_builder import I64, PTR, VOID, Emitter
-from aicf.backends.cpu.module import LoadedObject, compile_module, load_object, new_module
+from aicf.backends.cpu.loader import LoadedObject, load_object
+from aicf.backends.cpu.module import compile_module, new_module
 from aicf.backends.cpu.target import LEVELS, CpuLevel, check_host
 from aicf.errors import BackendUnavailable
 
@@ -46,7 +47,7 @@ class Function:
 
     def __init__(self, level: CpuLevel, pointers: int, emit: Callable[..., None]) -> None:
         self.code = self.compile_only(level, pointers, emit)
-        self._loaded: LoadedObject = load_object(self.code, ("f",))
+        self._loaded: LoadedObject = load_object(self.code)
         kinds = [ctypes.c_void_p] * pointers + [ctypes.c_int64, ctypes.c_int64]
         self._call = ctypes.CFUNCTYPE(None, *kinds)(self._loaded.address("f"))
 

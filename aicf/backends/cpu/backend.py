@@ -1,0 +1,55 @@
+"""The CPU backend as the compiler and the runtime see it. Code generation is imported when a program is built."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Attribute
+
+from aicf.backends.base import CodeUnit, KernelDescriptor, LoadedCode, NativeCode
+from aicf.backends.cpu.blas import host_libraries
+from aicf.backends.cpu.kernels import KERNELS
+from aicf.backends.cpu.loader import LEVEL_FEATURE, load_native
+from aicf.backends.cpu.target import host_level, level_named
+from aicf.dialects.emit_types import TargetAttr
+
+
+class CpuBackend:
+    """Native code for CPUs, one object per module."""
+
+    name = "cpu"
+
+    def resolve_arch(self, arch: str | None) -> str:
+        """The level `arch`, or this machine's. Raises PolicyError with the legal ones."""
+        return (host_level() if arch is None else level_named(arch)).name
+
+    def facts(self) -> Mapping[str, Attribute]:
+        """Nothing that a level does not say already; libraries are listed by who resolves the target (`libraries`)."""
+        return {}
+
+    def libraries(self) -> Mapping[str, str]:
+        """Libraries of this machine that a target may list, with version and core."""
+        return host_libraries()
+
+    def kernels(self) -> Sequence[KernelDescriptor]:
+        """All kernels, in a fixed order."""
+        return KERNELS
+
+    def build(self, module: ModuleOp, units: Sequence[CodeUnit], target: TargetAttr) -> NativeCode:
+        """Code for all units."""
+        from aicf.backends.cpu.build import build_object
+
+        level = level_named(target.arch.data)
+        code, functions = build_object("aicf", units, level)
+        return NativeCode(code, (f"{LEVEL_FEATURE}{level.name}", *level.required_features), functions)
+
+    def load(self, native: NativeCode) -> LoadedCode:
+        """Loads code into this process."""
+        return load_native(native)
+
+    def devices(self) -> Sequence[Mapping[str, str]]:
+        """This machine's processor."""
+        libraries = ", ".join(f"{name} {version}" for name, version in self.libraries().items())
+        return [{"name": platform.processor() or platform.machine(), "architecture": host_level().name, "libraries": libraries or "none"}]

@@ -1,0 +1,326 @@
+"""One LLVM module per program module: a function per distinct instruction, and one entry per program that calls them.
+
+``void ENTRY(i64 tid, i64 nthreads, void** table)`` runs a program; ``ENTRY_profile(i64 launch, ...)`` runs one of its
+instructions. Pointers and functions come only through the table, so the object has no undefined symbols.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import ir
+from xdsl.ir import Attribute
+
+from aicf.backends.base import BufferRef, CodeUnit, Launch
+from aicf.backends.cpu.barrier import emit_barrier_function
+from aicf.backends.cpu.blas import FUNCTIONS, table_name
+from aicf.backends.cpu.copies import concat_nests, copy_nest
+from aicf.backends.cpu.epilogue import make_epilogue
+from aicf.backends.cpu.gemm import GemmPointers, emit_gemm
+from aicf.backends.cpu.gemm_work import GemmWork, Strided, epilogue_accesses, read_gemm
+from aicf.backends.cpu.ir_builder import F32, F64, I8, I32, I64, PTR, VOID, Emitter, Value
+from aicf.backends.cpu.loader import BARRIER, PROFILE_SUFFIX, YIELD
+from aicf.backends.cpu.loop_spec import nest_of
+from aicf.backends.cpu.loops import LoopPointers, emit_loops
+from aicf.backends.cpu.module import compile_module, new_module
+from aicf.backends.cpu.pack import emit_pack
+from aicf.backends.cpu.records import gemm_spec, get_bool, get_int, get_text, loop_spec, sub_records
+from aicf.backends.cpu.target import CpuLevel
+from aicf.errors import PlanError
+
+
+@dataclass(frozen=True)
+class _Call:
+    """Run-time arguments of one instruction's function."""
+
+    ins: tuple[Value, ...]
+    outs: tuple[Value, ...]
+    ws: tuple[Value, ...]
+    tid: Value
+    nthreads: Value
+    table: Value
+    """Address of the first function pointer."""
+
+
+def build_object(name: str, units: Sequence[CodeUnit], level: CpuLevel) -> tuple[bytes, tuple[str, ...]]:
+    """Object code of all units, and the names of the functions that follow the data pointers in every table."""
+    return _Module(name, units, level).build()
+
+
+def _threads(launch: Launch) -> int:
+    return get_int(launch.record, "threads")
+
+
+def _library_function(launch: Launch) -> str | None:
+    """Table name of the library function that an instruction calls."""
+    if launch.kernel != "cpu.gemm_blas":
+        return None
+    return table_name(FUNCTIONS[launch.ins[0].dtype], get_text(launch.record, "library"))
+
+
+class _Module:
+    def __init__(self, name: str, units: Sequence[CodeUnit], level: CpuLevel) -> None:
+        self.units = units
+        self.level = level
+        self.module = new_module(name, level)
+        self.functions = self._table_functions()
+        self.made: dict[str, Any] = {}
+        self.barrier: Any = None
+        if BARRIER in self.functions:
+            yield_at = self.functions.index(YIELD) - self.functions.index(BARRIER)
+            self.barrier = emit_barrier_function(self.module, level, yield_at)
+
+    def _table_functions(self) -> tuple[str, ...]:
+        launches = [launch for unit in self.units for launch in unit.launches]
+        names = [BARRIER, YIELD] if any(_threads(launch) > 1 for launch in launches) else []
+        libraries = {name for launch in launches if (name := _library_function(launch)) is not None}
+        return (*names, *sorted(libraries))
+
+    def build(self) -> tuple[bytes, tuple[str, ...]]:
+        for unit in self.units:
+            called = [self._function(launch) for launch in unit.launches]
+            self._entry(unit, called)
+            self._profile_entry(unit, called)
+        return compile_module(self.module, self.level), self.functions
+
+    # Instructions.
+
+    def _function(self, launch: Launch) -> Any:
+        """The function of an instruction; equal instructions on other buffers share one."""
+        key = _identity(launch)
+        if key not in self.made:
+            operands = len(launch.ins) + len(launch.outs) + len(launch.ws)
+            signature = ir.FunctionType(VOID, [PTR] * operands + [I64, I64, PTR])
+            function = ir.Function(self.module, signature, f"instruction_{len(self.made)}")
+            function.linkage = "internal"
+            self._body(launch, function)
+            self.made[key] = function
+        return self.made[key]
+
+    def _body(self, launch: Launch, function: Any) -> None:
+        emitter = _EMITTERS.get(launch.kernel)
+        if emitter is None:
+            raise PlanError(
+                f"instruction '{launch.name}': kernel '{launch.kernel}' is not one of cpu's "
+                f"({', '.join(_EMITTERS)}): run select-kernels for this target"
+            )
+        em = Emitter(self.module, self.level, function)
+        args = list(function.args)
+        ins, outs = len(launch.ins), len(launch.outs)
+        tid, nthreads, table = args[-3:]
+        call = _Call(
+            tuple(args[:ins]), tuple(args[ins : ins + outs]), tuple(args[ins + outs : -3]), tid, nthreads, table
+        )
+        emitter(em, launch, call, self.functions)
+        em.b.ret_void()
+
+    # Entries.
+
+    def _entry(self, unit: CodeUnit, called: list[Any]) -> None:
+        function = ir.Function(self.module, ir.FunctionType(VOID, [I64, I64, PTR]), unit.entry)
+        em = Emitter(self.module, self.level, function)
+        tid, nthreads, table = function.args
+        parallel = any(_threads(launch) > 1 for launch in unit.launches)
+        pending: dict[str, bool] = {}
+        for launch, target in zip(unit.launches, called, strict=True):
+            serial = _threads(launch) == 1
+            # Two serial instructions run in thread 0, in order; any other dependence needs a meeting point.
+            if parallel and any(not (serial and pending[name]) for name in launch.waits_for if name in pending):
+                em.b.call(self.barrier, [self._function_table(em, unit, table), nthreads])
+                pending = {}
+            pending[launch.name] = serial
+            if parallel and serial:
+                first = em.b.icmp_signed("==", tid, em.index(0))
+                em.when(first, lambda launch=launch, target=target: self._call(em, unit, launch, target, function.args))
+            else:
+                self._call(em, unit, launch, target, function.args)
+        em.b.ret_void()
+
+    def _profile_entry(self, unit: CodeUnit, called: list[Any]) -> None:
+        signature = ir.FunctionType(VOID, [I64, I64, I64, PTR])
+        function = ir.Function(self.module, signature, unit.entry + PROFILE_SUFFIX)
+        em = Emitter(self.module, self.level, function)
+        number, tid, nthreads, table = function.args
+        done = function.append_basic_block("done")
+        choice = em.b.switch(number, done)
+        for index, (launch, target) in enumerate(zip(unit.launches, called, strict=True)):
+            block = function.append_basic_block("launch")
+            choice.add_case(em.index(index), block)
+            em.b.position_at_end(block)
+            if _threads(launch) == 1:
+                first = em.b.icmp_signed("==", tid, em.index(0))
+                em.when(
+                    first,
+                    lambda launch=launch, target=target: self._call(em, unit, launch, target, (tid, nthreads, table)),
+                )
+            else:
+                self._call(em, unit, launch, target, (tid, nthreads, table))
+            em.b.branch(done)
+        em.b.position_at_end(done)
+        em.b.ret_void()
+
+    def _function_table(self, em: Emitter, unit: CodeUnit, table: Value) -> Value:
+        return em.b.gep(table, [em.index(unit.table_size)], source_etype=PTR)
+
+    def _call(self, em: Emitter, unit: CodeUnit, launch: Launch, target: Any, args: Sequence[Value]) -> None:
+        tid, nthreads, table = args
+        pointers = [self._pointer(em, table, ref) for ref in (*launch.ins, *launch.outs, *launch.ws)]
+        em.b.call(target, [*pointers, tid, nthreads, self._function_table(em, unit, table)])
+
+    def _pointer(self, em: Emitter, table: Value, ref: BufferRef) -> Value:
+        base = em.b.load(em.b.gep(table, [em.index(ref.base)], source_etype=PTR), typ=PTR)
+        return em.b.gep(base, [em.index(ref.offset)], source_etype=I8) if ref.offset else base
+
+
+def _identity(launch: Launch) -> str:
+    """What the code of an instruction depends on, as text."""
+    record = ", ".join(f"{key}={value}" for key, value in sorted(launch.record.items()))
+    operands = [
+        [(ref.shape, ref.strides, ref.dtype, str(ref.layout)) for ref in refs] for refs in (launch.ins, launch.outs)
+    ]
+    code = "" if launch.code is None else str(launch.code).split(" parallel ", 1)[1]
+    return f"{launch.kernel} {record} {operands} {len(launch.ws)} {code}"
+
+
+def _strided(ref: BufferRef) -> Strided:
+    return Strided(ref.shape, ref.strides, ref.dtype)
+
+
+# One emitter per kernel.
+
+
+def _read(launch: Launch) -> GemmWork:
+    """The product of a GEMM instruction, checked against its record."""
+    operands = [_strided(ref) for ref in launch.ins]
+    accesses = epilogue_accesses(launch.code, operands[2:], [_strided(ref) for ref in launch.outs])
+    transposed = (get_bool(launch.record, "transpose_a"), get_bool(launch.record, "transpose_b"))
+    packed = launch.ins[1].layout
+    panel = None if packed is None else get_int(packed.parameters_.data, "nr")
+    work = read_gemm(operands[0], operands[1], transposed, accesses, panel)
+    if work.batch_in_rows != get_int(launch.record, "batch_in_rows"):
+        raise PlanError(
+            f"instruction '{launch.name}': its buffers let {work.batch_in_rows} batch dims become rows, its kernel "
+            "record was made for another number: run select-kernels again"
+        )
+    return work
+
+
+def _gemm(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
+    work = _read(launch)
+    spec = gemm_spec(launch.record, work.problem, em.level.has_fma)
+    layout = launch.ins[1].layout
+    if (spec.b_source == "packed") != (layout is not None) or (
+        layout is not None and get_int(layout.parameters_.data, "nr") != spec.nr
+    ):
+        raise PlanError(
+            f"instruction '{launch.name}': the layout of operand 1 is not the one its kernel record asks for: "
+            "run lower-to-emit again"
+        )
+    if spec.workspace_bytes and not call.ws:
+        raise PlanError(f"instruction '{launch.name}' needs {spec.workspace_bytes} bytes of workspace: run lower-to-emit again")
+    workspace = call.ws[0] if call.ws else None
+    epilogue = make_epilogue(launch.code, work.accesses, (*call.ins[2:], *call.outs))
+    emit_gemm(em, spec, GemmPointers(call.ins[0], call.ins[1], workspace, call.tid, call.nthreads), epilogue)
+
+
+_CBLAS_ROW_MAJOR = 101
+_CBLAS_TRANSPOSE = {False: 111, True: 112}
+
+
+def _blas(em: Emitter, launch: Launch, call: _Call, functions: Sequence[str]) -> None:
+    work = _read(launch)
+    name = _library_function(launch)
+    assert name is not None
+    at = em.b.gep(call.table, [em.index(functions.index(name))], source_etype=PTR)
+    callee = em.b.load(at, typ=PTR)
+    problem, output = work.problem, work.accesses[0]
+    scalar = F32 if problem.dtype == "f32" else F64
+    signature = ir.FunctionType(VOID, [I32, I32, I32, I64, I64, I64, scalar, PTR, I64, PTR, I64, scalar, PTR, I64])
+    one, zero = em.const(problem.dtype, 1, 1), em.const(problem.dtype, 1, 0)
+
+    def product(depth: int, a: Value, b: Value, c: Value) -> None:
+        if depth < len(problem.batch):
+            steps = (problem.a_batch_strides[depth], problem.b_batch_strides[depth], output.strides[depth])
+
+            def body(i: Value, _: list[Value]) -> list[Value]:
+                moved = [em.moved(p, i, step, problem.dtype) for p, step in zip((a, b, c), steps, strict=True)]
+                product(depth + 1, *moved)
+                return []
+
+            em.loop(0, problem.batch[depth], 1, [], body)
+            return
+        flags = [ir.Constant(I32, _CBLAS_ROW_MAJOR)]
+        leading: list[Value] = []
+        a_matrix = (problem.a_strides, problem.m, problem.k)
+        b_matrix = (problem.b_strides, problem.k, problem.n)
+        for strides, rows, columns in (a_matrix, b_matrix):
+            transposed = strides[1] != 1
+            flags.append(ir.Constant(I32, _CBLAS_TRANSPOSE[transposed]))
+            leading.append(em.index(max(strides[1] if transposed else strides[0], rows if transposed else columns)))
+        sizes = [em.index(size) for size in (problem.m, problem.n, problem.k)]
+        ldc = em.index(max(output.strides[-2], problem.n))
+        em.b.call(
+            em.typed_function(callee, signature),
+            [*flags, *sizes, one, a, leading[0], b, leading[1], zero, c, ldc],
+        )
+
+    product(0, call.ins[0], call.ins[1], call.outs[0])
+
+
+def _generated(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
+    if launch.code is None:
+        raise PlanError(f"instruction '{launch.name}' has no generated code: run generate-kernels")
+    refs = (*launch.ins, *launch.outs)
+    nest = nest_of(launch.code, [ref.strides for ref in refs], [ref.dtype for ref in refs])
+    spec = loop_spec(launch.record, nest)
+    emit_loops(em, nest, spec, LoopPointers((*call.ins, *call.outs), call.tid, call.nthreads))
+
+
+def _copy(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
+    nest = copy_nest(_strided(launch.ins[0]), _strided(launch.outs[0]))
+    spec = loop_spec(launch.record, nest)
+    emit_loops(em, nest, spec, LoopPointers((call.ins[0], call.outs[0]), call.tid, call.nthreads))
+
+
+def _concat(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
+    target = _strided(launch.outs[0])
+    nests = concat_nests([_strided(ref) for ref in launch.ins], target, get_int(launch.record, "axis"))
+    parts = sub_records(launch.record, "parts")
+    if len(parts) != len(nests):
+        raise PlanError(f"instruction '{launch.name}': one part per operand is recorded: run select-kernels again")
+    several = _threads(launch) > 1
+    for source, (offset, nest), part in zip(call.ins, nests, parts, strict=True):
+        spec = loop_spec(part, nest)
+        pointers = LoopPointers((source, em.address(call.outs[0], offset, target.dtype)), call.tid, call.nthreads)
+
+        def copy(nest=nest, spec=spec, pointers=pointers) -> None:  # type: ignore[no-untyped-def]
+            emit_loops(em, nest, spec, pointers)
+
+        if several and spec.threads == 1:
+            em.when(em.b.icmp_signed("==", call.tid, em.index(0)), copy)
+        else:
+            copy()
+
+
+def _pack(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
+    source = launch.ins[0]
+    k_dim, nr = get_int(launch.record, "k_dim"), get_int(launch.record, "nr")
+    k, n = source.shape[k_dim], source.shape[1 - k_dim]
+    strides = (source.strides[k_dim], source.strides[1 - k_dim])
+    lanes = get_int(launch.record, "lanes")
+    emit_pack(em, source.dtype, lanes, k, n, nr, strides, call.ins[0], call.outs[0])
+
+
+_EMITTERS: Mapping[str, Callable[[Emitter, Launch, _Call, Sequence[str]], None]] = {
+    "cpu.gemm_avx512": _gemm,
+    "cpu.gemm_avx2": _gemm,
+    "cpu.gemm_portable": _gemm,
+    "cpu.gemm_blas": _blas,
+    "cpu.generated": _generated,
+    "cpu.copy": _copy,
+    "cpu.concat": _concat,
+    "cpu.pack": _pack,
+}
+"""Kernel id -> code."""

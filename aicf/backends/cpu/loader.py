@@ -1,0 +1,103 @@
+"""Loads native CPU code into this process: no compiling, no Numba, no IR."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aicf.backends.cpu.blas import LIBRARY, function_address
+from aicf.backends.cpu.target import check_host, level_named
+from aicf.backends.native import CEntry, CProfileEntry, NativeCode
+from aicf.errors import ArtifactError, PolicyError
+
+LEVEL_FEATURE = "cpu:"
+"""Prefix of the entry of `NativeCode.features` that names the CPU level."""
+BARRIER = "barrier counter"
+"""Not a function: a counter of its own in every table, where threads meet. It starts at 0."""
+YIELD = "sched_yield"
+PROFILE_SUFFIX = "_profile"
+
+
+@dataclass(frozen=True)
+class LoadedObject:
+    """An object file in this process. Addresses stay valid while this object lives."""
+
+    engine: Any
+
+    def address(self, symbol: str) -> int:
+        """Address of the function `symbol`. Raises ArtifactError if there is none."""
+        address = int(self.engine.get_function_address(symbol))
+        if address == 0:
+            raise ArtifactError(f"native code has no function '{symbol}': compile the program again")
+        return address
+
+
+def load_object(code: bytes) -> LoadedObject:
+    """Links an object file into this process. Raises ArtifactError if it is none for this machine."""
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    try:
+        file = llvm.ObjectFileRef.from_data(code)
+        # The engine needs a module of its own to exist; it is empty, all code comes from the object.
+        empty = llvm.parse_assembly(f'target triple = "{llvm.get_process_triple()}"')
+        machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
+        engine = llvm.create_mcjit_compiler(empty, machine, use_lmm=True)
+        engine.add_object_file(file)
+        engine.finalize_object()
+    except RuntimeError as error:
+        raise ArtifactError(f"native code cannot be loaded ({error}): compile the program again") from error
+    return LoadedObject(engine)
+
+
+class CpuCode:
+    """Loaded code of a module; see `LoadedCode`."""
+
+    def __init__(self, native: NativeCode, loaded: LoadedObject) -> None:
+        self._loaded = loaded
+        self._functions = [_address_of(name) for name in native.functions]
+
+    def entry(self, symbol: str) -> CEntry:
+        """The entry of one program. Raises ArtifactError if there is none."""
+        return CEntry(self._loaded.address(symbol))
+
+    def profile_entry(self, symbol: str) -> CProfileEntry:
+        """The same program, one instruction at a time."""
+        return CProfileEntry(self._loaded.address(symbol + PROFILE_SUFFIX))
+
+    def function_addresses(self) -> Sequence[int]:
+        """What follows the data pointers of a table."""
+        return self._functions
+
+
+def _address_of(name: str) -> int:
+    if name == BARRIER:
+        return 0
+    if name == YIELD:
+        address = ctypes.cast(ctypes.CDLL(None).sched_yield, ctypes.c_void_p).value
+        assert address is not None
+        return address
+    if name.startswith(LIBRARY):
+        return function_address(name)
+    raise ArtifactError(f"native code asks for an unknown function '{name}': load it with a newer aicf")
+
+
+def load_native(native: NativeCode) -> CpuCode:
+    """Loads CPU code.
+
+    Raises:
+        BackendUnavailable: This machine lacks an instruction set or a library that the code needs.
+        ArtifactError: The code is damaged or asks for something unknown.
+    """
+    levels = [f.removeprefix(LEVEL_FEATURE) for f in native.features if f.startswith(LEVEL_FEATURE)]
+    if len(levels) != 1:
+        raise ArtifactError("native code does not say which cpu level it needs: compile the program again")
+    try:
+        level = level_named(levels[0])
+    except PolicyError as error:
+        raise ArtifactError(f"native code is for an unknown level: {error.message}") from error
+    check_host(level)
+    return CpuCode(native, load_object(native.code))

@@ -1,0 +1,138 @@
+"""Kernel records of the CPU backend: decisions to attributes and back. Imports no code generator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, DictionaryAttr, IntegerAttr, StringAttr, i64
+from xdsl.ir import Attribute
+
+from aicf.backends.cpu.gemm_spec import BSource, GemmProblem, GemmSpec, Partition, check
+from aicf.backends.cpu.loop_spec import LoopNest, LoopSpec
+from aicf.errors import PlanError
+
+Record = Mapping[str, Attribute]
+
+
+def integer(value: int) -> IntegerAttr:
+    """An i64 attribute."""
+    return IntegerAttr(value, i64)
+
+
+def boolean(value: bool) -> Attribute:
+    """An i1 attribute."""
+    return BoolAttr.from_bool(value)
+
+
+def pairs(entries: list[tuple[int, int]]) -> ArrayAttr[ArrayAttr[IntegerAttr]]:
+    """``[[out, in], ...]``."""
+    return ArrayAttr([ArrayAttr([integer(out), integer(in_)]) for out, in_ in entries])
+
+
+def get_int(record: Record, key: str) -> int:
+    """An integer entry. Raises PlanError if the record lacks it."""
+    value = record.get(key)
+    if not isinstance(value, IntegerAttr):
+        raise PlanError(f"kernel record lacks the integer '{key}': run select-kernels again")
+    return value.value.data
+
+
+def get_bool(record: Record, key: str) -> bool:
+    """A bool entry."""
+    return bool(get_int(record, key))
+
+
+def get_text(record: Record, key: str) -> str:
+    """A string entry. Raises PlanError if the record lacks it."""
+    value = record.get(key)
+    if not isinstance(value, StringAttr):
+        raise PlanError(f"kernel record lacks the string '{key}': run select-kernels again")
+    return value.data
+
+
+def gemm_record(spec: GemmSpec) -> dict[str, Attribute]:
+    """Every decision about a GEMM."""
+    return {
+        "lanes": integer(spec.lanes),
+        "tile_rows": integer(spec.mr),
+        "tile_vectors": integer(spec.nv),
+        "k_unroll": integer(spec.k_unroll),
+        "k_split": integer(spec.k_split),
+        "b_source": StringAttr(spec.b_source),
+        "block_rows": integer(spec.mc),
+        "partition": StringAttr(spec.partition),
+        "threads": integer(spec.threads),
+        "prefetch_lines": integer(spec.prefetch_lines),
+        "epilogue_from": StringAttr("tile buffer" if spec.tile_buffer else "registers"),
+        "combination_order": StringAttr(spec.combination_order),
+    }
+
+
+def gemm_spec(record: Record, problem: GemmProblem, fused: bool) -> GemmSpec:
+    """The decisions of a record for `problem`. Raises PlanError if they contradict each other."""
+    spec = GemmSpec(
+        problem,
+        lanes=get_int(record, "lanes"),
+        mr=get_int(record, "tile_rows"),
+        nv=get_int(record, "tile_vectors"),
+        k_unroll=get_int(record, "k_unroll"),
+        k_split=get_int(record, "k_split"),
+        b_source=cast(BSource, _one_of(record, "b_source", ("packed", "direct", "workspace"))),
+        mc=get_int(record, "block_rows"),
+        partition=cast(Partition, _one_of(record, "partition", ("none", "rows", "columns"))),
+        threads=get_int(record, "threads"),
+        fused=fused,
+        prefetch_lines=get_int(record, "prefetch_lines"),
+        tile_buffer=_one_of(record, "epilogue_from", ("registers", "tile buffer")) == "tile buffer",
+    )
+    if (problem_found := check(spec)) is not None:
+        raise PlanError(f"kernel record of a GEMM contradicts itself: {problem_found}; run select-kernels again")
+    return spec
+
+
+def _one_of(record: Record, key: str, legal: tuple[str, ...]) -> str:
+    value = get_text(record, key)
+    if value not in legal:
+        raise PlanError(f"kernel record: '{key}' must be one of {', '.join(legal)}, is '{value}'")
+    return value
+
+
+def loop_record(spec: LoopSpec, nest: LoopNest) -> dict[str, Attribute]:
+    """Every decision about the loops of a generated kernel."""
+    return {
+        "vector_dim": integer(spec.vector_dim),
+        "lanes": integer(spec.lanes),
+        "unroll": integer(spec.unroll),
+        "threads": integer(spec.threads),
+        "partition_dim": integer(spec.partition_dim),
+        "combination_order": StringAttr(spec.combination_order(nest)),
+    }
+
+
+def loop_spec(record: Record, nest: LoopNest) -> LoopSpec:
+    """The decisions of a record for `nest`. Raises PlanError if they do not fit it."""
+    spec = LoopSpec(
+        get_int(record, "vector_dim"),
+        get_int(record, "lanes"),
+        get_int(record, "unroll"),
+        get_int(record, "threads"),
+        get_int(record, "partition_dim"),
+    )
+    parallel = (-1, *nest.parallel_dims)
+    if not -1 <= spec.vector_dim < len(nest.dims) or spec.partition_dim not in parallel or spec.unroll < 1:
+        raise PlanError("kernel record names loops that the generated kernel does not have: run select-kernels again")
+    if spec.lanes < 1 or spec.lanes & (spec.lanes - 1) or (spec.threads == 1) != (spec.partition_dim == -1):
+        raise PlanError("kernel record of a generated kernel contradicts itself: run select-kernels again")
+    return spec
+
+
+def sub_records(record: Record, key: str) -> list[Record]:
+    """An array of dictionaries. Raises PlanError if the record lacks it."""
+    value = record.get(key)
+    if not isinstance(value, ArrayAttr):
+        raise PlanError(f"kernel record lacks the list '{key}': run select-kernels again")
+    entries = cast("ArrayAttr[Attribute]", value).data
+    return [entry.data for entry in entries if isinstance(entry, DictionaryAttr)]
+
+
