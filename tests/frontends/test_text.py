@@ -174,6 +174,11 @@ def test_extreme_numbers_and_literals(text: str):
         assert str(error).startswith("m.mlir:1:")
 
 
+def test_a_string_that_is_not_closed_takes_no_time():
+    text = 'builtin.module attributes {a = "' + "name." * 20_000 + "\n} {}"
+    assert message(text).startswith("m.mlir:1:32: string literal is not closed on its line")
+
+
 def test_a_huge_splat_takes_no_memory():
     text = PROGRAM.replace("2x3xf32", "1000000x1000000xf32")
     tracemalloc.start()
