@@ -7,6 +7,7 @@ Everything xDSL can raise on malformed input leaves here as one :class:`InvalidI
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Callable
 from difflib import get_close_matches
@@ -28,11 +29,12 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, AttributeInvT, Block, Dialect, Operation, SSAValue
 from xdsl.parser import Parser, UnresolvedOperand
+from xdsl.parser.generic_parser import ParserState
 from xdsl.printer import Printer
 from xdsl.traits import NoTerminator
 from xdsl.utils.exceptions import ParseError, VerifyException
-from xdsl.utils.lexer import Span
-from xdsl.utils.mlir_lexer import MLIRTokenKind
+from xdsl.utils.lexer import Input, Span
+from xdsl.utils.mlir_lexer import MLIRLexer, MLIRTokenKind
 
 from aicf.errors import AicfError, InvalidIR
 
@@ -135,8 +137,16 @@ def _parse(source: str, filename: str, context: Context, line_offset: int, impli
         raise InvalidIR(_foreign_message(error), location=parser.here() if parser else position) from error
 
 
+_REWORDED = {
+    "End of file reached before closing string literal.": "string literal is not closed on its line, "
+    'or has an escape other than \\n, \\t, \\\\, \\" and two hex digits',
+}
+
+
 def _parse_message(error: ParseError) -> str:
     found = error.span.content[:40]
+    if error.msg in _REWORDED:
+        return _REWORDED[error.msg]
     message = error.msg if error.msg[1:2].isupper() else error.msg[:1].lower() + error.msg[1:]
     if message == "could not parse entire input!":
         message = "expected an operation" if found else "expected an operation, found the end of the program"
@@ -174,6 +184,12 @@ class _LineTable:
         return f"{line}:{column}"
 
 
+class _LinearLexer(MLIRLexer):
+    """xDSL's lexer, without the exponential search for the end of a string literal that is never closed."""
+
+    _unescaped_characters_regex = re.compile(r'"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"')
+
+
 class LocatedParser(Parser):
     """xDSL's parser, which also records ``file:line:col`` on every operation.
 
@@ -185,7 +201,8 @@ class LocatedParser(Parser):
         self._file = StringAttr(name)
         self._operation_start = 0
         self._first_use: dict[str, Span[str]] = {}
-        super().__init__(ctx, input, name)
+        super().__init__(ctx, "", name)
+        self._parser_state = ParserState(_LinearLexer(Input(input, name)))
 
     def parse_operation(self) -> Operation:
         start = self._operation_start = self._current_token.span.start

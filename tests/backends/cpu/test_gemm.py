@@ -34,13 +34,21 @@ def storing(target: Value, problem: GemmProblem):
             row = em.b.mul(em.b.add(tile.row, em.index(r)), em.index(problem.n))
             line = em.address(target, em.b.add(base, em.b.add(row, tile.col)), problem.dtype)
             for j, value in enumerate(values):
-                em.store(value, em.address(line, j * tile.lanes, problem.dtype), problem.dtype, tile.lanes, tile.active[j])
+                em.store(
+                    value,
+                    em.address(line, j * tile.lanes, problem.dtype),
+                    problem.dtype,
+                    tile.lanes,
+                    tile.active[j],
+                )
 
     return epilogue
 
 
 def gemm(spec: GemmSpec, level: CpuLevel) -> Function:
-    def emit(em: Emitter, a: Value, b: Value, c: Value, workspace: Value, tid: Value, nthreads: Value) -> None:
+    def emit(
+        em: Emitter, a: Value, b: Value, c: Value, workspace: Value, tid: Value, nthreads: Value
+    ) -> None:
         emit_gemm(em, spec, GemmPointers(a, b, workspace, tid, nthreads), storing(c, spec.problem))
 
     return Function(level, 4, emit)
@@ -106,7 +114,17 @@ def test_sources_and_types(source: Any, dtype: str, level: CpuLevel) -> None:
     seed=st.integers(0, 1000),
 )
 def test_any_shape_and_decision(
-    m: int, n: int, k: int, mr: int, nv: int, split: int, blocks: int, source: Any, threads: int, partition: Any, seed: int
+    m: int,
+    n: int,
+    k: int,
+    mr: int,
+    nv: int,
+    split: int,
+    blocks: int,
+    source: Any,
+    threads: int,
+    partition: Any,
+    seed: int,
 ) -> None:
     rng = np.random.default_rng(seed)
     a, b = random((m, k), "f32", rng), random((k, n), "f32", rng)
@@ -170,7 +188,9 @@ def test_pack(columns: int, width: int, transposed: bool) -> None:
 
 
 @pytest.mark.parametrize("level", ["x86-64-v4", "x86-64-v3", "x86-64-v2"])
-@pytest.mark.parametrize("shape", [(1, 128, 64), (1, 10, 64), (32, 64, 128), (540, 10, 64), (128, 512, 2048), (3, 1, 1)])
+@pytest.mark.parametrize(
+    "shape", [(1, 128, 64), (1, 10, 64), (32, 64, 128), (540, 10, 64), (128, 512, 2048), (3, 1, 1)]
+)
 def test_proposals_are_legal_and_ordered(shape: tuple[int, int, int], level: str) -> None:
     m, n, k = shape
     found = propose(GemmProblem("f32", m, n, k, (k, 1), (n, 1)), LEVELS[level], "packed")

@@ -66,7 +66,17 @@ def arguments(dtype: str, rng: np.random.Generator) -> Array:
     bits = rng.integers(0, 2**32 if dtype == "f32" else 2**64, COUNT // 4, np.uint64)
     patterns = bits.astype(np.uint32 if dtype == "f32" else np.uint64).view(kind)
     scale = 110.0 if dtype == "f32" else 750.0
-    special_ = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, np.finfo(kind).tiny, np.finfo(kind).smallest_subnormal]
+    special_ = [
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        np.inf,
+        -np.inf,
+        np.nan,
+        np.finfo(kind).tiny,
+        np.finfo(kind).smallest_subnormal,
+    ]
     special_ += [np.finfo(kind).max, -np.finfo(kind).max, 88.72283, -87.3, -103.9, 709.78, -745.1, 0.5, 2.0]
     parts = [
         patterns,
@@ -101,7 +111,9 @@ def test_within_four_ulp(name: str, dtype: str, level: CpuLevel) -> None:
     compiled(name, dtype, level, level.lanes(dtype))(x, found)
     error = ulps(found, exact)
     worst = int(np.argmax(error))
-    assert error[worst] <= LIMIT, f"{name}({x[worst]!r}) = {found[worst]!r}, exact {exact[worst]!r}: {error[worst]} ulp"
+    assert error[worst] <= LIMIT, (
+        f"{name}({x[worst]!r}) = {found[worst]!r}, exact {exact[worst]!r}: {error[worst]} ulp"
+    )
     zero = found == 0
     assert (np.signbit(found[zero]) == np.signbit(exact[zero])).all()
 

@@ -1,0 +1,241 @@
+"""The textual frontend: locations, messages, and that no text gets anything but InvalidIR out of it."""
+
+from __future__ import annotations
+
+import contextlib
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from xdsl.dialects.builtin import FileLineColLoc, NameLoc
+from xdsl.ir import Operation
+
+from aicf.errors import InvalidIR
+from aicf.frontends.text import location_of, make_context, parse_module
+
+PROGRAM = """\
+func.func @f(%x: tensor<2x3xf32> {logical.name = "x", logical.role = "input"})
+    -> (tensor<2x3xf32> {logical.name = "y"}) {
+  %c = logical.constant dense<0.5> : tensor<2x3xf32>
+  %a = logical.add %x, %c : tensor<2x3xf32>
+  %y = logical.relu %a {aicf.id = "act", aicf.src = ["act"]} : tensor<2x3xf32>
+  func.return %y : tensor<2x3xf32>
+}
+"""
+EMIT_PIECES = (
+    ' emit.slot offset(0) !emit.buffer<64x784xf32, arena, strides [1, 4]> #emit.target<"cpu", "x", {}> '
+)
+
+
+def find(op: Operation, name: str) -> Operation:
+    return next(inner for inner in op.walk() if inner.name == name)
+
+
+def message(text: str | bytes, **options: int) -> str:
+    with pytest.raises(InvalidIR) as caught:
+        parse_module(text, "m.mlir", **options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_every_operation_has_its_position():
+    module = parse_module(PROGRAM, "m.mlir")
+    assert location_of(find(module, "logical.add")) == "m.mlir:4:3"
+    assert location_of(find(module, "func.func")) == "m.mlir:1:1"
+    assert all(isinstance(op.location, FileLineColLoc) for op in module.walk())
+
+
+def test_line_offset_is_added():
+    assert location_of(find(parse_module(PROGRAM, "m.mlir", line_offset=10), "logical.add")) == "m.mlir:14:3"
+    assert message("func.func @f() {\n  nonsense", line_offset=10).startswith(
+        "m.mlir:12:3: unknown operation"
+    )
+
+
+def test_explicit_locations_are_kept():
+    text = PROGRAM.replace("tensor<2x3xf32>\n  %a", 'tensor<2x3xf32> loc("w.py":3:4)\n  %a')
+    text = text.replace("%c : tensor<2x3xf32>", '%c : tensor<2x3xf32> loc("sum")')
+    module = parse_module(text, "m.mlir")
+    assert location_of(find(module, "logical.constant")) == "w.py:3:4"
+    named = find(module, "logical.add").location
+    assert isinstance(named, NameLoc) and named.desc.data == "sum"
+    assert location_of(find(module, "logical.add")) == "m.mlir:4:3"
+
+
+def test_dialects_are_imported_when_mentioned():
+    context = make_context()
+    parse_module("func.func @f() {\n  func.return\n}", context=context)
+    assert {dialect.name for dialect in context.loaded_dialects} <= {"builtin", "func"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "m.mlir:1:1: the program is empty: expected a builtin.module or a func.func"),
+        ("// nothing\n", "m.mlir:2:1: the program is empty"),
+        ("func.func @f( {", "m.mlir:1:15: expected argument or type, found '{'"),
+        ("logical.mtmul", "m.mlir:1:1: unknown operation logical.mtmul; did you mean logical.matmul"),
+        (
+            "tf.matmul",
+            "m.mlir:1:1: unknown operation tf.matmul; the dialects are builtin, func, arith, math, logical",
+        ),
+        ("func.func @f() { func.return } }", "m.mlir:1:32: expected an operation, found '}'"),
+        ("func.func @f() {\n  func.return %q : i32\n}", "m.mlir:2:15: %q is used but not defined"),
+        (
+            PROGRAM.replace("%c :", "%a :"),
+            "m.mlir:4:3: logical.add: %a is used before its definition at m.mlir:4:3",
+        ),
+        (
+            PROGRAM.replace("%c :", "%y :"),
+            "m.mlir:4:3: logical.add: %y is used before its definition at m.mlir:5:3",
+        ),
+        (PROGRAM.replace("%a =", "%c ="), "m.mlir:4:3: SSA value %c is already defined"),
+        (
+            PROGRAM.replace("%c : tensor<2x3", "%c : tensor<2x4"),
+            "m.mlir:4:20: operand is used with type tensor<2x4xf32>",
+        ),
+        (PROGRAM.replace("2x3xf32", "2x3xq7"), "m.mlir:1:"),
+        (PROGRAM + "#-}", "m.mlir:8:1: expected an operation"),
+        (
+            b"func.func @f()\n {\xff",
+            "m.mlir:2:3: the program is not UTF-8: byte 0xff; save the file as UTF-8",
+        ),
+    ],
+)
+def test_messages(text: str | bytes, expected: str):
+    assert message(text).startswith(expected)
+
+
+def test_an_operand_from_another_function_is_not_visible():
+    text = "func.func @f(%x: i32) {\n  func.return\n}\nfunc.func @g() -> i32 {\n  func.return %x : i32\n}"
+    assert message(text) == "m.mlir:5:15: %x is used but not defined"
+
+
+def test_a_value_of_a_nested_region_is_not_visible():
+    text = "func.func @f() -> i32 {\n  func.return %x : i32\n}\nfunc.func @g(%x: i32) {\n  func.return\n}"
+    assert message(text) == "m.mlir:2:3: func.return: %x is used where its definition is not visible"
+
+
+def test_verifier_errors_carry_the_operation_its_users_and_source():
+    text = PROGRAM.replace(
+        "logical.add %x, %c : tensor<2x3xf32>",
+        "logical.reduce_sum %x {axes = [1]} : tensor<2x3xf32> -> tensor<2x3xf32>",
+    )
+    text = text.replace("{axes = [1]}", '{axes = [1], aicf.id = "s", aicf.src = ["total"]}')
+    with pytest.raises(InvalidIR) as caught:
+        parse_module(text, "m.mlir")
+    assert str(caught.value).startswith("m.mlir:4:3: logical.reduce_sum: ")
+    operation, user, source = caught.value.__notes__
+    assert operation.startswith('operation: %a = "logical.reduce_sum"(%x)')
+    assert user == "used by: logical.relu at m.mlir:5:3"
+    assert source == 'source: ["total"]'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "func.func @f() {" * 3000,
+        '"builtin.module"() ({' * 3000,
+        "func.func @f(%x: " + "tuple<" * 3000,
+        "module attributes {a = " + "[" * 3000,
+        "module attributes {a = " + "{b = " * 3000,
+        "module attributes {a = affine_map<(d0) -> (" + "(" * 3000,
+    ],
+    ids=["functions", "modules", "types", "arrays", "dictionaries", "maps"],
+)
+def test_deep_nesting(text: str):
+    text = text.replace("module attributes", "builtin.module attributes")
+    assert message(text).startswith("m.mlir:1:")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "builtin.module attributes {a = " + "9" * 5000 + "} {}",
+        "builtin.module attributes {a = " + "9" * 400 + " : i64} {}",
+        "builtin.module attributes {a = 0x" + "f" * 5000 + " : i64} {}",
+        "builtin.module attributes {a = 1e" + "9" * 400 + " : i8} {}",
+        "builtin.module attributes {a = 1 : i" + "9" * 5000 + "} {}",
+        "builtin.module attributes {a = dense<1> : tensor<" + "9" * 5000 + "xi8>} {}",
+        "%0:" + "9" * 5000 + ' = "builtin.module"() : () -> ()',
+        '%0:99999999 = "builtin.module"() ({}) : () -> ()',
+        'builtin.module attributes {a = "\\FF"} {}',
+        'builtin.module attributes {a = dense<"0xZZ"> : tensor<2xi8>} {}',
+        "builtin.module attributes {a = array<i8: 300>} {}",
+        'func.func @f() { func.return } loc("a":' + "9" * 5000 + ":1)",
+    ],
+)
+def test_extreme_numbers_and_literals(text: str):
+    try:
+        parse_module(text, "m.mlir")
+    except InvalidIR as error:
+        assert str(error).startswith("m.mlir:1:")
+
+
+def test_a_string_that_is_not_closed_takes_no_time():
+    text = 'builtin.module attributes {a = "' + "name." * 20_000 + "\n} {}"
+    assert message(text).startswith("m.mlir:1:32: string literal is not closed on its line")
+
+
+def test_a_huge_splat_takes_no_memory():
+    text = PROGRAM.replace("2x3xf32", "1000000x1000000xf32")
+    tracemalloc.start()
+    with contextlib.suppress(InvalidIR):
+        parse_module(text, "m.mlir")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 50e6
+
+
+def test_locations_cost_a_linear_pass():
+    body = "".join(f"  %v{i} = logical.relu %x : tensor<2x3xf32>\n" for i in range(2000))
+    module = parse_module(PROGRAM.replace("  %c =", body + "  %c ="), "m.mlir")
+    assert location_of(find(module, "logical.add")) == "m.mlir:2004:3"
+
+
+# Fuzz
+
+TOKENS = sorted(
+    {*PROGRAM.split(), *EMIT_PIECES.split(), *'(){}[]<>=:,#!@%^"->?*+/-0x', "loc(", "dense<", "-1", "1.5"}
+)
+SEEDS = [
+    PROGRAM,
+    *(path.read_text() for path in sorted((Path(__file__).parents[2] / "lit_tests").rglob("*.mlir"))),
+]
+FUZZ = settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+
+
+def parse_or_refuse(text: str | bytes) -> None:
+    try:
+        parse_module(text, "m.mlir")
+    except InvalidIR as error:
+        assert error.location is not None and error.location.startswith("m.mlir:")
+        assert "\n" not in str(error)
+
+
+@FUZZ
+@given(st.lists(st.sampled_from(TOKENS), max_size=40), st.sampled_from([" ", "\n", ""]))
+def test_random_tokens(tokens: list[str], separator: str):
+    parse_or_refuse(separator.join(tokens))
+
+
+@FUZZ
+@given(st.data())
+def test_edited_programs(data: st.DataObject):
+    text = data.draw(st.sampled_from(SEEDS))
+    for _ in range(data.draw(st.integers(1, 4))):
+        start = data.draw(st.integers(0, len(text)))
+        stop = data.draw(st.integers(start, min(len(text), start + 20)))
+        piece = data.draw(st.one_of(st.sampled_from(TOKENS), st.text(max_size=4)))
+        text = text[:start] + piece + text[stop:]
+    parse_or_refuse(text)
+
+
+@FUZZ
+@given(st.binary(max_size=100))
+@example(b"\xff\xfe")
+@example(b"\x00")
+def test_random_bytes(text: bytes):
+    parse_or_refuse(text)
