@@ -11,7 +11,6 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import (
     AffineMapAttr,
-    AnyFloatConstr,
     ArrayAttr,
     IntAttr,
     IntegerAttr,
@@ -20,7 +19,14 @@ from xdsl.dialects.builtin import (
     i64,
 )
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
-from xdsl.ir.affine import AffineMap
+from xdsl.ir.affine import (
+    AffineBinaryOpExpr,
+    AffineBinaryOpKind,
+    AffineConstantExpr,
+    AffineDimExpr,
+    AffineExpr,
+    AffineMap,
+)
 from xdsl.irdl import (
     AnyAttr,
     IRDLOperation,
@@ -38,6 +44,23 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, IsTerminator, NoTerminator, Pure, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
+
+from aicf.dialects.emit_scalar_ops import SCALAR_OPS, CastOp, DivIntOp, SigmoidOp, verify_scalar_op
+from aicf.dialects.emit_syntax import parse_attributes, parse_integer, parse_integers, print_attributes
+from aicf.dialects.emit_types import scalar_element
+
+__all__ = [
+    "REDUCTIONS",
+    "SCALAR_OPS",
+    "CastOp",
+    "DivIntOp",
+    "KernelOp",
+    "PhaseOp",
+    "ReduceOp",
+    "SigmoidOp",
+    "StoreOp",
+    "YieldOp",
+]
 
 REDUCTIONS = ("sum", "max", "min")
 
@@ -78,13 +101,18 @@ class ReduceOp(IRDLOperation):
     assembly_format = "$combine $value attr-dict `:` type($value)"
 
     def __init__(self, combine: str, value: SSAValue):
-        super().__init__(operands=[value], properties={"combine": StringAttr(combine)}, result_types=[value.type])
+        properties = {"combine": StringAttr(combine)}
+        super().__init__(operands=[value], properties=properties, result_types=[value.type])
 
     def verify_(self) -> None:
+        scalar_element(self.value.type)
         if self.combine.data not in REDUCTIONS:
-            raise VerifyException(f"emit.reduce combines by one of {', '.join(REDUCTIONS)}, got '{self.combine.data}'")
+            legal = ", ".join(REDUCTIONS)
+            raise VerifyException(f"emit.reduce combines by one of {legal}, got '{self.combine.data}'")
         if any(not isinstance(use.operation, YieldOp) for use in self.result.uses):
-            raise VerifyException("emit.reduce: its result is only known after the phase; yield it and use that")
+            raise VerifyException(
+                "emit.reduce: its result is only known after the phase; yield it and use that"
+            )
 
 
 @irdl_op_definition
@@ -94,7 +122,7 @@ class StoreOp(IRDLOperation):
     name = "emit.store"
 
     value = operand_def()
-    output = prop_def(IntegerAttr)
+    output = prop_def(IntegerAttr.constr(i64))
 
     def __init__(self, value: SSAValue, output: int):
         super().__init__(operands=[value], properties={"output": IntegerAttr(output, i64)})
@@ -103,76 +131,28 @@ class StoreOp(IRDLOperation):
     def parse(cls, parser: Parser) -> StoreOp:
         value = parser.parse_unresolved_operand()
         parser.parse_punctuation(",")
-        output = parser.parse_integer()
+        output = parse_integer(parser)
         parser.parse_punctuation(":")
-        return cls(parser.resolve_operand(value, parser.parse_type()), output)
+        op = cls(parser.resolve_operand(value, parser.parse_type()), output)
+        op.attributes |= parse_attributes(parser)
+        return op
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
         printer.print_operand(self.value)
         printer.print_string(f", {self.output.value.data} : ")
         printer.print_attribute(self.value.type)
-
-
-@irdl_op_definition
-class SigmoidOp(IRDLOperation):
-    """1 / (1 + exp(-x)), without overflow for any x."""
-
-    name = "emit.sigmoid"
-
-    T: ClassVar = VarConstraint("T", AnyFloatConstr)
-
-    operand = operand_def(T)
-    result = result_def(T)
-
-    traits = traits_def(Pure())
-
-    assembly_format = "$operand attr-dict `:` type($operand)"
-
-    def __init__(self, operand: SSAValue):
-        super().__init__(operands=[operand], result_types=[operand.type])
-
-
-@irdl_op_definition
-class DivIntOp(IRDLOperation):
-    """Integer quotient truncated toward zero; x / 0 is 0 and overflow wraps, so that every input is defined."""
-
-    name = "emit.div_int"
-
-    T: ClassVar = VarConstraint("T", AnyAttr())
-
-    lhs = operand_def(T)
-    rhs = operand_def(T)
-    result = result_def(T)
-
-    traits = traits_def(Pure())
-
-    assembly_format = "$lhs `,` $rhs attr-dict `:` type($lhs)"
-
-    def __init__(self, lhs: SSAValue, rhs: SSAValue):
-        super().__init__(operands=[lhs, rhs], result_types=[lhs.type])
-
-
-@irdl_op_definition
-class CastOp(IRDLOperation):
-    """Converts a scalar as `logical.cast` does: float to int truncates, saturates, NaN gives 0; to i1 is `x != 0`."""
-
-    name = "emit.cast"
-
-    operand = operand_def()
-    result = result_def()
-
-    traits = traits_def(Pure())
-
-    assembly_format = "$operand attr-dict `:` type($operand) `to` type($result)"
-
-    def __init__(self, operand: SSAValue, result_type: Attribute):
-        super().__init__(operands=[operand], result_types=[result_type])
+        print_attributes(printer, self)
 
 
 @irdl_op_definition
 class PhaseOp(IRDLOperation):
-    """One sweep of the iteration space; its results are one scalar per parallel point, visible to later phases."""
+    """One sweep of the iteration space; later phases see its results.
+
+    A result is known after the sweep. One that comes from `emit.reduce`, or from values that do not vary over the
+    reduce space, is one scalar per parallel point. One that varies (the exponential of softmax, which a later phase
+    divides) is *kept*: the backend keeps it per reduce point, and the later phase sees the value of its own point.
+    """
 
     name = "emit.phase"
 
@@ -190,6 +170,8 @@ class PhaseOp(IRDLOperation):
         return last
 
     def verify_(self) -> None:
+        if self.body.block.args:
+            raise VerifyException("emit.phase has no block arguments; the elements are those of its kernel")
         if not isinstance(self.body.block.last_op, YieldOp):
             raise VerifyException("emit.phase must end with emit.yield")
         if tuple(self.terminator.operand_types) != tuple(self.result_types):
@@ -200,12 +182,16 @@ class PhaseOp(IRDLOperation):
         types: list[Attribute] = []
         if parser.parse_optional_punctuation("->") is not None:
             types = list(parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type))
-        return cls(parser.parse_region(), types)
+        attributes = parse_attributes(parser)
+        op = cls(parser.parse_region(), types)
+        op.attributes |= attributes
+        return op
 
     def print(self, printer: Printer) -> None:
         if self.values:
             printer.print_string(" -> ")
             printer.print_list(self.result_types, printer.print_attribute)
+        print_attributes(printer, self)
         printer.print_string(" ")
         printer.print_region(self.body)
 
@@ -217,6 +203,11 @@ class KernelOp(IRDLOperation):
     Block argument i is the element of operand i at the iteration point (`ins[i]` maps the point to its index);
     `emit.store v, o` writes output o at the index that `outs[o]` gives. For a GEMM epilogue operand 0 is the
     accumulator. Every output is stored exactly once per point of its map.
+
+    A value *varies* if it differs over the reduce space: the element of an operand whose map uses a reduce dim, what
+    is computed from one, and a phase result that varies (kept per reduce point); `emit.reduce` gives a value that
+    does not. A phase that handles a varying value sweeps the reduce space, and an output without reduce dims takes
+    only values that do not vary.
     """
 
     name = "emit.kernel"
@@ -284,44 +275,95 @@ class KernelOp(IRDLOperation):
         """Whether output `output` has one element per point of the reduce dims."""
         return any(dim >= len(self.parallel) for dim in self.out_maps[output].used_dims())
 
+    def varies(self, value: SSAValue) -> bool:
+        """Whether `value`, an argument or a value of a phase, differs over the reduce dims."""
+        return value in self._varying()
+
+    def _varying(self) -> set[SSAValue]:
+        varying: set[SSAValue] = {arg for arg in self.body.block.args if self.reads_reduce_space(arg)}
+        for phase in self.phases:
+            for op in phase.body.block.ops:
+                if not isinstance(op, ReduceOp) and any(operand in varying for operand in op.operands):
+                    varying.update(op.results)
+            pairs = zip(phase.results, phase.terminator.operands, strict=True)
+            varying.update(result for result, value in pairs if value in varying)
+        return varying
+
     def sweeps_reduce_space(self, phase: PhaseOp) -> bool:
-        """Whether `phase` visits every reduce point (it reduces, or stores an output that has the reduce dims)."""
+        """Whether `phase` visits every reduce point.
+
+        It does if it reduces, stores an output that has the reduce dims, or yields a value that varies over them.
+        """
+        return self._sweeps(phase, self._varying())
+
+    def _sweeps(self, phase: PhaseOp, varying: set[SSAValue]) -> bool:
         return any(
-            isinstance(op, ReduceOp) or (isinstance(op, StoreOp) and self.writes_reduce_space(op.output.value.data))
+            isinstance(op, ReduceOp)
+            or (isinstance(op, StoreOp) and self.writes_reduce_space(op.output.value.data))
+            or (isinstance(op, YieldOp) and any(value in varying for value in op.operands))
             for op in phase.body.block.ops
         )
 
     def verify_(self) -> None:
-        rank = len(self.parallel) + len(self.reduce)
+        sizes = (*self.parallel_sizes, *self.reduce_sizes)
+        if any(size < 1 for size in sizes):
+            raise VerifyException(
+                f"emit.kernel: the dims of the iteration space have 1 point or more, got {sizes}"
+            )
         for m in (*self.in_maps, *self.out_maps):
-            if m.num_dims != rank or m.num_symbols:
-                raise VerifyException(f"emit.kernel: map {m} must take the {rank} dims of the iteration space")
+            _verify_map(m, len(sizes))
         if len(self.body.block.args) != len(self.ins):
-            raise VerifyException(f"emit.kernel: {len(self.ins)} operand maps for {len(self.body.block.args)} elements")
+            found = len(self.body.block.args)
+            raise VerifyException(f"emit.kernel: {len(self.ins)} operand maps for {found} elements")
+        for arg in self.body.block.args:
+            scalar_element(arg.type)
         self._verify_phases()
 
     def _verify_phases(self) -> None:
-        stored: list[int] = []
         for op in self.body.block.ops:
             if not isinstance(op, PhaseOp):
                 raise VerifyException(f"emit.kernel holds phases, found {op.name}")
+            op.verify_()
             for inner in op.body.block.ops:
-                self._verify_scalar(op, inner)
-                if isinstance(inner, StoreOp):
-                    stored.append(inner.output.value.data)
-        if sorted(stored) != list(range(len(self.outs))):
-            raise VerifyException(f"emit.kernel: outputs 0..{len(self.outs) - 1} are stored once each, got {sorted(stored)}")
+                self._verify_op(inner)
+        stores = [op for phase in self.phases for op in phase.body.block.ops if isinstance(op, StoreOp)]
+        stored = sorted(op.output.value.data for op in stores)
+        if not self.outs:
+            raise VerifyException("emit.kernel has no outputs")
+        if stored != list(range(len(self.outs))):
+            raise VerifyException(
+                f"emit.kernel: outputs 0..{len(self.outs) - 1} are stored once each, but emit.store names {stored}"
+            )
+        self._verify_sweeps(stores)
 
-    def _verify_scalar(self, phase: PhaseOp, op: Operation) -> None:
-        if op.regions:
-            raise VerifyException(f"emit.phase holds scalar ops, found {op.name}")
-        if isinstance(op, ReduceOp) and not self.reduce:
-            raise VerifyException("emit.reduce in a kernel without reduce dims")
-        if self.sweeps_reduce_space(phase):
-            return
-        for operand in op.operands:
-            if isinstance(operand, BlockArgument) and operand.block is self.body.block and self.reads_reduce_space(operand):
-                raise VerifyException(f"operand {operand.index} has the reduce dims, but its phase does not sweep them")
+    def _verify_op(self, op: Operation) -> None:
+        match op:
+            case ReduceOp():
+                if not self.reduce:
+                    raise VerifyException("emit.reduce in a kernel without reduce dims")
+            case StoreOp():
+                scalar_element(op.value.type)
+            case YieldOp():
+                return
+            case _:
+                verify_scalar_op(op)
+
+    def _verify_sweeps(self, stores: Sequence[StoreOp]) -> None:
+        varying = self._varying()
+        for op in stores:
+            output = op.output.value.data
+            if op.value in varying and not self.writes_reduce_space(output):
+                raise VerifyException(
+                    f"emit.store: output {output} has no reduce dims, but the stored value varies over them; reduce it"
+                )
+        for phase in self.phases:
+            if self._sweeps(phase, varying):
+                continue
+            for op in phase.body.block.ops:
+                if any(operand in varying for operand in op.operands):
+                    raise VerifyException(
+                        f"{op.name} uses a value that varies over the reduce dims, but its phase does not sweep them"
+                    )
 
     @classmethod
     def parse(cls, parser: Parser) -> KernelOp:
@@ -329,18 +371,19 @@ class KernelOp(IRDLOperation):
         sizes: list[list[int]] = []
         for keyword in ("parallel", "reduce"):
             parser.parse_keyword(keyword)
-            sizes.append(parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer))
+            sizes.append(parse_integers(parser))
         maps: list[list[AffineMap]] = []
         for keyword in ("ins", "outs"):
             parser.parse_keyword(keyword)
-            maps.append(parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: _parse_map(parser)))
-        attributes = parser.parse_optional_attr_dict_with_keyword()
+            maps.append(
+                parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: _parse_map(parser))
+            )
+        attributes = parse_attributes(parser)
         body = parser.parse_region()
         if not body.blocks:
             body.add_block(Block())
         op = cls(sym_name, sizes[0], sizes[1], maps[0], maps[1], body)
-        if attributes is not None:
-            op.attributes |= attributes.data
+        op.attributes |= attributes
         return op
 
     def print(self, printer: Printer) -> None:
@@ -352,13 +395,49 @@ class KernelOp(IRDLOperation):
         printer.print_string(" outs ")
         with printer.in_square_brackets():
             printer.print_list(self.outs, printer.print_attribute)
-        printer.print_op_attributes(self.attributes, print_keyword=True)
+        print_attributes(printer, self)
         printer.print_string(" ")
         printer.print_region(self.body)
 
 
 def _parse_map(parser: Parser) -> AffineMap:
-    attribute = parser.parse_attribute()
+    start = parser.pos
+    try:
+        attribute = parser.parse_attribute()
+    except ZeroDivisionError:  # xDSL folds constants while it reads
+        parser.raise_error("affine_map divides by zero", start, parser.pos)
+    except NotImplementedError:
+        parser.raise_error("affine_map multiplies dims", start, parser.pos)
     if not isinstance(attribute, AffineMapAttr):
-        parser.raise_error("expected an affine_map")
+        parser.raise_error("expected an affine_map", start, parser.pos)
     return attribute.data
+
+
+def _verify_map(m: AffineMap, rank: int) -> None:
+    if m.num_dims != rank or m.num_symbols:
+        raise VerifyException(f"emit.kernel: map {m} must take the {rank} dims of the iteration space")
+    for expr in m.results:
+        _verify_affine(expr, m)
+
+
+def _verify_affine(expr: AffineExpr, m: AffineMap) -> None:
+    match expr:
+        case AffineConstantExpr():
+            return
+        case AffineDimExpr(position) if position < m.num_dims:
+            return
+        case AffineBinaryOpExpr(kind, lhs, rhs):
+            _verify_affine(lhs, m)
+            _verify_affine(rhs, m)
+            if kind is AffineBinaryOpKind.Add:
+                return
+            if kind is AffineBinaryOpKind.Mul:
+                if not isinstance(lhs, AffineConstantExpr) and not isinstance(rhs, AffineConstantExpr):
+                    raise VerifyException(f"emit.kernel: map {m} multiplies dims")
+                return
+            if not isinstance(rhs, AffineConstantExpr) or rhs.value < 1:
+                raise VerifyException(
+                    f"emit.kernel: map {m} divides by something else than a positive constant"
+                )
+        case _:
+            raise VerifyException(f"emit.kernel: map {m} has {expr}, which is no dim of the iteration space")

@@ -5,28 +5,43 @@ They carry decisions as data. What is legal to decide is checked by the ops that
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import TypeAlias
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
     DictionaryAttr,
-    FixedBitwidthType,
     IntAttr,
+    IntegerAttr,
     NoneAttr,
     StringAttr,
+    UnitAttr,
+    i64,
 )
 from xdsl.ir import Attribute, ParametrizedAttribute, TypeAttribute
 from xdsl.irdl import irdl_attr_definition
-from xdsl.parser import AttrParser
+from xdsl.parser import AttrParser, Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.hints import isa
+
+from aicf.dialects.emit_syntax import in_parens, parse_dictionary, parse_string
+from aicf.dialects.types import MAX_TENSOR_BYTES, ElementType, element_of, is_tensor
 
 SPACES = ("bound", "arena", "const")
 """Where a buffer lives: memory of the caller or of the weights, the executable's arena, constants of the program."""
 
 EDGE_KINDS = ("full", "programmatic")
+
+DETERMINISM = ("bitwise", "unordered")
+"""Classes of a kernel: the same bits always, or bits that depend on the order in which threads arrive."""
+
+
+def scalar_element(type_: Attribute) -> ElementType:
+    """The row of the element table of a scalar type. Raises VerifyException for any other type."""
+    if is_tensor(type_):
+        raise VerifyException(f"expected an element type, got {type_}")
+    return element_of(type_)
 
 
 def _print_named(printer: Printer, names: Sequence[str], entries: DictionaryAttr | None) -> None:
@@ -40,18 +55,15 @@ def _print_named(printer: Printer, names: Sequence[str], entries: DictionaryAttr
 def _parse_entries(parser: AttrParser) -> DictionaryAttr:
     if parser.parse_optional_punctuation(",") is None:
         return DictionaryAttr({})
-    entries = parser.parse_attribute()
-    if not isinstance(entries, DictionaryAttr):
-        parser.raise_error("expected a dictionary")
-    return entries
+    return parse_dictionary(parser)
 
 
 @irdl_attr_definition
 class LayoutAttr(ParametrizedAttribute):
     """A physical layout that a kernel requires of an operand: a name and its parameters.
 
-    `#emit.layout<"packed_b", {nr = 32 : i64}>`. The buffer type that holds it keeps the logical shape; `bytes` in the
-    parameters is the physical size.
+    `#emit.layout<"packed_b", {nr = 32 : i64, bytes = 8192 : i64}>`. The buffer type that holds it keeps the logical
+    shape; `bytes` in the parameters is the physical size.
     """
 
     name = "emit.layout"
@@ -66,7 +78,7 @@ class LayoutAttr(ParametrizedAttribute):
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         with parser.in_angle_brackets():
-            return [StringAttr(parser.parse_str_literal()), _parse_entries(parser)]
+            return [StringAttr(parse_string(parser)), _parse_entries(parser)]
 
     def print_parameters(self, printer: Printer) -> None:
         _print_named(printer, [self.layout.data], self.parameters_)
@@ -85,20 +97,69 @@ class TargetAttr(ParametrizedAttribute):
     arch: StringAttr
     facts: DictionaryAttr
 
-    def __init__(self, backend: str, arch: str, facts: Mapping[str, Attribute] | DictionaryAttr | None = None):
+    def __init__(
+        self, backend: str, arch: str, facts: Mapping[str, Attribute] | DictionaryAttr | None = None
+    ):
         entries = facts if isinstance(facts, DictionaryAttr) else DictionaryAttr(facts or {})
         super().__init__(StringAttr(backend), StringAttr(arch), entries)
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         with parser.in_angle_brackets():
-            backend = parser.parse_str_literal()
+            backend = parse_string(parser)
             parser.parse_punctuation(",")
-            arch = parser.parse_str_literal()
-            return [StringAttr(backend), StringAttr(arch), _parse_entries(parser)]
+            return [StringAttr(backend), StringAttr(parse_string(parser)), _parse_entries(parser)]
 
     def print_parameters(self, printer: Printer) -> None:
         _print_named(printer, [self.backend.data, self.arch.data], self.facts)
+
+
+# Kernel records
+
+
+def _i64_value(value: Attribute) -> int | None:
+    """The number of an i64 attribute, None for any other attribute."""
+    return value.value.data if isa(value, IntegerAttr) and value.type == i64 else None
+
+
+def _is_i64_from(least: int) -> Callable[[Attribute], bool]:
+    return lambda value: (number := _i64_value(value)) is not None and number >= least
+
+
+def _is_determinism(value: Attribute) -> bool:
+    return isinstance(value, StringAttr) and value.data in DETERMINISM
+
+
+def _is_layouts(value: Attribute) -> bool:
+    return isa(value, ArrayAttr) and all(isinstance(entry, UnitAttr | LayoutAttr) for entry in value)
+
+
+def alias_pairs(value: Attribute | None) -> tuple[tuple[int, int], ...] | None:
+    """`[[out, in], ...]` of i64 as numbers; () for no attribute, None for an attribute of another form."""
+    if value is None:
+        return ()
+    if not isa(value, ArrayAttr[ArrayAttr]):
+        return None
+    pairs: list[tuple[int, int]] = []
+    for pair in value:
+        match [_i64_value(entry) for entry in pair]:
+            case [int(out), int(operand)] if out >= 0 and operand >= 0:
+                pairs.append((out, operand))
+            case _:
+                return None
+    return tuple(pairs)
+
+
+_REQUIRED_ENTRIES = ("version", "determinism")
+_RECORD_ENTRIES: dict[str, tuple[Callable[[Attribute], bool], str]] = {
+    "version": (_is_i64_from(0), "an i64, 0 or more"),
+    "determinism": (_is_determinism, f"one of {', '.join(DETERMINISM)}"),
+    "layouts": (_is_layouts, "an array of unit or #emit.layout"),
+    "workspace_bytes": (_is_i64_from(0), "an i64, 0 or more"),
+    "threads": (_is_i64_from(1), "an i64, 1 or more"),
+    "may_alias": (lambda value: alias_pairs(value) is not None, "an array of [out, in] pairs of i64"),
+}
+"""Entries that the compiler itself reads: what each must be, as a test and in words."""
 
 
 @irdl_attr_definition
@@ -106,7 +167,8 @@ class KernelAttr(ParametrizedAttribute):
     """A kernel record: the kernel's id and everything a launch needs.
 
     Required entries: `version` (i64) and `determinism` (a class name). The rest is the kernel's own: tile,
-    partition, launches, combination order, `layouts` (one per operand that must be prepared), library version.
+    partition, launches, combination order, library version. Entries with one meaning for all kernels are typed:
+    `layouts` (per operand `unit` or the layout it must be prepared in), `workspace_bytes`, `threads`, `may_alias`.
     """
 
     name = "emit.kernel_record"
@@ -121,15 +183,43 @@ class KernelAttr(ParametrizedAttribute):
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         with parser.in_angle_brackets():
-            return [StringAttr(parser.parse_str_literal()), _parse_entries(parser)]
+            return [StringAttr(parse_string(parser)), _parse_entries(parser)]
 
     def print_parameters(self, printer: Printer) -> None:
         _print_named(printer, [self.kernel.data], self.record)
 
     def verify(self) -> None:
-        for entry in ("version", "determinism"):
+        for entry in _REQUIRED_ENTRIES:
             if entry not in self.record.data:
                 raise VerifyException(f"kernel record of '{self.kernel.data}' lacks '{entry}'")
+        for entry, (is_legal, words) in _RECORD_ENTRIES.items():
+            value = self.record.data.get(entry)
+            if value is not None and not is_legal(value):
+                raise VerifyException(
+                    f"kernel record of '{self.kernel.data}': '{entry}' must be {words}, got {value}"
+                )
+
+
+def print_record(printer: Printer, record: KernelAttr) -> None:
+    """`kernel("id", {...})`."""
+    printer.print_string("kernel(")
+    printer.print_string_literal(record.kernel.data)
+    printer.print_string(", ")
+    printer.print_attribute(record.record)
+    printer.print_string(")")
+
+
+def parse_record(parser: Parser) -> KernelAttr:
+    """What follows the keyword `kernel`: `("id", {...})`."""
+    with in_parens(parser):
+        kernel = parse_string(parser)
+        parser.parse_punctuation(",")
+        start = parser.pos
+        entries = parse_dictionary(parser)
+        try:
+            return KernelAttr(kernel, entries)
+        except VerifyException as error:
+            parser.raise_error(str(error), start, parser.pos)
 
 
 @irdl_attr_definition
@@ -147,7 +237,7 @@ class EdgeAttr(ParametrizedAttribute):
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         with parser.in_angle_brackets():
-            source = parser.parse_str_literal()
+            source = parse_string(parser)
             return [StringAttr(source), StringAttr(parser.parse_identifier())]
 
     def print_parameters(self, printer: Printer) -> None:
@@ -160,6 +250,9 @@ class EdgeAttr(ParametrizedAttribute):
             raise VerifyException(f"edge kind must be one of {', '.join(EDGE_KINDS)}, got '{self.kind.data}'")
 
 
+# Buffers
+
+
 def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
     """Row-major strides of `shape`, in elements."""
     strides: list[int] = []
@@ -170,11 +263,22 @@ def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
+def _stored_strides(shape: Sequence[int], strides: Sequence[int] | None) -> ArrayAttr[IntAttr] | NoneAttr:
+    """The one form of an element-to-address map: a dim that is never stepped over has its contiguous stride."""
+    contiguous = contiguous_strides(shape)
+    if strides is None or 0 in shape:
+        return NoneAttr()
+    if len(strides) == len(shape):
+        strides = [c if size == 1 else s for size, s, c in zip(shape, strides, contiguous, strict=True)]
+    return NoneAttr() if tuple(strides) == contiguous else ArrayAttr([IntAttr(step) for step in strides])
+
+
 @irdl_attr_definition
 class BufferType(ParametrizedAttribute, TypeAttribute):
     """A region of memory seen as a tensor: static shape, element type, strides in elements, space, layout.
 
-    `!emit.buffer<64x784xf32, arena, strides [1, 64]>`; no strides = row-major contiguous.
+    `!emit.buffer<64x784xf32, arena, strides [1, 64]>`; no strides = row-major contiguous. Equal maps from elements
+    to addresses are equal types: the stride of a dim of size 1 is its contiguous one, whatever was given.
     """
 
     name = "emit.buffer"
@@ -193,12 +297,11 @@ class BufferType(ParametrizedAttribute, TypeAttribute):
         strides: Sequence[int] | None = None,
         layout: LayoutAttr | None = None,
     ):
-        explicit = None if strides is None or tuple(strides) == contiguous_strides(shape) else strides
         super().__init__(
             ArrayAttr([IntAttr(size) for size in shape]),
             element_type,
             StringAttr(space),
-            NoneAttr() if explicit is None else ArrayAttr([IntAttr(step) for step in explicit]),
+            _stored_strides(shape, strides),
             NoneAttr() if layout is None else layout,
         )
 
@@ -224,18 +327,26 @@ class BufferType(ParametrizedAttribute, TypeAttribute):
     @property
     def element_bytes(self) -> int:
         """Bytes of one element; i1 takes a whole byte."""
-        assert isinstance(self.element_type, FixedBitwidthType)
-        return self.element_type.size
+        return scalar_element(self.element_type).bytes
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        """Lowest and past-the-highest element address, in elements from the first element; (0, 0) if empty.
+
+        The lowest is negative where a stride is.
+        """
+        if 0 in self.get_shape():
+            return 0, 0
+        steps = [(size - 1) * step for size, step in zip(self.get_shape(), self.get_strides(), strict=True)]
+        return sum(min(step, 0) for step in steps), sum(max(step, 0) for step in steps) + 1
 
     @property
     def span_bytes(self) -> int:
-        """Bytes from the first to past the last element (physical size where there is a layout)."""
+        """Bytes from the lowest to past the highest element (physical size where there is a layout)."""
         if (layout := self.get_layout()) is not None:
-            return _int_entry(layout.parameters_, "bytes")
-        if 0 in self.get_shape():
-            return 0
-        reach = sum((size - 1) * abs(step) for size, step in zip(self.get_shape(), self.get_strides(), strict=True))
-        return (reach + 1) * self.element_bytes
+            return _bytes_entry(layout)
+        low, high = self.reach
+        return (high - low) * self.element_bytes
 
     @property
     def element_count(self) -> int:
@@ -245,12 +356,28 @@ class BufferType(ParametrizedAttribute, TypeAttribute):
     def verify(self) -> None:
         if self.space.data not in SPACES:
             raise VerifyException(f"buffer space must be one of {', '.join(SPACES)}, got '{self.space.data}'")
-        if not isinstance(self.element_type, FixedBitwidthType):
-            raise VerifyException(f"buffer elements need a fixed size, got {self.element_type}")
         if any(size.data < 0 for size in self.shape):
-            raise VerifyException("buffer sizes are static and not negative; specialize-shapes binds symbolic sizes")
-        if not isinstance(self.strides, NoneAttr) and len(self.strides) != len(self.shape):
+            raise VerifyException(
+                "buffer sizes are static and not negative; specialize-shapes binds symbolic sizes"
+            )
+        self._verify_strides()
+        size = max(self.element_count * self.element_bytes, self.span_bytes)
+        if size > MAX_TENSOR_BYTES:
+            raise VerifyException(
+                f"the buffer takes {size} bytes; the largest takes {MAX_TENSOR_BYTES} (2^47)"
+            )
+
+    def _verify_strides(self) -> None:
+        if isinstance(self.strides, NoneAttr):
+            return
+        if self.get_layout() is not None:
+            raise VerifyException("a buffer has strides or a layout, not both")
+        if len(self.strides) != len(self.shape):
             raise VerifyException(f"buffer has {len(self.shape)} sizes but {len(self.strides)} strides")
+        if _stored_strides(self.get_shape(), self.get_strides()) != self.strides:
+            raise VerifyException(
+                "buffer strides are not in canonical form; make the type from its shape and strides"
+            )
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
@@ -258,17 +385,24 @@ class BufferType(ParametrizedAttribute, TypeAttribute):
             sizes, element_type = parser.parse_ranked_shape()
             parser.parse_punctuation(",")
             space = StringAttr(parser.parse_identifier())
-            strides: ArrayAttr[IntAttr] | NoneAttr = NoneAttr()
+            steps: list[int] | None = None
             layout: Attribute = NoneAttr()
             while parser.parse_optional_punctuation(",") is not None:
                 if parser.parse_optional_keyword("strides") is not None:
-                    steps = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
-                    if tuple(steps) != contiguous_strides(sizes):
-                        strides = ArrayAttr([IntAttr(step) for step in steps])
-                else:
-                    parser.parse_keyword("layout")
-                    layout = parser.parse_attribute()
-            return [ArrayAttr([IntAttr(size) for size in sizes]), element_type, space, strides, layout]
+                    if steps is not None:
+                        parser.raise_error("'strides' is given twice")
+                    steps = parser.parse_comma_separated_list(
+                        parser.Delimiter.SQUARE, lambda: parser.parse_integer(allow_boolean=False)
+                    )
+                    continue
+                parser.parse_keyword("layout")
+                if not isinstance(layout, NoneAttr):
+                    parser.raise_error("'layout' is given twice")
+                layout = parser.parse_attribute()
+                if not isinstance(layout, LayoutAttr):
+                    parser.raise_error("expected #emit.layout<...>")
+            shape = ArrayAttr([IntAttr(size) for size in sizes])
+            return [shape, element_type, space, _stored_strides(sizes, steps), layout]
 
     def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
@@ -282,13 +416,18 @@ class BufferType(ParametrizedAttribute, TypeAttribute):
                 printer.print_attribute(self.layout)
 
 
-EmitAttribute: TypeAlias = LayoutAttr | TargetAttr | KernelAttr | EdgeAttr
+def _bytes_entry(layout: LayoutAttr) -> int:
+    """Physical size of a prepared buffer."""
+    value = layout.parameters_.data.get("bytes")
+    size = None if value is None else _i64_value(value)
+    if size is None or size < 0:
+        raise VerifyException(f"layout '{layout.layout.data}' needs its size, bytes = n : i64")
+    return size
 
 
-def _int_entry(entries: DictionaryAttr, key: str) -> int:
-    from xdsl.dialects.builtin import IntegerAttr
-
-    value = entries.data.get(key)
-    if not isinstance(value, IntegerAttr):
-        raise VerifyException(f"layout parameter '{key}' must be an integer")
-    return value.value.data
+def parse_buffer_type(parser: Parser, what: str) -> BufferType:
+    """A `!emit.buffer`; `what` names the op in the error."""
+    type_ = parser.parse_type()
+    if not isinstance(type_, BufferType):
+        parser.raise_error(f"{what} gives a !emit.buffer")
+    return type_

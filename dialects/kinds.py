@@ -93,7 +93,9 @@ class Field:
 
     def describe(self) -> str:
         """The legal type in words."""
-        return {"?": "a bool", "q": "an i64", "d": "an f64"}.get(self.code, "one of " + ", ".join(self.values))
+        return {"?": "a bool", "q": "an i64", "d": "an f64"}.get(
+            self.code, "one of " + ", ".join(self.values)
+        )
 
 
 SCHEMAS: dict[str, tuple[Field, ...]] = {
@@ -115,9 +117,15 @@ SCHEMAS: dict[str, tuple[Field, ...]] = {
 """Field layouts by schema name, packed without padding; a changed layout gets a new version, never a new meaning."""
 
 
+def schemas_of(kind: str) -> tuple[str, ...]:
+    """All schemas of `kind`, oldest first; the empty schema if it has no attributes."""
+    found = [schema for schema in SCHEMAS if schema.rpartition(".v")[0] == kind]
+    return tuple(sorted(found, key=lambda schema: int(schema.rpartition(".v")[2]))) or ("",)
+
+
 def schema_of(kind: str) -> str:
-    """The current schema of `kind`: `kind.v1` if it has attributes, else the empty schema."""
-    return f"{kind}.v1" if f"{kind}.v1" in SCHEMAS else ""
+    """The current schema of `kind`: its newest, the empty one if it has no attributes."""
+    return schemas_of(kind)[-1]
 
 
 def _layout(fields: tuple[Field, ...]) -> struct.Struct:

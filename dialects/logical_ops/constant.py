@@ -94,14 +94,14 @@ class ConstantOp(LogicalOp):
         parser.parse_keyword("dense")
         position = parser.pos
         with parser.in_angle_brackets():
-            literal = _parse_literal(parser)
+            literal = parse_literal(parser)
         end = parser.pos
         attributes = parser.parse_optional_attr_dict()
         parser.parse_punctuation(":")
         type_ = parser.parse_type()
         try:
             info = tensor_info(type_)
-            value = _typed_literal(literal, info)
+            value = typed_literal(literal, info)
         except VerifyException as error:
             parser.raise_error(f"{cls.name}: {error}", position, end)
         return cls.create(result_types=[type_], properties={"value": value}, attributes=attributes)
@@ -162,12 +162,12 @@ class _Bits(int):
     """A hexadecimal literal: for a float type the bits, for an integer type the number."""
 
 
-def _parse_literal(parser: Parser) -> Literal:
+def parse_literal(parser: Parser) -> Literal:
     """A number, true or false, a nested list of them, or the hexadecimal string of all bytes."""
     if (text := parser.parse_optional_str_literal()) is not None:
         return text
     entries = parser.parse_optional_comma_separated_list(
-        parser.Delimiter.SQUARE, lambda: _parse_literal(parser)
+        parser.Delimiter.SQUARE, lambda: parse_literal(parser)
     )
     if entries is not None:
         return entries
@@ -179,7 +179,7 @@ def _parse_literal(parser: Parser) -> Literal:
     return _Bits(number) if isinstance(number, int) and "0x" in spelled else number
 
 
-def _typed_literal(literal: Literal, info: TensorInfo) -> DenseIntOrFPElementsAttr:
+def typed_literal(literal: Literal, info: TensorInfo) -> DenseIntOrFPElementsAttr:
     if not isinstance(literal, str):
         return dense_value(_numbers(literal, info.element), info)
     try:

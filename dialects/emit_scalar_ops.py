@@ -1,0 +1,145 @@
+"""Scalar ops of generated kernels: the list of those a phase may hold, and the ones that arith and math lack.
+
+Every op of the list is defined for every input; a conversion or division that arith leaves undefined somewhere is
+an op of this dialect instead.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from xdsl.dialects import arith, math
+from xdsl.dialects.builtin import AnyFloatConstr
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.irdl import (
+    AnyAttr,
+    IRDLOperation,
+    VarConstraint,
+    irdl_op_definition,
+    operand_def,
+    result_def,
+    traits_def,
+)
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from aicf.dialects.emit_types import scalar_element
+
+
+@irdl_op_definition
+class SigmoidOp(IRDLOperation):
+    """1 / (1 + exp(-x)), without overflow for any x."""
+
+    name = "emit.sigmoid"
+
+    T: ClassVar = VarConstraint("T", AnyFloatConstr)
+
+    operand = operand_def(T)
+    result = result_def(T)
+
+    traits = traits_def(Pure())
+
+    assembly_format = "$operand attr-dict `:` type($operand)"
+
+    def __init__(self, operand: SSAValue):
+        super().__init__(operands=[operand], result_types=[operand.type])
+
+
+@irdl_op_definition
+class DivIntOp(IRDLOperation):
+    """Integer quotient truncated toward zero; x / 0 is 0 and overflow wraps, so that every input is defined."""
+
+    name = "emit.div_int"
+
+    T: ClassVar = VarConstraint("T", AnyAttr())
+
+    lhs = operand_def(T)
+    rhs = operand_def(T)
+    result = result_def(T)
+
+    traits = traits_def(Pure())
+
+    assembly_format = "$lhs `,` $rhs attr-dict `:` type($lhs)"
+
+    def __init__(self, lhs: SSAValue, rhs: SSAValue):
+        super().__init__(operands=[lhs, rhs], result_types=[lhs.type])
+
+    def verify_(self) -> None:
+        if scalar_element(self.lhs.type).is_float:
+            raise VerifyException(f"emit.div_int divides integers, got {self.lhs.type}")
+
+
+@irdl_op_definition
+class CastOp(IRDLOperation):
+    """Converts a scalar as `logical.cast` does: float to int truncates, saturates, NaN gives 0; to i1 is `x != 0`."""
+
+    name = "emit.cast"
+
+    operand = operand_def()
+    result = result_def()
+
+    traits = traits_def(Pure())
+
+    assembly_format = "$operand attr-dict `:` type($operand) `to` type($result)"
+
+    def __init__(self, operand: SSAValue, result_type: Attribute):
+        super().__init__(operands=[operand], result_types=[result_type])
+
+
+SCALAR_OPS: frozenset[type[Operation]] = frozenset(
+    {
+        arith.ConstantOp,
+        arith.AddfOp,
+        arith.SubfOp,
+        arith.MulfOp,
+        arith.DivfOp,
+        arith.NegfOp,
+        arith.MaximumfOp,
+        arith.MinimumfOp,
+        arith.AddiOp,
+        arith.SubiOp,
+        arith.MuliOp,
+        arith.AndIOp,
+        arith.OrIOp,
+        arith.XOrIOp,
+        arith.MaxSIOp,
+        arith.MinSIOp,
+        arith.MaxUIOp,
+        arith.MinUIOp,
+        arith.CmpfOp,
+        arith.CmpiOp,
+        arith.SelectOp,
+        arith.ExtFOp,
+        arith.TruncFOp,
+        arith.ExtSIOp,
+        arith.TruncIOp,
+        arith.SIToFPOp,
+        math.ExpOp,
+        math.LogOp,
+        math.SqrtOp,
+        math.RsqrtOp,
+        math.TanhOp,
+        math.ErfOp,
+        SigmoidOp,
+        DivIntOp,
+        CastOp,
+    }
+)
+"""What a phase computes with, besides `emit.reduce` and `emit.store`."""
+
+_RELAXATIONS = (arith.FastMathFlagsAttr, arith.IntegerOverflowAttr)
+
+
+def verify_scalar_op(op: Operation) -> None:
+    """Checks that `op` is of `SCALAR_OPS`, on element types of the table, with exact arithmetic.
+
+    Raises:
+        VerifyException: another op, another type, or flags that allow other results or leave some undefined.
+    """
+    if type(op) not in SCALAR_OPS:
+        raise VerifyException(f"emit.phase holds scalar ops, found {op.name}")
+    for attribute in (*op.properties.values(), *op.attributes.values()):
+        if isinstance(attribute, _RELAXATIONS) and attribute.data:
+            raise VerifyException(f"{op.name}: generated kernels are exact; drop {attribute}")
+    for value in (*op.operands, *op.results):
+        scalar_element(value.type)
