@@ -93,7 +93,7 @@ def decision_passes() -> tuple[ModulePass, ...]:
         DecideInplacePass(),
         PlanMemoryPass(),
         PlanCapturePass(),
-        VerifyEmitPass(),
+        VerifyEmitPass(meaning=False),
         VerifyOrderPass(),
         VerifyCaptureSafePass(),
     )

@@ -193,6 +193,8 @@ class _Bufferizer:
         self.buffers: dict[SSAValue, SSAValue] = {}
         self.outputs: dict[SSAValue, tuple[SSAValue, View]] = {}
         self.updates: list[tuple[str, SSAValue]] = []
+        self.derived: dict[str, SSAValue] = {}
+        self.last_bind: BindOp | None = None
 
     def run(self) -> ProgramOp:
         self._bind_arguments()
@@ -211,6 +213,7 @@ class _Bufferizer:
     def _add_bind(self, bind: BindOp) -> SSAValue:
         bind.buffer.name_hint = _hint(bind.bind_name.data)
         self.block.add_op(bind)
+        self.last_bind = bind
         return bind.buffer
 
     def _bind_arguments(self) -> None:
@@ -293,17 +296,16 @@ class _Bufferizer:
         return self._derived(derived, type_)
 
     def _derived(self, name: str, type_: BufferType) -> SSAValue:
-        for op in self.program.binds:
-            if op.bind_name.data == name and op.role.data == "derived":
-                return op.buffer
-        bind = BindOp("derived", name, type_)
-        bind.buffer.name_hint = _hint(name)
-        last = self.program.binds[-1] if self.program.binds else None
-        if last is None:
-            self.block.add_op(bind)
-        else:
-            self.block.insert_op_after(bind, last)
-        return bind.buffer
+        if name not in self.derived:
+            bind = BindOp("derived", name, type_)
+            bind.buffer.name_hint = _hint(name)
+            self.derived[name] = bind.buffer
+            if self.last_bind is None:
+                self.block.add_op(bind)
+            else:
+                self.block.insert_op_after(bind, self.last_bind)
+            self.last_bind = bind
+        return self.derived[name]
 
     def _result(self, result: OpResult) -> SSAValue:
         if result in self.outputs:

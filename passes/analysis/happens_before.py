@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 
 from aicf.dialects.emit import ProgramOp, ResolvedOp
 from aicf.errors import PlanError
@@ -53,7 +54,7 @@ class HappensBefore:
         """Position in text order."""
         return self.index[op.instruction.data]
 
-    @property
+    @cached_property
     def is_total(self) -> bool:
         """Whether any two instructions are ordered."""
         return all(mask == (1 << place) - 1 for place, mask in enumerate(self.masks))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
@@ -20,7 +21,7 @@ from aicf.dialects.emit_types import TargetAttr
 from aicf.errors import InvalidIR
 from aicf.passes.support.policy import policy_of
 from aicf.passes.support.views import VIEW_OPS
-from aicf.passes.support.work import GroupWork, legal_kernels, origin_of, work_of_body
+from aicf.passes.support.work import GroupWork, legal_kernels, origin_of, remember_work, work_of_body
 from aicf.policies.kernel_policy import KernelPolicy
 
 Accept = Callable[[Operation], bool]
@@ -165,6 +166,7 @@ class Outline:
     inputs: tuple[SSAValue, ...]
     result: SSAValue
 
+    @cached_property
     def work(self) -> GroupWork:
         """What a kernel would have to run."""
         return work_of_body(self.id, self.body, [origin_of(value) for value in self.inputs])
@@ -245,6 +247,7 @@ def form_group(plan: Outline, context: FusionContext) -> GroupOp:
     assert block is not None
     block.insert_op_after(group, last)
     group.results[0].name_hint = plan.result.name_hint
+    remember_work(group, plan.work)
     plan.result.replace_uses_with_if(group.results[0], lambda use: use.operation not in plan.members)
     context.position[group] = context.position[last]
     for op in reversed(plan.members):
@@ -260,7 +263,7 @@ def first_legal(
     refused: dict[str, str] = {}
     for cut in cuts:
         plan = outline(cut, context.group_id(cut))
-        legal, rejected = legal_kernels(plan.work(), context.target, frozenset(context.policy.forbid))
+        legal, rejected = legal_kernels(plan.work, context.target, frozenset(context.policy.forbid))
         if legal:
             return plan, refused
         refused[" + ".join(id_of(op) for op in cut)] = "; ".join(f"{k}: {why}" for k, why in rejected.items()) or (

@@ -7,7 +7,8 @@ select, generate, lower and verify all come here, so they agree.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr, SymbolRefAttr
@@ -58,9 +59,20 @@ def body_symbol(group_id: str) -> str:
     return f"{group_id}.body"
 
 
+_works: WeakKeyDictionary[GroupOp, GroupWork] = WeakKeyDictionary()
+
+
 def work_of_group(group: GroupOp) -> GroupWork:
-    """The work of a formed group."""
-    return work_of_body(group.id.data, group.body.block, [origin_of(operand) for operand in group.ins])
+    """The work of a formed group; worked out once, because the body of a group never changes."""
+    if (known := _works.get(group)) is None:
+        origins = [origin_of(operand) for operand in group.ins]
+        known = _works[group] = work_of_body(group.id.data, group.body.block, origins)
+    return known
+
+
+def remember_work(group: GroupOp, work: GroupWork) -> None:
+    """Notes the work of a group that was worked out before the group was formed."""
+    _works[group] = work
 
 
 def work_of_body(group_id: str, body: Block, origins: Sequence[tuple[str, bool]]) -> GroupWork:
@@ -151,15 +163,6 @@ def legal_kernels(
         else:
             rejected[kernel.id] = reason if group_work.no_code is None else f"{reason} ({group_work.no_code})"
     return legal, rejected
-
-
-def with_symbol(work: Work, symbol: str | None) -> Work:
-    """The work with its code under another symbol (used when a group's id changes)."""
-    if work.code is None or symbol is None:
-        return work
-    code = work.code.clone()
-    code.properties["sym_name"] = StringAttr(symbol)
-    return replace(work, code=code)
 
 
 def symbol_name(reference: SymbolRefAttr) -> str:
