@@ -289,12 +289,15 @@ def test_typed_values_are_rounded_once_per_op(dtype: type) -> None:
 def test_results_do_not_depend_on_the_layout_of_operands() -> None:
     x = floats(4, (33, 65))
     column_major = np.asarray(x, order="F")
-    for make in (
-        lambda value: logical.ReduceSumOp(value, [1]),
-        lambda value: logical.MatmulOp(value, value, transpose_b=True),
-        lambda value: logical.SoftmaxOp(value, 0),
-    ):
+    for make in (lambda value: logical.ReduceSumOp(value, [1]), lambda value: logical.SoftmaxOp(value, 0)):
         assert run(make, x).tobytes() == run(make, column_major).tobytes()
+    for transpose_b in (False, True):
+        y = x if transpose_b else np.ascontiguousarray(x.T)
+        products = [
+            run(lambda a, b, flag=transpose_b: logical.MatmulOp(a, b, transpose_b=flag), *operands).tobytes()
+            for operands in ((x, y), (column_major, np.asarray(y, order="F")))
+        ]
+        assert products[0] == products[1]
 
 
 def test_typed_f16_sums_accumulate_in_f32() -> None:
