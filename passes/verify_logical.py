@@ -39,21 +39,17 @@ class VerifyLogicalPass(ModulePass):
         functions = [inner for inner in op.body.block.ops if isinstance(inner, FuncOp)]
         if not functions:
             raise InvalidIR("the module has no func.func; a program is at least one function")
-        _check_symbols(op)
+        _check_dispatches(op)
         for function in functions:
             _check_function(function)
         _check_ids(op)
 
 
-def _check_symbols(module: ModuleOp) -> None:
-    symbols: dict[str, Operation] = {}
-    for op in module.body.block.ops:
-        name = op.properties.get("sym_name")
-        if isinstance(name, StringAttr) and symbols.setdefault(name.data, op) is not op:
-            raise invalid(op, f"the symbol @{name.data} is defined twice; rename one")
+def _check_dispatches(module: ModuleOp) -> None:
+    defined = {op.properties.get("sym_name") for op in module.body.block.ops}
     for op in module.body.block.ops:
         if isinstance(op, DispatchOp):
-            missing = [program for program in op.table.values() if program not in symbols]
+            missing = [program for program in op.table.values() if StringAttr(program) not in defined]
             if missing:
                 raise invalid(op, f"there is no @{missing[0]} in the module; define it or drop its row")
 

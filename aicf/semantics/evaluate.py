@@ -89,7 +89,8 @@ def _operand(op: Operation, index: int, value: SSAValue, array: Array, mode: Mod
     info = tensor_info(value.type)
     if array.shape != info.sizes:
         raise InvalidIR(f"{op.name}: operand {index} is {info}, but the array given has shape {array.shape}")
-    converted = as_value(array, info.element, mode)
+    # Row-major, so that the order of a sum follows from the shape and not from who made the array.
+    converted = np.asarray(as_value(array, info.element, mode), order="C")
     return (
         converted.astype(_compute_dtype(info.element), copy=False)
         if info.element.is_float and mode == "typed"

@@ -109,18 +109,23 @@ def _compare(op: logical.CompareOp, operands: Sequence[Array]) -> Array:
     return _COMPARISONS[op.predicate.data](*operands)
 
 
+def transposed(matrix: Array) -> Array:
+    """The last two dimensions swapped, in row-major order: NumPy sums a product with a mere view in another order."""
+    return np.asarray(np.swapaxes(matrix, -1, -2), order="C")
+
+
 def _matmul(op: logical.MatmulOp, operands: Sequence[Array]) -> Array:
     a, b = operands
     if op.transpose_a is not None:
-        a = np.swapaxes(a, -1, -2)
+        a = transposed(a)
     if op.transpose_b is not None:
-        b = np.swapaxes(b, -1, -2)
+        b = transposed(b)
     return np.matmul(a, b)
 
 
 def _linear(op: logical.LinearOp, operands: Sequence[Array]) -> Array:
     x, weight, *bias = operands
-    product = np.matmul(x, weight.T)
+    product = np.matmul(x, transposed(weight))
     return product + bias[0] if bias else product
 
 

@@ -1,0 +1,96 @@
+// RUN: aicf-opt %s -p logical-canonicalize,logical-dce | filecheck %s
+
+// Views and casts that change nothing; the producer stands for them from then on.
+// CHECK-LABEL: func.func @identities
+func.func @identities(%x : tensor<2x3xf32>) -> tensor<2x3xf32> {
+  // CHECK-NEXT: %p = logical.exp %x {aicf.id = "p", aicf.src = ["p", "a", "b", "c", "d", "e", "f"]}
+  %p = logical.exp %x {aicf.id = "p", aicf.src = ["p"]} : tensor<2x3xf32>
+  %a = logical.reshape %p {aicf.src = ["a"]} : tensor<2x3xf32> -> tensor<2x3xf32>
+  %b = logical.transpose %a {permutation = [0, 1], aicf.src = ["b"]} : tensor<2x3xf32> -> tensor<2x3xf32>
+  %c = logical.broadcast %b {dimensions = [0, 1], aicf.src = ["c"]} : tensor<2x3xf32> -> tensor<2x3xf32>
+  %d = logical.slice %c {starts = [0, 0], sizes = [2, -1], strides = [1, 1], aicf.src = ["d"]} : tensor<2x3xf32> -> tensor<2x3xf32>
+  %e = logical.cast %d {aicf.src = ["e"]} : tensor<2x3xf32> -> tensor<2x3xf32>
+  %f = logical.concat %e {axis = 0, aicf.src = ["f"]} : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  // CHECK-NEXT: func.return %p
+  func.return %f : tensor<2x3xf32>
+}
+
+// A square transposition has equal types on both sides and is none of them.
+// CHECK-LABEL: func.func @square
+func.func @square(%x : tensor<3x3xf32>) -> tensor<3x3xf32> {
+  // CHECK-NEXT: logical.transpose
+  %0 = logical.transpose %x {permutation = [1, 0]} : tensor<3x3xf32> -> tensor<3x3xf32>
+  func.return %0 : tensor<3x3xf32>
+}
+
+// Chains of one kind of view become one, under the id of the last.
+// CHECK-LABEL: func.func @chains
+func.func @chains(%x : tensor<2x3x4xf32>, %b : tensor<3xf32>) -> (tensor<4x6xf32>, tensor<3x4x2xf32>, tensor<2x3x4xf32>) {
+  // CHECK-NEXT: logical.reshape %x {aicf.id = "r3", aicf.src = ["r3", "r2", "r1"]} : tensor<2x3x4xf32> -> tensor<4x6xf32>
+  %r1 = logical.reshape %x {aicf.id = "r1", aicf.src = ["r1"]} : tensor<2x3x4xf32> -> tensor<24xf32>
+  %r2 = logical.reshape %r1 {aicf.id = "r2", aicf.src = ["r2"]} : tensor<24xf32> -> tensor<6x4xf32>
+  %r3 = logical.reshape %r2 {aicf.id = "r3", aicf.src = ["r3"]} : tensor<6x4xf32> -> tensor<4x6xf32>
+  // CHECK-NEXT: logical.transpose %x {permutation = [1, 2, 0]} : tensor<2x3x4xf32> -> tensor<3x4x2xf32>
+  %t1 = logical.transpose %x {permutation = [2, 0, 1]} : tensor<2x3x4xf32> -> tensor<4x2x3xf32>
+  %t2 = logical.transpose %t1 {permutation = [2, 0, 1]} : tensor<4x2x3xf32> -> tensor<3x4x2xf32>
+  // CHECK-NEXT: logical.broadcast %b {dimensions = [1]} : tensor<3xf32> -> tensor<2x3x4xf32>
+  %b1 = logical.broadcast %b {dimensions = [0]} : tensor<3xf32> -> tensor<3x1xf32>
+  %b2 = logical.broadcast %b1 {dimensions = [1, 2]} : tensor<3x1xf32> -> tensor<2x3x4xf32>
+  func.return %r3, %t2, %b2 : tensor<4x6xf32>, tensor<3x4x2xf32>, tensor<2x3x4xf32>
+}
+
+// Transpositions that undo each other vanish, and so do reshapes.
+// CHECK-LABEL: func.func @undone
+func.func @undone(%x : tensor<2x3xf32>) -> tensor<2x3xf32> {
+  %0 = logical.transpose %x {permutation = [1, 0]} : tensor<2x3xf32> -> tensor<3x2xf32>
+  %1 = logical.transpose %0 {permutation = [1, 0]} : tensor<3x2xf32> -> tensor<2x3xf32>
+  %2 = logical.reshape %1 : tensor<2x3xf32> -> tensor<6xf32>
+  %3 = logical.reshape %2 : tensor<6xf32> -> tensor<2x3xf32>
+  %4 = logical.neg %3 : tensor<2x3xf32>
+  %5 = logical.neg %4 : tensor<2x3xf32>
+  // CHECK-NEXT: func.return %x
+  func.return %5 : tensor<2x3xf32>
+}
+
+// The neutral elements that are exact for every operand.
+// CHECK-LABEL: func.func @neutral
+func.func @neutral(%x : tensor<4xf32>, %i : tensor<4xi32>) -> (tensor<4xf32>, tensor<4xi32>) {
+  %one = logical.constant dense<1.0> : tensor<4xf32>
+  %zero = logical.constant dense<0.0> : tensor<4xf32>
+  %0 = logical.mul %x, %one : tensor<4xf32>
+  %1 = logical.mul %one, %0 : tensor<4xf32>
+  %2 = logical.div %1, %one : tensor<4xf32>
+  %3 = logical.sub %2, %zero : tensor<4xf32>
+  %izero = logical.constant dense<0> : tensor<4xi32>
+  %4 = logical.add %i, %izero : tensor<4xi32>
+  %5 = logical.add %izero, %4 : tensor<4xi32>
+  // CHECK-NEXT: func.return %x, %i
+  func.return %3, %5 : tensor<4xf32>, tensor<4xi32>
+}
+
+// x + 0.0 turns -0.0 into 0.0, as does x - (-0.0), and 1 / x is no neutral form: they stay.
+// CHECK-LABEL: func.func @inexact
+func.func @inexact(%x : tensor<4xf32>) -> tensor<4xf32> {
+  // CHECK-COUNT-2: logical.constant
+  %zero = logical.constant dense<0.0> : tensor<4xf32>
+  %minus_zero = logical.constant dense<-0.0> : tensor<4xf32>
+  %one = logical.constant dense<1.0> : tensor<4xf32>
+  // CHECK: logical.add
+  %0 = logical.add %x, %zero : tensor<4xf32>
+  // CHECK-NEXT: logical.sub
+  %1 = logical.sub %0, %minus_zero : tensor<4xf32>
+  // CHECK-NEXT: logical.div
+  %2 = logical.div %one, %1 : tensor<4xf32>
+  func.return %2 : tensor<4xf32>
+}
+
+// An inner view with other users stays for them.
+// CHECK-LABEL: func.func @shared
+func.func @shared(%x : tensor<2x3xf32>) -> (tensor<6xf32>, tensor<3x2xf32>) {
+  // CHECK-NEXT: logical.reshape %x : tensor<2x3xf32> -> tensor<6xf32>
+  %0 = logical.reshape %x : tensor<2x3xf32> -> tensor<6xf32>
+  // CHECK-NEXT: logical.reshape %x : tensor<2x3xf32> -> tensor<3x2xf32>
+  %1 = logical.reshape %0 : tensor<6xf32> -> tensor<3x2xf32>
+  func.return %0, %1 : tensor<6xf32>, tensor<3x2xf32>
+}
+

@@ -1,0 +1,114 @@
+// RUN: aicf-opt %s -p lower-logical | filecheck %s
+
+// linear is matmul, broadcast and add; without ids there is nothing to derive.
+// CHECK-LABEL: func.func @linear
+func.func @linear(%x : tensor<2x3xf32>, %v : tensor<3xf32>, %w : tensor<4x3xf32>, %b : tensor<4xf32>) -> (tensor<2x4xf32>, tensor<2x4xf32>, tensor<4xf32>) {
+  // CHECK-NEXT: %fc1.matmul = logical.matmul %x, %w {transpose_b, aicf.id = "fc1.matmul", aicf.src = ["fc1"]} : (tensor<2x3xf32>, tensor<4x3xf32>) -> tensor<2x4xf32>
+  // CHECK-NEXT: %fc1.bias.broadcast = logical.broadcast %b {dimensions = [1], aicf.id = "fc1.bias.broadcast", aicf.src = ["fc1"]} : tensor<4xf32> -> tensor<2x4xf32>
+  // CHECK-NEXT: %fc1.bias = logical.add %fc1.matmul, %fc1.bias.broadcast {aicf.id = "fc1.bias", aicf.src = ["fc1"]} : tensor<2x4xf32>
+  %0 = logical.linear %x, %w, %b {aicf.id = "fc1", aicf.src = ["fc1"]} : (tensor<2x3xf32>, tensor<4x3xf32>, tensor<4xf32>) -> tensor<2x4xf32>
+  // CHECK-NEXT: %0 = logical.matmul %x, %w {transpose_b} : (tensor<2x3xf32>, tensor<4x3xf32>) -> tensor<2x4xf32>
+  %1 = logical.linear %x, %w : (tensor<2x3xf32>, tensor<4x3xf32>) -> tensor<2x4xf32>
+  // A vector is a matrix of one row; its bias has the shape already.
+  // CHECK-NEXT: %1 = logical.reshape %v : tensor<3xf32> -> tensor<1x3xf32>
+  // CHECK-NEXT: %2 = logical.matmul %1, %w {transpose_b} : (tensor<1x3xf32>, tensor<4x3xf32>) -> tensor<1x4xf32>
+  // CHECK-NEXT: %3 = logical.reshape %2 : tensor<1x4xf32> -> tensor<4xf32>
+  // CHECK-NEXT: %4 = logical.add %3, %b : tensor<4xf32>
+  %2 = logical.linear %v, %w, %b : (tensor<3xf32>, tensor<4x3xf32>, tensor<4xf32>) -> tensor<4xf32>
+  func.return %0, %1, %2 : tensor<2x4xf32>, tensor<2x4xf32>, tensor<4xf32>
+}
+
+// 0.5 * x * (1 + erf(x * sqrt(0.5))); coefficients are splats of the full shape, symbolic too.
+// CHECK-LABEL: func.func @gelu
+func.func @gelu(%x : tensor<?x3xf64, #logical.dims<["N", ""]>>) -> tensor<?x3xf64, #logical.dims<["N", ""]>> {
+  // CHECK-NEXT: %g.sqrt_half = logical.constant dense<0.70710678118654757> {aicf.id = "g.sqrt_half", aicf.src = ["g"]} : tensor<?x3xf64
+  // CHECK-NEXT: %g.scaled = logical.mul %x, %g.sqrt_half
+  // CHECK-NEXT: %g.erf = logical.erf %g.scaled
+  // CHECK-NEXT: %g.one = logical.constant dense<1.000000e+00>
+  // CHECK-NEXT: %g.shifted = logical.add %g.erf, %g.one
+  // CHECK-NEXT: %g.half = logical.constant dense<5.000000e-01>
+  // CHECK-NEXT: %g.halved = logical.mul %x, %g.half
+  // CHECK-NEXT: %g.mul = logical.mul %g.halved, %g.shifted
+  // CHECK-NEXT: func.return %g.mul
+  %0 = logical.gelu %x {aicf.id = "g", aicf.src = ["g"]} : tensor<?x3xf64, #logical.dims<["N", ""]>>
+  func.return %0 : tensor<?x3xf64, #logical.dims<["N", ""]>>
+}
+
+// The tanh approximation, in f32 between casts for a bf16 value.
+// CHECK-LABEL: func.func @gelu_tanh
+func.func @gelu_tanh(%x : tensor<3xbf16>) -> tensor<3xbf16> {
+  // CHECK-NEXT: %g.widen = logical.cast %x {{.*}} : tensor<3xbf16> -> tensor<3xf32>
+  // CHECK-NEXT: %g.square = logical.mul %g.widen, %g.widen
+  // CHECK-NEXT: %g.cube = logical.mul %g.square, %g.widen
+  // CHECK-NEXT: %g.cubic_coefficient = logical.constant dense<4.471500e-02>
+  // CHECK-NEXT: %g.cubic = logical.mul %g.cube, %g.cubic_coefficient
+  // CHECK-NEXT: %g.inner = logical.add %g.widen, %g.cubic
+  // CHECK-NEXT: %g.sqrt_2_over_pi = logical.constant dense<0.797884583>
+  // CHECK-NEXT: %g.scaled = logical.mul %g.inner, %g.sqrt_2_over_pi
+  // CHECK-NEXT: %g.tanh = logical.tanh %g.scaled
+  // CHECK: %g.narrow = logical.cast %g.mul {{.*}} : tensor<3xf32> -> tensor<3xbf16>
+  %0 = logical.gelu %x {approximate = "tanh", aicf.id = "g@N=1", aicf.src = ["g"]} : tensor<3xbf16>
+  func.return %0 : tensor<3xbf16>
+}
+
+// CHECK-LABEL: func.func @softmax
+func.func @softmax(%x : tensor<2x3xf32>) -> tensor<2x3xf32> {
+  // CHECK-NEXT: %s.max = logical.reduce_max %x {axes = [0], keepdims, aicf.id = "s.max", aicf.src = ["s"]} : tensor<2x3xf32> -> tensor<1x3xf32>
+  // CHECK-NEXT: %s.max.broadcast = logical.broadcast %s.max {dimensions = [0, 1], aicf.id = "s.max.broadcast", aicf.src = ["s"]} : tensor<1x3xf32> -> tensor<2x3xf32>
+  // CHECK-NEXT: %s.sub = logical.sub %x, %s.max.broadcast
+  // CHECK-NEXT: %s.exp = logical.exp %s.sub
+  // CHECK-NEXT: %s.sum = logical.reduce_sum %s.exp {axes = [0], keepdims
+  // CHECK-NEXT: %s.sum.broadcast = logical.broadcast %s.sum
+  // CHECK-NEXT: %s.div = logical.div %s.exp, %s.sum.broadcast
+  %0 = logical.softmax %x {axis = 0, aicf.id = "s", aicf.src = ["s"]} : tensor<2x3xf32>
+  func.return %0 : tensor<2x3xf32>
+}
+
+// CHECK-LABEL: func.func @layer_norm
+func.func @layer_norm(%x : tensor<2x3x4xf32>, %s : tensor<3x4xf32>) -> tensor<2x3x4xf32> {
+  // CHECK-NEXT: %n.mean.sum = logical.reduce_sum %x {axes = [1, 2], keepdims
+  // CHECK-NEXT: %n.mean.count = logical.constant dense<1.200000e+01> {{.*}} : tensor<2x1x1xf32>
+  // CHECK-NEXT: %n.mean = logical.div %n.mean.sum, %n.mean.count
+  // CHECK-NEXT: %n.mean.broadcast = logical.broadcast %n.mean
+  // CHECK-NEXT: %n.centered = logical.sub %x, %n.mean.broadcast
+  // CHECK-NEXT: %n.square = logical.mul %n.centered, %n.centered
+  // CHECK-NEXT: %n.variance.sum = logical.reduce_sum %n.square {axes = [1, 2], keepdims
+  // CHECK-NEXT: %n.variance.count = logical.constant dense<1.200000e+01>
+  // CHECK-NEXT: %n.variance = logical.div %n.variance.sum, %n.variance.count
+  // CHECK-NEXT: %n.epsilon = logical.constant dense<1.000000e-05>
+  // CHECK-NEXT: %n.shifted = logical.add %n.variance, %n.epsilon
+  // CHECK-NEXT: %n.rsqrt = logical.rsqrt %n.shifted
+  // CHECK-NEXT: %n.rsqrt.broadcast = logical.broadcast %n.rsqrt
+  // CHECK-NEXT: %n.normalized = logical.mul %n.centered, %n.rsqrt.broadcast
+  // CHECK-NEXT: %n.scale.broadcast = logical.broadcast %s {dimensions = [1, 2]
+  // CHECK-NEXT: %n.scale = logical.mul %n.normalized, %n.scale.broadcast
+  // CHECK-NEXT: %n.bias.broadcast = logical.broadcast %s {dimensions = [1, 2]
+  // CHECK-NEXT: %n.bias = logical.add %n.scale, %n.bias.broadcast
+  %0 = logical.layer_norm %x, %s, %s {axis = 1, aicf.id = "n", aicf.src = ["n"]} : (tensor<2x3x4xf32>, tensor<3x4xf32>, tensor<3x4xf32>) -> tensor<2x3x4xf32>
+  func.return %0 : tensor<2x3x4xf32>
+}
+
+// A mean divides by a count that the type holds exactly: f32 for f16, f64 where f32 has no such integer.
+// CHECK-LABEL: func.func @mean
+func.func @mean(%x : tensor<4097xf16>, %y : tensor<16777217xf32>) -> (tensor<f16>, tensor<1xf32>) {
+  // CHECK-NEXT: %a.widen = logical.cast %x {{.*}} : tensor<4097xf16> -> tensor<4097xf32>
+  // CHECK-NEXT: %a.sum = logical.reduce_sum %a.widen {axes = [0]
+  // CHECK-NEXT: %a.count = logical.constant dense<4.097000e+03> {{.*}} : tensor<f32>
+  // CHECK-NEXT: %a = logical.div %a.sum, %a.count {aicf.id = "a", aicf.src = ["a"]} : tensor<f32>
+  // CHECK-NEXT: %a.narrow = logical.cast %a {{.*}} : tensor<f32> -> tensor<f16>
+  %0 = logical.reduce_mean %x {axes = [0], aicf.id = "a", aicf.src = ["a"]} : tensor<4097xf16> -> tensor<f16>
+  // CHECK-NEXT: logical.cast %y : tensor<16777217xf32> -> tensor<16777217xf64>
+  // CHECK: logical.constant dense<0x4170000010000000> : tensor<1xf64>
+  %1 = logical.reduce_mean %y {axes = [0], keepdims} : tensor<16777217xf32> -> tensor<1xf32>
+  func.return %0, %1 : tensor<f16>, tensor<1xf32>
+}
+
+// The bucket of an id stays last; an id that is taken is not taken again.
+// CHECK-LABEL: func.func @ids
+func.func @ids(%x : tensor<2x3xf32>, %w : tensor<4x3xf32>) -> tensor<2x4xf32> {
+  // CHECK-NEXT: aicf.id = "fc2.matmul@N=2"
+  %0 = logical.exp %x {aicf.id = "fc2.matmul@N=2", aicf.src = ["e"]} : tensor<2x3xf32>
+  // CHECK-NEXT: aicf.id = "fc2.matmul@N=2_1", aicf.src = ["fc2"]
+  %1 = logical.linear %0, %w {aicf.id = "fc2@N=2", aicf.src = ["fc2"]} : (tensor<2x3xf32>, tensor<4x3xf32>) -> tensor<2x4xf32>
+  func.return %1 : tensor<2x4xf32>
+}

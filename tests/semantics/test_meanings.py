@@ -1,0 +1,344 @@
+"""Every op's meaning against formulas written here from the definitions, in float64."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import special
+from xdsl.ir import Block
+
+from aicf.dialects import logical
+from aicf.dialects.dims import parse_size
+from aicf.dialects.logical import LogicalOp
+from aicf.dialects.types import element_of_dtype, tensor
+from aicf.errors import InvalidIR
+from aicf.frontends.text import parse_module
+from aicf.semantics import SEMANTICS, evaluate, evaluate_block
+
+Array = np.ndarray
+COVERED: set[type] = set()
+
+
+def arguments(*arrays: Array) -> Sequence:
+    """Block arguments of the arrays' types."""
+    types = [tensor(array.shape, element_of_dtype(array.dtype)) for array in arrays]
+    return Block(arg_types=types).args
+
+
+def run(make: Callable[..., LogicalOp], *arrays: Array, mode: str = "exact") -> Array:
+    op = make(*arguments(*arrays))
+    op.verify()
+    COVERED.add(type(op))
+    (result,) = evaluate(op, list(arrays), mode)  # type: ignore[arg-type]
+    assert result.shape == op.info.shape
+    return result
+
+
+shapes = st.lists(st.integers(1, 4), min_size=1, max_size=4).map(tuple)
+seeds = st.integers(0, 2**32 - 1)
+
+
+def floats(seed: int, shape: tuple[int, ...], low: float = -2.0, high: float = 2.0) -> Array:
+    return np.random.default_rng(seed).uniform(low, high, shape)
+
+
+def close(actual: Array, expected: Array) -> None:
+    assert actual.dtype == np.float64
+    np.testing.assert_allclose(actual, expected, rtol=1e-12, atol=1e-12)
+
+
+UNARY: dict[type[logical.UnaryOp], tuple[Callable[[float], float], float]] = {
+    logical.NegOp: (lambda x: -x, -2.0),
+    logical.ExpOp: (math.exp, -2.0),
+    logical.LogOp: (math.log, 0.1),
+    logical.SqrtOp: (math.sqrt, 0.0),
+    logical.RsqrtOp: (lambda x: x**-0.5, 0.1),
+    logical.TanhOp: (math.tanh, -2.0),
+    logical.ErfOp: (special.erf, -2.0),
+    logical.ReluOp: (lambda x: x if x > 0 else 0.0, -2.0),
+    logical.SigmoidOp: (special.expit, -2.0),
+    logical.GeluOp: (lambda x: x * special.ndtr(x), -2.0),
+}
+
+
+@pytest.mark.parametrize("op_class", UNARY)
+@settings(deadline=None, max_examples=20)
+@given(shape=shapes, seed=seeds)
+def test_unary(op_class: type[logical.UnaryOp], shape: tuple[int, ...], seed: int) -> None:
+    function, low = UNARY[op_class]
+    x = floats(seed, shape, low)
+    close(run(op_class, x), np.vectorize(function, otypes=[np.float64])(x))
+
+
+BINARY: dict[type[logical.BinaryOp], Callable[[float, float], float]] = {
+    logical.AddOp: lambda a, b: a + b,
+    logical.SubOp: lambda a, b: a - b,
+    logical.MulOp: lambda a, b: a * b,
+    logical.DivOp: lambda a, b: a / b,
+    logical.MaxOp: max,
+    logical.MinOp: min,
+}
+
+
+@pytest.mark.parametrize("op_class", BINARY)
+@settings(deadline=None, max_examples=20)
+@given(shape=shapes, seed=seeds)
+def test_binary(op_class: type[logical.BinaryOp], shape: tuple[int, ...], seed: int) -> None:
+    a, b = floats(seed, shape), floats(seed + 1, shape, 0.5)
+    close(run(op_class, a, b), np.vectorize(BINARY[op_class], otypes=[np.float64])(a, b))
+
+
+def test_gelu_tanh_is_near_gelu() -> None:
+    x = floats(0, (100,), -4, 4)
+    approximate = run(lambda value: logical.GeluOp(value, "tanh"), x)
+    expected = 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+    close(approximate, expected)
+    assert 1e-6 < np.max(np.abs(approximate - run(logical.GeluOp, x))) < 1e-3
+
+
+@pytest.mark.parametrize("predicate", logical.PREDICATES)
+def test_compare(predicate: logical.Predicate) -> None:
+    a, b = np.array([1.0, 2.0, 3.0, np.nan]), np.array([2.0, 2.0, 2.0, 2.0])
+    table = {"eq": "0100", "ne": "1011", "lt": "1000", "le": "1100", "gt": "0010", "ge": "0110"}
+    expected = np.array([digit == "1" for digit in table[predicate]])
+    result = run(lambda x, y: logical.CompareOp(predicate, x, y), a, b)
+    assert result.dtype == np.bool_
+    np.testing.assert_array_equal(result, expected)
+
+
+def test_select_ignores_the_branch_not_taken() -> None:
+    condition = np.array([True, False])
+    result = run(logical.SelectOp, condition, np.array([1.0, np.nan]), np.array([np.inf, 2.0]))
+    np.testing.assert_array_equal(result, [1.0, 2.0])
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    seed=seeds,
+    batch=st.lists(st.integers(1, 3), max_size=2).map(tuple),
+    sizes=st.tuples(st.integers(1, 4), st.integers(1, 4), st.integers(1, 4)),
+    transpose_a=st.booleans(),
+    transpose_b=st.booleans(),
+    shared=st.booleans(),
+)
+def test_matmul(seed, batch, sizes, transpose_a, transpose_b, shared) -> None:
+    m, k, n = sizes
+    a, b = floats(seed, (*batch, m, k)), floats(seed + 1, (*(() if shared else batch), k, n))
+    expected = np.zeros((*batch, m, n))
+    for index in np.ndindex(*batch):
+        right = b if shared else b[index]
+        for i, j in np.ndindex(m, n):
+            expected[(*index, i, j)] = math.fsum(a[(*index, i, p)] * right[p, j] for p in range(k))
+    given_a = np.swapaxes(a, -1, -2) if transpose_a else a
+    given_b = np.swapaxes(b, -1, -2) if transpose_b else b
+    flags = {"transpose_a": transpose_a, "transpose_b": transpose_b}
+    close(run(lambda x, y: logical.MatmulOp(x, y, **flags), given_a, given_b), expected)
+
+
+@pytest.mark.parametrize("batch", [(), (2,), (2, 3)])
+def test_linear(batch: tuple[int, ...]) -> None:
+    x, weight, bias = floats(0, (*batch, 5)), floats(1, (4, 5)), floats(2, (4,))
+    expected = np.einsum("...k,nk->...n", x, weight)
+    close(run(logical.LinearOp, x, weight), expected)
+    close(run(logical.LinearOp, x, weight, bias), expected + bias)
+
+
+@settings(deadline=None, max_examples=40)
+@given(shape=shapes, seed=seeds, data=st.data())
+def test_reductions(shape: tuple[int, ...], seed: int, data: st.DataObject) -> None:
+    axes = data.draw(st.sets(st.integers(0, len(shape) - 1), min_size=1).map(sorted))
+    x = floats(seed, shape)
+    kept = [axis for axis in range(len(shape)) if axis not in axes]
+    rows = np.transpose(x, [*kept, *axes]).reshape([*(shape[axis] for axis in kept), -1])
+    for op_class, function in (
+        (logical.ReduceSumOp, math.fsum),
+        (logical.ReduceMeanOp, lambda row: math.fsum(row) / len(row)),
+        (logical.ReduceMaxOp, max),
+    ):
+        expected = np.apply_along_axis(function, -1, rows)
+        close(run(lambda value, op=op_class: op(value, axes), x), expected)
+        kept_shape = [1 if axis in axes else size for axis, size in enumerate(shape)]
+        kept_result = run(lambda value, op=op_class: op(value, axes, keepdims=True), x)
+        close(kept_result, expected.reshape(kept_shape))
+
+
+@settings(deadline=None, max_examples=30)
+@given(shape=shapes, seed=seeds, data=st.data())
+def test_normalisations(shape: tuple[int, ...], seed: int, data: st.DataObject) -> None:
+    axis = data.draw(st.integers(0, len(shape) - 1))
+    x = floats(seed, shape)
+    close(run(lambda value: logical.SoftmaxOp(value, axis), x), special.softmax(x, axis=axis))
+    scale, bias = floats(seed + 1, shape[axis:]), floats(seed + 2, shape[axis:])
+    axes = tuple(range(axis, len(shape)))
+    mean, variance = x.mean(axis=axes, keepdims=True), x.var(axis=axes, keepdims=True)
+    expected = (x - mean) / np.sqrt(variance + 0.01) * scale + bias
+    close(
+        run(lambda *values: logical.LayerNormOp(*values, axis=axis, epsilon=0.01), x, scale, bias), expected
+    )
+
+
+def test_softmax_of_large_values() -> None:
+    result = run(lambda value: logical.SoftmaxOp(value, 0), np.array([1000.0, 1000.0, -1000.0]))
+    close(result, np.array([0.5, 0.5, 0.0]))
+
+
+def test_views() -> None:
+    x = floats(0, (2, 3, 4))
+    close(run(lambda value: logical.ReshapeOp(value, (6, 4)), x), x.reshape(6, 4))
+    transposed = run(lambda value: logical.TransposeOp(value, (2, 0, 1)), x)
+    assert all(transposed[k, i, j] == x[i, j, k] for i, j, k in np.ndindex(2, 3, 4))
+    sliced = run(lambda value: logical.SliceOp(value, (0, 1, 0), (-1, 2, 2), (1, 1, 3)), x)
+    close(sliced, x[:, 1:3, ::3])
+    joined = run(lambda *values: logical.ConcatOp(values, 1), x, x[:, :1], x)
+    close(joined, np.concatenate([x, x[:, :1], x], axis=1))
+    row = floats(1, (3, 1))
+    repeated = run(lambda value: logical.BroadcastOp(value, (1, 2), (2, 3, 4)), row)
+    assert all(repeated[i, j, k] == row[j, 0] for i, j, k in np.ndindex(2, 3, 4))
+
+
+def test_constants() -> None:
+    for value, type_ in ((0.5, tensor((2, 3), "f32")), ([[1, -2]], tensor((1, 2), "i32"))):
+        op = logical.ConstantOp(value, type_)
+        COVERED.add(type(op))
+        (result,) = evaluate(op, [], "typed")
+        assert result.dtype == op.info.element.dtype
+        np.testing.assert_array_equal(result, np.broadcast_to(value, op.info.shape))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64, np.uint8])
+def test_integer_arithmetic_wraps_and_division_truncates(dtype: type) -> None:
+    limits = np.iinfo(dtype)
+    values = np.unique(
+        np.array([limits.min, limits.max, 0, 1, 2, 3, 7, 100] + ([-1, -2, -7] * (limits.min < 0)))
+    )
+    a, b = (grid.ravel().astype(dtype) for grid in np.meshgrid(values, values))
+    span = 1 << limits.bits
+
+    def wrapped(exact: int) -> int:
+        low = exact % span
+        return low - span if low > limits.max else low
+
+    def quotient(x: int, y: int) -> int:
+        return 0 if y == 0 else abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
+
+    for op_class, function in (
+        (logical.AddOp, int.__add__),
+        (logical.SubOp, int.__sub__),
+        (logical.MulOp, int.__mul__),
+        (logical.DivOp, quotient),
+        (logical.MaxOp, max),
+        (logical.MinOp, min),
+    ):
+        expected = [wrapped(function(x, y)) for x, y in zip(a.tolist(), b.tolist(), strict=True)]
+        for mode in ("exact", "typed"):
+            result = run(op_class, a, b, mode=mode)
+            assert result.dtype == dtype
+            assert result.tolist() == expected, op_class
+
+
+def test_integer_products_and_sums_wrap() -> None:
+    a = np.full((1, 3), 100, np.int8)
+    assert run(lambda x, y: logical.MatmulOp(x, y, transpose_b=True), a, a).tolist() == [
+        [(30000 + 128) % 256 - 128]
+    ]
+    assert run(lambda x: logical.ReduceSumOp(x, [1]), a).tolist() == [(300 + 128) % 256 - 128]
+
+
+def test_extrema_propagate_nan() -> None:
+    x, one = np.array([np.nan, 1.0]), np.ones(2)
+    for op_class in (logical.MaxOp, logical.MinOp):
+        assert np.isnan(run(op_class, x, one)[0]) and np.isnan(run(op_class, one, x)[0])
+    assert np.isnan(run(logical.ReluOp, x)[0])
+    assert np.isnan(run(lambda value: logical.ReduceMaxOp(value, [0]), x))
+
+
+@pytest.mark.parametrize("target", ["i8", "u8", "i16", "i32", "i64"])
+def test_float_to_integer_truncates_and_saturates(target: str) -> None:
+    limits = np.iinfo(logical.CastOp(arguments(np.ones(1))[0], target).info.element.dtype)
+    x = np.array([1.9, -0.9, np.nan, np.inf, -np.inf, 1e30, -1e30, float(limits.max), float(limits.min)])
+    expected = [1, 0, 0, limits.max, limits.min, limits.max, limits.min, limits.max, limits.min]
+    assert run(lambda value: logical.CastOp(value, target), x).tolist() == expected
+
+
+def test_other_casts() -> None:
+    assert run(lambda x: logical.CastOp(x, "i8"), np.array([300, -129], np.int32)).tolist() == [44, 127]
+    assert run(lambda x: logical.CastOp(x, "i1"), np.array([0.0, -0.0, 0.5, np.nan])).tolist() == [0, 0, 1, 1]
+    assert run(lambda x: logical.CastOp(x, "f32"), np.array([True, False])).tolist() == [1.0, 0.0]
+    third = np.array([1 / 3])
+    assert run(lambda x: logical.CastOp(x, "f16"), third)[0] == 1 / 3
+    assert run(lambda x: logical.CastOp(x, "f16"), third, mode="typed")[0] == np.float16(1 / 3)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32])
+def test_typed_values_are_rounded_once_per_op(dtype: type) -> None:
+    x = floats(3, (4, 64)).astype(dtype)
+    product = run(lambda a, b: logical.MatmulOp(a, b, transpose_b=True), x, x, mode="typed")
+    assert product.dtype == dtype
+    exact = x.astype(np.float64) @ x.astype(np.float64).T
+    # Half a unit for the rounding of the result, and a little for the accumulation in f32 below it.
+    unit = float(ml_dtypes.finfo(dtype).eps)
+    np.testing.assert_allclose(product.astype(np.float64), exact, rtol=0.55 * unit, atol=1e-5)
+
+
+def test_results_do_not_depend_on_the_layout_of_operands() -> None:
+    x = floats(4, (33, 65))
+    column_major = np.asarray(x, order="F")
+    for make in (lambda value: logical.ReduceSumOp(value, [1]), lambda value: logical.SoftmaxOp(value, 0)):
+        assert run(make, x).tobytes() == run(make, column_major).tobytes()
+    for transpose_b in (False, True):
+        y = x if transpose_b else np.ascontiguousarray(x.T)
+        products = [
+            run(lambda a, b, flag=transpose_b: logical.MatmulOp(a, b, transpose_b=flag), *operands).tobytes()
+            for operands in ((x, y), (column_major, np.asarray(y, order="F")))
+        ]
+        assert products[0] == products[1]
+
+
+def test_typed_f16_sums_accumulate_in_f32() -> None:
+    ones = np.ones((1, 4096), np.float16)
+    assert run(lambda x: logical.ReduceSumOp(x, [1]), ones, mode="typed").tolist() == [4096.0]
+    mean = run(lambda x: logical.ReduceMeanOp(x, [1]), np.full((1, 4097), 60000, np.float16), mode="typed")
+    assert mean.tolist() == [60000.0]
+
+
+def test_every_op_is_covered() -> None:
+    if COVERED:
+        assert set(SEMANTICS) == COVERED
+
+
+def test_the_table_has_every_value_op_of_the_dialect() -> None:
+    values = {op for op in logical.Logical.operations if issubclass(op, LogicalOp)}
+    assert set(SEMANTICS) == values
+
+
+def test_evaluate_block_runs_to_the_terminator() -> None:
+    module = parse_module(
+        """func.func @f(%x : tensor<2xf32>) -> (tensor<2xf32>, tensor<2xf32>) {
+             %y = logical.add %x, %x : tensor<2xf32>
+             func.return %y, %x : tensor<2xf32>, tensor<2xf32>
+           }"""
+    )
+    block = next(iter(module.body.block.ops)).regions[0].block
+    doubled, same = evaluate_block(block, [np.array([1, 2], np.float32)], "typed")
+    assert doubled.tolist() == [2, 4] and same.tolist() == [1, 2]
+
+
+def test_errors() -> None:
+    (x,) = arguments(np.ones(3))
+    with pytest.raises(
+        InvalidIR, match=r"logical.exp: operand 0 is 3xf64, but the array given has shape \(4,\)"
+    ):
+        evaluate(logical.ExpOp(x), [np.ones(4)], "exact")
+    with pytest.raises(InvalidIR, match=r"logical\.dispatch has no meaning"):
+        evaluate(logical.DispatchOp("f", ["N"], [([1], "g")]), [], "exact")
+    splat = logical.ConstantOp(1.0, tensor([parse_size("N")], "f32"))
+    with pytest.raises(InvalidIR, match="result Nxf32 has symbolic dimensions; run specialize-shapes first"):
+        evaluate(splat, [], "exact")
+    with pytest.raises(InvalidIR, match=r"ends without func\.return"):
+        evaluate_block(Block(), [], "exact")
