@@ -25,7 +25,12 @@ Array = NDArray[Any]
 
 
 def lower(
-    text: str, level: str, *, threads: int = 1, policy: dict[str, Any] | None = None, library: str | None = None
+    text: str,
+    level: str,
+    *,
+    threads: int = 1,
+    policy: dict[str, Any] | None = None,
+    library: str | None = None,
 ) -> ModuleOp:
     """The final emit module of a logical program."""
     context = Context()

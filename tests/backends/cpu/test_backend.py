@@ -39,11 +39,13 @@ EVERY_LEVEL = [level.name for level in runnable_levels()]
 
 
 def close(found: Array, exact: Array, tolerance: float = 2e-5) -> None:
-    np.testing.assert_allclose(found, exact, rtol=tolerance, atol=tolerance * max(1.0, float(np.abs(exact).max())))
+    np.testing.assert_allclose(
+        found, exact, rtol=tolerance, atol=tolerance * max(1.0, float(np.abs(exact).max()))
+    )
 
 
 def mlp(rows: int, approximate: str) -> str:
-    hidden = (rows, 96)
+    hidden, outer = tensor((rows, 96), "f32"), tensor((rows, 40), "f32")
     return function(
         [
             argument("x", (rows, 40)),
@@ -52,17 +54,21 @@ def mlp(rows: int, approximate: str) -> str:
             argument("w2", (40, 96), role="param"),
         ],
         ((rows, 40), "f32"),
-        f"""%h = logical.linear %x, %w1, %b1 : ({tensor((rows, 40), "f32")}, {tensor((96, 40), "f32")}, tensor<96xf32>) -> {tensor(hidden, "f32")}
-        %g = logical.gelu %h {{approximate = "{approximate}"}} : {tensor(hidden, "f32")}
-        %o = logical.linear %g, %w2 : ({tensor(hidden, "f32")}, {tensor((40, 96), "f32")}) -> {tensor((rows, 40), "f32")}
-        %r = logical.add %o, %x : {tensor((rows, 40), "f32")}""",
+        f"""%h = logical.linear %x, %w1, %b1 : ({outer}, tensor<96x40xf32>, tensor<96xf32>) -> {hidden}
+        %g = logical.gelu %h {{approximate = "{approximate}"}} : {hidden}
+        %o = logical.linear %g, %w2 : ({hidden}, tensor<40x96xf32>) -> {outer}
+        %r = logical.add %o, %x : {outer}""",
     )
 
 
 def mlp_reference(x: Array, weights: dict[str, Array], approximate: str) -> Array:
     wide = x.astype(np.float64)
     h = wide @ weights["w1"].T.astype(np.float64) + weights["b1"]
-    inner = np.vectorize(erf)(h / np.sqrt(2)) if approximate == "none" else np.tanh(np.sqrt(2 / np.pi) * (h + 0.044715 * h**3))
+    inner = (
+        np.vectorize(erf)(h / np.sqrt(2))
+        if approximate == "none"
+        else np.tanh(np.sqrt(2 / np.pi) * (h + 0.044715 * h**3))
+    )
     return 0.5 * h * (1 + inner) @ weights["w2"].T.astype(np.float64) + wide
 
 
@@ -77,6 +83,11 @@ def test_mlp_with_gelu_and_residual(rows: int, approximate: str, level: str, thr
     close(first, mlp_reference(x, weights, approximate))
     for _ in range(20):
         np.testing.assert_array_equal(executable(x), first)
+
+
+def matmul(a: tuple[int, ...], b: tuple[int, ...], result: tuple[int, ...], dtype: str, flags: str) -> str:
+    types = f"({tensor(a, dtype)}, {tensor(b, dtype)}) -> {tensor(result, dtype)}"
+    return f"%r = logical.matmul %a, %b {{{flags}}} : {types}"
 
 
 MATMULS = [
@@ -94,11 +105,17 @@ MATMULS = [
 ]
 
 
-@pytest.mark.parametrize("role", ["input", "param"])
-@pytest.mark.parametrize("dtype", ["f32", "f64", "i32", "i64"])
+@pytest.mark.parametrize(
+    "role,dtype", [("input", "f32"), ("param", "f32"), ("param", "f64"), ("input", "i32"), ("param", "i64")]
+)
 @pytest.mark.parametrize("a_shape,b_shape,transpose_a,transpose_b", MATMULS)
 def test_matmul(
-    a_shape: tuple[int, ...], b_shape: tuple[int, ...], transpose_a: bool, transpose_b: bool, dtype: str, role: str
+    a_shape: tuple[int, ...],
+    b_shape: tuple[int, ...],
+    transpose_a: bool,
+    transpose_b: bool,
+    role: str,
+    dtype: str,
 ) -> None:
     rng = np.random.default_rng(8)
     a, b = ((rng.standard_normal(shape) * 50).astype(NUMPY[dtype]) for shape in (a_shape, b_shape))
@@ -110,7 +127,7 @@ def test_matmul(
     text = function(
         [argument("a", a_shape, dtype), argument("b", b_shape, dtype, role)],
         (exact.shape, dtype),
-        f"%r = logical.matmul %a, %b {{{flags}}} : ({tensor(a_shape, dtype)}, {tensor(b_shape, dtype)}) -> {tensor(exact.shape, dtype)}",
+        matmul(a_shape, b_shape, exact.shape, dtype, flags),
     )
     weights = {"b": b} if role == "param" else {}
     executable = compile_program(text, HOST, weights)
@@ -119,12 +136,18 @@ def test_matmul(
 
 def test_bias_over_batches_stays_fused() -> None:
     shape = (2, 6, 5, 12)
+    wide = tensor(shape, "f32")
     text = function(
-        [argument("x", (2, 6, 5, 8)), argument("w", (12, 8), role="param"), argument("b", (12,), role="param"), argument("y", shape)],
+        [
+            argument("x", (2, 6, 5, 8)),
+            argument("w", (12, 8), role="param"),
+            argument("b", (12,), role="param"),
+            argument("y", shape),
+        ],
         (shape, "f32"),
-        f"""%h = logical.linear %x, %w, %b : ({tensor((2, 6, 5, 8), "f32")}, tensor<12x8xf32>, tensor<12xf32>) -> {tensor(shape, "f32")}
-        %s = logical.sigmoid %h : {tensor(shape, "f32")}
-        %r = logical.mul %s, %y : {tensor(shape, "f32")}""",
+        f"""%h = logical.linear %x, %w, %b : (tensor<2x6x5x8xf32>, tensor<12x8xf32>, tensor<12xf32>) -> {wide}
+        %s = logical.sigmoid %h : {wide}
+        %r = logical.mul %s, %y : {wide}""",
     )
     weights = {"w": normal(12, 8, seed=1), "b": normal(12, seed=2)}
     x, y = normal(2, 6, 5, 8), normal(*shape, seed=3)
@@ -145,7 +168,9 @@ def test_concat(axis: int, threads: int) -> None:
         f"%r = logical.concat %x0, %x1, %x2 {{axis = {axis}}} : ({types}) -> {tensor(result, 'f32')}",
     )
     inputs = [normal(*shape, seed=number) for number, shape in enumerate(shapes)]
-    np.testing.assert_array_equal(compile_program(text, HOST, {}, threads=threads)(*inputs), np.concatenate(inputs, axis))
+    np.testing.assert_array_equal(
+        compile_program(text, HOST, {}, threads=threads)(*inputs), np.concatenate(inputs, axis)
+    )
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64", "i64", "i32", "i1"])
@@ -153,7 +178,7 @@ def test_transposed_result_is_a_copy(dtype: str) -> None:
     text = function(
         [argument("x", (6, 5, 35), dtype)],
         ((35, 6, 5), dtype),
-        f"%r = logical.transpose %x {{permutation = [2, 0, 1]}} : {tensor((6, 5, 35), dtype)} -> {tensor((35, 6, 5), dtype)}",
+        f"%r = logical.transpose %x {{permutation = [2, 0, 1]}} : tensor<6x5x35x{dtype}> -> tensor<35x6x5x{dtype}>",
     )
     x = (normal(6, 5, 35) * 9).astype(NUMPY[dtype])
     np.testing.assert_array_equal(compile_program(text, HOST, {})(x), x.transpose(2, 0, 1))
@@ -171,7 +196,8 @@ SQUARE = function(
 
 
 @pytest.mark.parametrize(
-    "level,kernel", [("x86-64-v4", "cpu.gemm_avx512"), ("x86-64-v3", "cpu.gemm_avx2"), ("x86-64-v2", "cpu.gemm_portable")]
+    "level,kernel",
+    [("x86-64-v4", "cpu.gemm_avx512"), ("x86-64-v3", "cpu.gemm_avx2"), ("x86-64-v2", "cpu.gemm_portable")],
 )
 def test_the_widest_legal_variant_is_chosen(level: str, kernel: str) -> None:
     assert kernels_of(lower(SQUARE, level)) == [kernel]
@@ -195,8 +221,12 @@ def test_a_pinned_narrower_variant_runs(kernel: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "i16", "i8"])
 def test_other_element_types_are_refused_in_words(dtype: str) -> None:
-    text = function([argument("x", (4,), dtype)], ((4,), dtype), f"%r = logical.add %x, %x : tensor<4x{dtype}>")
-    with pytest.raises(UnsupportedOp, match=f"element type {dtype} is not supported on cpu, only f64, f32, i64, i32, i1"):
+    text = function(
+        [argument("x", (4,), dtype)], ((4,), dtype), f"%r = logical.add %x, %x : tensor<4x{dtype}>"
+    )
+    with pytest.raises(
+        UnsupportedOp, match=f"element type {dtype} is not supported on cpu, only f64, f32, i64, i32, i1"
+    ):
         lower(text, HOST)
 
 
@@ -213,7 +243,7 @@ def test_library_gemm(a_shape: Any, b_shape: Any, transpose_a: bool, transpose_b
     text = function(
         [argument("a", a_shape, "f64"), argument("b", b_shape, "f64")],
         (exact.shape, "f64"),
-        f"%r = logical.matmul %a, %b {{{flags}}} : ({tensor(a_shape, 'f64')}, {tensor(b_shape, 'f64')}) -> {tensor(exact.shape, 'f64')}",
+        matmul(a_shape, b_shape, exact.shape, "f64", flags),
     )
     options: dict[str, Any] = {
         "policy": {"kernels": {"gemm": "cpu.gemm_blas"}},
@@ -261,7 +291,9 @@ def test_two_processes_make_the_same_bytes() -> None:
     root = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3))
     for seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": root}
-        done = subprocess.run([sys.executable, "-c", DIGEST], env=environment, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [sys.executable, "-c", DIGEST], env=environment, capture_output=True, text=True, check=True
+        )
         assert done.stdout.strip() == here
 
 
@@ -271,17 +303,19 @@ from aicf.backends.registry import load_native
 from aicf.backends.native import NativeCode
 code = load_native("cpu", NativeCode(open(sys.argv[1], "rb").read(), tuple(sys.argv[2:])))
 code.entry("aicf_f")
-print([name for name in ("numba", "xdsl", "llvmlite.ir") if name in sys.modules])
+print([name for name in ("numba", "xdsl", "numpy") if name in sys.modules])
 """
 
 
-def test_loading_imports_neither_compiler_nor_ir(tmp_path: Any) -> None:
+def test_loading_imports_no_compiler(tmp_path: Any) -> None:
     native = build(lower(SQUARE, HOST))
     path = tmp_path / "code.o"
     path.write_bytes(native.code)
     root = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3))
     command = [sys.executable, "-c", LOAD, str(path), *native.features]
-    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": root}, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": root}, capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "[]"
 
 
@@ -289,13 +323,19 @@ def test_loading_imports_neither_compiler_nor_ir(tmp_path: Any) -> None:
     "change,error,message",
     [
         ({"code": b"not an object"}, ArtifactError, "native code cannot be loaded"),
+        ({"code": lambda code: code[:-100]}, ArtifactError, "native code cannot be loaded"),
+        ({"code": lambda code: code[:100]}, ArtifactError, "native code cannot be loaded"),
+        ({"code": lambda code: b"MZ" + code[2:]}, ArtifactError, "native code cannot be loaded"),
         ({"features": ()}, ArtifactError, "does not say which cpu level"),
         ({"features": ("cpu:z80",)}, ArtifactError, "unknown level"),
         ({"functions": ("system",)}, ArtifactError, "asks for an unknown function 'system'"),
     ],
 )
 def test_damaged_code_is_refused(change: dict[str, Any], error: type[Exception], message: str) -> None:
-    native = replace(build(lower(SQUARE, HOST)), **change)
+    native = build(lower(SQUARE, HOST))
+    native = replace(
+        native, **{key: edit(native.code) if callable(edit) else edit for key, edit in change.items()}
+    )
     with pytest.raises(error, match=message):
         CpuBackend().load(native)
 
@@ -309,7 +349,9 @@ def test_missing_features_are_named() -> None:
     impossible = replace(LEVELS[HOST], required_features=("avx9000",))
     if LEVELS[HOST].architecture != "x86_64":
         pytest.skip("features are looked up on x86")
-    with pytest.raises(BackendUnavailable, match=f"this machine lacks avx9000: compile it with target 'cpu:{HOST}'"):
+    with pytest.raises(
+        BackendUnavailable, match=f"this machine lacks avx9000: compile it with target 'cpu:{HOST}'"
+    ):
         check_host(impossible)
 
 
@@ -320,12 +362,14 @@ def test_code_of_another_architecture_is_refused() -> None:
 
 
 def test_unknown_level_lists_the_legal_ones() -> None:
-    with pytest.raises(PolicyError, match="unknown cpu level 'avx': use one of x86-64-v2, x86-64-v3, x86-64-v4"):
+    with pytest.raises(
+        PolicyError, match="unknown cpu level 'avx': use one of x86-64-v2, x86-64-v3, x86-64-v4"
+    ):
         level_named("avx")
 
 
 def test_legal_ops_are_the_ones_with_code() -> None:
-    assert SCALAR_OPS == EMITTERS.keys()
+    assert EMITTERS.keys() == SCALAR_OPS
 
 
 def test_native_code_is_plain_data() -> None:
