@@ -52,4 +52,10 @@ class CpuBackend:
     def devices(self) -> Sequence[Mapping[str, str]]:
         """This machine's processor."""
         libraries = ", ".join(f"{name} {version}" for name, version in self.libraries().items())
-        return [{"name": platform.processor() or platform.machine(), "architecture": host_level().name, "libraries": libraries or "none"}]
+        return [
+            {
+                "name": platform.processor() or platform.machine(),
+                "architecture": host_level().name,
+                "libraries": libraries or "none",
+            }
+        ]

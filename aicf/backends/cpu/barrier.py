@@ -27,7 +27,9 @@ def emit_barrier_function(module: Any, level: CpuLevel, yield_at: int) -> Any:
     ticket = b.atomic_rmw("add", counter, em.index(1), "acq_rel")
     complete = b.mul(b.add(b.sdiv(ticket, nthreads), em.index(1)), nthreads)
     before = b.block
-    check, wait, give_way, done = (function.append_basic_block(name) for name in ("check", "wait", "yield", "done"))
+    check, wait, give_way, done = (
+        function.append_basic_block(name) for name in ("check", "wait", "yield", "done")
+    )
     b.branch(check)
     b.position_at_end(check)
     spins = b.phi(I64)

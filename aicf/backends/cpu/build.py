@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
-from xdsl.ir import Attribute
 
 from aicf.backends.base import BufferRef, CodeUnit, Launch
 from aicf.backends.cpu.barrier import emit_barrier_function
@@ -111,7 +110,12 @@ class _Module:
         ins, outs = len(launch.ins), len(launch.outs)
         tid, nthreads, table = args[-3:]
         call = _Call(
-            tuple(args[:ins]), tuple(args[ins : ins + outs]), tuple(args[ins + outs : -3]), tid, nthreads, table
+            tuple(args[:ins]),
+            tuple(args[ins : ins + outs]),
+            tuple(args[ins + outs : -3]),
+            tid,
+            nthreads,
+            table,
         )
         emitter(em, launch, call, self.functions)
         em.b.ret_void()
@@ -127,13 +131,18 @@ class _Module:
         for launch, target in zip(unit.launches, called, strict=True):
             serial = _threads(launch) == 1
             # Two serial instructions run in thread 0, in order; any other dependence needs a meeting point.
-            if parallel and any(not (serial and pending[name]) for name in launch.waits_for if name in pending):
+            if parallel and any(
+                not (serial and pending[name]) for name in launch.waits_for if name in pending
+            ):
                 em.b.call(self.barrier, [self._function_table(em, unit, table), nthreads])
                 pending = {}
             pending[launch.name] = serial
             if parallel and serial:
                 first = em.b.icmp_signed("==", tid, em.index(0))
-                em.when(first, lambda launch=launch, target=target: self._call(em, unit, launch, target, function.args))
+                em.when(
+                    first,
+                    lambda launch=launch, target=target: self._call(em, unit, launch, target, function.args),
+                )
             else:
                 self._call(em, unit, launch, target, function.args)
         em.b.ret_void()
@@ -153,7 +162,9 @@ class _Module:
                 first = em.b.icmp_signed("==", tid, em.index(0))
                 em.when(
                     first,
-                    lambda launch=launch, target=target: self._call(em, unit, launch, target, (tid, nthreads, table)),
+                    lambda launch=launch, target=target: self._call(
+                        em, unit, launch, target, (tid, nthreads, table)
+                    ),
                 )
             else:
                 self._call(em, unit, launch, target, (tid, nthreads, table))
@@ -178,7 +189,8 @@ def _identity(launch: Launch) -> str:
     """What the code of an instruction depends on, as text."""
     record = ", ".join(f"{key}={value}" for key, value in sorted(launch.record.items()))
     operands = [
-        [(ref.shape, ref.strides, ref.dtype, str(ref.layout)) for ref in refs] for refs in (launch.ins, launch.outs)
+        [(ref.shape, ref.strides, ref.dtype, str(ref.layout)) for ref in refs]
+        for refs in (launch.ins, launch.outs)
     ]
     code = "" if launch.code is None else str(launch.code).split(" parallel ", 1)[1]
     return f"{launch.kernel} {record} {operands} {len(launch.ws)} {code}"
@@ -219,7 +231,9 @@ def _gemm(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
             "run lower-to-emit again"
         )
     if spec.workspace_bytes and not call.ws:
-        raise PlanError(f"instruction '{launch.name}' needs {spec.workspace_bytes} bytes of workspace: run lower-to-emit again")
+        raise PlanError(
+            f"instruction '{launch.name}' needs {spec.workspace_bytes} bytes of workspace: run lower-to-emit again"
+        )
     workspace = call.ws[0] if call.ws else None
     epilogue = make_epilogue(launch.code, work.accesses, (*call.ins[2:], *call.outs))
     emit_gemm(em, spec, GemmPointers(call.ins[0], call.ins[1], workspace, call.tid, call.nthreads), epilogue)
@@ -237,7 +251,9 @@ def _blas(em: Emitter, launch: Launch, call: _Call, functions: Sequence[str]) ->
     callee = em.b.load(at, typ=PTR)
     problem, output = work.problem, work.accesses[0]
     scalar = F32 if problem.dtype == "f32" else F64
-    signature = ir.FunctionType(VOID, [I32, I32, I32, I64, I64, I64, scalar, PTR, I64, PTR, I64, scalar, PTR, I64])
+    signature = ir.FunctionType(
+        VOID, [I32, I32, I32, I64, I64, I64, scalar, PTR, I64, PTR, I64, scalar, PTR, I64]
+    )
     one, zero = em.const(problem.dtype, 1, 1), em.const(problem.dtype, 1, 0)
 
     def product(depth: int, a: Value, b: Value, c: Value) -> None:
@@ -245,7 +261,9 @@ def _blas(em: Emitter, launch: Launch, call: _Call, functions: Sequence[str]) ->
             steps = (problem.a_batch_strides[depth], problem.b_batch_strides[depth], output.strides[depth])
 
             def body(i: Value, _: list[Value]) -> list[Value]:
-                moved = [em.moved(p, i, step, problem.dtype) for p, step in zip((a, b, c), steps, strict=True)]
+                moved = [
+                    em.moved(p, i, step, problem.dtype) for p, step in zip((a, b, c), steps, strict=True)
+                ]
                 product(depth + 1, *moved)
                 return []
 
@@ -258,7 +276,9 @@ def _blas(em: Emitter, launch: Launch, call: _Call, functions: Sequence[str]) ->
         for strides, rows, columns in (a_matrix, b_matrix):
             transposed = strides[1] != 1
             flags.append(ir.Constant(I32, _CBLAS_TRANSPOSE[transposed]))
-            leading.append(em.index(max(strides[1] if transposed else strides[0], rows if transposed else columns)))
+            leading.append(
+                em.index(max(strides[1] if transposed else strides[0], rows if transposed else columns))
+            )
         sizes = [em.index(size) for size in (problem.m, problem.n, problem.k)]
         ldc = em.index(max(output.strides[-2], problem.n))
         em.b.call(
@@ -289,11 +309,15 @@ def _concat(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
     nests = concat_nests([_strided(ref) for ref in launch.ins], target, get_int(launch.record, "axis"))
     parts = sub_records(launch.record, "parts")
     if len(parts) != len(nests):
-        raise PlanError(f"instruction '{launch.name}': one part per operand is recorded: run select-kernels again")
+        raise PlanError(
+            f"instruction '{launch.name}': one part per operand is recorded: run select-kernels again"
+        )
     several = _threads(launch) > 1
     for source, (offset, nest), part in zip(call.ins, nests, parts, strict=True):
         spec = loop_spec(part, nest)
-        pointers = LoopPointers((source, em.address(call.outs[0], offset, target.dtype)), call.tid, call.nthreads)
+        pointers = LoopPointers(
+            (source, em.address(call.outs[0], offset, target.dtype)), call.tid, call.nthreads
+        )
 
         def copy(nest=nest, spec=spec, pointers=pointers) -> None:  # type: ignore[no-untyped-def]
             emit_loops(em, nest, spec, pointers)

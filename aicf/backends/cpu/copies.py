@@ -15,7 +15,9 @@ from aicf.dialects.types import element_named
 
 def copy_nest(source: Strided, target: Strided) -> LoopNest:
     """Loops that copy `source` to `target`, of one shape and element type."""
-    return nest_of(_copy_kernel(source.shape, source.dtype), [source.strides, target.strides], [source.dtype] * 2)
+    return nest_of(
+        _copy_kernel(source.shape, source.dtype), [source.strides, target.strides], [source.dtype] * 2
+    )
 
 
 def _copy_kernel(shape: tuple[int, ...], dtype: str) -> KernelOp:
@@ -27,7 +29,7 @@ def _copy_kernel(shape: tuple[int, ...], dtype: str) -> KernelOp:
 
 
 def concat_nests(sources: Sequence[Strided], target: Strided, axis: int) -> list[tuple[int, LoopNest]]:
-    """For each operand of a concatenation: where it starts in `target`, in elements, and the loops that copy it there."""
+    """For each operand of a concatenation: where it starts in `target` (elements), and the loops that copy it there."""
     found: list[tuple[int, LoopNest]] = []
     start = 0
     for source in sources:

@@ -30,7 +30,12 @@ def make_epilogue(code: KernelOp | None, accesses: Sequence[Access], pointers: S
 
 class _TileEnd:
     def __init__(
-        self, em: Emitter, tile: Tile, code: KernelOp | None, accesses: Sequence[Access], pointers: Sequence[Value]
+        self,
+        em: Emitter,
+        tile: Tile,
+        code: KernelOp | None,
+        accesses: Sequence[Access],
+        pointers: Sequence[Value],
     ) -> None:
         self.em = em
         self.tile = tile

@@ -17,6 +17,7 @@ from aicf.backends.cpu.gemm_spec import CACHE_LINE, GemmSpec, check
 from aicf.backends.cpu.ir_builder import F32, F64, I8, I32, I64, Emitter, Value
 from aicf.backends.cpu.pack import emit_pack_panel
 
+
 @dataclass(frozen=True)
 class Tile:
     """Finished sums handed to the epilogue: ``acc[row][vector]`` starting at (`row`, `col`) of batch `batch`."""
@@ -148,7 +149,17 @@ class _Gemm:
         else:
             b_panel = em.address(b, em.b.mul(col, em.index(self.p.b_strides[1])), self.p.dtype)
         if spec.b_source == "workspace":
-            emit_pack_panel(em, self.p.dtype, spec.lanes, self.p.k, spec.nr, columns, self.p.b_strides, b_panel, self.panel_space)
+            emit_pack_panel(
+                em,
+                self.p.dtype,
+                spec.lanes,
+                self.p.k,
+                spec.nr,
+                columns,
+                self.p.b_strides,
+                b_panel,
+                self.panel_space,
+            )
             b_panel = self.panel_space
         full = rows // spec.mr
         tail = rows - full * spec.mr
@@ -222,7 +233,9 @@ class _Gemm:
             ]
             base = offset % split * group
             for r in range(rows):
-                element = em.load(em.address(at_a, r * a_strides[0] + offset * a_strides[1], p.dtype), p.dtype, 1)
+                element = em.load(
+                    em.address(at_a, r * a_strides[0] + offset * a_strides[1], p.dtype), p.dtype, 1
+                )
                 wide = em.splat(element, spec.lanes)
                 for j in range(vectors):
                     at = base + r * vectors + j
@@ -274,7 +287,9 @@ class _Gemm:
 
         def body(r: Value, _: list[Value]) -> list[Value]:
             line = em.address(buffer, em.b.mul(r, em.index(vectors * spec.lanes)), dtype)
-            values = [em.load(em.address(line, j * spec.lanes, dtype), dtype, spec.lanes) for j in range(vectors)]
+            values = [
+                em.load(em.address(line, j * spec.lanes, dtype), dtype, spec.lanes) for j in range(vectors)
+            ]
             self.epilogue(em, replace(tile, row=em.b.add(tile.row, r), acc=[values]))
             return []
 

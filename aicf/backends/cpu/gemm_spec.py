@@ -95,7 +95,12 @@ class GemmSpec:
     @property
     def combination_order(self) -> str:
         """How products are summed, for the kernel record."""
-        return "ascending k" if self.k_split == 1 else f"ascending k in {self.k_split} strided sums, added pairwise"
+        return (
+            "ascending k"
+            if self.k_split == 1
+            else f"ascending k in {self.k_split} strided sums, added pairwise"
+        )
+
 
 NOMINAL_GHZ = 3.0
 """Clock that turns predicted cycles into microseconds; ranking does not depend on it."""
@@ -128,17 +133,22 @@ def check(spec: GemmSpec) -> str | None:
 def cycles(spec: GemmSpec, epilogue_cycles: float = 0.0) -> float:
     """Predicted cycles of one thread's share.
 
-    Per tile and step of K: the multiply-adds (two a cycle), the loads (two a cycle) and the latency of the longest chain,
-    whichever is largest; then stores and the epilogue (`epilogue_cycles` per vector). Traffic of B from L2 or L3 is a
-    second bound. Every extra copy of the tile's code (tails) costs a little, which breaks near-ties toward less code.
+    Per tile and step of K: the multiply-adds (two a cycle), the loads (two a cycle) and the latency of the longest
+    chain, whichever is largest; then stores and the epilogue (`epilogue_cycles` per vector). Traffic of B from L2 or
+    L3 is a second bound. Every extra copy of the tile's code (tails) costs a little, which breaks near-ties toward less
+    code.
     """
     p = spec.problem
     work = spec.work
 
     def tile(rows: int, vectors: int) -> float:
-        step = max(work * rows * vectors / 2, (rows + vectors) / 2, _CHAIN_CYCLES * min(work, 2.0) / spec.k_split)
+        step = max(
+            work * rows * vectors / 2, (rows + vectors) / 2, _CHAIN_CYCLES * min(work, 2.0) / spec.k_split
+        )
         sums = rows * vectors
-        return step * p.k + _TILE_OVERHEAD_CYCLES + sums * (_STORE_CYCLES + spec.k_split - 1 + epilogue_cycles)
+        return (
+            step * p.k + _TILE_OVERHEAD_CYCLES + sums * (_STORE_CYCLES + spec.k_split - 1 + epilogue_cycles)
+        )
 
     full_panels, column_tail = divmod(p.n, spec.nr)
     tail_vectors = -(-column_tail // spec.lanes)
@@ -146,7 +156,9 @@ def cycles(spec: GemmSpec, epilogue_cycles: float = 0.0) -> float:
     full_rows, row_tail = divmod(p.m, spec.mr)
     total = 1.0
     for panels, vectors in ((full_panels, spec.nv), (min(column_tail, 1), tail_vectors)):
-        total += panels * (full_rows * tile(spec.mr, vectors) + (tile(row_tail, vectors) if row_tail else 0.0))
+        total += panels * (
+            full_rows * tile(spec.mr, vectors) + (tile(row_tail, vectors) if row_tail else 0.0)
+        )
     size = ELEMENT_BYTES[p.dtype]
     b_bytes = (full_panels * spec.nv + tail_vectors) * spec.lanes * p.k * size
     blocks = -(-p.m // spec.mc) if spec.mc else 1
@@ -169,7 +181,9 @@ def cycles(spec: GemmSpec, epilogue_cycles: float = 0.0) -> float:
     return total * batch / spec.threads * (1 + 0.005 * (copies - 1))
 
 
-def _tiles(problem: GemmProblem, level: CpuLevel, vectors_of: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+def _tiles(
+    problem: GemmProblem, level: CpuLevel, vectors_of: Sequence[int]
+) -> Iterator[tuple[int, int, int]]:
     """Register tiles (rows, vectors out of `vectors_of`, split of K) that fit the registers."""
     needed = max(1, -(-problem.n // level.lanes(problem.dtype)))
     widths = sorted({min(vectors, needed) for vectors in vectors_of})
@@ -177,7 +191,9 @@ def _tiles(problem: GemmProblem, level: CpuLevel, vectors_of: Sequence[int]) -> 
         for vectors in widths:
             for split in (1, 2, 4, 8):
                 sums = rows * vectors * split
-                if sums + vectors + 1 <= level.registers and (split == 1 or (sums <= 16 and split <= problem.k)):
+                if sums + vectors + 1 <= level.registers and (
+                    split == 1 or (sums <= 16 and split <= problem.k)
+                ):
                     yield rows, vectors, split
 
 
@@ -201,8 +217,9 @@ def propose(
 ) -> list[tuple[float, GemmSpec]]:
     """Up to `count` legal specs with predicted microseconds, cheapest first, ties to the smaller tile.
 
-    Panels of B have one of `vectors_of` vectors, or as few as N needs. `epilogue_cycles` is the cost of the epilogue per vector; an expensive one (over 8) leaves the registers by a tile
-    buffer, so that its code is emitted once a row and not once a vector of the tile.
+    Panels of B have one of `vectors_of` vectors, or as few as N needs. `epilogue_cycles` is the cost of the
+    epilogue per vector; an expensive one (over 8) leaves the registers by a tile buffer, so that its code is emitted
+    once a row and not once a vector of the tile.
     """
     size = ELEMENT_BYTES[problem.dtype]
     found: list[tuple[float, int, GemmSpec]] = []

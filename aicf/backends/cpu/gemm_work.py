@@ -96,7 +96,9 @@ def read_gemm(
         tuple(a_batch),
         tuple(b_batch),
     )
-    found = (Access(old.dtype, old.offset, tuple(strides)) for old, strides in zip(accesses, steps, strict=True))
+    found = (
+        Access(old.dtype, old.offset, tuple(strides)) for old, strides in zip(accesses, steps, strict=True)
+    )
     return GemmWork(problem, collapsed, tuple(found))
 
 

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
-from llvmlite import ir
+import llvmlite.ir
 
 from aicf.backends.cpu.target import ELEMENT_BYTES, CpuLevel
 
-Value = Any
-"""An ``llvmlite.ir`` value (llvmlite ships no type information)."""
+ir: Any = llvmlite.ir
+"""llvmlite ships no type information."""
+Value: TypeAlias = Any
+"""An ``llvmlite.ir`` value."""
 
 I1 = ir.IntType(1)
 I8 = ir.IntType(8)
@@ -34,7 +36,7 @@ class _Splat(ir.Constant):
     """A vector constant printed in the short form (sixteen spelled-out lanes made up most of the module's text)."""
 
     def __init__(self, type_: Any, text: str) -> None:
-        super().__init__(type_, ir.Undefined)
+        ir.Constant.__init__(self, type_, ir.Undefined)
         self.text = f"splat ({type_.element} {text})"
 
     def _to_string(self) -> str:
@@ -189,7 +191,9 @@ class Emitter:
     def intrinsic(self, name: str, *operands: Value) -> Value:
         """An overloaded LLVM intrinsic whose result and operands have one type."""
         type_ = operands[0].type
-        callee = self.declare(f"llvm.{name}.{_type_suffix(type_)}", ir.FunctionType(type_, [type_] * len(operands)))
+        callee = self.declare(
+            f"llvm.{name}.{_type_suffix(type_)}", ir.FunctionType(type_, [type_] * len(operands))
+        )
         return self.b.call(callee, list(operands))
 
     def saturating_int(self, x: Value, type_: Any) -> Value:
@@ -201,7 +205,8 @@ class Emitter:
         """Lower and upper half of a vector; scalars once only one lane is left in each."""
         lanes = x.type.count
         if lanes == 2:
-            return tuple(self.b.extract_element(x, ir.Constant(I32, lane)) for lane in range(2))  # type: ignore[return-value]
+            low, high = (self.b.extract_element(x, ir.Constant(I32, lane)) for lane in range(2))
+            return low, high
         half = lanes // 2
         order = ir.VectorType(I32, half)
         undefined = ir.Constant(x.type, ir.Undefined)
@@ -209,7 +214,9 @@ class Emitter:
         high = self.b.shuffle_vector(x, undefined, ir.Constant(order, list(range(half, lanes))))
         return low, high
 
-    def load_strided(self, address: Value, stride: int, dtype: str, lanes: int, active: int | None = None) -> Value:
+    def load_strided(
+        self, address: Value, stride: int, dtype: str, lanes: int, active: int | None = None
+    ) -> Value:
         """`lanes` elements `stride` apart (0: one element everywhere); lanes from `active` on are zero."""
         if stride == 1 or lanes == 1:
             return self.load(address, dtype, lanes, active)
@@ -283,7 +290,9 @@ class Emitter:
                 return list(carried)
             if trips == 1:
                 return list(body(self.index(start), list(carried)))
-            return self._bottom_tested(self.index(start), self.index(start + trips * step), step, carried, body)
+            return self._bottom_tested(
+                self.index(start), self.index(start + trips * step), step, carried, body
+            )
         first = self.index(start) if isinstance(start, int) else start
         last = self.index(stop) if isinstance(stop, int) else stop
         before = self.b.block
@@ -331,7 +340,9 @@ class Emitter:
         self.b.position_at_end(done)
         return results
 
-    def when(self, condition: Value, then: Callable[[], None], otherwise: Callable[[], None] | None = None) -> None:
+    def when(
+        self, condition: Value, then: Callable[[], None], otherwise: Callable[[], None] | None = None
+    ) -> None:
         """``if condition: then() else: otherwise()``."""
         taken = self.b.append_basic_block("then")
         other = self.b.append_basic_block("else") if otherwise is not None else None

@@ -30,13 +30,12 @@ from aicf.backends.cpu.loop_spec import (
     value_types,
 )
 from aicf.backends.cpu.pack_spec import packed_bytes
-from aicf.backends.cpu.records import get_bool, get_int, gemm_record, integer, loop_record, pairs
+from aicf.backends.cpu.records import gemm_record, get_bool, get_int, integer, loop_record, pairs
 from aicf.backends.cpu.target import ELEMENT_BYTES, LEVELS, CpuLevel, level_named
 from aicf.dialects.emit_kernels import (
     CastOp,
     DivIntOp,
     KernelOp,
-    PhaseOp,
     ReduceOp,
     SigmoidOp,
     StoreOp,
@@ -102,7 +101,9 @@ def _level(target: TargetAttr) -> CpuLevel:
     return level_named(target.arch.data)
 
 
-def _may_alias(code: KernelOp, dtypes_in: Sequence[str], dtypes_out: Sequence[str], first: int = 0) -> Attribute:
+def _may_alias(
+    code: KernelOp, dtypes_in: Sequence[str], dtypes_out: Sequence[str], first: int = 0
+) -> Attribute:
     """Outputs that may lie on an input: same element at every point, stored in the last phase (nothing reads later).
 
     `first` operands of the instruction come before those of the code (a GEMM's A and B in place of the accumulator).
@@ -241,7 +242,9 @@ def read_work(work: Work) -> GemmWork:
 
 def _can_prepare(b: OperandInfo, problem: GemmProblem) -> bool:
     """Whether B is a weight that is packed once: one matrix, a parameter that the program does not overwrite."""
-    return b.role == "param" and not b.updated and len(b.shape) == 2 and 0 not in b.strides and prod(b.shape) > 0
+    return (
+        b.role == "param" and not b.updated and len(b.shape) == 2 and 0 not in b.strides and prod(b.shape) > 0
+    )
 
 
 @functools.lru_cache(maxsize=4096)
@@ -250,7 +253,9 @@ def _cheapest(
 ) -> tuple[float, GemmSpec]:
     """The best spec. A packed weight always has panels of two vectors, so that all buckets share one packing."""
     if packed:
-        return propose(problem, level, "packed", threads=threads, epilogue_cycles=epilogue, vectors_of=(2,), count=1)[0]
+        return propose(
+            problem, level, "packed", threads=threads, epilogue_cycles=epilogue, vectors_of=(2,), count=1
+        )[0]
     found = propose(problem, level, "workspace", threads=threads, epilogue_cycles=epilogue, count=1)
     found += propose(problem, level, "direct", threads=threads, epilogue_cycles=epilogue, count=1)
     return min(found, key=lambda entry: entry[0])
@@ -293,7 +298,9 @@ class BlasKernel(_PlainOperands):
             return "nothing to multiply"
         for what, strides in (("A", problem.a_strides), ("B", problem.b_strides), ("C", output.strides[-2:])):
             if 1 not in strides or min(strides) < 1 or (what == "C" and strides[1] != 1):
-                return f"{LIBRARY} needs contiguous rows or columns, the strides of {what} are {list(strides)}"
+                return (
+                    f"{LIBRARY} needs contiguous rows or columns, the strides of {what} are {list(strides)}"
+                )
         return None
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
@@ -385,7 +392,11 @@ class CopyKernel(_PlainOperands):
         """See `KernelDescriptor`."""
         if (reason := _unsupported_dtype(work)) is not None:
             return reason
-        if len(work.operands) != 1 or len(work.results) != 1 or work.operands[0].shape != work.results[0].shape:
+        if (
+            len(work.operands) != 1
+            or len(work.results) != 1
+            or work.operands[0].shape != work.results[0].shape
+        ):
             return "it copies one operand to one result of the same shape"
         return None
 
@@ -470,4 +481,3 @@ KERNELS: tuple[KernelDescriptor, ...] = (
     PackKernel(),
 )
 """All kernels of the backend, in the order in which they are considered."""
-

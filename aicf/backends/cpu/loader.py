@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import platform
+import struct
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -34,9 +37,40 @@ class LoadedObject:
         return address
 
 
+_ELF_MAGIC = b"\x7fELF\x02\x01"
+_ELF_RELOCATABLE = 1
+_ELF_MACHINES = {"x86_64": 62, "aarch64": 183}
+_SECTION_WITHOUT_BYTES = 8
+
+
+def _check_object(code: bytes) -> None:
+    """Refuses bytes that the linker would crash on: it trusts what it is given."""
+    if sys.platform != "linux":
+        return
+    refused = ArtifactError(
+        "native code cannot be loaded (it is damaged or no object file): compile the program again"
+    )
+    if not code.startswith(_ELF_MAGIC) or len(code) < 64:
+        raise refused
+    kind, machine = struct.unpack_from("<HH", code, 16)
+    if kind != _ELF_RELOCATABLE or machine != _ELF_MACHINES.get(platform.machine().lower(), machine):
+        raise refused
+    (table,) = struct.unpack_from("<Q", code, 40)
+    size, count, _ = struct.unpack_from("<HHH", code, 58)
+    if size != 64 or table + size * count > len(code):
+        raise refused
+    for at in range(table, table + size * count, size):
+        _, type_, _, _, offset, length = struct.unpack_from("<IIQQQQ", code, at)
+        if type_ != _SECTION_WITHOUT_BYTES and offset + length > len(code):
+            raise refused
+
+
 def load_object(code: bytes) -> LoadedObject:
     """Links an object file into this process. Raises ArtifactError if it is none for this machine."""
-    import llvmlite.binding as llvm
+    _check_object(code)
+    import llvmlite.binding
+
+    llvm: Any = llvmlite.binding
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()

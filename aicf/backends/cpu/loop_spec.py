@@ -16,7 +16,16 @@ from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineExpr, A
 
 from aicf.backends.cpu.gemm_spec import NOMINAL_GHZ
 from aicf.backends.cpu.target import ELEMENT_BYTES, CpuLevel
-from aicf.dialects.emit_kernels import CastOp, DivIntOp, KernelOp, PhaseOp, ReduceOp, SigmoidOp, StoreOp, YieldOp
+from aicf.dialects.emit_kernels import (
+    CastOp,
+    DivIntOp,
+    KernelOp,
+    PhaseOp,
+    ReduceOp,
+    SigmoidOp,
+    StoreOp,
+    YieldOp,
+)
 from aicf.dialects.types import element_of
 
 RESIDENT_VECTORS = 8
@@ -125,7 +134,11 @@ def is_linear(map_: AffineMap) -> bool:
 def _is_linear(expr: AffineExpr) -> bool:
     if not isinstance(expr, AffineBinaryOpExpr):
         return True
-    return expr.kind in (AffineBinaryOpKind.Add, AffineBinaryOpKind.Mul) and _is_linear(expr.lhs) and _is_linear(expr.rhs)
+    return (
+        expr.kind in (AffineBinaryOpKind.Add, AffineBinaryOpKind.Mul)
+        and _is_linear(expr.lhs)
+        and _is_linear(expr.rhs)
+    )
 
 
 def access_of(map_: AffineMap, strides: Sequence[int], dtype: str) -> Access:
@@ -207,7 +220,7 @@ def _partition(nest: LoopNest, vector: int, chunk: int, threads: int) -> int:
 
 
 def point_cycles(kernel: KernelOp, *, sweeping: bool | None = None) -> float:
-    """Cycles of one vector through all phases; only phases that sweep the reduce space, or only the others, if asked."""
+    """Cycles of one vector through all phases, or only those that sweep the reduce space, or only the others."""
     total = 0.0
     for phase in kernel.phases:
         if sweeping is None or kernel.sweeps_reduce_space(phase) == sweeping:
@@ -226,7 +239,9 @@ def cost_us(nest: LoopNest, spec: LoopSpec) -> float:
     arithmetic = point_cycles(nest.kernel, sweeping=True) * width * sweep / wide
     arithmetic += point_cycles(nest.kernel, sweeping=False) * width * points / (1 if inner else wide)
     if inner:
-        reductions = sum(isinstance(op, ReduceOp) for phase in nest.kernel.phases for op in phase.body.block.ops)
+        reductions = sum(
+            isinstance(op, ReduceOp) for phase in nest.kernel.phases for op in phase.body.block.ops
+        )
         arithmetic += points * (8 + 14 * reductions)
     traffic = 0.0
     for number, access in enumerate(nest.accesses):

@@ -7,7 +7,7 @@ dim is, a point is scalar and its partial results are combined in a fixed order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith
@@ -120,7 +120,9 @@ class _Point(Evaluator):
 class _Cell(Evaluator):
     """One vector of the reduce space."""
 
-    def __init__(self, point: _Point, bases: Sequence[Value], shift: int, active: int, position: Value) -> None:
+    def __init__(
+        self, point: _Point, bases: Sequence[Value], shift: int, active: int, position: Value
+    ) -> None:
         super().__init__(Scalars(point.scalars.em, point.loops.spec.lanes))
         self.point = point
         self.bases = bases
@@ -161,16 +163,16 @@ class _Loops:
         self.vector: Dim | None = nest.dims[spec.vector_dim] if spec.vector_dim >= 0 else None
         self.inner = self.vector is not None and self.vector.is_reduce
         self.reduce = [nest.dims[i] for i in nest.reduce_dims if i != spec.vector_dim]
-        self.straight = self.inner and not self.reduce and -(-self._vector_size // spec.lanes) <= spec.unroll
+        self.straight = self.inner and not self.reduce and -(-self.vector_size // spec.lanes) <= spec.unroll
         self.scratch = {} if self.straight else self._allocate_scratch()
 
     @property
-    def _vector_size(self) -> int:
+    def vector_size(self) -> int:
         return 1 if self.vector is None else self.vector.size
 
     def _allocate_scratch(self) -> dict[SSAValue, Value]:
         """Stack for values that a later phase reads again, as far as it is small."""
-        padded = -(-self._vector_size // self.spec.lanes) * self.spec.lanes if self.inner else 1
+        padded = -(-self.vector_size // self.spec.lanes) * self.spec.lanes if self.inner else 1
         for dim in self.reduce:
             padded *= dim.size
         elements = padded if self.inner else padded * self.spec.unroll * self.spec.lanes
@@ -192,9 +194,13 @@ class _Loops:
     def load(self, access: int, bases: Sequence[Value], shift: int, lanes: int, active: int) -> Value:
         """Elements of a read access at `bases`, `shift` vector steps further on."""
         dtype, stride = self.nest.accesses[access].dtype, self.stride(access)
-        return self.em.load_strided(self.em.address(bases[access], shift * stride, dtype), stride, dtype, lanes, active)
+        return self.em.load_strided(
+            self.em.address(bases[access], shift * stride, dtype), stride, dtype, lanes, active
+        )
 
-    def store(self, value: Value, output: int, bases: Sequence[Value], shift: int, lanes: int, active: int) -> None:
+    def store(
+        self, value: Value, output: int, bases: Sequence[Value], shift: int, lanes: int, active: int
+    ) -> None:
         """Write an output."""
         access = self.nest.inputs + output
         dtype, stride = self.nest.accesses[access].dtype, self.stride(access)
@@ -280,11 +286,15 @@ class _Loops:
         reduces = [op for op in ops if isinstance(op, ReduceOp)]
         stores = [op for op in ops if isinstance(op, StoreOp)]
         inside = [op for op in stores if self.kernel.writes_reduce_space(op.output.value.data)]
-        kept = [value for value in self.scratch if isinstance(value, OpResult) and value.op.parent_op() is phase]
+        kept = [
+            value for value in self.scratch if isinstance(value, OpResult) and value.op.parent_op() is phase
+        ]
         if reduces or inside:
             _Sweep(self, points, reduces, inside, kept).run()
         # All values before any store: an output may lie on an input.
-        outside = [(point, op, point.value(op.value)) for op in stores if op not in inside for point in points]
+        outside = [
+            (point, op, point.value(op.value)) for op in stores if op not in inside for point in points
+        ]
         for point, op, value in outside:
             output = op.output.value.data
             self.store(value, output, point.bases, point.shift, point.scalars.lanes, point.active)
@@ -299,7 +309,7 @@ class _Sweep:
         points: list[_Point],
         reduces: list[ReduceOp],
         stores: list[StoreOp],
-        kept: list[SSAValue],
+        kept: Sequence[SSAValue],
     ) -> None:
         self.loops = loops
         self.em = loops.em
@@ -313,7 +323,9 @@ class _Sweep:
     def run(self) -> None:
         self._hoist()
         start = [
-            self.scalars.identity(op.combine.data, dtype_of(op.value)) for op in self.reduces for _ in range(self.groups)
+            self.scalars.identity(op.combine.data, dtype_of(op.value))
+            for op in self.reduces
+            for _ in range(self.groups)
         ]
         bases = list(self.points[0].bases)
         results = self._nest(self.loops.reduce, bases, self.em.index(0), start)
@@ -341,13 +353,21 @@ class _Sweep:
             elif value is origin(value) or origin(value) not in loops.scratch:
                 stack.extend(reads(value))
 
-    def _nest(self, dims: list[Dim], bases: list[Value], position: Value, carried: list[Value]) -> list[Value]:
+    def _nest(
+        self, dims: list[Dim], bases: list[Value], position: Value, carried: list[Value]
+    ) -> list[Value]:
         """Loops over the reduce dims that are not vectorised; `position` counts scratch elements."""
         loops, em = self.loops, self.em
         if not dims:
-            return self._vectors(bases, position, carried) if loops.inner else self._points(bases, position, carried)
-        step = -(-loops._vector_size // loops.spec.lanes) * loops.spec.lanes if loops.inner else (
-            loops.spec.unroll * loops.spec.lanes
+            return (
+                self._vectors(bases, position, carried)
+                if loops.inner
+                else self._points(bases, position, carried)
+            )
+        step = (
+            -(-loops.vector_size // loops.spec.lanes) * loops.spec.lanes
+            if loops.inner
+            else (loops.spec.unroll * loops.spec.lanes)
         )
         for dim in dims[1:]:
             step *= dim.size
@@ -420,18 +440,15 @@ class _Sweep:
     def _combined(self, op: ReduceOp, partial: list[Value]) -> Value:
         """Partial results to one scalar: pairwise over the vectors, then over the lanes."""
         how, dtype = op.combine.data, dtype_of(op.value)
-        combine: Callable[[int, Value, Value], Value] = lambda lanes, x, y: Scalars(self.em, lanes).combine(  # noqa: E731
-            how, dtype, x, y
-        )
         values, lanes = list(partial), self.scalars.lanes
         while len(values) > 1:
             half = (len(values) + 1) // 2
-            values = [
-                combine(lanes, values[i], values[i + half]) if i + half < len(values) else values[i]
-                for i in range(half)
+            pairs = zip(values, values[half:], strict=False)
+            values = [self.scalars.combine(how, dtype, x, y) for x, y in pairs] + values[
+                len(values) - half : half
             ]
         value = values[0]
         while lanes > 1:
             lanes //= 2
-            value = combine(lanes, *self.em.halves(value))
+            value = Scalars(self.em, lanes).combine(how, dtype, *self.em.halves(value))
         return value

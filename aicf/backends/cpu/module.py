@@ -9,10 +9,14 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-import llvmlite.binding as llvm
+import llvmlite.binding
 from llvmlite import ir
 
 from aicf.backends.cpu.target import CpuLevel
+
+llvm: Any = llvmlite.binding
+"""llvmlite ships no type information."""
+
 
 @functools.cache
 def _initialize() -> None:

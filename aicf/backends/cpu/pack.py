@@ -1,4 +1,4 @@
-"""Code that lays a matrix out in the panels the GEMM microkernel reads: ``[ceil(columns / width)][k][width]``, zero padded.
+"""Code that lays a matrix out in panels for the GEMM microkernel: ``[ceil(columns / width)][k][width]``, zero padded.
 
 Used ahead of time for weights (one packing kernel per weight, in ``@prepare``) and inside a GEMM for operands that
 change.
@@ -48,7 +48,7 @@ def emit_pack_panel(
     source: Value,
     target: Value,
 ) -> None:
-    """Pack `columns` columns of all `k` rows at `source` into one ``[k][width]`` panel; the rest of the width is zero."""
+    """Pack `columns` columns of all `k` rows at `source` into one ``[k][width]`` panel; the rest of it is zero."""
     if strides[1] == 1:
         _copy_rows(em, dtype, lanes, k, width, columns, strides[0], source, target)
         return
@@ -68,14 +68,30 @@ def emit_pack_panel(
 
     def rest(row: Value, _: list[Value]) -> list[Value]:
         start = em.address(source, em.b.mul(row, em.index(strides[0])), dtype)
-        _gather_row(em, dtype, width, columns, strides[1], start, em.address(target, em.b.mul(row, em.index(width)), dtype))
+        _gather_row(
+            em,
+            dtype,
+            width,
+            columns,
+            strides[1],
+            start,
+            em.address(target, em.b.mul(row, em.index(width)), dtype),
+        )
         return []
 
     em.loop(rolled, k, 1, [], rest)
 
 
 def _copy_rows(
-    em: Emitter, dtype: str, lanes: int, k: int, width: int, columns: int, stride: int, source: Value, target: Value
+    em: Emitter,
+    dtype: str,
+    lanes: int,
+    k: int,
+    width: int,
+    columns: int,
+    stride: int,
+    source: Value,
+    target: Value,
 ) -> None:
     def body(row: Value, _: list[Value]) -> list[Value]:
         start = em.address(source, em.b.mul(row, em.index(stride)), dtype)
@@ -93,9 +109,13 @@ def _copy_rows(
     em.loop(0, k, 1, [], body)
 
 
-def _gather_row(em: Emitter, dtype: str, width: int, columns: int, stride: int, start: Value, out: Value) -> None:
+def _gather_row(
+    em: Emitter, dtype: str, width: int, columns: int, stride: int, start: Value, out: Value
+) -> None:
     for j in range(width):
-        value = em.load(em.address(start, j * stride, dtype), dtype, 1) if j < columns else em.const(dtype, 1, 0)
+        value = (
+            em.load(em.address(start, j * stride, dtype), dtype, 1) if j < columns else em.const(dtype, 1, 0)
+        )
         em.store(value, em.address(out, j, dtype), dtype, 1)
 
 

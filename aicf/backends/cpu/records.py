@@ -87,7 +87,9 @@ def gemm_spec(record: Record, problem: GemmProblem, fused: bool) -> GemmSpec:
         tile_buffer=_one_of(record, "epilogue_from", ("registers", "tile buffer")) == "tile buffer",
     )
     if (problem_found := check(spec)) is not None:
-        raise PlanError(f"kernel record of a GEMM contradicts itself: {problem_found}; run select-kernels again")
+        raise PlanError(
+            f"kernel record of a GEMM contradicts itself: {problem_found}; run select-kernels again"
+        )
     return spec
 
 
@@ -121,7 +123,9 @@ def loop_spec(record: Record, nest: LoopNest) -> LoopSpec:
     )
     parallel = (-1, *nest.parallel_dims)
     if not -1 <= spec.vector_dim < len(nest.dims) or spec.partition_dim not in parallel or spec.unroll < 1:
-        raise PlanError("kernel record names loops that the generated kernel does not have: run select-kernels again")
+        raise PlanError(
+            "kernel record names loops that the generated kernel does not have: run select-kernels again"
+        )
     if spec.lanes < 1 or spec.lanes & (spec.lanes - 1) or (spec.threads == 1) != (spec.partition_dim == -1):
         raise PlanError("kernel record of a generated kernel contradicts itself: run select-kernels again")
     return spec
@@ -134,5 +138,3 @@ def sub_records(record: Record, key: str) -> list[Record]:
         raise PlanError(f"kernel record lacks the list '{key}': run select-kernels again")
     entries = cast("ArrayAttr[Attribute]", value).data
     return [entry.data for entry in entries if isinstance(entry, DictionaryAttr)]
-
-

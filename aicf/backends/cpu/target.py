@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import platform
 from dataclasses import dataclass
+from typing import Any
 
 from aicf.errors import BackendUnavailable, PolicyError
 
@@ -64,7 +65,9 @@ def level_named(name: str) -> CpuLevel:
     """
     level = LEVELS.get(name)
     if level is None:
-        raise PolicyError(f"unknown cpu level {name!r}: use one of {', '.join(LEVELS)}, or plain 'cpu' for this machine's")
+        raise PolicyError(
+            f"unknown cpu level {name!r}: use one of {', '.join(LEVELS)}, or plain 'cpu' for this machine's"
+        )
     return level
 
 
@@ -74,7 +77,9 @@ def _architecture() -> str:
 
 
 def _host_features() -> dict[str, bool]:
-    import llvmlite.binding as llvm
+    import llvmlite.binding
+
+    llvm: Any = llvmlite.binding
 
     return dict(llvm.get_host_cpu_features())
 

@@ -271,7 +271,9 @@ class VectorMath:
         pattern = self.as_bits(scaled)
         root_half = 0x3F3504F3 if self.dtype == "f32" else 0x3FE6A09E667F3BCD
         offset = b.sub(pattern, self.bits(root_half))
-        exponent_mask = (1 << (f.mantissa_bits + (8 if self.dtype == "f32" else 11) + 1)) - (1 << f.mantissa_bits)
+        exponent_mask = (1 << (f.mantissa_bits + (8 if self.dtype == "f32" else 11) + 1)) - (
+            1 << f.mantissa_bits
+        )
         m = self.as_float(b.sub(pattern, b.and_(offset, self.bits(exponent_mask))))
         # k + bias is not negative, so a logical shift will do, and or-ing it into 2^mantissa_bits makes it a float.
         biased = b.lshr(b.add(offset, self.bits(f.bias << f.mantissa_bits)), self.bits(f.mantissa_bits))

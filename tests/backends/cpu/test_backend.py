@@ -1,0 +1,376 @@
+"""Whole programs on the CPU backend: kernels, epilogues, threads, libraries, deterministic and self-contained code."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from math import erf
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from aicf.backends.cpu.backend import CpuBackend
+from aicf.backends.cpu.blas import LIBRARY, function_address, host_libraries, table_name
+from aicf.backends.cpu.kernels import SCALAR_OPS
+from aicf.backends.cpu.scalar_ops import EMITTERS
+from aicf.backends.cpu.target import LEVELS, CpuLevel, check_host, host_level, level_named
+from aicf.backends.native import NativeCode
+from aicf.errors import ArtifactError, BackendUnavailable, PolicyError, UnsupportedOp
+from tests.backends.cpu.harness import NUMPY, runnable_levels, undefined_symbols
+from tests.backends.cpu.programs import (
+    argument,
+    build,
+    compile_program,
+    function,
+    kernels_of,
+    lower,
+    normal,
+    tensor,
+)
+
+Array = NDArray[Any]
+HOST = host_level().name
+EVERY_LEVEL = [level.name for level in runnable_levels()]
+
+
+def close(found: Array, exact: Array, tolerance: float = 2e-5) -> None:
+    np.testing.assert_allclose(
+        found, exact, rtol=tolerance, atol=tolerance * max(1.0, float(np.abs(exact).max()))
+    )
+
+
+def mlp(rows: int, approximate: str) -> str:
+    hidden, outer = tensor((rows, 96), "f32"), tensor((rows, 40), "f32")
+    return function(
+        [
+            argument("x", (rows, 40)),
+            argument("w1", (96, 40), role="param"),
+            argument("b1", (96,), role="param"),
+            argument("w2", (40, 96), role="param"),
+        ],
+        ((rows, 40), "f32"),
+        f"""%h = logical.linear %x, %w1, %b1 : ({outer}, tensor<96x40xf32>, tensor<96xf32>) -> {hidden}
+        %g = logical.gelu %h {{approximate = "{approximate}"}} : {hidden}
+        %o = logical.linear %g, %w2 : ({hidden}, tensor<40x96xf32>) -> {outer}
+        %r = logical.add %o, %x : {outer}""",
+    )
+
+
+def mlp_reference(x: Array, weights: dict[str, Array], approximate: str) -> Array:
+    wide = x.astype(np.float64)
+    h = wide @ weights["w1"].T.astype(np.float64) + weights["b1"]
+    inner = (
+        np.vectorize(erf)(h / np.sqrt(2))
+        if approximate == "none"
+        else np.tanh(np.sqrt(2 / np.pi) * (h + 0.044715 * h**3))
+    )
+    return 0.5 * h * (1 + inner) @ weights["w2"].T.astype(np.float64) + wide
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("level", EVERY_LEVEL)
+@pytest.mark.parametrize("rows,approximate", [(1, "none"), (17, "tanh"), (70, "none")])
+def test_mlp_with_gelu_and_residual(rows: int, approximate: str, level: str, threads: int) -> None:
+    weights = {"w1": normal(96, 40, seed=1), "b1": normal(96, seed=2), "w2": normal(40, 96, seed=3) / 4}
+    x = normal(rows, 40)
+    executable = compile_program(mlp(rows, approximate), level, weights, threads=threads)
+    first = executable(x)
+    close(first, mlp_reference(x, weights, approximate))
+    for _ in range(20):
+        np.testing.assert_array_equal(executable(x), first)
+
+
+def matmul(a: tuple[int, ...], b: tuple[int, ...], result: tuple[int, ...], dtype: str, flags: str) -> str:
+    types = f"({tensor(a, dtype)}, {tensor(b, dtype)}) -> {tensor(result, dtype)}"
+    return f"%r = logical.matmul %a, %b {{{flags}}} : {types}"
+
+
+MATMULS = [
+    ((5, 7), (7, 9), False, False),
+    ((7, 5), (7, 9), True, False),
+    ((5, 7), (9, 7), False, True),
+    ((7, 5), (9, 7), True, True),
+    ((1, 300), (300, 33), False, False),
+    ((3, 5, 7), (3, 7, 9), False, False),
+    ((3, 5, 7), (3, 9, 7), False, True),
+    ((2, 3, 5, 7), (7, 9), False, False),
+    ((4, 1, 7), (7, 9), False, False),
+    ((2, 3, 7, 5), (7, 9), True, False),
+    ((64, 1), (1, 80), False, False),
+]
+
+
+@pytest.mark.parametrize(
+    "role,dtype", [("input", "f32"), ("param", "f32"), ("param", "f64"), ("input", "i32"), ("param", "i64")]
+)
+@pytest.mark.parametrize("a_shape,b_shape,transpose_a,transpose_b", MATMULS)
+def test_matmul(
+    a_shape: tuple[int, ...],
+    b_shape: tuple[int, ...],
+    transpose_a: bool,
+    transpose_b: bool,
+    role: str,
+    dtype: str,
+) -> None:
+    rng = np.random.default_rng(8)
+    a, b = ((rng.standard_normal(shape) * 50).astype(NUMPY[dtype]) for shape in (a_shape, b_shape))
+    exact = np.matmul(
+        (a.swapaxes(-1, -2) if transpose_a else a).astype(np.float64),
+        (b.swapaxes(-1, -2) if transpose_b else b).astype(np.float64),
+    )
+    flags = ", ".join(name for name, on in (("transpose_a", transpose_a), ("transpose_b", transpose_b)) if on)
+    text = function(
+        [argument("a", a_shape, dtype), argument("b", b_shape, dtype, role)],
+        (exact.shape, dtype),
+        matmul(a_shape, b_shape, exact.shape, dtype, flags),
+    )
+    weights = {"b": b} if role == "param" else {}
+    executable = compile_program(text, HOST, weights)
+    close(executable(a) if role == "param" else executable(a, b), exact, 1e-5)
+
+
+def test_bias_over_batches_stays_fused() -> None:
+    shape = (2, 6, 5, 12)
+    wide = tensor(shape, "f32")
+    text = function(
+        [
+            argument("x", (2, 6, 5, 8)),
+            argument("w", (12, 8), role="param"),
+            argument("b", (12,), role="param"),
+            argument("y", shape),
+        ],
+        (shape, "f32"),
+        f"""%h = logical.linear %x, %w, %b : (tensor<2x6x5x8xf32>, tensor<12x8xf32>, tensor<12xf32>) -> {wide}
+        %s = logical.sigmoid %h : {wide}
+        %r = logical.mul %s, %y : {wide}""",
+    )
+    weights = {"w": normal(12, 8, seed=1), "b": normal(12, seed=2)}
+    x, y = normal(2, 6, 5, 8), normal(*shape, seed=3)
+    exact = y / (1 + np.exp(-(x.astype(np.float64) @ weights["w"].T + weights["b"])))
+    close(compile_program(text, HOST, weights)(x, y), exact)
+    assert len([kernel for kernel in kernels_of(lower(text, HOST)) if kernel != "cpu.pack"]) == 1
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_concat(axis: int, threads: int) -> None:
+    shapes = [tuple(5 + number if dim == axis else 40 for dim in range(3)) for number in range(3)]
+    result = tuple(18 if dim == axis else 40 for dim in range(3))
+    types = ", ".join(tensor(shape, "f32") for shape in shapes)
+    text = function(
+        [argument(f"x{number}", shape) for number, shape in enumerate(shapes)],
+        (result, "f32"),
+        f"%r = logical.concat %x0, %x1, %x2 {{axis = {axis}}} : ({types}) -> {tensor(result, 'f32')}",
+    )
+    inputs = [normal(*shape, seed=number) for number, shape in enumerate(shapes)]
+    np.testing.assert_array_equal(
+        compile_program(text, HOST, {}, threads=threads)(*inputs), np.concatenate(inputs, axis)
+    )
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "i64", "i32", "i1"])
+def test_transposed_result_is_a_copy(dtype: str) -> None:
+    text = function(
+        [argument("x", (6, 5, 35), dtype)],
+        ((35, 6, 5), dtype),
+        f"%r = logical.transpose %x {{permutation = [2, 0, 1]}} : tensor<6x5x35x{dtype}> -> tensor<35x6x5x{dtype}>",
+    )
+    x = (normal(6, 5, 35) * 9).astype(NUMPY[dtype])
+    np.testing.assert_array_equal(compile_program(text, HOST, {})(x), x.transpose(2, 0, 1))
+    assert kernels_of(lower(text, HOST)) == ["cpu.copy"]
+
+
+# Choosing kernels
+
+
+SQUARE = function(
+    [argument("a", (64, 48)), argument("b", (48, 56))],
+    ((64, 56), "f32"),
+    "%r = logical.matmul %a, %b : (tensor<64x48xf32>, tensor<48x56xf32>) -> tensor<64x56xf32>",
+)
+
+
+@pytest.mark.parametrize(
+    "level,kernel",
+    [("x86-64-v4", "cpu.gemm_avx512"), ("x86-64-v3", "cpu.gemm_avx2"), ("x86-64-v2", "cpu.gemm_portable")],
+)
+def test_the_widest_legal_variant_is_chosen(level: str, kernel: str) -> None:
+    assert kernels_of(lower(SQUARE, level)) == [kernel]
+
+
+def test_rejected_variants_say_why() -> None:
+    text = str(lower(SQUARE, "x86-64-v2"))
+    assert "needs cpu level x86-64-v4 (512-bit vectors), the target is x86-64-v2" in text
+    assert "the target lists no scipy-openblas64" in text
+
+
+@pytest.mark.parametrize("kernel", ["cpu.gemm_avx2", "cpu.gemm_portable"])
+def test_a_pinned_narrower_variant_runs(kernel: str) -> None:
+    if HOST != "x86-64-v4":
+        pytest.skip("needs a machine with several variants")
+    a, b = normal(64, 48), normal(48, 56, seed=1)
+    policy = {"kernels": {"gemm": kernel}}
+    assert kernels_of(lower(SQUARE, HOST, policy=policy)) == [kernel]
+    close(compile_program(SQUARE, HOST, {}, policy=policy)(a, b), a.astype(np.float64) @ b)
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "i16", "i8"])
+def test_other_element_types_are_refused_in_words(dtype: str) -> None:
+    text = function(
+        [argument("x", (4,), dtype)], ((4,), dtype), f"%r = logical.add %x, %x : tensor<4x{dtype}>"
+    )
+    with pytest.raises(
+        UnsupportedOp, match=f"element type {dtype} is not supported on cpu, only f64, f32, i64, i32, i1"
+    ):
+        lower(text, HOST)
+
+
+# The library
+
+
+@pytest.mark.skipif(not host_libraries(), reason="scipy-openblas64 is not installed")
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("a_shape,b_shape,transpose_a,transpose_b", [m for m in MATMULS if m[0] != (64, 1)])
+def test_library_gemm(a_shape: Any, b_shape: Any, transpose_a: bool, transpose_b: bool, threads: int) -> None:
+    a, b = normal(*a_shape, dtype=np.float64), normal(*b_shape, dtype=np.float64, seed=1)
+    exact = np.matmul(a.swapaxes(-1, -2) if transpose_a else a, b.swapaxes(-1, -2) if transpose_b else b)
+    flags = ", ".join(name for name, on in (("transpose_a", transpose_a), ("transpose_b", transpose_b)) if on)
+    text = function(
+        [argument("a", a_shape, "f64"), argument("b", b_shape, "f64")],
+        (exact.shape, "f64"),
+        matmul(a_shape, b_shape, exact.shape, "f64", flags),
+    )
+    options: dict[str, Any] = {
+        "policy": {"kernels": {"gemm": "cpu.gemm_blas"}},
+        "library": host_libraries()[LIBRARY],
+        "threads": threads,
+    }
+    assert kernels_of(lower(text, HOST, **options)) == ["cpu.gemm_blas"]
+    close(compile_program(text, HOST, {}, **options)(a, b), exact, 1e-13)
+
+
+def test_another_library_version_is_refused() -> None:
+    if not host_libraries():
+        with pytest.raises(BackendUnavailable, match="which is not installed: pip install scipy-openblas64"):
+            function_address(table_name("scipy_cblas_sgemm64_", "0.1 Old"))
+        return
+    with pytest.raises(BackendUnavailable, match=r"compiled for scipy-openblas64 0\.1 Old, here is"):
+        function_address(table_name("scipy_cblas_sgemm64_", "0.1 Old"))
+
+
+# The object
+
+
+def test_code_has_no_undefined_symbols_and_few_entries() -> None:
+    native = build(lower(mlp(17, "none"), HOST, threads=2))
+    assert undefined_symbols(native.code) == []
+    assert native.functions == ("barrier counter", "sched_yield")
+    assert native.features[0] == f"cpu:{HOST}"
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_every_level_builds_on_any_machine(level: str) -> None:
+    assert undefined_symbols(build(lower(mlp(5, "tanh"), level)).code) == []
+
+
+DIGEST = """
+import hashlib
+from tests.backends.cpu.test_backend import mlp
+from tests.backends.cpu.programs import build, lower
+print(hashlib.sha256(build(lower(mlp(17, "none"), "x86-64-v3", threads=2)).code).hexdigest())
+"""
+
+
+def test_two_processes_make_the_same_bytes() -> None:
+    here = hashlib.sha256(build(lower(mlp(17, "none"), "x86-64-v3", threads=2)).code).hexdigest()
+    root = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3))
+    for seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": root}
+        done = subprocess.run(
+            [sys.executable, "-c", DIGEST], env=environment, capture_output=True, text=True, check=True
+        )
+        assert done.stdout.strip() == here
+
+
+LOAD = """
+import sys
+from aicf.backends.registry import load_native
+from aicf.backends.native import NativeCode
+code = load_native("cpu", NativeCode(open(sys.argv[1], "rb").read(), tuple(sys.argv[2:])))
+code.entry("aicf_f")
+print([name for name in ("numba", "xdsl", "numpy") if name in sys.modules])
+"""
+
+
+def test_loading_imports_no_compiler(tmp_path: Any) -> None:
+    native = build(lower(SQUARE, HOST))
+    path = tmp_path / "code.o"
+    path.write_bytes(native.code)
+    root = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3))
+    command = [sys.executable, "-c", LOAD, str(path), *native.features]
+    done = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": root}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    "change,error,message",
+    [
+        ({"code": b"not an object"}, ArtifactError, "native code cannot be loaded"),
+        ({"code": lambda code: code[:-100]}, ArtifactError, "native code cannot be loaded"),
+        ({"code": lambda code: code[:100]}, ArtifactError, "native code cannot be loaded"),
+        ({"code": lambda code: b"MZ" + code[2:]}, ArtifactError, "native code cannot be loaded"),
+        ({"features": ()}, ArtifactError, "does not say which cpu level"),
+        ({"features": ("cpu:z80",)}, ArtifactError, "unknown level"),
+        ({"functions": ("system",)}, ArtifactError, "asks for an unknown function 'system'"),
+    ],
+)
+def test_damaged_code_is_refused(change: dict[str, Any], error: type[Exception], message: str) -> None:
+    native = build(lower(SQUARE, HOST))
+    native = replace(
+        native, **{key: edit(native.code) if callable(edit) else edit for key, edit in change.items()}
+    )
+    with pytest.raises(error, match=message):
+        CpuBackend().load(native)
+
+
+def test_missing_entry_is_named() -> None:
+    with pytest.raises(ArtifactError, match="no function 'nowhere'"):
+        CpuBackend().load(build(lower(SQUARE, HOST))).entry("nowhere")
+
+
+def test_missing_features_are_named() -> None:
+    impossible = replace(LEVELS[HOST], required_features=("avx9000",))
+    if LEVELS[HOST].architecture != "x86_64":
+        pytest.skip("features are looked up on x86")
+    with pytest.raises(
+        BackendUnavailable, match=f"this machine lacks avx9000: compile it with target 'cpu:{HOST}'"
+    ):
+        check_host(impossible)
+
+
+def test_code_of_another_architecture_is_refused() -> None:
+    foreign: CpuLevel = replace(LEVELS[HOST], architecture="vax")
+    with pytest.raises(BackendUnavailable, match=r"compiled for cpu:.* \(vax\) but this machine is"):
+        check_host(foreign)
+
+
+def test_unknown_level_lists_the_legal_ones() -> None:
+    with pytest.raises(
+        PolicyError, match="unknown cpu level 'avx': use one of x86-64-v2, x86-64-v3, x86-64-v4"
+    ):
+        level_named("avx")
+
+
+def test_legal_ops_are_the_ones_with_code() -> None:
+    assert EMITTERS.keys() == SCALAR_OPS
+
+
+def test_native_code_is_plain_data() -> None:
+    assert isinstance(build(lower(SQUARE, HOST)), NativeCode)
