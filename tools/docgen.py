@@ -225,7 +225,7 @@ def passes_page() -> str:
 def _pass_section(name: str) -> str:
     pass_class = AICF_UNIVERSE.all_passes[name]()
     module = import_module(pass_class.__module__)
-    summary = (module.__doc__ or "").removeprefix(f"``{name}``: ")
+    summary = re.sub(rf"^`+{name}(\{{[^`]*\}})?`+: ", "", module.__doc__ or "")
     parts = [f"## `{name}`\n", _prose(summary[:1].upper() + summary[1:]), _prose(pass_class.__doc__)]
     options = pass_options(pass_class)
     if options:

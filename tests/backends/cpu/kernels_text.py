@@ -23,7 +23,9 @@ def parse_kernel(text: str) -> KernelOp:
     return op
 
 
-def pointwise(parallel: str, ins: str, types: str, body: str, outs: str = "", result: str = "f32") -> KernelOp:
+def pointwise(
+    parallel: str, ins: str, types: str, body: str, outs: str = "", result: str = "f32"
+) -> KernelOp:
     """A one-phase kernel over `parallel`; `body` computes %r from the operands named in `types`."""
     rank = len(parallel.split(","))
     dims = ", ".join(f"d{i}" for i in range(rank))
@@ -87,7 +89,9 @@ def layer_norm(rows: int, columns: int) -> KernelOp:
     )
 
 
-def reduction(parallel: str, reduce: str, ins: str, outs: str, how: str = "sum", dtype: str = "f32") -> KernelOp:
+def reduction(
+    parallel: str, reduce: str, ins: str, outs: str, how: str = "sum", dtype: str = "f32"
+) -> KernelOp:
     """A plain reduction with the given index maps over d0, d1, ..."""
     count = sum(len(list(filter(None, sizes.split(",")))) for sizes in (parallel, reduce))
     dims = ", ".join(f"d{i}" for i in range(count))

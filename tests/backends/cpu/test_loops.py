@@ -67,7 +67,9 @@ def normal(*shape: int, dtype: str = "f32", seed: int = 0) -> Array:
 @pytest.mark.parametrize("level", LEVELS, ids=lambda level: level.name)
 @pytest.mark.parametrize("size", [1, 3, 16, 17, 64, 131])
 def test_pointwise_tails(size: int, level: CpuLevel) -> None:
-    kernel = pointwise(str(size), ";", "%x : f32, %y : f32", "%a = arith.mulf %x, %y : f32 %r = math.tanh %a : f32")
+    kernel = pointwise(
+        str(size), ";", "%x : f32, %y : f32", "%a = arith.mulf %x, %y : f32 %r = math.tanh %a : f32"
+    )
     x, y = normal(size, seed=1), normal(size, seed=2)
     close(run(kernel, [x, y], ((size,), "f32"), level), np.tanh(x.astype(np.float64) * y))
 
@@ -97,7 +99,10 @@ def test_contiguous_dims_become_one_loop() -> None:
 
 def test_scalar_kernel() -> None:
     kernel = pointwise("1, 1", ";", "%x : f32, %y : f32", "%r = arith.addf %x, %y : f32")
-    np.testing.assert_array_equal(run(kernel, [normal(1, 1), normal(1, 1, seed=1)], ((1, 1), "f32")), normal(1, 1) + normal(1, 1, seed=1))
+    np.testing.assert_array_equal(
+        run(kernel, [normal(1, 1), normal(1, 1, seed=1)], ((1, 1), "f32")),
+        normal(1, 1) + normal(1, 1, seed=1),
+    )
 
 
 @pytest.mark.parametrize("level", LEVELS, ids=lambda level: level.name)
@@ -174,7 +179,9 @@ def test_multiple_outputs_of_different_rank() -> None:
     x = normal(6, 20)
     nest = nest_of(kernel, [(20, 1), (1,), (20, 1)], ["f32"] * 3)
     total, rest = Poisoned((6,), "f32"), Poisoned((6, 20), "f32")
-    Function(BEST, 3, lambda em, *args: emit(em, nest, choose(nest, BEST, 1), args))(x, total.array, rest.array)
+    Function(BEST, 3, lambda em, *args: emit(em, nest, choose(nest, BEST, 1), args))(
+        x, total.array, rest.array
+    )
     total.check()
     rest.check()
     close(total.array, x.sum(1))
@@ -198,17 +205,28 @@ CASTS = ["f32", "f64", "i32", "i64", "i1"]
 def test_casts(source: str, target: str) -> None:
     if source == target:
         pytest.skip("not a cast")
-    values = np.array([0, 1, -1, 2.5, -2.5, 127.99, 3e9, -3e9, 1e19, -1e19, np.nan, np.inf, -np.inf, 0.25, -0.0, 1e30] * 2)
+    values = np.array(
+        [0, 1, -1, 2.5, -2.5, 127.99, 3e9, -3e9, 1e19, -1e19, np.nan, np.inf, -np.inf, 0.25, -0.0, 1e30] * 2
+    )
     with np.errstate(all="ignore"):
         x = np.nan_to_num(values, nan=5, posinf=7, neginf=-7) if source.startswith("i") else values
-        x = np.clip(x, -(2**31), 2**31 - 1).astype(NUMPY[source]) if source.startswith("i") else x.astype(NUMPY[source])
+        x = (
+            np.clip(x, -(2**31), 2**31 - 1).astype(NUMPY[source])
+            if source.startswith("i")
+            else x.astype(NUMPY[source])
+        )
         if source == "i64":
             x = x * 3
     body = f"%r = emit.cast %x : {source} to {target}"
     found = run(pointwise(str(x.size), "", f"%x : {source}", body, result=target), [x], ((x.size,), target))
     if target in ("i32", "i64") and source in ("f32", "f64"):
         info = np.iinfo(NUMPY[target])
-        exact = [0 if np.isnan(v) else min(max(int(v) if np.isfinite(v) else int(np.sign(v)) << 70, info.min), info.max) for v in x]
+        exact = [
+            0
+            if np.isnan(v)
+            else min(max(int(v) if np.isfinite(v) else int(np.sign(v)) << 70, info.min), info.max)
+            for v in x
+        ]
         np.testing.assert_array_equal(found, np.array(exact, NUMPY[target]))
         return
     with np.errstate(all="ignore"):
@@ -223,10 +241,21 @@ def test_integer_ops(dtype: str) -> None:
     y = np.concatenate([[-1, 0, 0, 2, 2, 5], rng.integers(-5, 5, 50)]).astype(NUMPY[dtype])
     t = f"%x : {dtype}, %y : {dtype}"
     shape = ((x.size,), dtype)
-    found = run(pointwise(str(x.size), ";", t, f"%r = emit.div_int %x, %y : {dtype}", result=dtype), [x, y], shape)
-    exact = [0 if b == 0 else int(low) if (a, b) == (low, -1) else int(abs(int(a)) // abs(int(b)) * (1 if (a < 0) == (b < 0) else -1)) for a, b in zip(x, y, strict=True)]
+    found = run(
+        pointwise(str(x.size), ";", t, f"%r = emit.div_int %x, %y : {dtype}", result=dtype), [x, y], shape
+    )
+    exact = [
+        0
+        if b == 0
+        else int(low)
+        if (a, b) == (low, -1)
+        else int(abs(int(a)) // abs(int(b)) * (1 if (a < 0) == (b < 0) else -1))
+        for a, b in zip(x, y, strict=True)
+    ]
     np.testing.assert_array_equal(found, exact)
-    found = run(pointwise(str(x.size), ";", t, f"%r = arith.maxsi %x, %y : {dtype}", result=dtype), [x, y], shape)
+    found = run(
+        pointwise(str(x.size), ";", t, f"%r = arith.maxsi %x, %y : {dtype}", result=dtype), [x, y], shape
+    )
     np.testing.assert_array_equal(found, np.maximum(x, y))
 
 
@@ -259,13 +288,19 @@ def test_any_loops(sizes: list[int], data: Any) -> None:
     x = normal(*sizes, seed=data.draw(st.integers(0, 99)))
     axes = tuple(order[rank - reduced :])
     exact = np.moveaxis(x.astype(np.float64), order, range(rank)).sum(axis=tuple(range(rank - reduced, rank)))
-    kernel = reduction(parallel, reduce, ins, outs) if axes else pointwise(parallel, ins, "%x : f32", "%r = arith.addf %x, %x : f32")
+    kernel = (
+        reduction(parallel, reduce, ins, outs)
+        if axes
+        else pointwise(parallel, ins, "%x : f32", "%r = arith.addf %x, %x : f32")
+    )
     nest = nest_of(kernel, [element_strides(x), contiguous_strides(exact.shape)], ["f32", "f32"])
     spec = choose(nest, BEST, 1)
     if nest.dims:
         vector = data.draw(st.integers(-1, len(nest.dims) - 1))
         lanes = 1 if vector < 0 else data.draw(st.sampled_from([4, 8, 16]))
-        spec = replace(spec, vector_dim=vector, lanes=lanes, unroll=1 if vector < 0 else data.draw(st.integers(1, 4)))
+        spec = replace(
+            spec, vector_dim=vector, lanes=lanes, unroll=1 if vector < 0 else data.draw(st.integers(1, 4))
+        )
     if nest.parallel_dims:
         threads = data.draw(st.integers(1, 3))
         partition = data.draw(st.sampled_from(nest.parallel_dims)) if threads > 1 else -1
