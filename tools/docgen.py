@@ -149,7 +149,7 @@ def constraint_text(constraint: AttrConstraint, anything: str = "any attribute")
             return _class_text(base)
         case VarConstraint():
             return f"{constraint_text(constraint.constraint, anything)} (`{constraint.name}`)"
-        case AnyOf() if constraint.attr_constrs == builtin.AnyFloatConstr.attr_constrs:
+        case _ if constraint == builtin.AnyFloatConstr:
             return "any float"
         case AnyOf():
             return " or ".join(constraint_text(part, anything) for part in constraint.attr_constrs)

@@ -201,6 +201,11 @@ def test_help_lists_the_passes(capsys: pytest.CaptureFixture[str]):
     assert "assign-ids" in unwrapped and "canonicalize" in unwrapped
 
 
+def test_version_names_both(capsys: pytest.CaptureFixture[str]):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("aicf-opt ")
+
+
 def start(*arguments: str, **streams: Any) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "aicf.tools.aicf_opt", *arguments]
     return subprocess.Popen(command, cwd=ROOT, text=True, stderr=subprocess.PIPE, **streams)
