@@ -25,6 +25,7 @@ from xdsl.universe import XDSL_UNIVERSE, Universe
 from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException, ShrinkException
 from xdsl.xdsl_opt_main import xDSLOptMain
 
+from aicf.artifact import toolchain_lock
 from aicf.errors import AicfError, InvalidIR
 from aicf.files import write_whole
 from aicf.frontends.text import location_of, parse_module, verify_module
@@ -48,6 +49,8 @@ def _union(*universes: Universe) -> Universe:
 
 class AicfOptMain(xDSLOptMain):
     """The driver; :meth:`run` raises :class:`AicfError` and leaves exit codes to :func:`main`."""
+
+    version_format = f"aicf-opt {toolchain_lock()['aicf']} on xDSL {{xdsl_version}}"
 
     def __init__(self, args: Sequence[str] | None = None) -> None:
         self._universe = _union(XDSL_UNIVERSE, Universe.get_multiverse(), AICF_UNIVERSE)

@@ -149,7 +149,7 @@ def constraint_text(constraint: AttrConstraint, anything: str = "any attribute")
             return _class_text(base)
         case VarConstraint():
             return f"{constraint_text(constraint.constraint, anything)} (`{constraint.name}`)"
-        case AnyOf() if constraint.attr_constrs == builtin.AnyFloatConstr.attr_constrs:
+        case _ if constraint == builtin.AnyFloatConstr:
             return "any float"
         case AnyOf():
             return " or ".join(constraint_text(part, anything) for part in constraint.attr_constrs)
@@ -225,7 +225,7 @@ def passes_page() -> str:
 def _pass_section(name: str) -> str:
     pass_class = AICF_UNIVERSE.all_passes[name]()
     module = import_module(pass_class.__module__)
-    summary = (module.__doc__ or "").removeprefix(f"``{name}``: ")
+    summary = re.sub(rf"^`+{name}(\{{[^`]*\}})?`+: ", "", module.__doc__ or "")
     parts = [f"## `{name}`\n", _prose(summary[:1].upper() + summary[1:]), _prose(pass_class.__doc__)]
     options = pass_options(pass_class)
     if options:

@@ -39,7 +39,7 @@ from aicf.dialects.emit import (
 )
 from aicf.dialects.emit_kernels import KernelOp
 from aicf.dialects.emit_types import BufferType, TargetAttr
-from aicf.dialects.logical import DispatchOp
+from aicf.dialects.logical_ops.dispatch import DispatchOp
 from aicf.dialects.types import dense_array, element_of
 from aicf.errors import PlanError
 from aicf.runtime.capture_plan import ARENA, CapturePlan, Launch, ModulePlan, Place, Row

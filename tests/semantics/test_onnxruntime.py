@@ -1,0 +1,174 @@
+"""The NumPy meaning of logical ops against ONNX Runtime's, op by op: a definition nobody else shares is a bug."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from xdsl.ir import Block, Operation, SSAValue
+
+from aicf.dialects import logical
+from aicf.dialects.types import tensor
+from aicf.semantics import evaluate
+
+onnx = pytest.importorskip("onnx")
+onnxruntime = pytest.importorskip("onnxruntime")
+pytestmark = pytest.mark.peers
+
+Array = np.ndarray[Any, Any]
+Build = Callable[..., Operation]
+RNG = np.random.default_rng(7)
+
+
+def normal(*shape: int) -> Array:
+    return RNG.standard_normal(shape, np.float32)
+
+
+def positive(*shape: int) -> Array:
+    return np.abs(normal(*shape)) + np.float32(0.1)
+
+
+def integers(*shape: int) -> Array:
+    return RNG.integers(-50, 50, shape, np.int64)
+
+
+X, Y, P, M, N = normal(3, 4, 5), normal(3, 4, 5), positive(3, 4, 5), integers(3, 7), integers(3, 7)
+CONDITION = X > Y
+
+# Name, ONNX op, its attributes, inputs that are constants of the model, our op, operands.
+Case = tuple[str, str, dict[str, Any], Sequence[Array], Build, Sequence[Array]]
+
+
+def same(name: str, build: Build, *operands: Array, onnx_name: str | None = None) -> Case:
+    return name, onnx_name or name, {}, (), build, operands
+
+
+CASES: list[Case] = [
+    same("Add", logical.AddOp, X, Y),
+    same("Sub", logical.SubOp, X, Y),
+    same("Mul", logical.MulOp, X, Y),
+    same("Div", logical.DivOp, X, P),
+    same("Max", logical.MaxOp, X, Y),
+    same("Min", logical.MinOp, X, Y),
+    same("Add integers", logical.AddOp, M, N, onnx_name="Add"),
+    same("Mul integers", logical.MulOp, M, N, onnx_name="Mul"),
+    same("Div integers", logical.DivOp, M, np.where(N == 0, 3, N), onnx_name="Div"),
+    same("Neg", logical.NegOp, X),
+    same("Exp", logical.ExpOp, X),
+    same("Log", logical.LogOp, P),
+    same("Sqrt", logical.SqrtOp, P),
+    same("Tanh", logical.TanhOp, X),
+    same("Erf", logical.ErfOp, X),
+    same("Relu", logical.ReluOp, X),
+    same("Sigmoid", logical.SigmoidOp, X),
+    ("Gelu", "Gelu", {}, (), logical.GeluOp, (X,)),
+    ("Gelu tanh", "Gelu", {"approximate": "tanh"}, (), lambda x: logical.GeluOp(x, "tanh"), (X,)),
+    same("Equal", lambda a, b: logical.CompareOp("eq", a, b), M, N),
+    same("Less", lambda a, b: logical.CompareOp("lt", a, b), X, Y),
+    same("GreaterOrEqual", lambda a, b: logical.CompareOp("ge", a, b), X, Y),
+    same("Where", logical.SelectOp, CONDITION, X, Y),
+    ("Cast", "Cast", {"to": onnx.TensorProto.INT64}, (), lambda x: logical.CastOp(x, "i64"), (X * 10,)),
+    ("MatMul", "MatMul", {}, (), logical.MatmulOp, (normal(2, 3, 4), normal(2, 4, 5))),
+    ("MatMul shared", "MatMul", {}, (), logical.MatmulOp, (normal(2, 3, 4), normal(4, 5))),
+    ("Gemm", "Gemm", {"transB": 1}, (), logical.LinearOp, (normal(3, 4), normal(5, 4), normal(5))),
+    (
+        "ReduceSum",
+        "ReduceSum",
+        {"keepdims": 0},
+        (np.array([1]),),
+        lambda x: logical.ReduceSumOp(x, [1]),
+        (X,),
+    ),
+    (
+        "ReduceMean",
+        "ReduceMean",
+        {"keepdims": 1},
+        (np.array([0, 2]),),
+        lambda x: logical.ReduceMeanOp(x, [0, 2], keepdims=True),
+        (X,),
+    ),
+    (
+        "ReduceMax",
+        "ReduceMax",
+        {"keepdims": 0},
+        (np.array([2]),),
+        lambda x: logical.ReduceMaxOp(x, [2]),
+        (X,),
+    ),
+    ("Softmax", "Softmax", {"axis": 1}, (), lambda x: logical.SoftmaxOp(x, 1), (X,)),
+    (
+        "LayerNormalization",
+        "LayerNormalization",
+        {"axis": 1, "epsilon": 1e-3},
+        (),
+        lambda x, scale, bias: logical.LayerNormOp(x, scale, bias, 1, 1e-3),
+        (X, normal(4, 5), normal(4, 5)),
+    ),
+    ("Reshape", "Reshape", {}, (np.array([6, 10]),), lambda x: logical.ReshapeOp(x, [6, 10]), (X,)),
+    ("Transpose", "Transpose", {"perm": [2, 0, 1]}, (), lambda x: logical.TransposeOp(x, [2, 0, 1]), (X,)),
+    (
+        "Expand",
+        "Expand",
+        {},
+        (np.array([3, 6]),),
+        lambda x: logical.BroadcastOp(x, [1], [3, 6]),
+        (normal(6),),
+    ),
+    (
+        "Slice",
+        "Slice",
+        {},
+        (np.array([1, 0]), np.array([3, 7]), np.array([0, 1]), np.array([1, 3])),
+        lambda x: logical.SliceOp(x, [1, 0], [2, 3], [1, 3]),
+        (M,),
+    ),
+    ("Concat", "Concat", {"axis": 1}, (), lambda a, b: logical.ConcatOp([a, b], 1), (M, N)),
+]
+
+ELEMENTS = {"float32": "f32", "int64": "i64", "bool": "i1"}
+
+
+def run_onnx(
+    kind: str, attributes: dict[str, Any], constants: Sequence[Array], operands: Sequence[Array]
+) -> Array:
+    names = [f"x{index}" for index in range(len(operands))]
+    fixed = [onnx.numpy_helper.from_array(value, f"c{index}") for index, value in enumerate(constants)]
+    node = onnx.helper.make_node(kind, [*names, *(value.name for value in fixed)], ["y"], **attributes)
+    inputs = [
+        onnx.helper.make_tensor_value_info(
+            name, onnx.helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
+        )
+        for name, array in zip(names, operands, strict=True)
+    ]
+    output = onnx.helper.make_empty_tensor_value_info("y")
+    graph = onnx.helper.make_graph([node], "case", inputs, [output], fixed)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)], ir_version=10)
+    session = onnxruntime.InferenceSession(
+        onnx.shape_inference.infer_shapes(model).SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    return session.run(["y"], dict(zip(names, operands, strict=True)))[0]
+
+
+def run_ours(build: Build, operands: Sequence[Array]) -> Array:
+    block = Block(arg_types=[tensor(array.shape, ELEMENTS[array.dtype.name]) for array in operands])
+    values: Sequence[SSAValue] = block.args
+    op = build(*values)
+    block.add_op(op)
+    (result,) = evaluate(op, operands, "typed")
+    return result
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case[0] for case in CASES])
+def test_same_answer(case: Case):
+    _, kind, attributes, constants, build, operands = case
+    theirs = run_onnx(kind, attributes, constants, operands)
+    ours = run_ours(build, operands)
+    assert ours.dtype == theirs.dtype
+    assert ours.shape == theirs.shape
+    if ours.dtype.kind == "f":
+        # Their approximations of erf and exp are within a few units of the last place of f32.
+        np.testing.assert_allclose(ours, theirs, rtol=4e-6, atol=4e-6)
+    else:
+        np.testing.assert_array_equal(ours, theirs)

@@ -1,0 +1,242 @@
+"""The driver's exit statuses, output files and messages; what passes do is tested in lit."""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from xdsl.ir import Attribute
+from xdsl.passes import ModulePass
+from xdsl.utils.exceptions import PassFailedException
+
+from aicf.tools import aicf_opt
+from aicf.tools.aicf_opt import main
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = "func.func @f() {\n  func.return\n}\n"
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> str:
+    path = tmp_path / "m.mlir"
+    path.write_text(PROGRAM)
+    return str(path)
+
+
+def test_prints_the_program(program: str, capsys: pytest.CaptureFixture[str]):
+    assert main([program]) == 0
+    output = capsys.readouterr()
+    assert output.out.startswith("builtin.module {\n  func.func @f()")
+    assert output.err == ""
+
+
+def test_print_parse_print_is_stable(program: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    main([program])
+    first = capsys.readouterr().out
+    (tmp_path / "again.mlir").write_text(first)
+    main([str(tmp_path / "again.mlir")])
+    assert capsys.readouterr().out == first
+
+
+def test_errors_are_one_line_with_status_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    path = tmp_path / "m.mlir"
+    path.write_text("func.func @f( {")
+    assert main([str(path)]) == 1
+    assert capsys.readouterr().err == f"{path}:1:15: error: expected argument or type, found '{{'\n"
+
+
+def test_debug_adds_the_traceback(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    path = tmp_path / "m.mlir"
+    path.write_text("func.func @f( {")
+    assert main([str(path), "--debug"]) == 1
+    assert "Traceback (most recent call last)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["--nonsense"], ["-t", "nonsense"], ["-t", "mlir{"]])
+def test_usage_errors_have_status_two(program: str, arguments: list[str], capsys: pytest.CaptureFixture[str]):
+    assert main([program, *arguments]) == 2
+    assert "aicf-opt: error: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "expected"),
+    [
+        ("canonicalise", "unknown pass 'canonicalise'; did you mean 'canonicalize'"),
+        ("assign-idz", "unknown pass 'assign-idz'; did you mean 'assign-ids'"),
+        ("cse{limit=3}", "pass 'cse' has no option 'limit'; it has no options"),
+        ("cse{", "malformed pipeline 'cse{'"),
+        (
+            "cse{a=b:c}",
+            "malformed pipeline 'cse{a=b:c}': Unknown token; write name{option=value},name and quote",
+        ),
+        (
+            'set-target{tarjet="cpu"}',
+            "pass 'set-target' has no option 'tarjet'; did you mean 'target'? legal: ",
+        ),
+        ("set-target{target=cpu threads=many}", "pass 'set-target': "),
+        ("set-target{target=gpu9}", "unknown backend 'gpu9'; registered: "),
+        ("dce,,cse", "malformed pipeline 'dce,,cse'"),
+    ],
+)
+def test_pipeline_errors(program: str, pipeline: str, expected: str, capsys: pytest.CaptureFixture[str]):
+    assert main([program, "-p", pipeline]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"aicf-opt: error: {expected}")
+    assert error.count("\n") == 1
+
+
+def test_a_bare_target_is_this_machine(program: str, capsys: pytest.CaptureFixture[str]):
+    assert main([program, "-p", "set-target{target=cpu}"]) == 0
+    assert '#emit.target<"cpu", "' in capsys.readouterr().out
+
+
+def test_a_level_is_kept(program: str, capsys: pytest.CaptureFixture[str]):
+    assert main([program, "-p", 'set-target{target="cpu:x86-64-v3"}']) == 0
+    assert '#emit.target<"cpu", "x86-64-v3"' in capsys.readouterr().out
+
+
+def test_unreadable_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert main([str(tmp_path / "none.mlir")]) == 1
+    error = capsys.readouterr().err
+    assert error == f"{tmp_path}/none.mlir: error: cannot read the program: No such file or directory\n"
+
+
+def test_unknown_extension(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "m.onnx").write_text(PROGRAM)
+    assert main([str(tmp_path / "m.onnx")]) == 1
+    assert "unknown file type; known: .mlir, or pass -f mlir" in capsys.readouterr().err
+    assert main([str(tmp_path / "m.onnx"), "-f", "mlir"]) == 0
+
+
+def test_output_file(program: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    target = tmp_path / "out.mlir"
+    assert main([program, "-o", str(target)]) == 0
+    assert target.read_text().startswith("builtin.module")
+    assert capsys.readouterr().out == ""
+
+
+def test_a_failure_leaves_the_output_file(tmp_path: Path):
+    target = tmp_path / "out.mlir"
+    target.write_text("before")
+    bad = tmp_path / "bad.mlir"
+    bad.write_text("nonsense")
+    assert main([str(bad), "-o", str(target)]) == 1
+    assert target.read_text() == "before"
+
+
+def test_unwritable_output(program: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    target = tmp_path / "no" / "out.mlir"
+    assert main([program, "-o", str(target)]) == 1
+    error = capsys.readouterr().err
+    assert error == f"{target}: error: cannot write the output: No such file or directory\n"
+
+
+def test_output_to_a_device(program: str):
+    assert main([program, "-o", os.devnull]) == 0
+    assert not os.path.isfile(os.devnull)
+
+
+def test_disable_verify_does_not_outlive_the_call(program: str):
+    before = Attribute.__post_init__
+    assert main([program, "--disable-verify"]) == 0
+    assert Attribute.__post_init__ is before
+
+
+def failing_pass(error: BaseException) -> type[ModulePass]:
+    class FailingPass(ModulePass):
+        name = "failing"
+
+        def apply(self, ctx: object, op: object) -> None:
+            raise error
+
+    return FailingPass
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "expected"),
+    [
+        (PassFailedException("no route"), 1, "m.mlir:1:1: error: pass 'failing': no route\n"),
+        (
+            KeyError("x"),
+            1,
+            "m.mlir:1:1: error: pass 'failing' failed: KeyError: 'x'; --debug prints the traceback\n",
+        ),
+        (KeyboardInterrupt(), 130, "aicf-opt: interrupted\n"),
+    ],
+)
+def test_a_failing_pass(
+    program: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: BaseException,
+    status: int,
+    expected: str,
+):
+    monkeypatch.setitem(aicf_opt.AICF_UNIVERSE.all_passes, "failing", lambda: failing_pass(error))
+    assert main([program, "-p", "failing"]) == status
+    assert capsys.readouterr().err.endswith(expected)
+
+
+def test_time_passes_leaves_stdout_to_the_program(program: str, capsys: pytest.CaptureFixture[str]):
+    assert main([program, "-p", "cse,dce", "--time-passes"]) == 0
+    output = capsys.readouterr()
+    assert "Pass cse took" in output.err
+    assert output.out.startswith("builtin.module")
+
+
+def test_help_lists_the_passes(capsys: pytest.CaptureFixture[str]):
+    assert main(["--help"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("usage: aicf-opt")
+    unwrapped = "".join(text.split())
+    assert "assign-ids" in unwrapped and "canonicalize" in unwrapped
+
+
+def test_version_names_both(capsys: pytest.CaptureFixture[str]):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("aicf-opt ")
+
+
+def start(*arguments: str, **streams: Any) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "aicf.tools.aicf_opt", *arguments]
+    return subprocess.Popen(command, cwd=ROOT, text=True, stderr=subprocess.PIPE, **streams)
+
+
+def test_a_reader_that_goes_away_is_no_traceback(program: str):
+    read, write = os.pipe()
+    os.close(read)
+    with start(program, stdout=write) as process:
+        os.close(write)
+        _, errors = process.communicate(timeout=60)
+    assert errors == ""
+    assert process.returncode == 1
+
+
+def test_ctrl_c_has_status_130():
+    with start(stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
+        assert process.stdin is not None
+        process.stdin.write("func.func @f() {")
+        process.stdin.flush()
+        # Once the pipe is empty, the driver is inside main and waits for the rest of its input.
+        deadline = time.monotonic() + 60
+        while unread_bytes(process.stdin.fileno()) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert errors == "aicf-opt: interrupted\n"
+
+
+def unread_bytes(descriptor: int) -> int:
+    count = array.array("i", [0])
+    fcntl.ioctl(descriptor, termios.FIONREAD, count)
+    return count[0]

@@ -1,0 +1,67 @@
+"""The reference pages: current, and saying what the code says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from xdsl.dialects.builtin import I64, ArrayAttr, IntegerAttr, StringAttr
+from xdsl.irdl import AnyAttr, EqAttrConstraint, irdl_to_attr_constraint
+from xdsl.passes import ModulePass
+
+from aicf.tools import docgen
+from aicf.universe import AICF_UNIVERSE
+
+
+def test_pages_are_current(capsys: pytest.CaptureFixture[str]):
+    assert docgen.main(["--check"]) == 0, capsys.readouterr().err
+
+
+def test_a_stale_page_is_named(tmp_path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.setattr(docgen, "PAGES", tmp_path)
+    monkeypatch.setattr(docgen, "ROOT", tmp_path)
+    assert docgen.main(["--check"]) == 1
+    assert "passes.md: error: differs from the code; run `make docs`" in capsys.readouterr().err
+    assert docgen.main([]) == 0
+    assert docgen.main(["--check"]) == 0
+
+
+@pytest.mark.parametrize("name", AICF_UNIVERSE.all_dialects)
+def test_every_operation_and_attribute_has_a_section(name: str):
+    page = docgen.dialect_page(name)
+    dialect = AICF_UNIVERSE.all_dialects[name]()
+    for operation in dialect.operations:
+        assert f"### `{operation.name}`\n" in page
+    for attribute in dialect.attributes:
+        assert f"{attribute.name}`\n" in page
+
+
+def test_every_pass_has_a_section():
+    page = docgen.passes_page()
+    assert all(f"## `{name}`\n" in page for name in AICF_UNIVERSE.all_passes)
+
+
+@pytest.mark.parametrize(
+    ("constraint", "text"),
+    [
+        (AnyAttr(), "any attribute"),
+        (EqAttrConstraint(StringAttr("x")), '`"x"`'),
+        (irdl_to_attr_constraint(ArrayAttr[StringAttr]), "array of string"),
+        (irdl_to_attr_constraint(IntegerAttr[I64]), "i64"),
+        (irdl_to_attr_constraint(StringAttr | IntegerAttr), "string or integer"),
+    ],
+)
+def test_constraints_in_words(constraint, text: str):
+    assert docgen.constraint_text(constraint) == text
+
+
+def test_option_notes_come_from_the_source():
+    @dataclass(frozen=True)
+    class SomePass(ModulePass):
+        name = "some"
+
+        tile_size: int = 4
+        """Elements a tile, see :class:`Tile`."""
+        other: bool = False
+
+    assert docgen.field_docstrings(SomePass) == {"tile-size": "Elements a tile, see `Tile`."}
