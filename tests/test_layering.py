@@ -20,7 +20,7 @@ FOLDERS = {"aicf": "aicf", "dialects": "aicf.dialects", "passes": "aicf.passes",
 
 ANYTHING = ("aicf",)
 EMIT = ("aicf.dialects.emit", "aicf.dialects.emit_types", "aicf.dialects.emit_kernels", "aicf.dialects.kinds")
-CONTRACT = ("aicf.backends.base", "aicf.backends.registry")
+CONTRACT = ("aicf.backends.base", "aicf.backends.native", "aicf.backends.registry")
 
 # Module prefix (the longest match decides) to what it may import besides itself and aicf.errors.
 ALLOWED: dict[str, tuple[str, ...]] = {
@@ -31,11 +31,11 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf.universe": ("aicf.passes",),
     "aicf.dialects": (),
     "aicf.semantics": ("aicf.dialects",),
-    "aicf.policies": (),
-    "aicf.backends": (*EMIT, "aicf.dialects.types"),
-    "aicf.backends.reference": (*EMIT, "aicf.dialects.types", *CONTRACT, "aicf.semantics"),
+    "aicf.policies": ("aicf.dialects.kinds",),
+    "aicf.backends": (*EMIT, "aicf.dialects.types", *CONTRACT),
+    "aicf.backends.reference": (*EMIT, "aicf.dialects.logical", "aicf.dialects.types", *CONTRACT, "aicf.semantics"),
     "aicf.backends.cpu": (*EMIT, "aicf.dialects.types", *CONTRACT),
-    "aicf.runtime": (*EMIT, "aicf.dialects.types", *CONTRACT),
+    "aicf.runtime": (*EMIT, "aicf.dialects.types", "aicf.dialects.logical", *CONTRACT),
     "aicf.passes": ("aicf.dialects", "aicf.semantics", "aicf.policies", *CONTRACT),
     "aicf.frontends": ("aicf.dialects",),
     "aicf.compiler": ANYTHING,
