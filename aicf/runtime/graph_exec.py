@@ -21,7 +21,15 @@ from aicf.errors import ArtifactError, CaptureError, InputMismatch
 from aicf.runtime.capture_plan import ARENA, CapturePlan
 from aicf.runtime.graph import Bind
 from aicf.runtime.memory import allocate, allocate_tensor, copy_of
-from aicf.runtime.tensors import Array, address, byte_range, dense_strides, describe, describe_array, numpy_dtype
+from aicf.runtime.tensors import (
+    Array,
+    address,
+    byte_range,
+    dense_strides,
+    describe,
+    describe_array,
+    numpy_dtype,
+)
 from aicf.runtime.threads import team_of
 
 COPY_BYTES = 16384

@@ -91,7 +91,7 @@ def _scale_program(rows: int) -> str:
   emit.program @"scale@N={rows}" attributes {{phase = "final", arena_bytes = 0 : i64}} {{
     %x = emit.bind input "x" binding(direct) : {bound}
     %m = emit.bind input "m" binding(direct) : {bound}
-    %one = emit.bind const "one" value(dense<[[1.0, 2.0]]> : tensor<1x2xf32>) : !emit.buffer<1x2xf32, const>
+    %one = emit.bind const "one" value(dense<[[1.0, 2.0]]>) : !emit.buffer<1x2xf32, const>
     %half = emit.bind derived "w.half" : !emit.buffer<2xf32, const, layout #emit.layout<"padded", {{bytes = 64 : i64}}>>
     %y = emit.bind output "y" binding(direct) : {bound}
     %ones = emit.view %one offset(0) : !emit.buffer<1x2xf32, const> to !emit.buffer<{rows}x2xf32, const, strides [0, 1]>
