@@ -300,20 +300,15 @@ def find_blockers(module: ModuleOp, program: ProgramOp) -> list[str]:
         found += _field_blockers(instruction, table)
         found += _kernel_blockers(instruction, kernels, target_of(module).backend.data)
         found += _edge_blockers(instruction, program, seen)
-        found += _write_blockers(instruction)
         seen.add(instruction.instruction.data)
     return [f"{where}: {line}" for line in found]
 
 
 def _bind_blockers(program: ProgramOp) -> Iterator[str]:
-    names: set[str] = set()
     written = {root_buffer(out) for instruction in program.instructions for out in instruction.outs}
     may_derive = program.sym_name.data == PREPARE
     for bind in program.binds:
         name, role = bind.bind_name.data, bind.role.data
-        if name in names:
-            yield f"two binds are named '{name}': rename one"
-        names.add(name)
         if role in ("input", "output") and bind.binding is None:
             yield f"{role} '{name}' has no binding: run lower-to-emit, or write binding(direct)"
         if role == "output" and bind not in written:
@@ -383,19 +378,6 @@ def _edge_blockers(op: ResolvedOp, program: ProgramOp, seen: set[str]) -> Iterat
             yield f"instruction '{name}' stands before '{source}' and waits for it: order the text by edges"
         else:
             yield f"instruction '{name}' waits for the unknown '{source}': name one of this program"
-
-
-def _write_blockers(op: ResolvedOp) -> Iterator[str]:
-    for out in (*op.outs, *op.ws):
-        root = root_buffer(out)
-        if not isinstance(root, BindOp):
-            continue
-        role, name = root.role.data, root.bind_name.data
-        in_prepare = isinstance(parent := op.parent_op(), ProgramOp) and parent.sym_name.data == PREPARE
-        if role == "output" or root.updated is not None or (role == "derived" and in_prepare):
-            continue
-        fix = "mark the bind updated" if role in ("param", "state") else "write to an output or a slot"
-        yield f"instruction '{op.instruction.data}' writes {role} '{name}', which is read-only: {fix}"
 
 
 # Boundaries of several programs
