@@ -21,7 +21,15 @@ from aicf.errors import ArtifactError, CaptureError, InputMismatch
 from aicf.runtime.capture_plan import ARENA, CapturePlan
 from aicf.runtime.graph import Bind
 from aicf.runtime.memory import allocate, allocate_tensor, copy_of
-from aicf.runtime.tensors import Array, address, dense_strides, describe, describe_array, numpy_dtype, overlap
+from aicf.runtime.tensors import (
+    Array,
+    address,
+    byte_range,
+    dense_strides,
+    describe,
+    describe_array,
+    numpy_dtype,
+)
 from aicf.runtime.threads import team_of
 
 COPY_BYTES = 16384
@@ -198,6 +206,7 @@ class Program:
         self.inputs = tuple(port for port in self.ports if port.bind.role == "input")
         self.outputs = tuple(port for port in self.ports if port.bind.role == "output")
         self.by_name = {port.bind.name: port for port in self.ports}
+        self.weight_roles = {bind.name: bind.role for bind in plan.graph.weights}
         self.consts = {bind.name: read_const(bind) for bind in plan.graph.with_role("const")}
 
     def fixed_arrays(self, state: State | None) -> dict[int, Array]:
@@ -224,6 +233,7 @@ class GraphExec:
         self._bound: dict[str, Array] = {}
         self._guard = threading.Lock() if state is None else state.lock
         self._run: Callable[[], None] | None = None
+        self._ranges: list[tuple[str, tuple[int, int]]] | None = None
 
     # Taking and giving back resources
 
@@ -265,6 +275,7 @@ class GraphExec:
     def release(self) -> None:
         """Waits for a replay in flight, then gives arena and code back; bound arrays stay bound."""
         with self._guard:
+            self._ranges = None
             if self._run is None:
                 return
             self._run = None
@@ -346,7 +357,7 @@ class GraphExec:
         checked = {
             name: self._check_in_place(self._program.by_name[name], value) for name, value in arrays.items()
         }
-        self.reject_overlaps({**others, **checked})
+        self._reject_overlaps({**others, **checked})
         return checked
 
     def _check_in_place(self, port: Port, value: object) -> Array:
@@ -362,30 +373,32 @@ class GraphExec:
         return array
 
     def _reject_weights(self, names: Iterable[str]) -> None:
-        weights = {bind.name: bind.role for bind in self._program.plan.graph.weights}
+        weights = self._program.weight_roles
         for name in names:
             if name in weights:
                 raise InputMismatch(
                     f"'{name}' is a {weights[name]}, not an input: weights come with the executable"
                 )
 
-    def reject_overlaps(self, arrays: Mapping[str, Array]) -> None:
+    def _reject_overlaps(self, arrays: Mapping[str, Array]) -> None:
         """Raises InputMismatch if the memory of an output in `arrays` meets that of any other binding."""
         outputs = [port.bind.name for port in self._program.outputs if port.bind.name in arrays]
-        if not outputs:
-            return
-        others = {
-            f"{self._program.by_name[name].bind.role} '{name}'": array for name, array in arrays.items()
-        }
-        for index, array in self._program.fixed_arrays(self._state).items():
-            bind = self._program.plan.graph.binds[index - ARENA - 1]
-            others[f"{bind.role} '{bind.name}'"] = array
+        ranges = {name: byte_range(array) for name, array in arrays.items()}
         for name in outputs:
-            for what, other in others.items():
-                if what != f"output '{name}'" and overlap(arrays[name], other):
+            low, high = ranges[name]
+            for other, (start, end) in (*ranges.items(), *self._fixed_ranges()):
+                if low < end and start < high and other != name:
                     raise InputMismatch(
-                        f"output '{name}' overlaps {what} in memory; give it memory of its own"
+                        f"output '{name}' overlaps '{other}' in memory; give it memory of its own"
                     )
+
+    def _fixed_ranges(self) -> list[tuple[str, tuple[int, int]]]:
+        """Name and byte range of everything that no caller binds; worked out once."""
+        if self._ranges is None:
+            binds = self._program.plan.graph.binds
+            fixed = self._program.fixed_arrays(self._state).items()
+            self._ranges = [(binds[index - ARENA - 1].name, byte_range(array)) for index, array in fixed]
+        return self._ranges
 
     # Calls: used by an executable, which gives every call a GraphExec of its own
 

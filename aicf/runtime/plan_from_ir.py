@@ -35,11 +35,13 @@ from aicf.dialects.emit import (
     ResolvedOp,
     SlotOp,
     ViewOp,
+    buffer_of,
+    root_buffer,
     symbols,
 )
 from aicf.dialects.emit_kernels import KernelOp
-from aicf.dialects.emit_types import BufferType, TargetAttr
-from aicf.dialects.logical_ops.dispatch import DispatchOp
+from aicf.dialects.emit_types import TargetAttr
+from aicf.dialects.logical import DispatchOp
 from aicf.dialects.types import dense_array, element_of
 from aicf.errors import PlanError
 from aicf.runtime.capture_plan import ARENA, CapturePlan, Launch, ModulePlan, Place, Row
@@ -150,13 +152,13 @@ class _Places:
                 at[op.buffer] = (ARENA, 0 if op.offset is None else op.offset.value.data)
             elif isinstance(op, ViewOp):
                 base, offset = at[op.source]
-                at[op.buffer] = (base, offset + op.offset.value.data * buffer_type(op.source).element_bytes)
+                at[op.buffer] = (base, offset + op.offset.value.data * buffer_of(op.source).element_bytes)
         return _Places(at)
 
     def place(self, value: SSAValue) -> Place:
         """The plain form, for the plan."""
         base, offset = self.at[value]
-        type_ = buffer_type(value)
+        type_ = buffer_of(value)
         layout = type_.get_layout()
         return Place(
             base,
@@ -170,32 +172,16 @@ class _Places:
     def ref(self, value: SSAValue) -> BufferRef:
         """The form for code generators."""
         base, offset = self.at[value]
-        type_ = buffer_type(value)
+        type_ = buffer_of(value)
         name = element_of(type_.element_type).name
         return BufferRef(base, offset, type_.get_shape(), type_.get_strides(), name, type_.get_layout())
-
-
-def buffer_type(value: SSAValue) -> BufferType:
-    """The type of a buffer value."""
-    assert isinstance(value.type, BufferType)
-    return value.type
-
-
-def root_of(value: SSAValue) -> tuple[Operation, int]:
-    """The bind or slot that a buffer is part of, and its distance from there in elements."""
-    distance = 0
-    while isinstance(view := value.owner, ViewOp):
-        distance += view.offset.value.data
-        value = view.source
-    assert isinstance(value.owner, Operation)
-    return value.owner, distance
 
 
 # Reading ops
 
 
 def _read_bind(op: BindOp) -> Bind:
-    type_ = buffer_type(op.buffer)
+    type_ = buffer_of(op.buffer)
     layout = type_.get_layout()
     return Bind(
         name=op.bind_name.data,
@@ -314,20 +300,15 @@ def find_blockers(module: ModuleOp, program: ProgramOp) -> list[str]:
         found += _field_blockers(instruction, table)
         found += _kernel_blockers(instruction, kernels, target_of(module).backend.data)
         found += _edge_blockers(instruction, program, seen)
-        found += _write_blockers(instruction)
         seen.add(instruction.instruction.data)
     return [f"{where}: {line}" for line in found]
 
 
 def _bind_blockers(program: ProgramOp) -> Iterator[str]:
-    names: set[str] = set()
-    written = {root_of(out)[0] for instruction in program.instructions for out in instruction.outs}
+    written = {root_buffer(out) for instruction in program.instructions for out in instruction.outs}
     may_derive = program.sym_name.data == PREPARE
     for bind in program.binds:
         name, role = bind.bind_name.data, bind.role.data
-        if name in names:
-            yield f"two binds are named '{name}': rename one"
-        names.add(name)
         if role in ("input", "output") and bind.binding is None:
             yield f"{role} '{name}' has no binding: run lower-to-emit, or write binding(direct)"
         if role == "output" and bind not in written:
@@ -347,8 +328,8 @@ def _slot_blockers(program: ProgramOp) -> Iterator[str]:
             continue
         start, size = slot.offset.value.data, slot.size.value.data
         align = 1 if slot.align is None else slot.align.value.data
-        if size < buffer_type(slot.buffer).span_bytes:
-            needed = buffer_type(slot.buffer).span_bytes
+        if size < buffer_of(slot.buffer).span_bytes:
+            needed = buffer_of(slot.buffer).span_bytes
             yield f"slot %{name} has {size} bytes and needs {needed}: run plan-memory again"
         if start < 0 or align < 1 or start % align:
             yield f"slot %{name} at {start} breaks its alignment of {align}: run plan-memory again"
@@ -397,19 +378,6 @@ def _edge_blockers(op: ResolvedOp, program: ProgramOp, seen: set[str]) -> Iterat
             yield f"instruction '{name}' stands before '{source}' and waits for it: order the text by edges"
         else:
             yield f"instruction '{name}' waits for the unknown '{source}': name one of this program"
-
-
-def _write_blockers(op: ResolvedOp) -> Iterator[str]:
-    for out in (*op.outs, *op.ws):
-        root, _ = root_of(out)
-        if not isinstance(root, BindOp):
-            continue
-        role, name = root.role.data, root.bind_name.data
-        in_prepare = isinstance(parent := op.parent_op(), ProgramOp) and parent.sym_name.data == PREPARE
-        if role == "output" or root.updated is not None or (role == "derived" and in_prepare):
-            continue
-        fix = "mark the bind updated" if role in ("param", "state") else "write to an output or a slot"
-        yield f"instruction '{op.instruction.data}' writes {role} '{name}', which is read-only: {fix}"
 
 
 # Boundaries of several programs

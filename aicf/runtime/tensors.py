@@ -87,10 +87,9 @@ def address(array: Array) -> int:
     return array.ctypes.data
 
 
-def overlap(one: Array, other: Array) -> bool:
-    """Whether the byte ranges of two arrays meet (an array of no elements meets nothing)."""
-    if one.size == 0 or other.size == 0:
-        return False
-    low, high = byte_bounds(one)
-    other_low, other_high = byte_bounds(other)
-    return low < other_high and other_low < high
+def byte_range(array: Array) -> tuple[int, int]:
+    """Addresses of the first and past the last byte."""
+    if array.flags.c_contiguous:
+        start = address(array)
+        return start, start + array.nbytes
+    return byte_bounds(array)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from xdsl.dialects.builtin import ArrayAttr, DenseIntOrFPElementsAttr, DictionaryAttr, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 from xdsl.traits import IsTerminator
 
 from aicf.dialects.emit import (
@@ -27,6 +27,7 @@ from aicf.dialects.emit import (
     ResolvedOp,
     SlotOp,
     ViewOp,
+    buffer_of,
     symbols,
 )
 from aicf.dialects.emit_types import BufferType
@@ -92,7 +93,7 @@ def _choose(module: ModuleOp, feeds: Mapping[str, Array]) -> FuncOp | ProgramOp:
 
 def _fits(op: FuncOp | ProgramOp, feeds: Mapping[str, Array]) -> bool:
     if isinstance(op, ProgramOp):
-        shapes = {bind.bind_name.data: _type(bind.buffer).get_shape() for bind in op.binds if _is_fed(bind)}
+        shapes = {bind.bind_name.data: buffer_of(bind.buffer).get_shape() for bind in op.binds if _is_fed(bind)}
     else:
         names = _names(op.arg_attrs, len(op.args), NAME_ATTR)
         shapes = {name: cast(Any, arg.type).get_shape() for name, arg in zip(names, op.args, strict=True)}
@@ -162,7 +163,7 @@ class Buffers:
 
     def view(self, buffer: SSAValue) -> Array:
         """A writable array on the memory of a bind, slot or view."""
-        type_, offset = _type(buffer), 0
+        type_, offset = buffer_of(buffer), 0
         strides = element_strides(type_)
         while isinstance(view := buffer.owner, ViewOp):
             offset += view.offset.value.data
@@ -267,7 +268,7 @@ def _run_prepare(
 
 
 def _bind_memory(bind: BindOp, feeds: Mapping[str, Array], derived: Mapping[str, Array], mode: Mode) -> Array:
-    type_, name = _type(bind.buffer), bind.bind_name.data
+    type_, name = buffer_of(bind.buffer), bind.bind_name.data
     element = element_of(type_.element_type)
     flat = np.zeros(max(element_span(type_), 1), value_dtype(element, mode))
     if bind.role.data == "const":
@@ -292,13 +293,13 @@ def _place_slots(program: ProgramOp, buffers: Buffers, mode: Mode, arena: bool) 
     size = 0 if program.arena_bytes is None else program.arena_bytes.value.data
     block = np.full(size, POISON, np.uint8)
     for slot in program.slots:
-        type_ = _type(slot.buffer)
+        type_ = buffer_of(slot.buffer)
         dtype = value_dtype(element_of(type_.element_type), mode)
         buffers.place(slot.buffer, _arena_flat(slot, block, dtype) if arena else _poisoned(type_, dtype))
 
 
 def _arena_flat(slot: SlotOp, block: Array, dtype: np.dtype[Any]) -> Array:
-    type_ = _type(slot.buffer)
+    type_ = buffer_of(slot.buffer)
     if slot.offset is None:
         raise PlanError("a slot has no offset; run plan-memory")
     start = slot.offset.value.data
@@ -323,8 +324,3 @@ def _ordered(program: ProgramOp, order: Sequence[str] | None) -> Sequence[Resolv
 
 def _is_fed(bind: BindOp) -> bool:
     return bind.role.data in ("input", "param", "state", "meta")
-
-
-def _type(buffer: SSAValue) -> BufferType:
-    assert isinstance(buffer.type, BufferType)
-    return buffer.type
