@@ -55,6 +55,7 @@ class InstructionRow:
 
     Args:
         src: Ids of the ops it stands for.
+        decisions: Choice and reason, of the group first and then of the kernel.
         expected_us: Predicted microseconds, None if no pass predicted.
         bytes: Bytes of its operands and results.
     """
@@ -63,8 +64,7 @@ class InstructionRow:
     kind: str
     kernel: str
     src: tuple[str, ...]
-    decision: str
-    reason: str
+    decisions: tuple[tuple[str, str], ...]
     expected_us: float | None
     bytes: int
 
@@ -77,8 +77,8 @@ class InstructionRow:
             self.kind,
             self.kernel,
             src,
-            self.decision,
-            self.reason,
+            "; ".join(choice for choice, _ in self.decisions),
+            "; ".join(because for _, because in self.decisions),
             expected,
             f"{self.bytes:,}",
         )
@@ -185,8 +185,7 @@ def _row(node: Node, launch: Launch, plan: CapturePlan, decisions: Sequence[Deci
         kind=node.kind,
         kernel=launch.kernel,
         src=node.src,
-        decision="; ".join(decision.choice for decision in telling),
-        reason="; ".join(decision.because for decision in telling),
+        decisions=tuple((decision.choice, decision.because) for decision in telling),
         expected_us=float(expected) if isinstance(expected, int | float) else None,
         bytes=sum(_touched_bytes(place, plan) for place in places),
     )
@@ -231,7 +230,8 @@ def _stands_for(identity: str, value: str) -> bool:
 
 def _became_bind(plan: CapturePlan, value: str) -> Iterator[str]:
     for index, bind in enumerate(plan.graph.binds, ARENA + 1):
-        if bind.name == value:
+        # A prepared weight is called after the weight.
+        if bind.name == value or (bind.role == "derived" and bind.name.partition(":")[0] == value):
             yield _describe_bind(plan, bind, index)
 
 
@@ -240,6 +240,7 @@ def _describe_bind(plan: CapturePlan, bind: Bind, index: int) -> str:
     writers = [launch.name for launch in plan.launches if any(place.base == index for place in launch.outs)]
     parts = [f"@{plan.name}: {bind.role} {describe(bind.shape, bind.dtype)}"]
     parts += [f"bound {bind.binding}"] if bind.binding else []
+    parts += [f"prepared as {bind.layout}"] if bind.layout else []
     parts += [f"read by {', '.join(readers)}"] if readers else []
     parts += [f"written by {', '.join(writers)}"] if writers else []
     return ", ".join(parts)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aicf.explain import COLUMNS, Explanation
+from aicf.explain import Explanation, InstructionRow
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def explain_command(
@@ -29,16 +32,29 @@ def explain_command(
 
 
 def show_tables(explanation: Explanation) -> None:
-    """Prints the instruction tables for a terminal, as wide as it is."""
+    """Prints the instruction tables for people: two lines for each instruction, as wide as the terminal."""
     from rich.console import Console
-    from rich.table import Table
 
     console = Console(highlight=False, markup=False)
     console.print(explanation.title, style="bold")
     for program in explanation.programs:
-        table = Table(title=f"@{program.name}: {program.memory}", title_justify="left", title_style="bold")
-        for column in COLUMNS:
-            table.add_column(column, justify="right" if column in ("predicted us", "bytes") else "left")
+        console.print(f"\n@{program.name}: {program.memory}", style="bold")
         for row in program.rows:
-            table.add_row(*row.cells())
-        console.print(table)
+            _show_row(console, row)
+
+
+def _show_row(console: Console, row: InstructionRow) -> None:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    predicted = "" if row.expected_us is None else f", {row.expected_us:.2f} us predicted"
+    console.print(
+        Text.assemble(
+            (row.name, "cyan"),
+            f" {row.kind} by ",
+            (row.kernel, "green"),
+            f" for {', '.join(row.src)}: {row.bytes:,} bytes{predicted}",
+        )
+    )
+    for choice, because in row.decisions:
+        console.print(Padding(Text.assemble(choice, (f": {because}", "dim")), (0, 0, 0, 4)))
