@@ -1,0 +1,81 @@
+"""AICF: compile a model into a static, deterministic execution graph, and replay it.
+
+    exe = aicf.compile("mlp.mlir", weights="mlp.safetensors")
+    y = exe(x)
+    exe.save("mlp.aicf")
+    exe = aicf.load("mlp.aicf")
+
+Every name is imported when it is first used: a process that only loads and runs never imports the compiler.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from aicf.errors import (
+    AicfError,
+    ArtifactError,
+    BackendUnavailable,
+    CaptureError,
+    InputMismatch,
+    InvalidIR,
+    PlanError,
+    PolicyError,
+    UnsupportedOp,
+)
+
+if TYPE_CHECKING:
+    from aicf.compiled import CompiledModel, load
+    from aicf.compiler import compile
+    from aicf.frontends.builder import Graph
+    from aicf.policies.kernel_policy import KernelPolicy
+    from aicf.runtime import Executable, GraphExec, Profiler, Stream, devices, init, shutdown
+
+__all__ = [
+    "AicfError",
+    "ArtifactError",
+    "BackendUnavailable",
+    "CaptureError",
+    "CompiledModel",
+    "Executable",
+    "Graph",
+    "GraphExec",
+    "InputMismatch",
+    "InvalidIR",
+    "KernelPolicy",
+    "PlanError",
+    "PolicyError",
+    "Profiler",
+    "Stream",
+    "UnsupportedOp",
+    "compile",
+    "devices",
+    "init",
+    "load",
+    "shutdown",
+]
+
+_HOMES = {
+    "CompiledModel": "aicf.compiled",
+    "load": "aicf.compiled",
+    "compile": "aicf.compiler",
+    "Graph": "aicf.frontends.builder",
+    "KernelPolicy": "aicf.policies.kernel_policy",
+    **dict.fromkeys(
+        ("Executable", "GraphExec", "Profiler", "Stream", "devices", "init", "shutdown"), "aicf.runtime"
+    ),
+}
+"""Where each lazy name lives."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'aicf' has no attribute '{name}'")
+    found = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

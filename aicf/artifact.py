@@ -103,6 +103,11 @@ def toolchain_lock() -> dict[str, str]:
     return lock
 
 
+def digest(data: bytes) -> str:
+    """The hash that identifies contents: SHA-256 in hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
+
+
 def write(path: str | Path, entries: Mapping[str, bytes], manifest: Mapping[str, Any]) -> None:
     """Write an artifact, whole or not at all.
 
@@ -120,7 +125,7 @@ def write(path: str | Path, entries: Mapping[str, bytes], manifest: Mapping[str,
         if not _legal_name(name) or name == MANIFEST:
             raise ValueError(f"illegal artifact entry name {name!r}")
     table = {
-        name: {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
+        name: {"sha256": digest(data), "size": len(data)}
         for name, data in sorted(entries.items())
     }
     document = {
@@ -163,7 +168,7 @@ def _write_archive(stream: BinaryIO, manifest: bytes, entries: Mapping[str, byte
 
 def _seal(stream: BinaryIO, data_spans: Sequence[tuple[int, int]], end: int) -> str:
     """SHA-256 of the bytes up to ``end`` that lie in none of the spans (which are in order)."""
-    digest = hashlib.sha256()
+    hasher = hashlib.sha256()
     position = 0
     for start, stop in [*data_spans, (end, end)]:
         stream.seek(position)
@@ -172,10 +177,10 @@ def _seal(stream: BinaryIO, data_spans: Sequence[tuple[int, int]], end: int) -> 
             chunk = stream.read(min(remaining, _CHUNK))
             if not chunk:
                 break
-            digest.update(chunk)
+            hasher.update(chunk)
             remaining -= len(chunk)
         position = stop
-    return digest.hexdigest()
+    return hasher.hexdigest()
 
 
 def read(path: str | Path) -> Artifact:
@@ -335,7 +340,7 @@ def _read_entries(
     entries: dict[str, bytes] = {}
     for name in sorted(table):
         data = _read_span(stream, *spans[name])
-        if len(data) != table[name]["size"] or hashlib.sha256(data).hexdigest() != table[name]["sha256"]:
+        if len(data) != table[name]["size"] or digest(data) != table[name]["sha256"]:
             raise _error(path, f"was damaged or edited: entry {name!r} fails its hash; {_RECOMPILE}")
         entries[name] = data
     return entries

@@ -87,6 +87,13 @@ def decision_passes() -> tuple[ModulePass, ...]:
         SelectKernelsPass(),
         GenerateKernelsPass(),
         LowerToEmitPass(),
+        *emit_passes(),
+    )
+
+
+def emit_passes() -> tuple[ModulePass, ...]:
+    """From an emit program of any phase to a final one; of a final one they only check."""
+    return (
         VerifyEmitPass(),
         SchedulePass(),
         VerifyOrderPass(),

@@ -38,7 +38,11 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf.runtime": (*EMIT, "aicf.dialects.types", "aicf.dialects.logical", *CONTRACT),
     "aicf.passes": ("aicf.dialects", "aicf.semantics", "aicf.policies", *CONTRACT),
     "aicf.frontends": ("aicf.dialects",),
+    "aicf.compiled": ANYTHING,
     "aicf.compiler": ANYTHING,
+    "aicf.explain": ("aicf.runtime",),
+    "aicf.progress": (),
+    "aicf.sources": ANYTHING,
     "aicf.tools": ANYTHING,
 }
 

@@ -22,14 +22,14 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Dialect
 from xdsl.passes import ModulePass, PassPipeline
 from xdsl.universe import XDSL_UNIVERSE, Universe
-from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException, ShrinkException
+from xdsl.utils.exceptions import ArgSpecParseError
 from xdsl.xdsl_opt_main import xDSLOptMain
 
 from aicf.artifact import toolchain_lock
 from aicf.errors import AicfError, InvalidIR
 from aicf.files import write_whole
 from aicf.frontends.text import location_of, parse_module, verify_module
-from aicf.passes.support.pipeline import parse_pipeline
+from aicf.passes.support.pipeline import apply_pass, parse_pipeline
 from aicf.universe import AICF_UNIVERSE
 
 EXIT_ERROR, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
@@ -104,18 +104,7 @@ class AicfOptMain(xDSLOptMain):
                 print(f"IR after {module_pass.name}:\n{self.output_resulting_program(prog)}")
 
     def _apply_pass(self, module_pass: ModulePass, prog: ModuleOp) -> None:
-        try:
-            module_pass.apply(self.ctx, prog)
-        except (AicfError, ShrinkException):
-            raise
-        except DiagnosticException as error:
-            raise InvalidIR(f"pass {module_pass.name!r}: {error}", location=location_of(prog)) from error
-        except Exception as error:
-            raise AicfError(
-                f"pass {module_pass.name!r} failed: {type(error).__name__}: {error}; "
-                "--debug prints the traceback",
-                location=location_of(prog),
-            ) from error
+        apply_pass(module_pass, self.ctx, prog)
         if self.args.disable_verify:
             return
         try:

@@ -12,12 +12,15 @@ from collections.abc import Callable, Mapping
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.utils.arg_spec import ArgSpec, ParameterListType
 from xdsl.utils.arg_spec import parse_pipeline as parse_xdsl_pipeline
-from xdsl.utils.exceptions import ArgSpecParseError
+from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException, ShrinkException
 
-from aicf.errors import PolicyError
+from aicf.errors import AicfError, InvalidIR, PolicyError
+from aicf.passes.support.identity import position_of
 
 PassTable = Mapping[str, Callable[[], type[ModulePass]]]
 """Pass name to a factory of its class."""
@@ -75,6 +78,25 @@ def _make_pass(
     except (ValueError, TypeError) as error:
         listing = ", ".join(f"{name}: {kind}" for name, kind in legal.items())
         raise PolicyError(f"pass {spec.name!r}: {error}; its options are {listing or 'none'}") from error
+
+
+def apply_pass(module_pass: ModulePass, context: Context, module: ModuleOp) -> None:
+    """Run one pass on a module.
+
+    Raises:
+        AicfError: Whatever went wrong, with the name of the pass where the pass itself does not tell.
+    """
+    try:
+        module_pass.apply(context, module)
+    except (AicfError, ShrinkException):
+        raise
+    except DiagnosticException as error:
+        raise InvalidIR(f"pass {module_pass.name!r}: {error}", location=position_of(module)) from error
+    except Exception as error:
+        raise AicfError(
+            f"pass {module_pass.name!r} failed: {type(error).__name__}: {error}; --debug prints the traceback",
+            location=position_of(module),
+        ) from error
 
 
 def pass_options(pass_class: type[ModulePass]) -> dict[str, str]:

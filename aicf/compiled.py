@@ -1,0 +1,244 @@
+"""A compiled model as users hold it: the runtime's executable, with its texts, its ledger and its file.
+
+Loading an artifact imports neither xDSL nor Numba: the plan is read from JSON and the code is loaded as it is. Texts of
+stages that are not kept, and `native="rebuild"`, import the compiler when they are asked for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import safetensors
+import safetensors.numpy
+
+from aicf import artifact
+from aicf.artifact import Artifact
+from aicf.backends.native import NativeCode
+from aicf.errors import ArtifactError, InputMismatch
+from aicf.explain import Decision, Explanation, ValueExplanation, explain_programs, explain_value
+from aicf.runtime.capture_plan import ModulePlan
+from aicf.runtime.executable import Executable
+from aicf.runtime.plain import from_plain, to_plain
+from aicf.runtime.tensors import Array
+
+EMIT, LOGICAL, LEDGER, PLAN = "emit.mlir", "logical.mlir", "ledger.json", "plan.json"
+NATIVE, WEIGHTS, PREPARED = "native.bin", "weights.safetensors", "prepared.safetensors"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the passes were told; with the logical IR it determines the program.
+
+    Args:
+        target: `backend:level`; empty if the program said it itself.
+        policy: Inline JSON, empty for the program's own or the default.
+        dims: Sizes of symbolic dimensions, `N=1,540`.
+        threads: Threads the program is decided for.
+    """
+
+    target: str
+    policy: str
+    dims: str
+    threads: int
+
+
+@dataclass(frozen=True)
+class Record:
+    """What an executable knows of its making, beyond what runs.
+
+    Args:
+        name: Name of the model.
+        options: What the passes were told.
+        logical: Logical IR with ids; None if the model was an emit program.
+        emit: Final emit IR.
+        decisions: The ledger.
+        toolchain: Versions by package.
+    """
+
+    name: str
+    options: Options
+    logical: str | None
+    emit: str
+    decisions: tuple[Decision, ...]
+    toolchain: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class _Manifest:
+    """The fields of the artifact's manifest that are ours."""
+
+    name: str
+    options: Options
+    functions: tuple[str, ...]
+    prepared_for: str | None
+
+
+class CompiledModel(Executable):
+    """What `aicf.compile` and `aicf.load` give: an `Executable` that can say where it comes from.
+
+    Args:
+        record: What it knows of its making.
+        plan, native, weights, derived: See `Executable`.
+    """
+
+    def __init__(
+        self,
+        record: Record,
+        plan: ModulePlan,
+        native: NativeCode,
+        weights: Mapping[str, Array],
+        derived: Mapping[str, Array] | None = None,
+    ) -> None:
+        texts = {"emit": record.emit} | ({} if record.logical is None else {"logical": record.logical})
+        super().__init__(plan, native, weights, derived=derived, texts=texts)
+        self.record = record
+        self._code()
+
+    @property
+    def name(self) -> str:
+        """Name of the model."""
+        return self.record.name
+
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        """The ledger: every decision in the order it was made."""
+        return self.record.decisions
+
+    def ir(self, stage: str) -> str:
+        """IR text: `logical`, `lowered` (primitive ops), `emit`, or the program after any pass by its name.
+
+        Stages that are not kept are made again from the logical IR by the same passes.
+
+        Raises:
+            InputMismatch: there is no such stage.
+            ArtifactError: the passes of this installation make another program than the one here.
+        """
+        if stage in self._texts:
+            return self._texts[stage]
+        if self.record.logical is None:
+            raise InputMismatch(f"there is no IR stage '{stage}': the model was an emit program; it has emit")
+        from aicf.compiler import stage_text
+
+        return stage_text(self.record, stage)
+
+    def explain(self, value: str | None = None) -> Explanation | ValueExplanation:
+        """The instruction tables, or for one value or op id: what it became, why, and what was rejected.
+
+        Raises:
+            InputMismatch: the program has no such value.
+        """
+        if value is not None:
+            return explain_value(self.plan, self.decisions, value)
+        target = f"{self.plan.backend}:{self.plan.arch}, {self.plan.threads} thread"
+        plural = "s" if self.plan.threads > 1 else ""
+        return explain_programs(f"{self.name} for {target}{plural}", self.plan, self.decisions)
+
+    def save(self, path: str | Path) -> None:
+        """Writes the artifact, whole or not at all. It holds the initial weights, not a changed `state()`.
+
+        Raises:
+            ArtifactError: the file cannot be written.
+        """
+        weights = safetensors.numpy.save(dict(self.weights))
+        entries = {
+            EMIT: self.record.emit.encode(),
+            LEDGER: _to_json(to_plain(self.decisions)),
+            PLAN: _to_json(self.plan.to_json()),
+            NATIVE: self.native.code,
+            WEIGHTS: weights,
+        }
+        if self.record.logical is not None:
+            entries[LOGICAL] = self.record.logical.encode()
+        prepared_for = None
+        if self.plan.prepare is not None:
+            entries[PREPARED] = safetensors.numpy.save(self.prepared())
+            prepared_for = artifact.digest(weights)
+        ours = _Manifest(self.name, self.record.options, self.native.functions, prepared_for)
+        artifact.write(
+            path,
+            entries,
+            {
+                **to_plain(ours),
+                "toolchain": dict(self.record.toolchain),
+                "cpu_features": list(self.native.features),
+            },
+        )
+
+
+def _to_json(value: object) -> bytes:
+    return (json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False) + "\n").encode()
+
+
+def load(path: str | Path, native: Literal["use", "rebuild"] = "use") -> CompiledModel:
+    """Loads an artifact into this process.
+
+    Args:
+        path: The `.aicf` file.
+        native: `use` runs the code in the file; `rebuild` makes code from its IR, for this machine, and runs none of
+            the file's.
+
+    Raises:
+        ArtifactError: the file is no artifact, damaged, edited, of a newer format, or contradicts itself.
+        BackendUnavailable: the backend, or a CPU feature that the code needs, is not here.
+    """
+    if native not in ("use", "rebuild"):
+        raise InputMismatch(f"native='{native}' is not legal; legal: use, rebuild")
+    file = artifact.read(path)
+    try:
+        return _load(file, native == "rebuild")
+    except ArtifactError as error:
+        if error.location is not None:
+            raise
+        raise ArtifactError(error.message, location=str(path)) from error
+
+
+def _load(file: Artifact, rebuild: bool) -> CompiledModel:
+    ours = _read_manifest(file)
+    plan = ModulePlan.from_json(_read_json(file, PLAN))
+    decisions = from_plain(_Ledger, {"decisions": _read_json(file, LEDGER)}, "ledger").decisions
+    logical = file.text(LOGICAL) if LOGICAL in file.entries else None
+    record = Record(ours.name, ours.options, logical, file.text(EMIT), decisions, file.toolchain)
+    weights = _read_tensors(file, WEIGHTS)
+    is_current = ours.prepared_for == artifact.digest(file.entry(WEIGHTS))
+    derived = _read_tensors(file, PREPARED) if plan.prepare is not None and is_current else None
+    code = NativeCode(file.entry(NATIVE), tuple(file.cpu_features), ours.functions)
+    if rebuild:
+        from aicf.compiler import rebuild_native
+
+        plan, code = rebuild_native(record.emit, file.path)
+    try:
+        return CompiledModel(record, plan, code, weights, derived)
+    except InputMismatch as error:
+        raise ArtifactError(f"the artifact contradicts itself: {error.message}") from error
+
+
+@dataclass(frozen=True)
+class _Ledger:
+    decisions: tuple[Decision, ...]
+
+
+def _read_manifest(file: Artifact) -> _Manifest:
+    known = ("name", "options", "functions", "prepared_for")
+    return from_plain(
+        _Manifest, {key: file.manifest[key] for key in known if key in file.manifest}, "manifest"
+    )
+
+
+def _read_json(file: Artifact, name: str) -> Any:
+    try:
+        return json.loads(file.text(name))
+    except (ValueError, RecursionError):
+        raise ArtifactError(f"entry '{name}' of the artifact is not JSON; compile the model again") from None
+
+
+def _read_tensors(file: Artifact, name: str) -> dict[str, Array]:
+    try:
+        return safetensors.numpy.load(file.entry(name))
+    except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise ArtifactError(
+            f"entry '{name}' of the artifact is not safetensors: {error}; compile the model again"
+        ) from error

@@ -1,0 +1,225 @@
+"""`compile`: a model to an executable, by the passes of the pipeline and the code generator of the target.
+
+It reads the model, resolves what "this machine" means once, runs the passes and hands the final program to the backend.
+It decides nothing itself. Loading what it made is in `compiled`, which imports none of this.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from io import StringIO
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.passes import ModulePass
+from xdsl.printer import Printer
+
+from aicf.artifact import toolchain_lock
+from aicf.backends.native import NativeCode
+from aicf.backends.registry import get_backend, resolve_target
+from aicf.compiled import CompiledModel, Options, Record
+from aicf.dialects.emit import find_ledger
+from aicf.errors import ArtifactError, InputMismatch, PolicyError
+from aicf.explain import Decision
+from aicf.frontends.text import make_context, parse_module, verify_module
+from aicf.passes.aicf_inference import AicfInferencePass, emit_passes
+from aicf.passes.assign_ids import AssignIdsPass
+from aicf.passes.support.pipeline import apply_pass
+from aicf.progress import Step, progress
+from aicf.runtime.capture_plan import ModulePlan
+from aicf.runtime.plan_from_ir import TARGET, code_units, plain_value, read_module, target_of
+from aicf.runtime.tensors import Array
+from aicf.runtime.weights import bind_weights
+from aicf.sources import (
+    Dims,
+    Model,
+    Policy,
+    Source,
+    Weights,
+    dims_text,
+    policy_text,
+    read_model,
+    read_weights,
+)
+
+DEFAULT_TARGET = "cpu"
+LOWERED = "lowered"
+"""Stage name of the program in primitive ops, before anything is decided."""
+_LOWERED_PASS = "verify-logical"
+"""Its last run is the boundary that `LOWERED` names."""
+
+
+def compile(
+    model: Model,
+    weights: Weights | None = None,
+    target: str | None = None,
+    *,
+    dims: Dims | None = None,
+    policy: Policy | None = None,
+    threads: int = 1,
+    name: str | None = None,
+) -> CompiledModel:
+    """Compiles a model.
+
+    Args:
+        model: Path of an `.mlir` file, program text, a module (left as it is) or a builder graph; logical IR, or emit
+            IR of any phase.
+        weights: Path of a `.safetensors` file, or arrays by name: every param, state and meta of the program.
+        target: `cpu`, `cpu:x86-64-v3`, `reference`, ...; a missing level is this machine's. None takes the target that
+            the program names, else `cpu`.
+        dims: Sizes of the symbolic dimensions, `"N=1,540"` or `{"N": [1, 540]}`; one program is made for each.
+        policy: `"auto"`, the path of a JSON or YAML file, inline JSON, a dict or a `KernelPolicy`.
+        threads: Threads that run the program together.
+        name: Name of the model; its file's or function's if None.
+
+    Raises:
+        InvalidIR: the program does not parse or verify.
+        UnsupportedOp: no kernel of the target runs an op.
+        PolicyError: target, dims, policy or threads are not legal.
+        PlanError, CaptureError: an emit program is undecided or contradictory.
+        InputMismatch: weights are missing, too many, or of another shape or dtype.
+    """
+    with progress("compiling") as step:
+        step("reading")
+        context = make_context()
+        source = read_model(model, context)
+        options = _options(source, target, dims_text(dims), policy_text(policy), threads)
+        logical = None if source.is_emit else _logical_text(source.module, context)
+        _run(passes_of(source, options), source.module, context, step)
+        verify_module(source.module)
+        plan = read_module(source.module)
+        arrays = bind_weights(plan.weights, read_weights(weights))
+        step("generating code")
+        native = _build(source.module)
+        record = Record(
+            name or source.name,
+            options,
+            logical,
+            print_module(source.module),
+            read_decisions(source.module),
+            toolchain_lock(),
+        )
+        step("preparing weights")
+        return CompiledModel(record, plan, native, arrays)
+
+
+def _options(source: Source, target: str | None, dims: str, policy: str, threads: int) -> Options:
+    own = TARGET in source.module.attributes
+    if source.is_emit:
+        _reject_options(source, target, dims, policy)
+    if target is None and own:
+        return Options("", policy, dims, _own_threads(source.module, threads))
+    resolved = resolve_target(target or DEFAULT_TARGET, threads)
+    return Options(f"{resolved.backend.data}:{resolved.arch.data}", policy, dims, threads)
+
+
+def _own_threads(module: ModuleOp, threads: int) -> int:
+    own = plain_value(target_of(module).facts.data["threads"]) if target_of(module).facts.data else 1
+    if threads not in (1, own):
+        raise PolicyError(f"threads={threads}, but the program is for {own}; give the target too")
+    return own if isinstance(own, int) else 1
+
+
+def _reject_options(source: Source, target: str | None, dims: str, policy: str) -> None:
+    """An emit program is decided: options that only logical IR can follow are not ignored."""
+    given = {"target": target, "dims": dims, "policy": policy}
+    if wrong := [option for option, value in given.items() if value]:
+        raise PolicyError(
+            f"{wrong[0]}= has no effect on an emit program, which is decided; "
+            "run raise-emit to get its logical IR, and compile that"
+        )
+    if TARGET not in source.module.attributes:
+        raise PolicyError('the emit program names no target; write aicf.target = #emit.target<"cpu", ...> on it')
+
+
+def passes_of(source: Source, options: Options) -> tuple[ModulePass, ...]:
+    """The passes that make a final program of `source`."""
+    if source.is_emit:
+        return emit_passes()
+    return AicfInferencePass(options.target, options.policy, options.dims, options.threads).passes()
+
+
+def _logical_text(module: ModuleOp, context: Context) -> str:
+    """The program as it was given, with the ids that the ledger speaks of."""
+    AssignIdsPass().apply(context, module)
+    return print_module(module)
+
+
+def _run(passes: Sequence[ModulePass], module: ModuleOp, context: Context, step: Step) -> None:
+    for module_pass in passes:
+        step(module_pass.name)
+        apply_pass(module_pass, context, module)
+
+
+def _build(module: ModuleOp) -> NativeCode:
+    target = target_of(module)
+    return get_backend(target.backend.data).build(module, code_units(module), target)
+
+
+def print_module(module: ModuleOp) -> str:
+    """The text of a module, which parses back to it."""
+    stream = StringIO()
+    Printer(stream).print_op(module)
+    return stream.getvalue() + "\n"
+
+
+def read_decisions(module: ModuleOp) -> tuple[Decision, ...]:
+    """The ledger of a module as plain data."""
+    ledger = find_ledger(module)
+    if ledger is None:
+        return ()
+    return tuple(
+        Decision(
+            op.pass_name.data,
+            tuple(subject.data for subject in op.subjects),
+            op.choice.data,
+            op.because.data,
+            {key: plain_value(value) for key, value in op.rejected.data.items()},
+            {key: plain_value(value) for key, value in op.cost.data.items()},
+        )
+        for op in ledger.decisions
+    )
+
+
+# What an executable asks for later
+
+
+def stage_text(record: Record, stage: str) -> str:
+    """The program of `record` after the last run of pass `stage` (or at `LOWERED`), made again.
+
+    Raises:
+        InputMismatch: there is no such stage.
+        ArtifactError: the passes of this installation make another program.
+    """
+    assert record.logical is not None
+    context = make_context()
+    source = Source(parse_module(record.logical, f"<{record.name}>", context=context), record.name)
+    wanted = _LOWERED_PASS if stage == LOWERED else stage
+    text, names = None, dict.fromkeys(["logical", LOWERED, "emit"])
+    for module_pass in passes_of(source, record.options):
+        apply_pass(module_pass, context, source.module)
+        names[module_pass.name] = None
+        if module_pass.name == wanted:
+            text = print_module(source.module)
+    if text is None:
+        raise InputMismatch(f"there is no IR stage '{stage}'; it has {', '.join(names)}")
+    if print_module(source.module) != record.emit:
+        made_by = record.toolchain.get("aicf", "another version")
+        raise ArtifactError(
+            f"this AICF makes another program from the logical IR than the one here (made by aicf {made_by}); "
+            "compile the model again to see its stages"
+        )
+    return text
+
+
+def rebuild_native(emit: str, path: str) -> tuple[ModulePlan, NativeCode]:
+    """Plan and code for this machine from final emit IR, whatever machine it was compiled for.
+
+    Raises:
+        ArtifactError: the text is no final program.
+    """
+    module = parse_module(emit, f"{path}:emit")
+    for module_pass in emit_passes():
+        apply_pass(module_pass, make_context(), module)
+    return read_module(module), _build(module)

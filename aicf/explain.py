@@ -1,0 +1,270 @@
+"""What was decided about a compiled program and why: the ledger joined with the plan by id.
+
+Plain data and plain text; how a terminal shows it is the command line's affair. It reads no IR and decides nothing.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from aicf.errors import InputMismatch
+from aicf.runtime.capture_plan import ARENA, CapturePlan, Launch, ModulePlan, Place
+from aicf.runtime.graph import Bind, Node
+from aicf.runtime.tensors import describe, span_bytes
+
+_FUSES = ("fuse-epilogues", "fuse-elementwise")
+_SELECTS = "select-kernels"
+_PLANS_MEMORY = "plan-memory"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One entry of the ledger.
+
+    Args:
+        made_by: Name of the pass.
+        subjects: Ids of the ops, or symbols of the programs, it is about.
+        choice: What was decided.
+        because: Why.
+        rejected: Reason against each alternative.
+        cost: Figures it rests on, the unit in the key.
+    """
+
+    made_by: str
+    subjects: tuple[str, ...]
+    choice: str
+    because: str
+    rejected: dict[str, object]
+    cost: dict[str, object]
+
+    def lines(self) -> list[str]:
+        """The decision in words: a line, then one for each rejected alternative."""
+        figures = ", ".join(f"{key} {value}" for key, value in self.cost.items())
+        head = f"{self.made_by} of {self.subjects[0]}: {self.choice}, because {self.because}"
+        return [
+            head + (f" ({figures})" if figures else ""),
+            *(f"  not {name}: {why}" for name, why in self.rejected.items()),
+        ]
+
+
+@dataclass(frozen=True)
+class InstructionRow:
+    """One instruction: what it is, which kernel runs it, and what was decided about it.
+
+    Args:
+        src: Ids of the ops it stands for.
+        decisions: Choice and reason, of the group first and then of the kernel.
+        expected_us: Predicted microseconds, None if no pass predicted.
+        bytes: Bytes of its operands and results.
+    """
+
+    name: str
+    kind: str
+    kernel: str
+    src: tuple[str, ...]
+    decisions: tuple[tuple[str, str], ...]
+    expected_us: float | None
+    bytes: int
+
+    def cells(self) -> tuple[str, ...]:
+        """The row as text, in the order of `COLUMNS`."""
+        expected = "" if self.expected_us is None else f"{self.expected_us:.2f}"
+        src = ", ".join(self.src)
+        return (
+            self.name,
+            self.kind,
+            self.kernel,
+            src,
+            "; ".join(choice for choice, _ in self.decisions),
+            "; ".join(because for _, because in self.decisions),
+            expected,
+            f"{self.bytes:,}",
+        )
+
+
+COLUMNS = ("instruction", "kind", "kernel", "src", "decision", "reason", "predicted us", "bytes")
+
+
+@dataclass(frozen=True)
+class ProgramExplanation:
+    """The instructions of one program, its memory, and the least memory any placement takes (None: unknown)."""
+
+    name: str
+    rows: tuple[InstructionRow, ...]
+    arena_bytes: int
+    lower_bound_bytes: int | None
+
+    @property
+    def memory(self) -> str:
+        """Arena and lower bound in words."""
+        bound = self.lower_bound_bytes
+        compared = "" if bound is None else f", lower bound {bound:,}"
+        return f"arena {self.arena_bytes:,} bytes{compared}"
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The instruction tables of all programs; `str()` is plain text."""
+
+    title: str
+    programs: tuple[ProgramExplanation, ...]
+
+    def __str__(self) -> str:
+        blocks = [self.title]
+        for program in self.programs:
+            table = format_table(COLUMNS, [row.cells() for row in program.rows])
+            blocks.append(f"@{program.name}: {program.memory}\n{table}")
+        return "\n\n".join(blocks)
+
+
+@dataclass(frozen=True)
+class ValueExplanation:
+    """What became of one value or op; `str()` is plain text.
+
+    Args:
+        became: What it is in the programs, one line each.
+        decisions: Every decision about it, in the order they were made.
+    """
+
+    value: str
+    became: tuple[str, ...]
+    decisions: tuple[Decision, ...]
+
+    def __str__(self) -> str:
+        lines = [self.value, "became:", *(f"  {line}" for line in self.became)]
+        if self.decisions:
+            lines.append("because:")
+            lines += [f"  {line}" for decision in self.decisions for line in decision.lines()]
+        return "\n".join(lines)
+
+
+def format_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Aligned plain text."""
+    table = [columns, *rows]
+    widths = [max(len(row[index]) for row in table) for index in range(len(columns))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in table
+    )
+
+
+def explain_programs(title: str, plan: ModulePlan, decisions: Sequence[Decision]) -> Explanation:
+    """The instruction table of every program, `@prepare` last."""
+    plans = plan.programs if plan.prepare is None else (*plan.programs, plan.prepare)
+    return Explanation(title, tuple(_explain_program(program, decisions) for program in plans))
+
+
+def _explain_program(plan: CapturePlan, decisions: Sequence[Decision]) -> ProgramExplanation:
+    rows = tuple(
+        _row(node, launch, plan, decisions)
+        for node, launch in zip(plan.graph.nodes, plan.launches, strict=True)
+    )
+    bound = next(
+        (d.cost.get("lower_bound_bytes") for d in decisions if _is_about(d, _PLANS_MEMORY, plan.name)), None
+    )
+    return ProgramExplanation(
+        plan.name, rows, plan.arena_bytes, int(bound) if isinstance(bound, int | float) else None
+    )
+
+
+def _is_about(decision: Decision, made_by: str, subject: str) -> bool:
+    return decision.made_by == made_by and subject in decision.subjects
+
+
+def _row(node: Node, launch: Launch, plan: CapturePlan, decisions: Sequence[Decision]) -> InstructionRow:
+    own = [decision for decision in decisions if decision.subjects[:1] == (node.name,)]
+    fused = [decision for decision in own if decision.made_by in _FUSES]
+    selected = next((decision for decision in reversed(own) if decision.made_by == _SELECTS), None)
+    telling = [*fused, *([selected] if selected else own[:1])]
+    expected = selected.cost.get("expected_us") if selected else None
+    places = (*launch.ins, *launch.outs)
+    return InstructionRow(
+        name=node.name,
+        kind=node.kind,
+        kernel=launch.kernel,
+        src=node.src,
+        decisions=tuple((decision.choice, decision.because) for decision in telling),
+        expected_us=float(expected) if isinstance(expected, int | float) else None,
+        bytes=sum(_touched_bytes(place, plan) for place in places),
+    )
+
+
+def _touched_bytes(place: Place, plan: CapturePlan) -> int:
+    if place.layout is not None:
+        return plan.graph.binds[place.base - 1].nbytes
+    return span_bytes(place.shape, place.strides, place.dtype)
+
+
+# One value
+
+
+def explain_value(plan: ModulePlan, decisions: Sequence[Decision], value: str) -> ValueExplanation:
+    """What `value` became: an op id (`fc1`, with or without its bucket), an instruction, an input, output or weight.
+
+    Raises:
+        InputMismatch: nothing has that name; the message lists the closest ones.
+    """
+    plans = plan.programs if plan.prepare is None else (*plan.programs, plan.prepare)
+    named = {s for d in decisions for s in d.subjects if _stands_for(s, value)}
+    groups = {d.subjects[0] for d in decisions if d.made_by in _FUSES and named.intersection(d.subjects)}
+    became: list[str] = []
+    for program in plans:
+        became += _became_bind(program, value)
+        for node, launch in zip(program.graph.nodes, program.launches, strict=True):
+            if value in node.src or _stands_for(node.name, value) or node.name in groups:
+                became.append(_describe_instruction(node, launch, program))
+                named.add(node.name)
+    about = tuple(d for d in decisions if named.intersection(d.subjects))
+    if not became and not about:
+        raise _unknown(plans, decisions, value)
+    return ValueExplanation(value, tuple(became) or ("no instruction: a pass removed it",), about)
+
+
+def _stands_for(identity: str, value: str) -> bool:
+    """Whether an id is `value`, one of its buckets, or one of the ops it was lowered to."""
+    stem = identity.partition("@")[0]
+    return identity == value or stem == value or stem.startswith(f"{value}.")
+
+
+def _became_bind(plan: CapturePlan, value: str) -> Iterator[str]:
+    for index, bind in enumerate(plan.graph.binds, ARENA + 1):
+        # A prepared weight is called after the weight.
+        if bind.name == value or (bind.role == "derived" and bind.name.partition(":")[0] == value):
+            yield _describe_bind(plan, bind, index)
+
+
+def _describe_bind(plan: CapturePlan, bind: Bind, index: int) -> str:
+    readers = [launch.name for launch in plan.launches if any(place.base == index for place in launch.ins)]
+    writers = [launch.name for launch in plan.launches if any(place.base == index for place in launch.outs)]
+    parts = [f"@{plan.name}: {bind.role} {describe(bind.shape, bind.dtype)}"]
+    parts += [f"bound {bind.binding}"] if bind.binding else []
+    parts += [f"prepared as {bind.layout}"] if bind.layout else []
+    parts += [f"read by {', '.join(readers)}"] if readers else []
+    parts += [f"written by {', '.join(writers)}"] if writers else []
+    return ", ".join(parts)
+
+
+def _describe_instruction(node: Node, launch: Launch, plan: CapturePlan) -> str:
+    results = ", ".join(_describe_place(place, plan) for place in launch.outs)
+    others = f", with {', '.join(node.src)}" if len(node.src) > 1 else ""
+    return f"@{plan.name}: instruction {node.name}, {node.kind} by {launch.kernel}{others}, into {results}"
+
+
+def _describe_place(place: Place, plan: CapturePlan) -> str:
+    tensor = describe(place.shape, place.dtype)
+    if place.base == ARENA:
+        return f"{tensor} at byte {place.offset} of the arena"
+    bind = plan.graph.binds[place.base - ARENA - 1]
+    return f"{tensor} in {bind.role} '{bind.name}'"
+
+
+def _unknown(plans: Sequence[CapturePlan], decisions: Sequence[Decision], value: str) -> InputMismatch:
+    known = dict.fromkeys(source for plan in plans for node in plan.graph.nodes for source in node.src)
+    known |= dict.fromkeys(bind.name for plan in plans for bind in plan.graph.binds)
+    known |= dict.fromkeys(node.name for plan in plans for node in plan.graph.nodes)
+    known |= dict.fromkeys(subject for decision in decisions for subject in decision.subjects)
+    close = difflib.get_close_matches(value, known, n=3)
+    hint = f"did you mean {' or '.join(close)}?" if close else f"it has {', '.join(list(known)[:24])}"
+    return InputMismatch(f"the program has no value or op '{value}'; {hint}")

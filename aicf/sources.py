@@ -1,0 +1,152 @@
+"""What users hand to `aicf.compile` as program text or module, weights, dims and policy, in the one form that it
+works on.
+
+Nothing is compiled here, and whether weights fit a program is checked where the program is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias, cast
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+from numpy.typing import ArrayLike
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+
+from aicf.dialects.emit import ProgramOp
+from aicf.errors import InputMismatch, InvalidIR, PolicyError
+from aicf.frontends.builder import Graph
+from aicf.frontends.text import parse_module, verify_module
+from aicf.policies.kernel_policy import KernelPolicy, resolve_policy
+from aicf.runtime.tensors import Array
+
+Model: TypeAlias = str | Path | ModuleOp | Graph
+"""A path, program text, a module, or a finished graph of the builder."""
+
+Weights: TypeAlias = str | Path | Mapping[str, ArrayLike]
+"""A `.safetensors` path, or arrays by name."""
+
+Dims: TypeAlias = str | Mapping[str, int | Sequence[int]]
+"""`N=1,540;M=4`, or sizes by name."""
+
+Policy: TypeAlias = str | Path | Mapping[str, object] | KernelPolicy
+"""`auto`, inline JSON, a path, plain values, or a policy."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A program that is ours to change.
+
+    Args:
+        module: Verified.
+        name: Of the model: its file's, else its function's.
+    """
+
+    module: ModuleOp
+    name: str
+
+    @property
+    def is_emit(self) -> bool:
+        """Whether it is past `lower-to-emit`."""
+        return any(isinstance(op, ProgramOp) for op in self.module.body.block.ops)
+
+
+def read_model(model: Model, context: Context) -> Source:
+    """Reads a model.
+
+    Raises:
+        InvalidIR: it cannot be read, does not parse or does not verify.
+    """
+    if isinstance(model, ModuleOp | Graph):
+        module = model.module() if isinstance(model, Graph) else model.clone()
+        verify_module(module)
+        return Source(module, _name_of(module))
+    if isinstance(model, str) and _is_text(model):
+        module = parse_module(model, "<model>", context=context)
+        return Source(module, _name_of(module))
+    path = Path(model)
+    if path.suffix != ".mlir":
+        raise InvalidIR(f"unknown model file type '{path.suffix}'; known: .mlir", location=str(path))
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise InvalidIR(f"cannot read the model: {error.strerror}; check the path", location=str(path)) from error
+    return Source(parse_module(text, str(path), context=context), path.stem)
+
+
+def _is_text(model: str) -> bool:
+    """No path that people use has a line break or a brace, and no program is without."""
+    return "\n" in model or "{" in model
+
+
+def _name_of(module: ModuleOp) -> str:
+    for op in module.body.block.ops:
+        if isinstance(op, FuncOp | ProgramOp):
+            return op.sym_name.data
+    return "model"
+
+
+def read_weights(weights: Weights | None) -> dict[str, Array]:
+    """Arrays by name.
+
+    Raises:
+        InputMismatch: the file cannot be read or is no safetensors file, or a weight is no array.
+    """
+    if weights is None:
+        return {}
+    if isinstance(weights, str | Path):
+        return _read_weights_file(Path(weights))
+    return {name: _as_weight(name, value) for name, value in weights.items()}
+
+
+def _as_weight(name: str, value: ArrayLike) -> Array:
+    array = np.asarray(value)
+    if array.dtype == np.object_:
+        raise InputMismatch(f"weight '{name}': {type(value).__name__} is no array of numbers; use np.asarray")
+    return array
+
+
+def _read_weights_file(path: Path) -> dict[str, Array]:
+    try:
+        return safetensors.numpy.load_file(path)
+    except OSError as error:
+        reason = error.strerror or "no such file"
+        raise InputMismatch(f"cannot read the weights: {reason}; check the path", location=str(path)) from error
+    except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise InputMismatch(
+            f"no safetensors file: {error}; write it with safetensors.numpy.save_file", location=str(path)
+        ) from error
+
+
+def dims_text(dims: Dims | None) -> str:
+    """The option `dims` of the pipeline. Raises PolicyError for what cannot be sizes."""
+    if dims is None or isinstance(dims, str):
+        return dims or ""
+    return ";".join(f"{name}={_sizes_text(name, sizes)}" for name, sizes in dims.items())
+
+
+def _sizes_text(name: str, sizes: int | Sequence[int]) -> str:
+    values = [sizes] if isinstance(sizes, int) else list(sizes)
+    if not values or not all(type(value) is int for value in values):
+        raise PolicyError(f"dims: '{name}' needs an integer or a list of integers, got {sizes!r}")
+    return ",".join(str(value) for value in values)
+
+
+def policy_text(policy: Policy | None) -> str:
+    """The policy as inline JSON on one line, complete; "" for none. Raises PolicyError if it is not legal."""
+    match policy:
+        case None:
+            return ""
+        case KernelPolicy():
+            found = policy
+        case str() | Path():
+            found = resolve_policy(str(policy))
+        case _:
+            found = KernelPolicy.from_plain(dict(cast(Mapping[str, object], policy)))
+    return " ".join(found.to_json().split())

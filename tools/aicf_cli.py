@@ -1,0 +1,85 @@
+"""``aicf``: compile, run, explain and time models.
+
+This file puts the commands together and turns errors into one line on stderr and an exit status: 0 done, 1 an error in
+what was given, 2 usage, 130 Ctrl-C. What a command does is in ``aicf.tools.cli``.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Annotated
+
+import typer
+
+from aicf.errors import AicfError
+from aicf.tools.cli.bench_command import bench_command
+from aicf.tools.cli.compile_command import compile_command
+from aicf.tools.cli.devices_command import devices_command
+from aicf.tools.cli.explain_command import explain_command
+from aicf.tools.cli.run_command import run_command
+
+EXIT_ERROR, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
+DEBUG = "--debug"
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    "compile": compile_command,
+    "run": run_command,
+    "explain": explain_command,
+    "bench": bench_command,
+    "devices": devices_command,
+}
+
+
+class _Interrupted(BaseException):
+    """Ctrl-C, on its way past Typer, which would turn it into an exit status of its own."""
+
+
+def _letting_interrupts_pass(command: Callable[..., None]) -> Callable[..., None]:
+    @wraps(command)
+    def run(*args: object, **options: object) -> None:
+        try:
+            command(*args, **options)
+        except KeyboardInterrupt:
+            raise _Interrupted from None
+
+    return run
+
+
+app = typer.Typer(
+    no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None, add_completion=False
+)
+for _name, _command in COMMANDS.items():
+    app.command(_name)(_letting_interrupts_pass(_command))
+
+
+@app.callback()
+def _options(  # pyright: ignore[reportUnusedFunction]  # typer calls it
+    debug: Annotated[bool, typer.Option(DEBUG, help="Print the Python traceback of an error as well.")] = False,
+) -> None:
+    """Compile models into static, deterministic execution graphs, and replay them."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command (``sys.argv`` by default); the exit status."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    try:
+        app([word for word in given if word != DEBUG], prog_name="aicf")
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else EXIT_USAGE
+    except AicfError as error:
+        if DEBUG in given:
+            traceback.print_exc()
+        prefix = error.location or "aicf"
+        sys.stderr.write(f"{prefix}: error: {error.message}\n")
+        return EXIT_ERROR
+    except (_Interrupted, KeyboardInterrupt):
+        sys.stderr.write("aicf: interrupted\n")
+        return EXIT_INTERRUPTED
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,106 @@
+"""`aicf bench`: how long an artifact takes on this machine, as a whole and by instruction, on random inputs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+import typer
+
+from aicf.errors import CaptureError
+from aicf.explain import format_table
+from aicf.runtime.graph import Bind
+from aicf.runtime.profiler import Profile, Profiler
+from aicf.runtime.tensors import Array, numpy_dtype
+
+if TYPE_CHECKING:
+    from aicf.compiled import CompiledModel
+
+WARM_UP = 5
+"""Calls before the clock starts."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Median microseconds of one program: a call with fresh outputs, and a replay on bound memory."""
+
+    program: str
+    call_us: float
+    replay_us: float
+
+
+def bench_command(
+    model: Annotated[Path, typer.Argument(help="The artifact.", show_default=False)],
+    repeats: Annotated[int, typer.Option(min=1, help="Runs that are timed.")] = 100,
+) -> None:
+    """Time an artifact on random inputs: whole calls, replays, and each instruction."""
+    from aicf.compiled import load
+
+    compiled = load(model)
+    rng = np.random.default_rng(0)
+    for row in compiled.plan.rows:
+        program = compiled.plan.by_name[row.program]
+        inputs = [random_input(bind, rng) for bind in program.graph.inputs]
+        timing = time_program(compiled, row.program, inputs, repeats)
+        print(f"@{timing.program}: call {timing.call_us:.2f} us, replay {timing.replay_us:.2f} us")
+        try:
+            profile = Profiler(compiled).measure(*inputs, repeats=repeats)
+        except CaptureError as error:
+            print(f"  no times by instruction: {error.message}")
+        else:
+            print(profile_table(compiled, profile))
+
+
+def random_input(bind: Bind, rng: np.random.Generator) -> Array:
+    """Data for one input: normal floats, small integers, either truth value."""
+    dtype = numpy_dtype(bind.dtype)
+    if dtype.kind == "b":
+        return rng.random(bind.shape) < 0.5
+    if dtype.kind in "iu":
+        return rng.integers(0, 100, bind.shape).astype(dtype)
+    return rng.standard_normal(bind.shape).astype(dtype)
+
+
+def time_program(compiled: CompiledModel, program: str, inputs: Sequence[Array], repeats: int) -> Timing:
+    """Times calls and replays of one program. States change as they would in use."""
+    names = [spec.name for spec in compiled.inputs]
+    replayed = compiled.bind(dict(zip(names, inputs, strict=True)))
+    call = median_us(lambda: compiled(*inputs), repeats)
+    return Timing(program, call, median_us(replayed.replay, repeats))
+
+
+def median_us(work: Callable[[], object], repeats: int) -> float:
+    """Median microseconds of one call of `work`."""
+    samples: list[int] = []
+    for number in range(WARM_UP + repeats):
+        start = time.perf_counter_ns()
+        work()
+        if number >= WARM_UP:
+            samples.append(time.perf_counter_ns() - start)
+    return median(samples) / 1e3
+
+
+def profile_table(compiled: CompiledModel, profile: Profile) -> str:
+    """Measured beside predicted microseconds of each instruction."""
+    expected = {
+        decision.subjects[0]: decision.cost["expected_us"]
+        for decision in compiled.decisions
+        if "expected_us" in decision.cost
+    }
+    rows = [
+        (
+            f"  {row.name}",
+            row.kind,
+            row.kernel,
+            f"{row.median_us:.2f}",
+            f"{row.best_us:.2f}",
+            str(expected.get(row.name, "")),
+        )
+        for row in profile.instructions
+    ]
+    return format_table(("  instruction", "kind", "kernel", "median us", "best us", "predicted us"), rows)

@@ -1,0 +1,43 @@
+"""`aicf compile`: a model to an artifact."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def compile_command(
+    model: Annotated[Path, typer.Argument(help="The model, an .mlir file.", show_default=False)],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Artifact to write, as in model.aicf.", show_default=False)
+    ],
+    weights: Annotated[
+        Path | None, typer.Option(help="Weights, a .safetensors file.", show_default=False)
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(help="Such as cpu or cpu:x86-64-v3; this machine's cpu by default.", show_default=False),
+    ] = None,
+    dims: Annotated[
+        str, typer.Option(help="Sizes of symbolic dimensions, as in 'N=1,540;M=4'.", show_default=False)
+    ] = "",
+    policy: Annotated[
+        str | None,
+        typer.Option(help="'auto', inline JSON, or a .json or .yaml file.", show_default=False),
+    ] = None,
+    threads: Annotated[int, typer.Option(help="Threads that run the program together.")] = 1,
+    name: Annotated[
+        str | None, typer.Option(help="Name of the model; the file's by default.", show_default=False)
+    ] = None,
+) -> None:
+    """Compile a model into an artifact that loads without a compiler."""
+    from aicf.compiler import compile
+
+    compiled = compile(model, weights, target, dims=dims, policy=policy, threads=threads, name=name)
+    compiled.save(output)
+    plan = compiled.plan
+    count = sum(len(program.launches) for program in plan.programs)
+    programs = f"{len(plan.programs)} program{'s' if len(plan.programs) > 1 else ''}"
+    print(f"{output}: {compiled.name} for {plan.backend}:{plan.arch}, {programs}, {count} instructions")

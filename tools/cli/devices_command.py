@@ -1,0 +1,13 @@
+"""`aicf devices`: what programs can run on here."""
+
+from __future__ import annotations
+
+from aicf.explain import format_table
+
+
+def devices_command() -> None:
+    """List the devices of every backend that works here."""
+    from aicf.runtime.device import devices
+
+    rows = [(f"{device.backend}:{device.arch}", device.name, device.memory) for device in devices()]
+    print(format_table(("target", "device", "memory"), rows))

@@ -1,0 +1,60 @@
+"""`aicf explain`: what was decided about an artifact, or about one value of it, and why."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from aicf.explain import Explanation, InstructionRow
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def explain_command(
+    model: Annotated[Path, typer.Argument(help="The artifact.", show_default=False)],
+    value: Annotated[
+        str | None,
+        typer.Argument(help="An op id, instruction, input, output or weight.", show_default=False),
+    ] = None,
+) -> None:
+    """Show every instruction with the decision behind it, or what one value became and why."""
+    from aicf.compiled import load
+
+    explanation = load(model).explain(value)
+    if isinstance(explanation, Explanation) and sys.stdout.isatty():
+        show_tables(explanation)
+    else:
+        print(explanation)
+
+
+def show_tables(explanation: Explanation) -> None:
+    """Prints the instruction tables for people: two lines for each instruction, as wide as the terminal."""
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False)
+    console.print(explanation.title, style="bold")
+    for program in explanation.programs:
+        console.print(f"\n@{program.name}: {program.memory}", style="bold")
+        for row in program.rows:
+            _show_row(console, row)
+
+
+def _show_row(console: Console, row: InstructionRow) -> None:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    predicted = "" if row.expected_us is None else f", {row.expected_us:.2f} us predicted"
+    console.print(
+        Text.assemble(
+            (row.name, "cyan"),
+            f" {row.kind} by ",
+            (row.kernel, "green"),
+            f" for {', '.join(row.src)}: {row.bytes:,} bytes{predicted}",
+        )
+    )
+    for choice, because in row.decisions:
+        console.print(Padding(Text.assemble(choice, (f": {because}", "dim")), (0, 0, 0, 4)))
