@@ -52,7 +52,7 @@ def derive_kind(block: Block) -> tuple[str, Attrs]:
     """Kind and attributes of a peeled body."""
     ops = [op for op in block.ops if not isinstance(op, YieldOp | logical.ConstantOp)]
     if not ops:
-        return "copy", {}
+        return ("copy" if isinstance(yielded(block)[0], BlockArgument) else "generated"), {}
     matmuls = [op for op in ops if isinstance(op, logical.MatmulOp)]
     if len(matmuls) == 1 and is_contraction_of_arguments(matmuls[0]):
         return _contraction(matmuls[0], ops)

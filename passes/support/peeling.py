@@ -41,6 +41,9 @@ def peel(body: Block) -> PeeledBody:
 _STRIDED_READERS = (MatmulOp, ConcatOp, YieldOp)
 """Ops that take operands with any strides, 0 included."""
 
+_POSITIONAL = (MatmulOp, ConcatOp)
+"""Ops whose kernels know operands by their place: each place gets a block argument of its own, in order."""
+
 
 class _Peeler:
     def __init__(self, body: Block):
@@ -58,7 +61,7 @@ class _Peeler:
         for op in ops:
             self._note_view(op)
         for op in ops:
-            if isinstance(op, MatmulOp):
+            if isinstance(op, _POSITIONAL):
                 for slot, operand in enumerate(op.operands):
                     if operand in self.views:
                         self._argument(operand, slot + 1)
@@ -78,10 +81,10 @@ class _Peeler:
         by_map = isinstance(owner, BroadcastOp) and not isinstance(reader, _STRIDED_READERS)
         if value not in self.views or (by_map and value in self.values):
             return self.values[value]
-        return self._argument(value, slot + 1 if isinstance(reader, MatmulOp) else 0)
+        return self._argument(value, slot + 1 if isinstance(reader, _POSITIONAL) else 0)
 
     def _argument(self, value: SSAValue, slot: int) -> SSAValue:
-        """The block argument for a view; `slot` tells operands of the contraction (1, 2) from all others (0)."""
+        """The block argument for a view; `slot` is the place in a positional op, from 1, and 0 for all others."""
         peeled = self.views[value]
         if (peeled, slot) not in self.arguments:
             type_ = tensor(peeled.view.shape, tensor_info(value.type).element)
