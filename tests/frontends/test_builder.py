@@ -1,0 +1,190 @@
+"""The Python builder: broadcasting, operators, names, locations and its errors."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from xdsl.dialects.builtin import FileLineColLoc, NameLoc
+
+from aicf.dialects.logical import LogicalOp
+from aicf.errors import InvalidIR
+from aicf.frontends.builder import Graph, Value
+from aicf.frontends.text import make_context, parse_module, verify_module
+from aicf.passes.verify_logical import VerifyLogicalPass
+from tests.support.random_graphs import run_program
+
+THIS_FILE = re.escape(__file__.rsplit("/", 1)[1])
+
+
+def result_of(graph: Graph, value: Value, **inputs: np.ndarray) -> np.ndarray:
+    graph.output(value, "y")
+    module = graph.module()
+    verify_module(module)
+    VerifyLogicalPass().apply(make_context(), module)
+    return run_program(module, inputs)["y"]
+
+
+def test_a_whole_program() -> None:
+    graph = Graph("mlp")
+    x = graph.input("x", ("N", 64))
+    weight, bias = graph.param("fc1.weight", (128, 64)), graph.param("fc1.bias", (128,))
+    graph.output(graph.relu(graph.linear(x, weight, bias, name="fc1")), "y")
+    text = str(graph.module())
+    assert text == str(parse_module(text))
+    assert (
+        '%x: tensor<?x64xf32, #logical.dims<["N", ""]>> {logical.name = "x", logical.role = "input"}' in text
+    )
+    assert '%fc1.weight: tensor<128x64xf32> {logical.name = "fc1.weight", logical.role = "param"}' in text
+    assert "%fc1 = logical.linear %x, %fc1.weight, %fc1.bias" in text
+    assert text == str(graph.module())
+
+
+@st.composite
+def broadcastable(draw: st.DrawFn):
+    shape = draw(st.lists(st.integers(1, 3), max_size=4))
+    shapes = []
+    for _ in range(2):
+        kept = draw(st.integers(0, len(shape)))
+        shapes.append(tuple(1 if draw(st.booleans()) else size for size in shape[len(shape) - kept :]))
+    return shapes
+
+
+@settings(deadline=None)
+@given(broadcastable(), st.integers(0, 1000))
+def test_operands_broadcast_as_in_numpy(shapes, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    a, b = (random.normal(size=shape) for shape in shapes)
+    graph = Graph("g")
+    x, y = graph.input("a", a.shape, "f64"), graph.input("b", b.shape, "f64")
+    np.testing.assert_allclose(result_of(graph, x * y - x, a=a, b=b), a * b - a, rtol=1e-14)
+
+
+def test_operators_and_numbers() -> None:
+    a, b = np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[0.5, 1.5], [2.5, -1.0]])
+    graph = Graph("g")
+    x, y = graph.input("a", a.shape, "f64"), graph.input("b", b.shape, "f64")
+    value = -(2 - x) / y + 1 / (x + 1) + (x @ y) * 0.5 - 3
+    np.testing.assert_allclose(
+        result_of(graph, value, a=a, b=b), -(2 - a) / b + 1 / (a + 1) + a @ b * 0.5 - 3
+    )
+
+
+def test_every_method() -> None:
+    x_array = np.random.default_rng(0).uniform(0.2, 0.9, (2, 3))
+    graph = Graph("g")
+    x = graph.input("x", (2, 3), "f64")
+    scale = graph.constant([1.0, 2.0, 3.0], (3,), "f64")
+    pieces = [
+        *(
+            graph.exp(x),
+            graph.log(x),
+            graph.sqrt(x),
+            graph.rsqrt(x),
+            graph.tanh(x),
+            graph.erf(x),
+            graph.relu(x),
+        ),
+        *(graph.sigmoid(x), graph.gelu(x, "tanh"), graph.neg(x), graph.max(x, 0.5), graph.min(0.5, x)),
+        *(graph.softmax(x), graph.layer_norm(x, scale, scale), graph.reduce_max(x, [-1], keepdims=True)),
+        *(
+            graph.reduce_sum(x, [0]),
+            graph.reduce_mean(x, [-2, -1]),
+            graph.transpose(graph.transpose(x, [1, 0]), [1, 0]),
+        ),
+        *(graph.slice(x, [0, 1], [-1, 2]), graph.concat([x, x], -1), graph.reshape(x, (3, 2))),
+        *(graph.broadcast_to(scale, (2, 3)), graph.cast(graph.cast(x, "i32"), "f64")),
+        graph.select(graph.compare("gt", x, 0.5), x, 0.0),
+        graph.matmul(x, x, transpose_b=True),
+    ]
+    total = graph.add(0.0, graph.reduce_sum(pieces[0], [0, 1]))
+    for piece in pieces[1:]:
+        total = total + (graph.reduce_sum(piece, list(range(piece.rank))) if piece.rank else piece)
+    assert np.isfinite(result_of(graph, total, x=x_array))
+
+
+def test_updates() -> None:
+    graph = Graph("step")
+    w, grad = graph.param("w", (3,)), graph.input("grad", (3,))
+    count = graph.state("count", (), "i64")
+    graph.update(w, w - grad * 0.1)
+    graph.update(count, count + 1)
+    module = graph.module()
+    VerifyLogicalPass().apply(make_context(), module)
+    results = run_program(module, {"w": np.ones(3), "grad": np.ones(3), "count": np.array(4)})
+    np.testing.assert_allclose(results["updates:w"], np.full(3, 0.9), rtol=1e-7)
+    assert results["updates:count"] == 5
+
+
+def test_ops_know_their_line() -> None:
+    graph = Graph("g")
+    x = graph.input("x", (2,))
+    graph.output(graph.exp(x + 1, name="e"), "y")
+    ops = [op for op in graph.module().walk() if isinstance(op, LogicalOp)]
+    locations = [op.location.location if isinstance(op.location, NameLoc) else op.location for op in ops]
+    assert all(isinstance(location, FileLineColLoc) for location in locations)
+    assert len({location.line.data for location in locations}) == 1  # type: ignore[union-attr]
+    assert all(re.search(THIS_FILE, location.filename.data) for location in locations)  # type: ignore[union-attr]
+    assert isinstance(ops[-1].location, NameLoc) and ops[-1].location.desc.data == "e"
+
+
+def fail(message: str):
+    return pytest.raises(InvalidIR, match=rf"{THIS_FILE}:\d+:1: .*{re.escape(message)}")
+
+
+def test_errors_say_where_and_what() -> None:
+    graph, other = Graph("g"), Graph("other")
+    x, y = graph.input("x", (2, 3)), graph.input("y", (4,))
+    with fail("add: shapes 2x3 and 4 do not broadcast; sizes are equal or 1 from the right"):
+        x + y
+    with fail("matmul: contracted sizes differ: lhs K = 3 (dim 1 of 2x3), rhs K = 2 (dim 0 of 2x3)"):
+        x @ x
+    with fail('the name "x" is taken; give another'):
+        graph.param("x", (2,))
+    with fail('the name "" is empty; give another'):
+        graph.input("", (2,))
+    with fail("unknown element type 'float'; use one of f64"):
+        graph.input("z", (2,), "float")
+    with fail("'N/2' is no dimension size"):
+        graph.input("z", ("N/2",))
+    with fail("dimension 0 has size 0; empty tensors are not supported"):
+        graph.input("z", (0,))
+    with fail("the largest tensor takes 140737488355328 (2^47)"):
+        graph.broadcast_to(graph.constant(1.0), (1 << 30, 1 << 30))
+    with fail('a value of graph "other" cannot be used in graph "g"'):
+        graph.exp(other.input("x", (2,)))
+    with fail("add: both operands are Python numbers; make one a constant of the graph"):
+        graph.add(1, 2)
+    with fail("constant: 0.5 is no i32"):
+        graph.cast(x, "i32") * 0.5
+    with fail("softmax: axis 2 is out of range for rank 2; write 0 to 1"):
+        graph.softmax(x, 2)
+    with fail("concat: nothing to concatenate; give at least one value"):
+        graph.concat([], 0)
+    with fail("element types differ: lhs f32, rhs f64"):
+        graph.matmul(x, graph.constant(0.0, (3, 3), "f64"))
+    with fail('graph "g" has no result; call output() or update()'):
+        graph.module()
+    with fail('the role of "x" is "input"; only param and state change'):
+        graph.update(x, x)
+    with fail("the target is a computed value; give a param or state"):
+        graph.update(graph.exp(x), x)
+    weight = graph.param("w", (2,))
+    with fail('"w" is 2xf32, the new value 2x3xf32'):
+        graph.update(weight, x)
+    graph.output(x, "z")
+    graph.module()
+    with fail('graph "g" is finished; add ops before module()'):
+        graph.exp(x)
+
+
+def test_a_refused_op_leaves_no_trace() -> None:
+    graph = Graph("g")
+    x = graph.input("x", (1 << 20,))
+    with pytest.raises(InvalidIR):
+        graph.concat([graph.broadcast_to(x, (1 << 24, 1 << 20))] * 4, 0)
+    graph.output(graph.exp(x), "y")
+    verify_module(graph.module())
