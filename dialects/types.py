@@ -283,5 +283,9 @@ def dense_array(value: DenseIntOrFPElementsAttr) -> np.ndarray[Any, np.dtype[Any
     """The elements of a dense attribute in the host dtype, read-only; a splat is spread over its type's shape."""
     info = tensor_info(value.type)
     raw = value.data.data
-    flat = np.frombuffer(raw, np.int8) != 0 if info.element.kind == "bool" else np.frombuffer(raw, info.element.dtype)
+    flat = (
+        np.frombuffer(raw, np.int8) != 0
+        if info.element.kind == "bool"
+        else np.frombuffer(raw, info.element.dtype)
+    )
     return np.broadcast_to(flat[0], info.shape) if flat.size == 1 else flat.reshape(info.shape)

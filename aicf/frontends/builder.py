@@ -162,7 +162,9 @@ class Graph:
         entry = self._interface[argument.index]
         name = entry[NAME_ATTR]
         if entry[ROLE_ATTR] not in (StringAttr("param"), StringAttr("state")):
-            raise self._error(f"update: the role of {name} is {entry[ROLE_ATTR]}; only param and state change")
+            raise self._error(
+                f"update: the role of {name} is {entry[ROLE_ATTR]}; only param and state change"
+            )
         if target.info != value.info:
             raise self._error(f"update: {name} is {target.info}, the new value {value.info}")
         self._results.append(_Result(self._own(value), {UPDATES_ATTR: name}))
