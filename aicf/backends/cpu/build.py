@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from llvmlite import ir
@@ -15,7 +16,7 @@ from llvmlite import ir
 from aicf.backends.base import BufferRef, CodeUnit, Launch
 from aicf.backends.cpu.barrier import emit_barrier_function
 from aicf.backends.cpu.blas import FUNCTIONS, table_name
-from aicf.backends.cpu.copies import concat_nests, copy_nest
+from aicf.backends.cpu.copies import moved_text, moves
 from aicf.backends.cpu.epilogue import make_epilogue
 from aicf.backends.cpu.gemm import GemmPointers, emit_gemm
 from aicf.backends.cpu.gemm_work import GemmWork, Strided, epilogue_accesses, read_gemm
@@ -193,7 +194,8 @@ def _identity(launch: Launch) -> str:
         for refs in (launch.ins, launch.outs)
     ]
     code = "" if launch.code is None else str(launch.code).split(" parallel ", 1)[1]
-    return f"{launch.kernel} {record} {operands} {len(launch.ws)} {code}"
+    moved = moved_text(launch.body) if launch.kernel in ("cpu.copy", "cpu.concat") else ""
+    return f"{launch.kernel} {record} {operands} {len(launch.ws)} {code} {moved}"
 
 
 def _strided(ref: BufferRef) -> Strided:
@@ -298,34 +300,26 @@ def _generated(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> No
     emit_loops(em, nest, spec, LoopPointers((*call.ins, *call.outs), call.tid, call.nthreads))
 
 
-def _copy(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
-    nest = copy_nest(_strided(launch.ins[0]), _strided(launch.outs[0]))
-    spec = loop_spec(launch.record, nest)
-    emit_loops(em, nest, spec, LoopPointers((call.ins[0], call.outs[0]), call.tid, call.nthreads))
-
-
-def _concat(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
+def _move(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
     target = _strided(launch.outs[0])
-    nests = concat_nests([_strided(ref) for ref in launch.ins], target, get_int(launch.record, "axis"))
+    found = moves(launch.body, [_strided(ref) for ref in launch.ins], target, get_int(launch.record, "axis"))
     parts = sub_records(launch.record, "parts")
-    if len(parts) != len(nests):
+    if found is None or len(parts) != len(found):
         raise PlanError(
-            f"instruction '{launch.name}': one part per operand is recorded: run select-kernels again"
+            f"instruction '{launch.name}': its record is not that of its body: run select-kernels again"
         )
     several = _threads(launch) > 1
-    for source, (offset, nest), part in zip(call.ins, nests, parts, strict=True):
-        spec = loop_spec(part, nest)
-        pointers = LoopPointers(
-            (source, em.address(call.outs[0], offset, target.dtype)), call.tid, call.nthreads
+    for move, part in zip(found, parts, strict=True):
+        spec = loop_spec(part, move.nest)
+        result = em.address(call.outs[0], move.offset, target.dtype)
+        sources = () if move.operand is None else (call.ins[move.operand],)
+        emit = partial(
+            emit_loops, em, move.nest, spec, LoopPointers((*sources, result), call.tid, call.nthreads)
         )
-
-        def copy(nest=nest, spec=spec, pointers=pointers) -> None:  # type: ignore[no-untyped-def]
-            emit_loops(em, nest, spec, pointers)
-
         if several and spec.threads == 1:
-            em.when(em.b.icmp_signed("==", call.tid, em.index(0)), copy)
+            em.when(em.b.icmp_signed("==", call.tid, em.index(0)), emit)
         else:
-            copy()
+            emit()
 
 
 def _pack(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
@@ -343,8 +337,8 @@ _EMITTERS: Mapping[str, Callable[[Emitter, Launch, _Call, Sequence[str]], None]]
     "cpu.gemm_portable": _gemm,
     "cpu.gemm_blas": _blas,
     "cpu.generated": _generated,
-    "cpu.copy": _copy,
-    "cpu.concat": _concat,
+    "cpu.copy": _move,
+    "cpu.concat": _move,
     "cpu.pack": _pack,
 }
 """Kernel id -> code."""

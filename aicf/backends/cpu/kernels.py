@@ -16,7 +16,7 @@ from xdsl.ir import Attribute, Operation
 
 from aicf.backends.base import KernelDescriptor, OperandInfo, Work
 from aicf.backends.cpu.blas import LIBRARY
-from aicf.backends.cpu.copies import concat_nests, copy_nest
+from aicf.backends.cpu.copies import Move, moves
 from aicf.backends.cpu.gemm_spec import NOMINAL_GHZ, GemmProblem, GemmSpec, propose
 from aicf.backends.cpu.gemm_work import GemmWork, Strided, epilogue_accesses, read_gemm
 from aicf.backends.cpu.loop_spec import (
@@ -379,55 +379,33 @@ def work_nest(work: Work) -> LoopNest:
 
 
 @dataclass(frozen=True)
-class CopyKernel(_PlainOperands):
-    """Copies a strided view."""
+class MoveKernel(_PlainOperands):
+    """Moves elements: a strided copy, or operands side by side."""
 
-    id: str = "cpu.copy"
+    id: str
+    kinds: frozenset[str]
     version: int = VERSION
     determinism: str = DETERMINISM
     simplicity: int = 0
-    kinds: frozenset[str] = frozenset({"copy"})
 
     def legal(self, work: Work, target: TargetAttr) -> str | None:
         """See `KernelDescriptor`."""
         if (reason := _unsupported_dtype(work)) is not None:
             return reason
-        if (
-            len(work.operands) != 1
-            or len(work.results) != 1
-            or work.operands[0].shape != work.results[0].shape
-        ):
-            return "it copies one operand to one result of the same shape"
+        if len(work.results) != 1 or self._moves(work) is None:
+            return "it does more than move elements to one result"
         return None
 
-    def cost_us(self, work: Work, target: TargetAttr) -> float:
-        """See `KernelDescriptor`."""
-        nest, spec = self._decide(work, target)
-        return cost_us(nest, spec)
+    def _moves(self, work: Work) -> list[Move] | None:
+        axis = get_int(work.attrs, "axis") if "axis" in work.attrs else 0
+        return moves(
+            work.body, [_strided(operand) for operand in work.operands], _strided(work.results[0]), axis
+        )
 
-    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
-        """See `KernelDescriptor`."""
-        nest, spec = self._decide(work, target)
-        return loop_record(spec, nest)
-
-    def _decide(self, work: Work, target: TargetAttr) -> tuple[LoopNest, LoopSpec]:
-        nest = copy_nest(_strided(work.operands[0]), _strided(work.results[0]))
-        return nest, choose(nest, _level(target), threads_of(target))
-
-
-@dataclass(frozen=True)
-class ConcatKernel(_PlainOperands):
-    """Copies every operand to its place in the result."""
-
-    id: str = "cpu.concat"
-    version: int = VERSION
-    determinism: str = DETERMINISM
-    simplicity: int = 0
-    kinds: frozenset[str] = frozenset({"concat"})
-
-    def legal(self, work: Work, target: TargetAttr) -> str | None:
-        """See `KernelDescriptor`."""
-        return _unsupported_dtype(work)
+    def _decide(self, work: Work, target: TargetAttr) -> list[tuple[LoopNest, LoopSpec]]:
+        found = self._moves(work)
+        assert found is not None
+        return [(move.nest, choose(move.nest, _level(target), threads_of(target))) for move in found]
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
         """See `KernelDescriptor`."""
@@ -437,13 +415,11 @@ class ConcatKernel(_PlainOperands):
         """See `KernelDescriptor`."""
         decided = self._decide(work, target)
         parts = [DictionaryAttr(loop_record(spec, nest)) for nest, spec in decided]
-        threads = max(spec.threads for _, spec in decided)
-        return {"axis": work.attrs["axis"], "threads": integer(threads), "parts": ArrayAttr(parts)}
-
-    def _decide(self, work: Work, target: TargetAttr) -> list[tuple[LoopNest, LoopSpec]]:
-        sources = [_strided(operand) for operand in work.operands]
-        nests = concat_nests(sources, _strided(work.results[0]), get_int(work.attrs, "axis"))
-        return [(nest, choose(nest, _level(target), threads_of(target))) for _, nest in nests]
+        return {
+            "axis": work.attrs.get("axis", integer(0)),
+            "threads": integer(max(spec.threads for _, spec in decided)),
+            "parts": ArrayAttr(parts),
+        }
 
 
 @dataclass(frozen=True)
@@ -476,8 +452,8 @@ KERNELS: tuple[KernelDescriptor, ...] = (
     GemmKernel("cpu.gemm_portable", "generic", 2),
     BlasKernel(),
     GeneratedKernel(),
-    CopyKernel(),
-    ConcatKernel(),
+    MoveKernel("cpu.copy", frozenset({"copy"})),
+    MoveKernel("cpu.concat", frozenset({"concat"})),
     PackKernel(),
 )
 """All kernels of the backend, in the order in which they are considered."""

@@ -374,3 +374,22 @@ def test_legal_ops_are_the_ones_with_code() -> None:
 
 def test_native_code_is_plain_data() -> None:
     assert isinstance(build(lower(SQUARE, HOST)), NativeCode)
+
+
+def test_constants_are_moved_like_operands() -> None:
+    text = function(
+        [argument("x", (4, 3))],
+        ((4, 9), "f32"),
+        """%c = logical.constant dense<2.5> : tensor<4x2xf32>
+        %d = logical.constant dense<-1.0> : tensor<4x1xf32>
+        %r = logical.concat %c, %x, %d, %x {axis = 1}
+           : (tensor<4x2xf32>, tensor<4x3xf32>, tensor<4x1xf32>, tensor<4x3xf32>) -> tensor<4x9xf32>""",
+    )
+    x = normal(4, 3)
+    exact = np.concatenate([np.full((4, 2), 2.5), x, np.full((4, 1), -1), x], 1)
+    np.testing.assert_array_equal(compile_program(text, HOST, {})(x), exact)
+
+
+def test_a_returned_constant_is_filled_in() -> None:
+    text = function([argument("x", (4,))], ((4, 3), "i64"), "%r = logical.constant dense<-7> : tensor<4x3xi64>")
+    np.testing.assert_array_equal(compile_program(text, HOST, {})(normal(4)), np.full((4, 3), -7))
