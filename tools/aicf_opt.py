@@ -73,6 +73,8 @@ class AicfOptMain(xDSLOptMain):
     def register_all_arguments(self, arg_parser: argparse.ArgumentParser) -> None:
         super().register_all_arguments(arg_parser)
         arg_parser.prog = "aicf-opt"
+        # There is one frontend: a program is text whatever its file is called.
+        arg_parser.set_defaults(frontend="mlir")
         arg_parser.add_argument(
             "--debug", action="store_true", help="Print the Python traceback of an error as well"
         )
@@ -165,9 +167,6 @@ class AicfOptMain(xDSLOptMain):
             return self.prepare_input()
         except OSError as error:
             raise InvalidIR(f"cannot read the program: {error.strerror}", location=name) from error
-        except ValueError:
-            known = ", ".join(f".{extension}" for extension in self.available_frontends)
-            raise InvalidIR(f"unknown file type; known: {known}, or pass -f mlir", location=name) from None
 
 
 def _resolve_target_option(pass_name: str, option: str, value: str) -> str:

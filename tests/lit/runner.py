@@ -7,6 +7,7 @@ lit_tests`` runs the same files with a real shell (``lit_tests/lit.cfg.py``).
 from __future__ import annotations
 
 import contextlib
+import difflib
 import io
 import re
 import shlex
@@ -186,6 +187,13 @@ class _ScopedMatcher(Matcher):
         self.purge_variables()
 
 
+def _diff(arguments: list[str]) -> int:
+    left, right = (Path(name).read_text("utf-8").splitlines(keepends=True) for name in arguments)
+    difference = list(difflib.unified_diff(left, right, *arguments))
+    sys.stdout.writelines(difference)
+    return int(bool(difference))
+
+
 def _filecheck(arguments: list[str]) -> int:
     options = parse_argv_options(["filecheck", *arguments])
     text = sys.stdin.read() if options.input_file == "-" else Path(options.input_file).read_text("utf-8")
@@ -196,5 +204,6 @@ _COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "aicf": _aicf,
     "aicf-opt": _aicf_opt,
     "cat": _cat,
+    "diff": _diff,
     "filecheck": _filecheck,
 }

@@ -51,6 +51,17 @@ def test_variables_are_scoped_by_labels(tmp_path: Path):
         )
 
 
+def test_diff_compares_files(tmp_path: Path):
+    run(
+        tmp_path,
+        "RUN: aicf-opt %s > %t.once",
+        "RUN: aicf-opt %t.once > %t.twice",
+        "RUN: diff %t.once %t.twice",
+    )
+    with pytest.raises(LitFailure, match=r"\+builtin.module"):
+        run(tmp_path, "RUN: aicf-opt %s > %t.once", "RUN: diff %s %t.once")
+
+
 def test_no_run_line_is_a_failure(tmp_path: Path):
     with pytest.raises(LitFailure, match="has no RUN line"):
         run(tmp_path, "CHECK: func.func @f")

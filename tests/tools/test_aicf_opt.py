@@ -110,11 +110,14 @@ def test_unreadable_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert error == f"{tmp_path}/none.mlir: error: cannot read the program: No such file or directory\n"
 
 
-def test_unknown_extension(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    (tmp_path / "m.onnx").write_text(PROGRAM)
+def test_any_file_name_will_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "m.txt").write_text(PROGRAM)
+    assert main([str(tmp_path / "m.txt")]) == 0
+    (tmp_path / "m.onnx").write_bytes(b"\x08\x0a\xff")
     assert main([str(tmp_path / "m.onnx")]) == 1
-    assert "unknown file type; known: .mlir, or pass -f mlir" in capsys.readouterr().err
-    assert main([str(tmp_path / "m.onnx"), "-f", "mlir"]) == 0
+    assert capsys.readouterr().err.endswith(
+        "m.onnx:2:1: error: the program is not UTF-8: byte 0xff; save the file as UTF-8 text\n"
+    )
 
 
 def test_output_file(program: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):

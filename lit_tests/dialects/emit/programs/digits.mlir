@@ -1,3 +1,7 @@
+// RUN: aicf-opt %s > %t.once
+// RUN: aicf-opt %t.once > %t.twice
+// RUN: diff %t.once %t.twice
+
 // The digits MLP: two shape buckets, weights prepared once.
 builtin.module attributes {aicf.target = #emit.target<"cpu", "x86-64-v4", {threads = 1 : i64, libraries = {}}>, aicf.policy = {}} {
   emit.program @prepare attributes {phase = "final", arena_bytes = 0 : i64, graphs = [["fc1.pack", "fc2.pack", "fc3.pack"]]} {

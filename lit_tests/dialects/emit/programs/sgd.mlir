@@ -1,3 +1,7 @@
+// RUN: aicf-opt %s > %t.once
+// RUN: aicf-opt %t.once > %t.twice
+// RUN: diff %t.once %t.twice
+
 // One SGD step: gradients, and the update of parameters in place.
 builtin.module attributes {aicf.target = #emit.target<"cpu", "x86-64-v4", {threads = 1 : i64, libraries = {}}>, aicf.policy = {}} {
   emit.program @step attributes {phase = "final", arena_bytes = 832 : i64, graphs = [["pred", "grad", "dw", "db", "w.step", "b.step"]]} {
