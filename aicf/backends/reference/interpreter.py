@@ -93,7 +93,9 @@ def _choose(module: ModuleOp, feeds: Mapping[str, Array]) -> FuncOp | ProgramOp:
 
 def _fits(op: FuncOp | ProgramOp, feeds: Mapping[str, Array]) -> bool:
     if isinstance(op, ProgramOp):
-        shapes = {bind.bind_name.data: buffer_of(bind.buffer).get_shape() for bind in op.binds if _is_fed(bind)}
+        shapes = {
+            bind.bind_name.data: buffer_of(bind.buffer).get_shape() for bind in op.binds if _is_fed(bind)
+        }
     else:
         names = _names(op.arg_attrs, len(op.args), NAME_ATTR)
         shapes = {name: cast(Any, arg.type).get_shape() for name, arg in zip(names, op.args, strict=True)}
