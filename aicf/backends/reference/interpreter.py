@@ -36,8 +36,8 @@ from aicf.dialects.types import dense_array, element_of
 from aicf.errors import InputMismatch, InvalidIR, PlanError
 from aicf.semantics import Array, Mode, as_value, evaluate, evaluate_block, value_dtype
 
-POISON = 0xA5
-"""Byte that fills an arena before a run: reads of what nobody wrote give values that no test takes for right."""
+POISON = 0xFF
+"""Byte that fills an arena before a run: NaN in every float type, so that a read of what nobody wrote shows."""
 
 
 @dataclass(frozen=True)
