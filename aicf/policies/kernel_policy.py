@@ -146,13 +146,13 @@ class KernelPolicy:
 
     @classmethod
     def from_text(cls, text: str, where: str = "policy") -> KernelPolicy:
-        """Reads YAML or JSON (which is YAML).
+        """Reads JSON or YAML.
 
         Raises:
             PolicyError: the text is neither, or a value is not legal; `where` is named.
         """
         try:
-            value = cast(object, yaml.safe_load(text))
+            value = _parse(text)
         except (yaml.YAMLError, ValueError, RecursionError) as error:
             raise PolicyError(f"{where}: neither JSON nor YAML: {error}") from error
         return cls.from_plain({} if value is None else value)
@@ -203,6 +203,13 @@ def resolve_policy(text: str) -> KernelPolicy:
     if text.lstrip().startswith("{"):
         return KernelPolicy.from_text(text)
     return KernelPolicy.load(Path(text))
+
+
+def _parse(text: str) -> object:
+    try:
+        return cast(object, json.loads(text))
+    except ValueError:
+        return cast(object, yaml.safe_load(text))
 
 
 def _suffix_of(path: Path) -> str:

@@ -41,7 +41,8 @@ builtin.module attributes {{aicf.target = {TARGET}}} {{
     %h = emit.slot offset(0) size(96) align(64) : !emit.buffer<4x6xf32, arena>
     %rows = emit.view %b offset(0) : !emit.buffer<6xf32, bound> to !emit.buffer<4x6xf32, bound, strides [0, 1]>
     emit.resolved "add" id(0) name("sum") src(["sum"])
-      ins(%x, %rows : !emit.buffer<4x6xf32, bound>, !emit.buffer<4x6xf32, bound, strides [0, 1]>) outs(%h : !emit.buffer<4x6xf32, arena>)
+      ins(%x, %rows : !emit.buffer<4x6xf32, bound>, !emit.buffer<4x6xf32, bound, strides [0, 1]>)
+      outs(%h : !emit.buffer<4x6xf32, arena>)
       body(@sum.body) {KERNEL} stream(0) after([])
     emit.resolved "relu" id(1) name("act") src(["act", "relu"])
       ins(%h : !emit.buffer<4x6xf32, arena>) outs(%y : !emit.buffer<4x6xf32, bound>)
@@ -99,7 +100,8 @@ def _scale_program(rows: int) -> str:
       ins(%x, %m, %ones : {bound}, {bound}, !emit.buffer<{rows}x2xf32, const, strides [0, 1]>) outs(%y : {bound})
       body(@"scale{rows}.body") {KERNEL} stream(0) after([])
     emit.resolved "generated" id(24) name("shift{rows}") src(["shift"])
-      ins(%y, %half : {bound}, !emit.buffer<2xf32, const, layout #emit.layout<"padded", {{bytes = 64 : i64}}>>) outs(%y : {bound})
+      ins(%y, %half : {bound}, !emit.buffer<2xf32, const, layout #emit.layout<"padded", {{bytes = 64 : i64}}>>)
+      outs(%y : {bound})
       body(@"shift{rows}.body") {KERNEL} stream(0) after(["scale{rows}" full])
   }}
   emit.body @"shift{rows}.body" {{
@@ -123,7 +125,8 @@ builtin.module attributes {{aicf.target = {TARGET}}} {{
     %w = emit.bind param "w" : !emit.buffer<2xf32, bound>
     %half = emit.bind derived "w.half" : !emit.buffer<2xf32, const, layout #emit.layout<"padded", {{bytes = 64 : i64}}>>
     emit.resolved "pack" id(26) name("w.half") src(["w"])
-      ins(%w : !emit.buffer<2xf32, bound>) outs(%half : !emit.buffer<2xf32, const, layout #emit.layout<"padded", {{bytes = 64 : i64}}>>)
+      ins(%w : !emit.buffer<2xf32, bound>)
+      outs(%half : !emit.buffer<2xf32, const, layout #emit.layout<"padded", {{bytes = 64 : i64}}>>)
       body(@half.body) {KERNEL} stream(0) after([])
   }}
 {_scale_program(1)}

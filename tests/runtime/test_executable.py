@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from typing import Any
 
@@ -57,7 +58,7 @@ def test_results_are_fresh(two_outputs: Executable) -> None:
 @pytest.mark.parametrize(
     "view",
     [
-        lambda x: np.asfortranarray(x),
+        np.asfortranarray,
         lambda x: np.repeat(x, 2, axis=1)[:, ::2],
         lambda x: x[::-1, ::-1][::-1, ::-1],
         lambda x: np.frombuffer(b"\0" + x.tobytes(), np.uint8)[1:].view(np.float32).reshape(x.shape),
@@ -70,7 +71,11 @@ def test_any_strides_are_accepted(two_outputs: Executable, view: Any) -> None:
 
 
 def test_large_inputs_of_any_strides() -> None:
-    text = ADD_RELU.replace("4x6xf32", "999x6xf32").replace("size(96)", "size(23976)").replace("= 128", "= 24064")
+    text = (
+        ADD_RELU.replace("4x6xf32", "999x6xf32")
+        .replace("size(96)", "size(23976)")
+        .replace("= 128", "= 24064")
+    )
     exe = executable(text, {"b": B})
     x = random(RNG, 999, 12)
     for given in (x[:, ::2], np.ascontiguousarray(x[:, ::2]), np.asfortranarray(x[:, ::2])):
@@ -118,9 +123,21 @@ WRONG_CALLS: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
     ((), {"x": X, "weight": X}, "there is no input 'weight'; it has x"),
     ((), {"x": X, "X1": X}, "there is no input 'X1'; it has x"),
     ((), {"x": X, "b": X}, "'b' is a weight, not an input; set_state() changes those that programs update"),
-    ((X.astype(np.float64),), {}, "input 'x': expected f32[4, 6], got f64[4, 6]; convert it, as in array.astype('float32')"),
-    ((X.astype(">f4"),), {}, "input 'x': expected f32[4, 6], got >f4[4, 6]; convert it, as in array.astype('float32')"),
-    ((X[:3],), {}, "input 'x': expected f32[4, 6], got f32[3, 6]; the shape was fixed when the program was compiled"),
+    (
+        (X.astype(np.float64),),
+        {},
+        "input 'x': expected f32[4, 6], got f64[4, 6]; convert it, as in array.astype('float32')",
+    ),
+    (
+        (X.astype(">f4"),),
+        {},
+        "input 'x': expected f32[4, 6], got >f4[4, 6]; convert it, as in array.astype('float32')",
+    ),
+    (
+        (X[:3],),
+        {},
+        "input 'x': expected f32[4, 6], got f32[3, 6]; the shape was fixed when the program was compiled",
+    ),
     ((X[0],), {}, "input 'x': expected f32[4, 6], got f32[6]; rank must be 2, is 1"),
     ((X.tolist(),), {}, "input 'x': expected an array f32[4, 6], got list; use np.asarray"),
     ((None,), {}, "input 'x': expected an array f32[4, 6], got NoneType; use np.asarray"),
@@ -194,9 +211,15 @@ SHARED = np.zeros((8, 6), np.float32)
 READ_ONLY = np.zeros((4, 6), np.float32)
 READ_ONLY.flags.writeable = False
 WRONG_OUTS: list[tuple[Any, str]] = [
-    ({"y": np.zeros((4, 5), np.float32)}, "output 'y': expected f32[4, 6], got f32[4, 5]; the shape was fixed"),
+    (
+        {"y": np.zeros((4, 5), np.float32)},
+        "output 'y': expected f32[4, 6], got f32[4, 5]; the shape was fixed",
+    ),
     ({"y": np.zeros((4, 6))}, "output 'y': expected f32[4, 6], got f64[4, 6]; convert it"),
-    ({"y": np.zeros((6, 4), np.float32).T}, "output 'y' has strides (4, 16) bytes, zero-copy needs aligned (24, 4)"),
+    (
+        {"y": np.zeros((6, 4), np.float32).T},
+        "output 'y' has strides (4, 16) bytes, zero-copy needs aligned (24, 4)",
+    ),
     ({"y": READ_ONLY}, "output 'y' is a read-only array; give writable memory"),
     ({"y": SHARED[:4]}, "output 'y' overlaps 'x' in memory; give it memory of its own"),
     ({"y": SHARED[1:5]}, "output 'y' overlaps 'x' in memory"),
@@ -242,7 +265,9 @@ def test_bound_memory_is_read_and_written_by_each_replay(two_outputs: Executable
 
 def test_unbound_memory_is_ours(two_outputs: Executable) -> None:
     bound = two_outputs.instantiate()
-    with pytest.raises(InputMismatch, match=r"input 'x' is not bound; bind\(\) it, or fill graph_exec\['x'\]"):
+    with pytest.raises(
+        InputMismatch, match=r"input 'x' is not bound; bind\(\) it, or fill graph_exec\['x'\]"
+    ):
         bound.replay()
     bound["x"][...] = x = random(RNG, 4, 6)
     bound.replay()
@@ -250,7 +275,10 @@ def test_unbound_memory_is_ours(two_outputs: Executable) -> None:
 
 
 WRONG_BINDS: list[tuple[dict[str, Any], str]] = [
-    ({"x": np.asfortranarray(X)}, "input 'x' has strides (4, 16) bytes, zero-copy needs aligned (24, 4); use np.ascont"),
+    (
+        {"x": np.asfortranarray(X)},
+        "input 'x' has strides (4, 16) bytes, zero-copy needs aligned (24, 4); use np.ascont",
+    ),
     ({"x": X[:2]}, "input 'x': expected f32[4, 6], got f32[2, 6]"),
     ({"x": X, "b": B}, "'b' is a param, not an input: weights come with the executable"),
     ({"x": X, "q": B}, "there is no input or output 'q'; it has x, y, z"),
@@ -439,12 +467,14 @@ def test_calls_work_again_after_shutdown() -> None:
 def test_shutdown_releases_memory() -> None:
     text = ADD_RELU.replace("arena_bytes = 128", "arena_bytes = 50000000")
     exe = executable(text, {"b": B})
+    gc.collect()
     before = runtime.statistics().live_bytes
     runtime.reset_peak()
     exe(random(RNG, 4, 6))
     held = runtime.statistics()
     assert held.live_bytes - before >= 50_000_000 and held.peak_bytes >= held.live_bytes
     runtime.shutdown()
+    gc.collect()
     assert runtime.statistics().live_bytes - before < 1_000_000
     assert runtime.statistics().peak_bytes == held.peak_bytes
 

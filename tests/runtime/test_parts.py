@@ -17,7 +17,8 @@ from aicf.backends.native import CEntry, CProfileEntry, NativeCode
 from aicf.backends.registry import load_native
 from aicf.dialects.types import ELEMENTS
 from aicf.errors import ArtifactError, CaptureError, PolicyError
-from aicf.runtime import Executable, Profiler, Stream, executable as executable_module
+from aicf.runtime import Executable, Profiler, Stream
+from aicf.runtime import executable as executable_module
 from aicf.runtime.memory import allocate, allocate_tensor
 from aicf.runtime.tensors import ELEMENT_NAMES, element_name, numpy_dtype
 from aicf.runtime.threads import ThreadTeam
@@ -35,6 +36,7 @@ def test_element_types_are_those_of_the_dialect() -> None:
 
 @pytest.mark.parametrize("align", [1, 64, 256, 4096])
 def test_buffers_are_aligned_zeroed_and_counted(align: int) -> None:
+    gc.collect()
     before = runtime.statistics()
     buffer = allocate(1000, align)
     assert buffer.ctypes.data % max(align, 64) == 0
@@ -115,7 +117,10 @@ class FakeCode:
             pointers = (ctypes.c_void_p * 6).from_address(table)
             assert pointers[5] == 1234
             if tid == 0:
-                x, y = (np.frombuffer((ctypes.c_float * 24).from_address(p or 0), np.float32) for p in pointers[1:4:2])
+                x, y = (
+                    np.frombuffer((ctypes.c_float * 24).from_address(p or 0), np.float32)
+                    for p in pointers[1:4:2]
+                )
                 y[:] = x * 2
 
         return run
@@ -137,7 +142,9 @@ def test_plans_with_threads_enter_the_code_together(monkeypatch: pytest.MonkeyPa
 
 def test_c_entries_get_their_arguments() -> None:
     seen: list[tuple[int, ...]] = []
-    run = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)(lambda *given: seen.append(given))
+    run = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)(
+        lambda *given: seen.append(given)
+    )
     address = ctypes.cast(run, ctypes.c_void_p).value
     assert address is not None
     call = CEntry(address).bind(1, 2, 4096)
@@ -175,7 +182,9 @@ def test_a_graph_exec_is_for_one_thread(monkeypatch: pytest.MonkeyPatch) -> None
     other.start()
     while code.meeting.n_waiting == 0:
         time.sleep(0.001)
-    with pytest.raises(CaptureError, match="this GraphExec is replaying in another thread; make one per thread"):
+    with pytest.raises(
+        CaptureError, match="this GraphExec is replaying in another thread; make one per thread"
+    ):
         bound.replay()
     code.meeting.wait(10)
     other.join()
@@ -263,7 +272,9 @@ def test_profiling_leaves_the_state_alone() -> None:
 def test_code_without_profile_entry_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     exe: Executable = executable(ADD_RELU, {"b": random(RNG, 6)})
     monkeypatch.setattr(executable_module, "load_native", lambda *_: FakeCode())
-    with pytest.raises(CaptureError, match="code of backend 'reference' runs whole programs only; time replay"):
+    with pytest.raises(
+        CaptureError, match="code of backend 'reference' runs whole programs only; time replay"
+    ):
         Profiler(exe).measure(random(RNG, 4, 6))
 
 

@@ -10,7 +10,7 @@ import platform
 from collections.abc import Mapping, Sequence
 from io import StringIO
 
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp, StringAttr, i64
 from xdsl.ir import Attribute
 from xdsl.printer import Printer
 
@@ -40,8 +40,14 @@ class BodyKernel:
         return 1.0
 
     def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
-        """Empty: a launch needs the body only."""
-        return {}
+        """Which results may take the bytes of an operand of the same type: all, operands are read first."""
+        pairs = [
+            ArrayAttr([IntegerAttr(result, i64), IntegerAttr(operand, i64)])
+            for result, made in enumerate(work.results)
+            for operand, read in enumerate(work.operands)
+            if (made.shape, made.strides, made.dtype) == (read.shape, read.strides, read.dtype)
+        ]
+        return {"may_alias": ArrayAttr(pairs)} if pairs else {}
 
     def prepare(self, work: Work, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
         """Raises UnsupportedOp: this kernel asks for no layout."""

@@ -36,8 +36,8 @@ from aicf.dialects.types import dense_array, element_of
 from aicf.errors import InputMismatch, InvalidIR, PlanError
 from aicf.semantics import Array, Mode, as_value, evaluate, evaluate_block, value_dtype
 
-POISON = 0xA5
-"""Byte that fills an arena before a run: reads of what nobody wrote give values that no test takes for right."""
+POISON = 0xFF
+"""Byte that fills an arena before a run: NaN in every float type, so that a read of what nobody wrote shows."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,9 @@ def _choose(module: ModuleOp, feeds: Mapping[str, Array]) -> FuncOp | ProgramOp:
 
 def _fits(op: FuncOp | ProgramOp, feeds: Mapping[str, Array]) -> bool:
     if isinstance(op, ProgramOp):
-        shapes = {bind.bind_name.data: buffer_of(bind.buffer).get_shape() for bind in op.binds if _is_fed(bind)}
+        shapes = {
+            bind.bind_name.data: buffer_of(bind.buffer).get_shape() for bind in op.binds if _is_fed(bind)
+        }
     else:
         names = _names(op.arg_attrs, len(op.args), NAME_ATTR)
         shapes = {name: cast(Any, arg.type).get_shape() for name, arg in zip(names, op.args, strict=True)}

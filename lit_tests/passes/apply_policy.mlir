@@ -1,0 +1,25 @@
+// RUN: aicf-opt %s -p 'apply-policy{policy="{streams: 2, groups: [[a, b]], kernels: {softmax: reference.body}}"}' | filecheck %s
+// RUN: aicf-opt %s -p apply-policy | filecheck %s --check-prefix=AUTO
+// RUN: not aicf-opt %s -p 'apply-policy{policy="{kernels: {fc1: reference.bodi}}"}' 2>&1 | filecheck %s --check-prefix=KERNEL
+// RUN: not aicf-opt %s -p 'apply-policy{policy="{determinism: never}"}' 2>&1 | filecheck %s --check-prefix=VALUE
+// RUN: not aicf-opt %s -p 'apply-policy{policy="fastest"}' 2>&1 | filecheck %s --check-prefix=NAME
+
+// Every field is written down, so that the module says all of its policy.
+// CHECK:      aicf.policy = {version = 1 : i64, determinism = "bitwise", rounding = "fused",
+// CHECK-SAME:   fusion = {epilogue = true, elementwise = true}, kernels = {softmax = "reference.body"},
+// CHECK-SAME:   forbid = [], groups = [["a", "b"]], streams = 2 : i64}
+// CHECK:      emit.decision "apply-policy" ["module"] choice "policy: given" because "option policy"
+
+// AUTO:       aicf.policy = {version = 1 : i64, determinism = "bitwise", rounding = "fused",
+// AUTO-SAME:    kernels = {}, forbid = [], groups = [], streams = 1 : i64}
+// AUTO:       emit.decision "apply-policy" ["module"] choice "policy: the default"
+
+// KERNEL: error: kernels.fc1: backend 'reference' has no kernel 'reference.bodi'; did you mean 'reference.body'?
+// VALUE: error: determinism: 'never' is not legal; {{.*}}legal: any, bitwise
+// NAME: error: policy 'fastest': give 'auto', inline JSON, or a .json, .yaml or .yml file
+builtin.module attributes {aicf.target = #emit.target<"reference", "typed", {threads = 1 : i64}>} {
+  func.func @f(%x: tensor<2xf32> {logical.name = "x", logical.role = "input"}) -> (tensor<2xf32> {logical.name = "y"}) {
+    %y = logical.relu %x : tensor<2xf32>
+    func.return %y : tensor<2xf32>
+  }
+}

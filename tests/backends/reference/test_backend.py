@@ -1,0 +1,71 @@
+"""The reference backend as an executor, through the same runtime as every other."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from aicf.backends.reference.backend import BodyKernel, ReferenceBackend
+from aicf.backends.registry import get_backend, get_kernels, resolve_target
+from aicf.dialects.kinds import KIND_IDS
+from aicf.errors import PolicyError
+from aicf.frontends.text import make_context, parse_module
+from aicf.passes.aicf_inference import AicfInferencePass
+from aicf.runtime import Executable, ModulePlan
+from aicf.runtime.plan_from_ir import code_units, read_module, target_of
+from tests.runtime.support import random
+
+RNG = np.random.default_rng(3)
+
+MLP = """
+func.func @mlp(%x: tensor<?x8xf32, #logical.dims<["N", ""]>> {logical.name = "x", logical.role = "input"},
+               %w: tensor<6x8xf32> {logical.name = "w", logical.role = "param"},
+               %b: tensor<6xf32> {logical.name = "b", logical.role = "param"})
+    -> (tensor<?x6xf32, #logical.dims<["N", ""]>> {logical.name = "y"}) {
+  %h = logical.linear %x, %w, %b
+      : (tensor<?x8xf32, #logical.dims<["N", ""]>>, tensor<6x8xf32>, tensor<6xf32>)
+      -> tensor<?x6xf32, #logical.dims<["N", ""]>>
+  %y = logical.softmax %h {axis = 1} : tensor<?x6xf32, #logical.dims<["N", ""]>>
+  func.return %y : tensor<?x6xf32, #logical.dims<["N", ""]>>
+}
+"""
+
+
+def compiled(weights: dict[str, np.ndarray]) -> Executable:
+    module = parse_module(MLP, "mlp.mlir")
+    AicfInferencePass(target="reference:typed", dims="N=2,7").apply(make_context(), module)
+    native = ReferenceBackend().build(module, code_units(module), target_of(module))
+    plan = ModulePlan.from_json(json.loads(json.dumps(read_module(module).to_json())))
+    return Executable(plan, native, weights)
+
+
+def test_a_model_runs_end_to_end() -> None:
+    w, b = random(RNG, 6, 8), random(RNG, 6)
+    exe = compiled({"w": w, "b": b})
+    assert [str(spec) for spec in (*exe.inputs, *exe.outputs)] == ["f32[N, 8]", "f32[N, 6]"]
+    for rows in (2, 7):
+        x = random(RNG, rows, 8)
+        logits = x.astype(np.float64) @ w.T.astype(np.float64) + b
+        powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+        np.testing.assert_allclose(exe(x), powers / powers.sum(axis=1, keepdims=True), rtol=1e-5, atol=1e-7)
+
+
+def test_building_twice_gives_the_same_bytes() -> None:
+    weights = {"w": random(RNG, 6, 8), "b": random(RNG, 6)}
+    assert compiled(weights).native == compiled(weights).native
+
+
+def test_the_one_kernel() -> None:
+    assert list(get_kernels("reference")) == ["reference.body"]
+    kernel = BodyKernel()
+    assert kernel.kinds == set(KIND_IDS) and kernel.determinism == "bitwise"
+
+
+def test_targets() -> None:
+    assert isinstance(get_backend("reference"), ReferenceBackend)
+    target = resolve_target("reference", threads=2)
+    assert str(target) == '#emit.target<"reference", "typed", {threads = 2 : i64}>'
+    with pytest.raises(PolicyError, match="backend 'reference' has no level 'fast'; legal: typed"):
+        resolve_target("reference:fast")

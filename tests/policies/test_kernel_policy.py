@@ -1,0 +1,173 @@
+"""Kernel policies: their forms, and errors that name the path and the legal values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aicf.dialects.kinds import KIND_IDS
+from aicf.errors import PolicyError
+from aicf.policies.kernel_policy import DETERMINISM, ROUNDING, Fusion, KernelPolicy, resolve_policy
+
+FULL = KernelPolicy(
+    determinism="any",
+    rounding="strict",
+    fusion=Fusion(epilogue=False),
+    kernels={"fc1.matmul": "cpu.gemm", "softmax": "cpu.loop"},
+    forbid=("cpu.blas",),
+    groups=(("a", "b"), ("c",)),
+    streams=3,
+)
+
+names = st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Cc")), min_size=1, max_size=8)
+policies = st.builds(
+    KernelPolicy,
+    determinism=st.sampled_from(DETERMINISM),
+    rounding=st.sampled_from(ROUNDING),
+    fusion=st.builds(Fusion, epilogue=st.booleans(), elementwise=st.booleans()),
+    kernels=st.dictionaries(names, names, max_size=3),
+    forbid=st.lists(names, max_size=3).map(tuple),
+    groups=st.lists(names, unique=True, max_size=5).map(lambda ids: tuple((id_,) for id_ in ids)),
+    streams=st.integers(1, 8),
+)
+
+
+@given(policies)
+def test_every_form_gives_the_same_policy_back(policy: KernelPolicy) -> None:
+    assert KernelPolicy.from_plain(policy.to_plain()) == policy
+    assert KernelPolicy.from_text(policy.to_json()) == policy
+    assert KernelPolicy.from_text(policy.to_yaml()) == policy
+    assert KernelPolicy.from_attr(policy.to_attr()) == policy
+
+
+def test_fields_have_a_fixed_order() -> None:
+    wanted = ["version", "determinism", "rounding", "fusion", "kernels", "forbid", "groups", "streams"]
+    assert list(FULL.to_plain()) == wanted
+    assert FULL.to_plain()["fusion"] == {"epilogue": False, "elementwise": True}
+    assert FULL.to_json().startswith('{\n  "version": 1,\n  "determinism": "any",')
+
+
+@pytest.mark.parametrize("suffix", [".json", ".yaml", ".yml"])
+def test_files(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"policy{suffix}"
+    FULL.save(path)
+    assert KernelPolicy.load(path) == FULL == resolve_policy(str(path))
+
+
+def test_what_users_may_write() -> None:
+    assert resolve_policy("auto") == KernelPolicy() == KernelPolicy.from_text("")
+    assert resolve_policy('{"streams": 2}') == resolve_policy("{streams: 2}") == KernelPolicy(streams=2)
+    assert resolve_policy("{groups: [[a, b], [c]]}").groups == (("a", "b"), ("c",))
+
+
+WRONG: list[tuple[str, str]] = [
+    (
+        "{stream: 2}",
+        "stream: unknown field; did you mean 'streams'? legal: determinism, forbid, fusion, groups, kernels",
+    ),
+    ("{streams: 0}", "streams: must be at least 1, got 0"),
+    ("{streams: two}", 'streams: expected an integer, got "two"'),
+    ("{streams: true}", "streams: expected an integer, got true"),
+    ("{version: 2}", "version: 2 is not known here; this release reads 1"),
+    (
+        "{determinism: bitwize}",
+        "determinism: 'bitwize' is not legal; did you mean 'bitwise'? legal: any, bitwise",
+    ),
+    ("{rounding: loose}", "rounding: 'loose' is not legal; legal: fused, strict"),
+    ("{fusion: true}", "fusion: expected an object, got true"),
+    (
+        "{fusion: {epilog: true}}",
+        "fusion.epilog: unknown field; did you mean 'epilogue'? legal: elementwise, epilogue",
+    ),
+    ("{fusion: {epilogue: 1}}", "fusion.epilogue: expected true or false, got 1"),
+    ("{kernels: [a]}", 'kernels: expected an object, got ["a"]'),
+    ("{kernels: {fc1: 3}}", "kernels.fc1: expected a string, got 3"),
+    ("{forbid: cpu.gemm}", 'forbid: expected a list, got "cpu.gemm"'),
+    ("{forbid: [a, 1]}", "forbid[1]: expected a string, got 1"),
+    ("{groups: [a]}", 'groups[0]: expected a list, got "a"'),
+    ("{groups: [[a], []]}", "groups[1]: is empty; list op ids, or drop it"),
+    ("{groups: [[a], [b, a]]}", "groups[1]: 'a' is in groups[0] already; name it once"),
+    ("{a", "policy: neither JSON nor YAML: "),
+    ("{? [a] : b}", "policy: neither JSON nor YAML: "),
+    ("{1: 2}", "1: unknown field; legal: "),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), WRONG)
+def test_errors_name_the_path(text: str, message: str) -> None:
+    with pytest.raises(PolicyError) as error:
+        resolve_policy(text)
+    assert error.value.message.startswith(message)
+
+
+@given(st.text(max_size=30))
+def test_no_text_gives_another_error(text: str) -> None:
+    try:
+        KernelPolicy.from_text(text)
+    except PolicyError as error:
+        assert error.message
+
+
+def test_files_that_cannot_be_used(tmp_path: Path) -> None:
+    with pytest.raises(
+        PolicyError, match="policy 'fast': give 'auto', inline JSON, or a .json, .yaml or .yml file"
+    ):
+        resolve_policy("fast")
+    with pytest.raises(PolicyError, match=r"policy file '.*gone.yaml' cannot be read: .*No such file"):
+        resolve_policy(str(tmp_path / "gone.yaml"))
+    path = tmp_path / "policy.yaml"
+    path.write_text("streams: 0\n")
+    with pytest.raises(PolicyError, match=r"policy.yaml: streams: must be at least 1, got 0"):
+        resolve_policy(str(path))
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(PolicyError, match="cannot be read"):
+        resolve_policy(str(path))
+    with pytest.raises(PolicyError, match="cannot be written"):
+        FULL.save(tmp_path / "no" / "policy.json")
+
+
+CHECKS: list[tuple[Callable[[KernelPolicy], None], dict[str, Any], str]] = [
+    (
+        lambda policy: policy.check_kernels(["cpu.gemm", "cpu.loop"], "cpu"),
+        {"kernels": {"fc1": "cpu.gem"}},
+        "kernels.fc1: backend 'cpu' has no kernel 'cpu.gem'; did you mean 'cpu.gemm'? legal: cpu.gemm, cpu.loop",
+    ),
+    (
+        lambda policy: policy.check_kernels(["cpu.gemm"], "cpu"),
+        {"forbid": ("blas",)},
+        "forbid[0]: backend 'cpu' has no kernel 'blas'; legal: cpu.gemm",
+    ),
+    (
+        lambda policy: policy.check_kernels(["cpu.gemm"], "cpu"),
+        {"kernels": {"fc1": "cpu.gemm"}, "forbid": ("cpu.gemm",)},
+        "kernels.fc1: 'cpu.gemm' is in forbid too; drop it from one of them",
+    ),
+    (
+        lambda policy: policy.check_ids(["fc1.matmul", "fc2.matmul"]),
+        {"kernels": {"fc9.matmul": "cpu.gemm"}},
+        "kernels.fc9.matmul: no op or kind has that name; did you mean 'fc2.matmul' or 'fc1.matmul'?",
+    ),
+    (
+        lambda policy: policy.check_ids(["a", "b"]),
+        {"groups": (("a", "c"),)},
+        "groups[0]: no op has the id 'c'; ids: a, b",
+    ),
+]
+
+
+@pytest.mark.parametrize(("check", "fields", "message"), CHECKS)
+def test_names_are_checked_where_they_are_known(check: Any, fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(PolicyError) as error:
+        check(KernelPolicy(**fields))
+    assert error.value.message.startswith(message)
+
+
+def test_right_names_pass() -> None:
+    FULL.check_kernels(["cpu.gemm", "cpu.loop", "cpu.blas"], "cpu")
+    FULL.check_ids(["fc1.matmul", "a", "b", "c"])
+    assert "softmax" in KIND_IDS
