@@ -9,6 +9,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
+from aicf.errors import PolicyError
 from aicf.passes.apply_policy import ApplyPolicyPass
 from aicf.passes.assign_ids import AssignIdsPass
 from aicf.passes.decide_inplace import DecideInplacePass
@@ -34,6 +35,8 @@ from aicf.passes.verify_emit import VerifyEmitPass
 from aicf.passes.verify_logical import VerifyLogicalPass
 from aicf.passes.verify_order import VerifyOrderPass
 
+STARTS = ("logical", "lowered")
+
 Observer = Callable[[ModulePass, ModuleOp], None]
 
 
@@ -42,7 +45,8 @@ class AicfInferencePass(ModulePass):
     """Runs every pass of the inference pipeline in order, with a check at each phase boundary.
 
     Options: `target` (`cpu:x86-64-v3`, `reference`), `policy` (file, inline JSON or `auto`), `dims`
-    (`N=1,540`, sizes of symbolic dimensions), `threads`.
+    (`N=1,540`, sizes of symbolic dimensions), `threads`, and `start`: `logical`, or `lowered` for IR that is lowered
+    already, such as `raise-emit` gives.
     """
 
     name = "aicf-inference"
@@ -51,15 +55,20 @@ class AicfInferencePass(ModulePass):
     policy: str = ""
     dims: str = ""
     threads: int = 1
+    start: str = "logical"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         run(self.passes(), ctx, op)
 
     def passes(self) -> tuple[ModulePass, ...]:
         """The passes in order, with the options handed on."""
+        if self.start not in STARTS:
+            raise PolicyError(f"start: '{self.start}' is no stage to start from; legal: {', '.join(STARTS)}")
         simplify = (LogicalCanonicalizePass(), LogicalCsePass(), LogicalDcePass())
         start: tuple[ModulePass, ...] = (SetTargetPass(self.target, self.threads),) if self.target else ()
         policy: tuple[ModulePass, ...] = (ApplyPolicyPass(self.policy),) if self.policy else ()
+        if self.start == "lowered":
+            return (*start, *policy, AssignIdsPass(), VerifyLogicalPass(), *decision_passes())
         return (
             *start,
             *policy,

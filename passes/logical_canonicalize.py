@@ -31,7 +31,7 @@ from aicf.dialects.logical import (
     TransposeOp,
     int_values,
 )
-from aicf.dialects.types import element_of
+from aicf.dialects.types import element_of, tensor_info
 from aicf.passes.support.greedy import PatternTable, apply_patterns
 from aicf.passes.support.identity import replace_with_op, replace_with_value
 
@@ -47,13 +47,30 @@ class RemoveIdentity(RewritePattern):
 
 
 class RemoveIdentityTranspose(RewritePattern):
-    """A permutation that leaves every dimension where it is."""
+    """A permutation that moves dimensions of size 1 only is a reshape, or nothing."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: TransposeOp, rewriter: PatternRewriter, /) -> None:
-        permutation = int_values(op.permutation)
-        if permutation == tuple(range(len(permutation))):
+        sizes = tensor_info(op.operand.type).sizes
+        moved = [dim for dim in int_values(op.permutation) if sizes[dim] != 1]
+        if moved != sorted(moved):
+            return
+        if op.operand.type == op.result.type:
             replace_with_value(rewriter, op, op.operand)
+        else:
+            replace_with_op(rewriter, op, ReshapeOp(op.operand, op.info.sizes))
+
+
+class BroadcastToReshape(RewritePattern):
+    """A broadcast that repeats nothing only adds dimensions of size 1."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: BroadcastOp, rewriter: PatternRewriter, /) -> None:
+        targets = int_values(op.dimensions)
+        if any(isinstance(use.operation, BroadcastOp) for use in op.result.uses):
+            return  # the two broadcasts become one
+        if tensor_info(op.operand.type).elements == op.info.elements and list(targets) == sorted(targets):
+            replace_with_op(rewriter, op, ReshapeOp(op.operand, op.info.sizes))
 
 
 class MergeReshapes(RewritePattern):
@@ -126,7 +143,7 @@ def _is_neutral(op: BinaryOp, operand: SSAValue) -> bool:
 PATTERNS: PatternTable = {
     ReshapeOp: (RemoveIdentity(), MergeReshapes()),
     TransposeOp: (RemoveIdentityTranspose(), MergeTransposes()),
-    BroadcastOp: (RemoveIdentity(), MergeBroadcasts()),
+    BroadcastOp: (RemoveIdentity(), BroadcastToReshape(), MergeBroadcasts()),
     SliceOp: (RemoveIdentity(),),
     ConcatOp: (RemoveIdentity(),),
     CastOp: (RemoveIdentity(),),

@@ -31,6 +31,7 @@ from aicf.dialects.emit_types import BufferType, KernelAttr, LayoutAttr, TargetA
 from aicf.dialects.types import element_of, tensor, tensor_info
 from aicf.errors import PlanError
 from aicf.passes.select_kernels import SelectKernelsPass, descriptor, kernel_record
+from aicf.passes.support.identity import value_hint
 from aicf.passes.support.ledger import record
 from aicf.passes.support.peeling import PeeledOperand
 from aicf.passes.support.views import View
@@ -116,14 +117,14 @@ class _Prepare:
         block = self.program.body.block
         if param not in self.params:
             self.params[param] = BindOp("param", param, buffer_type(type_, "bound"), binding="direct")
-            self.params[param].buffer.name_hint = _hint(param)
+            self.params[param].buffer.name_hint = value_hint(param)
             block.add_op(self.params[param])
         count = sum(1 for name, _, _ in self.derived if name == param)
         name = f"{param}:{layout.layout.data}" + (f".{count}" if count else "")
         source = _viewed(block, self.params[param].buffer, view)
         info = tensor_info(type_)
         bind = BindOp("derived", name, BufferType(view.shape, info.element.type, "const", layout=layout))
-        bind.buffer.name_hint = _hint(name)
+        bind.buffer.name_hint = value_hint(name)
         block.add_op(bind)
         body = BodyOp(body_symbol(name), _identity(source.type))
         self.module.body.block.add_op(body)
@@ -154,11 +155,6 @@ class _Prepare:
 
 def _strings(array: ArrayAttr[StringAttr]) -> list[str]:
     return [entry.data for entry in array]
-
-
-def _hint(name: str) -> str:
-    """A legal SSA name made from a symbol."""
-    return "v_" + "".join(c if c.isalnum() or c in "_" else "_" for c in name)
 
 
 def _identity(type_: Attribute) -> Region:
@@ -202,16 +198,14 @@ class _Bufferizer:
         for op in self.function.body.block.ops:
             if isinstance(op, GroupOp):
                 self._lower_group(op)
-            elif isinstance(op, logical.ConstantOp):
-                self._bind_constant(op)
-            elif not isinstance(op, func.ReturnOp | logical.ReshapeOp):
+            elif not isinstance(op, func.ReturnOp | logical.ReshapeOp | logical.ConstantOp):
                 raise PlanError(f"{op.name} is outside any group; run materialize-views and fuse-elementwise first")
         self._copy_updates()
         self._drop_unread_params()
         return self.program
 
     def _add_bind(self, bind: BindOp) -> SSAValue:
-        bind.buffer.name_hint = _hint(bind.bind_name.data)
+        bind.buffer.name_hint = value_hint(bind.bind_name.data)
         self.block.add_op(bind)
         self.last_bind = bind
         return bind.buffer
@@ -241,16 +235,24 @@ class _Bufferizer:
             value = value.op.operands[0]
         self.outputs[value] = (buffer, View.whole(tensor_info(value.type).shape))
 
-    def _bind_constant(self, op: logical.ConstantOp) -> None:
+    def _constant(self, op: logical.ConstantOp) -> SSAValue:
+        """The bind of a constant that an instruction reads from memory; made at the first use."""
         id_ = op.attributes.get(logical.ID_ATTR)
         assert isinstance(id_, StringAttr)
-        if not op.result.uses:
-            return
         value = DenseIntOrFPElementsAttr(op.result.type, op.value.data)
         bind = BindOp("const", id_.data, buffer_type(op.result.type, "const"), value=value)
-        bind.buffer.name_hint = op.result.name_hint
-        self.block.add_op(bind)
-        self.buffers[op.result] = bind.buffer
+        self.buffers[op.result] = self._add_late_bind(bind)
+        return bind.buffer
+
+    def _add_late_bind(self, bind: BindOp) -> SSAValue:
+        """Adds a bind behind the others, in front of the instructions lowered so far."""
+        bind.buffer.name_hint = value_hint(bind.bind_name.data)
+        if self.last_bind is None:
+            self.block.add_op(bind)
+        else:
+            self.block.insert_op_after(bind, self.last_bind)
+        self.last_bind = bind
+        return bind.buffer
 
     def _lower_group(self, group: GroupOp) -> None:
         if group.kernel is None:
@@ -289,7 +291,11 @@ class _Bufferizer:
         value = group.ins[operand.argument]
         layout = _layout_at(layouts, place)
         if layout is None:
-            return _viewed(self.block, self.buffers[value], operand.view)
+            held = self.buffers.get(value)
+            if held is None:
+                assert isinstance(value, OpResult) and isinstance(value.op, logical.ConstantOp)
+                held = self._constant(value.op)
+            return _viewed(self.block, held, operand.view)
         assert isinstance(value, BlockArgument)
         name = argument_attrs(self.function, value.index)[logical.NAME_ATTR].data
         derived, type_ = self.prepare.bind_for(name, value.type, operand, layout, group, place)
@@ -297,14 +303,7 @@ class _Bufferizer:
 
     def _derived(self, name: str, type_: BufferType) -> SSAValue:
         if name not in self.derived:
-            bind = BindOp("derived", name, type_)
-            bind.buffer.name_hint = _hint(name)
-            self.derived[name] = bind.buffer
-            if self.last_bind is None:
-                self.block.add_op(bind)
-            else:
-                self.block.insert_op_after(bind, self.last_bind)
-            self.last_bind = bind
+            self.derived[name] = self._add_late_bind(BindOp("derived", name, type_))
         return self.derived[name]
 
     def _result(self, result: OpResult) -> SSAValue:

@@ -91,12 +91,6 @@ def _copy_reason(value: SSAValue, index: int, function: func.FuncOp, seen: set[S
         return "the result is a view or a constant, and results own their memory"
     if base in seen:
         return "two results never share memory"
-    chain = value
-    while chain is not base:
-        if chain.uses.get_length() > 1:
-            return "the reshaped value is used again"
-        assert isinstance(chain, OpResult)
-        chain = chain.op.operands[0]
     return None
 
 

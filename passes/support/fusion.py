@@ -13,15 +13,16 @@ from functools import cached_property
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
-from xdsl.ir import Block, Operation, OpResult, Region, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
 
 from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp, YieldOp
 from aicf.dialects.emit_types import TargetAttr
 from aicf.errors import InvalidIR
+from aicf.passes.support.identity import value_hint
 from aicf.passes.support.policy import policy_of
 from aicf.passes.support.views import VIEW_OPS
-from aicf.passes.support.work import GroupWork, legal_kernels, origin_of, remember_work, work_of_body
+from aicf.passes.support.work import GroupWork, argument_attrs, legal_kernels, origin_of, remember_work, work_of_body
 from aicf.policies.kernel_policy import KernelPolicy
 
 Accept = Callable[[Operation], bool]
@@ -206,6 +207,10 @@ class _BodyBuilder:
         clone = op.clone(dict(zip(op.operands, operands, strict=True)))
         clone.operands = operands
         inside = op in self.inside
+        if is_feeder(op) and not (inside and isinstance(op, VIEW_OPS)):
+            # A copied feeder has no identity of its own: the same constant feeds many groups.
+            clone.attributes.pop(logical.ID_ATTR, None)
+            clone.attributes.pop(logical.SRC_ATTR, None)
         for old, new in zip(op.results, clone.results, strict=True):
             new.name_hint = old.name_hint
             for key in (False, True) if inside else (strided,):
@@ -227,12 +232,23 @@ class _BodyBuilder:
             argument: SSAValue = self.block.args[self.inputs.index(value)]
         else:
             argument = self.block.insert_arg(value.type, len(self.block.args))
-            argument.name_hint = value.name_hint
+            argument.name_hint = _argument_hint(value)
             self.inputs.append(value)
         for key in (False, True):
             is_constant = isinstance(value, OpResult) and is_feeder(value.op)
             if key or not is_constant:
                 self.values[value, key] = argument
+
+
+def _argument_hint(value: SSAValue) -> str | None:
+    """Interface values and constants are called by their name and id, whatever the text called them."""
+    if isinstance(value, OpResult) and isinstance(value.op, logical.ConstantOp):
+        return value_hint(id_of(value.op))
+    function = value.owner.parent_op() if isinstance(value, BlockArgument) else None
+    if not isinstance(value, BlockArgument) or not isinstance(function, func.FuncOp):
+        return value.name_hint
+    name = argument_attrs(function, value.index).get(logical.NAME_ATTR)
+    return value.name_hint if name is None else value_hint(name.data)
 
 
 def form_group(plan: Outline, context: FusionContext) -> GroupOp:

@@ -237,7 +237,12 @@ class _Writer:
         if is_last:
             for number, output in enumerate(self.indexing.outputs):
                 body.add_op(StoreOp(self._compute(output, body, local), number))
-        yields += [(value, scalar) for value, scalar in local.items() if self._keep(value, level, needs)]
+        arguments = set[SSAValue](self.arguments.values())
+        yields += [
+            (value, scalar)
+            for value, scalar in local.items()
+            if scalar not in arguments and self._keep(value, level, needs)
+        ]
         body.add_op(YieldOp([scalar for _, scalar in yields]))
         phase = PhaseOp(Region(body), [scalar.type for _, scalar in yields])
         for (value, _), result in zip(yields, phase.results, strict=True):

@@ -1,7 +1,7 @@
 """Peeling a group's body: view ops in front of the computation become strides of the operands.
 
-What is left computes; its block arguments are the operands as a kernel sees them. A broadcast stays in the body
-(it is an index map of the generated code) unless only contractions read it.
+What is left computes; its block arguments are the operands as a kernel sees them. Where arithmetic reads repeated
+elements the body says so with one broadcast of the rest: an index map of the generated code.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from aicf.dialects.emit import YieldOp
 from aicf.dialects.logical import BroadcastOp, ConcatOp, MatmulOp
-from aicf.dialects.types import tensor, tensor_info
+from aicf.dialects.types import ElementType, tensor, tensor_info
 from aicf.passes.support.views import VIEW_OPS, View
 
 
@@ -64,9 +64,9 @@ class _Peeler:
             if isinstance(op, _POSITIONAL):
                 for slot, operand in enumerate(op.operands):
                     if operand in self.views:
-                        self._argument(operand, slot + 1)
+                        self._argument(self.views[operand], tensor_info(operand.type).element, slot + 1)
         for op in ops:
-            if not (op.results and op.results[0] in self.views) or _is_index_map(op):
+            if not (op.results and op.results[0] in self.views):
                 self._clone(op)
         return PeeledBody(self.block, tuple(self.operands))
 
@@ -76,20 +76,29 @@ class _Peeler:
                 self.views[op.results[0]] = PeeledOperand(base.argument, view)
 
     def _operand(self, value: SSAValue, reader: Operation, slot: int) -> SSAValue:
-        """The value in the new block. Arithmetic reads a broadcast as an op of the body, everything else as strides."""
-        owner = value.owner
-        by_map = isinstance(owner, BroadcastOp) and not isinstance(reader, _STRIDED_READERS)
-        if value not in self.views or (by_map and value in self.values):
+        """The value in the new block. Arithmetic reads repeated elements through a broadcast, all else as strides."""
+        if (peeled := self.views.get(value)) is None:
             return self.values[value]
-        return self._argument(value, slot + 1 if isinstance(reader, _POSITIONAL) else 0)
+        element = tensor_info(value.type).element
+        if isinstance(reader, _STRIDED_READERS):
+            return self._argument(peeled, element, slot + 1 if isinstance(reader, _POSITIONAL) else 0)
+        view = peeled.view
+        kept = [dim for dim, (size, step) in enumerate(zip(view.shape, view.strides, strict=True)) if size != 1 and step]
+        if len(kept) == sum(1 for size in view.shape if size != 1):
+            return self._argument(peeled, element, 0)
+        if value not in self.values:
+            core = View(view.offset, tuple(view.shape[d] for d in kept), tuple(view.strides[d] for d in kept))
+            source = self._argument(PeeledOperand(peeled.argument, core), element, 0)
+            spread = BroadcastOp(source, kept, view.shape)
+            self.block.add_op(spread)
+            self.values[value] = spread.result
+        return self.values[value]
 
-    def _argument(self, value: SSAValue, slot: int) -> SSAValue:
+    def _argument(self, peeled: PeeledOperand, element: ElementType, slot: int) -> SSAValue:
         """The block argument for a view; `slot` is the place in a positional op, from 1, and 0 for all others."""
-        peeled = self.views[value]
         if (peeled, slot) not in self.arguments:
-            type_ = tensor(peeled.view.shape, tensor_info(value.type).element)
-            argument = self.block.insert_arg(type_, len(self.block.args))
-            argument.name_hint = value.name_hint
+            argument = self.block.insert_arg(tensor(peeled.view.shape, element), len(self.block.args))
+            argument.name_hint = self.body.args[peeled.argument].name_hint
             self.arguments[peeled, slot] = argument
             self.operands.append(peeled)
         return self.arguments[peeled, slot]
@@ -101,14 +110,6 @@ class _Peeler:
         clone.operands = operands
         self.block.add_op(clone)
         self.values.update(zip(op.results, clone.results, strict=True))
-
-
-def _is_index_map(op: Operation) -> bool:
-    """Whether the op is a broadcast that arithmetic reads: an index map of the generated code, not an operand view."""
-    if not isinstance(op, BroadcastOp):
-        return False
-    readers = [use.operation for use in op.results[0].uses]
-    return any(not isinstance(reader, (*VIEW_OPS, *_STRIDED_READERS)) for reader in readers)
 
 
 def yielded(block: Block) -> Sequence[SSAValue]:

@@ -1,0 +1,280 @@
+"""`raise-emit`: emit IR back to lowered logical IR, with its decisions as the policy, for another try."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from xdsl.context import Context
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType, ModuleOp, StringAttr
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.passes import ModulePass
+
+from aicf.dialects import logical
+from aicf.dialects.emit import (
+    PREPARE,
+    BindOp,
+    BodyOp,
+    KernelOp,
+    ProgramOp,
+    ResolvedOp,
+    SlotOp,
+    YieldOp,
+    find_ledger,
+    symbols,
+)
+from aicf.dialects.emit_types import BufferType
+from aicf.dialects.types import dense_array, element_of, tensor
+from aicf.errors import PlanError
+from aicf.passes.analysis.accesses import Region as Bytes
+from aicf.passes.analysis.accesses import region_of
+from aicf.passes.support.identity import invalid, value_hint
+from aicf.passes.support.policy import POLICY_ATTR, policy_of
+from aicf.passes.support.programs import programs
+from aicf.passes.support.unviewing import view_ops
+from aicf.passes.support.views import View
+from aicf.passes.support.work import symbol_name
+
+ARGUMENT_ROLES = ("input", "param", "state", "meta")
+
+
+@dataclass(frozen=True)
+class RaiseEmitPass(ModulePass):
+    """Inlines the bodies of every program into a function and drops buffers, slots, prepared weights and the ledger.
+
+    The groups, the kernels (unless `kernels=false`, for another target) and the number of streams become the module's
+    policy, so that running the pipeline again gives the same programs.
+    """
+
+    name = "raise-emit"
+
+    kernels: bool = True
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        table = symbols(op)
+        prepared = _prepared(op)
+        groups: list[tuple[str, ...]] = []
+        pins: dict[str, str] = {}
+        streams = 1
+        for program in programs(op):
+            if program.sym_name.data == PREPARE:
+                continue
+            raiser = _Raiser(program, table, prepared)
+            op.body.block.insert_op_before(raiser.run(), program)
+            groups += raiser.groups
+            pins |= raiser.kernels
+            streams = max([streams, *(i.stream.value.data + 1 for i in program.instructions if i.stream is not None)])
+        _set_policy(op, groups, pins if self.kernels else {}, streams)
+        _drop_emit(op)
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A derived bind in terms of a parameter."""
+
+    param: str
+    type: BufferType
+    view: View
+
+
+def _prepared(module: ModuleOp) -> dict[str, _Prepared]:
+    """What each derived bind holds, read from `@prepare`."""
+    found: dict[str, _Prepared] = {}
+    for program in programs(module):
+        if program.sym_name.data != PREPARE:
+            continue
+        for instruction in program.instructions:
+            source, target = region_of(instruction.ins[0]), region_of(instruction.outs[0]).root
+            if not isinstance(source.root, BindOp) or not isinstance(target, BindOp):
+                raise invalid(instruction, "@prepare packs parameters into derived binds only")
+            assert isinstance(source.root.buffer.type, BufferType)
+            found[target.bind_name.data] = _Prepared(
+                source.root.bind_name.data, source.root.buffer.type, _view_in_elements(source)
+            )
+    return found
+
+
+def _view_in_elements(region: Bytes) -> View:
+    type_ = region.type
+    return View(region.offset // type_.element_bytes, type_.get_shape(), type_.get_strides())
+
+
+def _set_policy(
+    module: ModuleOp, groups: Sequence[tuple[str, ...]], kernels: Mapping[str, str], streams: int
+) -> None:
+    policy = policy_of(module)
+    pinned = replace(policy, groups=tuple(groups), kernels=dict(kernels), streams=streams)
+    module.attributes[POLICY_ATTR] = pinned.to_attr()
+
+
+def _drop_emit(module: ModuleOp) -> None:
+    ledger = find_ledger(module)
+    for op in reversed(list(module.body.block.ops)):
+        if op is ledger or isinstance(op, ProgramOp | BodyOp | KernelOp):
+            op.detach()
+            op.erase()
+
+
+def _tensor(type_: BufferType) -> Attribute:
+    return tensor(type_.get_shape(), element_of(type_.element_type))
+
+
+@dataclass
+class _Raiser:
+    """One program to one function: follows which value each bind and slot holds, instruction by instruction."""
+
+    program: ProgramOp
+    table: Mapping[str, Operation]
+    prepared: Mapping[str, _Prepared]
+    block: Block = field(default_factory=Block)
+    held: dict[BindOp | SlotOp, SSAValue] = field(default_factory=dict[BindOp | SlotOp, SSAValue])
+    params: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])
+    interface: list[DictionaryAttr] = field(default_factory=list[DictionaryAttr])
+    groups: list[tuple[str, ...]] = field(default_factory=list[tuple[str, ...]])
+    kernels: dict[str, str] = field(default_factory=dict[str, str])
+    feeders: int = 0
+
+    def run(self) -> func.FuncOp:
+        """The function; the program stays as it is."""
+        for bind in self.program.binds:
+            self._take_bind(bind)
+        for bind in self.program.binds:
+            if bind.role.data == "derived":
+                self._take_derived(bind)
+        for instruction in self.program.instructions:
+            self._raise(instruction)
+        return self._finish()
+
+    def _argument(self, name: str, role: str, type_: BufferType) -> SSAValue:
+        argument = self.block.insert_arg(_tensor(type_), len(self.block.args))
+        argument.name_hint = value_hint(name)
+        entry = {logical.NAME_ATTR: StringAttr(name), logical.ROLE_ATTR: StringAttr(role)}
+        self.interface.append(DictionaryAttr(entry))
+        return argument
+
+    def _take_bind(self, bind: BindOp) -> None:
+        assert isinstance(bind.buffer.type, BufferType)
+        name, role, type_ = bind.bind_name.data, bind.role.data, bind.buffer.type
+        if role in ARGUMENT_ROLES:
+            self.held[bind] = self.params[name] = self._argument(name, role, type_)
+        elif role == "const":
+            assert bind.value is not None
+            op = logical.ConstantOp(dense_array(bind.value), _tensor(type_))
+            self._add(op, name, [name])
+            self.held[bind] = op.result
+
+    def _take_derived(self, bind: BindOp) -> None:
+        name = bind.bind_name.data
+        if (origin := self.prepared.get(name)) is None:
+            raise invalid(bind, f"derived bind '{name}' is not filled by @{PREPARE}")
+        if origin.param not in self.params:
+            self.params[origin.param] = self._argument(origin.param, "param", origin.type)
+        self.held[bind] = self.params[origin.param]
+
+    def _add(self, op: Operation, id_: str, src: Sequence[str]) -> None:
+        op.attributes[logical.ID_ATTR] = StringAttr(id_)
+        op.attributes[logical.SRC_ATTR] = ArrayAttr([StringAttr(name) for name in src])
+        self.block.add_op(op)
+
+    def _read(self, value: SSAValue, instruction: ResolvedOp) -> SSAValue:
+        """The logical value an operand shows: what its bind or slot holds, through view ops."""
+        region = region_of(value)
+        if region.root not in self.held:
+            raise invalid(instruction, f"'{instruction.instruction.data}' reads a buffer that nothing wrote")
+        held = self.held[region.root]
+        view = _view_in_elements(region)
+        if isinstance(region.root, BindOp) and region.root.role.data == "derived":
+            view = self.prepared[region.root.bind_name.data].view
+        try:
+            ops = view_ops(held, view)
+        except ValueError as error:
+            raise invalid(instruction, f"'{instruction.instruction.data}' cannot be raised: {error}") from error
+        for op in ops:
+            self._add(op, self._feeder_id(instruction), [s.data for s in instruction.src])
+        return ops[-1].results[0] if ops else held
+
+    def _feeder_id(self, instruction: ResolvedOp) -> str:
+        """A new id for a view, broadcast or constant that feeds `instruction`; its bucket stays last."""
+        base, at, bucket = instruction.instruction.data.partition("@")
+        self.feeders += 1
+        return f"{base}.feeder{self.feeders}{at}{bucket}"
+
+    def _raise(self, instruction: ResolvedOp) -> None:
+        body = None if instruction.body is None else self.table.get(symbol_name(instruction.body))
+        name = instruction.instruction.data
+        if not isinstance(body, BodyOp):
+            raise invalid(instruction, f"'{name}' has no body, so nothing says what it means; run select-kernels")
+        values: dict[SSAValue, SSAValue] = {
+            argument: self._read(operand, instruction)
+            for argument, operand in zip(body.body.block.args, instruction.ins, strict=True)
+        }
+        members: list[str] = []
+        for op in body.body.block.ops:
+            if isinstance(op, YieldOp):
+                self._write(instruction, [values[value] for value in op.operands])
+                continue
+            clone = op.clone(dict(values))
+            for old, new in zip(op.results, clone.results, strict=True):
+                new.name_hint = old.name_hint
+                values[old] = new
+            if logical.ID_ATTR in op.attributes:
+                self.block.add_op(clone)
+            else:
+                self._add(clone, self._feeder_id(instruction), [s.data for s in instruction.src])
+            id_ = op.attributes.get(logical.ID_ATTR)
+            if isinstance(id_, StringAttr) and not isinstance(op, logical.ConstantOp):
+                members.append(id_.data)
+        self._note(instruction, members)
+
+    def _note(self, instruction: ResolvedOp, members: Sequence[str]) -> None:
+        if members:
+            self.groups.append(tuple(members))
+        if instruction.kernel is not None and not _is_update(instruction):
+            self.kernels[instruction.instruction.data] = instruction.kernel.kernel.data
+
+    def _write(self, instruction: ResolvedOp, results: Sequence[SSAValue]) -> None:
+        for out, value in zip(instruction.outs, results, strict=True):
+            region = region_of(out)
+            if region.offset or not region.type.is_contiguous:
+                raise invalid(
+                    instruction, f"'{instruction.instruction.data}' writes a part of a buffer; that cannot be raised"
+                )
+            self.held[region.root] = value
+
+    def _finish(self) -> func.FuncOp:
+        results: list[SSAValue] = []
+        entries: list[DictionaryAttr] = []
+        for bind in self.program.binds:
+            key = logical.NAME_ATTR if bind.role.data == "output" else logical.UPDATES_ATTR
+            if bind.role.data != "output" and bind.updated is None:
+                continue
+            if bind not in self.held:
+                raise PlanError(f"output '{bind.bind_name.data}' is never written")
+            results.append(self._shaped(bind))
+            entries.append(DictionaryAttr({key: bind.bind_name}))
+        self.block.add_op(func.ReturnOp(*results))
+        types = FunctionType.from_lists([a.type for a in self.block.args], [r.type for r in results])
+        return func.FuncOp(
+            self.program.sym_name.data,
+            types,
+            Region(self.block),
+            arg_attrs=ArrayAttr(self.interface),
+            res_attrs=ArrayAttr(entries),
+        )
+
+    def _shaped(self, bind: BindOp) -> SSAValue:
+        """What the bind holds, in the bind's shape."""
+        assert isinstance(bind.buffer.type, BufferType)
+        value = self.held[bind]
+        if value.type == _tensor(bind.buffer.type):
+            return value
+        op = logical.ReshapeOp(value, bind.buffer.type.get_shape())
+        self._add(op, f"{bind.bind_name.data}.reshape", [bind.bind_name.data])
+        return op.result
+
+
+def _is_update(instruction: ResolvedOp) -> bool:
+    """Whether this is the copy of a new value into its parameter or state, which `lower-to-emit` adds by itself."""
+    root = region_of(instruction.outs[0]).root
+    return instruction.kind.data == "copy" and isinstance(root, BindOp) and root.updated is not None

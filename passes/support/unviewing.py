@@ -1,0 +1,124 @@
+"""From strides back to logical view ops: the inverse of `views`, for programs that are raised.
+
+Any view that a chain of reshape, transpose, slice and broadcast can give over a contiguous tensor is found again as
+at most five ops; the result is checked by walking forward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.ir import Operation, SSAValue
+
+from aicf.dialects.emit_types import contiguous_strides
+from aicf.dialects.logical import BroadcastOp, ReshapeOp, SliceOp, TransposeOp
+from aicf.dialects.types import tensor_info
+from aicf.passes.support.views import View
+
+
+@dataclass(frozen=True)
+class _Pick:
+    """Dim `base` of the refined base: `size` elements from `start` every `step`."""
+
+    base: int
+    start: int
+    size: int
+    step: int
+
+
+def view_ops(value: SSAValue, view: View) -> list[Operation]:
+    """The logical ops that give `view` of `value`, in order; empty if it is the value itself.
+
+    Raises ValueError if no chain of view ops gives it.
+    """
+    shape = tensor_info(value.type).shape
+    whole = view.is_whole and prod(view.shape) == prod(shape)
+    if whole and view.shape == shape:
+        return []
+    ops = [ReshapeOp(value, view.shape)] if whole else _strided_ops(value, shape, view)
+    reached: View | None = View.whole(shape)
+    for op in ops:
+        reached = None if reached is None else reached.then(op)
+    if reached is None or not _same(reached, view):
+        raise ValueError(f"no reshape, transpose, slice and broadcast of {shape} gives strides {view.strides}")
+    return ops
+
+
+def _same(one: View, other: View) -> bool:
+    steps = zip(one.shape, one.strides, other.strides, strict=False)
+    return one.shape == other.shape and one.offset == other.offset and all(n == 1 or a == b for n, a, b in steps)
+
+
+def _strided_ops(value: SSAValue, shape: tuple[int, ...], view: View) -> list[Operation]:
+    spread = [dim for dim, (n, step) in enumerate(zip(view.shape, view.strides, strict=True)) if n != 1 and step]
+    refined = _refined_shape(shape, [view.strides[dim] for dim in spread])
+    picks = _picks(refined, view, spread)
+    ops: list[Operation] = []
+
+    def add(op: ReshapeOp | SliceOp | TransposeOp | BroadcastOp) -> SSAValue:
+        ops.append(op)
+        return op.result
+
+    current = value if refined == shape else add(ReshapeOp(value, refined))
+    by_base = {pick.base: pick for pick in picks}
+    starts = [by_base[dim].start for dim in range(len(refined))]
+    sizes = [by_base[dim].size for dim in range(len(refined))]
+    steps = [by_base[dim].step for dim in range(len(refined))]
+    if tuple(sizes) != refined:
+        current = add(SliceOp(current, starts, sizes, steps))
+    order = [pick.base for pick in picks]
+    if order != sorted(order):
+        current = add(TransposeOp(current, order))
+    kept = tuple(view.shape[dim] for dim in spread)
+    if tensor_info(current.type).shape != kept:
+        current = add(ReshapeOp(current, kept))
+    if kept != view.shape:
+        add(BroadcastOp(current, spread, view.shape))
+    return ops
+
+
+def _refined_shape(shape: tuple[int, ...], strides: Sequence[int]) -> tuple[int, ...]:
+    """The base with dims split where a view stride falls between two of its own."""
+    marks = sorted({*contiguous_strides(shape), 1, *strides})
+    total = prod(shape)
+    chain: list[int] = []
+    base = sorted({*contiguous_strides(shape), 1, total})
+    for mark in marks:
+        below = max(b for b in base if b <= mark)
+        above = min((b for b in base if b > mark), default=total)
+        if mark in base or (mark % below == 0 and above % mark == 0 and (not chain or mark % chain[-1] == 0)):
+            chain.append(mark)
+    sizes = [high // low for low, high in zip(chain, [*chain[1:], total], strict=True)]
+    refined = tuple(size for size in reversed(sizes) if size != 1)
+    plain = tuple(size for size in shape if size != 1)
+    return shape if refined == plain else refined
+
+
+def _picks(refined: tuple[int, ...], view: View, spread: Sequence[int]) -> list[_Pick]:
+    """What each refined dim contributes: those that view dims follow, in view order, then the fixed ones."""
+    strides = contiguous_strides(refined)
+    rest = view.offset
+    starts: list[int] = []
+    for step in strides:
+        starts.append(rest // step)
+        rest %= step
+    picks: list[_Pick] = []
+    used: set[int] = set()
+    for dim in spread:
+        base = next(
+            (
+                place
+                for place, step in enumerate(strides)
+                if refined[place] != 1 and place not in used and step <= view.strides[dim] < step * refined[place]
+                and view.strides[dim] % step == 0
+            ),
+            None,
+        )
+        if base is None:
+            raise ValueError(f"stride {view.strides[dim]} follows no dim of {refined}")
+        used.add(base)
+        picks.append(_Pick(base, starts[base], view.shape[dim], view.strides[dim] // strides[base]))
+    fixed = [_Pick(place, starts[place], 1, 1) for place in range(len(refined)) if place not in used]
+    return [*picks, *fixed]
