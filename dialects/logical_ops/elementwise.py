@@ -217,8 +217,7 @@ class SigmoidOp(UnaryOp):
 
 @irdl_op_definition
 class GeluOp(UnaryOp):
-    """``x * Phi(x)``, Phi the normal distribution's; ``approximate = "tanh"`` takes Phi from a tanh of a
-    cubic.
+    """``x * Phi(x)``, Phi the normal distribution's; ``approximate = "tanh"`` takes Phi from a tanh of a cubic.
 
     Hendrycks and Gimpel, Gaussian Error Linear Units, 2016.
     """
