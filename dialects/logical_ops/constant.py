@@ -70,8 +70,7 @@ class ConstantOp(LogicalOp):
             raise VerifyException(f"the value has shape {source.shape_text}, the type {target.shape_text}")
         if math.prod(source.shape) > MAX_CONSTANT_ELEMENTS:
             raise VerifyException(
-                f"{source} has {math.prod(source.shape)} elements; at most {MAX_CONSTANT_ELEMENTS} stand "
-                "in the IR. "
+                f"{source} has {math.prod(source.shape)} elements; at most {MAX_CONSTANT_ELEMENTS} stand in the IR. "
                 "Make it a parameter and put the values into the weights file"
             )
 

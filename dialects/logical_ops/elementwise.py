@@ -337,8 +337,7 @@ class CastOp(LogicalOp):
     """Changes the element type.
 
     Between floats: rounds to nearest even. Float to integer: truncates toward zero, saturates, NaN gives 0.
-    Integer to
-    integer: wraps. To i1: ``x != 0``. From i1: 0 or 1.
+    Integer to integer: wraps. To i1: ``x != 0``. From i1: 0 or 1.
     """
 
     name = "logical.cast"
