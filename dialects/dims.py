@@ -33,8 +33,7 @@ NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class Poly:
-    """A non-constant polynomial with integer coefficients; build one with :func:`add`, :func:`multiply` or
-    :func:`parse_size`.
+    """A non-constant polynomial with integer coefficients, made by :func:`add`, :func:`multiply` and the like.
 
     Terms are sorted by falling degree, then by name, and none has coefficient zero.
     """
@@ -158,9 +157,7 @@ def _signed_products(text: str) -> list[tuple[int, str]]:
 
 @irdl_attr_definition
 class DimsAttr(ParametrizedAttribute):
-    """``#logical.dims<["N", ""]>``: per dimension of a tensor its symbolic size, or "" where the shape itself
-    is static.
-    """
+    """``#logical.dims<["N", ""]>``: per dimension its symbolic size, or "" where the shape itself is static."""
 
     name = "logical.dims"
 

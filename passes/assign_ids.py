@@ -20,9 +20,7 @@ from aicf.passes.support.identity import IdTable, invalid, op_id, set_identity, 
 
 @dataclass(frozen=True)
 class AssignIdsPass(ModulePass):
-    """Gives ``aicf.id`` and ``aicf.src`` to every logical op that has none; two ops with the same id are an
-    error.
-    """
+    """Gives ``aicf.id`` and ``aicf.src`` to every logical op that has none; two ops with the same id are an error."""
 
     name = "assign-ids"
 

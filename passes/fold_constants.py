@@ -1,5 +1,4 @@
-"""``fold-constants``: ops whose operands are constants become constants, where the type holds the result
-exactly.
+"""``fold-constants``: ops whose operands are constants become constants, where the type holds the result exactly.
 
 An op is evaluated in both arithmetics of the semantics; it folds only if rounding to the type changed nothing
 and no NaN came out, so folding is invisible at any precision. A splat is folded as one element, whatever its
@@ -31,9 +30,7 @@ MAX_EVALUATED_ELEMENTS = 1 << 16
 
 @dataclass(frozen=True)
 class FoldConstantsPass(ModulePass):
-    """Folds every logical op of constants that its element type represents exactly; the result keeps the op's
-    id.
-    """
+    """Folds every logical op of constants that its element type represents exactly; the result keeps the op's id."""
 
     name = "fold-constants"
 

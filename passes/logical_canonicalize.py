@@ -37,9 +37,7 @@ from aicf.passes.support.identity import replace_with_op, replace_with_value
 
 
 class RemoveIdentity(RewritePattern):
-    """A view or cast that gives its operand's very type changes nothing (a transposition is another
-    pattern's).
-    """
+    """A view or cast that gives its operand's very type changes nothing (a transposition is another pattern's)."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
         if len(op.operands) == 1 and op.operands[0].type == op.results[0].type:
@@ -157,9 +155,7 @@ PATTERNS: PatternTable = {
 
 @dataclass(frozen=True)
 class LogicalCanonicalizePass(ModulePass):
-    """Applies the exact rewrites until none matches; what a rewrite drops stays in the sources of what
-    replaces it.
-    """
+    """Applies the exact rewrites until none matches; what a rewrite drops stays in the sources of what replaces it."""
 
     name = "logical-canonicalize"
 

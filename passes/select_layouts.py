@@ -21,9 +21,7 @@ from aicf.passes.support.ledger import record
 
 @dataclass(frozen=True)
 class SelectLayoutsPass(ModulePass):
-    """Folds transpositions of the last two dimensions into ``transpose_a`` and ``transpose_b``, with a ledger
-    entry each.
-    """
+    """Folds transpositions of the last two dimensions into ``transpose_a`` and ``transpose_b``."""
 
     name = "select-layouts"
 

@@ -1,5 +1,4 @@
-"""``specialize-shapes{dims="N=1,540"}``: one static program per bucket of symbolic sizes, and the table that
-chooses among them.
+"""``specialize-shapes{dims="N=1,540"}``: a static program per bucket of symbolic sizes, and the table of them.
 
 Every function with symbolic dimensions is copied once per combination of the given sizes
 (``dims="N=1,32;M=4"``), its shapes become numbers and its ids get the bucket as suffix; weights are named by

@@ -150,7 +150,7 @@ _PROPERTY_FORMS: Mapping[str, tuple[Callable[[Attribute], bool], str]] = {
     "predicate": (_is_string, "a string"),
     "value": (_is_dense, "a dense literal"),
 }
-"""What a property of that name is, in the words of the text form."""
+"""What a property of that name is, in the words of the text form; for others IRDL's own check speaks."""
 
 
 def plural(count: int, noun: str) -> str:
@@ -211,6 +211,8 @@ class LogicalOp(IRDLOperation, ABC):
     def _check_properties(self) -> None:
         for name, definition in self.get_irdl_definition().properties.items():
             attr = self.properties.get(name)
+            if name not in _PROPERTY_FORMS:
+                continue
             test, form = _PROPERTY_FORMS[name]
             if attr is not None and not test(attr):
                 raise VerifyException(f"{name} is {attr}; it is {form}")
@@ -320,9 +322,7 @@ def _print_entry(printer: Printer, name: str, attr: Attribute) -> None:
 
 
 def _from_text(attr: Attribute) -> Attribute | None:
-    """The property a parsed attribute means: a dense array for ``[0, 1]``, a unit or nothing for true or
-    false.
-    """
+    """The property a parsed attribute means: a dense array for ``[0, 1]``, a unit or nothing for true or false."""
     if attr == IntegerAttr.from_bool(True):
         return UnitAttr()
     if attr == IntegerAttr.from_bool(False):

@@ -1,6 +1,4 @@
-"""``logical.constant``: a splat or a small tensor in the IR. Weights are no constants; they stay in their
-file.
-"""
+"""``logical.constant``: a splat or a small tensor in the IR. Weights are no constants; they stay in their file."""
 
 from __future__ import annotations
 
@@ -31,8 +29,7 @@ Literal: TypeAlias = "int | float | str | list[Literal]"
 
 @irdl_op_definition
 class ConstantOp(LogicalOp):
-    """``dense<0.5> : T``: one value everywhere (a splat of any shape, symbolic too), or a small static
-    tensor.
+    """``dense<0.5> : T``: one value everywhere (a splat of any shape, symbolic too), or a small static tensor.
 
     ``value`` holds a splat as a rank-0 tensor, whatever the shape of the result: its cost does not grow with
     it.
@@ -73,8 +70,7 @@ class ConstantOp(LogicalOp):
             raise VerifyException(f"the value has shape {source.shape_text}, the type {target.shape_text}")
         if math.prod(source.shape) > MAX_CONSTANT_ELEMENTS:
             raise VerifyException(
-                f"{source} has {math.prod(source.shape)} elements; at most {MAX_CONSTANT_ELEMENTS} stand "
-                "in the IR. "
+                f"{source} has {math.prod(source.shape)} elements; at most {MAX_CONSTANT_ELEMENTS} stand in the IR. "
                 "Make it a parameter and put the values into the weights file"
             )
 

@@ -157,9 +157,7 @@ class BroadcastOp(LogicalOp):
 
 @irdl_op_definition
 class SliceOp(LogicalOp):
-    """Per dimension ``sizes[i]`` elements from ``starts[i]`` in steps of ``strides[i]``; a size of -1 takes
-    the whole dimension.
-    """
+    """Per dimension ``sizes[i]`` elements from ``starts[i]``, ``strides[i]`` apart; a size of -1 takes all of it."""
 
     name = "logical.slice"
     TYPE_TEXT: ClassVar[TypeText] = TypeText.ARROW

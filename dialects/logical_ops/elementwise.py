@@ -217,8 +217,7 @@ class SigmoidOp(UnaryOp):
 
 @irdl_op_definition
 class GeluOp(UnaryOp):
-    """``x * Phi(x)``, Phi the normal distribution's; ``approximate = "tanh"`` takes Phi from a tanh of a
-    cubic.
+    """``x * Phi(x)``, Phi the normal distribution's; ``approximate = "tanh"`` takes Phi from a tanh of a cubic.
 
     Hendrycks and Gimpel, Gaussian Error Linear Units, 2016.
     """
@@ -338,8 +337,7 @@ class CastOp(LogicalOp):
     """Changes the element type.
 
     Between floats: rounds to nearest even. Float to integer: truncates toward zero, saturates, NaN gives 0.
-    Integer to
-    integer: wraps. To i1: ``x != 0``. From i1: 0 or 1.
+    Integer to integer: wraps. To i1: ``x != 0``. From i1: 0 or 1.
     """
 
     name = "logical.cast"

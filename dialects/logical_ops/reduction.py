@@ -47,9 +47,7 @@ DEFAULT_EPSILON = 1e-5
 
 
 class ReduceOp(LogicalOp, ABC):
-    """Combines all elements along ``axes`` (sorted, unique, non-negative); ``keepdims`` leaves size 1 in
-    their place.
-    """
+    """Combines all elements along ``axes`` (sorted, unique, non-negative); ``keepdims`` leaves size 1 there."""
 
     TYPE_TEXT: ClassVar[TypeText] = TypeText.ARROW
 

@@ -68,9 +68,7 @@ class IdTable:
         self._next: dict[str, int] = {}
 
     def fresh(self, wanted: str) -> str:
-        """``wanted`` itself, or where it is taken ``wanted_1``, ``wanted_2`` ...: in order of asking, so
-        deterministic.
-        """
+        """``wanted`` itself, or where it is taken ``wanted_1``, ``wanted_2`` and so on, in order of asking."""
         candidate = wanted
         while candidate in self._used:
             self._next[wanted] = self._next.get(wanted, 0) + 1
@@ -80,9 +78,7 @@ class IdTable:
 
 
 def replace_with_op(rewriter: PatternRewriter, old: Operation, new: Operation, *absorbed: Operation) -> None:
-    """Put one op in the place of another: it takes the id, the location, and the sources of it and of
-    ``absorbed``.
-    """
+    """Put one op in the place of another: it takes the id, the location, and the sources of it and of ``absorbed``."""
     set_identity(new, op_id(old), sources(old))
     merge_sources(new, *absorbed)
     new.location = old.location
@@ -128,9 +124,7 @@ class Expansion:
 
 
 def derived_id(identity: str, suffix: str) -> str:
-    """``fc1`` and ``matmul`` to ``fc1.matmul``; the bucket stays last: ``fc1@N=32`` gives
-    ``fc1.matmul@N=32``.
-    """
+    """``fc1`` and ``matmul`` to ``fc1.matmul``; the bucket stays last: ``fc1@N=32`` gives ``fc1.matmul@N=32``."""
     stem, at, bucket = identity.partition("@")
     return f"{stem}.{suffix}{at}{bucket}"
 
