@@ -114,6 +114,8 @@ _L3_BYTES_PER_CYCLE = 12.0
 _TILE_OVERHEAD_CYCLES = 12.0
 _STORE_CYCLES = 1.5
 _BLOCK_BYTES = 768 << 10
+_MEETING_CYCLES = 6000.0
+"""What sharing an instruction costs: threads meet before and after it, and one has to wait for the other."""
 
 
 def check(spec: GemmSpec) -> str | None:
@@ -178,7 +180,12 @@ def cycles(spec: GemmSpec, epilogue_cycles: float = 0.0) -> float:
     batch = 1
     for count in p.batch:
         batch *= count
-    return total * batch / spec.threads * (1 + 0.005 * (copies - 1))
+    total *= batch * (1 + 0.005 * (copies - 1))
+    if spec.threads == 1:
+        return total
+    rows_of_tiles, panels = -(-p.m // spec.mr), full_panels + (column_tail > 0)
+    shares = rows_of_tiles if spec.partition == "rows" else panels
+    return total * -(-shares // spec.threads) / shares + _MEETING_CYCLES
 
 
 def _tiles(

@@ -252,12 +252,15 @@ def _cheapest(
     problem: GemmProblem, level: CpuLevel, packed: bool, threads: int, epilogue: float
 ) -> tuple[float, GemmSpec]:
     """The best spec. A packed weight always has panels of two vectors, so that all buckets share one packing."""
-    if packed:
-        return propose(
-            problem, level, "packed", threads=threads, epilogue_cycles=epilogue, vectors_of=(2,), count=1
-        )[0]
-    found = propose(problem, level, "workspace", threads=threads, epilogue_cycles=epilogue, count=1)
-    found += propose(problem, level, "direct", threads=threads, epilogue_cycles=epilogue, count=1)
+    found: list[tuple[float, GemmSpec]] = []
+    for count in sorted({1, threads}):
+        if packed:
+            found += propose(
+                problem, level, "packed", threads=count, epilogue_cycles=epilogue, vectors_of=(2,), count=1
+            )
+            continue
+        found += propose(problem, level, "workspace", threads=count, epilogue_cycles=epilogue, count=1)
+        found += propose(problem, level, "direct", threads=count, epilogue_cycles=epilogue, count=1)
     return min(found, key=lambda entry: entry[0])
 
 

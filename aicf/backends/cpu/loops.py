@@ -57,7 +57,7 @@ class Evaluator:
             if self.known(current) is not None:
                 stack.pop()
                 continue
-            missing = [operand for operand in reads(current) if self.known(operand) is None]
+            missing = [operand for operand in self.needs(current) if self.known(operand) is None]
             if missing:
                 stack.extend(reversed(missing))
                 continue
@@ -70,6 +70,10 @@ class Evaluator:
     def known(self, value: SSAValue) -> Value | None:
         """What is computed already."""
         return self.values.get(value)
+
+    def needs(self, value: SSAValue) -> tuple[SSAValue, ...]:
+        """What `compute` wants known."""
+        return reads(value)
 
     def compute(self, value: SSAValue) -> Value:
         """The value, its operands being known."""
@@ -135,18 +139,17 @@ class _Cell(Evaluator):
             return self.point.widened(value, self.scalars.lanes)
         return self.values.get(value)
 
-    def compute(self, value: SSAValue) -> Value:
-        loops = self.point.loops
-        source = origin(value)
-        if value is not source and source in loops.scratch and source not in self.values:
-            return loops.load_scratch(source, self.position)
-        return super().compute(value)
+    def _is_kept(self, value: SSAValue) -> bool:
+        """Whether an earlier phase has left the value in scratch."""
+        return value is not origin(value) and origin(value) in self.point.loops.scratch
 
-    def value(self, root: SSAValue) -> Value:
-        # A value kept from an earlier phase stops the search for operands.
-        if root is not origin(root) and origin(root) in self.point.loops.scratch and self.known(root) is None:
-            self.values[root] = self.compute(root)
-        return super().value(root)
+    def needs(self, value: SSAValue) -> tuple[SSAValue, ...]:
+        return () if self._is_kept(value) else super().needs(value)
+
+    def compute(self, value: SSAValue) -> Value:
+        if self._is_kept(value):
+            return self.point.loops.load_scratch(origin(value), self.position)
+        return super().compute(value)
 
     def load(self, operand: int) -> Value:
         return self.point.loops.load(operand, self.bases, self.shift, self.scalars.lanes, self.active)

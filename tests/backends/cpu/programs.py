@@ -105,3 +105,22 @@ def function(arguments: list[str], result: tuple[tuple[int, ...], str], body: st
 def normal(*shape: int, dtype: Any = np.float32, seed: int = 0) -> Array:
     """Random data."""
     return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def mlp(rows: int, approximate: str, width: int = 40, inner: int = 96) -> str:
+    """Two linear layers with a GELU between, a residual and a softmax."""
+    hidden, outer = tensor((rows, inner), "f32"), tensor((rows, width), "f32")
+    return function(
+        [
+            argument("x", (rows, width)),
+            argument("w1", (inner, width), role="param"),
+            argument("b1", (inner,), role="param"),
+            argument("w2", (width, inner), role="param"),
+        ],
+        ((rows, width), "f32"),
+        f"""%h = logical.linear %x, %w1, %b1 : ({outer}, tensor<{inner}x{width}xf32>, tensor<{inner}xf32>) -> {hidden}
+        %g = logical.gelu %h {{approximate = "{approximate}"}} : {hidden}
+        %o = logical.linear %g, %w2 : ({hidden}, tensor<{width}x{inner}xf32>) -> {outer}
+        %s = logical.add %o, %x : {outer}
+        %r = logical.softmax %s {{axis = 1}} : {outer}""",
+    )

@@ -1,0 +1,137 @@
+"""The object code of the CPU backend: deterministic, self-contained, refused when it is damaged or foreign."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from aicf.backends.cpu.backend import CpuBackend
+from aicf.backends.cpu.kernels import SCALAR_OPS
+from aicf.backends.cpu.scalar_ops import EMITTERS
+from aicf.backends.cpu.target import LEVELS, CpuLevel, check_host, host_level, level_named
+from aicf.backends.native import NativeCode
+from aicf.errors import ArtifactError, BackendUnavailable, PolicyError
+from tests.backends.cpu.harness import undefined_symbols
+from tests.backends.cpu.programs import argument, build, function, lower, mlp
+
+HOST = host_level().name
+SQUARE = function(
+    [argument("a", (64, 48)), argument("b", (48, 56))],
+    ((64, 56), "f32"),
+    "%r = logical.matmul %a, %b : (tensor<64x48xf32>, tensor<48x56xf32>) -> tensor<64x56xf32>",
+)
+
+
+def test_code_has_no_undefined_symbols_and_few_entries() -> None:
+    native = build(lower(mlp(261, "none", 120, 400), HOST, threads=2))
+    assert undefined_symbols(native.code) == []
+    assert native.functions == ("barrier counter", "sched_yield")
+    assert native.features[0] == f"cpu:{HOST}"
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_every_level_builds_on_any_machine(level: str) -> None:
+    assert undefined_symbols(build(lower(mlp(5, "tanh"), level)).code) == []
+
+
+DIGEST = """
+import hashlib
+from tests.backends.cpu.programs import build, lower, mlp
+print(hashlib.sha256(build(lower(mlp(261, "none", 120, 400), "x86-64-v3", threads=2)).code).hexdigest())
+"""
+
+
+def test_two_processes_make_the_same_bytes() -> None:
+    here = hashlib.sha256(build(lower(mlp(261, "none", 120, 400), "x86-64-v3", threads=2)).code).hexdigest()
+    root = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3))
+    for seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": root}
+        done = subprocess.run(
+            [sys.executable, "-c", DIGEST], env=environment, capture_output=True, text=True, check=True
+        )
+        assert done.stdout.strip() == here
+
+
+LOAD = """
+import sys
+from aicf.backends.registry import load_native
+from aicf.backends.native import NativeCode
+code = load_native("cpu", NativeCode(open(sys.argv[1], "rb").read(), tuple(sys.argv[2:])))
+code.entry("aicf_f")
+print([name for name in ("numba", "xdsl", "numpy") if name in sys.modules])
+"""
+
+
+def test_loading_imports_no_compiler(tmp_path: Any) -> None:
+    native = build(lower(SQUARE, HOST))
+    path = tmp_path / "code.o"
+    path.write_bytes(native.code)
+    root = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3))
+    command = [sys.executable, "-c", LOAD, str(path), *native.features]
+    done = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": root}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    "change,error,message",
+    [
+        ({"code": b"not an object"}, ArtifactError, "native code cannot be loaded"),
+        ({"code": lambda code: code[:-100]}, ArtifactError, "native code cannot be loaded"),
+        ({"code": lambda code: code[:100]}, ArtifactError, "native code cannot be loaded"),
+        ({"code": lambda code: b"MZ" + code[2:]}, ArtifactError, "native code cannot be loaded"),
+        ({"features": ()}, ArtifactError, "does not say which cpu level"),
+        ({"features": ("cpu:z80",)}, ArtifactError, "unknown level"),
+        ({"functions": ("system",)}, ArtifactError, "asks for an unknown function 'system'"),
+    ],
+)
+def test_damaged_code_is_refused(change: dict[str, Any], error: type[Exception], message: str) -> None:
+    native = build(lower(SQUARE, HOST))
+    native = replace(
+        native, **{key: edit(native.code) if callable(edit) else edit for key, edit in change.items()}
+    )
+    with pytest.raises(error, match=message):
+        CpuBackend().load(native)
+
+
+def test_missing_entry_is_named() -> None:
+    with pytest.raises(ArtifactError, match="no function 'nowhere'"):
+        CpuBackend().load(build(lower(SQUARE, HOST))).entry("nowhere")
+
+
+def test_missing_features_are_named() -> None:
+    impossible = replace(LEVELS[HOST], required_features=("avx9000",))
+    if LEVELS[HOST].architecture != "x86_64":
+        pytest.skip("features are looked up on x86")
+    with pytest.raises(
+        BackendUnavailable, match=f"this machine lacks avx9000: compile it with target 'cpu:{HOST}'"
+    ):
+        check_host(impossible)
+
+
+def test_code_of_another_architecture_is_refused() -> None:
+    foreign: CpuLevel = replace(LEVELS[HOST], architecture="vax")
+    with pytest.raises(BackendUnavailable, match=r"compiled for cpu:.* \(vax\) but this machine is"):
+        check_host(foreign)
+
+
+def test_unknown_level_lists_the_legal_ones() -> None:
+    with pytest.raises(
+        PolicyError, match="unknown cpu level 'avx': use one of x86-64-v2, x86-64-v3, x86-64-v4"
+    ):
+        level_named("avx")
+
+
+def test_legal_ops_are_the_ones_with_code() -> None:
+    assert EMITTERS.keys() == SCALAR_OPS
+
+
+def test_native_code_is_plain_data() -> None:
+    assert isinstance(build(lower(SQUARE, HOST)), NativeCode)
