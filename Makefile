@@ -11,8 +11,10 @@ PEERS_READY := $(READY)-peers
 
 .PHONY: test lint demo test-peers docs clean
 
-test: lint
-	$(BIN)/python -m pytest -m "not gpu and not peers"
+# The tests run even if lint fails, so that one run says everything.
+test: $(READY)
+	@status=0; $(MAKE) --no-print-directory lint || status=1; \
+	$(BIN)/python -m pytest -m "not gpu and not peers" || status=1; exit $$status
 
 lint: $(READY)
 	$(BIN)/ruff check

@@ -9,9 +9,12 @@ import sys
 import sysconfig
 import venv
 import zipfile
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
+import safetensors.numpy
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """\
@@ -103,5 +106,37 @@ def test_xdsl_opt_loads_both_dialects_and_a_pass(clean_bin: Path):
     assert "logical.relu" in output and "#emit.target" in output and "aicf.id" in output
 
 
-def test_the_command_line_is_installed(clean_bin: Path):
-    assert "compile" in run(clean_bin / "aicf", "--help", cwd=clean_bin)
+def test_the_demo_program_compiles_and_runs(clean_bin: Path, tmp_path: Path):
+    generator = np.random.default_rng(3)
+    sizes = (64, 128, 64, 10)
+    weights: dict[str, np.ndarray] = {}
+    for number, (inputs, outputs) in enumerate(pairwise(sizes), 1):
+        weights[f"fc{number}.weight"] = generator.standard_normal((outputs, inputs), np.float32) / 8
+        weights[f"fc{number}.bias"] = generator.standard_normal(outputs, np.float32)
+    safetensors.numpy.save_file(weights, tmp_path / "w.safetensors")
+    x = generator.standard_normal((3, 64), np.float32)
+    np.save(tmp_path / "x.npy", x)
+    shutil.copy(ROOT / "examples/digits/mlp.mlir", tmp_path)
+
+    aicf = clean_bin / "aicf"
+    run(
+        aicf,
+        "compile",
+        "mlp.mlir",
+        "--weights",
+        "w.safetensors",
+        "--dims",
+        "N=1,3",
+        "-o",
+        "m.aicf",
+        cwd=tmp_path,
+    )
+    run(aicf, "run", "m.aicf", "--input", "x=x.npy", "--output", "out", cwd=tmp_path)
+
+    values = x.astype(np.float64)
+    for number in (1, 2, 3):
+        values = np.maximum(values, 0) if number > 1 else values
+        values = values @ weights[f"fc{number}.weight"].T + weights[f"fc{number}.bias"]
+    expected = np.exp(values - values.max(1, keepdims=True))
+    expected /= expected.sum(1, keepdims=True)
+    np.testing.assert_allclose(np.load(tmp_path / "out/probabilities.npy"), expected, atol=1e-5)
