@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aicf.errors import ArtifactError
-from aicf.runtime.graph import Bind, Graph
+from aicf.runtime.graph import ROLES, Bind, Graph
 from aicf.runtime.plain import from_plain, to_plain
 from aicf.runtime.tensors import ELEMENT_NAMES, span_bytes
 
