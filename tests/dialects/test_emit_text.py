@@ -108,6 +108,36 @@ def test_constants_keep_their_bits(dtype: str, values: list[float]) -> None:
     assert np.broadcast_to(dense_array(found), (3,)).tobytes() == array.tobytes()
 
 
+@pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16"])
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_any_bits_of_a_constant_survive(dtype: str, data: st.DataObject) -> None:
+    """Signalling NaNs and payloads included: a value is its bits."""
+    row = element_named(dtype)
+    shape = data.draw(st.lists(st.integers(1, 3), max_size=3))
+    count = int(np.prod(shape))
+    nans = [number.to_bytes(row.bytes, "little") for number in _nan_patterns(dtype)]
+    pattern = st.binary(min_size=row.bytes, max_size=row.bytes) | st.sampled_from(nans)
+    raw = b"".join(data.draw(st.lists(pattern, min_size=count, max_size=count)))
+    program = ProgramOp("p")
+    value = DenseIntOrFPElementsAttr(TensorType(row.type, shape), BytesAttr(raw))
+    program.body.block.add_op(BindOp("const", "c", BufferType(shape, row.type, "const"), value=value))
+    again = reread(program)
+    assert isinstance(again, ProgramOp) and again.binds[0].value is not None
+    found = again.binds[0].value.data.data
+    assert found * (len(raw) // len(found)) == raw
+
+
+def _nan_patterns(dtype: str) -> tuple[int, int]:
+    """A quiet and a signalling NaN, both with a payload."""
+    return {
+        "f64": (0x7FF8000000000001, 0x7FF0000000000001),
+        "f32": (0x7FC00001, 0x7F800001),
+        "f16": (0x7E01, 0x7C01),
+        "bf16": (0x7FC1, 0x7F81),
+    }[dtype]
+
+
 @pytest.mark.parametrize("dtype", ["f32", "bf16", "i8", "i64", "i1", "u8"])
 def test_long_constants_keep_their_bits(dtype: str) -> None:
     """xDSL writes more than a hundred elements as bytes."""
