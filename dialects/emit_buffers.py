@@ -32,6 +32,7 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
+from aicf.dialects.dense_text import print_dense
 from aicf.dialects.emit_syntax import (
     in_parens,
     parse_attributes,
@@ -156,7 +157,7 @@ class BindOp(IRDLOperation):
                 value = typed_literal(
                     literal, TensorInfo(type_.get_shape(), scalar_element(type_.element_type))
                 )
-            except (VerifyException, ValueError, OverflowError) as error:
+            except VerifyException as error:
                 parser.raise_error(f"{cls.name}: {error}", start, end)
         op = cls(role, name, type_, binding=binding, updated="updated" in seen, value=value)
         op.attributes |= parse_attributes(parser)
@@ -171,7 +172,7 @@ class BindOp(IRDLOperation):
             printer.print_string(" updated")
         if self.value is not None:
             printer.print_string(" value(")
-            _canonical(self.value).print_without_type(printer)
+            print_dense(printer, _canonical(self.value))
             printer.print_string(")")
         printer.print_string(" : ")
         printer.print_attribute(self.buffer.type)

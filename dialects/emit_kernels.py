@@ -407,7 +407,7 @@ def _parse_map(parser: Parser) -> AffineMap:
     except ZeroDivisionError:  # xDSL folds constants while it reads
         parser.raise_error("affine_map divides by zero", start, parser.pos)
     except NotImplementedError:
-        parser.raise_error("affine_map multiplies dims", start, parser.pos)
+        parser.raise_error("affine_map multiplies dims or divides by one", start, parser.pos)
     if not isinstance(attribute, AffineMapAttr):
         parser.raise_error("expected an affine_map", start, parser.pos)
     return attribute.data

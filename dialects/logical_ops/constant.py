@@ -17,6 +17,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
+from aicf.dialects.dense_text import print_dense
 from aicf.dialects.logical_ops.base import LogicalOp, Properties
 from aicf.dialects.types import AnyTensor, ElementType, TensorInfo, dense_array, tensor, tensor_info
 
@@ -105,7 +106,7 @@ class ConstantOp(LogicalOp):
     def print(self, printer: Printer) -> None:
         """Write ``dense<...> {attributes} : T``."""
         printer.print_string(" ")
-        self.value.print_without_type(printer)
+        print_dense(printer, self.value)
         printer.print_op_attributes(self.attributes)
         printer.print_string(" : ")
         printer.print_attribute(self.result.type)
@@ -205,4 +206,6 @@ def _numbers(literal: int | float | list[Literal], element: ElementType) -> NDAr
         raise VerifyException(f"{str(literal).lower()} is no {element.name}")
     if element.kind == "bool" and literal not in (0, 1):
         raise VerifyException(f"{literal} is no i1")
-    return np.asarray(literal)
+    # Each element on its own, so that a list of numbers and bit patterns keeps the bits.
+    number = np.asarray(literal)
+    return _converted(number, element).reshape(()) if element.is_float else number

@@ -1,8 +1,16 @@
 // RUN: aicf-opt %s > %t.once
 // RUN: aicf-opt %t.once > %t.twice
 // RUN: diff %t.once %t.twice
+// RUN: aicf-opt %s --print-op-generic | aicf-opt | filecheck %s
 
 // The digits MLP: two shape buckets, weights prepared once.
+
+// CHECK: emit.program @prepare
+// CHECK: emit.program @"mlp@N=1" {{.*}} graphs = {{\[\[}}"fc1@N=1", "fc2@N=1", "fc3@N=1", "probs@N=1"]]
+// CHECK: emit.program @"mlp@N=540"
+// CHECK: emit.kernel @"probs@N=540.code" parallel [540] reduce [10]
+// CHECK: emit.ledger
+
 builtin.module attributes {aicf.target = #emit.target<"cpu", "x86-64-v4", {threads = 1 : i64, libraries = {}}>, aicf.policy = {}} {
   emit.program @prepare attributes {phase = "final", arena_bytes = 0 : i64, graphs = [["fc1.pack", "fc2.pack", "fc3.pack"]]} {
     %fc1w = emit.bind param "fc1.weight" binding(direct) : !emit.buffer<128x64xf32, bound>

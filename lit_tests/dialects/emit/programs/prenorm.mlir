@@ -1,8 +1,18 @@
 // RUN: aicf-opt %s > %t.once
 // RUN: aicf-opt %t.once > %t.twice
 // RUN: diff %t.once %t.twice
+// RUN: aicf-opt %s --print-op-generic | aicf-opt | filecheck %s
 
 // A pre-norm MLP block: layer_norm, GELU epilogue, residual in place, two streams.
+
+// CHECK: emit.program @prepare
+// CHECK: emit.program @block
+// CHECK: stream(1) after([])
+// CHECK: stream(0) after(["fc1" full, "residual.copy" full])
+// CHECK: emit.kernel @ln.code parallel [128] reduce [512]
+// CHECK: emit.kernel @fc1.epilogue parallel [128, 2048] reduce []
+// CHECK: emit.ledger
+
 builtin.module attributes {aicf.target = #emit.target<"cpu", "x86-64-v4", {threads = 1 : i64, libraries = {}}>, aicf.policy = {}} {
   emit.program @prepare attributes {phase = "final", arena_bytes = 0 : i64, graphs = [["fc1.pack", "fc2.pack"]]} {
     %w1 = emit.bind param "fc1.weight" binding(direct) : !emit.buffer<2048x512xf32, bound>

@@ -1,8 +1,16 @@
 // RUN: aicf-opt %s > %t.once
 // RUN: aicf-opt %t.once > %t.twice
 // RUN: diff %t.once %t.twice
+// RUN: aicf-opt %s --print-op-generic | aicf-opt | filecheck %s
 
 // One SGD step: gradients, and the update of parameters in place.
+
+// CHECK: emit.program @step
+// CHECK: emit.bind param "w" binding(direct) updated
+// CHECK: emit.resolved "sgd_step" id(7) name("w.step") src(["w.scaled", "w.new"])
+// CHECK: emit.kernel @w.step.code parallel [4, 16] reduce []
+// CHECK: emit.ledger
+
 builtin.module attributes {aicf.target = #emit.target<"cpu", "x86-64-v4", {threads = 1 : i64, libraries = {}}>, aicf.policy = {}} {
   emit.program @step attributes {phase = "final", arena_bytes = 832 : i64, graphs = [["pred", "grad", "dw", "db", "w.step", "b.step"]]} {
     %x = emit.bind input "x" binding(direct) : !emit.buffer<32x16xf32, bound>
