@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 import numpy as np
 import safetensors
@@ -76,7 +76,9 @@ def read_model(model: Model, context: Context) -> Source:
     try:
         text = path.read_bytes()
     except OSError as error:
-        raise InvalidIR(f"cannot read the model: {error.strerror}; check the path", location=str(path)) from error
+        raise InvalidIR(
+            f"cannot read the model: {error.strerror}; check the path", location=str(path)
+        ) from error
     return Source(parse_module(text, str(path), context=context), path.stem)
 
 
@@ -114,10 +116,12 @@ def _as_weight(name: str, value: ArrayLike) -> Array:
 
 def _read_weights_file(path: Path) -> dict[str, Array]:
     try:
-        return safetensors.numpy.load_file(path)
+        return dict(safetensors.numpy.load_file(path))  # pyright: ignore[reportUnknownMemberType]
     except OSError as error:
         reason = error.strerror or "no such file"
-        raise InputMismatch(f"cannot read the weights: {reason}; check the path", location=str(path)) from error
+        raise InputMismatch(
+            f"cannot read the weights: {reason}; check the path", location=str(path)
+        ) from error
     except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
         raise InputMismatch(
             f"no safetensors file: {error}; write it with safetensors.numpy.save_file", location=str(path)
@@ -148,5 +152,5 @@ def policy_text(policy: Policy | None) -> str:
         case str() | Path():
             found = resolve_policy(str(policy))
         case _:
-            found = KernelPolicy.from_plain(dict(cast(Mapping[str, object], policy)))
+            found = KernelPolicy.from_plain(dict(policy))
     return " ".join(found.to_json().split())
