@@ -70,6 +70,10 @@ def read_model(model: Model, context: Context) -> Source:
     if isinstance(model, str) and _is_text(model):
         module = parse_module(model, "<model>", context=context)
         return Source(module, _name_of(module))
+    if not isinstance(model, str | Path):
+        raise InvalidIR(
+            f"a model is a path, program text, a module or a builder graph, not {type(model).__name__}"
+        )
     path = Path(model)
     if path.suffix != ".mlir":
         raise InvalidIR(f"unknown model file type '{path.suffix}'; known: .mlir", location=str(path))
@@ -108,7 +112,10 @@ def read_weights(weights: Weights | None) -> dict[str, Array]:
 
 
 def _as_weight(name: str, value: ArrayLike) -> Array:
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        array = np.asarray(None)
     if array.dtype == np.object_:
         raise InputMismatch(f"weight '{name}': {type(value).__name__} is no array of numbers; use np.asarray")
     return array
@@ -118,7 +125,7 @@ def _read_weights_file(path: Path) -> dict[str, Array]:
     try:
         return dict(safetensors.numpy.load_file(path))  # pyright: ignore[reportUnknownMemberType]
     except OSError as error:
-        reason = error.strerror or "no such file"
+        reason = error.strerror or ("it is a folder" if path.is_dir() else "no such file")
         raise InputMismatch(
             f"cannot read the weights: {reason}; check the path", location=str(path)
         ) from error

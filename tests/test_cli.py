@@ -34,7 +34,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_compile_says_what_it_made(folder: Path, capsys: pytest.CaptureFixture[str]):
     out = folder / "one.aicf"
-    arguments = ["compile", str(MLP), "-o", str(out), "--target", "reference", "--dims", "N=2", "--name", "digits"]
+    arguments = [
+        "compile",
+        str(MLP),
+        "-o",
+        str(out),
+        "--target",
+        "reference",
+        "--dims",
+        "N=2",
+        "--name",
+        "digits",
+    ]
     assert main([*arguments, "--weights", str(folder / "mlp.safetensors"), "--policy", "auto"]) == 0
     assert capsys.readouterr().out == f"{out}: digits for reference:typed, 1 program, 4 instructions\n"
     assert aicf.load(out).name == "digits"
@@ -42,7 +53,9 @@ def test_compile_says_what_it_made(folder: Path, capsys: pytest.CaptureFixture[s
 
 def test_run_writes_every_output(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     out = tmp_path / "made" / "here"
-    assert main(["run", str(folder / "mlp.aicf"), "--input", f"x={folder / 'x.npy'}", "--output", str(out)]) == 0
+    assert (
+        main(["run", str(folder / "mlp.aicf"), "--input", f"x={folder / 'x.npy'}", "--output", str(out)]) == 0
+    )
     assert capsys.readouterr().out == f"{out / 'probabilities.npy'}: f32[3, 10]\n"
     np.testing.assert_allclose(
         np.load(out / "probabilities.npy"), mlp_exact(np.load(folder / "x.npy"), mlp_weights()), rtol=2e-5
@@ -141,9 +154,7 @@ def test_debug_adds_the_traceback(capsys: pytest.CaptureFixture[str]):
 
 
 def test_ctrl_c_during_a_compile_is_status_130(tmp_path: Path):
-    ops = "\n".join(
-        f"  %v{index + 1} = logical.exp %v{index} : tensor<4x4xf32>" for index in range(4000)
-    )
+    ops = "\n".join(f"  %v{index + 1} = logical.exp %v{index} : tensor<4x4xf32>" for index in range(4000))
     program = tmp_path / "long.mlir"
     program.write_text(
         'func.func @long(%v0 : tensor<4x4xf32> {logical.name = "x", logical.role = "input"})\n'
@@ -152,7 +163,11 @@ def test_ctrl_c_during_a_compile_is_status_130(tmp_path: Path):
     out = tmp_path / "long.aicf"
     command = [sys.executable, "-m", "aicf.tools.aicf_cli", "compile", str(program), "-o", str(out)]
     process = subprocess.Popen(
-        [*command, "--target", "reference"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*command, "--target", "reference"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     time.sleep(1.5)
     process.send_signal(signal.SIGINT)

@@ -23,7 +23,9 @@ from aicf.passes.aicf_inference import emit_passes
 Floats = NDArray[np.float32]
 
 ROOT = Path(__file__).parent.parent
-MLP, BLOCK, STEP = (ROOT / "examples" / name for name in ("digits/mlp.mlir", "block/block.mlir", "sgd/step.mlir"))
+MLP, BLOCK, STEP = (
+    ROOT / "examples" / name for name in ("digits/mlp.mlir", "block/block.mlir", "sgd/step.mlir")
+)
 TARGETS = ("reference", "cpu")
 
 
@@ -85,11 +87,16 @@ def test_the_block_is_right(target: str):
         "down.weight": (512, 2048),
         "down.bias": (512,),
     }
-    weights = {name: normal(*shape, seed=seed, scale=0.05) for seed, (name, shape) in enumerate(shapes.items())}
+    weights = {
+        name: normal(*shape, seed=seed, scale=0.05) for seed, (name, shape) in enumerate(shapes.items())
+    }
     x = normal(128, 512, seed=9)
     exact = x.astype(np.float64)
     centred = exact - exact.mean(axis=1, keepdims=True)
-    norm = centred / np.sqrt(centred.var(axis=1, keepdims=True) + 1e-5) * weights["norm.weight"] + weights["norm.bias"]
+    norm = (
+        centred / np.sqrt(centred.var(axis=1, keepdims=True) + 1e-5) * weights["norm.weight"]
+        + weights["norm.bias"]
+    )
     up = norm @ weights["up.weight"].T + weights["up.bias"]
     exact = 0.5 * up * (1 + _erf(up / np.sqrt(2))) @ weights["down.weight"].T + weights["down.bias"] + exact
     exe = aicf.compile(BLOCK, weights, target)
@@ -171,7 +178,9 @@ def test_a_program_that_names_its_target_keeps_it():
 
 
 def test_policy_pins_a_kernel_and_the_ledger_says_so():
-    exe = aicf.compile(MLP, mlp_weights(), "cpu", dims="N=1", policy={"kernels": {"fc1": "cpu.gemm_portable"}})
+    exe = aicf.compile(
+        MLP, mlp_weights(), "cpu", dims="N=1", policy={"kernels": {"fc1": "cpu.gemm_portable"}}
+    )
     assert exe.plan.programs[0].launches[0].kernel == "cpu.gemm_portable"
     assert "policy pins it for 'fc1'" in str(exe.explain("fc1"))
 
@@ -298,7 +307,9 @@ def test_three_processes_replay_to_one_hash_without_a_compiler(
 
 
 def test_importing_aicf_imports_nothing_heavy():
-    program = "import sys, aicf; print([n for n in ('numpy', 'xdsl', 'numba', 'llvmlite') if n in sys.modules])"
+    program = (
+        "import sys, aicf; print([n for n in ('numpy', 'xdsl', 'numba', 'llvmlite') if n in sys.modules])"
+    )
     assert in_fresh_process(program) == "[]"
 
 
