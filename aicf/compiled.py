@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import safetensors
 import safetensors.numpy
@@ -124,6 +124,15 @@ class CompiledModel(Executable):
         from aicf.compiler import stage_text
 
         return stage_text(self.record, stage)
+
+    @overload
+    def explain(self) -> Explanation: ...
+
+    @overload
+    def explain(self, value: str) -> ValueExplanation: ...
+
+    @overload
+    def explain(self, value: str | None) -> Explanation | ValueExplanation: ...
 
     def explain(self, value: str | None = None) -> Explanation | ValueExplanation:
         """The instruction tables, or for one value or op id: what it became, why, and what was rejected.

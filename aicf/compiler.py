@@ -6,12 +6,11 @@ It decides nothing itself. Loading what it made is in `compiled`, which imports 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from io import StringIO
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.printer import Printer
 
@@ -29,7 +28,6 @@ from aicf.passes.support.pipeline import apply_pass
 from aicf.progress import Step, progress
 from aicf.runtime.capture_plan import ModulePlan
 from aicf.runtime.plan_from_ir import TARGET, code_units, plain_value, read_module, target_of
-from aicf.runtime.tensors import Array
 from aicf.runtime.weights import bind_weights
 from aicf.sources import (
     Dims,
@@ -130,7 +128,9 @@ def _reject_options(source: Source, target: str | None, dims: str, policy: str) 
             "run raise-emit to get its logical IR, and compile that"
         )
     if TARGET not in source.module.attributes:
-        raise PolicyError('the emit program names no target; write aicf.target = #emit.target<"cpu", ...> on it')
+        raise PolicyError(
+            'the emit program names no target; write aicf.target = #emit.target<"cpu", ...> on it'
+        )
 
 
 def passes_of(source: Source, options: Options) -> tuple[ModulePass, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 import numpy as np
 import safetensors
@@ -70,13 +70,19 @@ def read_model(model: Model, context: Context) -> Source:
     if isinstance(model, str) and _is_text(model):
         module = parse_module(model, "<model>", context=context)
         return Source(module, _name_of(module))
+    if not isinstance(model, str | Path):
+        raise InvalidIR(
+            f"a model is a path, program text, a module or a builder graph, not {type(model).__name__}"
+        )
     path = Path(model)
     if path.suffix != ".mlir":
         raise InvalidIR(f"unknown model file type '{path.suffix}'; known: .mlir", location=str(path))
     try:
         text = path.read_bytes()
     except OSError as error:
-        raise InvalidIR(f"cannot read the model: {error.strerror}; check the path", location=str(path)) from error
+        raise InvalidIR(
+            f"cannot read the model: {error.strerror}; check the path", location=str(path)
+        ) from error
     return Source(parse_module(text, str(path), context=context), path.stem)
 
 
@@ -106,7 +112,10 @@ def read_weights(weights: Weights | None) -> dict[str, Array]:
 
 
 def _as_weight(name: str, value: ArrayLike) -> Array:
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        array = np.asarray(None)
     if array.dtype == np.object_:
         raise InputMismatch(f"weight '{name}': {type(value).__name__} is no array of numbers; use np.asarray")
     return array
@@ -114,10 +123,12 @@ def _as_weight(name: str, value: ArrayLike) -> Array:
 
 def _read_weights_file(path: Path) -> dict[str, Array]:
     try:
-        return safetensors.numpy.load_file(path)
+        return dict(safetensors.numpy.load_file(path))  # pyright: ignore[reportUnknownMemberType]
     except OSError as error:
-        reason = error.strerror or "no such file"
-        raise InputMismatch(f"cannot read the weights: {reason}; check the path", location=str(path)) from error
+        reason = error.strerror or ("it is a folder" if path.is_dir() else "no such file")
+        raise InputMismatch(
+            f"cannot read the weights: {reason}; check the path", location=str(path)
+        ) from error
     except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
         raise InputMismatch(
             f"no safetensors file: {error}; write it with safetensors.numpy.save_file", location=str(path)
@@ -148,5 +159,5 @@ def policy_text(policy: Policy | None) -> str:
         case str() | Path():
             found = resolve_policy(str(policy))
         case _:
-            found = KernelPolicy.from_plain(dict(cast(Mapping[str, object], policy)))
+            found = KernelPolicy.from_plain(dict(policy))
     return " ".join(found.to_json().split())

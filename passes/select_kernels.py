@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from xdsl.context import Context
 from xdsl.dialects import func
@@ -16,6 +16,7 @@ from aicf.backends.registry import get_kernels
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.emit_types import KernelAttr, TargetAttr
 from aicf.errors import PolicyError, UnsupportedOp
+from aicf.passes.support.identity import op_id
 from aicf.passes.support.ledger import record
 from aicf.passes.support.policy import policy_of
 from aicf.passes.support.work import legal_kernels, target_of, work_of_group
@@ -34,14 +35,26 @@ class SelectKernelsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         target, policy = target_of(op), policy_of(op)
-        if policy.kernels:
-            policy.check_kernel_keys([group.id.data for group in op.walk() if isinstance(group, GroupOp)])
+        _check_policy(op, policy)
         for function in op.body.block.ops:
             if not isinstance(function, func.FuncOp) or function.is_declaration:
                 continue
             for group in function.body.block.ops:
                 if isinstance(group, GroupOp) and group.kernel is None:
                     _select(op, group, target, policy)
+
+
+def _check_policy(module: ModuleOp, policy: KernelPolicy) -> None:
+    """Raises PolicyError for an id in the policy that no group or op of the module has."""
+    groups = [op for op in module.walk() if isinstance(op, GroupOp)]
+    members = [op_id(op) for group in groups for op in group.body.block.ops]
+    replace(policy, groups=()).check_ids(_with_stems(group.id.data for group in groups))
+    replace(policy, kernels={}).check_ids(_with_stems(id_ for id_ in members if id_ is not None))
+
+
+def _with_stems(ids: Iterable[str]) -> list[str]:
+    """The ids, and each without its bucket: a policy may mean all buckets."""
+    return list(dict.fromkeys(name for id_ in ids for name in (id_, id_.partition("@")[0])))
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,9 @@ for _name, _command in COMMANDS.items():
 
 @app.callback()
 def _options(  # pyright: ignore[reportUnusedFunction]  # typer calls it
-    debug: Annotated[bool, typer.Option(DEBUG, help="Print the Python traceback of an error as well.")] = False,
+    debug: Annotated[
+        bool, typer.Option(DEBUG, help="Print the Python traceback of an error as well.")
+    ] = False,
 ) -> None:
     """Compile models into static, deterministic execution graphs, and replay them."""
 

@@ -13,6 +13,7 @@ computed and no weight is held.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -46,6 +47,8 @@ from aicf.dialects.logical import (
 )
 from aicf.dialects.types import TensorInfo, element_named, tensor, tensor_info
 from aicf.errors import InvalidIR
+
+_PACKAGE = f"{Path(__file__).parent.parent}{os.sep}"
 
 Shape: TypeAlias = Sequence[int | str]
 """Sizes; a string is a symbolic size, such as "N" or "4*N"."""
@@ -509,9 +512,9 @@ def _hint(name: str) -> str | None:
 
 
 def _caller_location() -> FileLineColLoc:
-    """The innermost line of Python that is not of this file; the path is relative where it can be."""
+    """The innermost line of Python that is not of this package; the path is relative where it can be."""
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
-    while frame.f_back is not None and frame.f_code.co_filename == __file__:
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back
     path = Path(frame.f_code.co_filename)
     if path.is_relative_to(Path.cwd()):

@@ -396,7 +396,10 @@ class GraphExec:
         if self._ranges is None:
             binds = self._program.plan.graph.binds
             fixed = self._program.fixed_arrays(self._state).items()
-            self._ranges = [(binds[index - ARENA - 1].name, byte_range(array)) for index, array in fixed]
+            named = [(binds[index - ARENA - 1].name, array) for index, array in fixed]
+            # Weights that only @prepare reads are in no table here, and must survive all the same.
+            named += self._program.shared().items()
+            self._ranges = [(name, byte_range(array)) for name, array in named]
         return self._ranges
 
     # Calls: used by an executable, which gives every call a GraphExec of its own

@@ -67,14 +67,17 @@ def reset_peak() -> None:
 
 
 def allocate(nbytes: int, align: int = CACHE_LINE) -> Array:
-    """A zeroed u8 array of `nbytes` bytes whose address is a multiple of `align`. Raises BackendUnavailable."""
+    """A zeroed u8 array of `nbytes` bytes whose address is a multiple of `align`.
+
+    Raises BackendUnavailable if there is not so much memory.
+    """
     align = max(align, CACHE_LINE)
     try:
         block = np.zeros(nbytes + align, np.uint8)
-    except (MemoryError, ValueError) as error:
+    except (MemoryError, ValueError):
         raise BackendUnavailable(
-            f"{nbytes} bytes of memory cannot be had here: compile for smaller sizes"
-        ) from error
+            f"this machine cannot give {nbytes:,} bytes at once; use smaller dims, or a machine with more memory"
+        ) from None
     _ledger.add(block.nbytes, 1)
     weakref.finalize(block, _ledger.add, -block.nbytes, -1).atexit = False
     start = -address(block) % align

@@ -1,6 +1,6 @@
 """Classifies images with an artifact: what a program that only runs a model has to do.
 
-    python classify.py digits.aicf images.npy probabilities.npy
+python classify.py digits.aicf images.npy probabilities.npy
 """
 
 from __future__ import annotations

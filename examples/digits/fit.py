@@ -41,7 +41,9 @@ def read_digits() -> Digits:
     """The 1,797 images, 540 of them held out, always the same ones."""
     images = load_digits()
     x = (images.data / BRIGHTEST).astype(np.float32)
-    return Digits(*train_test_split(x, images.target, test_size=HELD_OUT, random_state=SEED, stratify=images.target))
+    return Digits(
+        *train_test_split(x, images.target, test_size=HELD_OUT, random_state=SEED, stratify=images.target)
+    )
 
 
 def new_classifier() -> MLPClassifier:

@@ -59,7 +59,9 @@ def _read_array(path: Path) -> Array:
         with path.open("rb") as stream:
             return np.lib.format.read_array(stream, allow_pickle=False)
     except OSError as error:
-        raise InputMismatch(f"cannot read the input: {error.strerror}; check the path", location=str(path)) from error
+        raise InputMismatch(
+            f"cannot read the input: {error.strerror}; check the path", location=str(path)
+        ) from error
     except (ValueError, EOFError, KeyError, SyntaxError, UnicodeError) as error:
         raise InputMismatch(f"no .npy file: {error}; write it with numpy.save", location=str(path)) from error
 
@@ -78,6 +80,7 @@ def write_array(folder: Path, name: str, array: Array) -> Path:
         write_whole(path, lambda stream: np.save(stream, array, allow_pickle=False))
     except OSError as error:
         raise ArtifactError(
-            f"cannot write the output: {error.strerror}; choose a folder that can be written", location=str(path)
+            f"cannot write the output: {error.strerror}; choose a folder that can be written",
+            location=str(path),
         ) from error
     return path

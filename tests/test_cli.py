@@ -1,0 +1,177 @@
+"""`aicf`: what each command does, what it prints, and its exit statuses. Error texts are in test_bad_input."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+import aicf
+from aicf.tools.aicf_cli import main
+from tests.test_compiler import MLP, ROOT, STEP, mlp_exact, mlp_weights, normal
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Weights, an input, and artifacts of the classifier and of the SGD step."""
+    folder = tmp_path_factory.mktemp("cli")
+    safetensors.numpy.save_file(mlp_weights(), folder / "mlp.safetensors")
+    np.save(folder / "x.npy", normal(3, 64))
+    command = ["compile", str(MLP), "-o", str(folder / "mlp.aicf"), "--dims", "N=1,3"]
+    assert main([*command, "--weights", str(folder / "mlp.safetensors")]) == 0
+    weights = {"w": normal(4, 8), "b": normal(4), "lr": np.float32(0.1)}
+    aicf.compile(STEP, weights, "cpu").save(folder / "step.aicf")
+    return folder
+
+
+def test_compile_says_what_it_made(folder: Path, capsys: pytest.CaptureFixture[str]):
+    out = folder / "one.aicf"
+    arguments = [
+        "compile",
+        str(MLP),
+        "-o",
+        str(out),
+        "--target",
+        "reference",
+        "--dims",
+        "N=2",
+        "--name",
+        "digits",
+    ]
+    assert main([*arguments, "--weights", str(folder / "mlp.safetensors"), "--policy", "auto"]) == 0
+    assert capsys.readouterr().out == f"{out}: digits for reference:typed, 1 program, 4 instructions\n"
+    assert aicf.load(out).name == "digits"
+
+
+def test_run_writes_every_output(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    out = tmp_path / "made" / "here"
+    assert (
+        main(["run", str(folder / "mlp.aicf"), "--input", f"x={folder / 'x.npy'}", "--output", str(out)]) == 0
+    )
+    assert capsys.readouterr().out == f"{out / 'probabilities.npy'}: f32[3, 10]\n"
+    np.testing.assert_allclose(
+        np.load(out / "probabilities.npy"), mlp_exact(np.load(folder / "x.npy"), mlp_weights()), rtol=2e-5
+    )
+
+
+def test_run_writes_what_the_call_updated(folder: Path, tmp_path: Path):
+    x, y = normal(64, 8, seed=1), normal(64, 4, seed=2)
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "y.npy", y)
+    arguments = ["run", str(folder / "step.aicf"), "--input", f"x={tmp_path / 'x.npy'}"]
+    assert main([*arguments, "--input", f"y={tmp_path / 'y.npy'}", "--output", str(tmp_path)]) == 0
+    expected = aicf.load(folder / "step.aicf")
+    loss = expected(x, y)
+    np.testing.assert_array_equal(np.load(tmp_path / "loss.npy"), loss)
+    np.testing.assert_array_equal(np.load(tmp_path / "w.npy"), expected.state()["w"])
+
+
+def test_explain_is_plain_in_a_pipe(folder: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["explain", str(folder / "mlp.aicf")]) == 0
+    out = capsys.readouterr().out
+    assert out == f"{aicf.load(folder / 'mlp.aicf').explain()}\n"
+    assert "\x1b" not in out and "instruction" in out and "decision" in out and "predicted us" in out
+
+
+def test_explain_answers_for_one_value(folder: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["explain", str(folder / "mlp.aicf"), "relu1"]) == 0
+    out = capsys.readouterr().out
+    assert "instruction fc1@N=3" in out and "because" in out and "not cpu.gemm_portable" in out
+
+
+def test_explain_on_a_terminal_fits_it(folder: Path):
+    leader, follower = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "aicf.tools.aicf_cli", "explain", str(folder / "mlp.aicf")],
+        cwd=ROOT,
+        stdout=follower,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "60"},
+    )
+    os.close(follower)
+    shown = b""
+    while chunk := _read(leader):
+        shown += chunk
+    os.close(leader)
+    assert process.wait() == 0
+    text = shown.decode()
+    assert "\x1b[" in text and "fc1@N=1" in text and "one kernel for 3 ops" in text
+
+
+def _read(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, 65536)
+    except OSError:  # the other end is closed
+        return b""
+
+
+def test_bench_times_programs_and_instructions(folder: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["bench", str(folder / "mlp.aicf"), "--repeats", "3"]) == 0
+    out = capsys.readouterr().out
+    assert "@digits@N=1: call " in out and "@digits@N=3: call " in out and " us, replay " in out
+    assert "fc1@N=3" in out and "predicted us" in out
+
+
+def test_devices_lists_the_backends(capsys: pytest.CaptureFixture[str]):
+    assert main(["devices"]) == 0
+    out = capsys.readouterr().out
+    assert "reference:typed" in out and "cpu:" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fly"], "No such command 'fly'"),
+        (["compile", "x.mlir"], "Missing option"),
+        (["compile", "x.mlir", "-o", "y", "--speed", "9"], "No such option"),
+        (["bench", "x.aicf", "--repeats", "0"], "--repeats"),
+    ],
+)
+def test_wrong_usage_is_status_2(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]):
+    assert main(arguments) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [[], ["compile"], ["run"], ["explain"], ["bench"], ["devices"]])
+def test_every_command_has_help(command: list[str], capsys: pytest.CaptureFixture[str]):
+    assert main([*command, "--help"]) == 0
+    assert "Usage: aicf" in capsys.readouterr().out
+
+
+def test_debug_adds_the_traceback(capsys: pytest.CaptureFixture[str]):
+    assert main(["explain", "nowhere.aicf", "--debug"]) == 1
+    assert main(["--debug", "explain", "nowhere.aicf"]) == 1
+    assert capsys.readouterr().err.count("Traceback (most recent call last):\n  File") >= 2
+    assert main(["explain", "nowhere.aicf"]) == 1
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_ctrl_c_during_a_compile_is_status_130(tmp_path: Path):
+    ops = "\n".join(f"  %v{index + 1} = logical.exp %v{index} : tensor<4x4xf32>" for index in range(4000))
+    program = tmp_path / "long.mlir"
+    program.write_text(
+        'func.func @long(%v0 : tensor<4x4xf32> {logical.name = "x", logical.role = "input"})\n'
+        f'    -> (tensor<4x4xf32> {{logical.name = "y"}}) {{\n{ops}\n  func.return %v4000 : tensor<4x4xf32>\n}}\n'
+    )
+    out = tmp_path / "long.aicf"
+    command = [sys.executable, "-m", "aicf.tools.aicf_cli", "compile", str(program), "-o", str(out)]
+    process = subprocess.Popen(
+        [*command, "--target", "reference"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    time.sleep(1.5)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert err == "aicf: interrupted\n"
+    assert not out.exists() and [path.name for path in tmp_path.iterdir()] == ["long.mlir"]
