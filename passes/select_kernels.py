@@ -85,7 +85,9 @@ def _deterministic(
     if policy.determinism != "bitwise":
         return list(legal), rejected
     kept = [kernel for kernel in legal if kernel.determinism == "bitwise"]
-    dropped = {k.id: f"its results are {k.determinism}, the policy wants bitwise" for k in legal if k not in kept}
+    dropped = {
+        k.id: f"its results are {k.determinism}, the policy wants bitwise" for k in legal if k not in kept
+    }
     return kept, {**rejected, **dropped}
 
 
@@ -98,7 +100,9 @@ def _choose(
 ) -> _Choice:
     for key in (work.id, work.id.partition("@")[0], work.kind):
         if (wanted := policy.kernels.get(key)) is not None:
-            return _Choice(_pinned(wanted, key, legal, rejected), costs[wanted], f"policy pins it for '{key}'")
+            return _Choice(
+                _pinned(wanted, key, legal, rejected), costs[wanted], f"policy pins it for '{key}'"
+            )
     best = min(legal, key=lambda k: (costs[k.id], k.determinism != "bitwise", k.simplicity, k.id))
     because = "the only legal kernel" if len(legal) == 1 else "lowest predicted time; unmeasured"
     return _Choice(best, costs[best.id], because)
