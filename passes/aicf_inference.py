@@ -115,7 +115,9 @@ def emit_passes() -> tuple[ModulePass, ...]:
     )
 
 
-def run(passes: tuple[ModulePass, ...], ctx: Context, module: ModuleOp, observer: Observer | None = None) -> None:
+def run(
+    passes: tuple[ModulePass, ...], ctx: Context, module: ModuleOp, observer: Observer | None = None
+) -> None:
     """Applies passes in order; `observer` sees each pass and the module after it."""
     for step in passes:
         step.apply(ctx, module)

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp
-from xdsl.ir import Attribute, SSAValue
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp
+from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
 from aicf.dialects.emit import BindOp, EdgeAttr, ProgramOp, ResolvedOp, SlotOp, ViewOp
-from aicf.dialects.emit_types import BufferType
+from aicf.dialects.emit_types import BufferType, alias_pairs
 from aicf.passes.analysis.accesses import Access, accesses_by_root, region_of
 from aicf.passes.analysis.happens_before import HappensBefore
 from aicf.passes.support.ledger import record
@@ -41,24 +41,18 @@ class DecideInplacePass(ModulePass):
             _reuse_operands(op, program)
 
 
-def may_alias_pairs(instruction: ResolvedOp) -> list[tuple[int, int]]:
+def may_alias_pairs(instruction: ResolvedOp) -> tuple[tuple[int, int], ...]:
     """The (result, operand) pairs that the kernel lets share bytes."""
-    pairs = instruction.constraints.data.get("may_alias")
-    if not isinstance(pairs, ArrayAttr):
-        return []
-    entries: list[Attribute] = list(pairs.data)
-    return [(_int(pair, 0), _int(pair, 1)) for pair in entries if isinstance(pair, ArrayAttr)]
-
-
-def _int(pair: ArrayAttr[Attribute], place: int) -> int:
-    value = pair.data[place]
-    assert isinstance(value, IntegerAttr)
-    return value.value.data
+    return alias_pairs(instruction.constraints.data.get("may_alias")) or ()
 
 
 def _updates_bind(copy: ResolvedOp) -> bool:
     root = region_of(copy.outs[0]).root
-    return isinstance(root, BindOp) and root.updated is not None and isinstance(region_of(copy.ins[0]).root, SlotOp)
+    return (
+        isinstance(root, BindOp)
+        and root.updated is not None
+        and isinstance(region_of(copy.ins[0]).root, SlotOp)
+    )
 
 
 def _try_update_in_place(module: ModuleOp, program: ProgramOp, copy: ResolvedOp) -> None:
@@ -156,7 +150,9 @@ def _try_reuse(
         return
     if region_of(new.buffer).size > region_of(old.buffer).size or not _may_alias(instruction, new, old):
         return
-    if any(a.instruction is not instruction and not order.before(instruction, a.instruction) for a in table[new]):
+    if any(
+        a.instruction is not instruction and not order.before(instruction, a.instruction) for a in table[new]
+    ):
         return  # the result shares its slot with an earlier value already
     others = [access.instruction for access in table[old] if access.instruction is not instruction]
     late = order.all_before(others, instruction)
@@ -211,7 +207,11 @@ def _retype_views(old: SSAValue, new: SSAValue) -> None:
         if isinstance(view, ViewOp):
             type_ = view.buffer.type
             assert isinstance(type_, BufferType)
-            moved = ViewOp(new, view.offset.value.data, BufferType(type_.get_shape(), type_.element_type, new.type.space.data, type_.get_strides()))
+            moved = ViewOp(
+                new,
+                view.offset.value.data,
+                BufferType(type_.get_shape(), type_.element_type, new.type.space.data, type_.get_strides()),
+            )
             moved.buffer.name_hint = view.buffer.name_hint
             assert view.parent is not None
             view.parent.insert_op_before(moved, view)

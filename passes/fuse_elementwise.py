@@ -66,9 +66,23 @@ def _fuse(seed: Operation, context: FusionContext) -> None:
     group = form_group(plan, context)
     if len(subjects) > 1:
         because = "intermediates stay in registers or a row of cache instead of memory"
-        record(context.module, FuseElementwisePass.name, [group.id.data, *subjects], f"one kernel for {len(subjects)} ops", because, refused)
+        record(
+            context.module,
+            FuseElementwisePass.name,
+            [group.id.data, *subjects],
+            f"one kernel for {len(subjects)} ops",
+            because,
+            refused,
+        )
     elif refused:
-        record(context.module, FuseElementwisePass.name, subjects, "alone", "no kernel takes a larger set", refused)
+        record(
+            context.module,
+            FuseElementwisePass.name,
+            subjects,
+            "alone",
+            "no kernel takes a larger set",
+            refused,
+        )
 
 
 def _shortlist(cuts: Sequence[tuple[Operation, ...]]) -> list[tuple[Operation, ...]]:

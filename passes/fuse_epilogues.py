@@ -58,7 +58,9 @@ def _fuse(matmul: logical.MatmulOp, context: FusionContext) -> None:
     group = form_group(plan, context)
     if len(subjects) > 1:
         choice = f"one kernel for {len(subjects)} ops"
-        because = "the pointwise ops run on the accumulator, so the product is written once and never read back"
+        because = (
+            "the pointwise ops run on the accumulator, so the product is written once and never read back"
+        )
     else:
         choice, because = "alone", _why_alone(context, len(cluster.cuts), bool(refused))
     record(context.module, FuseEpiloguesPass.name, [group.id.data, *subjects], choice, because, refused)

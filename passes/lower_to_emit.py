@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 from xdsl.context import Context
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ArrayAttr, DenseIntOrFPElementsAttr, IntegerAttr, ModuleOp, StringAttr, UnitAttr, i8
+from xdsl.dialects.builtin import (
+    AnyDenseElement,
+    ArrayAttr,
+    DenseIntOrFPElementsAttr,
+    IntegerAttr,
+    ModuleOp,
+    StringAttr,
+    TensorType,
+    UnitAttr,
+    i8,
+)
 from xdsl.ir import Attribute, Block, BlockArgument, OpResult, Region, SSAValue
 from xdsl.passes import ModulePass
+from xdsl.utils.hints import isa
 
 from aicf.backends.base import OperandInfo, Work
 from aicf.backends.registry import get_kernels
@@ -80,7 +92,9 @@ def _expected_times(module: ModuleOp) -> dict[str, Attribute]:
     }
 
 
-def buffer_type(type_: Attribute, space: str, view: View | None = None, layout: LayoutAttr | None = None) -> BufferType:
+def buffer_type(
+    type_: Attribute, space: str, view: View | None = None, layout: LayoutAttr | None = None
+) -> BufferType:
     """The buffer that holds a tensor: contiguous, or as `view` says."""
     info = tensor_info(type_)
     if view is None:
@@ -101,7 +115,13 @@ class _Prepare:
     )
 
     def bind_for(
-        self, param: str, type_: Attribute, operand: PeeledOperand, layout: LayoutAttr, group: GroupOp, place: int
+        self,
+        param: str,
+        type_: Attribute,
+        operand: PeeledOperand,
+        layout: LayoutAttr,
+        group: GroupOp,
+        place: int,
     ) -> tuple[str, BufferType]:
         """Name and type of the derived bind that holds `param`, seen through the operand's view, in `layout`."""
         key = (param, operand.view, layout)
@@ -129,8 +149,24 @@ class _Prepare:
         body = BodyOp(body_symbol(name), _identity(source.type))
         self.module.body.block.add_op(body)
         record_ = self._record(group, place, layout)
-        block.add_op(ResolvedOp("pack", name, _strings(group.src), [source], [bind.buffer], body=body.sym_name.data, kernel=record_))
-        record(self.module, LowerToEmitPass.name, [name, group.id.data], f"prepare '{param}' as {layout.layout.data}", "the kernel reads this layout; packed once when weights are bound")
+        block.add_op(
+            ResolvedOp(
+                "pack",
+                name,
+                _strings(group.src),
+                [source],
+                [bind.buffer],
+                body=body.sym_name.data,
+                kernel=record_,
+            )
+        )
+        record(
+            self.module,
+            LowerToEmitPass.name,
+            [name, group.id.data],
+            f"prepare '{param}' as {layout.layout.data}",
+            "the kernel reads this layout; packed once when weights are bound",
+        )
         return bind
 
     def _record(self, group: GroupOp, place: int, layout: LayoutAttr) -> KernelAttr:
@@ -179,7 +215,9 @@ def _viewed(block: Block, buffer: SSAValue, view: View) -> SSAValue:
 class _Bufferizer:
     """One function to one program."""
 
-    def __init__(self, module: ModuleOp, function: func.FuncOp, prepare: _Prepare, expected: dict[str, Attribute]):
+    def __init__(
+        self, module: ModuleOp, function: func.FuncOp, prepare: _Prepare, expected: dict[str, Attribute]
+    ):
         self.module = module
         self.function = function
         self.prepare = prepare
@@ -199,7 +237,9 @@ class _Bufferizer:
             if isinstance(op, GroupOp):
                 self._lower_group(op)
             elif not isinstance(op, func.ReturnOp | logical.ReshapeOp | logical.ConstantOp):
-                raise PlanError(f"{op.name} is outside any group; run materialize-views and fuse-elementwise first")
+                raise PlanError(
+                    f"{op.name} is outside any group; run materialize-views and fuse-elementwise first"
+                )
         self._copy_updates()
         self._drop_unread_params()
         return self.program
@@ -215,7 +255,9 @@ class _Bufferizer:
         for argument in self.function.args:
             attrs = argument_attrs(self.function, argument.index)
             name, role = attrs[logical.NAME_ATTR].data, attrs[logical.ROLE_ATTR].data
-            bind = BindOp(role, name, buffer_type(argument.type, "bound"), binding="direct", updated=name in updated)
+            bind = BindOp(
+                role, name, buffer_type(argument.type, "bound"), binding="direct", updated=name in updated
+            )
             self.buffers[argument] = self._add_bind(bind)
 
     def _bind_results(self) -> None:
@@ -239,7 +281,8 @@ class _Bufferizer:
         """The bind of a constant that an instruction reads from memory; made at the first use."""
         id_ = op.attributes.get(logical.ID_ATTR)
         assert isinstance(id_, StringAttr)
-        value = DenseIntOrFPElementsAttr(op.result.type, op.value.data)
+        type_ = cast(TensorType[AnyDenseElement], op.result.type)
+        value = DenseIntOrFPElementsAttr(type_, op.value.data)
         bind = BindOp("const", id_.data, buffer_type(op.result.type, "const"), value=value)
         self.buffers[op.result] = self._add_late_bind(bind)
         return bind.buffer
@@ -287,7 +330,9 @@ class _Bufferizer:
         op.location = group.location
         self.block.add_op(op)
 
-    def _operand(self, group: GroupOp, operand: PeeledOperand, place: int, layouts: Attribute | None) -> SSAValue:
+    def _operand(
+        self, group: GroupOp, operand: PeeledOperand, place: int, layouts: Attribute | None
+    ) -> SSAValue:
         value = group.ins[operand.argument]
         layout = _layout_at(layouts, place)
         if layout is None:
@@ -340,7 +385,9 @@ class _Bufferizer:
         body = BodyOp(body_symbol(f"{self.program.sym_name.data}.{name}"), _identity(target.type))
         self.module.body.block.insert_op_before(body, self.function)
         kernel = _copy_kernel(name, source, target, body.body.block, self.prepare.target)
-        self.block.add_op(ResolvedOp("copy", name, src, [source], [target], body=body.sym_name.data, kernel=kernel))
+        self.block.add_op(
+            ResolvedOp("copy", name, src, [source], [target], body=body.sym_name.data, kernel=kernel)
+        )
 
     def _drop_unread_params(self) -> None:
         """A parameter that only `@prepare` reads is no bind of this program."""
@@ -364,10 +411,9 @@ def _sources_of(value: SSAValue) -> list[str]:
 
 
 def _layout_at(layouts: Attribute | None, place: int) -> LayoutAttr | None:
-    if not isinstance(layouts, ArrayAttr):
+    if not isa(layouts, ArrayAttr[Attribute]):
         return None
-    entries: Sequence[Attribute] = layouts.data
-    entry = entries[place] if place < len(entries) else UnitAttr()
+    entry = layouts.data[place] if place < len(layouts) else UnitAttr()
     return entry if isinstance(entry, LayoutAttr) else None
 
 
@@ -377,8 +423,11 @@ def _detached(block: Block) -> Region:
     return region
 
 
-def _copy_kernel(name: str, source: SSAValue, target: SSAValue, body: Block, platform: TargetAttr) -> KernelAttr:
+def _copy_kernel(
+    name: str, source: SSAValue, target: SSAValue, body: Block, platform: TargetAttr
+) -> KernelAttr:
     """The first legal copy kernel of the target; copies have no alternatives worth a decision."""
+
     def info(value: SSAValue, role: str) -> OperandInfo:
         type_ = value.type
         assert isinstance(type_, BufferType)

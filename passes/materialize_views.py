@@ -13,7 +13,15 @@ from xdsl.passes import ModulePass
 from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp, YieldOp
 from aicf.dialects.types import tensor_info
-from aicf.passes.support.fusion import FusionContext, form_group, fusion_contexts, id_of, is_feeder, outline, sources_of
+from aicf.passes.support.fusion import (
+    FusionContext,
+    form_group,
+    fusion_contexts,
+    id_of,
+    is_feeder,
+    outline,
+    sources_of,
+)
 from aicf.passes.support.ledger import record
 from aicf.passes.support.views import VIEW_OPS, View
 from aicf.passes.support.work import result_attrs, target_of
@@ -54,7 +62,14 @@ def _break_chains(context: FusionContext) -> None:
 def _materialize(op: Operation, context: FusionContext, because: str) -> GroupOp:
     plan = outline([op], context.group_id([op]))
     group = form_group(plan, context)
-    record(context.module, MaterializeViewsPass.name, [group.id.data], "copy", because, {"strides": "cannot express it"})
+    record(
+        context.module,
+        MaterializeViewsPass.name,
+        [group.id.data],
+        "copy",
+        because,
+        {"strides": "cannot express it"},
+    )
     return group
 
 

@@ -36,7 +36,13 @@ class SchedulePass(ModulePass):
 def _schedule(module: ModuleOp, program: ProgramOp, streams: int) -> None:
     instructions = program.instructions
     if instructions and all(op.stream is not None for op in instructions):
-        record(module, SchedulePass.name, [program.sym_name.data], "as written", "every instruction states its stream")
+        record(
+            module,
+            SchedulePass.name,
+            [program.sym_name.data],
+            "as written",
+            "every instruction states its stream",
+        )
         return
     planner = _Planner(streams)
     for op in instructions:
@@ -44,7 +50,8 @@ def _schedule(module: ModuleOp, program: ProgramOp, streams: int) -> None:
     used = max((op.stream.value.data for op in instructions if op.stream is not None), default=0) + 1
     edges = sum(len(op.after) for op in instructions)
     choice = f"{len(instructions)} instructions in text order on {used} stream{'s' if used > 1 else ''}"
-    because = f"{edges} edges order every conflicting pair; the policy allows {streams} stream{'s' if streams > 1 else ''}"
+    allowed = f"{streams} stream{'s' if streams > 1 else ''}"
+    because = f"{edges} edges order every conflicting pair; the policy allows {allowed}"
     record(module, SchedulePass.name, [program.sym_name.data], choice, because)
 
 

@@ -45,11 +45,10 @@ class SelectKernelsPass(ModulePass):
 
 
 def _check_policy(module: ModuleOp, policy: KernelPolicy) -> None:
-    """Raises PolicyError for an id in the policy that no group or op of the module has."""
-    groups = [op for op in module.walk() if isinstance(op, GroupOp)]
-    members = [op_id(op) for group in groups for op in group.body.block.ops]
-    replace(policy, groups=()).check_ids(_with_stems(group.id.data for group in groups))
-    replace(policy, kernels={}).check_ids(_with_stems(id_ for id_ in members if id_ is not None))
+    """Raises PolicyError for a key of `kernels` that is no group of the module and no kind."""
+    if policy.kernels:
+        groups = (op.id.data for op in module.walk() if isinstance(op, GroupOp))
+        policy.check_kernel_keys(_with_stems(groups))
 
 
 def _with_stems(ids: Iterable[str]) -> list[str]:
@@ -100,7 +99,9 @@ def _deterministic(
     if policy.determinism != "bitwise":
         return list(legal), rejected
     kept = [kernel for kernel in legal if kernel.determinism == "bitwise"]
-    dropped = {k.id: f"its results are {k.determinism}, the policy wants bitwise" for k in legal if k not in kept}
+    dropped = {
+        k.id: f"its results are {k.determinism}, the policy wants bitwise" for k in legal if k not in kept
+    }
     return kept, {**rejected, **dropped}
 
 
@@ -113,7 +114,9 @@ def _choose(
 ) -> _Choice:
     for key in (work.id, work.id.partition("@")[0], work.kind):
         if (wanted := policy.kernels.get(key)) is not None:
-            return _Choice(_pinned(wanted, key, legal, rejected), costs[wanted], f"policy pins it for '{key}'")
+            return _Choice(
+                _pinned(wanted, key, legal, rejected), costs[wanted], f"policy pins it for '{key}'"
+            )
     best = min(legal, key=lambda k: (costs[k.id], k.determinism != "bitwise", k.simplicity, k.id))
     because = "the only legal kernel" if len(legal) == 1 else "lowest predicted time; unmeasured"
     return _Choice(best, costs[best.id], because)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
-from xdsl.ir import Attribute
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from aicf.dialects.emit import BINDINGS, ProgramOp
@@ -42,18 +41,18 @@ def _blockers(program: ProgramOp) -> list[str]:
         if op.body is None:
             blockers.append(f"{label} has no body: give it one, or a kind whose body is known")
     for bind in program.binds:
-        if bind.role.data in ("input", "output") and (bind.binding is None or bind.binding.data not in BINDINGS):
-            blockers.append(f"{bind.role.data} '{bind.bind_name.data}' of @{name} has no binding: add binding(direct)")
+        if bind.role.data in ("input", "output") and (
+            bind.binding is None or bind.binding.data not in BINDINGS
+        ):
+            blockers.append(
+                f"{bind.role.data} '{bind.bind_name.data}' of @{name} has no binding: add binding(direct)"
+            )
     if _graph_names(program) != [op.instruction.data for op in program.instructions]:
-        blockers.append(f"the graphs of @{name} are not its instructions in text order: run plan-capture again")
+        blockers.append(
+            f"the graphs of @{name} are not its instructions in text order: run plan-capture again"
+        )
     return blockers
 
 
 def _graph_names(program: ProgramOp) -> list[str]:
-    graphs: list[Attribute] = [] if program.graphs is None else list(program.graphs.data)
-    names: list[str] = []
-    for graph in graphs:
-        if isinstance(graph, ArrayAttr):
-            entries: list[Attribute] = list(graph.data)
-            names += [entry.data for entry in entries if isinstance(entry, StringAttr)]
-    return names
+    return [] if program.graphs is None else [name.data for graph in program.graphs for name in graph]

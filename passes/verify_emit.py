@@ -71,7 +71,9 @@ def _named(op: ResolvedOp) -> str:
 
 def _verify_fields(op: ResolvedOp, program: ProgramOp) -> None:
     if _at_least(program, "scheduled") and op.stream is None:
-        raise invalid(op, f"{_named(op)} has no stream, but the program is {program.phase.data}; run schedule")
+        raise invalid(
+            op, f"{_named(op)} has no stream, but the program is {program.phase.data}; run schedule"
+        )
     if _at_least(program, "final") and op.kernel is None:
         raise invalid(op, f"{_named(op)} has no kernel, but the program is final; run select-kernels")
 
@@ -96,7 +98,8 @@ def _verify_overlap(op: ResolvedOp) -> None:
                 )
             if not _same_bytes(out, source):
                 raise invalid(
-                    op, f"{_named(op)}: result {number} overlaps operand {place} with another element-to-address map"
+                    op,
+                    f"{_named(op)}: result {number} overlaps operand {place} with another element-to-address map",
                 )
     for workspace in op.ws:
         if any(region_of(workspace).overlaps(source) for source in ins):
@@ -107,7 +110,9 @@ def _same_bytes(out: Region, source: Region) -> bool:
     if out.same_elements(source):
         return True
     contiguous = out.type.is_contiguous and source.type.is_contiguous
-    return contiguous and out.place() == source.place() and out.type.element_count == source.type.element_count
+    return (
+        contiguous and out.place() == source.place() and out.type.element_count == source.type.element_count
+    )
 
 
 def _verify_kernel(op: ResolvedOp, target: Attribute | None) -> None:

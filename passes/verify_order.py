@@ -51,7 +51,9 @@ def _verify_definitions(program: ProgramOp) -> None:
         defined.update(op.results)
 
 
-def _verify_root(program: ProgramOp, root: BindOp | SlotOp, accesses: Sequence[Access], order: HappensBefore) -> None:
+def _verify_root(
+    program: ProgramOp, root: BindOp | SlotOp, accesses: Sequence[Access], order: HappensBefore
+) -> None:
     writes = [access for access in accesses if access.writes]
     if not order.is_total:
         for write in writes:
@@ -72,7 +74,7 @@ def _verify_pair(write: Access, other: Access, root: BindOp | SlotOp, order: Hap
         raise invalid(
             write.instruction,
             f"'{first}' writes {_root_name(root)} that '{second}' may {verb} at the same time; "
-            f"add an edge: after([\"{first}\" full]) or the other way round",
+            f'add an edge: after(["{first}" full]) or the other way round',
         )
 
 
@@ -88,7 +90,9 @@ def _verify_written_first(root: SlotOp, accesses: Sequence[Access], order: Happe
         reader = access.instruction
         if access.writes or any(order.before(writer, reader) for writer in writers):
             continue
-        raise invalid(reader, f"'{reader.instruction.data}' reads {_root_name(root)} before anything wrote it")
+        raise invalid(
+            reader, f"'{reader.instruction.data}' reads {_root_name(root)} before anything wrote it"
+        )
 
 
 def _verify_shared_bytes(program: ProgramOp, order: HappensBefore) -> None:

@@ -12,8 +12,8 @@ from aicf.errors import PlanError
 class HappensBefore:
     """Answers whether one instruction's end precedes another's start.
 
-    Programmatic edges order the other way round of caution: they do not make the end of the source precede the start
-    of the target, so they count only where `through_waits` is asked.
+    A programmatic edge counts like a full one: it puts the end of its source before the wait of its target, and before
+    its wait an instruction touches only memory that nothing writes, so no conflict can fall in between.
     Stored as one bit set an instruction; a chain of n instructions takes n * n / 8 bytes.
     """
 
@@ -29,11 +29,13 @@ class HappensBefore:
         for edge in op.after:
             source = self.index.get(edge.source.data)
             if source is None:
-                raise PlanError(f"instruction '{op.instruction.data}' waits for '{edge.source.data}', which does not exist")
+                raise PlanError(
+                    f"instruction '{op.instruction.data}' waits for '{edge.source.data}', which does not exist"
+                )
             if source >= place:
                 raise PlanError(
-                    f"instruction '{op.instruction.data}' waits for '{edge.source.data}', which comes later in the text; "
-                    "the text is one topological order"
+                    f"instruction '{op.instruction.data}' waits for '{edge.source.data}', which comes later in the "
+                    "text; the text is one topological order"
                 )
             mask |= self.masks[source] | (1 << source)
         return mask

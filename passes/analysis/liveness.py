@@ -124,7 +124,9 @@ def _heaviest_antichain(lifetimes: Sequence[Lifetime], interferes: Interference)
 _Node: TypeAlias = str | tuple[str, int]
 
 
-def _bipartite(lifetimes: Sequence[Lifetime], later: Mapping[int, Sequence[int]]) -> dict[_Node, dict[_Node, int]]:
+def _bipartite(
+    lifetimes: Sequence[Lifetime], later: Mapping[int, Sequence[int]]
+) -> dict[_Node, dict[_Node, int]]:
     capacity: dict[_Node, dict[_Node, int]] = {"source": {}, "sink": {}}
     for i, life in enumerate(lifetimes):
         capacity["source"]["out", i] = life.size

@@ -14,6 +14,7 @@ from functools import cached_property
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
+from xdsl.utils.hints import isa
 
 from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp, YieldOp
@@ -84,9 +85,8 @@ def sources_of(ops: Sequence[Operation]) -> list[str]:
     found: dict[str, None] = {}
     for op in ops:
         sources = op.attributes.get(logical.SRC_ATTR)
-        if isinstance(sources, ArrayAttr):
-            entries: Sequence[object] = sources.data
-            found.update({entry.data: None for entry in entries if isinstance(entry, StringAttr)})
+        if isa(sources, ArrayAttr[StringAttr]):
+            found.update({source.data: None for source in sources})
     return list(found)
 
 
@@ -185,7 +185,9 @@ def outline(members: Sequence[Operation], group_id: str) -> Outline:
     builder = _BodyBuilder(set(members))
     for op in members:
         builder.clone(op, strided=isinstance(op, logical.MatmulOp | logical.ConcatOp))
-    result = next(r for op in members for r in op.results if any(u.operation not in builder.inside for u in r.uses))
+    result = next(
+        r for op in members for r in op.results if any(u.operation not in builder.inside for u in r.uses)
+    )
     builder.block.add_op(YieldOp([builder.values[result, False]]))
     return Outline(group_id, tuple(members), builder.block, tuple(builder.inputs), result)
 
@@ -255,9 +257,7 @@ def _argument_hint(value: SSAValue) -> str | None:
 
 def form_group(plan: Outline, context: FusionContext) -> GroupOp:
     """Replaces the members by one group at the place of the last one."""
-    group = GroupOp(
-        plan.id, sources_of(plan.members), plan.inputs, Region(plan.body), [plan.result.type]
-    )
+    group = GroupOp(plan.id, sources_of(plan.members), plan.inputs, Region(plan.body), [plan.result.type])
     context.used.add(plan.id)
     last = plan.members[-1]
     group.location = last.location
@@ -284,7 +284,7 @@ def first_legal(
         legal, rejected = legal_kernels(plan.work, context.target, frozenset(context.policy.forbid))
         if legal:
             return plan, refused
-        refused[" + ".join(id_of(op) for op in cut)] = "; ".join(f"{k}: {why}" for k, why in rejected.items()) or (
-            "no kernel of the target has its kind"
-        )
+        refused[" + ".join(id_of(op) for op in cut)] = "; ".join(
+            f"{k}: {why}" for k, why in rejected.items()
+        ) or ("no kernel of the target has its kind")
     return None, refused

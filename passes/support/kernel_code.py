@@ -66,7 +66,11 @@ class _Indexing:
         return _shape(self.outputs[0])
 
     def _reduced_axes(self) -> tuple[int, ...]:
-        axes = {tuple(op.axes.get_values()) for op in self.reductions if isinstance(op, logical.ReduceSumOp | logical.ReduceMaxOp)}
+        axes = {
+            tuple(op.axes.get_values())
+            for op in self.reductions
+            if isinstance(op, logical.ReduceSumOp | logical.ReduceMaxOp)
+        }
         if len(axes) > 1:
             raise NoCode("reductions over different axes")
         if axes and self.matmul is not None:
@@ -125,7 +129,9 @@ class _Indexing:
         if isinstance(op, logical.BroadcastOp):
             sizes = _shape(operand)
             targets = op.dimensions.get_values()
-            return tuple(None if size == 1 else index[target] for size, target in zip(sizes, targets, strict=True))
+            return tuple(
+                None if size == 1 else index[target] for size, target in zip(sizes, targets, strict=True)
+            )
         if isinstance(op, logical.ReshapeOp):
             return _without_units(index, op.results[0], operand)
         if op.has_trait(logical.Elementwise):
@@ -200,7 +206,9 @@ class _Writer:
 
     def _map(self, index: Index) -> AffineMap:
         position = {dim: place for place, dim in enumerate(self._dim_order())}
-        results = [AffineExpr.constant(0) if dim is None else AffineExpr.dimension(position[dim]) for dim in index]
+        results = [
+            AffineExpr.constant(0) if dim is None else AffineExpr.dimension(position[dim]) for dim in index
+        ]
         return AffineMap(len(self.indexing.shape), 0, tuple(results))
 
     def _varies(self, value: SSAValue) -> bool:
@@ -229,9 +237,10 @@ class _Writer:
         yields: list[tuple[SSAValue, SSAValue]] = []
         is_last = level == max(needs)
         for value in needs[level]:
-            if type(value.owner) in _COMBINE and self.levels[value] == level + 1:
-                operand = self._compute(value.owner.operands[0], body, local)
-                reduce = ReduceOp(_COMBINE[type(value.owner)], operand)
+            combine = _COMBINE.get(type(value.op)) if isinstance(value, OpResult) else None
+            if combine is not None and self.levels[value] == level + 1:
+                operand = self._compute(_op_of(value).operands[0], body, local)
+                reduce = ReduceOp(combine, operand)
                 body.add_op(reduce)
                 yields.append((value, reduce.result))
         if is_last:
@@ -255,13 +264,16 @@ class _Writer:
         if value in self.kept or not isinstance(value, OpResult) or isinstance(value.op, logical.ConstantOp):
             return False
         worth = not self._varies(value) or isinstance(value.op, EXPENSIVE)
-        return worth and any(self._reads(root, value) for later in range(level + 1, max(needs) + 1) for root in needs[later])
+        return worth and any(
+            self._reads(root, value) for later in range(level + 1, max(needs) + 1) for root in needs[later]
+        )
 
     def _reads(self, root: SSAValue, value: SSAValue) -> bool:
         """Whether computing `root` needs `value`, not counting what is kept already."""
-        stack, seen = [*root.owner.operands] if isinstance(root, OpResult) and root not in self.kept else [], set[SSAValue]()
         if root is value:
             return True
+        stack = [*root.op.operands] if isinstance(root, OpResult) and root not in self.kept else []
+        seen: set[SSAValue] = set()
         while stack:
             current = stack.pop()
             if current is value:
@@ -307,7 +319,9 @@ class _Writer:
         known = [operand for operand in operands if operand is not None]
         if isinstance(op, logical.BroadcastOp | logical.ReshapeOp):
             return known[0]
-        made = _constant_ops(op, type_) if isinstance(op, logical.ConstantOp) else scalar_ops(op, known, type_)
+        made = (
+            _constant_ops(op, type_) if isinstance(op, logical.ConstantOp) else scalar_ops(op, known, type_)
+        )
         if made is None:
             raise NoCode(f"{op.name} has no scalar form")
         body.add_ops(made)

@@ -71,9 +71,9 @@ class _Peeler:
         return PeeledBody(self.block, tuple(self.operands))
 
     def _note_view(self, op: Operation) -> None:
-        if isinstance(op, VIEW_OPS) and (base := self.views.get(op.operands[0])) is not None:
-            if (view := base.view.then(op)) is not None:
-                self.views[op.results[0]] = PeeledOperand(base.argument, view)
+        base = self.views.get(op.operands[0]) if isinstance(op, VIEW_OPS) else None
+        if base is not None and (view := base.view.then(op)) is not None:
+            self.views[op.results[0]] = PeeledOperand(base.argument, view)
 
     def _operand(self, value: SSAValue, reader: Operation, slot: int) -> SSAValue:
         """The value in the new block. Arithmetic reads repeated elements through a broadcast, all else as strides."""

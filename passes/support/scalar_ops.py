@@ -18,6 +18,7 @@ from xdsl.dialects.builtin import (
     i1,
 )
 from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.utils.hints import isa
 
 from aicf.dialects import logical
 from aicf.dialects.emit_kernels import CastOp, DivIntOp, SigmoidOp
@@ -79,14 +80,14 @@ def _is_float(type_: Attribute) -> bool:
 
 def _is_unsigned(type_: Attribute) -> bool:
     """Unsigned integers, and i1, whose true is 1 and not -1."""
-    return type_ == i1 or (isinstance(type_, IntegerType) and type_.signedness.data is Signedness.UNSIGNED)
+    return type_ == i1 or (isa(type_, IntegerType) and type_.signedness.data is Signedness.UNSIGNED)
 
 
 def scalar_constant(value: float | int, type_: Attribute) -> arith.ConstantOp:
     """A constant of a scalar type."""
     if isinstance(type_, AnyFloat):
         return arith.ConstantOp(FloatAttr(float(value), type_))
-    assert isinstance(type_, IntegerType)
+    assert isa(type_, IntegerType)
     return arith.ConstantOp(IntegerAttr(int(value), type_))
 
 

@@ -40,7 +40,9 @@ class View:
     def transposed(self, permutation: Sequence[int]) -> View:
         """Dim i of the result is dim `permutation[i]`."""
         return View(
-            self.offset, tuple(self.shape[p] for p in permutation), tuple(self.strides[p] for p in permutation)
+            self.offset,
+            tuple(self.shape[p] for p in permutation),
+            tuple(self.strides[p] for p in permutation),
         )
 
     def sliced(self, starts: Sequence[int], sizes: Sequence[int], steps: Sequence[int]) -> View:

@@ -1,0 +1,168 @@
+"""Every prefix of `aicf-inference` means what its input means: on random graphs and on the three programs.
+
+After each pass the module runs on the reference interpreter in `exact` arithmetic and is compared with the source
+program. From `plan-memory` on it also runs in `typed` arithmetic on one poisoned arena, in several topological orders,
+bitwise against the text order. Native code is compared elsewhere (`tests/backends/cpu/test_random_programs.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+
+from aicf.backends.reference.interpreter import Results, run_module
+from aicf.dialects.emit import ProgramOp
+from aicf.frontends.text import make_context, parse_module, verify_module
+from aicf.passes.aicf_inference import AicfInferencePass
+from aicf.passes.specialize_shapes import SpecializeShapesPass
+from aicf.semantics import evaluate
+from tests.support.random_graphs import random_program
+from tests.support.topological_orders import random_order
+
+Array = NDArray
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+TARGET = "cpu:x86-64-v3"
+TWO_STREAMS = '{"streams": 2}'
+PLACED = ("plan-memory", "plan-capture")
+"""Passes after which all slots lie in the arena; what follows them only checks."""
+
+ORDERS = 3
+CHUNK = 10
+
+
+@pytest.mark.parametrize("first", range(0, 300, CHUNK))
+def test_random_graphs(first: int) -> None:
+    for seed in range(first, first + CHUNK):
+        program = random_program(seed, float_type="f64" if seed % 5 == 0 else "f32", steps=8)
+        check_prefixes(program.module, program.inputs, seed, f"seed {seed}")
+
+
+@pytest.mark.parametrize("first", range(1000, 1020, CHUNK))
+def test_larger_random_graphs(first: int) -> None:
+    """More ops a graph: larger groups, more values alive at once."""
+    for seed in range(first, first + CHUNK):
+        program = random_program(seed, steps=30)
+        check_prefixes(program.module, program.inputs, seed, f"seed {seed}")
+
+
+@pytest.mark.parametrize(
+    ("path", "shapes", "dims"),
+    [
+        pytest.param(
+            "digits/mlp.mlir",
+            {
+                "x": (3, 64),
+                **{"fc1.weight": (128, 64), "fc1.bias": (128,)},
+                **{"fc2.weight": (64, 128), "fc2.bias": (64,)},
+                **{"fc3.weight": (10, 64), "fc3.bias": (10,)},
+            },
+            "N=1,3",
+            id="digits",
+        ),
+        pytest.param(
+            "block/block.mlir",
+            {
+                "x": (128, 512),
+                **{"norm.weight": (512,), "norm.bias": (512,)},
+                **{"up.weight": (2048, 512), "up.bias": (2048,)},
+                **{"down.weight": (512, 2048), "down.bias": (512,)},
+            },
+            "",
+            id="block",
+        ),
+        pytest.param(
+            "sgd/step.mlir",
+            {"x": (64, 8), "y": (64, 4), "w": (4, 8), "b": (4,), "lr": ()},
+            "",
+            id="sgd",
+        ),
+    ],
+)
+def test_programs(path: str, shapes: Mapping[str, tuple[int, ...]], dims: str) -> None:
+    random = np.random.default_rng(11)
+    feeds = {name: random.uniform(-0.5, 0.5, shape).astype(np.float32) for name, shape in shapes.items()}
+    module = parse_module((EXAMPLES / path).read_text(), path)
+    check_prefixes(module, feeds, 11, path, dims)
+
+
+def check_prefixes(
+    module: ModuleOp, feeds: Mapping[str, Array], seed: int, label: str, dims: str = ""
+) -> None:
+    """Runs `module` after each pass; the text in between and at the end parses back to itself."""
+    context = make_context()
+    expected, magnitude = reference_run(module, feeds, dims)
+    text, orders = str(module), np.random.default_rng(seed)
+    is_static = not dims
+    for step in AicfInferencePass(target=TARGET, policy=TWO_STREAMS, dims=dims).passes():
+        step.apply(context, module)
+        where = f"{label} after {step.name}"
+        is_static = is_static or step.name == SpecializeShapesPass.name
+        if text == (text := str(module)):
+            continue  # a check, or nothing to do: what ran before ran here
+        verify_module(module)
+        if is_static:
+            assert_close(expected, run_module(module, feeds, "exact"), magnitude, where)
+        if step.name in PLACED:
+            check_orders(module, feeds, orders, where)
+    assert str(parse_module(text, context=context)) == text, label
+
+
+def reference_run(module: ModuleOp, feeds: Mapping[str, Array], dims: str) -> tuple[Results, float]:
+    """What the source program gives, and the largest magnitude of its inputs and intermediates."""
+    source = module.clone()
+    SpecializeShapesPass(dims).apply(make_context(), source)
+    expected = run_module(source, feeds, "exact")
+    largest = max(float(np.max(np.abs(array.astype(np.float64)), initial=1.0)) for array in feeds.values())
+    for function in source.body.block.ops:
+        if isinstance(function, FuncOp) and fits(function, feeds):
+            largest = max(largest, largest_intermediate(function, feeds))
+    return expected, largest
+
+
+def fits(function: FuncOp, feeds: Mapping[str, Array]) -> bool:
+    return all(feeds[name].shape == arg.type.get_shape() for name, arg in named_arguments(function))
+
+
+def named_arguments(function: FuncOp):
+    assert function.arg_attrs is not None
+    return [(e.data["logical.name"].data, arg) for e, arg in zip(function.arg_attrs, function.args, strict=True)]
+
+
+def largest_intermediate(function: FuncOp, feeds: Mapping[str, Array]) -> float:
+    values = {arg: feeds[name] for name, arg in named_arguments(function)}
+    largest = 1.0
+    for op in function.body.block.ops:
+        if op.results:
+            (values[op.results[0]],) = evaluate(op, [values[operand] for operand in op.operands], "exact")
+            largest = max(largest, float(np.max(np.abs(values[op.results[0]].astype(np.float64)), initial=0)))
+    return largest
+
+
+def assert_close(expected: Results, found: Results, magnitude: float, where: str) -> None:
+    """Equal names, shapes and values to 1e-12 of `magnitude`; NaN never passes."""
+    for wanted, given in ((expected.outputs, found.outputs), (expected.updates, found.updates)):
+        assert wanted.keys() == given.keys(), where
+        for name, array in wanted.items():
+            assert given[name].shape == array.shape, f"{where}: {name}"
+            difference = np.abs(given[name].astype(np.float64) - array.astype(np.float64))
+            assert np.all(difference <= 1e-12 * magnitude), f"{where}: {name} is off by {np.max(difference)}"
+
+
+def check_orders(module: ModuleOp, feeds: Mapping[str, Array], orders: np.random.Generator, where: str) -> None:
+    """One arena gives the bits of separate buffers, in text order and in any other order that the edges allow."""
+    apart = run_module(module, feeds, "typed")
+    programs = [op for op in module.body.block.ops if isinstance(op, ProgramOp)]
+    main = programs[-1] if len(programs) <= 2 else None
+    candidates = [None] if main is None else [None, *(random_order(main, orders) for _ in range(ORDERS))]
+    for order in candidates:
+        found = run_module(module, feeds, "typed", order=order, arena=True)
+        for wanted, given in ((apart.outputs, found.outputs), (apart.updates, found.updates)):
+            for name, array in wanted.items():
+                assert given[name].tobytes() == array.tobytes(), f"{where}, order {order}: {name}"
