@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp
-from xdsl.ir import Attribute, SSAValue
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp
+from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
 from aicf.dialects.emit import BindOp, EdgeAttr, ProgramOp, ResolvedOp, SlotOp, ViewOp
-from aicf.dialects.emit_types import BufferType
+from aicf.dialects.emit_types import BufferType, alias_pairs
 from aicf.passes.analysis.accesses import Access, accesses_by_root, region_of
 from aicf.passes.analysis.happens_before import HappensBefore
 from aicf.passes.support.ledger import record
@@ -43,17 +43,7 @@ class DecideInplacePass(ModulePass):
 
 def may_alias_pairs(instruction: ResolvedOp) -> list[tuple[int, int]]:
     """The (result, operand) pairs that the kernel lets share bytes."""
-    pairs = instruction.constraints.data.get("may_alias")
-    if not isinstance(pairs, ArrayAttr):
-        return []
-    entries: list[Attribute] = list(pairs.data)
-    return [(_int(pair, 0), _int(pair, 1)) for pair in entries if isinstance(pair, ArrayAttr)]
-
-
-def _int(pair: ArrayAttr[Attribute], place: int) -> int:
-    value = pair.data[place]
-    assert isinstance(value, IntegerAttr)
-    return value.value.data
+    return list(alias_pairs(instruction.constraints.data.get("may_alias")) or ())
 
 
 def _updates_bind(copy: ResolvedOp) -> bool:
