@@ -100,8 +100,13 @@ def decision_passes() -> tuple[ModulePass, ...]:
     )
 
 
+def instruction_passes() -> tuple[ModulePass, ...]:
+    """From emit programs of any phase, with instructions that may be open, to final ones."""
+    return (VerifyEmitPass(), SelectKernelsPass(), GenerateKernelsPass(), *emit_passes())
+
+
 def emit_passes() -> tuple[ModulePass, ...]:
-    """From an emit program of any phase to a final one; of a final one they only check."""
+    """From an emit program of any phase whose instructions have kernels to a final one; a final one is only checked."""
     return (
         VerifyEmitPass(),
         SchedulePass(),

@@ -1,4 +1,4 @@
-"""`generate-kernels`: writes the scalar program of each group whose kernel is generated, or has an epilogue."""
+"""`generate-kernels`: writes the scalar program of what has a generated kernel, or a kernel with an epilogue."""
 
 from __future__ import annotations
 
@@ -7,17 +7,22 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr
+from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
-from aicf.dialects.emit import GroupOp
+from aicf.backends.base import Work
+from aicf.dialects.emit import GroupOp, ProgramOp, ResolvedOp, symbols
 from aicf.dialects.emit_kernels import KernelOp
+from aicf.passes.support.instructions import instruction_work
 from aicf.passes.support.ledger import record
+from aicf.passes.support.programs import programs
 from aicf.passes.support.work import work_of_group
 
 
 @dataclass(frozen=True)
 class GenerateKernelsPass(ModulePass):
-    """Derives an `emit.kernel` from the body of each group that has a kernel record and needs code, and links it.
+    """Derives an `emit.kernel` from the body of what has a kernel record and needs code, and links it: groups, and
+    instructions of programs that are not final.
 
     The body stays authoritative: `verify-emit` derives the code again and compares.
     """
@@ -30,16 +35,30 @@ class GenerateKernelsPass(ModulePass):
                 continue
             for group in function.body.block.ops:
                 if isinstance(group, GroupOp) and group.kernel is not None and group.code is None:
-                    _generate(op, function, group)
+                    _generate(op, function, group, work_of_group(group).work)
+        table = symbols(op)
+        for program in programs(op):
+            if program.phase.data != "final":
+                _generate_for(op, program, table)
 
 
-def _generate(module: ModuleOp, function: func.FuncOp, group: GroupOp) -> None:
-    code = work_of_group(group).work.code
+def _generate_for(module: ModuleOp, program: ProgramOp, table: dict[str, Operation]) -> None:
+    for instruction in program.instructions:
+        if instruction.kernel is None or instruction.code is not None or instruction.body is None:
+            continue
+        code = _generate(module, program, instruction, instruction_work(program, instruction, table, True).work)
+        if code is not None:
+            table[code.sym_name.data] = code
+
+
+def _generate(module: ModuleOp, before: Operation, user: GroupOp | ResolvedOp, work: Work) -> KernelOp | None:
+    code = work.code
     if code is None:
-        return
-    module.body.block.insert_op_before(code, function)
-    group.properties["code"] = SymbolRefAttr(code.sym_name)
-    record(module, GenerateKernelsPass.name, [group.id.data], code.sym_name.data, _describe(code))
+        return None
+    module.body.block.insert_op_before(code, before)
+    user.properties["code"] = SymbolRefAttr(code.sym_name)
+    record(module, GenerateKernelsPass.name, [work.id], code.sym_name.data, _describe(code))
+    return code
 
 
 def _describe(code: KernelOp) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import cast
 
 from xdsl.context import Context
@@ -12,22 +12,17 @@ from xdsl.dialects.builtin import (
     AnyDenseElement,
     ArrayAttr,
     DenseIntOrFPElementsAttr,
-    IntegerAttr,
     ModuleOp,
     StringAttr,
     TensorType,
-    UnitAttr,
-    i8,
 )
 from xdsl.ir import Attribute, Block, BlockArgument, OpResult, Region, SSAValue
 from xdsl.passes import ModulePass
-from xdsl.utils.hints import isa
 
-from aicf.backends.base import OperandInfo, Work
+from aicf.backends.base import Work
 from aicf.backends.registry import get_kernels
 from aicf.dialects import logical
 from aicf.dialects.emit import (
-    PREPARE,
     BindOp,
     BodyOp,
     DecisionOp,
@@ -35,21 +30,29 @@ from aicf.dialects.emit import (
     ProgramOp,
     ResolvedOp,
     SlotOp,
-    ViewOp,
-    YieldOp,
+    buffer_of,
     find_ledger,
 )
 from aicf.dialects.emit_types import BufferType, KernelAttr, LayoutAttr, TargetAttr
-from aicf.dialects.types import element_of, tensor, tensor_info
+from aicf.dialects.types import tensor_info
 from aicf.errors import PlanError
-from aicf.passes.select_kernels import SelectKernelsPass, descriptor, kernel_record
+from aicf.passes.select_kernels import SelectKernelsPass
 from aicf.passes.support.identity import value_hint
-from aicf.passes.support.ledger import record
 from aicf.passes.support.peeling import PeeledOperand
+from aicf.passes.support.prepare import (
+    Packing,
+    Prepare,
+    buffer_type,
+    drop_prepared_params,
+    identity,
+    viewed,
+)
+from aicf.passes.support.records import RecordParts, kernel_record, take_apart
 from aicf.passes.support.views import View
 from aicf.passes.support.work import (
     argument_attrs,
     body_symbol,
+    buffer_info,
     result_attrs,
     symbol_name,
     target_of,
@@ -70,7 +73,7 @@ class LowerToEmitPass(ModulePass):
     name = "lower-to-emit"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        prepare = _Prepare(op, target_of(op))
+        prepare = Prepare(op, target_of(op), self.name)
         expected = _expected_times(op)
         functions = [f for f in op.body.block.ops if isinstance(f, func.FuncOp) and not f.is_declaration]
         for function in functions:
@@ -92,132 +95,14 @@ def _expected_times(module: ModuleOp) -> dict[str, Attribute]:
     }
 
 
-def buffer_type(
-    type_: Attribute, space: str, view: View | None = None, layout: LayoutAttr | None = None
-) -> BufferType:
-    """The buffer that holds a tensor: contiguous, or as `view` says."""
-    info = tensor_info(type_)
-    if view is None:
-        return BufferType(info.shape, info.element.type, space, layout=layout)
-    return BufferType(view.shape, info.element.type, space, view.strides, layout)
-
-
-@dataclass
-class _Prepare:
-    """The program `@prepare`, shared by all programs of the module: one derived bind per weight, view and layout."""
-
-    module: ModuleOp
-    target: TargetAttr
-    program: ProgramOp = field(default_factory=lambda: ProgramOp(PREPARE))
-    params: dict[str, BindOp] = field(default_factory=dict[str, BindOp])
-    derived: dict[tuple[str, View, LayoutAttr], BindOp] = field(
-        default_factory=dict[tuple[str, View, LayoutAttr], BindOp]
-    )
-
-    def bind_for(
-        self,
-        param: str,
-        type_: Attribute,
-        operand: PeeledOperand,
-        layout: LayoutAttr,
-        group: GroupOp,
-        place: int,
-    ) -> tuple[str, BufferType]:
-        """Name and type of the derived bind that holds `param`, seen through the operand's view, in `layout`."""
-        key = (param, operand.view, layout)
-        if key not in self.derived:
-            self.derived[key] = self._add(param, type_, operand.view, layout, group, place)
-        bind = self.derived[key]
-        assert isinstance(bind.buffer.type, BufferType)
-        return bind.bind_name.data, bind.buffer.type
-
-    def _add(
-        self, param: str, type_: Attribute, view: View, layout: LayoutAttr, group: GroupOp, place: int
-    ) -> BindOp:
-        block = self.program.body.block
-        if param not in self.params:
-            self.params[param] = BindOp("param", param, buffer_type(type_, "bound"), binding="direct")
-            self.params[param].buffer.name_hint = value_hint(param)
-            block.add_op(self.params[param])
-        count = sum(1 for name, _, _ in self.derived if name == param)
-        name = f"{param}:{layout.layout.data}" + (f".{count}" if count else "")
-        source = _viewed(block, self.params[param].buffer, view)
-        info = tensor_info(type_)
-        bind = BindOp("derived", name, BufferType(view.shape, info.element.type, "const", layout=layout))
-        bind.buffer.name_hint = value_hint(name)
-        block.add_op(bind)
-        body = BodyOp(body_symbol(name), _identity(source.type))
-        self.module.body.block.add_op(body)
-        record_ = self._record(group, place, layout)
-        block.add_op(
-            ResolvedOp(
-                "pack",
-                name,
-                _strings(group.src),
-                [source],
-                [bind.buffer],
-                body=body.sym_name.data,
-                kernel=record_,
-            )
-        )
-        record(
-            self.module,
-            LowerToEmitPass.name,
-            [name, group.id.data],
-            f"prepare '{param}' as {layout.layout.data}",
-            "the kernel reads this layout; packed once when weights are bound",
-        )
-        return bind
-
-    def _record(self, group: GroupOp, place: int, layout: LayoutAttr) -> KernelAttr:
-        assert group.kernel is not None
-        kernel = descriptor(group.kernel, self.target)
-        return kernel.prepare(work_of_group(group).work, place, layout, self.target)
-
-    def finish(self) -> None:
-        """Adds the program to the module if anything needs preparing, binds in front."""
-        if not self.derived:
-            return
-        block = self.program.body.block
-        first = block.first_op
-        for op in list(block.ops):
-            if isinstance(op, BindOp) and first is not None and op is not first:
-                op.detach()
-                block.insert_op_before(op, first)
-        first_program = next((op for op in self.module.body.block.ops if isinstance(op, ProgramOp)), None)
-        if first_program is not None:
-            self.module.body.block.insert_op_before(self.program, first_program)
-
-
 def _strings(array: ArrayAttr[StringAttr]) -> list[str]:
     return [entry.data for entry in array]
-
-
-def _identity(type_: Attribute) -> Region:
-    assert isinstance(type_, BufferType)
-    block = Block(arg_types=[tensor(type_.get_shape(), element_of(type_.element_type))])
-    block.add_op(YieldOp([block.args[0]]))
-    return Region(block)
-
-
-def _viewed(block: Block, buffer: SSAValue, view: View) -> SSAValue:
-    """`buffer` through `view`; the buffer itself if the view shows all of it unchanged."""
-    base = buffer.type
-    assert isinstance(base, BufferType)
-    if view.is_whole and view.shape == base.get_shape():
-        return buffer
-    op = ViewOp(buffer, view.offset, BufferType(view.shape, base.element_type, base.space.data, view.strides))
-    op.buffer.name_hint = buffer.name_hint
-    block.add_op(op)
-    return op.buffer
 
 
 class _Bufferizer:
     """One function to one program."""
 
-    def __init__(
-        self, module: ModuleOp, function: func.FuncOp, prepare: _Prepare, expected: dict[str, Attribute]
-    ):
+    def __init__(self, module: ModuleOp, function: func.FuncOp, prepare: Prepare, expected: dict[str, Attribute]):
         self.module = module
         self.function = function
         self.prepare = prepare
@@ -241,7 +126,7 @@ class _Bufferizer:
                     f"{op.name} is outside any group; run materialize-views and fuse-elementwise first"
                 )
         self._copy_updates()
-        self._drop_unread_params()
+        drop_prepared_params(self.program, self.prepare)
         return self.program
 
     def _add_bind(self, bind: BindOp) -> SSAValue:
@@ -301,17 +186,15 @@ class _Bufferizer:
         if group.kernel is None:
             raise PlanError(f"group '{group.id.data}' has no kernel; run select-kernels first")
         group_work = work_of_group(group)
-        work, kernel = group_work.work, group.kernel
-        layouts = kernel.record.data.get("layouts")
+        work, parts = group_work.work, take_apart(group.kernel)
         ins = [
-            self._operand(group, operand, place, layouts) for place, operand in enumerate(group_work.operands)
+            self._operand(group, operand, place, parts.layout_at(place))
+            for place, operand in enumerate(group_work.operands)
         ]
         outs = [self._result(result) for result in group.results]
-        ws = self._workspace(kernel)
+        ws = self._workspace(parts)
         body = BodyOp(body_symbol(group.id.data), _detached(work.body))
         self.module.body.block.insert_op_before(body, self.function)
-        may_alias = kernel.record.data.get("may_alias")
-        entries = {k: v for k, v in kernel.record.data.items() if k not in ("may_alias", "layouts")}
         hints = {"expected_us": t} if (t := self.expected.get(group.id.data)) is not None else {}
         op = ResolvedOp(
             work.kind,
@@ -323,38 +206,40 @@ class _Bufferizer:
             attrs=work.attrs,
             body=body.sym_name.data,
             code=None if group.code is None else symbol_name(group.code),
-            kernel=KernelAttr(kernel.kernel.data, entries),
-            constraints={} if may_alias is None else {"may_alias": may_alias},
+            kernel=parts.kernel,
+            constraints=parts.constraints,
             hints=hints,
         )
         op.location = group.location
         self.block.add_op(op)
 
     def _operand(
-        self, group: GroupOp, operand: PeeledOperand, place: int, layouts: Attribute | None
+        self, group: GroupOp, operand: PeeledOperand, place: int, layout: LayoutAttr | None
     ) -> SSAValue:
         value = group.ins[operand.argument]
-        layout = _layout_at(layouts, place)
         if layout is None:
             held = self.buffers.get(value)
             if held is None:
                 assert isinstance(value, OpResult) and isinstance(value.op, logical.ConstantOp)
                 held = self._constant(value.op)
-            return _viewed(self.block, held, operand.view)
+            return viewed(self.block, held, operand.view)
         assert isinstance(value, BlockArgument)
         name = argument_attrs(self.function, value.index)[logical.NAME_ATTR].data
-        derived, type_ = self.prepare.bind_for(name, value.type, operand, layout, group, place)
-        return self._derived(derived, type_)
+        assert group.kernel is not None
+        work, src = work_of_group(group).work, tuple(_strings(group.src))
+        packing = Packing(name, value.type, operand.view, layout, work, group.kernel, place, src)
+        return self._derived(self.prepare.bind_for(packing))
 
-    def _derived(self, name: str, type_: BufferType) -> SSAValue:
+    def _derived(self, made: BindOp) -> SSAValue:
+        name = made.bind_name.data
         if name not in self.derived:
-            self.derived[name] = self._add_late_bind(BindOp("derived", name, type_))
+            self.derived[name] = self._add_late_bind(BindOp("derived", name, buffer_of(made.buffer)))
         return self.derived[name]
 
     def _result(self, result: OpResult) -> SSAValue:
         if result in self.outputs:
             buffer, view = self.outputs[result]
-            written = _viewed(self.block, buffer, view)
+            written = viewed(self.block, buffer, view)
         else:
             slot = SlotOp(buffer_type(result.type, "arena"))
             slot.buffer.name_hint = result.name_hint
@@ -363,12 +248,9 @@ class _Bufferizer:
         self.buffers[result] = written
         return written
 
-    def _workspace(self, kernel: KernelAttr) -> list[SSAValue]:
-        size = kernel.record.data.get("workspace_bytes")
-        if not isinstance(size, IntegerAttr) or not size.value.data:
+    def _workspace(self, parts: RecordParts) -> list[SSAValue]:
+        if (slot := parts.workspace()) is None:
             return []
-        slot = SlotOp(BufferType([size.value.data], i8, "arena"))
-        slot.buffer.name_hint = "ws"
         self.block.add_op(slot)
         return [slot.buffer]
 
@@ -378,25 +260,16 @@ class _Bufferizer:
             source = self.buffers[_behind_reshapes(value)]
             target = binds[name].buffer
             assert isinstance(target.type, BufferType)
-            source = _viewed(self.block, source, View.whole(target.type.get_shape()))
+            source = viewed(self.block, source, View.whole(target.type.get_shape()))
             self._add_copy(f"{name}.update", source, target, _sources_of(value) or [name])
 
     def _add_copy(self, name: str, source: SSAValue, target: SSAValue, src: Sequence[str]) -> None:
-        body = BodyOp(body_symbol(f"{self.program.sym_name.data}.{name}"), _identity(target.type))
+        body = BodyOp(body_symbol(f"{self.program.sym_name.data}.{name}"), identity(target.type))
         self.module.body.block.insert_op_before(body, self.function)
         kernel = _copy_kernel(name, source, target, body.body.block, self.prepare.target)
         self.block.add_op(
             ResolvedOp("copy", name, src, [source], [target], body=body.sym_name.data, kernel=kernel)
         )
-
-    def _drop_unread_params(self) -> None:
-        """A parameter that only `@prepare` reads is no bind of this program."""
-        prepared = {name for name, _, _ in self.prepare.derived}
-        for bind in self.program.binds:
-            read_elsewhere = bind.bind_name.data in prepared and bind.role.data == "param"
-            if read_elsewhere and bind.updated is None and not bind.buffer.uses:
-                bind.detach()
-                bind.erase()
 
 
 def _behind_reshapes(value: SSAValue) -> SSAValue:
@@ -410,13 +283,6 @@ def _sources_of(value: SSAValue) -> list[str]:
     return _strings(base.op.src) if isinstance(base, OpResult) and isinstance(base.op, GroupOp) else []
 
 
-def _layout_at(layouts: Attribute | None, place: int) -> LayoutAttr | None:
-    if not isa(layouts, ArrayAttr[Attribute]):
-        return None
-    entry = layouts.data[place] if place < len(layouts) else UnitAttr()
-    return entry if isinstance(entry, LayoutAttr) else None
-
-
 def _detached(block: Block) -> Region:
     region = Region()
     region.add_block(block)
@@ -427,13 +293,8 @@ def _copy_kernel(
     name: str, source: SSAValue, target: SSAValue, body: Block, platform: TargetAttr
 ) -> KernelAttr:
     """The first legal copy kernel of the target; copies have no alternatives worth a decision."""
-
-    def info(value: SSAValue, role: str) -> OperandInfo:
-        type_ = value.type
-        assert isinstance(type_, BufferType)
-        return OperandInfo(role, type_.get_shape(), element_of(type_.element_type).name, type_.get_strides())
-
-    work = Work(name, "copy", {}, (info(source, "temp"),), (info(target, "output"),), body, None)
+    infos = (buffer_info(source, "temp"),), (buffer_info(target, "output"),)
+    work = Work(name, "copy", {}, *infos, body, None)
     for kernel in get_kernels(platform.backend.data).values():
         if "copy" in kernel.kinds and kernel.legal(work, platform) is None:
             return kernel_record(kernel, kernel.record(work, platform))

@@ -1,54 +1,60 @@
-"""`select-kernels`: each group gets the kernel that runs it, and the record of everything its launch needs."""
+"""`select-kernels`: each group and instruction gets the kernel that runs it, and the record of all its launch needs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects import func
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, ModuleOp, StringAttr, f64, i64
-from xdsl.ir import Attribute
+from xdsl.dialects.builtin import FloatAttr, ModuleOp, f64
 from xdsl.passes import ModulePass
 
 from aicf.backends.base import KernelDescriptor, Work
-from aicf.backends.registry import get_kernels
-from aicf.dialects.emit import GroupOp
+from aicf.dialects.emit import GroupOp, ProgramOp, ResolvedOp
 from aicf.dialects.emit_types import KernelAttr, TargetAttr
 from aicf.errors import PolicyError, UnsupportedOp
-from aicf.passes.support.identity import op_id
+from aicf.passes.support.instructions import Filler
 from aicf.passes.support.ledger import record
 from aicf.passes.support.policy import policy_of
-from aicf.passes.support.work import legal_kernels, target_of, work_of_group
+from aicf.passes.support.programs import programs
+from aicf.passes.support.records import kernel_record
+from aicf.passes.support.work import GroupWork, legal_kernels, target_of, work_of_group
 from aicf.policies.kernel_policy import KernelPolicy
+
+Refuse = Callable[[KernelAttr], str | None]
+"""Why a legal kernel with this record cannot be taken where it would stand; None if it can."""
 
 
 @dataclass(frozen=True)
 class SelectKernelsPass(ModulePass):
-    """Chooses among the legal kernels of each group: policy first, then the predicted time.
+    """Chooses among the legal kernels of each group and of each instruction that is open: policy first, then the
+    predicted time.
 
-    Ties go to the deterministic kernel, then to the simpler one. A group that has a kernel keeps it. The ledger gets
-    the choice, the prediction, and the reason against every other kernel of the kind.
+    Ties go to the deterministic kernel, then to the simpler one. What has a kernel keeps it. The ledger gets the
+    choice, the prediction, and the reason against every other kernel of the kind. An instruction of a program that
+    is not final and states no body gets the body of its kind; one without a kernel gets a record, with prepared
+    weights and workspace as it asks for them.
     """
 
     name = "select-kernels"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        target, policy = target_of(op), policy_of(op)
+        policy = policy_of(op)
         _check_policy(op, policy)
+        chooser = _Chooser(op, target_of(op), policy)
         for function in op.body.block.ops:
-            if not isinstance(function, func.FuncOp) or function.is_declaration:
-                continue
-            for group in function.body.block.ops:
-                if isinstance(group, GroupOp) and group.kernel is None:
-                    _select(op, group, target, policy)
+            if isinstance(function, func.FuncOp) and not function.is_declaration:
+                chooser.choose_for_groups(function)
+        chooser.choose_for_instructions([program for program in programs(op) if program.phase.data != "final"])
 
 
 def _check_policy(module: ModuleOp, policy: KernelPolicy) -> None:
     """Raises PolicyError for a key of `kernels` that is no group of the module and no kind."""
     if policy.kernels:
-        groups = (op.id.data for op in module.walk() if isinstance(op, GroupOp))
-        policy.check_kernel_keys(_with_stems(groups))
+        groups = [op.id.data for op in module.walk() if isinstance(op, GroupOp)]
+        instructions = [op.instruction.data for op in module.walk() if isinstance(op, ResolvedOp)]
+        policy.check_kernel_keys(_with_stems([*groups, *instructions]))
 
 
 def _with_stems(ids: Iterable[str]) -> list[str]:
@@ -63,34 +69,64 @@ class _Choice:
     because: str
 
 
-def _select(module: ModuleOp, group: GroupOp, target: TargetAttr, policy: KernelPolicy) -> None:
-    group_work = work_of_group(group)
-    work = group_work.work
-    legal, rejected = legal_kernels(group_work, target, frozenset(policy.forbid))
-    legal, rejected = _deterministic(legal, rejected, policy)
-    if not legal:
-        reasons = "; ".join(f"{kernel}: {why}" for kernel, why in rejected.items())
-        raise UnsupportedOp(
-            f"no kernel of target {target.backend.data} runs group '{group.id.data}' of kind {work.kind}: "
-            f"{reasons or 'none has this kind'}; split the group or choose another target"
-        )
-    costs = {kernel.id: kernel.cost_us(work, target) for kernel in legal}
-    choice = _choose(work, legal, costs, policy, rejected)
-    for kernel in legal:
-        if kernel.id != choice.kernel.id:
-            rejected[kernel.id] = f"predicted {costs[kernel.id]:.2f} us, not {choice.expected_us:.2f}"
-    group.properties["kernel"] = kernel_record(choice.kernel, choice.kernel.record(work, target))
-    cost = {"expected_us": FloatAttr(round(choice.expected_us, 3), f64)}
-    record(module, SelectKernelsPass.name, [group.id.data], choice.kernel.id, choice.because, rejected, cost)
+@dataclass(frozen=True)
+class _Chooser:
+    module: ModuleOp
+    target: TargetAttr
+    policy: KernelPolicy
 
+    def choose_for_groups(self, function: func.FuncOp) -> None:
+        """Gives each group of a function its kernel record."""
+        for group in function.body.block.ops:
+            if isinstance(group, GroupOp) and group.kernel is None:
+                what = f"group '{group.id.data}'"
+                way_out = "split the group or choose another target"
+                group.properties["kernel"], _ = self._choose(work_of_group(group), what, way_out)
 
-def kernel_record(kernel: KernelDescriptor, entries: Mapping[str, Attribute]) -> KernelAttr:
-    """The record of `kernel` with its version and determinism class in front."""
-    own: dict[str, Attribute] = {
-        "version": IntegerAttr(kernel.version, i64),
-        "determinism": StringAttr(kernel.determinism),
-    }
-    return KernelAttr(kernel.id, {**own, **entries})
+    def choose_for_instructions(self, open_programs: Sequence[ProgramOp]) -> None:
+        """Completes the instructions of programs that are not final."""
+        filler = Filler(self.module, self.target, SelectKernelsPass.name)
+        for program in open_programs:
+            for instruction in program.instructions:
+                filler.give_body(program, instruction)
+                if instruction.kernel is None:
+                    self._choose_for(program, instruction, filler)
+        filler.finish(open_programs)
+
+    def _choose_for(self, program: ProgramOp, op: ResolvedOp, filler: Filler) -> None:
+        work = filler.work(program, op)
+        refuse, what = filler.refuse_overlap(op), f"instruction '{op.instruction.data}'"
+        kernel, cost = self._choose(work, what, "write it as other instructions or choose another target", refuse)
+        filler.give_kernel(program, op, work.work, kernel, cost)
+
+    def _choose(
+        self, group_work: GroupWork, what: str, way_out: str, refuse: Refuse | None = None
+    ) -> tuple[KernelAttr, FloatAttr]:
+        """The record of the kernel that runs the work, and its predicted microseconds; writes the ledger."""
+        work = group_work.work
+        legal, rejected = legal_kernels(group_work, self.target, frozenset(self.policy.forbid))
+        legal, rejected = _deterministic(legal, rejected, self.policy)
+        if refuse is not None:
+            refused = {k.id: why for k in legal if (why := refuse(self._record(k, work))) is not None}
+            legal, rejected = [kernel for kernel in legal if kernel.id not in refused], {**rejected, **refused}
+        if not legal:
+            reasons = "; ".join(f"{kernel}: {why}" for kernel, why in rejected.items())
+            raise UnsupportedOp(
+                f"no kernel of target {self.target.backend.data} runs {what} of kind {work.kind}: "
+                f"{reasons or 'none has this kind'}; {way_out}"
+            )
+        costs = {kernel.id: kernel.cost_us(work, self.target) for kernel in legal}
+        choice = _best(work, legal, costs, self.policy, rejected)
+        for kernel in legal:
+            if kernel.id != choice.kernel.id:
+                rejected[kernel.id] = f"predicted {costs[kernel.id]:.2f} us, not {choice.expected_us:.2f}"
+        cost = FloatAttr(round(choice.expected_us, 3), f64)
+        name = SelectKernelsPass.name
+        record(self.module, name, [work.id], choice.kernel.id, choice.because, rejected, {"expected_us": cost})
+        return self._record(choice.kernel, work), cost
+
+    def _record(self, kernel: KernelDescriptor, work: Work) -> KernelAttr:
+        return kernel_record(kernel, kernel.record(work, self.target))
 
 
 def _deterministic(
@@ -105,7 +141,7 @@ def _deterministic(
     return kept, {**rejected, **dropped}
 
 
-def _choose(
+def _best(
     work: Work,
     legal: Sequence[KernelDescriptor],
     costs: Mapping[str, float],
@@ -132,13 +168,3 @@ def _pinned(
     raise PolicyError(
         f"kernels.{key}: '{wanted}' cannot run it: {why}; legal: {', '.join(kernel.id for kernel in legal)}"
     )
-
-
-def descriptor(record: KernelAttr, target: TargetAttr) -> KernelDescriptor:
-    """The kernel a record names. Raises PolicyError if the target's backend has none of that id."""
-    kernels = get_kernels(target.backend.data)
-    if (kernel := kernels.get(record.kernel.data)) is None:
-        raise PolicyError(
-            f"kernel '{record.kernel.data}' is not one of backend '{target.backend.data}': {', '.join(kernels)}"
-        )
-    return kernel

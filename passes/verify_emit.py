@@ -14,7 +14,6 @@ from xdsl.utils.exceptions import VerifyException
 from aicf.backends.registry import get_kernels
 from aicf.dialects.emit import PHASES, BodyOp, KernelOp, ProgramOp, ResolvedOp, SlotOp, symbols
 from aicf.dialects.emit_types import BufferType, TargetAttr
-from aicf.dialects.types import element_of, tensor
 from aicf.errors import InvalidIR
 from aicf.passes.analysis.accesses import Region, region_of
 from aicf.passes.decide_inplace import may_alias_pairs
@@ -22,6 +21,7 @@ from aicf.passes.support.body_kinds import derive_kind
 from aicf.passes.support.identity import invalid
 from aicf.passes.support.kernel_code import NoCode, derive_code
 from aicf.passes.support.peeling import yielded
+from aicf.passes.support.prepare import tensor_of
 from aicf.passes.support.programs import programs
 from aicf.passes.support.work import TARGET_ATTR, symbol_name
 
@@ -49,7 +49,7 @@ class VerifyEmitPass(ModulePass):
                 _verify_overlap(instruction)
                 _verify_kernel(instruction, target)
                 if self.meaning:
-                    _verify_meaning(instruction, table)
+                    verify_meaning(instruction, table)
             _verify_memory(program)
 
 
@@ -127,7 +127,15 @@ def _verify_kernel(op: ResolvedOp, target: Attribute | None) -> None:
         )
 
 
-def _verify_meaning(op: ResolvedOp, table: Mapping[str, Operation]) -> None:
+def verify_meaning(op: ResolvedOp, table: Mapping[str, Operation]) -> None:
+    """Checks that body and code of an instruction exist, fit its buffers, and say what it states.
+
+    Args:
+        table: The module's symbols.
+
+    Raises:
+        InvalidIR: they do not; an instruction without a body states nothing to compare.
+    """
     body = None if op.body is None else table.get(symbol_name(op.body))
     if op.body is not None and not isinstance(body, BodyOp):
         raise invalid(op, f"{_named(op)}: @{symbol_name(op.body)} is no emit.body")
@@ -144,15 +152,10 @@ def _verify_meaning(op: ResolvedOp, table: Mapping[str, Operation]) -> None:
 
 
 def _verify_signature(op: ResolvedOp, body: Block) -> None:
-    wanted = [_tensor_of(value.type) for value in (*op.ins, *op.outs)]
+    wanted = [tensor_of(value.type) for value in (*op.ins, *op.outs)]
     given = [*body.arg_types, *(value.type for value in yielded(body))]
     if wanted != given:
         raise invalid(op, f"{_named(op)}: its body is for other shapes or types than its buffers")
-
-
-def _tensor_of(type_: Attribute) -> Attribute:
-    assert isinstance(type_, BufferType)
-    return tensor(type_.get_shape(), element_of(type_.element_type))
 
 
 def _verify_kind(op: ResolvedOp, body: Block) -> None:

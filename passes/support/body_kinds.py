@@ -18,32 +18,23 @@ from aicf.passes.support.scalar_ops import splat_value
 
 Attrs = Mapping[str, Attribute]
 
-_SOFTMAX = (
-    "reduce_max $0",
-    "broadcast %0",
-    "sub $0 %1",
-    "exp %2",
-    "reduce_sum %3",
-    "broadcast %4",
-    "div %3 %5",
-)
+_SOFTMAX = ("reduce_max $0", "sub $0 %0^", "exp %1", "reduce_sum %2", "div %2 %3^")
 _LAYER_NORM = (
     "reduce_sum $0",
     "div %0 c",
-    "broadcast %1",
-    "sub $0 %2",
-    "mul %3 %3",
-    "reduce_sum %4",
-    "div %5 c",
-    "add %6 c",
-    "rsqrt %7",
-    "broadcast %8",
-    "mul %3 %9",
-    "broadcast $1",
-    "mul %10 %11",
-    "broadcast $2",
-    "add %12 %13",
+    "sub $0 %1^",
+    "mul %2 %2",
+    "reduce_sum %3",
+    "div %4 c",
+    "add %5 c",
+    "rsqrt %6",
+    "mul %2 %7^",
+    "mul %8 $1^",
+    "add %9 $2^",
 )
+"""One line an op that is no broadcast: its operands as `$argument`, `%earlier line` or `c` for a splat constant; `^` =
+through a broadcast, or as it is where the sizes need none."""
+
 _GELU = ("mul", "erf", "add", "mul", "mul")
 _GELU_TANH = ("mul", "mul", "mul", "add", "mul", "tanh", "add", "mul", "mul")
 
@@ -58,10 +49,12 @@ def derive_kind(block: Block) -> tuple[str, Attrs]:
         return _contraction(matmuls[0], ops)
     if len(ops) == 1 and isinstance(ops[0], logical.ConcatOp):
         return "concat", {"axis": IntegerAttr(ops[0].axis.value.data, i64)}
-    signature = _signature(block, ops)
-    for kind, rows, attrs in _KINDS:
-        if signature in rows and len(yielded(block)) == 1 and (found := attrs(ops)) is not None:
-            return kind, found
+    if len(yielded(block)) == 1:
+        ops = [op for op in ops if not isinstance(op, logical.BroadcastOp)]
+        signature = _signature(block, ops)
+        for kind, rows, attrs in _KINDS:
+            if any(_matches(row, signature) for row in rows) and (found := attrs(ops)) is not None:
+                return kind, found
     return "generated", {}
 
 
@@ -71,14 +64,29 @@ def is_contraction_of_arguments(matmul: logical.MatmulOp) -> bool:
     return all(isinstance(v, BlockArgument) and v.index == place for place, v in enumerate(operands))
 
 
-def _signature(block: Block, ops: Sequence[Operation]) -> tuple[str, ...]:
-    """The ops in order, operands as `$argument`, `%earlier op` or `c` for a splat constant."""
+def _signature(block: Block, ops: Sequence[Operation]) -> tuple[tuple[str, ...], ...]:
+    """The ops in order, in the words of a row; `^` where an operand is broadcast."""
     names: dict[SSAValue, str] = {argument: f"${argument.index}" for argument in block.args}
-    lines: list[str] = []
+    lines: list[tuple[str, ...]] = []
     for number, op in enumerate(ops):
-        lines.append(" ".join([_short(op), *(names.get(operand, "c") for operand in op.operands)]))
+        lines.append((_short(op), *(_operand_name(operand, names) for operand in op.operands)))
         names[op.results[0]] = f"%{number}"
     return tuple(lines)
+
+
+def _operand_name(value: SSAValue, names: Mapping[SSAValue, str]) -> str:
+    if isinstance(value, OpResult) and isinstance(value.op, logical.BroadcastOp):
+        return names.get(value.op.operand, "c") + "^"
+    return names.get(value, "c")
+
+
+def _matches(row: Sequence[str], signature: Sequence[tuple[str, ...]]) -> bool:
+    """Whether the signature is what the row says; a row's `^` allows a broadcast and needs none."""
+    lines = [tuple(line.split()) for line in row]
+    return len(lines) == len(signature) and all(
+        len(wanted) == len(given) and all(g in (w, w.removesuffix("^")) for w, g in zip(wanted, given, strict=True))
+        for wanted, given in zip(lines, signature, strict=True)
+    )
 
 
 def _short(op: Operation) -> str:
@@ -147,50 +155,86 @@ def _reduce_sum(ops: Sequence[Operation]) -> Attrs | None:
 
 
 def _softmax(ops: Sequence[Operation]) -> Attrs | None:
-    maximum, total = ops[0], ops[4]
+    maximum, shifted, _, total, quotient = ops
     assert isinstance(maximum, logical.ReduceMaxOp) and isinstance(total, logical.ReduceSumOp)
-    if len(maximum.axes) != 1 or maximum.axes != total.axes:
+    axes = tuple(maximum.axes.get_values())
+    spread = _spread_over(shifted.operands[1], axes) and _spread_over(quotient.operands[1], axes)
+    if len(axes) != 1 or maximum.axes != total.axes or not spread:
         return None
-    return {"axis": IntegerAttr(int(maximum.axes.get_values()[0]), i64)}
+    return {"axis": IntegerAttr(axes[0], i64)}
+
+
+def _spread_over(value: SSAValue, axes: Sequence[int]) -> bool:
+    """Whether a reduction over `axes` is repeated along them, and not along others of the same size."""
+    if not isinstance(value, OpResult) or not isinstance(value.op, logical.BroadcastOp):
+        return True
+    rank, dims = tensor_info(value.type).rank, tuple(value.op.dimensions.get_values())
+    return dims in (tuple(range(rank)), tuple(dim for dim in range(rank) if dim not in axes))
 
 
 def _layer_norm(ops: Sequence[Operation]) -> Attrs | None:
-    mean, variance = ops[0], ops[5]
+    mean, variance = ops[0], ops[4]
     assert isinstance(mean, logical.ReduceSumOp) and isinstance(variance, logical.ReduceSumOp)
     axes = tuple(mean.axes.get_values())
     info = tensor_info(mean.operands[0].type)
     count = 1
     for axis in axes:
         count *= info.shape[axis]
-    divisors = [_splat(ops[place].operands[1]) for place in (1, 6)]
-    epsilon = _splat(ops[7].operands[1])
+    divisors = [_splat(ops[place].operands[1]) for place in (1, 5)]
+    epsilon = _splat(ops[6].operands[1])
     trailing = axes == tuple(range(axes[0], info.rank))
-    if not trailing or mean.axes != variance.axes or divisors != [count, count] or epsilon is None:
+    spread = all(_spread_over(ops[place].operands[1], axes) for place in (2, 8))
+    affine = all(_spread_along(ops[place].operands[1], axes) for place in (9, 10))
+    counts = mean.axes == variance.axes and divisors == [count, count]
+    if not (trailing and spread and affine and counts) or epsilon is None:
         return None
-    return {"axis": IntegerAttr(axes[0], i64), "epsilon": FloatAttr(float(epsilon), f64)}
+    return {"axis": IntegerAttr(axes[0], i64), "epsilon": FloatAttr(epsilon, f64)}
 
 
-def _splat(value: SSAValue) -> float | int | None:
-    if isinstance(value, OpResult) and isinstance(value.op, logical.ConstantOp):
-        return splat_value(value.op)
-    return None
+def _spread_along(value: SSAValue, axes: Sequence[int]) -> bool:
+    """Whether a scale or bias of the dims `axes` is repeated over the other dims."""
+    if not isinstance(value, OpResult) or not isinstance(value.op, logical.BroadcastOp):
+        return True
+    return tuple(value.op.dimensions.get_values()) == tuple(axes)
+
+
+def _splat(value: SSAValue) -> float | None:
+    """The number of a splat constant; of a float the shortest decimal that its type rounds to it, so that 1e-5 is
+    1e-5 in every type.
+    """
+    if not isinstance(value, OpResult) or not isinstance(value.op, logical.ConstantOp):
+        return None
+    number = splat_value(value.op)
+    return float(str(value.op.array.dtype.type(number))) if isinstance(number, float) else number
 
 
 def _sgd_step(ops: Sequence[Operation]) -> Attrs | None:
-    factor = ops[-2].operands[1] if isinstance(ops[-2].operands[1], OpResult) else ops[-2].operands[0]
-    source = factor.op.operands[0] if isinstance(factor, OpResult) and factor.op.operands else None
-    number = source.index if isinstance(source, BlockArgument) else -1
-    return {"learning_rate_operand": IntegerAttr(number, i64)}
+    """Which operand is the learning rate, -1 for a constant."""
+    product = ops[0]
+    rates = [_broadcast_argument(operand) for operand in product.operands]
+    if _splat(product.operands[0]) is not None or _splat(product.operands[1]) is not None:
+        number = -1 if rates == [None, None] else None
+    else:
+        number = next((rate for rate in rates if rate is not None), None) if None in rates else None
+    return None if number is None else {"learning_rate_operand": IntegerAttr(number, i64)}
+
+
+def _broadcast_argument(value: SSAValue) -> int | None:
+    """Number of the block argument of one element that `value` broadcasts."""
+    if not isinstance(value, OpResult) or not isinstance(value.op, logical.BroadcastOp):
+        return None
+    source = value.op.operand
+    return source.index if isinstance(source, BlockArgument) and tensor_info(source.type).elements == 1 else None
 
 
 def _bias_add(ops: Sequence[Operation]) -> Attrs | None:
-    return {} if _is_row(ops[0].results[0]) else None
+    return {} if _is_row(ops[0].operands[1]) else None
 
 
 _KINDS: tuple[tuple[str, frozenset[tuple[str, ...]], Callable[[Sequence[Operation]], Attrs | None]], ...] = (
     ("add", frozenset({("add $0 $1",)}), _none),
     ("relu", frozenset({("relu $0",)}), _none),
-    ("bias_add", frozenset({("broadcast $1", "add $0 %0"), ("broadcast $0", "add $1 %0")}), _bias_add),
+    ("bias_add", frozenset({("add $0 $1^",), ("add $1 $0^",)}), _bias_add),
     ("reduce_sum", frozenset({("reduce_sum $0",)}), _reduce_sum),
     ("softmax", frozenset({_SOFTMAX}), _softmax),
     ("layernorm_fwd", frozenset({_LAYER_NORM}), _layer_norm),
@@ -198,9 +242,12 @@ _KINDS: tuple[tuple[str, frozenset[tuple[str, ...]], Callable[[Sequence[Operatio
         "sgd_step",
         frozenset(
             {
-                ("broadcast $0", "mul %0 $1", "sub $2 %1"),
-                ("broadcast $0", "mul $1 %0", "sub $2 %1"),
-                ("broadcast $1", "mul $0 %0", "sub $2 %1"),
+                ("mul $0^ $1", "sub $2 %0"),
+                ("mul $1 $0^", "sub $2 %0"),
+                ("mul $0 $1^", "sub $2 %0"),
+                ("mul $1^ $0", "sub $2 %0"),
+                ("mul $2^ $1", "sub $0 %0"),
+                ("mul $1 $2^", "sub $0 %0"),
                 ("mul $0 c", "sub $1 %0"),
                 ("mul c $0", "sub $1 %0"),
             }

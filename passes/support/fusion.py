@@ -23,7 +23,14 @@ from aicf.errors import InvalidIR
 from aicf.passes.support.identity import op_id, value_hint
 from aicf.passes.support.policy import policy_of
 from aicf.passes.support.views import VIEW_OPS
-from aicf.passes.support.work import GroupWork, argument_attrs, legal_kernels, origin_of, remember_work, work_of_body
+from aicf.passes.support.work import (
+    GroupWork,
+    argument_attrs,
+    legal_kernels,
+    origin_of,
+    remember_work,
+    work_of_body,
+)
 from aicf.policies.kernel_policy import KernelPolicy
 
 Accept = Callable[[Operation], bool]

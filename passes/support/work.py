@@ -17,13 +17,15 @@ from xdsl.ir import Block, BlockArgument, OpResult, SSAValue
 from aicf.backends.base import KernelDescriptor, OperandInfo, Work
 from aicf.backends.registry import get_kernels
 from aicf.dialects import logical
-from aicf.dialects.emit import GroupOp
-from aicf.dialects.emit_types import TargetAttr, contiguous_strides
-from aicf.dialects.types import tensor_info
+from aicf.dialects.emit import BindOp, GroupOp, ResolvedOp, buffer_of
+from aicf.dialects.emit_kernels import KernelOp
+from aicf.dialects.emit_types import KernelAttr, TargetAttr, contiguous_strides
+from aicf.dialects.types import element_of, tensor_info
 from aicf.errors import PolicyError
 from aicf.passes.support.body_kinds import derive_kind
 from aicf.passes.support.kernel_code import NoCode, derive_code
 from aicf.passes.support.peeling import PeeledBody, PeeledOperand, peel, yielded
+from aicf.passes.support.views import View
 
 CODELESS_KINDS = frozenset({"gemm", "copy", "concat", "pack"})
 """Kinds whose kernels need no generated scalar program."""
@@ -83,12 +85,7 @@ def work_of_body(group_id: str, body: Block, origins: Sequence[tuple[str, bool]]
 def work_of_peeled(group_id: str, peeled: PeeledBody, origins: Sequence[tuple[str, bool]]) -> GroupWork:
     """The work of a body that is peeled already."""
     kind, attrs = derive_kind(peeled.block)
-    code, reason = None, None
-    if kind not in CODELESS_KINDS:
-        try:
-            code = derive_code(peeled.block, code_symbol(group_id))
-        except NoCode as error:
-            reason = str(error)
+    code, reason = _code_of(peeled.block, kind, code_symbol(group_id))
     operands = tuple(
         OperandInfo(
             role=origins[operand.argument][0],
@@ -104,9 +101,50 @@ def work_of_peeled(group_id: str, peeled: PeeledBody, origins: Sequence[tuple[st
     return GroupWork(work, peeled.operands, reason)
 
 
+def _code_of(body: Block, kind: str, symbol: str) -> tuple[KernelOp | None, str | None]:
+    """The generated code of a peeled body, or why it has none; neither if kernels of the kind need none."""
+    if kind in CODELESS_KINDS:
+        return None, None
+    try:
+        return derive_code(body, symbol), None
+    except NoCode as error:
+        return None, str(error)
+
+
 def _result_info(value: SSAValue) -> OperandInfo:
     info = tensor_info(value.type)
     return OperandInfo("temp", info.shape, info.element.name, contiguous_strides(info.shape))
+
+
+def work_of_instruction(op: ResolvedOp, body: Block, code: str, may_prepare: bool) -> GroupWork:
+    """The work of an instruction: its body as it stands, its buffers with their strides.
+
+    Args:
+        code: Symbol for the generated code.
+        may_prepare: Whether kernels may ask for prepared weights; else parameters are plain memory to them.
+    """
+    program, reason = _code_of(body, op.kind.data, code)
+    operands = tuple(buffer_info(value, *_origin_of_buffer(value, may_prepare)) for value in op.ins)
+    results = tuple(buffer_info(value, "temp") for value in op.outs)
+    whole = tuple(
+        PeeledOperand(place, View.whole(buffer_of(value).get_shape())) for place, value in enumerate(op.ins)
+    )
+    work = Work(op.instruction.data, op.kind.data, op.attrs.data, operands, results, body, program)
+    return GroupWork(work, whole, reason)
+
+
+def _origin_of_buffer(value: SSAValue, may_prepare: bool) -> tuple[str, bool]:
+    """Role and whether it is updated; a view of a bind, or a parameter that cannot be prepared, is just memory."""
+    if not isinstance(value.owner, BindOp) or (value.owner.role.data == "param" and not may_prepare):
+        return "temp", False
+    return value.owner.role.data, value.owner.updated is not None
+
+
+def buffer_info(value: SSAValue, role: str, updated: bool = False) -> OperandInfo:
+    """A buffer as a kernel sees it."""
+    type_ = buffer_of(value)
+    dtype = element_of(type_.element_type).name
+    return OperandInfo(role, type_.get_shape(), dtype, type_.get_strides(), updated)
 
 
 def origin_of(value: SSAValue) -> tuple[str, bool]:
@@ -168,3 +206,13 @@ def legal_kernels(
 def symbol_name(reference: SymbolRefAttr) -> str:
     """The plain name of a symbol reference."""
     return reference.root_reference.data
+
+
+def descriptor(record: KernelAttr, target: TargetAttr) -> KernelDescriptor:
+    """The kernel a record names. Raises PolicyError if the target's backend has none of that id."""
+    kernels = get_kernels(target.backend.data)
+    if (kernel := kernels.get(record.kernel.data)) is None:
+        raise PolicyError(
+            f"kernel '{record.kernel.data}' is not one of backend '{target.backend.data}': {', '.join(kernels)}"
+        )
+    return kernel
