@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from xdsl.context import Context
 from xdsl.dialects import func
@@ -21,7 +21,6 @@ from aicf.passes.support.fusion import (
     fusion_contexts,
     id_of,
     is_feeder,
-    with_producers,
 )
 from aicf.passes.support.ledger import record
 from aicf.passes.support.work import target_of
@@ -51,12 +50,9 @@ def _computes(op: Operation) -> bool:
 
 def _fuse(seed: Operation, context: FusionContext) -> None:
     cluster = Cluster(seed, context)
-    producers: list[tuple[Operation, ...]] = []
     if context.policy.fusion.elementwise and _is_pointwise(seed):
         cluster.grow(lambda op: _may_follow(op, cluster))
-        producers = [with_producers(cut, _is_elementwise, context) for cut in reversed(cluster.cuts)]
-    cuts = _shortlist(producers)
-    plan, refused = first_legal([*cuts, (seed,)], context)
+    plan, refused = first_legal(chain(cluster.candidates(_is_elementwise), [(seed,)]), context)
     if plan is None:
         raise UnsupportedOp(
             f"no kernel of target {context.target.backend.data} runs '{id_of(seed)}' ({seed.name}): "
@@ -85,11 +81,6 @@ def _fuse(seed: Operation, context: FusionContext) -> None:
         )
 
 
-def _shortlist(cuts: Sequence[tuple[Operation, ...]]) -> list[tuple[Operation, ...]]:
-    """At most eight cuts, largest first: enough to find a legal one, few enough to stay linear."""
-    return [cut for cut in cuts if len(cut) > 1][:8]
-
-
 def _is_elementwise(op: Operation) -> bool:
     return op.has_trait(logical.Elementwise)
 
@@ -104,7 +95,7 @@ def _may_follow(op: Operation, cluster: Cluster) -> bool:
         return True
     if not isinstance(op, logical.BroadcastOp | logical.ReshapeOp):
         return False
-    return any(member.has_trait(logical.Reduction) for member in cluster.members)
+    return cluster.has_reduction
 
 
 def _drop_dead_feeders(function: func.FuncOp) -> None:

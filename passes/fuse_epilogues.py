@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -18,7 +19,6 @@ from aicf.passes.support.fusion import (
     form_group,
     fusion_contexts,
     id_of,
-    with_producers,
 )
 from aicf.passes.support.ledger import record
 from aicf.passes.support.work import target_of
@@ -50,8 +50,7 @@ def _fuse(matmul: logical.MatmulOp, context: FusionContext) -> None:
     cluster = Cluster(matmul, context)
     if context.policy.fusion.epilogue:
         cluster.grow(accept)
-    cuts = [with_producers(cut, accept, context) if len(cut) > 1 else cut for cut in reversed(cluster.cuts)]
-    plan, refused = first_legal(cuts or [(matmul,)], context)
+    plan, refused = first_legal(chain(cluster.candidates(accept), [(matmul,)]), context)
     if plan is None:
         return
     subjects = [id_of(member) for member in plan.members]
@@ -62,15 +61,15 @@ def _fuse(matmul: logical.MatmulOp, context: FusionContext) -> None:
             "the pointwise ops run on the accumulator, so the product is written once and never read back"
         )
     else:
-        choice, because = "alone", _why_alone(context, len(cluster.cuts), bool(refused))
+        choice, because = "alone", _why_alone(context, len(cluster.members), bool(refused))
     record(context.module, FuseEpiloguesPass.name, [group.id.data, *subjects], choice, because, refused)
 
 
-def _why_alone(context: FusionContext, cuts: int, refused: bool) -> str:
+def _why_alone(context: FusionContext, members: int, refused: bool) -> str:
     if not context.policy.fusion.epilogue:
         return "epilogue fusion is off by policy"
     if refused:
         return "no kernel of the target takes the epilogue"
-    if cuts > 1:
-        return "the pointwise ops behind it stay apart by policy"
+    if members > 1:
+        return "the pointwise ops behind it have more than one result that others read"
     return "nothing pointwise reads it alone"

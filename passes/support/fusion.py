@@ -7,7 +7,7 @@ View ops and splat constants that feed a cluster are cloned into it; they cost n
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -37,6 +37,12 @@ Accept = Callable[[Operation], bool]
 
 _SEARCH_LIMIT = 48
 """How many ops outside a cluster are looked through for ones that could still join: keeps fusion linear."""
+
+_MEMBER_LIMIT = 128
+"""Most ops of a cluster: beyond it registers spill and compile time grows, and nothing is gained."""
+
+_CANDIDATE_LIMIT = 8
+"""How many prefixes of a cluster are tried on the kernels: enough to find a legal one, few enough to stay linear."""
 
 
 @dataclass
@@ -104,7 +110,8 @@ class Cluster:
         self.seed = seed
         self.context = context
         self.members: list[Operation] = []
-        self.cuts: list[tuple[Operation, ...]] = []
+        self.has_reduction = False
+        self._cuts: list[int] = []
         self._inside: set[Operation] = set()
         self._live: dict[SSAValue, int] = {}
         self._add(seed)
@@ -112,6 +119,7 @@ class Cluster:
     def _add(self, op: Operation) -> None:
         self.members.append(op)
         self._inside.add(op)
+        self.has_reduction |= op.has_trait(logical.Reduction)
         for operand in op.operands:
             if operand in self._live:
                 self._live[operand] -= 1
@@ -121,7 +129,7 @@ class Cluster:
             if uses := result.uses.get_length():
                 self._live[result] = uses
         if len(self._live) == 1:
-            self.cuts.append(tuple(self.members))
+            self._cuts.append(len(self.members))
 
     def grow(self, accept: Accept) -> None:
         """Adds users, transitively and in text order, that `accept` and do not depend on a rejected one."""
@@ -129,7 +137,7 @@ class Cluster:
         queue: list[int] = []
         ops: dict[int, Operation] = {}
         self._enqueue(self.seed, queue, ops)
-        while queue and len(outside) < _SEARCH_LIMIT:
+        while queue and len(outside) < _SEARCH_LIMIT and len(self.members) < _MEMBER_LIMIT:
             op = ops[heapq.heappop(queue)]
             blocked = any(operand.owner in outside for operand in op.operands)
             if not blocked and accept(op) and self.context.may_join(op, self.seed):
@@ -146,9 +154,11 @@ class Cluster:
                     ops[place] = use.operation
                     heapq.heappush(queue, place)
 
-    def contains(self, op: Operation) -> bool:
-        """Whether `op` has joined."""
-        return op in self._inside
+    def candidates(self, accept: Accept) -> Iterator[tuple[Operation, ...]]:
+        """The prefixes with one result and more than one op, largest first, each with its own producers."""
+        for length in self._cuts[: -_CANDIDATE_LIMIT - 1 : -1]:
+            if length > 1:
+                yield with_producers(self.members[:length], accept, self.context)
 
 
 def with_producers(cut: Sequence[Operation], accept: Accept, context: FusionContext) -> tuple[Operation, ...]:
@@ -282,7 +292,7 @@ def form_group(plan: Outline, context: FusionContext) -> GroupOp:
 
 
 def first_legal(
-    cuts: Sequence[Sequence[Operation]], context: FusionContext
+    cuts: Iterable[Sequence[Operation]], context: FusionContext
 ) -> tuple[Outline | None, dict[str, str]]:
     """The first of `cuts` that a kernel accepts, and why the ones before it were refused."""
     refused: dict[str, str] = {}
