@@ -34,6 +34,8 @@ class SelectKernelsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         target, policy = target_of(op), policy_of(op)
+        if policy.kernels:
+            policy.check_kernel_keys([group.id.data for group in op.walk() if isinstance(group, GroupOp)])
         for function in op.body.block.ops:
             if not isinstance(function, func.FuncOp) or function.is_declaration:
                 continue

@@ -2,7 +2,7 @@
 
 A policy narrows or pins what passes would choose; it holds no code and chooses nothing itself. It travels as JSON or
 YAML, and as the module attribute `aicf.policy`. Names of kernels are checked against the target by `check_kernels`,
-ids of ops by `check_ids`, where the program is known.
+ids by `check_kernel_keys` and `check_groups`, where the program is known.
 """
 
 from __future__ import annotations
@@ -99,19 +99,22 @@ class KernelPolicy:
             if path.startswith("kernels.") and kernel in self.forbid:
                 raise PolicyError(f"{path}: '{kernel}' is in forbid too; drop it from one of them")
 
-    def check_ids(self, ids: Collection[str]) -> None:
-        """Raises PolicyError, naming the path, for an id that is neither among `ids` nor a kind."""
-        known = [*ids, *KIND_IDS]
+    def check_kernel_keys(self, groups: Collection[str]) -> None:
+        """Raises PolicyError, naming the path, for a key of `kernels` that is neither a group's id nor a kind."""
+        known = [*groups, *KIND_IDS]
         for key in self.kernels:
             if key not in known:
                 raise PolicyError(
-                    f"kernels.{key}: no op or kind has that name; {_suggest(key, known, 'it has')}"
+                    f"kernels.{key}: no group or kind has that name; {_suggest(key, known, 'it has')}"
                 )
-        for place, group in enumerate(self.groups):
-            for id_ in group:
-                if id_ not in ids:
+
+    def check_groups(self, ops: Collection[str]) -> None:
+        """Raises PolicyError, naming the path, for an id in `groups` that is no op's."""
+        for place, ids in enumerate(self.groups):
+            for id_ in ids:
+                if id_ not in ops:
                     raise PolicyError(
-                        f"groups[{place}]: no op has the id '{id_}'; {_suggest(id_, ids, 'ids')}"
+                        f"groups[{place}]: no op has the id '{id_}'; {_suggest(id_, ops, 'it has')}"
                     )
 
     def _kernel_paths(self) -> Iterable[tuple[str, str]]:

@@ -11,7 +11,6 @@ import difflib
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -270,7 +269,7 @@ class GraphExec:
         if threads == 1:
             return entry.bind(0, 1, table)
         calls = [entry.bind(tid, threads, table) for tid in range(threads)]
-        return partial(team_of(threads).run, calls)
+        return lambda: team_of(threads).run(calls)
 
     def release(self) -> None:
         """Waits for a replay in flight, then gives arena and code back; bound arrays stay bound."""

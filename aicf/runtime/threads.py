@@ -6,6 +6,7 @@ and one team runs one program at a time. How work is split among them is in the 
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -76,10 +77,17 @@ class ThreadTeam:
             try:
                 calls[0]()
             finally:
-                errors = [member.wait() for member in self._members]
+                errors = self._wait()
         for error in errors:
             if error is not None:
                 raise error
+
+    def _wait(self) -> list[BaseException | None]:
+        try:
+            return [member.wait() for member in self._members]
+        except KeyboardInterrupt:
+            self._members = []  # they may be running still: the next run starts with new ones
+            raise
 
     def release(self) -> None:
         """Ends the threads; the next `run` starts them again."""
@@ -93,3 +101,7 @@ class ThreadTeam:
 def team_of(size: int) -> ThreadTeam:
     """The team of this process with `size` threads."""
     return ThreadTeam(size)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=team_of.cache_clear)  # threads do not survive a fork

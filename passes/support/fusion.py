@@ -19,10 +19,17 @@ from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp, YieldOp
 from aicf.dialects.emit_types import TargetAttr
 from aicf.errors import InvalidIR
-from aicf.passes.support.identity import value_hint
+from aicf.passes.support.identity import op_id, value_hint
 from aicf.passes.support.policy import policy_of
 from aicf.passes.support.views import VIEW_OPS
-from aicf.passes.support.work import GroupWork, argument_attrs, legal_kernels, origin_of, remember_work, work_of_body
+from aicf.passes.support.work import (
+    GroupWork,
+    argument_attrs,
+    legal_kernels,
+    origin_of,
+    remember_work,
+    work_of_body,
+)
 from aicf.policies.kernel_policy import KernelPolicy
 
 Accept = Callable[[Operation], bool]
@@ -64,6 +71,8 @@ class FusionContext:
 def fusion_contexts(module: ModuleOp, target: TargetAttr) -> Iterator[FusionContext]:
     """One context per function with a body."""
     policy = policy_of(module)
+    if policy.groups:
+        policy.check_groups({identity for op in module.walk() if (identity := op_id(op)) is not None})
     for op in list(module.body.block.ops):
         if isinstance(op, func.FuncOp) and not op.is_declaration:
             yield FusionContext(module, op, target, policy)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -92,6 +95,23 @@ def test_a_team_raises_what_a_call_raised(failing: int) -> None:
         with pytest.raises(ValueError, match=f"from {failing}"):
             team.run(calls)
     team.release()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_teams_start_again_in_a_forked_process() -> None:
+    program = (
+        "import os\n"
+        "from aicf.runtime.threads import team_of\n"
+        "seen = []\n"
+        "calls = [lambda: seen.append(0), lambda: seen.append(1)]\n"
+        "team_of(2).run(calls)\n"
+        "child = os.fork()\n"
+        "team_of(2).run(calls)\n"
+        "assert sorted(seen) == [0, 0, 1, 1]\n"
+        "if child:\n"
+        "    assert os.waitpid(child, 0)[1] == 0\n"
+    )
+    subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True, timeout=60)
 
 
 class FakeCode:

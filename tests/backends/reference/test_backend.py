@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -33,9 +34,9 @@ func.func @mlp(%x: tensor<?x8xf32, #logical.dims<["N", ""]>> {logical.name = "x"
 """
 
 
-def compiled(weights: dict[str, np.ndarray]) -> Executable:
-    module = parse_module(MLP, "mlp.mlir")
-    AicfInferencePass(target="reference:typed", dims="N=2,7").apply(make_context(), module)
+def compiled(weights: dict[str, np.ndarray], text: str = MLP, dims: str = "N=2,7") -> Executable:
+    module = parse_module(text, "model.mlir")
+    AicfInferencePass(target="reference:typed", dims=dims).apply(make_context(), module)
     native = ReferenceBackend().build(module, code_units(module), target_of(module))
     plan = ModulePlan.from_json(json.loads(json.dumps(read_module(module).to_json())))
     return Executable(plan, native, weights)
@@ -50,6 +51,22 @@ def test_a_model_runs_end_to_end() -> None:
         logits = x.astype(np.float64) @ w.T.astype(np.float64) + b
         powers = np.exp(logits - logits.max(axis=1, keepdims=True))
         np.testing.assert_allclose(exe(x), powers / powers.sum(axis=1, keepdims=True), rtol=1e-5, atol=1e-7)
+
+
+def test_a_training_step_updates_its_state() -> None:
+    text = (Path(__file__).parents[3] / "examples" / "sgd" / "step.mlir").read_text()
+    w, b, x, y = random(RNG, 4, 8), random(RNG, 4), random(RNG, 64, 8), random(RNG, 64, 4)
+    exe = compiled({"w": w, "b": b, "lr": np.asarray(0.1, np.float32)}, text, dims="")
+    w, b = w.astype(np.float64), b.astype(np.float64)
+    for rate in (0.1, 0.1, 0.05):
+        exe.set_state({"lr": np.float32(rate)})
+        error = x @ w.T + b - y
+        loss = exe(x, y)
+        np.testing.assert_allclose(loss, np.mean(error**2), rtol=1e-5)
+        w, b = w - rate * 2 / 256 * error.T @ x, b - rate * 2 / 256 * error.sum(axis=0)
+    np.testing.assert_allclose(exe.state()["w"], w, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(exe.state()["b"], b, rtol=1e-4, atol=1e-5)
+    assert loss.shape == ()
 
 
 def test_building_twice_gives_the_same_bytes() -> None:
