@@ -8,11 +8,12 @@ parses no IR.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from aicf.errors import ArtifactError
-from aicf.runtime.graph import Bind, Graph
+from aicf.runtime.graph import ROLES, Bind, Graph
 from aicf.runtime.plain import from_plain, to_plain
 from aicf.runtime.tensors import ELEMENT_NAMES, span_bytes
 
@@ -142,16 +143,52 @@ class ModulePlan:
         return plan
 
 
+def contradictions(plan: ModulePlan) -> Iterator[str]:
+    """What is wrong between the programs of a module, each with the way out; nothing if they fit together."""
+    first = plan.by_name[plan.rows[0].program].graph
+    weights: dict[str, tuple[object, ...]] = {}
+    for program in plan.programs:
+        for role in ("input", "output"):
+            ours, theirs = (
+                [(bind.name, bind.dtype, len(bind.shape)) for bind in graph.with_role(role)]
+                for graph in (first, program.graph)
+            )
+            if ours != theirs:
+                yield f"@{program.name} and @{first.name} have other {role}s; run specialize-shapes again"
+        for bind in program.graph.weights:
+            described = (bind.shape, bind.dtype)
+            if weights.setdefault(bind.name, described) != described:
+                yield f"{bind.role} '{bind.name}' has another shape in @{program.name}; weights are shared"
+        yield from _wrong_derived(program, plan.prepare)
+    if plan.prepare is not None and plan.prepare.graph.is_stateful:
+        yield f"@{plan.prepare.name} reads what programs update; only constant weights can be prepared"
+    shapes = [tuple(bind.shape for bind in plan.by_name[row.program].graph.inputs) for row in plan.rows]
+    if len(set(shapes)) != len(shapes):
+        yield "two programs take inputs of the same shapes, so no call can choose; make the buckets differ"
+
+
+def _wrong_derived(program: CapturePlan, prepare: CapturePlan | None) -> Iterator[str]:
+    made = {bind.name: bind for bind in prepare.graph.with_role("derived")} if prepare is not None else {}
+    for bind in program.graph.with_role("derived"):
+        if bind.name not in made:
+            yield f"@{program.name}: derived '{bind.name}' is not made by @prepare; run lower-to-emit again"
+        elif bind != made[bind.name]:
+            yield f"@{program.name}: derived '{bind.name}' has another type than in @prepare; make them equal"
+
+
 def _check(plan: ModulePlan) -> None:
     """What a running program relies on, and what only a damaged file can break."""
     _require(plan.threads >= 1, "the number of threads is not positive")
     _require(bool(plan.rows), "the dispatch table is empty")
+    _require(len(plan.by_name) == len(plan.programs), "two programs have one name")
     _require(
         all(row.program in plan.by_name for row in plan.rows), "the dispatch table names an unknown program"
     )
     _require(all(len(row.sizes) == len(plan.dims) for row in plan.rows), "the dispatch table has ragged rows")
     for program in (*plan.programs, *([plan.prepare] if plan.prepare is not None else [])):
         _check_program(program)
+    for problem in contradictions(plan):
+        _require(False, problem)
 
 
 def _check_program(plan: CapturePlan) -> None:
@@ -160,7 +197,10 @@ def _check_program(plan: CapturePlan) -> None:
     _require(
         [launch.name for launch in plan.launches] == [node.name for node in plan.graph.nodes], "launches miss"
     )
+    names = [bind.name for bind in plan.graph.binds]
+    _require(len(set(names)) == len(names), "two binds have one name")
     for bind in plan.graph.binds:
+        _require(bind.role in ROLES, f"bind '{bind.name}' has the unknown role '{bind.role}'")
         _require(
             bind.dtype in ELEMENT_NAMES, f"bind '{bind.name}' has the unknown element type '{bind.dtype}'"
         )

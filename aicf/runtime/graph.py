@@ -11,7 +11,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-FED_ROLES = ("input",)
+ROLES = ("input", "output", "param", "state", "meta", "const", "derived")
 WEIGHT_ROLES = ("param", "state", "meta")
 MUTABLE_ROLES = ("state", "meta")
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from aicf.errors import BackendUnavailable
 from aicf.runtime.tensors import Array, address, numpy_dtype
 
 CACHE_LINE = 64
@@ -66,9 +67,14 @@ def reset_peak() -> None:
 
 
 def allocate(nbytes: int, align: int = CACHE_LINE) -> Array:
-    """A zeroed u8 array of `nbytes` bytes whose address is a multiple of `align`."""
+    """A zeroed u8 array of `nbytes` bytes whose address is a multiple of `align`. Raises BackendUnavailable."""
     align = max(align, CACHE_LINE)
-    block = np.zeros(nbytes + align, np.uint8)
+    try:
+        block = np.zeros(nbytes + align, np.uint8)
+    except (MemoryError, ValueError) as error:
+        raise BackendUnavailable(
+            f"{nbytes} bytes of memory cannot be had here: compile for smaller sizes"
+        ) from error
     _ledger.add(block.nbytes, 1)
     weakref.finalize(block, _ledger.add, -block.nbytes, -1).atexit = False
     start = -address(block) % align

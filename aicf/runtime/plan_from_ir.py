@@ -44,7 +44,7 @@ from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.logical import DispatchOp
 from aicf.dialects.types import dense_array, element_of
 from aicf.errors import PlanError
-from aicf.runtime.capture_plan import ARENA, CapturePlan, Launch, ModulePlan, Place, Row
+from aicf.runtime.capture_plan import ARENA, CapturePlan, Launch, ModulePlan, Place, Row, contradictions
 from aicf.runtime.graph import Bind, Edge, Graph, Node
 from aicf.runtime.tensors import Array
 
@@ -94,7 +94,8 @@ def read_module(module: ModuleOp) -> ModulePlan:
         programs=tuple(plans.values()),
         prepare=prepare,
     )
-    _check_boundaries(plan)
+    for problem in contradictions(plan):
+        raise PlanError(problem)
     return plan
 
 
@@ -378,44 +379,3 @@ def _edge_blockers(op: ResolvedOp, program: ProgramOp, seen: set[str]) -> Iterat
             yield f"instruction '{name}' stands before '{source}' and waits for it: order the text by edges"
         else:
             yield f"instruction '{name}' waits for the unknown '{source}': name one of this program"
-
-
-# Boundaries of several programs
-
-
-def _check_boundaries(plan: ModulePlan) -> None:
-    """Buckets share weights and interface; derived binds come from `@prepare`."""
-    first = plan.programs[0].graph
-    weights: dict[str, tuple[object, ...]] = {}
-    for program in plan.programs:
-        for role, ours in (("inputs", first.inputs), ("outputs", first.outputs)):
-            theirs = program.graph.inputs if role == "inputs" else program.graph.outputs
-            if [(bind.name, bind.dtype) for bind in ours] != [(bind.name, bind.dtype) for bind in theirs]:
-                raise PlanError(
-                    f"@{program.name} and @{first.name} have other {role}; run specialize-shapes again"
-                )
-        for bind in program.graph.weights:
-            described = (bind.shape, bind.dtype)
-            if weights.setdefault(bind.name, described) != described:
-                raise PlanError(
-                    f"{bind.role} '{bind.name}' has another shape in @{program.name}; weights are shared"
-                )
-        _check_derived(program, plan.prepare)
-    shapes = [tuple(bind.shape for bind in plan.by_name[row.program].graph.inputs) for row in plan.rows]
-    if len(set(shapes)) != len(shapes):
-        raise PlanError(
-            "two programs take inputs of the same shapes, so no call can choose; make the buckets differ"
-        )
-
-
-def _check_derived(program: CapturePlan, prepare: CapturePlan | None) -> None:
-    made = {bind.name: bind for bind in prepare.graph.with_role("derived")} if prepare is not None else {}
-    for bind in program.graph.with_role("derived"):
-        if bind.name not in made:
-            raise PlanError(
-                f"@{program.name}: derived '{bind.name}' is not made by @{PREPARE}; run lower-to-emit again"
-            )
-        if bind != made[bind.name]:
-            raise PlanError(
-                f"@{program.name}: derived '{bind.name}' has another type than in @{PREPARE}; make them equal"
-            )

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import subprocess
 import sys
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aicf.errors import ArtifactError, PlanError
-from aicf.runtime import ModulePlan
+from aicf.backends.native import NativeCode
+from aicf.errors import ArtifactError, InputMismatch, PlanError
+from aicf.runtime import Executable, ModulePlan
 from aicf.runtime.capture_plan import Place, Row
 from aicf.runtime.plan_from_ir import code_units, entry_symbol, programs_of, read_module
 from tests.runtime.support import ADD_RELU, BUCKETS, COUNTER, module_of
@@ -236,15 +239,40 @@ def test_no_damage_gives_another_error(data: st.DataObject) -> None:
             node[key] = data.draw(JSON)
             break
         node = inner
-    with contextlib.suppress(ArtifactError):
-        ModulePlan.from_json(stored)
+    with contextlib.suppress(ArtifactError, InputMismatch):
+        plan = ModulePlan.from_json(stored)
+        small = all(bind.nbytes < 1 << 20 for program in plan.programs for bind in program.graph.binds)
+        if small and plan.backend == "reference":
+            assert Executable(dataclasses.replace(plan, prepare=None), NativeCode(b"", ()), {"w": W})
 
 
 STORED = json.dumps(read_module(module_of(BUCKETS)).to_json())
 
 
+W = np.ones(2, np.float32)
+
+
 def plan_of_buckets() -> Any:
     return json.loads(STORED)
+
+
+CONTRADICTIONS = [
+    ("role", "foo", "bind 'x' has the unknown role 'foo'"),
+    ("name", "m", "two binds have one name"),
+    ("name", "z", "@scale@N=5 and @scale@N=1 have other inputs; run specialize-shapes again"),
+    ("shape", [5, 2], "two programs take inputs of the same shapes"),
+]
+
+
+@pytest.mark.parametrize(("field", "value", "message"), CONTRADICTIONS)
+def test_contradictions_in_a_stored_plan(field: str, value: Any, message: str) -> None:
+    stored = plan_of_buckets()
+    for bind in stored["programs"][0]["graph"]["binds"][: 2 if field == "shape" else 1]:
+        bind[field] = value
+        bind["nbytes"] = 40
+    with pytest.raises(ArtifactError) as error:
+        ModulePlan.from_json(stored)
+    assert message in error.value.message
 
 
 def test_loading_imports_no_compiler() -> None:
