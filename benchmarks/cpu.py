@@ -13,28 +13,34 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import safetensors.numpy
+from models import BLOCKS, Model, bound_run, digits, mlp, session, stack
+from overhead import replay_overhead
 from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits
+from timing import ROOT, interleaved, machine, write_result
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
+from xdsl.passes import ModulePass
 
 import aicf
+from aicf.dialects.logical import LogicalOp
 from aicf.dialects.types import tensor_info
 from aicf.frontends.text import make_context, parse_module, verify_module
 from aicf.passes.aicf_inference import AicfInferencePass, run
 from aicf.passes.support.work import argument_attrs
-from models import Model, bound_run, digits, mlp, session, stack
-from overhead import replay_overhead
-from timing import ROOT, interleaved, machine, write_result
 
 EXAMPLES = ROOT / "examples"
 FRESH_RUNS = 5
 PIPELINE_OPS = (1000, 2000, 5000)
+TARGET = "cpu:x86-64-v3"
+"""Of the pipeline: passes ask no machine."""
 REACH = {"digits, batch 1": 0.5}
 """Time over that of ONNX Runtime; 1.0 for every other model."""
 Row = dict[str, object]
@@ -42,7 +48,9 @@ Row = dict[str, object]
 
 def main() -> None:
     """Runs everything, prints the tables and writes the JSON."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seconds", type=float, default=3.0, help="time for each rival of each row")
     parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "cpu.json")
     arguments = parser.parse_args()
@@ -183,7 +191,9 @@ def memory(seconds: float) -> Iterator[Row]:
             }
 
 
-def _compile_with_any_weights(model: Path | aicf.Graph, options: dict[str, Any], rng: np.random.Generator) -> Any:
+def _compile_with_any_weights(
+    model: Path | aicf.Graph, options: dict[str, Any], rng: np.random.Generator
+) -> Any:
     """Compiles with random weights of the shapes that the program's text gives."""
     module = model.module() if isinstance(model, aicf.Graph) else parse_module(model.read_text(), str(model))
     weights: dict[str, np.ndarray] = {}
@@ -197,22 +207,35 @@ def _compile_with_any_weights(model: Path | aicf.Graph, options: dict[str, Any],
 
 
 def pipeline(seconds: float) -> Iterator[Row]:
-    """The whole pipeline, past parsing, on networks of growing size."""
-    for wanted in PIPELINE_OPS:
-        module = stack(wanted).module()
-        verify_module(module)
-        ops = sum(1 for op in module.walk() if op.name.startswith("logical."))
-        started = time.perf_counter()
-        run(AicfInferencePass(target="cpu:x86-64-v3").passes(), make_context(), module)
-        elapsed = time.perf_counter() - started
-        reach = 8.0 if wanted == max(PIPELINE_OPS) else None
-        yield {
-            "ops": ops,
-            "seconds": round(elapsed, 3),
-            "us_per_op": round(elapsed / ops * 1e6, 1),
-            "reach": reach,
-            "reached": None if reach is None else elapsed <= reach,
-        }
+    """The whole pipeline, past parsing, on networks of growing size; `lowered` counts the primitive ops they become."""
+    for block in BLOCKS:
+        for ops in PIPELINE_OPS:
+            module = stack(block, ops).module()
+            verify_module(module)
+            counts: list[int] = []
+            started = time.perf_counter()
+            run(
+                AicfInferencePass(target=TARGET).passes(),
+                make_context(),
+                module,
+                partial(_count_lowered, counts),
+            )
+            elapsed = time.perf_counter() - started
+            reach = 8.0 if ops == max(PIPELINE_OPS) else None
+            yield {
+                "blocks of": block,
+                "ops": ops,
+                "lowered": counts[0],
+                "seconds": round(elapsed, 3),
+                "us_per_op": round(elapsed / ops * 1e6, 1),
+                "reach": reach,
+                "reached": None if reach is None else elapsed <= reach,
+            }
+
+
+def _count_lowered(counts: list[int], done: ModulePass, module: ModuleOp) -> None:
+    if done.name == "select-layouts":
+        counts.append(sum(1 for op in module.walk() if isinstance(op, LogicalOp)))
 
 
 SECTIONS: dict[str, Callable[[float], Iterator[Row]]] = {

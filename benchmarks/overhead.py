@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import llvmlite.binding as llvm
 import numpy as np
+from timing import interleaved
 
 import aicf
 from aicf.backends.cpu.loader import load_object
-from timing import interleaved
 
 ELEMENTS = 64
 LOOPS = 1000
@@ -56,7 +56,9 @@ def native_loop(exe: aicf.CompiledModel, x: np.ndarray, y: np.ndarray) -> Callab
     target = llvm.Target.from_default_triple().create_target_machine()
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(LOOP), target)
     engine.finalize_object()
-    loop = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(engine.get_function_address("loop"))
+    loop = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(
+        engine.get_function_address("loop")
+    )
     entry = code.address(plan.entry)
 
     def run(keep: object = (engine, code, x, y)) -> None:
