@@ -28,7 +28,7 @@ from aicf.errors import (
 if TYPE_CHECKING:
     from aicf.compiled import CompiledModel, load
     from aicf.compiler import compile
-    from aicf.frontends.builder import Graph
+    from aicf.frontends.builder import Graph, Value
     from aicf.policies.kernel_policy import KernelPolicy
     from aicf.runtime import Executable, GraphExec, Profiler, Stream, devices, init, shutdown
 
@@ -49,6 +49,7 @@ __all__ = [
     "Profiler",
     "Stream",
     "UnsupportedOp",
+    "Value",
     "compile",
     "devices",
     "init",
@@ -61,6 +62,7 @@ _HOMES = {
     "load": "aicf.compiled",
     "compile": "aicf.compiler",
     "Graph": "aicf.frontends.builder",
+    "Value": "aicf.frontends.builder",
     "KernelPolicy": "aicf.policies.kernel_policy",
     **dict.fromkeys(
         ("Executable", "GraphExec", "Profiler", "Stream", "devices", "init", "shutdown"), "aicf.runtime"
