@@ -17,7 +17,7 @@ from aicf.dialects.emit import GroupOp
 from aicf.dialects.emit_types import KernelAttr, TargetAttr
 from aicf.errors import PolicyError, UnsupportedOp
 from aicf.passes.support.ledger import record
-from aicf.passes.support.policy import policy_of
+from aicf.passes.support.policy import check_names, policy_of, without_bucket
 from aicf.passes.support.work import legal_kernels, target_of, work_of_group
 from aicf.policies.kernel_policy import KernelPolicy
 
@@ -27,19 +27,26 @@ class SelectKernelsPass(ModulePass):
     """Chooses among the legal kernels of each group: policy first, then the predicted time.
 
     Ties go to the deterministic kernel, then to the simpler one. A group that has a kernel keeps it. The ledger gets
-    the choice, the prediction, and the reason against every other kernel of the kind.
+    the choice, the prediction, and the reason against every other kernel of the kind. A policy that names an op or a
+    group that is not there, or a group that did not form, is a PolicyError.
     """
 
     name = "select-kernels"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         target, policy = target_of(op), policy_of(op)
-        for function in op.body.block.ops:
-            if not isinstance(function, func.FuncOp) or function.is_declaration:
-                continue
-            for group in function.body.block.ops:
-                if isinstance(group, GroupOp) and group.kernel is None:
-                    _select(op, group, target, policy)
+        functions = [
+            _groups(f) for f in op.body.block.ops if isinstance(f, func.FuncOp) and not f.is_declaration
+        ]
+        if functions:
+            check_names(policy, functions)
+        for group in (group for groups in functions for group in groups):
+            if group.kernel is None:
+                _select(op, group, target, policy)
+
+
+def _groups(function: func.FuncOp) -> list[GroupOp]:
+    return [op for op in function.body.block.ops if isinstance(op, GroupOp)]
 
 
 @dataclass(frozen=True)
@@ -98,7 +105,7 @@ def _choose(
     policy: KernelPolicy,
     rejected: Mapping[str, str],
 ) -> _Choice:
-    for key in (work.id, work.id.partition("@")[0], work.kind):
+    for key in (work.id, without_bucket(work.id), work.kind):
         if (wanted := policy.kernels.get(key)) is not None:
             return _Choice(
                 _pinned(wanted, key, legal, rejected), costs[wanted], f"policy pins it for '{key}'"

@@ -99,19 +99,24 @@ class KernelPolicy:
             if path.startswith("kernels.") and kernel in self.forbid:
                 raise PolicyError(f"{path}: '{kernel}' is in forbid too; drop it from one of them")
 
-    def check_ids(self, ids: Collection[str]) -> None:
-        """Raises PolicyError, naming the path, for an id that is neither among `ids` nor a kind."""
-        known = [*ids, *KIND_IDS]
+    def check_ids(self, ops: Collection[str], groups: Collection[str]) -> None:
+        """Raises PolicyError, naming the path, for an id that names nothing.
+
+        Args:
+            ops: Ids of the program's ops, which `groups` may name.
+            groups: Ids of its groups, which `kernels` may name, or kinds.
+        """
+        known = [*groups, *KIND_IDS]
         for key in self.kernels:
             if key not in known:
                 raise PolicyError(
-                    f"kernels.{key}: no op or kind has that name; {_suggest(key, known, 'it has')}"
+                    f"kernels.{key}: no group or kind has that name; {_suggest(key, known, 'it has')}"
                 )
         for place, group in enumerate(self.groups):
             for id_ in group:
-                if id_ not in ids:
+                if id_ not in ops:
                     raise PolicyError(
-                        f"groups[{place}]: no op has the id '{id_}'; {_suggest(id_, ids, 'ids')}"
+                        f"groups[{place}]: no op has the id '{id_}'; {_suggest(id_, ops, 'ids')}"
                     )
 
     def _kernel_paths(self) -> Iterable[tuple[str, str]]:

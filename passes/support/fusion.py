@@ -20,7 +20,7 @@ from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp, YieldOp
 from aicf.dialects.emit_types import TargetAttr
 from aicf.errors import InvalidIR
-from aicf.passes.support.policy import policy_of
+from aicf.passes.support.policy import policy_of, without_bucket
 from aicf.passes.support.views import VIEW_OPS
 from aicf.passes.support.work import GroupWork, legal_kernels, origin_of, remember_work, work_of_body
 from aicf.policies.kernel_policy import KernelPolicy
@@ -58,7 +58,12 @@ class FusionContext:
 
     def may_join(self, op: Operation, other: Operation) -> bool:
         """Whether the policy's pinned groups let two ops share a group."""
-        return self.pinned.get(id_of(op)) == self.pinned.get(id_of(other))
+        return self._pin(op) == self._pin(other)
+
+    def _pin(self, op: Operation) -> int | None:
+        """Which of the policy's groups names the op, by its id with or without the bucket."""
+        id_ = id_of(op)
+        return self.pinned.get(id_, self.pinned.get(without_bucket(id_)))
 
 
 def fusion_contexts(module: ModuleOp, target: TargetAttr) -> Iterator[FusionContext]:

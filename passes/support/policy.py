@@ -1,15 +1,59 @@
-"""The kernel policy of a module, as `apply-policy` wrote it; the default policy if it did not run."""
+"""The kernel policy of a module, as `apply-policy` wrote it, and whether the module has what it names."""
 
 from __future__ import annotations
 
-from xdsl.dialects.builtin import DictionaryAttr, ModuleOp
+from collections.abc import Iterable, Mapping, Sequence
 
+from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
+
+from aicf.dialects.emit import GroupOp
+from aicf.dialects.logical import ID_ATTR
+from aicf.errors import PolicyError
 from aicf.policies.kernel_policy import KernelPolicy
 
 POLICY_ATTR = "aicf.policy"
 
 
 def policy_of(module: ModuleOp) -> KernelPolicy:
-    """The module's policy. Raises PolicyError if the attribute is not a valid policy."""
+    """The module's policy, the default one if it has none. Raises PolicyError if the attribute is not a valid policy."""
     attribute = module.attributes.get(POLICY_ATTR)
     return KernelPolicy.from_attr(attribute) if isinstance(attribute, DictionaryAttr) else KernelPolicy()
+
+
+def without_bucket(id_: str) -> str:
+    """`fc1@N=32` to `fc1`: policies name ops and groups of all buckets at once, or with the bucket those of one."""
+    return id_.partition("@")[0]
+
+
+def check_names(policy: KernelPolicy, functions: Sequence[Sequence[GroupOp]]) -> None:
+    """Checks that the groups of each function are what the policy names.
+
+    Raises PolicyError for an unknown id, with close matches, and for ops that were to form one group and do not.
+    """
+    members = [{group.id.data: _op_ids(group) for group in groups} for groups in functions]
+    ops = {id_: None for groups in members for ids in groups.values() for id_ in ids}
+    policy.check_ids(ops, _with_stems(name for groups in members for name in groups))
+    for place, wanted in enumerate(policy.groups):
+        for groups in members:
+            _check_together(f"groups[{place}]", wanted, groups)
+
+
+def _check_together(path: str, wanted: Sequence[str], groups: Mapping[str, Mapping[str, None]]) -> None:
+    """Whether one group holds all of `wanted` that the function has; views and constants may be in others as well."""
+    here = [id_ for id_ in wanted if any(id_ in ids for ids in groups.values())]
+    if here and not any(all(id_ in ids for id_ in here) for ids in groups.values()):
+        places = (f"'{id_}' in '{next(name for name, ids in groups.items() if id_ in ids)}'" for id_ in here)
+        raise PolicyError(
+            f"{path}: its ops form no group together: {', '.join(places)}; no kernel of the target takes them "
+            "as one: split or drop the entry"
+        )
+
+
+def _op_ids(group: GroupOp) -> dict[str, None]:
+    ids = (op.attributes.get(ID_ATTR) for op in group.body.block.ops)
+    return _with_stems(id_.data for id_ in ids if isinstance(id_, StringAttr))
+
+
+def _with_stems(ids: Iterable[str]) -> dict[str, None]:
+    """The ids, each also without its bucket, in order."""
+    return {name: None for id_ in ids for name in (id_, without_bucket(id_))}

@@ -148,12 +148,12 @@ CHECKS: list[tuple[Callable[[KernelPolicy], None], dict[str, Any], str]] = [
         "kernels.fc1: 'cpu.gemm' is in forbid too; drop it from one of them",
     ),
     (
-        lambda policy: policy.check_ids(["fc1.matmul", "fc2.matmul"]),
-        {"kernels": {"fc9.matmul": "cpu.gemm"}},
-        "kernels.fc9.matmul: no op or kind has that name; did you mean 'fc2.matmul' or 'fc1.matmul'?",
+        lambda policy: policy.check_ids(["fc1.matmul", "fc2.matmul"], ["fc1.group", "fc2.group"]),
+        {"kernels": {"fc9.group": "cpu.gemm"}},
+        "kernels.fc9.group: no group or kind has that name; did you mean 'fc2.group' or 'fc1.group'?",
     ),
     (
-        lambda policy: policy.check_ids(["a", "b"]),
+        lambda policy: policy.check_ids(["a", "b"], ["a"]),
         {"groups": (("a", "c"),)},
         "groups[0]: no op has the id 'c'; ids: a, b",
     ),
@@ -169,5 +169,5 @@ def test_names_are_checked_where_they_are_known(check: Any, fields: dict[str, An
 
 def test_right_names_pass() -> None:
     FULL.check_kernels(["cpu.gemm", "cpu.loop", "cpu.blas"], "cpu")
-    FULL.check_ids(["fc1.matmul", "a", "b", "c"])
+    FULL.check_ids(["a", "b", "c"], ["fc1.matmul"])
     assert "softmax" in KIND_IDS
