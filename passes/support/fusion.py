@@ -20,6 +20,7 @@ from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp, YieldOp
 from aicf.dialects.emit_types import TargetAttr
 from aicf.errors import InvalidIR
+from aicf.passes.support.identity import op_id
 from aicf.passes.support.policy import policy_of, without_bucket
 from aicf.passes.support.views import VIEW_OPS
 from aicf.passes.support.work import GroupWork, legal_kernels, origin_of, remember_work, work_of_body
@@ -44,7 +45,14 @@ class FusionContext:
     used: set[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.used = {op.id.data for op in self.function.body.block.ops if isinstance(op, GroupOp)}
+        functions = [op for op in self.module.body.block.ops if isinstance(op, func.FuncOp)]
+        self.used = {
+            op.id.data
+            for function in functions
+            if not function.is_declaration
+            for op in function.body.block.ops
+            if isinstance(op, GroupOp)
+        }
         self.position = {op: place for place, op in enumerate(self.function.body.block.ops)}
         self.pinned = {id_: place for place, ids in enumerate(self.policy.groups) for id_ in ids}
 
@@ -55,6 +63,13 @@ class FusionContext:
         name = sources[0] + own[own.find("@") :] if sources and "@" in own and "@" not in sources[0] else None
         wanted = name or (sources[0] if sources else own)
         return own if wanted in self.used else wanted
+
+    def copy_id(self, result: str) -> str:
+        """The id of a group that copies a result of the function: says its bucket, and is new in the module."""
+        function, at, bucket = self.function.sym_name.data.partition("@")
+        wanted = f"{result}.copy{at}{bucket}"
+        taken = wanted in self.used or any(op_id(op) == wanted for op in self.position)
+        return f"{function}.{wanted}" if taken else wanted
 
     def may_join(self, op: Operation, other: Operation) -> bool:
         """Whether the policy's pinned groups let two ops share a group."""

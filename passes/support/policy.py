@@ -15,7 +15,7 @@ POLICY_ATTR = "aicf.policy"
 
 
 def policy_of(module: ModuleOp) -> KernelPolicy:
-    """The module's policy, the default one if it has none. Raises PolicyError if the attribute is not a valid policy."""
+    """The module's policy, or the default one. Raises PolicyError if the attribute is not a valid policy."""
     attribute = module.attributes.get(POLICY_ATTR)
     return KernelPolicy.from_attr(attribute) if isinstance(attribute, DictionaryAttr) else KernelPolicy()
 
