@@ -119,7 +119,8 @@ def _returned_copy(value: SSAValue, index: int, context: FusionContext, reason: 
         block = Block(arg_types=[value.type])
         block.add_op(YieldOp([block.args[0]]))
         inputs, ids = [value], [name]
-    group = GroupOp(f"{name}.copy", ids, inputs, Region(block), [value.type])
+    group = GroupOp(context.copy_id(name), ids, inputs, Region(block), [value.type])
+    context.used.add(group.id.data)
     terminator = context.function.body.block.last_op
     assert terminator is not None
     context.function.body.block.insert_op_before(group, terminator)

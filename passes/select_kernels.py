@@ -16,7 +16,7 @@ from aicf.dialects.emit_types import KernelAttr, TargetAttr
 from aicf.errors import PolicyError, UnsupportedOp
 from aicf.passes.support.instructions import Filler
 from aicf.passes.support.ledger import record
-from aicf.passes.support.policy import policy_of
+from aicf.passes.support.policy import policy_of, without_bucket
 from aicf.passes.support.programs import programs
 from aicf.passes.support.records import kernel_record
 from aicf.passes.support.work import GroupWork, legal_kernels, target_of, work_of_group
@@ -59,7 +59,7 @@ def _check_policy(module: ModuleOp, policy: KernelPolicy) -> None:
 
 def _with_stems(ids: Iterable[str]) -> list[str]:
     """The ids, and each without its bucket: a policy may mean all buckets."""
-    return list(dict.fromkeys(name for id_ in ids for name in (id_, id_.partition("@")[0])))
+    return list(dict.fromkeys(name for id_ in ids for name in (id_, without_bucket(id_))))
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def _best(
     policy: KernelPolicy,
     rejected: Mapping[str, str],
 ) -> _Choice:
-    for key in (work.id, work.id.partition("@")[0], work.kind):
+    for key in (work.id, without_bucket(work.id), work.kind):
         if (wanted := policy.kernels.get(key)) is not None:
             return _Choice(
                 _pinned(wanted, key, legal, rejected), costs[wanted], f"policy pins it for '{key}'"

@@ -21,7 +21,7 @@ from aicf.dialects.emit import GroupOp, YieldOp
 from aicf.dialects.emit_types import TargetAttr
 from aicf.errors import InvalidIR
 from aicf.passes.support.identity import op_id, value_hint
-from aicf.passes.support.policy import policy_of
+from aicf.passes.support.policy import policy_of, without_bucket
 from aicf.passes.support.views import VIEW_OPS
 from aicf.passes.support.work import (
     GroupWork,
@@ -58,7 +58,14 @@ class FusionContext:
     used: set[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.used = {op.id.data for op in self.function.body.block.ops if isinstance(op, GroupOp)}
+        functions = [op for op in self.module.body.block.ops if isinstance(op, func.FuncOp)]
+        self.used = {
+            op.id.data
+            for function in functions
+            if not function.is_declaration
+            for op in function.body.block.ops
+            if isinstance(op, GroupOp)
+        }
         self.position = {op: place for place, op in enumerate(self.function.body.block.ops)}
         self.pinned = {id_: place for place, ids in enumerate(self.policy.groups) for id_ in ids}
 
@@ -70,16 +77,29 @@ class FusionContext:
         wanted = name or (sources[0] if sources else own)
         return own if wanted in self.used else wanted
 
+    def copy_id(self, result: str) -> str:
+        """The id of a group that copies a result of the function: says its bucket, and is new in the module."""
+        function, at, bucket = self.function.sym_name.data.partition("@")
+        wanted = f"{result}.copy{at}{bucket}"
+        taken = wanted in self.used or any(op_id(op) == wanted for op in self.position)
+        return f"{function}.{wanted}" if taken else wanted
+
     def may_join(self, op: Operation, other: Operation) -> bool:
         """Whether the policy's pinned groups let two ops share a group."""
-        return self.pinned.get(id_of(op)) == self.pinned.get(id_of(other))
+        return self._pin(op) == self._pin(other)
+
+    def _pin(self, op: Operation) -> int | None:
+        """Which of the policy's groups names the op, by its id with or without the bucket."""
+        id_ = id_of(op)
+        return self.pinned.get(id_, self.pinned.get(without_bucket(id_)))
 
 
 def fusion_contexts(module: ModuleOp, target: TargetAttr) -> Iterator[FusionContext]:
     """One context per function with a body."""
     policy = policy_of(module)
     if policy.groups:
-        policy.check_groups({identity for op in module.walk() if (identity := op_id(op)) is not None})
+        ids = [identity for op in module.walk() if (identity := op_id(op)) is not None]
+        policy.check_groups({name for id_ in ids for name in (id_, without_bucket(id_))})
     for op in list(module.body.block.ops):
         if isinstance(op, func.FuncOp) and not op.is_declaration:
             yield FusionContext(module, op, target, policy)

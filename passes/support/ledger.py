@@ -25,7 +25,7 @@ def record(
     """Appends one decision; creates the ledger as the module's first op if there is none.
 
     Args:
-        subjects: Ids of the ops (or the program's symbol) it is about.
+        subjects: Ids of the ops (or the program's symbol) it is about; repeated ones are left out.
         choice: What was decided, in a few words.
         because: Why.
         rejected: Alternative -> reason against it.
@@ -39,6 +39,6 @@ def record(
             block.add_op(ledger)
         else:
             block.insert_op_before(ledger, block.first_op)
-    decision = DecisionOp(pass_name, subjects, choice, because, rejected, cost)
+    decision = DecisionOp(pass_name, list(dict.fromkeys(subjects)), choice, because, rejected, cost)
     ledger.body.block.add_op(decision)
     return decision

@@ -120,11 +120,12 @@ class Prepare:
         if not self.derived:
             return
         block = self.program.body.block
-        first = block.first_op
-        for op in list(block.ops):
-            if isinstance(op, BindOp) and first is not None and op is not first:
-                op.detach()
-                block.insert_op_before(op, first)
+        last: BindOp | None = None
+        for bind in self.program.binds:
+            if last is not None:
+                bind.detach()
+                block.insert_op_after(bind, last)
+            last = bind
         first_program = next((op for op in self.module.body.block.ops if isinstance(op, ProgramOp)), None)
         if first_program is not None and self.program.parent is None:
             self.module.body.block.insert_op_before(self.program, first_program)
