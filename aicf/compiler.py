@@ -22,8 +22,10 @@ from aicf.dialects.emit import find_ledger
 from aicf.errors import ArtifactError, InputMismatch, PolicyError
 from aicf.explain import Decision
 from aicf.frontends.text import make_context, parse_module, verify_module
-from aicf.passes.aicf_inference import AicfInferencePass, emit_passes
+from aicf.passes.aicf_inference import AicfInferencePass, emit_passes, instruction_passes
+from aicf.passes.apply_policy import ApplyPolicyPass
 from aicf.passes.assign_ids import AssignIdsPass
+from aicf.passes.set_target import SetTargetPass
 from aicf.passes.support.pipeline import apply_pass
 from aicf.progress import Step, progress
 from aicf.runtime.capture_plan import ModulePlan
@@ -65,7 +67,7 @@ def compile(
             IR of any phase.
         weights: Path of a `.safetensors` file, or arrays by name: every param, state and meta of the program.
         target: `cpu`, `cpu:x86-64-v3`, `reference`, ...; a missing level is this machine's. None takes the target that
-            the program names, else `cpu`.
+            the program names, else `cpu` (an emit program must have one of the two).
         dims: Sizes of the symbolic dimensions, `"N=1,540"` or `{"N": [1, 540]}`; one program is made for each.
         policy: `"auto"`, the path of a JSON or YAML file, inline JSON, a dict or a `KernelPolicy`.
         threads: Threads that run the program together.
@@ -105,7 +107,7 @@ def compile(
 def _options(source: Source, target: str | None, dims: str, policy: str, threads: int) -> Options:
     own = TARGET in source.module.attributes
     if source.is_emit:
-        _reject_options(source, target, dims, policy)
+        _reject_options(source, own, target, dims, policy)
     if target is None and own:
         return Options("", policy, dims, _own_threads(source.module, threads))
     resolved = resolve_target(target or DEFAULT_TARGET, threads)
@@ -119,15 +121,19 @@ def _own_threads(module: ModuleOp, threads: int) -> int:
     return own if isinstance(own, int) else 1
 
 
-def _reject_options(source: Source, target: str | None, dims: str, policy: str) -> None:
-    """An emit program is decided: options that only logical IR can follow are not ignored."""
+def _reject_options(source: Source, own: bool, target: str | None, dims: str, policy: str) -> None:
+    """What an emit program states is decided: options that could only change it are not ignored.
+
+    One that is not final may have open instructions; it takes a policy for them, and a target if it names none.
+    """
     given = {"target": target, "dims": dims, "policy": policy}
-    if wrong := [option for option, value in given.items() if value]:
+    followed = {"target": source.is_open and not own, "policy": source.is_open}
+    if wrong := [option for option, value in given.items() if value and not followed.get(option)]:
         raise PolicyError(
             f"{wrong[0]}= has no effect on an emit program, which is decided; "
             "run raise-emit to get its logical IR, and compile that"
         )
-    if TARGET not in source.module.attributes:
+    if not own and target is None:
         raise PolicyError(
             'the emit program names no target; write aicf.target = #emit.target<"cpu", ...> on it'
         )
@@ -136,7 +142,9 @@ def _reject_options(source: Source, target: str | None, dims: str, policy: str) 
 def passes_of(source: Source, options: Options) -> tuple[ModulePass, ...]:
     """The passes that make a final program of `source`."""
     if source.is_emit:
-        return emit_passes()
+        start = (SetTargetPass(options.target, options.threads),) if options.target else ()
+        policy = (ApplyPolicyPass(options.policy),) if options.policy else ()
+        return (*start, *policy, *instruction_passes())
     return AicfInferencePass(options.target, options.policy, options.dims, options.threads).passes()
 
 

@@ -54,7 +54,16 @@ class Source:
     @property
     def is_emit(self) -> bool:
         """Whether it is past `lower-to-emit`."""
-        return any(isinstance(op, ProgramOp) for op in self.module.body.block.ops)
+        return bool(self._programs)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether passes still decide something about its emit programs."""
+        return any(program.phase.data != "final" for program in self._programs)
+
+    @property
+    def _programs(self) -> list[ProgramOp]:
+        return [op for op in self.module.body.block.ops if isinstance(op, ProgramOp)]
 
 
 def read_model(model: Model, context: Context) -> Source:

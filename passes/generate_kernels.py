@@ -46,7 +46,9 @@ def _generate_for(module: ModuleOp, program: ProgramOp, table: dict[str, Operati
     for instruction in program.instructions:
         if instruction.kernel is None or instruction.code is not None or instruction.body is None:
             continue
-        code = _generate(module, program, instruction, instruction_work(program, instruction, table, True).work)
+        code = _generate(
+            module, program, instruction, instruction_work(program, instruction, table, True).work
+        )
         if code is not None:
             table[code.sym_name.data] = code
 

@@ -33,7 +33,7 @@ from aicf.dialects.emit import (
     buffer_of,
     find_ledger,
 )
-from aicf.dialects.emit_types import BufferType, KernelAttr, LayoutAttr, TargetAttr
+from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
 from aicf.dialects.types import tensor_info
 from aicf.errors import PlanError
 from aicf.passes.select_kernels import SelectKernelsPass
@@ -102,7 +102,9 @@ def _strings(array: ArrayAttr[StringAttr]) -> list[str]:
 class _Bufferizer:
     """One function to one program."""
 
-    def __init__(self, module: ModuleOp, function: func.FuncOp, prepare: Prepare, expected: dict[str, Attribute]):
+    def __init__(
+        self, module: ModuleOp, function: func.FuncOp, prepare: Prepare, expected: dict[str, Attribute]
+    ):
         self.module = module
         self.function = function
         self.prepare = prepare
@@ -259,8 +261,7 @@ class _Bufferizer:
         for name, value in self.updates:
             source = self.buffers[_behind_reshapes(value)]
             target = binds[name].buffer
-            assert isinstance(target.type, BufferType)
-            source = viewed(self.block, source, View.whole(target.type.get_shape()))
+            source = viewed(self.block, source, View.whole(buffer_of(target).get_shape()))
             self._add_copy(f"{name}.update", source, target, _sources_of(value) or [name])
 
     def _add_copy(self, name: str, source: SSAValue, target: SSAValue, src: Sequence[str]) -> None:

@@ -40,20 +40,21 @@ class SelectKernelsPass(ModulePass):
     name = "select-kernels"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        policy = policy_of(op)
-        _check_policy(op, policy)
-        chooser = _Chooser(op, target_of(op), policy)
+        chooser = _Chooser(op, target_of(op), policy_of(op))
+        _check_policy(op, chooser.policy)
         for function in op.body.block.ops:
             if isinstance(function, func.FuncOp) and not function.is_declaration:
                 chooser.choose_for_groups(function)
-        chooser.choose_for_instructions([program for program in programs(op) if program.phase.data != "final"])
+        chooser.choose_for_instructions(
+            [program for program in programs(op) if program.phase.data != "final"]
+        )
 
 
 def _check_policy(module: ModuleOp, policy: KernelPolicy) -> None:
-    """Raises PolicyError for a key of `kernels` that is no group of the module and no kind."""
+    """Raises PolicyError for a key of `kernels` that is no group or instruction of the module and no kind."""
     if policy.kernels:
         groups = [op.id.data for op in module.walk() if isinstance(op, GroupOp)]
-        instructions = [op.instruction.data for op in module.walk() if isinstance(op, ResolvedOp)]
+        instructions = [op.instruction.data for program in programs(module) for op in program.instructions]
         policy.check_kernel_keys(_with_stems([*groups, *instructions]))
 
 
@@ -96,7 +97,9 @@ class _Chooser:
     def _choose_for(self, program: ProgramOp, op: ResolvedOp, filler: Filler) -> None:
         work = filler.work(program, op)
         refuse, what = filler.refuse_overlap(op), f"instruction '{op.instruction.data}'"
-        kernel, cost = self._choose(work, what, "write it as other instructions or choose another target", refuse)
+        kernel, cost = self._choose(
+            work, what, "write it as other instructions or choose another target", refuse
+        )
         filler.give_kernel(program, op, work.work, kernel, cost)
 
     def _choose(
@@ -108,7 +111,10 @@ class _Chooser:
         legal, rejected = _deterministic(legal, rejected, self.policy)
         if refuse is not None:
             refused = {k.id: why for k in legal if (why := refuse(self._record(k, work))) is not None}
-            legal, rejected = [kernel for kernel in legal if kernel.id not in refused], {**rejected, **refused}
+            legal, rejected = (
+                [kernel for kernel in legal if kernel.id not in refused],
+                {**rejected, **refused},
+            )
         if not legal:
             reasons = "; ".join(f"{kernel}: {why}" for kernel, why in rejected.items())
             raise UnsupportedOp(
@@ -122,7 +128,9 @@ class _Chooser:
                 rejected[kernel.id] = f"predicted {costs[kernel.id]:.2f} us, not {choice.expected_us:.2f}"
         cost = FloatAttr(round(choice.expected_us, 3), f64)
         name = SelectKernelsPass.name
-        record(self.module, name, [work.id], choice.kernel.id, choice.because, rejected, {"expected_us": cost})
+        record(
+            self.module, name, [work.id], choice.kernel.id, choice.because, rejected, {"expected_us": cost}
+        )
         return self._record(choice.kernel, work), cost
 
     def _record(self, kernel: KernelDescriptor, work: Work) -> KernelAttr:

@@ -84,7 +84,8 @@ def _matches(row: Sequence[str], signature: Sequence[tuple[str, ...]]) -> bool:
     """Whether the signature is what the row says; a row's `^` allows a broadcast and needs none."""
     lines = [tuple(line.split()) for line in row]
     return len(lines) == len(signature) and all(
-        len(wanted) == len(given) and all(g in (w, w.removesuffix("^")) for w, g in zip(wanted, given, strict=True))
+        len(wanted) == len(given)
+        and all(g in (w, w.removesuffix("^")) for w, g in zip(wanted, given, strict=True))
         for wanted, given in zip(lines, signature, strict=True)
     )
 
@@ -224,7 +225,9 @@ def _broadcast_argument(value: SSAValue) -> int | None:
     if not isinstance(value, OpResult) or not isinstance(value.op, logical.BroadcastOp):
         return None
     source = value.op.operand
-    return source.index if isinstance(source, BlockArgument) and tensor_info(source.type).elements == 1 else None
+    return (
+        source.index if isinstance(source, BlockArgument) and tensor_info(source.type).elements == 1 else None
+    )
 
 
 def _bias_add(ops: Sequence[Operation]) -> Attrs | None:

@@ -5,7 +5,7 @@ Which kernel runs an instruction is decided in `select-kernels`; here the decisi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from xdsl.dialects.builtin import (
     DenseArrayBase,
@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import (
     i32,
     i64,
 )
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Operation, Region, SSAValue
 
 from aicf.backends.base import Work
 from aicf.dialects.emit import (
@@ -44,16 +44,16 @@ from aicf.passes.support.work import GroupWork, body_symbol, code_symbol, symbol
 from aicf.passes.verify_emit import verify_meaning
 
 
-def fresh_symbol(wanted: str, program: ProgramOp, taken: dict[str, Operation]) -> str:
-    """`wanted`, or where the module has that symbol `program.wanted`, with a number if that is taken too."""
-    candidate, count = wanted, 0
-    while candidate in taken:
-        candidate = f"{program.sym_name.data}.{wanted}" + (f".{count}" if count else "")
-        count += 1
-    return candidate
+def fresh_symbol(wanted: str, program: ProgramOp, taken: Mapping[str, Operation]) -> str:
+    """`wanted`, or where the module has that symbol, the same behind the program's name, repeated as needed."""
+    while wanted in taken:
+        wanted = f"{program.sym_name.data}.{wanted}"
+    return wanted
 
 
-def instruction_work(program: ProgramOp, op: ResolvedOp, table: dict[str, Operation], may_prepare: bool) -> GroupWork:
+def instruction_work(
+    program: ProgramOp, op: ResolvedOp, table: Mapping[str, Operation], may_prepare: bool
+) -> GroupWork:
     """The work of an instruction that has a body.
 
     Raises:
@@ -87,8 +87,9 @@ class Filler:
         if op.body is not None:
             return
         op.verify()
+        symbol = fresh_symbol(body_symbol(op.instruction.data), program, self.table)
         request = Request(
-            op.instruction.data,
+            symbol.removesuffix(body_symbol("")),
             tuple(source.data for source in op.src),
             op.kind.data,
             op.attrs.data,
@@ -100,11 +101,12 @@ class Filler:
         except NoBody as reason:
             name = op.instruction.data
             raise invalid(op, f"instruction '{name}' has no body: {reason}; give body(@symbol)") from reason
-        self._add_body(program, op, block)
+        for argument, value in zip(block.args, op.ins, strict=True):
+            argument.name_hint = value.name_hint
+        self._add_body(program, op, BodyOp(symbol, Region(block)))
 
-    def _add_body(self, program: ProgramOp, op: ResolvedOp, block: Block) -> None:
-        symbol = fresh_symbol(body_symbol(op.instruction.data), program, self.table)
-        body = BodyOp(symbol, Region(block))
+    def _add_body(self, program: ProgramOp, op: ResolvedOp, body: BodyOp) -> None:
+        symbol = body.sym_name.data
         self.module.body.block.insert_op_before(body, program)
         self.table[symbol] = body
         op.properties["body"] = SymbolRefAttr(symbol)
@@ -134,7 +136,9 @@ class Filler:
         regions = [region_of(value) for value in op.ins]
         needed = set(may_alias_pairs(op))
         for number, out in enumerate(op.outs):
-            needed |= {(number, place) for place, region in enumerate(regions) if region_of(out).overlaps(region)}
+            needed |= {
+                (number, place) for place, region in enumerate(regions) if region_of(out).overlaps(region)
+            }
 
         def reason(kernel: KernelAttr) -> str | None:
             missing = sorted(needed - set(alias_pairs(kernel.record.data.get("may_alias")) or ()))
@@ -144,7 +148,9 @@ class Filler:
 
     # What the kernel asks for
 
-    def give_kernel(self, program: ProgramOp, op: ResolvedOp, work: Work, kernel: KernelAttr, cost: Attribute) -> None:
+    def give_kernel(
+        self, program: ProgramOp, op: ResolvedOp, work: Work, kernel: KernelAttr, cost: Attribute
+    ) -> None:
         """Writes the record into the instruction, and prepared weights and workspace into the program."""
         parts = take_apart(kernel)
         op.properties["kernel"] = parts.kernel
@@ -160,7 +166,13 @@ class Filler:
         op.properties["operandSegmentSizes"] = DenseArrayBase.from_list(i32, [len(ins), len(outs), len(ws)])
 
     def _prepared(
-        self, program: ProgramOp, op: ResolvedOp, work: Work, kernel: KernelAttr, place: int, layout: LayoutAttr
+        self,
+        program: ProgramOp,
+        op: ResolvedOp,
+        work: Work,
+        kernel: KernelAttr,
+        place: int,
+        layout: LayoutAttr,
     ) -> SSAValue:
         param = op.ins[place].owner
         assert isinstance(param, BindOp)
@@ -175,11 +187,15 @@ class Filler:
             program.body.block.insert_op_after(bind, program.binds[-1])
         return bind.buffer
 
-    def _workspace(self, program: ProgramOp, op: ResolvedOp, slot: SlotOp | None, size: int) -> Sequence[SSAValue]:
+    def _workspace(
+        self, program: ProgramOp, op: ResolvedOp, slot: SlotOp | None, size: int
+    ) -> Sequence[SSAValue]:
         stated = sum(buffer_of(value).span_bytes for value in op.ws)
         if stated and stated < size:
             name = op.instruction.data
-            raise invalid(op, f"instruction '{name}': its kernel needs {size} bytes of workspace, ws has {stated}")
+            raise invalid(
+                op, f"instruction '{name}': its kernel needs {size} bytes of workspace, ws has {stated}"
+            )
         if op.ws or slot is None:
             return list(op.ws)
         program.body.block.insert_op_before(slot, op)

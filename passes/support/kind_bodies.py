@@ -34,7 +34,7 @@ class Request:
     """An instruction that needs a body.
 
     Args:
-        name: Its name; ids of the body's ops start with it.
+        name: Unique in the module; ids of the body's ops start with it.
         src: The source ops it stands for.
         kind, attrs: As it states them; the attributes fit a schema of the kind.
         operands, results: Tensor types of what it reads and defines, in order.
@@ -55,11 +55,15 @@ def kind_body(request: Request) -> Block:
         NoBody: the kind has no body of its own, its attributes leave the meaning open, or the operands do not fit.
     """
     if (row := _BODIES.get(request.kind)) is None:
-        raise NoBody(f"kind '{request.kind}' does not say what it computes; those that do: {', '.join(_BODIES)}")
+        raise NoBody(
+            f"kind '{request.kind}' does not say what it computes; those that do: {', '.join(_BODIES)}"
+        )
     writer = _Writer(request)
     wanted = row.names(writer)
     if wanted is not None and len(wanted) != len(request.operands):
-        raise NoBody(f"it reads {len(request.operands)} buffers, kind '{request.kind}' needs {', '.join(wanted)}")
+        raise NoBody(
+            f"it reads {len(request.operands)} buffers, kind '{request.kind}' needs {', '.join(wanted)}"
+        )
     try:
         block = writer.finish(row.write(writer))
     except (VerifyException, AicfError) as error:
@@ -75,7 +79,9 @@ def _check(request: Request, block: Block) -> None:
     wanted = [str(tensor_info(type_)) for type_ in request.results]
     if given != wanted:
         found = ", ".join(given)
-        raise NoBody(f"kind '{request.kind}' of its operands gives {found}, its results are {', '.join(wanted)}")
+        raise NoBody(
+            f"kind '{request.kind}' of its operands gives {found}, its results are {', '.join(wanted)}"
+        )
     kind, attrs = derive_kind(block)
     if (kind, dict(attrs)) != (request.kind, dict(request.attrs)):
         element = tensor_info(request.results[0]).element.name

@@ -87,13 +87,19 @@ class Prepare:
         name = self._name(param, layout)
         source = viewed(block, self.params[param].buffer, packing.view)
         info = tensor_info(packing.type_)
-        bind = BindOp("derived", name, BufferType(packing.view.shape, info.element.type, "const", layout=layout))
+        bind = BindOp(
+            "derived", name, BufferType(packing.view.shape, info.element.type, "const", layout=layout)
+        )
         bind.buffer.name_hint = value_hint(name)
         block.add_op(bind)
         body = BodyOp(body_symbol(name), identity(source.type))
         self.module.body.block.add_op(body)
-        kernel = descriptor(packing.kernel, self.target).prepare(packing.work, packing.place, layout, self.target)
-        op = ResolvedOp("pack", name, packing.src, [source], [bind.buffer], body=body.sym_name.data, kernel=kernel)
+        kernel = descriptor(packing.kernel, self.target).prepare(
+            packing.work, packing.place, layout, self.target
+        )
+        op = ResolvedOp(
+            "pack", name, packing.src, [source], [bind.buffer], body=body.sym_name.data, kernel=kernel
+        )
         block.add_op(op)
         record(
             self.module,
@@ -107,7 +113,9 @@ class Prepare:
     def _name(self, param: str, layout: LayoutAttr) -> str:
         """`param:layout`, with a number where a bind or instruction of `@prepare` has that name."""
         program = self.program
-        taken = {op.bind_name.data for op in program.binds} | {op.instruction.data for op in program.instructions}
+        taken = {op.bind_name.data for op in program.binds} | {
+            op.instruction.data for op in program.instructions
+        }
         stem, count = f"{param}:{layout.layout.data}", sum(1 for name, _, _ in self.derived if name == param)
         name = f"{stem}.{count}" if count else stem
         while name in taken:

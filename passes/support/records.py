@@ -55,7 +55,9 @@ def take_apart(kernel: KernelAttr) -> RecordParts:
     if isinstance(layouts, ArrayAttr):
         found = cast("ArrayAttr[Attribute]", layouts).data
     return RecordParts(
-        KernelAttr(kernel.kernel.data, {key: value for key, value in entries.items() if key not in _ELSEWHERE}),
+        KernelAttr(
+            kernel.kernel.data, {key: value for key, value in entries.items() if key not in _ELSEWHERE}
+        ),
         {"may_alias": entries["may_alias"]} if "may_alias" in entries else {},
         [entry if isinstance(entry, LayoutAttr) else None for entry in found],
         size.value.data if isinstance(size, IntegerAttr) else 0,

@@ -28,7 +28,9 @@ def boolean(value: bool) -> Attribute:
     return BoolAttr.from_bool(value)
 
 
-def request(kind: str, attrs: Mapping[str, Attribute], shapes: Shapes, result: Any, dtype: str = "f32") -> Request:
+def request(
+    kind: str, attrs: Mapping[str, Attribute], shapes: Shapes, result: Any, dtype: str = "f32"
+) -> Request:
     element = element_named(dtype)
     types = [tensor(shape, element) for shape in (*shapes, result)]
     return Request("op", ("source",), kind, attrs, tuple(types[:-1]), (types[-1],))
@@ -52,7 +54,9 @@ def bias_add(rng: np.random.Generator) -> Case:
     return "bias_add", {}, [shape, shape[-1:]], lambda x, b: x + b
 
 
-def product_shapes(rng: np.random.Generator, attrs: Mapping[str, Attribute]) -> tuple[Shapes, tuple[int, ...]]:
+def product_shapes(
+    rng: np.random.Generator, attrs: Mapping[str, Attribute]
+) -> tuple[Shapes, tuple[int, ...]]:
     m, n, k = (int(size) for size in rng.integers(1, 7, 3))
     batch = shape_of(rng, 0, 2)
     a = (k, m) if attrs["transpose_a"] == boolean(True) else (m, k)
@@ -102,7 +106,12 @@ def gemm_epilogue(rng: np.random.Generator) -> Case:
     def formula(a: np.ndarray, b: np.ndarray, *rest: np.ndarray) -> np.ndarray:
         return ACTIVATIONS[activation](sum(rest, product(attrs, a, b)))
 
-    attrs = {**attrs, "bias": boolean(bias), "residual": boolean(residual), "activation": StringAttr(activation)}
+    attrs = {
+        **attrs,
+        "bias": boolean(bias),
+        "residual": boolean(residual),
+        "activation": StringAttr(activation),
+    }
     return "gemm_epilogue", attrs, [*shapes, *extra], formula
 
 
@@ -154,7 +163,9 @@ def layer_norm(rng: np.random.Generator) -> Case:
 def concat(rng: np.random.Generator) -> Case:
     shape = shape_of(rng)
     axis = int(rng.integers(len(shape)))
-    parts = [(*shape[:axis], int(size), *shape[axis + 1 :]) for size in rng.integers(1, 5, rng.integers(1, 4))]
+    parts = [
+        (*shape[:axis], int(size), *shape[axis + 1 :]) for size in rng.integers(1, 5, rng.integers(1, 4))
+    ]
     return "concat", {"axis": integer(axis)}, parts, lambda *v: np.concatenate(v, axis)
 
 
@@ -163,7 +174,9 @@ FAMILIES = (elementwise, bias_add, gemm, gemm_epilogue, reduce_sum, sgd_step, so
 
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.__name__)
-def test_body_has_its_kind_and_means_what_numpy_says(family: Callable[[np.random.Generator], Case], seed: int):
+def test_body_has_its_kind_and_means_what_numpy_says(
+    family: Callable[[np.random.Generator], Case], seed: int
+):
     rng = np.random.default_rng(seed)
     kind, attrs, shapes, formula = family(rng)
     values = [rng.standard_normal(shape) for shape in shapes]
@@ -189,7 +202,13 @@ def epilogue(bias: bool, residual: bool, activation: str) -> dict[str, Attribute
 
 
 REFUSED: list[tuple[str, dict[str, Attribute], Shapes, tuple[int, ...], str]] = [
-    ("generated", {}, [(2,)], (2,), "kind 'generated' does not say what it computes; those that do: add, relu"),
+    (
+        "generated",
+        {},
+        [(2,)],
+        (2,),
+        "kind 'generated' does not say what it computes; those that do: add, relu",
+    ),
     ("mse_grad", {}, [(2,), (2,)], (2,), "kind 'mse_grad' does not say what it computes"),
     ("add", {}, [(2,)], (2,), "it reads 1 buffers, kind 'add' needs a, b"),
     ("add", {}, [(2,), (3,)], (2,), "operand types differ: 2xf32 and 3xf32"),
@@ -211,8 +230,20 @@ REFUSED: list[tuple[str, dict[str, Attribute], Shapes, tuple[int, ...], str]] = 
         "a residual and activation 'relu' do not say which comes first",
     ),
     ("gemm_epilogue", epilogue(False, False, "none"), [(2, 3), (4, 3)], (2, 4), "is in f32 the body of gemm"),
-    ("sgd_step", {"learning_rate_operand": integer(-1)}, [(2,), (2,), (2,)], (2,), "stands in the body alone"),
-    ("sgd_step", {"learning_rate_operand": integer(2)}, [(2,), (2,), (2,)], (2,), "has shape 2, not one element"),
+    (
+        "sgd_step",
+        {"learning_rate_operand": integer(-1)},
+        [(2,), (2,), (2,)],
+        (2,),
+        "stands in the body alone",
+    ),
+    (
+        "sgd_step",
+        {"learning_rate_operand": integer(2)},
+        [(2,), (2,), (2,)],
+        (2,),
+        "has shape 2, not one element",
+    ),
     ("softmax", {"axis": integer(2)}, [(2, 3)], (2, 3), "axis"),
     (
         "layernorm_fwd",
