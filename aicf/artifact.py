@@ -124,10 +124,7 @@ def write(path: str | Path, entries: Mapping[str, bytes], manifest: Mapping[str,
     for name in entries:
         if not _legal_name(name) or name == MANIFEST:
             raise ValueError(f"illegal artifact entry name {name!r}")
-    table = {
-        name: {"sha256": digest(data), "size": len(data)}
-        for name, data in sorted(entries.items())
-    }
+    table = {name: {"sha256": digest(data), "size": len(data)} for name, data in sorted(entries.items())}
     document = {
         **manifest,
         "format": {"name": FORMAT_NAME, "version": FORMAT_VERSION},
