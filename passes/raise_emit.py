@@ -64,7 +64,9 @@ class RaiseEmitPass(ModulePass):
             op.body.block.insert_op_before(raiser.run(), program)
             groups += raiser.groups
             pins |= raiser.kernels
-            streams = max([streams, *(i.stream.value.data + 1 for i in program.instructions if i.stream is not None)])
+            streams = max(
+                [streams, *(i.stream.value.data + 1 for i in program.instructions if i.stream is not None)]
+            )
         _set_policy(op, groups, pins if self.kernels else {}, streams)
         _drop_emit(op)
 
@@ -189,7 +191,9 @@ class _Raiser:
         try:
             ops = view_ops(held, view)
         except ValueError as error:
-            raise invalid(instruction, f"'{instruction.instruction.data}' cannot be raised: {error}") from error
+            raise invalid(
+                instruction, f"'{instruction.instruction.data}' cannot be raised: {error}"
+            ) from error
         for op in ops:
             self._add(op, self._feeder_id(instruction), [s.data for s in instruction.src])
         return ops[-1].results[0] if ops else held
@@ -204,7 +208,9 @@ class _Raiser:
         body = None if instruction.body is None else self.table.get(symbol_name(instruction.body))
         name = instruction.instruction.data
         if not isinstance(body, BodyOp):
-            raise invalid(instruction, f"'{name}' has no body, so nothing says what it means; run select-kernels")
+            raise invalid(
+                instruction, f"'{name}' has no body, so nothing says what it means; run select-kernels"
+            )
         values: dict[SSAValue, SSAValue] = {
             argument: self._read(operand, instruction)
             for argument, operand in zip(body.body.block.args, instruction.ins, strict=True)
@@ -238,7 +244,8 @@ class _Raiser:
             region = region_of(out)
             if region.offset or not region.type.is_contiguous:
                 raise invalid(
-                    instruction, f"'{instruction.instruction.data}' writes a part of a buffer; that cannot be raised"
+                    instruction,
+                    f"'{instruction.instruction.data}' writes a part of a buffer; that cannot be raised",
                 )
             self.held[region.root] = value
 

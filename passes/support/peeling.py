@@ -83,7 +83,11 @@ class _Peeler:
         if isinstance(reader, _STRIDED_READERS):
             return self._argument(peeled, element, slot + 1 if isinstance(reader, _POSITIONAL) else 0)
         view = peeled.view
-        kept = [dim for dim, (size, step) in enumerate(zip(view.shape, view.strides, strict=True)) if size != 1 and step]
+        kept = [
+            dim
+            for dim, (size, step) in enumerate(zip(view.shape, view.strides, strict=True))
+            if size != 1 and step
+        ]
         if len(kept) == sum(1 for size in view.shape if size != 1):
             return self._argument(peeled, element, 0)
         if value not in self.values:

@@ -37,22 +37,28 @@ def view_ops(value: SSAValue, view: View) -> list[Operation]:
     whole = view.is_whole and prod(view.shape) == prod(shape)
     if whole and view.shape == shape:
         return []
-    ops = [ReshapeOp(value, view.shape)] if whole else _strided_ops(value, shape, view)
+    ops: list[Operation] = [ReshapeOp(value, view.shape)] if whole else _strided_ops(value, shape, view)
     reached: View | None = View.whole(shape)
     for op in ops:
         reached = None if reached is None else reached.then(op)
     if reached is None or not _same(reached, view):
-        raise ValueError(f"no reshape, transpose, slice and broadcast of {shape} gives strides {view.strides}")
+        raise ValueError(
+            f"no reshape, transpose, slice and broadcast of {shape} gives strides {view.strides}"
+        )
     return ops
 
 
 def _same(one: View, other: View) -> bool:
     steps = zip(one.shape, one.strides, other.strides, strict=False)
-    return one.shape == other.shape and one.offset == other.offset and all(n == 1 or a == b for n, a, b in steps)
+    return (
+        one.shape == other.shape and one.offset == other.offset and all(n == 1 or a == b for n, a, b in steps)
+    )
 
 
 def _strided_ops(value: SSAValue, shape: tuple[int, ...], view: View) -> list[Operation]:
-    spread = [dim for dim, (n, step) in enumerate(zip(view.shape, view.strides, strict=True)) if n != 1 and step]
+    spread = [
+        dim for dim, (n, step) in enumerate(zip(view.shape, view.strides, strict=True)) if n != 1 and step
+    ]
     refined = _refined_shape(shape, [view.strides[dim] for dim in spread])
     picks = _picks(refined, view, spread)
     ops: list[Operation] = []
@@ -111,7 +117,9 @@ def _picks(refined: tuple[int, ...], view: View, spread: Sequence[int]) -> list[
             (
                 place
                 for place, step in enumerate(strides)
-                if refined[place] != 1 and place not in used and step <= view.strides[dim] < step * refined[place]
+                if refined[place] != 1
+                and place not in used
+                and step <= view.strides[dim] < step * refined[place]
                 and view.strides[dim] % step == 0
             ),
             None,
