@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
+from typing import cast
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
     DictionaryAttr,
     IntAttr,
     IntegerAttr,
+    IntegerType,
     NoneAttr,
     StringAttr,
     UnitAttr,
@@ -119,7 +121,10 @@ class TargetAttr(ParametrizedAttribute):
 
 def _i64_value(value: Attribute) -> int | None:
     """The number of an i64 attribute, None for any other attribute."""
-    return value.value.data if isa(value, IntegerAttr) and value.type == i64 else None
+    if not isinstance(value, IntegerAttr):
+        return None
+    number = cast("IntegerAttr[IntegerType]", value)
+    return number.value.data if number.type == i64 else None
 
 
 def _is_i64_from(least: int) -> Callable[[Attribute], bool]:
@@ -138,11 +143,13 @@ def alias_pairs(value: Attribute | None) -> tuple[tuple[int, int], ...] | None:
     """`[[out, in], ...]` of i64 as numbers; () for no attribute, None for an attribute of another form."""
     if value is None:
         return ()
-    if not isa(value, ArrayAttr[ArrayAttr]):
+    if not isinstance(value, ArrayAttr):
         return None
     pairs: list[tuple[int, int]] = []
-    for pair in value:
-        match [_i64_value(entry) for entry in pair]:
+    for pair in cast("ArrayAttr[Attribute]", value):
+        if not isinstance(pair, ArrayAttr):
+            return None
+        match [_i64_value(entry) for entry in cast("ArrayAttr[Attribute]", pair)]:
             case [int(out), int(operand)] if out >= 0 and operand >= 0:
                 pairs.append((out, operand))
             case _:

@@ -12,15 +12,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
-from xdsl.utils.hints import isa
 
 from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp, YieldOp
 from aicf.dialects.emit_types import TargetAttr
 from aicf.errors import InvalidIR
-from aicf.passes.support.identity import op_id, value_hint
+from aicf.passes.support.identity import op_id, sources, value_hint
 from aicf.passes.support.policy import policy_of, without_bucket
 from aicf.passes.support.views import VIEW_OPS
 from aicf.passes.support.work import (
@@ -72,9 +71,9 @@ class FusionContext:
     def group_id(self, members: Sequence[Operation]) -> str:
         """The id of a group: its first source with the bucket of the first member, else the first member's own id."""
         own = id_of(members[0])
-        sources = sources_of(members)
-        name = sources[0] + own[own.find("@") :] if sources and "@" in own and "@" not in sources[0] else None
-        wanted = name or (sources[0] if sources else own)
+        src = sources_of(members)
+        name = src[0] + own[own.find("@") :] if src and "@" in own and "@" not in src[0] else None
+        wanted = name or (src[0] if src else own)
         return own if wanted in self.used else wanted
 
     def copy_id(self, result: str) -> str:
@@ -115,12 +114,7 @@ def id_of(op: Operation) -> str:
 
 def sources_of(ops: Sequence[Operation]) -> list[str]:
     """The source ids of several ops, each once, in order."""
-    found: dict[str, None] = {}
-    for op in ops:
-        sources = op.attributes.get(logical.SRC_ATTR)
-        if isa(sources, ArrayAttr[StringAttr]):
-            found.update({source.data: None for source in sources})
-    return list(found)
+    return list(dict.fromkeys(source for op in ops for source in sources(op)))
 
 
 class Cluster:
@@ -182,14 +176,15 @@ class Cluster:
 
 
 def with_producers(cut: Sequence[Operation], accept: Accept, context: FusionContext) -> tuple[Operation, ...]:
-    """The cut with the ops added that only it reads, as long as they `accept`, in text order."""
+    """The cut with the ops added that only its pointwise ops read, as long as they `accept`, in text order."""
     inside = set(cut)
     stack = [operand for op in cut for operand in op.operands]
     while stack:
         value = stack.pop()
         if not isinstance(value, OpResult) or value.op in inside or value.op not in context.position:
             continue
-        only_here = all(use.operation in inside for use in value.uses)
+        readers = [use.operation for use in value.uses]
+        only_here = all(reader in inside and not isinstance(reader, logical.MatmulOp) for reader in readers)
         if only_here and accept(value.op) and context.may_join(value.op, cut[0]):
             inside.add(value.op)
             stack.extend(value.op.operands)
