@@ -22,7 +22,7 @@ from aicf.dialects.emit import find_ledger
 from aicf.errors import ArtifactError, InputMismatch, PolicyError
 from aicf.explain import Decision
 from aicf.frontends.text import make_context, parse_module, verify_module
-from aicf.passes.aicf_inference import AicfInferencePass, emit_passes
+from aicf.passes.aicf_inference import AicfInferencePass, emit_passes, instruction_passes
 from aicf.passes.assign_ids import AssignIdsPass
 from aicf.passes.support.pipeline import apply_pass
 from aicf.progress import Step, progress
@@ -136,7 +136,7 @@ def _reject_options(source: Source, target: str | None, dims: str, policy: str) 
 def passes_of(source: Source, options: Options) -> tuple[ModulePass, ...]:
     """The passes that make a final program of `source`."""
     if source.is_emit:
-        return emit_passes()
+        return instruction_passes()
     return AicfInferencePass(options.target, options.policy, options.dims, options.threads).passes()
 
 
