@@ -5,7 +5,7 @@
 // RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{\"kernels\": {\"fc@N=4\": \"cpu.gemm_portable\"}}"},select-kernels' | filecheck %s --check-prefix=BUCKET
 // RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{\"kernels\": {\"gemm\": \"cpu.gemm_portable\"}}"},select-kernels' | filecheck %s --check-prefix=KIND
 // RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{\"forbid\": [\"cpu.gemm_avx2\"]}"},select-kernels' | filecheck %s --check-prefix=FORBID
-// RUN: not aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{\"kernels\": {\"fd\": \"cpu.gemm_avx2\"}}"},select-kernels' 2>&1 | filecheck %s --check-prefix=UNKNOWN
+// RUN: not aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{\"kernels\": {\"kepd\": \"cpu.gemm_avx2\"}}"},select-kernels' 2>&1 | filecheck %s --check-prefix=UNKNOWN
 // RUN: not aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{\"kernels\": {\"fc@N=5\": \"cpu.gemm_avx2\"}}"},select-kernels' 2>&1 | filecheck %s --check-prefix=NOBUCKET
 // RUN: not aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{\"groups\": [[\"fc.matmul\", \"exb\"]]}"},select-kernels' 2>&1 | filecheck %s --check-prefix=NOOP
 // RUN: not aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{\"groups\": [[\"fc.matmul\", \"exp\"]]}"},select-kernels' 2>&1 | filecheck %s --check-prefix=APART
@@ -38,7 +38,7 @@
 // FORBID-SAME: cpu.gemm_avx2 = "forbidden by policy"
 
 // What a policy names must be there, and must be possible.
-// UNKNOWN: error: kernels.fd: no group or kind has that name; did you mean 'fc'?
+// UNKNOWN: error: kernels.kepd: no group or kind has that name; did you mean 'kept'
 // NOBUCKET: error: kernels.fc@N=5: no group or kind has that name; did you mean 'fc@N=4' or
 // NOOP: error: groups[0]: no op has the id 'exb'; did you mean 'exp'? ids: exp, {{.*}}fc.matmul
 // APART: error: groups[0]: its ops form no group together: 'fc.matmul' in 'fc@N=4', 'exp' in 'exp'; no kernel of the target takes them as one: split or drop the entry
