@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, SymbolRefAttr
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
-from aicf.dialects.emit import BindOp, EdgeAttr, ProgramOp, ResolvedOp, SlotOp, ViewOp
+from aicf.dialects.emit import BindOp, BodyOp, EdgeAttr, ProgramOp, ResolvedOp, SlotOp, ViewOp, symbols
 from aicf.dialects.emit_types import BufferType, alias_pairs
 from aicf.passes.analysis.accesses import Access, accesses_by_root, region_of
 from aicf.passes.analysis.happens_before import HappensBefore
 from aicf.passes.support.ledger import record
 from aicf.passes.support.programs import advance, programs
+from aicf.passes.support.work import symbol_name
 
 _Root = BindOp | SlotOp
 
@@ -68,7 +69,10 @@ def _try_update_in_place(module: ModuleOp, program: ProgramOp, copy: ResolvedOp)
         record(module, DecideInplacePass.name, [copy.instruction.data, name], "keep the copy", because)
         return
     _move(source.root, target.root.buffer)
+    body = copy.body
     _remove(program, copy)
+    if body is not None:
+        _drop_body(module, body)
     record(
         module,
         DecideInplacePass.name,
@@ -219,6 +223,15 @@ def _retype_views(old: SSAValue, new: SSAValue) -> None:
             view.buffer.replace_all_uses_with(moved.buffer)
             view.detach()
             view.erase()
+
+
+def _drop_body(module: ModuleOp, reference: SymbolRefAttr) -> None:
+    """Erases the body of an instruction that is gone, unless another one shares it."""
+    shared = any(op.body == reference for program in programs(module) for op in program.instructions)
+    body = symbols(module).get(symbol_name(reference))
+    if isinstance(body, BodyOp) and not shared:
+        body.detach()
+        body.erase()
 
 
 def _remove(program: ProgramOp, instruction: ResolvedOp) -> None:

@@ -11,7 +11,6 @@ from xdsl.ir import OpResult
 from xdsl.passes import ModulePass
 
 from aicf.dialects.emit import BindOp, ProgramOp, SlotOp
-from aicf.errors import InvalidIR
 from aicf.passes.analysis.accesses import Access, accesses_by_root
 from aicf.passes.analysis.happens_before import HappensBefore
 from aicf.passes.analysis.liveness import Interference, Lifetime, slot_lifetimes
@@ -118,7 +117,8 @@ def _raise_shared(one: Lifetime, other: Lifetime, order: HappensBefore) -> None:
     names = [order.order[life.touches[-1]].instruction.data for life in (one, other)]
     results: list[OpResult] = [one.slot.buffer, other.slot.buffer]
     slots = " and ".join(f"%{value.name_hint or '?'}" for value in results)
-    raise InvalidIR(
+    raise invalid(
+        one.slot,
         f"slots {slots} share bytes of the arena but are alive together: '{names[0]}' and '{names[1]}' still use them; "
-        "run plan-memory again or add the missing edge"
+        "run plan-memory again or add the missing edge",
     )

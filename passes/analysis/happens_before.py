@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cached_property
 
-from aicf.dialects.emit import ProgramOp, ResolvedOp
-from aicf.errors import PlanError
+from aicf.dialects.emit import EdgeAttr, ProgramOp, ResolvedOp
+from aicf.passes.support.identity import invalid
+
+
+def _waits(op: ResolvedOp, edge: EdgeAttr) -> str:
+    return f"instruction '{op.instruction.data}' waits for '{edge.source.data}'"
 
 
 class HappensBefore:
@@ -29,13 +33,10 @@ class HappensBefore:
         for edge in op.after:
             source = self.index.get(edge.source.data)
             if source is None:
-                raise PlanError(
-                    f"instruction '{op.instruction.data}' waits for '{edge.source.data}', which does not exist"
-                )
+                raise invalid(op, f"{_waits(op, edge)}, which does not exist")
             if source >= place:
-                raise PlanError(
-                    f"instruction '{op.instruction.data}' waits for '{edge.source.data}', which comes later in the "
-                    "text; the text is one topological order"
+                raise invalid(
+                    op, f"{_waits(op, edge)}, which comes later in the text; the text is one topological order"
                 )
             mask |= self.masks[source] | (1 << source)
         return mask

@@ -1,0 +1,93 @@
+// RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},materialize-views' | filecheck %s
+// RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},materialize-views' > %t.once
+// RUN: aicf-opt %t.once > %t.twice
+// RUN: diff %t.once %t.twice
+
+// CHECK: emit.decision "materialize-views" ["strided.t"] choice "copy" because "'strided.r' needs its elements in row-major order" rejected {strides = "cannot express it"}
+// CHECK-NEXT: emit.decision "materialize-views" ["a.copy"] choice "copy" because "the result is a view or a constant, and results own their memory"
+// CHECK-NEXT: emit.decision "materialize-views" ["c.copy"] choice "copy" because "two results never share memory"
+// CHECK-NEXT: emit.decision "materialize-views" ["d.copy"] choice "copy" because "a result never shares memory with an argument"
+// CHECK-NEXT: emit.decision "materialize-views" ["e.copy"] choice "copy" because "the result is a view or a constant, and results own their memory"
+// CHECK-NEXT: emit.decision "materialize-views" ["w.copy"] choice "copy" because "the new value is not computed by an instruction"
+// CHECK-NEXT: emit.decision "materialize-views" ["g.copy"] choice "copy" because "the reshaped value is used again"
+// CHECK-NEXT: emit.decision "materialize-views" ["bucket.a.copy"]
+// CHECK-NEXT: emit.decision "materialize-views" ["a.copy@N=2"]
+// CHECK-NEXT: }
+
+// A flattened transposition has no strides: the transposition becomes a copy, the reshape stays free.
+// CHECK-LABEL: func.func @strided
+func.func @strided(%x : tensor<4x6xf32> {logical.name = "x", logical.role = "input"}) -> (tensor<24xf32> {logical.name = "y"}) {
+  %e = logical.exp %x {aicf.id = "strided.e", aicf.src = ["strided.e"]} : tensor<4x6xf32>
+  // CHECK: %t = emit.group "strided.t" from ["strided.t"] ins(%{{.*}} = %e : tensor<4x6xf32>) -> (tensor<6x4xf32>) {
+  // CHECK-NEXT: logical.transpose
+  // CHECK-NEXT: emit.yield
+  %t = logical.transpose %e {permutation = [1, 0], aicf.id = "strided.t", aicf.src = ["strided.t"]} : tensor<4x6xf32> -> tensor<6x4xf32>
+  // CHECK: logical.reshape %t
+  %r = logical.reshape %t {aicf.id = "strided.r", aicf.src = ["strided.r"]} : tensor<6x4xf32> -> tensor<24xf32>
+  %n = logical.neg %r {aicf.id = "strided.n", aicf.src = ["strided.n"]} : tensor<24xf32>
+  func.return %n : tensor<24xf32>
+}
+
+// Transposition, slice and a reshape that only splits a dimension are strides: nothing is copied.
+// CHECK-LABEL: func.func @free
+// CHECK-NOT: emit.group
+func.func @free(%x : tensor<4x6xf32> {logical.name = "x", logical.role = "input"}) -> (tensor<3x2x2xf32> {logical.name = "y"}) {
+  %t = logical.transpose %x {permutation = [1, 0], aicf.id = "free.t", aicf.src = ["free.t"]} : tensor<4x6xf32> -> tensor<6x4xf32>
+  %s = logical.slice %t {starts = [0, 1], sizes = [6, 2], strides = [1, 2], aicf.id = "free.s", aicf.src = ["free.s"]} : tensor<6x4xf32> -> tensor<6x2xf32>
+  %r = logical.reshape %s {aicf.id = "free.r", aicf.src = ["free.r"]} : tensor<6x2xf32> -> tensor<3x2x2xf32>
+  %n = logical.neg %r {aicf.id = "free.n", aicf.src = ["free.n"]} : tensor<3x2x2xf32>
+  func.return %n : tensor<3x2x2xf32>
+}
+
+// Results own their memory: a returned view, argument, constant or value returned twice is copied, and so is the new
+// value of a state that no instruction computes. A reshape that is only returned (f) is free.
+// CHECK-LABEL: func.func @returned
+// CHECK: emit.group "a.copy" from ["t"]
+// CHECK-NEXT: logical.transpose
+// CHECK: emit.group "c.copy" from ["r"]
+// CHECK-NEXT: logical.reshape
+// CHECK: emit.group "d.copy" from ["d"]
+// CHECK-NEXT: emit.yield
+// CHECK: emit.group "e.copy" from ["c"] ins()
+// CHECK-NEXT: logical.constant
+// CHECK: %[[W:.*]] = emit.group "w.copy" from ["c"] ins()
+// CHECK: func.return %{{.*}}, %e, %{{.*}}, %{{.*}}, %{{.*}}, %q, %[[W]]
+func.func @returned(
+    %x : tensor<4x6xf32> {logical.name = "x", logical.role = "input"},
+    %w : tensor<2xf32> {logical.name = "w", logical.role = "state"})
+    -> (tensor<6x4xf32> {logical.name = "a"}, tensor<4x6xf32> {logical.name = "b"}, tensor<24xf32> {logical.name = "c"},
+        tensor<4x6xf32> {logical.name = "d"}, tensor<2xf32> {logical.name = "e"}, tensor<24xf32> {logical.name = "f"},
+        tensor<2xf32> {logical.updates = "w"}) {
+  %t = logical.transpose %x {permutation = [1, 0], aicf.id = "t", aicf.src = ["t"]} : tensor<4x6xf32> -> tensor<6x4xf32>
+  %e = logical.exp %x {aicf.id = "e", aicf.src = ["e"]} : tensor<4x6xf32>
+  %r = logical.reshape %e {aicf.id = "r", aicf.src = ["r"]} : tensor<4x6xf32> -> tensor<24xf32>
+  %n = logical.neg %x {aicf.id = "n", aicf.src = ["n"]} : tensor<4x6xf32>
+  %q = logical.reshape %n {aicf.id = "q", aicf.src = ["q"]} : tensor<4x6xf32> -> tensor<24xf32>
+  %c = logical.constant dense<0.5> {aicf.id = "c", aicf.src = ["c"]} : tensor<2xf32>
+  func.return %t, %e, %r, %x, %c, %q, %c : tensor<6x4xf32>, tensor<4x6xf32>, tensor<24xf32>, tensor<4x6xf32>, tensor<2xf32>, tensor<24xf32>, tensor<2xf32>
+}
+
+// A reshape that is returned and read as well cannot become the result's own memory.
+// CHECK-LABEL: func.func @read_again
+// CHECK: emit.group "g.copy"
+func.func @read_again(%x : tensor<2x3xf32> {logical.name = "x", logical.role = "input"})
+    -> (tensor<6xf32> {logical.name = "g"}, tensor<6xf32> {logical.name = "h"}) {
+  %e = logical.exp %x {aicf.id = "e2", aicf.src = ["e2"]} : tensor<2x3xf32>
+  %r = logical.reshape %e {aicf.id = "r2", aicf.src = ["r2"]} : tensor<2x3xf32> -> tensor<6xf32>
+  %n = logical.neg %r {aicf.id = "n2", aicf.src = ["n2"]} : tensor<6xf32>
+  func.return %r, %n : tensor<6xf32>, tensor<6xf32>
+}
+
+// Ids are new in the module, and say their bucket: another function returns an "a", and so does one bucket.
+// CHECK-LABEL: func.func @bucket(
+// CHECK: emit.group "bucket.a.copy"
+func.func @bucket(%x : tensor<1x3xf32> {logical.name = "x", logical.role = "input"}) -> (tensor<3x1xf32> {logical.name = "a"}) {
+  %t = logical.transpose %x {permutation = [1, 0], aicf.id = "t4", aicf.src = ["t4"]} : tensor<1x3xf32> -> tensor<3x1xf32>
+  func.return %t : tensor<3x1xf32>
+}
+// CHECK-LABEL: func.func @"bucket@N=2"(
+// CHECK: emit.group "a.copy@N=2"
+func.func @"bucket@N=2"(%x : tensor<2x3xf32> {logical.name = "x", logical.role = "input"}) -> (tensor<3x2xf32> {logical.name = "a"}) {
+  %t = logical.transpose %x {permutation = [1, 0], aicf.id = "t4@N=2", aicf.src = ["t4"]} : tensor<2x3xf32> -> tensor<3x2xf32>
+  func.return %t : tensor<3x2xf32>
+}

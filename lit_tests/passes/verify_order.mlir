@@ -1,0 +1,27 @@
+// RUN: aicf-opt %s -p 'verify-order' | filecheck %s
+
+// Everything that conflicts is ordered, directly, through others, or by a programmatic edge; slots that share bytes
+// are apart in time; two instructions write apart bytes of one output without an edge.
+// CHECK: emit.program @fine
+emit.program @fine attributes {phase = "planned", arena_bytes = 64 : i64} {
+  %x = emit.bind input "x" : !emit.buffer<3xf32, bound>
+  %y = emit.bind output "y" : !emit.buffer<6xf32, bound>
+  %low = emit.view %y offset(0) : !emit.buffer<6xf32, bound> to !emit.buffer<3xf32, bound>
+  %high = emit.view %y offset(3) : !emit.buffer<6xf32, bound> to !emit.buffer<3xf32, bound>
+  %a = emit.slot offset(0) size(64) align(64) : !emit.buffer<3xf32, arena>
+  %b = emit.slot offset(0) size(64) align(64) : !emit.buffer<3xf32, arena>
+  emit.resolved "relu" id(1) name("a") src(["a"]) ins(%x : !emit.buffer<3xf32, bound>) outs(%a : !emit.buffer<3xf32, arena>) stream(0) after([])
+  emit.resolved "relu" id(1) name("b") src(["b"]) ins(%a : !emit.buffer<3xf32, arena>) outs(%low : !emit.buffer<3xf32, bound>) stream(0) after(["a" programmatic])
+  emit.resolved "relu" id(1) name("d") src(["d"]) ins(%x : !emit.buffer<3xf32, bound>) outs(%b : !emit.buffer<3xf32, arena>) stream(0) after(["b" full])
+  emit.resolved "relu" id(1) name("c") src(["c"]) ins(%x : !emit.buffer<3xf32, bound>) outs(%high : !emit.buffer<3xf32, bound>) stream(1) after([])
+}
+
+// Before it is scheduled a program has no edges to check.
+// CHECK: emit.program @bufferized
+emit.program @bufferized attributes {phase = "bufferized"} {
+  %x = emit.bind input "x" : !emit.buffer<3xf32, bound>
+  %y = emit.bind output "y" : !emit.buffer<3xf32, bound>
+  %a = emit.slot : !emit.buffer<3xf32, arena>
+  emit.resolved "relu" id(1) name("a") src(["a"]) ins(%x : !emit.buffer<3xf32, bound>) outs(%a : !emit.buffer<3xf32, arena>)
+  emit.resolved "relu" id(1) name("b") src(["b"]) ins(%a : !emit.buffer<3xf32, arena>) outs(%y : !emit.buffer<3xf32, bound>)
+}

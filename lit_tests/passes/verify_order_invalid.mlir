@@ -1,0 +1,126 @@
+// RUN: aicf-opt %s --split-input-file --verify-diagnostics -p 'verify-order' | filecheck %s
+
+// A hand-deleted edge: the reader may run before the value is there.
+// CHECK: error: emit.resolved: 'a' writes slot %a that 'b' may read at the same time; add an edge: after(["a" full]) or the other way round
+emit.program @missing_edge attributes {phase = "scheduled"} {
+  %x = emit.bind input "x" : !emit.buffer<3xf32, bound>
+  %y = emit.bind output "y" : !emit.buffer<3xf32, bound>
+  %a = emit.slot : !emit.buffer<3xf32, arena>
+  emit.resolved "relu" id(1) name("a") src(["a"]) ins(%x : !emit.buffer<3xf32, bound>) outs(%a : !emit.buffer<3xf32, arena>) stream(0) after([])
+  emit.resolved "relu" id(1) name("b") src(["b"]) ins(%a : !emit.buffer<3xf32, arena>) outs(%y : !emit.buffer<3xf32, bound>) stream(0) after([])
+}
+
+// -----
+
+// Two writers of one output.
+// CHECK: error: emit.resolved: 'a' writes output 'y' that 'b' may write at the same time
+emit.program @two_writers attributes {phase = "scheduled"} {
+  %x = emit.bind input "x" : !emit.buffer<3xf32, bound>
+  %y = emit.bind output "y" : !emit.buffer<3xf32, bound>
+  emit.resolved "relu" id(1) name("a") src(["a"]) ins(%x : !emit.buffer<3xf32, bound>) outs(%y : !emit.buffer<3xf32, bound>) stream(0) after([])
+  emit.resolved "relu" id(1) name("b") src(["b"]) ins(%x : !emit.buffer<3xf32, bound>) outs(%y : !emit.buffer<3xf32, bound>) stream(1) after([])
+}
+
+// -----
+
+// A state is overwritten while its old value may still be read.
+// CHECK: error: emit.resolved: 'write' writes state 's' that 'read' may read at the same time
+emit.program @state attributes {phase = "scheduled"} {
+  %x = emit.bind input "x" : !emit.buffer<3xf32, bound>
+  %s = emit.bind state "s" updated : !emit.buffer<3xf32, bound>
+  %y = emit.bind output "y" : !emit.buffer<3xf32, bound>
+  emit.resolved "relu" id(1) name("read") src(["read"]) ins(%s : !emit.buffer<3xf32, bound>) outs(%y : !emit.buffer<3xf32, bound>) stream(0) after([])
+  emit.resolved "copy" id(8) name("write") src(["write"]) ins(%x : !emit.buffer<3xf32, bound>) outs(%s : !emit.buffer<3xf32, bound>) stream(1) after([])
+}
+
+// -----
+
+// Definitions come first.
+// CHECK: error: emit.resolved{{.*}}%late is used before it{{.*}}defin
+emit.program @definition attributes {phase = "bufferized"} {
+  %x = emit.bind input "x" : !emit.buffer<3xf32, bound>
+  emit.resolved "relu" id(1) name("a") src(["a"]) ins(%x : !emit.buffer<3xf32, bound>) outs(%late : !emit.buffer<3xf32, arena>)
+  %late = emit.slot : !emit.buffer<3xf32, arena>
+}
+
+// -----
+
+// Nobody wrote the slot.
+// CHECK: error: emit.resolved: 'a' reads slot %a before anything wrote it
+emit.program @unwritten attributes {phase = "scheduled"} {
+  %y = emit.bind output "y" : !emit.buffer<3xf32, bound>
+  %a = emit.slot : !emit.buffer<3xf32, arena>
+  emit.resolved "relu" id(1) name("a") src(["a"]) ins(%a : !emit.buffer<3xf32, arena>) outs(%y : !emit.buffer<3xf32, bound>) stream(0) after([])
+}
+
+// -----
+
+// The only writer comes later.
+// CHECK: error: emit.resolved: 'a' reads slot %a before anything wrote it
+emit.program @written_later attributes {phase = "scheduled"} {
+  %x = emit.bind input "x" : !emit.buffer<3xf32, bound>
+  %y = emit.bind output "y" : !emit.buffer<3xf32, bound>
+  %a = emit.slot : !emit.buffer<3xf32, arena>
+  emit.resolved "relu" id(1) name("a") src(["a"]) ins(%a : !emit.buffer<3xf32, arena>) outs(%y : !emit.buffer<3xf32, bound>) stream(0) after([])
+  emit.resolved "relu" id(1) name("b") src(["b"]) ins(%x : !emit.buffer<3xf32, bound>) outs(%a : !emit.buffer<3xf32, arena>) stream(0) after(["a" full])
+}
+
+// -----
+
+// An output that no instruction writes.
+// CHECK: error: emit.bind: output 'y' of @forgotten is never written
+emit.program @forgotten attributes {phase = "scheduled"} {
+  %y = emit.bind output "y" : !emit.buffer<3xf32, bound>
+}
+
+// -----
+
+// An edge to something later: the text must be a topological order.
+// CHECK: error: {{.*}}instruction 'a' waits for 'b', which comes later in the text; the text is one topological order
+emit.program @backwards attributes {phase = "scheduled"} {
+  %x = emit.bind input "x" : !emit.buffer<3xf32, bound>
+  %y = emit.bind output "y" : !emit.buffer<3xf32, bound>
+  %z = emit.bind output "z" : !emit.buffer<3xf32, bound>
+  emit.resolved "relu" id(1) name("a") src(["a"]) ins(%x : !emit.buffer<3xf32, bound>) outs(%y : !emit.buffer<3xf32, bound>) stream(0) after(["b" full])
+  emit.resolved "relu" id(1) name("b") src(["b"]) ins(%x : !emit.buffer<3xf32, bound>) outs(%z : !emit.buffer<3xf32, bound>) stream(0) after([])
+}
+
+// -----
+
+// An edge to nothing.
+// CHECK: error: {{.*}}instruction 'a' waits for 'ghost', which does not exist
+emit.program @ghost attributes {phase = "scheduled"} {
+  %x = emit.bind input "x" : !emit.buffer<3xf32, bound>
+  %y = emit.bind output "y" : !emit.buffer<3xf32, bound>
+  emit.resolved "relu" id(1) name("a") src(["a"]) ins(%x : !emit.buffer<3xf32, bound>) outs(%y : !emit.buffer<3xf32, bound>) stream(0) after(["ghost" full])
+}
+
+// -----
+
+// A hand-edited offset: two values that are alive together lie on each other.
+// CHECK: error: {{.*}}slots %b and %a share bytes of the arena but are alive together: 'c' and 'c' still use them; run plan-memory again or add the missing edge
+emit.program @overlap attributes {phase = "planned", arena_bytes = 64 : i64} {
+  %x = emit.bind input "x" : !emit.buffer<3xf32, bound>
+  %y = emit.bind output "y" : !emit.buffer<3xf32, bound>
+  %a = emit.slot offset(0) size(64) align(4) : !emit.buffer<3xf32, arena>
+  %b = emit.slot offset(8) size(12) align(4) : !emit.buffer<3xf32, arena>
+  emit.resolved "relu" id(1) name("a") src(["a"]) ins(%x : !emit.buffer<3xf32, bound>) outs(%a : !emit.buffer<3xf32, arena>) stream(0) after([])
+  emit.resolved "relu" id(1) name("b") src(["b"]) ins(%x : !emit.buffer<3xf32, bound>) outs(%b : !emit.buffer<3xf32, arena>) stream(0) after(["a" full])
+  emit.resolved "add" id(0) name("c") src(["c"]) ins(%a, %b : !emit.buffer<3xf32, arena>, !emit.buffer<3xf32, arena>) outs(%y : !emit.buffer<3xf32, bound>) stream(0) after(["b" full])
+}
+
+// -----
+
+// Shared bytes on two streams, where only the text order keeps them apart.
+// CHECK: error: {{.*}}slots %b and %a share bytes of the arena but are alive together: 'r2' and 'l2' still use them
+emit.program @streams attributes {phase = "planned", arena_bytes = 64 : i64} {
+  %x = emit.bind input "x" : !emit.buffer<3xf32, bound>
+  %y = emit.bind output "y" : !emit.buffer<3xf32, bound>
+  %z = emit.bind output "z" : !emit.buffer<3xf32, bound>
+  %a = emit.slot offset(0) size(64) align(64) : !emit.buffer<3xf32, arena>
+  %b = emit.slot offset(0) size(64) align(64) : !emit.buffer<3xf32, arena>
+  emit.resolved "relu" id(1) name("l1") src(["l1"]) ins(%x : !emit.buffer<3xf32, bound>) outs(%a : !emit.buffer<3xf32, arena>) stream(0) after([])
+  emit.resolved "relu" id(1) name("l2") src(["l2"]) ins(%a : !emit.buffer<3xf32, arena>) outs(%y : !emit.buffer<3xf32, bound>) stream(0) after(["l1" full])
+  emit.resolved "relu" id(1) name("r1") src(["r1"]) ins(%x : !emit.buffer<3xf32, bound>) outs(%b : !emit.buffer<3xf32, arena>) stream(1) after([])
+  emit.resolved "relu" id(1) name("r2") src(["r2"]) ins(%b : !emit.buffer<3xf32, arena>) outs(%z : !emit.buffer<3xf32, bound>) stream(1) after(["r1" full])
+}
