@@ -1,4 +1,4 @@
-"""Emit programs written by hand, with instructions left open: passes complete them, and they compute what NumPy says."""
+"""Emit programs written by hand, with open instructions: passes complete them, and they compute what NumPy says."""
 
 from __future__ import annotations
 

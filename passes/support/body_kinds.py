@@ -6,6 +6,7 @@ The body is authoritative. A body that fits no row is `generated`: still one ker
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 
 from xdsl.dialects.builtin import BoolAttr, FloatAttr, IntegerAttr, StringAttr, f64, i64
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, SSAValue
@@ -80,9 +81,14 @@ def _operand_name(value: SSAValue, names: Mapping[SSAValue, str]) -> str:
     return names.get(value, "c")
 
 
-def _matches(row: Sequence[str], signature: Sequence[tuple[str, ...]]) -> bool:
+@cache
+def _words(row: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(line.split()) for line in row)
+
+
+def _matches(row: tuple[str, ...], signature: Sequence[tuple[str, ...]]) -> bool:
     """Whether the signature is what the row says; a row's `^` allows a broadcast and needs none."""
-    lines = [tuple(line.split()) for line in row]
+    lines = _words(row)
     return len(lines) == len(signature) and all(
         len(wanted) == len(given)
         and all(g in (w, w.removesuffix("^")) for w, g in zip(wanted, given, strict=True))

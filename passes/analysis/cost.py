@@ -1,0 +1,70 @@
+"""What a piece of work takes whatever kernel runs it: arithmetic operations, and bytes that must be read and written.
+
+Predicted times are the kernels' own business (`KernelDescriptor.cost_us`); this is what they can be compared with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.ir import Attribute, Block, Operation
+
+from aicf.dialects import logical
+from aicf.dialects.emit import BufferType, GroupOp, ResolvedOp, YieldOp, buffer_of
+from aicf.dialects.types import tensor_info
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The least that work takes.
+
+    Args:
+        operations: Arithmetic operations of scalars; a fused multiply and add counts two, exp and the like one.
+        bytes_read, bytes_written: Distinct elements of each operand and result; what a broadcast repeats counts once.
+    """
+
+    operations: int
+    bytes_read: int
+    bytes_written: int
+
+
+def cost_of_instruction(op: ResolvedOp, body: Block) -> Cost:
+    """The cost of an instruction with its body."""
+    read = sum(_buffer_bytes(buffer_of(value)) for value in op.ins)
+    return Cost(operations(body), read, sum(_buffer_bytes(buffer_of(value)) for value in op.outs))
+
+
+def cost_of_group(op: GroupOp) -> Cost:
+    """The cost of a group."""
+    return Cost(operations(op.body.block), _tensor_bytes(op.operand_types), _tensor_bytes(op.result_types))
+
+
+def _buffer_bytes(type_: BufferType) -> int:
+    sizes = (
+        size for size, step in zip(type_.get_shape(), type_.get_strides(), strict=True) if step or not size
+    )
+    return prod(sizes) * type_.element_bytes
+
+
+def _tensor_bytes(types: Iterable[Attribute]) -> int:
+    return sum(_elements(type_) * tensor_info(type_).element.bytes for type_ in types)
+
+
+def _elements(type_: Attribute) -> int:
+    return prod(tensor_info(type_).shape)
+
+
+def operations(body: Block) -> int:
+    """Scalar operations of a body of primitive logical ops."""
+    return sum(_operations(op) for op in body.ops if not isinstance(op, YieldOp))
+
+
+def _operations(op: Operation) -> int:
+    if isinstance(op, logical.MatmulOp):
+        depth = tensor_info(op.lhs.type).shape[-2 if op.transpose_a is not None else -1]
+        return 2 * depth * _elements(op.result.type)
+    if op.has_trait(logical.Reduction):
+        return _elements(op.operands[0].type)
+    return _elements(op.results[0].type) if op.has_trait(logical.Elementwise) else 0
