@@ -57,12 +57,15 @@ class Prepare:
     pass_name: str
     program: ProgramOp = field(init=False)
     params: dict[str, BindOp] = field(init=False)
+    taken: set[str] = field(init=False)
     derived: dict[tuple[str, View, LayoutAttr], BindOp] = field(
         default_factory=dict[tuple[str, View, LayoutAttr], BindOp]
     )
 
     def __post_init__(self) -> None:
         self.program = _existing(self.module) or ProgramOp(PREPARE)
+        self.taken = {op.bind_name.data for op in self.program.binds}
+        self.taken |= {op.instruction.data for op in self.program.instructions}
         self.params = {bind.bind_name.data: bind for bind in self.program.binds if bind.role.data == "param"}
 
     @property
@@ -112,15 +115,12 @@ class Prepare:
 
     def _name(self, param: str, layout: LayoutAttr) -> str:
         """`param:layout`, with a number where a bind or instruction of `@prepare` has that name."""
-        program = self.program
-        taken = {op.bind_name.data for op in program.binds} | {
-            op.instruction.data for op in program.instructions
-        }
-        stem, count = f"{param}:{layout.layout.data}", sum(1 for name, _, _ in self.derived if name == param)
-        name = f"{stem}.{count}" if count else stem
-        while name in taken:
+        stem, count = f"{param}:{layout.layout.data}", 0
+        name = stem
+        while name in self.taken:
             count += 1
             name = f"{stem}.{count}"
+        self.taken.add(name)
         return name
 
     def finish(self) -> None:
