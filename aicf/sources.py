@@ -79,11 +79,11 @@ def read_model(model: Model, context: Context) -> Source:
     if isinstance(model, str) and _is_text(model):
         module = parse_module(model, "<model>", context=context)
         return Source(module, _name_of(module))
-    if not isinstance(model, str | Path):
-        raise InvalidIR(
-            f"a model is a path, program text, a module or a builder graph, not {type(model).__name__}"
-        )
-    path = Path(model)
+    try:
+        path = Path(model)
+    except TypeError:
+        kind = type(model).__name__
+        raise InvalidIR(f"a model is a path, program text, a module or a builder graph, not {kind}") from None
     if path.suffix != ".mlir":
         raise InvalidIR(f"unknown model file type '{path.suffix}'; known: .mlir", location=str(path))
     try:

@@ -204,7 +204,7 @@ COMMANDS = {
             "--policy",
             '{"kernels": {"fc9": "cpu.gemm_portable"}}',
         ],
-        "kernels.fc9: no op or kind has that name; did you mean 'fc3' or 'fc2' or 'fc1'?",
+        "kernels.fc9: no group or kind has that name; did you mean 'fc3' or 'fc2' or 'fc1'?",
     ),
     "fused op in a policy": (
         [
@@ -217,7 +217,7 @@ COMMANDS = {
             "--policy",
             '{"kernels": {"relu1": "cpu.generated"}}',
         ],
-        "kernels.relu1: no op or kind has that name; ",
+        "kernels.relu1: no group or kind has that name; ",
     ),
     "no such artifact": (
         ["explain", "nowhere.aicf"],
