@@ -1,0 +1,51 @@
+"""The README's example and session run as they stand, and the pages under docs/ name files and passes that exist."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from aicf.tools.aicf_opt import main as aicf_opt
+from aicf.universe import AICF_UNIVERSE
+from tests.test_compiler import ROOT
+
+README = (ROOT / "README.md").read_text("utf-8")
+PAGES = ("README.md", "CONTRIBUTING.md", *(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")))
+FOLDERS = ("aicf/", "dialects/", "passes/", "tools/", "tests/", "lit_tests/", "examples/", "benchmarks/", "docs/")
+INVENTED = ("passes/some_pass.py", "lit_tests/passes/some_pass.mlir", "examples/digits/build/")
+"""Names in instructions, and what the demo makes."""
+
+
+def test_the_python_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(example, "README.md", "exec"), {})
+    assert "instruction fc@N=32, gemm_epilogue by cpu.gemm" in capsys.readouterr().out
+    assert len(example.strip().splitlines()) <= 16
+
+
+def test_the_session_is_what_aicf_opt_prints(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    ((command, output),) = re.findall(r"```console\n\$ aicf-opt ([^\n]*)\n(.*?)```", README, re.DOTALL)
+    monkeypatch.chdir(ROOT)
+    assert aicf_opt(shlex.split(command)) == 0
+    assert capsys.readouterr().out.strip() == output.strip()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_pages_name_files_that_exist(page: str):
+    text = (ROOT / page).read_text("utf-8")
+    named = re.findall(r"[`(\s]((?:%s)[\w./-]*\w)" % "|".join(FOLDERS), text)
+    links = re.findall(r"\]\((?!http)([^)#]+)\)", text)
+    missing = {name for name in named if not (ROOT / name).exists() and not name.startswith(INVENTED)}
+    missing |= {link for link in links if not (ROOT / page).parent.joinpath(link).exists()}
+    assert not missing
+
+
+def test_the_architecture_lists_every_pass_of_the_pipeline():
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    named = set(re.findall(r"`([a-z]+(?:-[a-z]+)*)`", text))
+    passes = {name for name in AICF_UNIVERSE.all_passes if not name.startswith(("aicf-", "test-", "print-"))}
+    assert passes - named == set()
