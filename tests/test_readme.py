@@ -14,12 +14,24 @@ from tests.test_compiler import ROOT
 
 README = (ROOT / "README.md").read_text("utf-8")
 PAGES = ("README.md", "CONTRIBUTING.md", *(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")))
-FOLDERS = ("aicf/", "dialects/", "passes/", "tools/", "tests/", "lit_tests/", "examples/", "benchmarks/", "docs/")
+FOLDERS = (
+    "aicf/",
+    "dialects/",
+    "passes/",
+    "tools/",
+    "tests/",
+    "lit_tests/",
+    "examples/",
+    "benchmarks/",
+    "docs/",
+)
 INVENTED = ("passes/some_pass.py", "lit_tests/passes/some_pass.mlir", "examples/digits/build/")
 """Names in instructions, and what the demo makes."""
 
 
-def test_the_python_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+def test_the_python_example_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
     (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     monkeypatch.chdir(tmp_path)
     exec(compile(example, "README.md", "exec"), {})
@@ -27,7 +39,9 @@ def test_the_python_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert len(example.strip().splitlines()) <= 16
 
 
-def test_the_session_is_what_aicf_opt_prints(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+def test_the_session_is_what_aicf_opt_prints(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
     ((command, output),) = re.findall(r"```console\n\$ aicf-opt ([^\n]*)\n(.*?)```", README, re.DOTALL)
     monkeypatch.chdir(ROOT)
     assert aicf_opt(shlex.split(command)) == 0
@@ -37,7 +51,7 @@ def test_the_session_is_what_aicf_opt_prints(capsys: pytest.CaptureFixture[str],
 @pytest.mark.parametrize("page", PAGES)
 def test_pages_name_files_that_exist(page: str):
     text = (ROOT / page).read_text("utf-8")
-    named = re.findall(r"[`(\s]((?:%s)[\w./-]*\w)" % "|".join(FOLDERS), text)
+    named = re.findall(r"[`(\s]((?:{})[\w./-]*\w)".format("|".join(FOLDERS)), text)
     links = re.findall(r"\]\((?!http)([^)#]+)\)", text)
     missing = {name for name in named if not (ROOT / name).exists() and not name.startswith(INVENTED)}
     missing |= {link for link in links if not (ROOT / page).parent.joinpath(link).exists()}

@@ -36,7 +36,8 @@ class HappensBefore:
                 raise invalid(op, f"{_waits(op, edge)}, which does not exist")
             if source >= place:
                 raise invalid(
-                    op, f"{_waits(op, edge)}, which comes later in the text; the text is one topological order"
+                    op,
+                    f"{_waits(op, edge)}, which comes later in the text; the text is one topological order",
                 )
             mask |= self.masks[source] | (1 << source)
         return mask
