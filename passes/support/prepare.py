@@ -61,12 +61,15 @@ class Prepare:
     derived: dict[tuple[str, View, LayoutAttr], BindOp] = field(
         default_factory=dict[tuple[str, View, LayoutAttr], BindOp]
     )
+    taken: set[str] = field(init=False)
 
     def __post_init__(self) -> None:
         self.program = _existing(self.module) or ProgramOp(PREPARE)
         self.taken = {op.bind_name.data for op in self.program.binds}
         self.taken |= {op.instruction.data for op in self.program.instructions}
         self.params = {bind.bind_name.data: bind for bind in self.program.binds if bind.role.data == "param"}
+        self.taken = {bind.bind_name.data for bind in self.program.binds}
+        self.taken |= {op.instruction.data for op in self.program.instructions}
 
     @property
     def is_open(self) -> bool:
