@@ -16,7 +16,7 @@ from xdsl.printer import Printer
 
 from aicf.artifact import toolchain_lock
 from aicf.backends.native import NativeCode
-from aicf.backends.registry import get_backend, resolve_target
+from aicf.backends.registry import get_backend, resolve_target, target_spec
 from aicf.compiled import CompiledModel, Options, Record
 from aicf.dialects.emit import find_ledger
 from aicf.errors import ArtifactError, InputMismatch, PolicyError
@@ -111,7 +111,7 @@ def _options(source: Source, target: str | None, dims: str, policy: str, threads
     if target is None and own:
         return Options("", policy, dims, _own_threads(source.module, threads))
     resolved = resolve_target(target or DEFAULT_TARGET, threads)
-    return Options(f"{resolved.backend.data}:{resolved.arch.data}", policy, dims, threads)
+    return Options(target_spec(resolved), policy, dims, threads)
 
 
 def _own_threads(module: ModuleOp, threads: int) -> int:

@@ -125,7 +125,7 @@ class _Chooser:
         choice = _best(work, legal, costs, self.policy, rejected)
         for kernel in legal:
             if kernel.id != choice.kernel.id:
-                rejected[kernel.id] = f"predicted {costs[kernel.id]:.2f} us, not {choice.expected_us:.2f}"
+                rejected[kernel.id] = _slower(costs[kernel.id], choice.expected_us)
         cost = FloatAttr(round(choice.expected_us, 3), f64)
         name = SelectKernelsPass.name
         record(
@@ -135,6 +135,13 @@ class _Chooser:
 
     def _record(self, kernel: KernelDescriptor, work: Work) -> KernelAttr:
         return kernel_record(kernel, kernel.record(work, self.target))
+
+
+def _slower(cost_us: float, best_us: float) -> str:
+    """The reason against a legal kernel; three digits, or a word where they would not differ."""
+    if f"{cost_us:.3g}" == f"{best_us:.3g}":
+        return f"predicted the same {best_us:.3g} us, and it goes later in the order of ties"
+    return f"predicted {cost_us:.3g} us, not {best_us:.3g}"
 
 
 def _deterministic(

@@ -173,10 +173,9 @@ def _resolve_target_option(pass_name: str, option: str, value: str) -> str:
     """A bare target such as ``cpu`` means this machine: resolve it once, before any pass reads it."""
     if option != "target" or pass_name not in AICF_UNIVERSE.all_passes or ":" in value:
         return value
-    from aicf.backends.registry import resolve_target
+    from aicf.backends.registry import resolve_target, target_spec
 
-    target = resolve_target(value)
-    return f"{target.backend.data}:{target.arch.data}"
+    return target_spec(resolve_target(value))
 
 
 def _write_output(path: str, text: str) -> None:

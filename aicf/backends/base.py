@@ -187,8 +187,8 @@ class Backend(Protocol):
         """The architecture level: `arch` checked, or this machine's if None. Raises PolicyError with the legal ones."""
         ...
 
-    def facts(self) -> Mapping[str, Attribute]:
-        """Target facts of this machine beyond the level (library versions)."""
+    def libraries(self) -> Mapping[str, str]:
+        """Libraries of this machine whose kernels may be chosen, with their versions; part of a resolved target."""
         ...
 
     def kernels(self) -> Sequence[KernelDescriptor]:

@@ -16,6 +16,8 @@ from aicf.backends.native import LoadedCode, NativeCode
 from aicf.errors import BackendUnavailable, PolicyError
 
 if TYPE_CHECKING:
+    from xdsl.ir import Attribute
+
     from aicf.backends.base import Backend, KernelDescriptor
     from aicf.dialects.emit_types import TargetAttr
 
@@ -88,17 +90,42 @@ def load_native(backend: str, native: NativeCode) -> LoadedCode:
 
 
 def resolve_target(spec: str, threads: int = 1) -> TargetAttr:
-    """The target named by `spec`, `backend` or `backend:arch`; a missing arch becomes this machine's.
+    """The target that `spec` names: `backend:level`, then `+library=version` for each library it may call.
 
-    Raises PolicyError for an unknown backend or level, or threads < 1.
+    A bare `backend` means this machine: its level and its libraries.
+
+    Raises PolicyError for an unknown backend or level, a malformed library, or threads < 1.
     """
-    from xdsl.dialects.builtin import IntegerAttr, i64
+    from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, StringAttr, i64
 
     from aicf.dialects.emit_types import TargetAttr
 
-    name, _, arch = spec.partition(":")
+    name, _, rest = spec.partition(":")
     if threads < 1:
         raise PolicyError(f"threads must be at least 1, got {threads}")
     backend = get_backend(name)
-    facts = {"threads": IntegerAttr(threads, i64), **backend.facts()}
-    return TargetAttr(name, backend.resolve_arch(arch or None), dict(sorted(facts.items())))
+    level, *listed = rest.split("+")
+    libraries = dict(_library(entry, spec) for entry in listed) if level else dict(backend.libraries())
+    facts: dict[str, Attribute] = {"threads": IntegerAttr(threads, i64)}
+    if libraries:
+        facts["libraries"] = DictionaryAttr({key: StringAttr(libraries[key]) for key in sorted(libraries)})
+    return TargetAttr(name, backend.resolve_arch(level or None), facts)
+
+
+def _library(entry: str, spec: str) -> tuple[str, str]:
+    name, equals, version = entry.partition("=")
+    if not (name and equals and version):
+        raise PolicyError(f"target '{spec}': '{entry}' names no library; write +library=version")
+    return name, version
+
+
+def target_spec(target: TargetAttr) -> str:
+    """The text from which `resolve_target` makes the same backend, level and libraries on any machine."""
+    from xdsl.dialects.builtin import DictionaryAttr, StringAttr
+
+    libraries = target.facts.data.get("libraries")
+    listed = ""
+    if isinstance(libraries, DictionaryAttr):
+        for key, value in libraries.data.items():
+            listed += f"+{key}={value.data}" if isinstance(value, StringAttr) else ""
+    return f"{target.backend.data}:{target.arch.data}{listed}"

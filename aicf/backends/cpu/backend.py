@@ -6,7 +6,6 @@ import platform
 from collections.abc import Mapping, Sequence
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Attribute
 
 from aicf.backends.base import CodeUnit, KernelDescriptor, LoadedCode, NativeCode
 from aicf.backends.cpu.blas import host_libraries
@@ -24,10 +23,6 @@ class CpuBackend:
     def resolve_arch(self, arch: str | None) -> str:
         """The level `arch`, or this machine's. Raises PolicyError with the legal ones."""
         return (host_level() if arch is None else level_named(arch)).name
-
-    def facts(self) -> Mapping[str, Attribute]:
-        """Nothing that a level does not say already; libraries are listed by who resolves the target (`libraries`)."""
-        return {}
 
     def libraries(self) -> Mapping[str, str]:
         """Libraries of this machine that a target may list, with version and core."""

@@ -67,7 +67,7 @@ class ReferenceBackend:
             raise PolicyError(f"backend 'reference' has no level '{arch}'; legal: {MODE}")
         return MODE
 
-    def facts(self) -> Mapping[str, Attribute]:
+    def libraries(self) -> Mapping[str, str]:
         """None."""
         return {}
 

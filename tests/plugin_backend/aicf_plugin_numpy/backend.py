@@ -7,10 +7,9 @@ import platform
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from xdsl.dialects.arith import CmpfOp, ConstantOp
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, ModuleOp, StringAttr
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, ModuleOp
+from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineMap
 
 from aicf.backends.base import BufferRef, CodeUnit, KernelDescriptor, Launch, NativeCode
@@ -33,9 +32,9 @@ class NumpyBackend:
             raise PolicyError(f"backend 'numpy' has no level '{arch}'; legal: any")
         return "any"
 
-    def facts(self) -> Mapping[str, Attribute]:
-        """The library that does the work."""
-        return {"numpy": StringAttr(np.__version__)}
+    def libraries(self) -> Mapping[str, str]:
+        """None."""
+        return {}
 
     def kernels(self) -> Sequence[KernelDescriptor]:
         """See `kernels`."""
