@@ -1,0 +1,106 @@
+"""Strided views against NumPy: the same elements, and a copy only where NumPy needs one too."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.lib.stride_tricks import as_strided
+from numpy.typing import NDArray
+
+from aicf.passes.support.views import View
+
+Array = NDArray[np.int64]
+
+
+def seen(view: View, base: Array) -> Array:
+    """What `view` shows of a contiguous `base`."""
+    flat = base.reshape(-1)[view.offset :]
+    return as_strided(flat, view.shape, [step * flat.itemsize for step in view.strides])
+
+
+def divisors(count: int) -> list[int]:
+    return [number for number in range(1, count + 1) if count % number == 0]
+
+
+@st.composite
+def shapes_of(draw: st.DrawFn, count: int) -> tuple[int, ...]:
+    """A random factorisation of `count`, with dims of size 1 in between."""
+    sizes: list[int] = []
+    while count > 1:
+        size = draw(st.sampled_from(divisors(count)))
+        sizes.append(size)
+        count //= size
+        if len(sizes) == 4:
+            break
+    return (*sizes, count)
+
+
+def step(draw: st.DrawFn, view: View, array: Array) -> tuple[View | None, Array, bool]:
+    """One random view op on both; whether NumPy can do it without a copy."""
+    kind = draw(st.sampled_from(["transpose", "slice", "broadcast", "reshape", "reshape"]))
+    rank = array.ndim
+    if kind == "transpose":
+        order = draw(st.permutations(range(rank)))
+        return view.transposed(order), array.transpose(order), True
+    if kind == "slice":
+        starts = [draw(st.integers(0, size - 1)) for size in array.shape]
+        steps = [draw(st.integers(1, 3)) for _ in array.shape]
+        rooms = zip(array.shape, starts, steps, strict=True)
+        sizes = [draw(st.integers(1, -(-(size - start) // by))) for size, start, by in rooms]
+        cut = zip(starts, sizes, steps, strict=True)
+        window = tuple(slice(a, a + (n - 1) * by + 1, by) for a, n, by in cut)
+        return view.sliced(starts, sizes, steps), array[window], True
+    if kind == "broadcast" and rank < 4:
+        shape = [draw(st.integers(1, 3)) if size == 1 else size for size in array.shape]
+        place = draw(st.integers(0, rank))
+        shape.insert(place, draw(st.integers(1, 3)))
+        dimensions = [dim if dim < place else dim + 1 for dim in range(rank)]
+        return view.broadcast(dimensions, shape), np.broadcast_to(np.expand_dims(array, place), shape), True
+    shape = draw(shapes_of(array.size))
+    try:
+        return view.reshaped(shape), np.reshape(array, shape, copy=False), True
+    except ValueError:
+        return view.reshaped(shape), np.reshape(array, shape), False
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.data())
+def test_chains_show_what_numpy_shows(data: st.DataObject) -> None:
+    shape = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=3))
+    base = np.arange(np.prod(shape), dtype=np.int64).reshape(shape)
+    view, array = View.whole(shape), base
+    for _ in range(data.draw(st.integers(1, 5))):
+        result, expected, is_free = step(data.draw, view, array)
+        if result is None:
+            assert not is_free, f"{view} to {expected.shape} needs no copy"
+            return
+        assert result.shape == expected.shape
+        np.testing.assert_array_equal(seen(result, base), expected)
+        view, array = result, expected
+
+
+def test_whole_is_contiguous() -> None:
+    assert View.whole((2, 3, 4)) == View(0, (2, 3, 4), (12, 4, 1))
+    assert View.whole((2, 3)).is_whole
+    assert View(0, (1, 3), (99, 1)).is_whole  # the stride of a size-1 dim says nothing
+    assert not View(3, (1, 3), (3, 1)).is_whole
+    assert not View(0, (3, 2), (1, 3)).is_whole
+
+
+@pytest.mark.parametrize(
+    ("view", "shape", "strides"),
+    [
+        (View(0, (4, 6), (1, 4)), (4, 2, 3), (1, 12, 4)),
+        (View(0, (4, 6), (1, 4)), (24,), None),
+        (View(5, (2, 3), (10, 1)), (6,), None),
+        (View(5, (2, 3), (3, 1)), (6,), (1,)),
+        (View(0, (4, 3), (0, 1)), (2, 2, 3), (0, 0, 1)),
+        (View(0, (4, 3), (0, 1)), (12,), None),
+        (View(0, (4, 3), (0, 0)), (12,), (0,)),
+    ],
+)
+def test_reshapes(view: View, shape: tuple[int, ...], strides: tuple[int, ...] | None) -> None:
+    expected = None if strides is None else View(view.offset, shape, strides)
+    assert view.reshaped(shape) == expected
