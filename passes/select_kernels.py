@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -16,7 +16,7 @@ from aicf.dialects.emit_types import KernelAttr, TargetAttr
 from aicf.errors import PolicyError, UnsupportedOp
 from aicf.passes.support.instructions import Filler
 from aicf.passes.support.ledger import record
-from aicf.passes.support.policy import policy_of, without_bucket
+from aicf.passes.support.policy import check_formed, policy_of, with_stems, without_bucket
 from aicf.passes.support.programs import programs
 from aicf.passes.support.records import kernel_record
 from aicf.passes.support.work import GroupWork, legal_kernels, target_of, work_of_group
@@ -55,12 +55,7 @@ def _check_policy(module: ModuleOp, policy: KernelPolicy) -> None:
     if policy.kernels:
         groups = [op.id.data for op in module.walk() if isinstance(op, GroupOp)]
         instructions = [op.instruction.data for program in programs(module) for op in program.instructions]
-        policy.check_kernel_keys(_with_stems([*groups, *instructions]))
-
-
-def _with_stems(ids: Iterable[str]) -> list[str]:
-    """The ids, and each without its bucket: a policy may mean all buckets."""
-    return list(dict.fromkeys(name for id_ in ids for name in (id_, without_bucket(id_))))
+        policy.check_kernel_keys(with_stems([*groups, *instructions]))
 
 
 @dataclass(frozen=True)
@@ -78,8 +73,10 @@ class _Chooser:
 
     def choose_for_groups(self, function: func.FuncOp) -> None:
         """Gives each group of a function its kernel record."""
-        for group in function.body.block.ops:
-            if isinstance(group, GroupOp) and group.kernel is None:
+        groups = [op for op in function.body.block.ops if isinstance(op, GroupOp)]
+        check_formed(self.policy, groups)
+        for group in groups:
+            if group.kernel is None:
                 what = f"group '{group.id.data}'"
                 way_out = "split the group or choose another target"
                 group.properties["kernel"], _ = self._choose(work_of_group(group), what, way_out)

@@ -57,7 +57,7 @@ emit.program @scratch attributes {phase = "scheduled"} {
 
 // -----
 
-// A result on an operand without permission.
+// A result on an operand, and a kernel that does not permit it.
 // CHECK: error: emit.resolved: instruction 'b' (from b.op): result 0 overlaps operand 0, which its kernel does not permit; give the result a slot of its own
 emit.program @overlap attributes {phase = "scheduled"} {
   %x = emit.bind input "x" : !emit.buffer<8xf32, bound>
@@ -65,7 +65,7 @@ emit.program @overlap attributes {phase = "scheduled"} {
   emit.resolved "relu" id(1) name("a") src(["a.op"]) ins(%x : !emit.buffer<8xf32, bound>) outs(%s : !emit.buffer<8xf32, arena>)
     stream(0) after([])
   emit.resolved "relu" id(1) name("b") src(["b.op"]) ins(%s : !emit.buffer<8xf32, arena>) outs(%s : !emit.buffer<8xf32, arena>)
-    stream(0) after(["a" full])
+    kernel("cpu.generated", {version = 1 : i64, determinism = "bitwise"}) stream(0) after(["a" full])
 }
 
 // -----
@@ -100,7 +100,7 @@ emit.program @turned attributes {phase = "scheduled"} {
 // -----
 
 // Two slots with hand-edited offsets that meet.
-// CHECK: error: emit.resolved: instruction 'b' (from b.op): result 0 overlaps operand 0, which its kernel does not permit
+// CHECK: error: emit.resolved: instruction 'b' (from b.op): result 0 overlaps operand 0 with another element-to-address map
 emit.program @offsets attributes {phase = "planned", arena_bytes = 128 : i64} {
   %x = emit.bind input "x" : !emit.buffer<8xf32, bound>
   %p = emit.slot offset(0) size(64) align(4) : !emit.buffer<8xf32, arena>

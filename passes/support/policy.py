@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from xdsl.dialects.builtin import DictionaryAttr, ModuleOp
+from collections.abc import Iterable, Mapping, Sequence
 
+from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
+
+from aicf.dialects.emit import GroupOp
+from aicf.dialects.logical import ID_ATTR
+from aicf.errors import PolicyError
 from aicf.policies.kernel_policy import KernelPolicy
 
 POLICY_ATTR = "aicf.policy"
@@ -18,3 +23,35 @@ def policy_of(module: ModuleOp) -> KernelPolicy:
 def without_bucket(id_: str) -> str:
     """`fc1@N=32` to `fc1`: policies name ops and groups of all buckets at once, or with the bucket those of one."""
     return id_.partition("@")[0]
+
+
+def with_stems(ids: Iterable[str]) -> dict[str, None]:
+    """The ids, each also without its bucket, in order."""
+    return {name: None for id_ in ids for name in (id_, without_bucket(id_))}
+
+
+def check_formed(policy: KernelPolicy, groups: Sequence[GroupOp]) -> None:
+    """Checks that ops of one function which the policy pins to one group are in one.
+
+    Raises:
+        PolicyError: they are not, because no kernel takes them together.
+    """
+    members = {group.id.data: _op_ids(group) for group in groups} if policy.groups else {}
+    for place, wanted in enumerate(policy.groups):
+        _check_together(f"groups[{place}]", wanted, members)
+
+
+def _check_together(path: str, wanted: Sequence[str], members: Mapping[str, Mapping[str, None]]) -> None:
+    """Whether one group holds all of `wanted` that the function has; views and constants may be in others as well."""
+    here = [id_ for id_ in wanted if any(id_ in ids for ids in members.values())]
+    if here and not any(all(id_ in ids for id_ in here) for ids in members.values()):
+        places = (f"'{id_}' in '{next(name for name, ids in members.items() if id_ in ids)}'" for id_ in here)
+        raise PolicyError(
+            f"{path}: its ops form no group together: {', '.join(places)}; no kernel of the target takes them "
+            "as one: split or drop the entry"
+        )
+
+
+def _op_ids(group: GroupOp) -> dict[str, None]:
+    ids = (op.attributes.get(ID_ATTR) for op in group.body.block.ops)
+    return with_stems(id_.data for id_ in ids if isinstance(id_, StringAttr))
