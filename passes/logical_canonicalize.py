@@ -23,6 +23,7 @@ from aicf.dialects.logical import (
     ConcatOp,
     ConstantOp,
     DivOp,
+    LogicalOp,
     MulOp,
     NegOp,
     ReshapeOp,
@@ -65,8 +66,8 @@ class BroadcastToReshape(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: BroadcastOp, rewriter: PatternRewriter, /) -> None:
         targets = int_values(op.dimensions)
-        if any(isinstance(use.operation, BroadcastOp) for use in op.result.uses):
-            return  # the two broadcasts become one
+        if any(isinstance(use.operation, LogicalOp) for use in op.result.uses):
+            return  # to whoever computes with it, a broadcast row says more than a reshaped one
         if tensor_info(op.operand.type).elements == op.info.elements and list(targets) == sorted(targets):
             replace_with_op(rewriter, op, ReshapeOp(op.operand, op.info.sizes))
 

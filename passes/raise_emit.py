@@ -43,13 +43,13 @@ ARGUMENT_ROLES = ("input", "param", "state", "meta")
 class RaiseEmitPass(ModulePass):
     """Inlines the bodies of every program into a function and drops buffers, slots, prepared weights and the ledger.
 
-    The groups, the kernels (unless `kernels=false`, for another target) and the number of streams become the module's
-    policy, so that running the pipeline again gives the same programs.
+    The groups, the kernels and the number of streams become the module's policy, so that running the pipeline again
+    from `start=lowered` gives the same programs; `pin=false` leaves groups and kernels open, for another target.
     """
 
     name = "raise-emit"
 
-    kernels: bool = True
+    pin: bool = True
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         table = symbols(op)
@@ -67,7 +67,7 @@ class RaiseEmitPass(ModulePass):
             streams = max(
                 [streams, *(i.stream.value.data + 1 for i in program.instructions if i.stream is not None)]
             )
-        _set_policy(op, groups, pins if self.kernels else {}, streams)
+        _set_policy(op, groups if self.pin else [], pins if self.pin else {}, streams)
         _drop_emit(op)
 
 

@@ -12,11 +12,11 @@ builtin.module attributes {aicf.target = #emit.target<"cpu", "x86-64-v3", {threa
 // CHECK-NEXT: }
 
 // Pointwise: one phase; a broadcast is an index map, a transposition in front is strides of the operand.
-// CHECK-NEXT: emit.kernel @point.code parallel [4, 6] reduce [] ins [affine_map<(d0, d1) -> (d1)>, affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0, d1)>] outs [affine_map<(d0, d1) -> (d0, d1)>] {
-// CHECK-NEXT: ^bb0(%b1: f32, %x1: f32, %p: f32):
+// CHECK-NEXT: emit.kernel @point.code parallel [4, 6] reduce [] ins [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d1)>, affine_map<(d0, d1) -> (d0, d1)>] outs [affine_map<(d0, d1) -> (d0, d1)>] {
+// CHECK-NEXT: ^bb0(%x1: f32, %b1: f32, %t1: f32):
 // CHECK-NEXT:   emit.phase {
 // CHECK-NEXT:     %s = arith.addf %x1, %b1 : f32
-// CHECK-NEXT:     %m = arith.maximumf %s, %p : f32
+// CHECK-NEXT:     %m = arith.maximumf %s, %t1 : f32
 // CHECK-NEXT:     emit.store %m, 0 : f32
 // CHECK-NEXT:     emit.yield
 // CHECK-LABEL: func.func @pointwise

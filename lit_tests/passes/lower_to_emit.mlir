@@ -74,7 +74,7 @@ func.func @chain(%x : tensor<4x6xf32> {logical.name = "x", logical.role = "input
 // CHECK-NEXT: ins(%n, %[[D2]] :
 // CHECK: %d = emit.slot
 // CHECK: emit.resolved "copy" id(8) name("kept.update") src(["decay"])
-// CHECK-NEXT: ins(%d : {{.*}}) outs(%v_kept :
+// CHECK-NEXT: ins(%d : {{.*}}) outs(%kept :
 // CHECK-NEXT: body(@packed.kept.update.body)
 // CHECK-NEXT: kernel("cpu.copy",
 func.func @packed(
@@ -104,9 +104,9 @@ func.func @packed(
 
 // A constant with different elements is a bind of its own; equal elements are one element.
 // CHECK-LABEL: emit.program @constants
-// CHECK: %c = emit.bind const "table" value(dense<[1.000000e+00, 2.000000e+00, 3.000000e+00]>) : !emit.buffer<3xf32, const>
-// CHECK-NEXT: %s = emit.bind const "half" value(dense<5.000000e-01>) : !emit.buffer<3xf32, const>
-// CHECK: ins(%{{.*}}, %c, %s :
+// CHECK: %table = emit.bind const "table" value(dense<[1.000000e+00, 2.000000e+00, 3.000000e+00]>) : !emit.buffer<3xf32, const>
+// CHECK-NEXT: %half = emit.bind const "half" value(dense<5.000000e-01>) : !emit.buffer<3xf32, const>
+// CHECK: ins(%{{.*}}, %table, %half :
 func.func @constants(%x : tensor<3xf32> {logical.name = "x", logical.role = "input"}) -> (tensor<9xf32> {logical.name = "y"}) {
   %c = logical.constant dense<[1.0, 2.0, 3.0]> {aicf.id = "table"} : tensor<3xf32>
   %s = logical.constant dense<0.5> {aicf.id = "half"} : tensor<3xf32>

@@ -57,7 +57,7 @@
 // EMITTED: attrs {{.*}}bias = true, residual = false, activation = "gelu"}
 // EMITTED: emit.resolved "gemm" id(2) name("skip") src(["skip"])
 // EMITTED: emit.resolved "gemm_epilogue" id(17) name("down") src(["down", "y"])
-// EMITTED-NEXT: ins({{.*}}, %skip.matmul : {{.*}}) outs(%v_y :
+// EMITTED-NEXT: ins({{.*}}, %skip.matmul : {{.*}}) outs(%y :
 // EMITTED-NEXT: attrs {{.*}}bias = true, residual = true, activation = "none"}
 
 // The projection starts at once, on a stream of its own; the join waits for both, once.

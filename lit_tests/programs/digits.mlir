@@ -74,11 +74,11 @@
 // EMITTED-NEXT: %[[W1:.*]] = emit.bind derived "fc1.weight:packed_b"
 // EMITTED: %relu1 = emit.slot : !emit.buffer<4x16xf32, arena>
 // EMITTED-NEXT: emit.resolved "gemm_epilogue" id(17) name("fc1@N=4") src(["fc1", "relu1"])
-// EMITTED-NEXT: ins(%v_x, %[[W1]], %v_fc1_bias : {{.*}}) outs(%relu1 :
+// EMITTED-NEXT: ins(%x, %[[W1]], %fc1.bias : {{.*}}) outs(%relu1 :
 // EMITTED-NEXT: attrs {transpose_a = false, transpose_b = true, bias = true, residual = false, activation = "relu"} schema("gemm_epilogue.v1") blob("0x0001010001")
 // EMITTED-NEXT: body(@"fc1@N=4.body") code(@"fc1@N=4.code")
 // EMITTED: emit.resolved "softmax" id(18) name("prob@N=4") src(["prob"])
-// EMITTED-NEXT: ins(%fc2.bias : {{.*}}) outs(%v_probabilities :
+// EMITTED-NEXT: ins(%{{.*}} : {{.*}}) outs(%probabilities :
 // EMITTED-NEXT: attrs {axis = 1 : i64} schema("softmax.v1")
 
 // SCHEDULED-LABEL: emit.program @"digits@N=4" attributes {phase = "scheduled"} {

@@ -50,13 +50,13 @@
 // Each update goes to a slot and is copied at the end.
 // EMITTED-NOT: @prepare
 // EMITTED-LABEL: emit.program @step attributes {phase = "bufferized"} {
-// EMITTED: %v_w = emit.bind param "w" binding(direct) updated : !emit.buffer<4x8xf32, bound>
+// EMITTED: %w = emit.bind param "w" binding(direct) updated : !emit.buffer<4x8xf32, bound>
 // EMITTED: emit.bind meta "lr"
 // EMITTED: %new_w = emit.slot
 // EMITTED: outs(%new_w :
 // EMITTED: %new_b = emit.slot
 // EMITTED: emit.resolved "copy" id(8) name("w.update") src(["grad_w", "step_w", "new_w"])
-// EMITTED-NEXT: ins(%new_w : {{.*}}) outs(%v_w :
+// EMITTED-NEXT: ins(%new_w : {{.*}}) outs(%w :
 // EMITTED: emit.resolved "copy" id(8) name("b.update")
 
 // SCHEDULED: name("w.update")
@@ -71,9 +71,9 @@
 // INPLACE: name("grad")
 // INPLACE-NEXT: ins(%error : {{.*}}) outs(%error :
 // INPLACE: name("grad_w")
-// INPLACE-NEXT: ins(%error, %v_x, %v_lr, %v_w : {{.*}}) outs(%v_w :
+// INPLACE-NEXT: ins(%error, %x, %lr, %w : {{.*}}) outs(%w :
 // INPLACE: name("grad_b")
-// INPLACE-NEXT: ins(%error, %v_lr, %v_b : {{.*}}) outs(%v_b :
+// INPLACE-NEXT: ins(%error, %lr, %b : {{.*}}) outs(%b :
 // INPLACE-NOT: "copy"
 
 // PLANNED: emit.program @step attributes {phase = "planned", arena_bytes = 1152 : i64} {
