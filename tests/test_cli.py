@@ -16,7 +16,7 @@ import safetensors.numpy
 
 import aicf
 from aicf.tools.aicf_cli import main
-from tests.support.processes import receive_interrupts
+from tests.support.processes import interruptible
 from tests.test_compiler import MLP, ROOT, STEP, mlp_exact, mlp_weights, normal
 
 
@@ -164,12 +164,11 @@ def test_ctrl_c_during_a_compile_is_status_130(tmp_path: Path):
     out = tmp_path / "long.aicf"
     command = [sys.executable, "-m", "aicf.tools.aicf_cli", "compile", str(program), "-o", str(out)]
     process = subprocess.Popen(
-        [*command, "--target", "reference"],
+        interruptible([*command, "--target", "reference"]),
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=receive_interrupts,
     )
     time.sleep(1.5)
     process.send_signal(signal.SIGINT)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import signal
+import sys
+from collections.abc import Sequence
+
+_RECEIVE = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
 
 
-def receive_interrupts() -> None:
-    """For `preexec_fn`: a shell that starts the tests in the background has its children ignore Ctrl-C."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+def interruptible(command: Sequence[str]) -> list[str]:
+    """`command`, started so that Ctrl-C reaches it: a background shell has its children ignore that signal."""
+    return [sys.executable, "-c", _RECEIVE, *command]

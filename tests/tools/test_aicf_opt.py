@@ -20,7 +20,7 @@ from xdsl.utils.exceptions import PassFailedException
 
 from aicf.tools import aicf_opt
 from aicf.tools.aicf_opt import main
-from tests.support.processes import receive_interrupts
+from tests.support.processes import interruptible
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = "func.func @f() {\n  func.return\n}\n"
@@ -212,9 +212,7 @@ def test_version_names_both(capsys: pytest.CaptureFixture[str]):
 
 def start(*arguments: str, **streams: Any) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "aicf.tools.aicf_opt", *arguments]
-    return subprocess.Popen(
-        command, cwd=ROOT, text=True, stderr=subprocess.PIPE, preexec_fn=receive_interrupts, **streams
-    )
+    return subprocess.Popen(interruptible(command), cwd=ROOT, text=True, stderr=subprocess.PIPE, **streams)
 
 
 def test_a_reader_that_goes_away_is_no_traceback(program: str):
