@@ -143,8 +143,13 @@ CASES = {
     "softmax_of_rows_spread_over_columns": (
         "%x : tensor<4x4xf32>",
         [
-            *(line.replace("4x6", "4x4").replace("4x1", "4").replace(", keepdims", "").replace("[0, 1]", "[1]")
-              for line in SOFTMAX),
+            *(
+                line.replace("4x6", "4x4")
+                .replace("4x1", "4")
+                .replace(", keepdims", "")
+                .replace("[0, 1]", "[1]")
+                for line in SOFTMAX
+            ),
             yields("r", "tensor<4x4xf32>"),
         ],
         "generated",
@@ -153,7 +158,10 @@ CASES = {
     "softmax_without_keepdims": (
         X,
         [
-            *(line.replace("4x1", "4").replace(", keepdims", "").replace("[0, 1]", "[0]") for line in SOFTMAX),
+            *(
+                line.replace("4x1", "4").replace(", keepdims", "").replace("[0, 1]", "[0]")
+                for line in SOFTMAX
+            ),
             yields("r"),
         ],
         "softmax",
@@ -172,7 +180,12 @@ CASES = {
         {},
     ),
     "gemm": (FACTORS, [PRODUCT, yields("m")], "gemm", {"transpose_a": False, "transpose_b": True}),
-    "gemm_bias": (f"{FACTORS}, %b : {ROW}", [PRODUCT, *BIAS, yields("s")], "gemm_epilogue", gemm(True, False, "none")),
+    "gemm_bias": (
+        f"{FACTORS}, %b : {ROW}",
+        [PRODUCT, *BIAS, yields("s")],
+        "gemm_epilogue",
+        gemm(True, False, "none"),
+    ),
     "gemm_gelu": (
         f"{FACTORS}, %b : {ROW}",
         [PRODUCT, *BIAS, *GELU, yields("r")],
@@ -199,7 +212,10 @@ CASES = {
     ),
     "concat": (
         XY,
-        [f"%r = logical.concat %x, %y {{axis = 0}} : ({M}, {M}) -> tensor<8x6xf32>", yields("r", "tensor<8x6xf32>")],
+        [
+            f"%r = logical.concat %x, %y {{axis = 0}} : ({M}, {M}) -> tensor<8x6xf32>",
+            yields("r", "tensor<8x6xf32>"),
+        ],
         "concat",
         {"axis": 0},
     ),
