@@ -53,6 +53,7 @@ class _Peeler:
         self.block = Block()
         self.operands: list[PeeledOperand] = []
         self.arguments: dict[tuple[PeeledOperand, int], SSAValue] = {}
+        self.ways: dict[PeeledOperand, list[tuple[int, ...]]] = {}
 
     def run(self) -> PeeledBody:
         for index, argument in enumerate(self.body.args):
@@ -92,14 +93,26 @@ class _Peeler:
             return self._argument(peeled, element, 0)
         if value not in self.values:
             core = View(view.offset, tuple(view.shape[d] for d in kept), tuple(view.strides[d] for d in kept))
-            source = self._argument(PeeledOperand(peeled.argument, core), element, 0)
-            spread = BroadcastOp(source, kept, view.shape)
+            operand = PeeledOperand(peeled.argument, core)
+            spread = BroadcastOp(
+                self._argument(operand, element, -self._way(operand, kept)), kept, view.shape
+            )
             self.block.add_op(spread)
             self.values[value] = spread.result
         return self.values[value]
 
+    def _way(self, operand: PeeledOperand, kept: Sequence[int]) -> int:
+        """Counts the dims along which an operand is laid out, from 0 for the first ones met.
+
+        A vector times itself laid across (an outer product) needs two block arguments: each has one index map.
+        """
+        ways = self.ways.setdefault(operand, [])
+        if tuple(kept) not in ways:
+            ways.append(tuple(kept))
+        return ways.index(tuple(kept))
+
     def _argument(self, peeled: PeeledOperand, element: ElementType, slot: int) -> SSAValue:
-        """The block argument for a view; `slot` is the place in a positional op, from 1, and 0 for all others."""
+        """The block argument for a view; `slot` is the place in a positional op, from 1, else minus its way."""
         if (peeled, slot) not in self.arguments:
             argument = self.block.insert_arg(tensor(peeled.view.shape, element), len(self.block.args))
             argument.name_hint = self.body.args[peeled.argument].name_hint

@@ -127,18 +127,22 @@ class _Module:
         function = ir.Function(self.module, ir.FunctionType(VOID, [I64, I64, PTR]), unit.entry)
         em = Emitter(self.module, self.level, function)
         tid, nthreads, table = function.args
-        parallel = any(_threads(launch) > 1 for launch in unit.launches)
+        if all(_threads(launch) == 1 for launch in unit.launches):
+            em.when(
+                em.b.icmp_signed("==", tid, em.index(0)),
+                lambda: self._calls(em, unit, called, function.args),
+            )
+            em.b.ret_void()
+            return
         pending: dict[str, bool] = {}
         for launch, target in zip(unit.launches, called, strict=True):
             serial = _threads(launch) == 1
             # Two serial instructions run in thread 0, in order; any other dependence needs a meeting point.
-            if parallel and any(
-                not (serial and pending[name]) for name in launch.waits_for if name in pending
-            ):
+            if any(not (serial and pending[name]) for name in launch.waits_for if name in pending):
                 em.b.call(self.barrier, [self._function_table(em, unit, table), nthreads])
                 pending = {}
             pending[launch.name] = serial
-            if parallel and serial:
+            if serial:
                 first = em.b.icmp_signed("==", tid, em.index(0))
                 em.when(
                     first,
@@ -147,6 +151,11 @@ class _Module:
             else:
                 self._call(em, unit, launch, target, function.args)
         em.b.ret_void()
+
+    def _calls(self, em: Emitter, unit: CodeUnit, called: list[Any], args: Sequence[Value]) -> None:
+        """All launches in order, in one thread."""
+        for launch, target in zip(unit.launches, called, strict=True):
+            self._call(em, unit, launch, target, args)
 
     def _profile_entry(self, unit: CodeUnit, called: list[Any]) -> None:
         signature = ir.FunctionType(VOID, [I64, I64, I64, PTR])
