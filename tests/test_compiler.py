@@ -169,7 +169,7 @@ def test_weights_may_be_a_file(tmp_path: Path):
 def test_the_default_target_is_this_machines_cpu(mlp: aicf.CompiledModel):
     here = aicf.compile(MLP, mlp_weights(), dims="N=1")
     assert (here.plan.backend, here.plan.arch) == ("cpu", mlp.plan.arch)
-    assert here.record.options.target == f"cpu:{mlp.plan.arch}"
+    assert here.record.options.target.startswith(f"cpu:{mlp.plan.arch}")
 
 
 def test_a_program_that_names_its_target_keeps_it():
