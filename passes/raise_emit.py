@@ -26,7 +26,7 @@ from aicf.dialects.emit import (
 )
 from aicf.dialects.emit_types import BufferType
 from aicf.dialects.types import dense_array, element_of, tensor
-from aicf.errors import PlanError
+from aicf.errors import PlanError, PolicyError
 from aicf.passes.analysis.accesses import Region as Bytes
 from aicf.passes.analysis.accesses import region_of
 from aicf.passes.support.identity import invalid, value_hint
@@ -36,6 +36,7 @@ from aicf.passes.support.unviewing import view_ops
 from aicf.passes.support.views import View
 from aicf.passes.support.work import symbol_name
 
+PINS = ("all", "groups", "nothing")
 ARGUMENT_ROLES = ("input", "param", "state", "meta")
 
 
@@ -44,15 +45,19 @@ class RaiseEmitPass(ModulePass):
     """Inlines the bodies of every program into a function and drops buffers, slots, prepared weights and the ledger.
 
     The groups, the kernels and the number of streams become the module's policy, so that running the pipeline again
-    from `start=lowered` gives the same programs; `pin=false` leaves groups and kernels open, for another target.
+    from `start=lowered` gives the same programs. For another target `pin=groups` leaves the kernels open, and
+    `pin=nothing` the groups too.
     """
 
     name = "raise-emit"
 
-    pin: bool = True
+    pin: str = "all"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        if self.pin not in PINS:
+            raise PolicyError(f"pin: '{self.pin}' is not known; legal: {', '.join(PINS)}")
         table = symbols(op)
+        taken = _ids(op)
         prepared = _prepared(op)
         groups: list[tuple[str, ...]] = []
         pins: dict[str, str] = {}
@@ -60,15 +65,21 @@ class RaiseEmitPass(ModulePass):
         for program in programs(op):
             if program.sym_name.data == PREPARE:
                 continue
-            raiser = _Raiser(program, table, prepared)
+            raiser = _Raiser(program, table, prepared, taken)
             op.body.block.insert_op_before(raiser.run(), program)
             groups += raiser.groups
             pins |= raiser.kernels
             streams = max(
                 [streams, *(i.stream.value.data + 1 for i in program.instructions if i.stream is not None)]
             )
-        _set_policy(op, groups if self.pin else [], pins if self.pin else {}, streams)
+        _set_policy(op, groups if self.pin != "nothing" else [], pins if self.pin == "all" else {}, streams)
         _drop_emit(op)
+
+
+def _ids(module: ModuleOp) -> set[str]:
+    """All op ids in the module's bodies."""
+    ids = (op.attributes.get(logical.ID_ATTR) for op in module.walk())
+    return {id_.data for id_ in ids if isinstance(id_, StringAttr)}
 
 
 @dataclass(frozen=True)
@@ -129,6 +140,7 @@ class _Raiser:
     program: ProgramOp
     table: Mapping[str, Operation]
     prepared: Mapping[str, _Prepared]
+    taken: set[str]
     block: Block = field(default_factory=Block)
     held: dict[BindOp | SlotOp, SSAValue] = field(default_factory=dict[BindOp | SlotOp, SSAValue])
     params: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])
@@ -201,8 +213,12 @@ class _Raiser:
     def _feeder_id(self, instruction: ResolvedOp) -> str:
         """A new id for a view, broadcast or constant that feeds `instruction`; its bucket stays last."""
         base, at, bucket = instruction.instruction.data.partition("@")
-        self.feeders += 1
-        return f"{base}.feeder{self.feeders}{at}{bucket}"
+        while True:
+            self.feeders += 1
+            id_ = f"{base}.feeder{self.feeders}{at}{bucket}"
+            if id_ not in self.taken:
+                self.taken.add(id_)
+                return id_
 
     def _raise(self, instruction: ResolvedOp) -> None:
         body = None if instruction.body is None else self.table.get(symbol_name(instruction.body))

@@ -1,0 +1,75 @@
+"""Raising a compiled program and compiling it again: the same meaning, and the same program to the byte."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+
+from aicf.backends.reference.interpreter import run_module
+from aicf.dialects.emit import find_ledger
+from aicf.errors import PolicyError
+from aicf.frontends.text import make_context, parse_module, verify_module
+from aicf.passes.aicf_inference import AicfInferencePass, run
+from aicf.passes.raise_emit import RaiseEmitPass
+from tests.support.random_graphs import RandomProgram, random_program
+
+TARGET = "cpu:x86-64-v3"
+CHUNK = 20
+
+
+def compiled(module: ModuleOp, target: str = "", start: str = "logical") -> None:
+    run(AicfInferencePass(target, start=start).passes(), make_context(), module)
+
+
+def stripped(module: ModuleOp) -> str:
+    """The text without ledger and policy, which record the way and not the program."""
+    module = module.clone()
+    if (ledger := find_ledger(module)) is not None:
+        ledger.detach()
+        ledger.erase()
+    module.attributes.pop("aicf.policy", None)
+    return str(module)
+
+
+def programs(chunk: int) -> list[RandomProgram]:
+    seeds = range(CHUNK * chunk, CHUNK * (chunk + 1))
+    return [random_program(seed, float_type="f64" if seed % 5 == 0 else "f32", steps=10) for seed in seeds]
+
+
+@pytest.mark.parametrize("chunk", range(4))
+def test_recompiling_a_raised_program_gives_the_same_program(chunk: int):
+    for program in programs(chunk):
+        module = program.module
+        expected = run_module(module, program.inputs, "exact").outputs
+        compiled(module, TARGET)
+        once = stripped(module)
+        raised = parse_module(str(module), "compiled")
+        RaiseEmitPass().apply(make_context(), raised)
+        verify_module(raised)
+        results = run_module(raised, program.inputs, "exact").outputs
+        for name, value in expected.items():
+            scale = max(1.0, float(np.abs(value.astype(np.float64)).max()))
+            np.testing.assert_allclose(
+                results[name].astype(np.float64), value.astype(np.float64), atol=1e-12 * scale
+            )
+        again = parse_module(str(raised), "raised")
+        compiled(again, start="lowered")
+        assert stripped(again) == once
+
+
+@pytest.mark.parametrize("chunk", range(2))
+def test_through_another_target_and_back(chunk: int):
+    for program in programs(chunk):
+        module = program.module
+        compiled(module, TARGET)
+        once = stripped(module)
+        for target in ("reference:typed", TARGET):
+            RaiseEmitPass("groups").apply(make_context(), module)
+            compiled(module, target, start="lowered")
+        assert stripped(module) == once
+
+
+def test_unknown_pin():
+    with pytest.raises(PolicyError, match="pin: 'kernels' is not known; legal: all, groups, nothing"):
+        RaiseEmitPass("kernels").apply(make_context(), ModuleOp([]))
