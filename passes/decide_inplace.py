@@ -89,7 +89,7 @@ def _conflict(
     source, target = region_of(copy.ins[0]), region_of(copy.outs[0])
     if producer is None:
         return None
-    if not source.type.is_contiguous or source.offset or source.size != region_of(_buffer(source.root)).size:
+    if not source.type.is_contiguous or source.offset or source.size != region_of(source.root.buffer).size:
         return "the new value is part of a larger buffer"
     for access in table[target.root]:
         user = access.instruction
@@ -104,10 +104,6 @@ def _conflict(
 
 def _kernel(instruction: ResolvedOp) -> str:
     return "none" if instruction.kernel is None else instruction.kernel.kernel.data
-
-
-def _buffer(root: _Root) -> SSAValue:
-    return root.buffer
 
 
 def _may_alias(instruction: ResolvedOp, result_root: _Root, operand_root: _Root) -> bool:
@@ -172,7 +168,7 @@ def _try_reuse(
         return
     size = region_of(new.buffer).size
     _move(new, old.buffer)
-    table[old] = _merged(table[old], table.pop(new))
+    table[old] += table.pop(new)
     record(
         module,
         DecideInplacePass.name,
@@ -180,11 +176,6 @@ def _try_reuse(
         f"result {result} overwrites operand {operand}",
         f"nothing else uses the operand afterwards; saves {size} bytes",
     )
-
-
-def _merged(old: list[Access], new: list[Access]) -> list[Access]:
-    """Accesses of the shared slot; their regions are asked for anew where they matter."""
-    return [*old, *new]
 
 
 def _move(slot: _Root, buffer: SSAValue) -> None:
