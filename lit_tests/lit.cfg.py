@@ -12,7 +12,9 @@ config.suffixes = [".mlir"]  # noqa: F821
 config.excludes = ["Inputs"]  # noqa: F821
 config.test_source_root = os.path.dirname(__file__)  # noqa: F821
 config.test_exec_root = os.path.join(tempfile.gettempdir(), f"aicf-lit-{os.getuid()}")  # noqa: F821
-config.environment["PYTHONPATH"] = os.path.dirname(config.test_source_root)  # noqa: F821
+
+# Said with each command, because lit's own diff changes PYTHONPATH for the commands after it.
+_PYTHON = f"env PYTHONPATH={os.path.dirname(os.path.abspath(config.test_source_root))} {sys.executable}"  # noqa: F821
 
 # A name that is part of a path or of a longer name is not the command.
 _COMMANDS = {
@@ -21,4 +23,4 @@ _COMMANDS = {
     "filecheck": "filecheck --enable-var-scope",
 }
 for name, module in _COMMANDS.items():
-    config.substitutions.append((rf"(?<![\w./-]){name}(?![\w./-])", f"{sys.executable} -m {module}"))  # noqa: F821
+    config.substitutions.append((rf"(?<![\w./-]){name}(?![\w./-])", f"{_PYTHON} -m {module}"))  # noqa: F821
