@@ -20,9 +20,9 @@ from aicf.artifact import Artifact
 from aicf.backends.native import NativeCode
 from aicf.errors import ArtifactError, InputMismatch
 from aicf.explain import Decision, Explanation, ValueExplanation, explain_programs, explain_value
+from aicf.plain import from_plain, to_plain
 from aicf.runtime.capture_plan import ModulePlan
 from aicf.runtime.executable import Executable
-from aicf.runtime.plain import from_plain, to_plain
 from aicf.runtime.tensors import Array
 
 EMIT, LOGICAL, LEDGER, PLAN = "emit.mlir", "logical.mlir", "ledger.json", "plan.json"

@@ -145,7 +145,10 @@ class BufferRef:
 
 @dataclass(frozen=True)
 class Launch:
-    """One instruction, ready for code generation; operands in `ins`, `outs`, `ws` order."""
+    """One instruction, ready for code generation; operands in `ins`, `outs`, `ws` order.
+
+    `waits_for` names the instructions of all its edges, `programmatic` those of them whose edge lets it start early.
+    """
 
     name: str
     kind: str
@@ -157,6 +160,7 @@ class Launch:
     body: Block
     code: KernelOp | None
     waits_for: tuple[str, ...]
+    programmatic: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -25,11 +25,13 @@ ENTRY_POINTS = "aicf.backends"
 
 _BUILT_IN = {
     "cpu": ("aicf.backends.cpu.backend", "CpuBackend"),
+    "cuda": ("aicf.backends.cuda.backend", "CudaBackend"),
     "reference": ("aicf.backends.reference.backend", "ReferenceBackend"),
 }
 
 _LOADERS = {
     "cpu": "aicf.backends.cpu.loader",
+    "cuda": "aicf.backends.cuda.loader",
     "reference": "aicf.backends.reference.loader",
 }
 """Modules of built-in backends with a function `load_native(NativeCode) -> LoadedCode`."""

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from aicf.errors import ArtifactError
+from aicf.plain import from_plain, to_plain
 from aicf.runtime.graph import ROLES, Bind, Graph
-from aicf.runtime.plain import from_plain, to_plain
 from aicf.runtime.tensors import ELEMENT_NAMES, span_bytes
 
 ARENA = 0

@@ -249,6 +249,7 @@ def _code_launch(op: ResolvedOp, places: _Places, table: Mapping[str, Operation]
         body=body.body.block,
         code=code,
         waits_for=tuple(edge.source.data for edge in op.after),
+        programmatic=tuple(edge.source.data for edge in op.after if edge.kind.data == "programmatic"),
     )
 
 

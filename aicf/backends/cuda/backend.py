@@ -1,0 +1,56 @@
+"""The CUDA backend as the compiler and the runtime see it. Code generation is imported when a program is built."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from xdsl.dialects.builtin import ModuleOp
+
+from aicf.backends.base import CodeUnit, KernelDescriptor, LoadedCode, NativeCode
+from aicf.backends.cuda.kernels import KERNELS
+from aicf.backends.cuda.target import arch_named
+from aicf.dialects.emit_types import TargetAttr
+
+
+class CudaBackend:
+    """Cubins for NVIDIA GPUs, launched with library calls inside one CUDA Graph."""
+
+    name = "cuda"
+
+    def resolve_arch(self, arch: str | None) -> str:
+        """The architecture `arch`, or that of this machine's GPU.
+
+        Raises PolicyError for an unknown one, BackendUnavailable if there is no GPU to ask.
+        """
+        if arch is not None:
+            return arch_named(arch).name
+        from aicf.backends.cuda.driver import host_arch
+
+        return host_arch()
+
+    def libraries(self) -> Mapping[str, str]:
+        """Libraries of this machine that a target may list, with their versions."""
+        return {}
+
+    def kernels(self) -> Sequence[KernelDescriptor]:
+        """All kernels, in a fixed order."""
+        return KERNELS
+
+    def build(self, module: ModuleOp, units: Sequence[CodeUnit], target: TargetAttr) -> NativeCode:
+        """Code for all units; needs no GPU."""
+        from aicf.backends.cuda.build import build_module
+
+        arch = arch_named(target.arch.data)
+        return NativeCode(build_module(units, arch), (f"cuda-{arch.name}",))
+
+    def load(self, native: NativeCode) -> LoadedCode:
+        """Loads code onto this machine's GPU."""
+        from aicf.backends.cuda.loader import load_native
+
+        return load_native(native)
+
+    def devices(self) -> Sequence[Mapping[str, str]]:
+        """This machine's GPUs."""
+        from aicf.backends.cuda.driver import describe_devices
+
+        return describe_devices()

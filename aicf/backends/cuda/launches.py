@@ -1,0 +1,51 @@
+"""What a kernel family gives the builder: the launches of one instruction, with code that is not compiled yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from aicf.backends.base import BufferRef, Launch
+from aicf.backends.cuda.code import KernelCode
+from aicf.backends.cuda.device_program import Address, Scalar, TensorMap
+from aicf.backends.cuda.target import GpuArch
+
+Triple = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class KernelLaunch:
+    """One launch of a device function.
+
+    Args:
+        code: The function.
+        arguments: One for each of its parameters; a tensor map is a `ptr`.
+        grid, block, cluster: Sizes in blocks, threads and blocks.
+        shared_bytes: Dynamic shared memory.
+    """
+
+    code: KernelCode
+    arguments: tuple[Address | TensorMap | Scalar, ...]
+    grid: Triple
+    block: Triple
+    cluster: Triple = (1, 1, 1)
+    shared_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class LibraryCall:
+    """One call of a library function, see `device_program.LibraryNode`."""
+
+    function: str
+    version: str
+    call: Mapping[str, object]
+    operands: tuple[Address, ...]
+
+
+Emit = Callable[[Launch, GpuArch], Sequence[KernelLaunch | LibraryCall]]
+"""The launches of an instruction, in order; each waits for the one before. A pure function of the kernel record."""
+
+
+def address_of(ref: BufferRef) -> Address:
+    """The address of an operand."""
+    return Address(ref.base, ref.offset)

@@ -1,0 +1,324 @@
+# pyright: basic, reportMissingImports=false
+# numba-cuda ships no types, and its module `numba.cuda` is found by an import hook.
+"""Every PTX instruction that our kernels use, as Numba intrinsics, and the types they are written with. Nothing else.
+
+Addresses are u64 (global) or u32 (shared, as `shared_base` gives them). An intrinsic is made by `void_asm` or `value_asm`
+from PTX text with operands $0, $1, ...: results first. Imported only where code is generated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from llvmlite import ir
+from numba import (
+    cuda as cuda,
+)  # templates write cuda.threadIdx.x, cuda.syncthreads(), cuda.shfl_xor_sync(...)
+from numba.cuda import cgutils, types
+from numba.cuda.extending import intrinsic
+
+f32, f64 = types.float32, types.float64
+i32, i64, u32, u64 = types.int32, types.int64, types.uint32, types.uint64
+u16, i8, u8 = types.uint16, types.int8, types.uint8
+
+_NUMBA = {"f32": f32, "f64": f64, "u32": u32, "i32": i32, "i64": i64, "u64": u64, "u16": u16}
+_LLVM = {
+    "f32": ir.FloatType(),
+    "f64": ir.DoubleType(),
+    "u32": ir.IntType(32),
+    "i32": ir.IntType(32),
+    "i64": ir.IntType(64),
+    "u64": ir.IntType(64),
+    "u16": ir.IntType(16),
+}
+_CONSTRAINT = {"f32": "f", "f64": "d", "u32": "r", "i32": "r", "i64": "l", "u64": "l", "u16": "h"}
+
+Intrinsic = Callable[..., Any]
+
+
+def _with_arity(count: int, typer: Callable[..., Any]) -> Intrinsic:
+    """Numba reads the number of arguments from the signature, so it is written out."""
+    names = "".join(f", a{i}" for i in range(count))
+    namespace: dict[str, Any] = {"typer": typer}
+    exec(f"def typed(typingctx{names}):\n    return typer(typingctx{names})\n", namespace)
+    return intrinsic(namespace["typed"])
+
+
+def void_asm(text: str, arguments: Sequence[str], *, memory: bool = True) -> Intrinsic:
+    """An intrinsic without result.
+
+    Args:
+        text: PTX; $i is argument i.
+        arguments: Types by name (`u64`, `f32`, ...).
+        memory: Whether other memory accesses may not move across it.
+    """
+    numba = [_NUMBA[name] for name in arguments]
+
+    def typer(typingctx: Any, *given: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            constraints = [_CONSTRAINT[name] for name in arguments] + (["~{memory}"] if memory else [])
+            function = ir.FunctionType(ir.VoidType(), [_LLVM[name] for name in arguments])
+            builder.call(ir.InlineAsm(function, text, ",".join(constraints), side_effect=True), values)
+            return context.get_dummy_value()
+
+        return types.void(*numba), codegen
+
+    return _with_arity(len(arguments), typer)
+
+
+def value_asm(
+    text: str,
+    results: Sequence[str],
+    arguments: Sequence[str | tuple[str, int]],
+    *,
+    effect: bool = True,
+    memory: bool = False,
+    tied: int | None = None,
+) -> Intrinsic:
+    """An intrinsic with one result (a scalar) or several (a tuple).
+
+    Args:
+        text: PTX; results are $0 .., then the arguments with tuples laid out flat.
+        results: Types by name.
+        arguments: Types by name; `(name, n)` is a tuple of n.
+        effect: Whether equal calls may not be merged or moved.
+        memory: Whether other memory accesses may not move across it.
+        tied: Number of the tuple argument that starts in the result registers (an accumulator).
+    """
+    numba = [types.UniTuple(_NUMBA[a[0]], a[1]) if isinstance(a, tuple) else _NUMBA[a] for a in arguments]
+    result = _NUMBA[results[0]] if len(results) == 1 else types.UniTuple(_NUMBA[results[0]], len(results))
+
+    def typer(typingctx: Any, *given: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            flat: list[Any] = []
+            kinds: list[Any] = []
+            constraints = ["=" + _CONSTRAINT[name] for name in results]
+            for place, (argument, value) in enumerate(zip(arguments, values, strict=True)):
+                if isinstance(argument, tuple):
+                    for i in range(argument[1]):
+                        flat.append(builder.extract_value(value, i))
+                        kinds.append(_LLVM[argument[0]])
+                        constraints.append(str(i) if place == tied else _CONSTRAINT[argument[0]])
+                else:
+                    flat.append(value)
+                    kinds.append(_LLVM[argument])
+                    constraints.append(_CONSTRAINT[argument])
+            constraints += ["~{memory}"] if memory else []
+            out = [_LLVM[name] for name in results]
+            function = ir.FunctionType(out[0] if len(out) == 1 else ir.LiteralStructType(out), kinds)
+            made = builder.call(ir.InlineAsm(function, text, ",".join(constraints), side_effect=effect), flat)
+            if len(out) == 1:
+                return made
+            return cgutils.pack_array(builder, [builder.extract_value(made, i) for i in range(len(out))])
+
+        return result(*numba), codegen
+
+    return _with_arity(len(arguments), typer)
+
+
+# Programmatic dependent launch
+
+wait_for_predecessors = void_asm("griddepcontrol.wait;", [])
+launch_dependents = void_asm("griddepcontrol.launch_dependents;", [])
+
+# Global memory
+
+load_f32x4 = value_asm("ld.global.v4.f32 {$0,$1,$2,$3}, [$4];", ["f32"] * 4, ["u64"])
+load_u32x4 = value_asm("ld.global.v4.u32 {$0,$1,$2,$3}, [$4];", ["u32"] * 4, ["u64"])
+load_u32x2 = value_asm("ld.global.v2.u32 {$0,$1}, [$2];", ["u32"] * 2, ["u64"])
+load_u32 = value_asm("ld.global.u32 $0, [$1];", ["u32"], ["u64"])
+load_u16 = value_asm("ld.global.u16 $0, [$1];", ["u16"], ["u64"])
+load_u8 = value_asm("ld.global.u8 $0, [$1];", ["u32"], ["u64"])
+load_u64 = value_asm("ld.global.u64 $0, [$1];", ["u64"], ["u64"])
+load_f32 = value_asm("ld.global.f32 $0, [$1];", ["f32"], ["u64"])
+load_f64 = value_asm("ld.global.f64 $0, [$1];", ["f64"], ["u64"])
+load_i32 = value_asm("ld.global.s32 $0, [$1];", ["i32"], ["u64"])
+load_i64 = value_asm("ld.global.s64 $0, [$1];", ["i64"], ["u64"])
+stream_u32x4 = value_asm(
+    "ld.relaxed.gpu.global.L1::no_allocate.L2::256B.v4.u32 {$0,$1,$2,$3}, [$4];",
+    ["u32"] * 4,
+    ["u64"],
+    memory=True,
+)
+"""A weight load that keeps its place before `wait_for_predecessors`."""
+store_u32x4 = void_asm("st.global.v4.u32 [$0], {$1,$2,$3,$4};", ["u64", "u32", "u32", "u32", "u32"])
+store_u32x2 = void_asm("st.global.v2.u32 [$0], {$1,$2};", ["u64", "u32", "u32"])
+store_f32x4 = void_asm("st.global.v4.f32 [$0], {$1,$2,$3,$4};", ["u64", "f32", "f32", "f32", "f32"])
+store_u32 = void_asm("st.global.u32 [$0], $1;", ["u64", "u32"])
+store_u16 = void_asm("st.global.u16 [$0], $1;", ["u64", "u16"])
+store_u8 = void_asm("st.global.u8 [$0], $1;", ["u64", "u32"])
+store_u64 = void_asm("st.global.u64 [$0], $1;", ["u64", "u64"])
+store_f32 = void_asm("st.global.f32 [$0], $1;", ["u64", "f32"])
+store_f64 = void_asm("st.global.f64 [$0], $1;", ["u64", "f64"])
+store_i32 = void_asm("st.global.s32 [$0], $1;", ["u64", "i32"])
+store_i64 = void_asm("st.global.s64 [$0], $1;", ["u64", "i64"])
+
+# Shared memory
+
+load_shared_f32 = value_asm("ld.shared.f32 $0, [$1];", ["f32"], ["u32"], memory=True)
+load_shared_f32x4 = value_asm("ld.shared.v4.f32 {$0,$1,$2,$3}, [$4];", ["f32"] * 4, ["u32"], memory=True)
+load_shared_u32x4 = value_asm("ld.shared.v4.u32 {$0,$1,$2,$3}, [$4];", ["u32"] * 4, ["u32"], memory=True)
+load_shared_u32 = value_asm("ld.shared.u32 $0, [$1];", ["u32"], ["u32"], memory=True)
+load_shared_u16 = value_asm("ld.shared.u16 $0, [$1];", ["u16"], ["u32"], memory=True)
+store_shared_f32 = void_asm("st.shared.f32 [$0], $1;", ["u32", "f32"])
+store_shared_f32x4 = void_asm("st.shared.v4.f32 [$0], {$1,$2,$3,$4};", ["u32", "f32", "f32", "f32", "f32"])
+store_shared_u32x4 = void_asm("st.shared.v4.u32 [$0], {$1,$2,$3,$4};", ["u32", "u32", "u32", "u32", "u32"])
+store_shared_u32 = void_asm("st.shared.u32 [$0], $1;", ["u32", "u32"])
+store_shared_u16 = void_asm("st.shared.u16 [$0], $1;", ["u32", "u16"])
+
+# Half precision: a u32 holds two elements, the first in the low half
+
+unpack_f16 = value_asm(
+    "{ .reg .b16 l,h; mov.b32 {l,h}, $2; cvt.f32.f16 $0,l; cvt.f32.f16 $1,h; }",
+    ["f32"] * 2,
+    ["u32"],
+    effect=False,
+)
+unpack_bf16 = value_asm(
+    "{ shl.b32 $0, $2, 16; and.b32 $1, $2, 0xffff0000; }", ["f32"] * 2, ["u32"], effect=False
+)
+pack_f16 = value_asm("cvt.rn.f16x2.f32 $0, $2, $1;", ["u32"], ["f32", "f32"], effect=False)
+pack_bf16 = value_asm("cvt.rn.bf16x2.f32 $0, $2, $1;", ["u32"], ["f32", "f32"], effect=False)
+f16_to_f32 = value_asm("cvt.f32.f16 $0, $1;", ["f32"], ["u16"], effect=False)
+bf16_to_f32 = value_asm(
+    "{ .reg .b32 t; cvt.u32.u16 t, $1; shl.b32 t, t, 16; mov.b32 $0, t; }", ["f32"], ["u16"], effect=False
+)
+f32_to_f16 = value_asm("cvt.rn.f16.f32 $0, $1;", ["u16"], ["f32"], effect=False)
+f32_to_bf16 = value_asm("cvt.rn.bf16.f32 $0, $1;", ["u16"], ["f32"], effect=False)
+
+# Ampere: asynchronous copies and warp matrix products
+
+copy_async16 = void_asm("cp.async.cg.shared.global [$0], [$1], 16;", ["u32", "u64"])
+copy_async16_or_zero = void_asm("cp.async.cg.shared.global [$0], [$1], 16, $2;", ["u32", "u64", "u32"])
+"""Copies the first `size` (0 or 16) bytes and fills the rest of the 16 with zeros."""
+commit_copies = void_asm("cp.async.commit_group;", [])
+wait_copies_0 = void_asm("cp.async.wait_group 0;", [])
+wait_copies_1 = void_asm("cp.async.wait_group 1;", [])
+wait_copies_2 = void_asm("cp.async.wait_group 2;", [])
+wait_copies_3 = void_asm("cp.async.wait_group 3;", [])
+load_matrix_x4 = value_asm(
+    "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {$0,$1,$2,$3}, [$4];", ["u32"] * 4, ["u32"], memory=True
+)
+load_matrix_x4_transposed = value_asm(
+    "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {$0,$1,$2,$3}, [$4];", ["u32"] * 4, ["u32"], memory=True
+)
+
+
+def _mma(dtype: str) -> Intrinsic:
+    text = (
+        f"mma.sync.aligned.m16n8k16.row.col.f32.{dtype}.{dtype}.f32 "
+        "{$0,$1,$2,$3}, {$8,$9,$10,$11}, {$12,$13}, {$0,$1,$2,$3};"
+    )
+    return value_asm(text, ["f32"] * 4, [("f32", 4), *["u32"] * 6], effect=False, tied=0)
+
+
+mma_f16, mma_bf16 = _mma("f16"), _mma("bf16")
+"""Warp product 16x8x16: `mma(accumulator of 4, a0, a1, a2, a3, b0, b1)`."""
+
+# Hopper: warpgroup products, bulk tensor copies, barriers in shared memory
+
+
+def _wgmma(n: int, dtype: str) -> Intrinsic:
+    count = n // 2
+    registers = ",".join(f"${i}" for i in range(count))
+    a, b, scale = 2 * count, 2 * count + 1, 2 * count + 2
+    text = (
+        f"{{ .reg .pred p; setp.ne.b32 p, ${scale}, 0; "
+        f"wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{dtype}.{dtype} {{{registers}}}, ${a}, ${b}, p, 1, 1, 0, 0; }}"
+    )
+    return value_asm(text, ["f32"] * count, [("f32", count), "u64", "u64", "i32"], tied=0)
+
+
+WGMMA: dict[tuple[int, str], Intrinsic] = {
+    (n, dtype): _wgmma(n, dtype) for n in (8, 16, 32, 64, 96, 128, 160, 192, 256) for dtype in ("f16", "bf16")
+}
+"""By (columns, element type): `wgmma(accumulator, descriptor_a, descriptor_b, keep)`; keep = 0 starts from zero.
+
+Both operands K-major in shared memory."""
+for (_n, _dtype), _made in WGMMA.items():
+    globals()[f"wgmma_{_n}_{_dtype}"] = _made
+
+wgmma_fence = void_asm("wgmma.fence.sync.aligned;", [])
+wgmma_commit = void_asm("wgmma.commit_group.sync.aligned;", [])
+wgmma_wait_0 = void_asm("wgmma.wait_group.sync.aligned 0;", [])
+wgmma_wait_1 = void_asm("wgmma.wait_group.sync.aligned 1;", [])
+fewer_registers_24 = void_asm("setmaxnreg.dec.sync.aligned.u32 24;", [])
+fewer_registers_40 = void_asm("setmaxnreg.dec.sync.aligned.u32 40;", [])
+more_registers_232 = void_asm("setmaxnreg.inc.sync.aligned.u32 232;", [])
+more_registers_240 = void_asm("setmaxnreg.inc.sync.aligned.u32 240;", [])
+
+barrier_init = void_asm("mbarrier.init.shared::cta.b64 [$0], $1;", ["u32", "u32"])
+barrier_expect = void_asm("mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;", ["u32", "u32"])
+barrier_arrive = void_asm("mbarrier.arrive.shared::cta.b64 _, [$0];", ["u32"])
+barrier_wait = void_asm(
+    "{ .reg .pred p; L_w_${:uid}: mbarrier.try_wait.parity.shared::cta.b64 p, [$0], $1; "
+    "@p bra.uni L_d_${:uid}; bra.uni L_w_${:uid}; L_d_${:uid}: }",
+    ["u32", "u32"],
+)
+fence_barrier_init = void_asm("fence.mbarrier_init.release.cluster;", [])
+fence_async_proxy = void_asm("fence.proxy.async.shared::cta;", [])
+copy_tensor_2d = void_asm(
+    "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [$0], [$1, {$3,$4}], [$2];",
+    ["u32", "u64", "u32", "i32", "i32"],
+)
+"""`copy_tensor_2d(shared, map, barrier, inner index, outer index)`"""
+prefetch_map = void_asm("prefetch.tensormap [$0];", ["u64"])
+
+named_barrier = void_asm("bar.sync $0, $1;", ["u32", "u32"])
+"""`named_barrier(number 1..15, threads)`: a barrier of part of a block."""
+
+# Clusters
+
+cluster_rank = value_asm("mov.u32 $0, %cluster_ctarank;", ["u32"], [], effect=False)
+cluster_arrive = void_asm("barrier.cluster.arrive.release.aligned;", [])
+cluster_wait = void_asm("barrier.cluster.wait.acquire.aligned;", [])
+map_shared = value_asm("mapa.shared::cluster.u32 $0, $1, $2;", ["u32"], ["u32", "u32"], effect=False)
+"""`map_shared(address, rank)`: the same address in the shared memory of another block of the cluster."""
+load_cluster_f32 = value_asm("ld.shared::cluster.f32 $0, [$1];", ["f32"], ["u32"], memory=True)
+load_cluster_f32x4 = value_asm(
+    "ld.shared::cluster.v4.f32 {$0,$1,$2,$3}, [$4];", ["f32"] * 4, ["u32"], memory=True
+)
+
+# Arithmetic
+
+exp2_approx = value_asm("ex2.approx.ftz.f32 $0, $1;", ["f32"], ["f32"], effect=False)
+rcp_approx = value_asm("rcp.approx.ftz.f32 $0, $1;", ["f32"], ["f32"], effect=False)
+rsqrt_approx = value_asm("rsqrt.approx.ftz.f32 $0, $1;", ["f32"], ["f32"], effect=False)
+tanh_approx = value_asm("tanh.approx.f32 $0, $1;", ["f32"], ["f32"], effect=False)
+max_nan = value_asm("max.NaN.f32 $0, $1, $2;", ["f32"], ["f32", "f32"], effect=False)
+min_nan = value_asm("min.NaN.f32 $0, $1, $2;", ["f32"], ["f32", "f32"], effect=False)
+bits_to_f32 = value_asm("mov.b32 $0, $1;", ["f32"], ["u32"], effect=False)
+f32_to_bits = value_asm("mov.b32 $0, $1;", ["u32"], ["f32"], effect=False)
+
+
+@intrinsic
+def zeros(typingctx: Any, count: Any) -> Any:
+    """`zeros(n)`, n literal: a tuple of n f32 zeros, an accumulator for matrix products."""
+    if not isinstance(count, types.IntegerLiteral):
+        return None
+    number = count.literal_value
+
+    def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return cgutils.pack_array(builder, [ir.Constant(ir.FloatType(), 0.0)] * number)
+
+    return types.UniTuple(f32, number)(count), codegen
+
+
+@intrinsic
+def shared_base(typingctx: Any, array: Any) -> Any:
+    """The u32 address of a shared array: `shared_base(cuda.shared.array(0, u8))` is where dynamic memory starts."""
+    if not isinstance(array, types.Array):
+        return None
+
+    def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        from numba.cuda.np.arrayobj import make_array
+
+        generic = make_array(signature.args[0])(context, builder, values[0]).data
+        shared = builder.addrspacecast(generic, generic.type.pointee.as_pointer(3))
+        return builder.ptrtoint(shared, ir.IntType(32))
+
+    return u32(array), codegen
+
+
+ALL_LANES = 0xFFFFFFFF
