@@ -1,4 +1,4 @@
-"""From resolved instructions to a device module: launches of every kernel family, compiled once each, with their edges."""
+"""From resolved instructions to a device module: the launches of every kernel family, compiled once each."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 # numba-cuda ships no types, and its module `numba.cuda` is found by an import hook.
 """Every PTX instruction that our kernels use, as Numba intrinsics, and the types they are written with. Nothing else.
 
-Addresses are u64 (global) or u32 (shared, as `shared_base` gives them). An intrinsic is made by `void_asm` or `value_asm`
-from PTX text with operands $0, $1, ...: results first. Imported only where code is generated.
+Addresses are u64 (global) or u32 (shared, as `shared_base` gives them). An intrinsic is made by `void_asm` or
+`value_asm` from PTX text with operands $0, $1, ...: results first. Imported only where code is generated.
 """
 
 from __future__ import annotations

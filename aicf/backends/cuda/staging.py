@@ -1,7 +1,7 @@
 """Specialises kernel templates: a readable Python function and its constants become straight Python text for Numba.
 
-Numba has no register arrays, no unrolled loops and no conditional compilation: a tuple indexed by a loop variable turns into
-branches. So templates are staged here, on the syntax tree, and what Numba sees has every index literal. A template
+Numba has no register arrays, no unrolled loops and no conditional compilation: a tuple indexed by a loop variable
+turns into branches. So templates are staged here, on the syntax tree, and what Numba sees has every index literal. A template
 is an ordinary function of a module; it may use
 
     for i in unrolled(4): ...        the body once per value, `i` a literal (`unrolled(start, stop, step)` as `range`)
@@ -90,6 +90,7 @@ def _syntax(template: Callable[..., object]) -> ast.FunctionDef:
 
 
 _MISSING = object()
+_LITERALS = (int, float, bool, str, tuple, type(None))
 
 
 class _Stager(ast.NodeTransformer):
@@ -202,8 +203,8 @@ class _Stager(ast.NodeTransformer):
         """A constant's value in place of its name."""
         if isinstance(node.ctx, ast.Load) and node.id in self.names:
             value = self.names[node.id]
-            if isinstance(value, int | float | bool | str | tuple | None):
-                return _literal(value)
+            if isinstance(value, _LITERALS):
+                return _literal(cast(object, value))
         return node
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
@@ -268,8 +269,8 @@ class _Stager(ast.NodeTransformer):
 
     def _folded(self, node: ast.AST) -> ast.expr:
         value = self._value(cast(ast.expr, node))
-        if value is not _MISSING and isinstance(value, int | float | bool | str | tuple | None):
-            return _literal(value)
+        if isinstance(value, _LITERALS):
+            return _literal(cast(object, value))
         return cast(ast.expr, node)
 
     def _value(self, node: ast.expr) -> Any:

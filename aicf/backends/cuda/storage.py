@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
+from typing import cast
 
 from aicf.backends.cuda.device_program import FORMAT, DeviceModule
 from aicf.errors import ArtifactError
@@ -26,12 +27,12 @@ def read(code: bytes) -> tuple[DeviceModule, dict[str, bytes]]:
         raise ArtifactError("the native code is no cuda code; compile the program again")
     (size,) = struct.unpack_from("<I", code, len(_MAGIC))
     try:
-        header = json.loads(code[start : start + size])
+        header: object = json.loads(code[start : start + size])
     except ValueError:
         raise ArtifactError("the header of the cuda code is damaged; compile the program again") from None
-    if isinstance(header, dict) and header.get("format") != FORMAT:  # pyright: ignore[reportUnknownMemberType]
+    if isinstance(header, dict) and cast("dict[str, object]", header).get("format") != FORMAT:
         raise ArtifactError(f"cuda code of format {FORMAT} is read here; compile the program again")
-    module = from_plain(DeviceModule, header, "cuda code")
+    module = from_plain(DeviceModule, cast(object, header), "cuda code")
     section = code[start + size :]
     cubins: dict[str, bytes] = {}
     for entry in module.cubins:
