@@ -43,6 +43,7 @@ class OperandInfo:
         dtype: Element type name (`f32`, `i1`, ...).
         strides: Elements between neighbours, one per dimension; 0 where broadcast.
         updated: Whether the program overwrites it (then it cannot be prepared ahead).
+        offset: Elements from the start of its buffer, which is aligned, to its first element.
     """
 
     role: str
@@ -50,6 +51,7 @@ class OperandInfo:
     dtype: str
     strides: tuple[int, ...]
     updated: bool = False
+    offset: int = 0
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ class Work:
         operands, results: As seen by the kernel (view ops in front are already strides).
         body: The meaning: primitive logical ops from block arguments (operands) to `emit.yield` (results).
         code: The generated scalar program, for kinds that have one (epilogues and generated kernels).
+        prologue: The generated row program that makes operand 0 of the product, for kinds that have one.
     """
 
     id: str
@@ -72,6 +75,7 @@ class Work:
     results: tuple[OperandInfo, ...]
     body: Block
     code: KernelOp | None
+    prologue: KernelOp | None = None
 
 
 class KernelDescriptor(Protocol):
@@ -161,6 +165,7 @@ class Launch:
     code: KernelOp | None
     waits_for: tuple[str, ...]
     programmatic: tuple[str, ...] = ()
+    prologue: KernelOp | None = None
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-# pyright: basic, reportMissingImports=false
+# pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false, reportPrivateImportUsage=false
 # numba-cuda ships no types, and its module `numba.cuda` is found by an import hook.
 """Every PTX instruction that our kernels use, as Numba intrinsics, and the types they are written with. Nothing else.
 

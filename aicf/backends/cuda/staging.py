@@ -1,8 +1,8 @@
 """Specialises kernel templates: a readable Python function and its constants become straight Python text for Numba.
 
 Numba has no register arrays, no unrolled loops and no conditional compilation: a tuple indexed by a loop variable
-turns into branches. So templates are staged here, on the syntax tree, and what Numba sees has every index literal. A template
-is an ordinary function of a module; it may use
+turns into branches. So templates are staged here, on the syntax tree, and what Numba sees has every index literal. A
+template is an ordinary function of a module; it may use
 
     for i in unrolled(4): ...        the body once per value, `i` a literal (`unrolled(start, stop, step)` as `range`)
     acc = registers(8, f32(0.0))     eight locals; `acc[i]` (literal `i`) is one of them, `acc[0:4] = f()` unpacks into

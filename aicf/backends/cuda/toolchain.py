@@ -1,4 +1,4 @@
-# pyright: basic, reportMissingImports=false
+# pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false, reportPrivateImportUsage=false
 # numba-cuda ships no types, and its module `numba.cuda` is found by an import hook.
 """Numba -> LTO-IR -> cubin, with no GPU present, and a cache on disk by content.
 
