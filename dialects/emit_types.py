@@ -6,6 +6,7 @@ They carry decisions as data. What is legal to decide is checked by the ops that
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from math import prod
 from typing import cast
 
@@ -342,10 +343,7 @@ class BufferType(ParametrizedAttribute, TypeAttribute):
 
         The lowest is negative where a stride is.
         """
-        if 0 in self.get_shape():
-            return 0, 0
-        steps = [(size - 1) * step for size, step in zip(self.get_shape(), self.get_strides(), strict=True)]
-        return sum(min(step, 0) for step in steps), sum(max(step, 0) for step in steps) + 1
+        return _reach(self)
 
     @property
     def span_bytes(self) -> int:
@@ -421,6 +419,16 @@ class BufferType(ParametrizedAttribute, TypeAttribute):
             if not isinstance(self.layout, NoneAttr):
                 printer.print_string(", layout ")
                 printer.print_attribute(self.layout)
+
+
+@lru_cache(maxsize=8192)
+def _reach(type_: BufferType) -> tuple[int, int]:
+    """`BufferType.reach`; every pass over a program asks for it, operand by operand, and types are few."""
+    shape = type_.get_shape()
+    if 0 in shape:
+        return 0, 0
+    steps = [(size - 1) * step for size, step in zip(shape, type_.get_strides(), strict=True)]
+    return sum(min(step, 0) for step in steps), sum(max(step, 0) for step in steps) + 1
 
 
 def _bytes_entry(layout: LayoutAttr) -> int:
