@@ -348,10 +348,7 @@ class BufferType(ParametrizedAttribute, TypeAttribute):
     @property
     def span_bytes(self) -> int:
         """Bytes from the lowest to past the highest element (physical size where there is a layout)."""
-        if (layout := self.get_layout()) is not None:
-            return _bytes_entry(layout)
-        low, high = self.reach
-        return (high - low) * self.element_bytes
+        return _span_bytes(self)
 
     @property
     def element_count(self) -> int:
@@ -429,6 +426,14 @@ def _reach(type_: BufferType) -> tuple[int, int]:
         return 0, 0
     steps = [(size - 1) * step for size, step in zip(shape, type_.get_strides(), strict=True)]
     return sum(min(step, 0) for step in steps), sum(max(step, 0) for step in steps) + 1
+
+
+@lru_cache(maxsize=8192)
+def _span_bytes(type_: BufferType) -> int:
+    if (layout := type_.get_layout()) is not None:
+        return _bytes_entry(layout)
+    low, high = type_.reach
+    return (high - low) * type_.element_bytes
 
 
 def _bytes_entry(layout: LayoutAttr) -> int:
