@@ -7,12 +7,12 @@ nothing, which is a fifth of the time of a large program.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 
 @contextmanager
-def collector_paused() -> Iterator[None]:
+def collector_paused() -> Generator[None]:
     """No collections of cycles inside the block; afterwards the collector is as it was, also on an error.
 
     Blocks may nest, and overlap in several threads: whoever found the collector on turns it on again.
