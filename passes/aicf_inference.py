@@ -18,6 +18,7 @@ from aicf.passes.fuse_attention import FuseAttentionPass
 from aicf.passes.fuse_elementwise import FuseElementwisePass
 from aicf.passes.fuse_epilogues import FuseEpiloguesPass
 from aicf.passes.fuse_gated import FuseGatedPass
+from aicf.passes.fuse_horizontal import FuseHorizontalPass
 from aicf.passes.fuse_prologues import FuseProloguesPass
 from aicf.passes.generate_kernels import GenerateKernelsPass
 from aicf.passes.logical_canonicalize import LogicalCanonicalizePass
@@ -33,6 +34,7 @@ from aicf.passes.select_kernels import SelectKernelsPass
 from aicf.passes.select_layouts import SelectLayoutsPass
 from aicf.passes.set_target import SetTargetPass
 from aicf.passes.specialize_shapes import SpecializeShapesPass
+from aicf.passes.support.collector import collector_paused
 from aicf.passes.verify_capture_safe import VerifyCaptureSafePass
 from aicf.passes.verify_emit import VerifyEmitPass
 from aicf.passes.verify_logical import VerifyLogicalPass
@@ -96,6 +98,7 @@ def decision_passes() -> tuple[ModulePass, ...]:
         FuseAttentionPass(),
         MaterializeViewsPass(),
         FuseGatedPass(),
+        FuseHorizontalPass(),
         FuseProloguesPass(),
         FuseEpiloguesPass(),
         FuseElementwisePass(),
@@ -130,7 +133,8 @@ def run(
     passes: tuple[ModulePass, ...], ctx: Context, module: ModuleOp, observer: Observer | None = None
 ) -> None:
     """Applies passes in order; `observer` sees each pass and the module after it."""
-    for step in passes:
-        step.apply(ctx, module)
-        if observer is not None:
-            observer(step, module)
+    with collector_paused():
+        for step in passes:
+            step.apply(ctx, module)
+            if observer is not None:
+                observer(step, module)

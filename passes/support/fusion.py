@@ -1,8 +1,8 @@
 """Growing and outlining groups: shared by the fusing passes, which say what may join.
 
 A cluster grows along uses in text order. Only prefixes with a single value that others read can be outlined ("cuts").
-View ops and splat constants that feed a cluster are cloned into it; they cost nothing there. Products side by side, which
-share only what they read, are outlined together with a result each.
+View ops and splat constants that feed a cluster are cloned into it; they cost nothing there. Products side by
+side, which share only what they read, are outlined together with a result each.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
 
+from aicf.backends.registry import get_kernels
 from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp, YieldOp
 from aicf.dialects.emit_types import TargetAttr
@@ -96,6 +97,13 @@ class FusionContext:
     def may_be_one(self, ops: Iterable[Operation]) -> bool:
         """Whether the policy's pinned groups let all of `ops` share a group."""
         return len({self._pin(op) for op in ops}) <= 1
+
+    def why_none_of(self, kinds: Collection[str]) -> str | None:
+        """Says that no kernel of the target runs instructions of `kinds` at all; None if one may."""
+        kernels = get_kernels(self.target.backend.data).values()
+        if any(kind in kernel.kinds for kernel in kernels for kind in kinds):
+            return None
+        return f"the target has no kernel of kind {' or '.join(kinds)}"
 
     def sink_readers(self, group: GroupOp) -> None:
         """Moves what reads `group`, at once or through others, behind it where it stands in front."""
