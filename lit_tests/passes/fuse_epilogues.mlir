@@ -8,6 +8,7 @@
 // CHECK-NEXT: emit.decision "fuse-epilogues" ["second", "second.act"] choice "one kernel for 2 ops"
 // CHECK-NEXT: emit.decision "fuse-epilogues" ["rows"] choice "alone" because "nothing pointwise reads it alone"
 // CHECK-NEXT: emit.decision "fuse-epilogues" ["gate", "square", "gate.sigmoid", "gate.product", "gate.sum"] choice "one kernel for 5 ops"
+// CHECK-NEXT: emit.decision "fuse-epilogues" ["post", "post.residual"] choice "one kernel for 2 ops"
 // CHECK-NEXT: }
 
 // OFF: emit.decision "fuse-epilogues" ["fc", "fc.matmul"] choice "alone" because "epilogue fusion is off by policy"
