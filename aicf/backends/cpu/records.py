@@ -9,7 +9,8 @@ from xdsl.dialects.builtin import ArrayAttr, BoolAttr, DictionaryAttr, IntegerAt
 from xdsl.ir import Attribute
 
 from aicf.backends.cpu.gemm_spec import BSource, GemmProblem, GemmSpec, Partition, check
-from aicf.backends.cpu.loop_spec import LoopNest, LoopSpec
+from aicf.backends.cpu.loop_spec import LoopSpec
+from aicf.backends.nests import LoopNest
 from aicf.errors import PlanError
 
 Record = Mapping[str, Attribute]
