@@ -8,7 +8,7 @@ from typing import Any
 from aicf.backends.base import BufferRef, Launch
 from aicf.backends.cuda.code import KernelCode
 from aicf.backends.cuda.device_program import Address
-
+from aicf.backends.cuda.generated_kernels import read_rounding, read_spec
 from aicf.backends.cuda.generated_spec import GeneratedSpec
 from aicf.backends.cuda.launches import KernelLaunch, Triple, address_of
 from aicf.backends.cuda.phase_code import PhaseCode
@@ -28,7 +28,7 @@ def emit(launch: Launch, arch: GpuArch) -> list[KernelLaunch]:
     assert launch.code is not None
     refs = (*launch.ins, *launch.outs)
     nest = nest_of(launch.code, [ref.strides for ref in refs], [ref.dtype for ref in refs])
-    spec, rounding = None, None
+    spec, rounding = read_spec(launch.record), read_rounding(launch.record)
     return launches_of(launch.kind, nest, spec, refs, launch.ws, rounding)
 
 
@@ -51,7 +51,9 @@ def launches_of(
         PlanError: the decisions do not fit the nest.
     """
     if (problem := spec.problem(nest)) is not None:
-        raise PlanError(f"kernel record of a generated kernel contradicts itself: {problem}; run select-kernels again")
+        raise PlanError(
+            f"kernel record of a generated kernel contradicts itself: {problem}; run select-kernels again"
+        )
     code = PhaseCode(nest, spec, refs, rounding)
     made = _Maker(name, nest, spec, refs, workspace, code, rounding)
     return _STRATEGIES[spec.strategy](made)
@@ -70,7 +72,8 @@ class _Maker:
         code: PhaseCode,
         rounding: Rounding,
     ):
-        self.name, self.nest, self.spec, self.code, self.rounding = name, nest, spec, code, rounding
+        self.name, self.nest, self.spec, self.code = name, nest, spec, code
+        self.rounding: Rounding = rounding
         self.refs, self.workspace = refs, workspace
 
     def launch(self, template: Callable[..., object], constants: Constants, grid: Triple) -> KernelLaunch:
@@ -102,8 +105,7 @@ def _pointwise(made: _Maker) -> list[KernelLaunch]:
         "LOAD_ONE": one.load(),
         "CELL_ONE": one.pointwise(),
     }
-    blocks = -(-vectors // (spec.threads * spec.unroll))
-    return [made.launch(pointwise_template.pointwise, constants, (blocks, 1, 1))]
+    return [made.launch(pointwise_template.pointwise, constants, (spec.blocks(nest), 1, 1))]
 
 
 def _one_by_one(spec: GeneratedSpec) -> GeneratedSpec:
@@ -150,8 +152,7 @@ def _resident(made: _Maker) -> list[KernelLaunch]:
         "POINTS": nest.parallel_size,
         "REDUCE": nest.reduce_size,
     }
-    rows = spec.threads // spec.lanes
-    return [made.launch(rows_template.resident, constants, (-(-nest.parallel_size // rows), 1, 1))]
+    return [made.launch(rows_template.resident, constants, (spec.blocks(nest), 1, 1))]
 
 
 def _sweep(made: _Maker) -> list[KernelLaunch]:
@@ -159,37 +160,31 @@ def _sweep(made: _Maker) -> list[KernelLaunch]:
     spec, nest, code = made.spec, made.nest, made.code
     columns = spec.strategy == "columns"
     point_vector, reduce_vector = (spec.vector, 1) if columns else (1, spec.vector)
-    step = reduce_vector * spec.lanes
-    span = -(-nest.reduce_size // (spec.splits * step)) * step
     phases = range(len(code.kernel.phases))
     constants = {
         **_phase_constants(code),
         "COLUMNS": columns,
         "UNROLL": spec.unroll,
         "SPLITS": spec.splits,
-        "SPAN": span,
+        "SPAN": spec.span(nest),
         "POINT_VECTOR": point_vector,
         "REDUCE_VECTOR": reduce_vector,
         "POINT_VECTORS": nest.parallel_size // point_vector,
         "REDUCE": nest.reduce_size,
     }
-    blocks = -(-(nest.parallel_size // point_vector) // (spec.threads // spec.lanes))
-    if spec.splits == 1:
-        constants |= {"FIRST": 0, "LAST": len(phases) - 1}
-        return [made.launch(rows_template.sweep, constants, (blocks, 1, 1))]
-    constants |= {
-        "READ": tuple(code.read_partials(k) for k in phases),
-        "WRITE": tuple(code.write_partials(k) for k in phases),
-        "PARTIAL": tuple(code.combine(k, finish=False) for k in phases),
-    }
+    if spec.splits > 1:
+        constants |= {
+            "READ": tuple(code.read_partials(k) for k in phases),
+            "WRITE": tuple(code.write_partials(k) for k in phases),
+            "PARTIAL": tuple(code.combine(k, finish=False) for k in phases),
+        }
     return [
         made.launch(
             rows_template.sweep,
-            {**constants, "FIRST": k, "LAST": k},
-            (blocks, spec.splits if code.sweeps(k) else 1, 1),
+            {**constants, "FIRST": run[0], "LAST": run[-1]},
+            (spec.blocks(nest), splits, 1),
         )
-        for k in phases
-        if code.sweeps(k) or code.has_point_stores(k)
+        for run, splits in spec.launches(nest)
     ]
 
 
@@ -199,4 +194,3 @@ _STRATEGIES: Mapping[str, Callable[[_Maker], list[KernelLaunch]]] = {
     "rows": _sweep,
     "columns": _sweep,
 }
-

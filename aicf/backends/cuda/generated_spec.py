@@ -19,7 +19,7 @@ from math import prod
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch
 from aicf.backends.cuda.vector_access import PIECE_BYTES
 from aicf.backends.nests import LoopNest
-from aicf.dialects.emit_kernels import ReduceOp
+from aicf.dialects.emit_kernels import ReduceOp, StoreOp
 from aicf.dialects.types import element_of
 
 STRATEGIES = ("pointwise", "resident", "rows", "columns", "tiles")
@@ -80,6 +80,35 @@ class GeneratedSpec:
         """The dim of the nest along which vectors lie."""
         dims = nest.parallel_dims if self.strategy in ("pointwise", "columns", "tiles") else nest.reduce_dims
         return dims[-1] if dims else None
+
+    def span(self, nest: LoopNest) -> int:
+        """Elements of the reduce space that one of the blocks of a row or column visits."""
+        step = self.lanes * (self.vector if self.strategy == "rows" else 1)
+        return -(-nest.reduce_size // (self.splits * step)) * step
+
+    def blocks(self, nest: LoopNest) -> int:
+        """Blocks over the parallel space."""
+        points = nest.parallel_size
+        match self.strategy:
+            case "pointwise":
+                return -(-(points // self.vector) // (self.threads * self.unroll))
+            case "columns":
+                return -(-points * self.lanes // (self.vector * self.threads))
+            case _:
+                return -(-points * self.lanes // self.threads)
+
+    def launches(self, nest: LoopNest) -> list[tuple[range, int]]:
+        """Per launch the phases it runs, and the blocks that share a row or column."""
+        phases = nest.kernel.phases
+        if self.splits == 1:
+            return [(range(len(phases)), 1)]
+        found: list[tuple[range, int]] = []
+        for number, phase in enumerate(phases):
+            if nest.kernel.sweeps_reduce_space(phase):
+                found.append((range(number, number + 1), self.splits))
+            elif any(isinstance(op, StoreOp) for op in phase.body.block.ops):
+                found.append((range(number, number + 1), 1))
+        return found
 
     def combination_order(self, nest: LoopNest) -> str:
         """How reductions are combined, for the kernel record."""

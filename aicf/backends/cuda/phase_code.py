@@ -397,7 +397,9 @@ class PhaseCode:
         names = across(self.reductions(phase), lines)
         if finish:
             reductions = self.reductions(phase)
-            names = [self._finished(reductions[i // self.uniform_lanes], name) for i, name in enumerate(names)]
+            names = [
+                self._finished(reductions[i // self.uniform_lanes], name) for i, name in enumerate(names)
+            ]
         return Snippet(("total", "thread"), tuple(lines), packed(names))
 
     def _finished(self, op: ReduceOp, name: str) -> str:
@@ -409,7 +411,8 @@ class PhaseCode:
         """Within each warp, then over what the warps left in shared memory."""
         lanes = self.spec.lanes
         names = [
-            _butterfly(op, f"total[{i}]", min(lanes, WARP), f"b{i}_", lines) for i, op in enumerate(reductions)
+            _butterfly(op, f"total[{i}]", min(lanes, WARP), f"b{i}_", lines)
+            for i, op in enumerate(reductions)
         ]
         warps = lanes // WARP
         if warps <= 1 or not reductions:

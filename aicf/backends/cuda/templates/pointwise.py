@@ -1,5 +1,5 @@
 # pyright: basic, reportUndefinedVariable=false
-# ruff: noqa: F821
+# ruff: noqa: F821, SIM102
 """Pointwise kernels: a thread loads a few vectors, computes, stores. Index maps make them slices and broadcasts.
 
 Constants: THREADS, UNROLL (vectors of a thread), VECTOR (elements of one), VECTORS (all), WORDS (registers of a loaded
@@ -11,7 +11,7 @@ from __future__ import annotations
 from aicf.backends.cuda.staging import registers, splice, unrolled
 
 
-def pointwise(operands):
+def pointwise(operands: object):
     """One tile of THREADS * UNROLL vectors a block; neighbouring threads have neighbouring vectors."""
     thread = index(cuda.threadIdx.x)
     first = index(index(cuda.blockIdx.x) * (THREADS * UNROLL) + thread)

@@ -1,5 +1,5 @@
 # pyright: basic, reportUndefinedVariable=false
-# ruff: noqa: F821
+# ruff: noqa: F821, SIM102
 """Reductions: rows held in registers, and sweeps over rows or columns of any length.
 
 The snippets are those of `phase_code.PhaseCode`, by phase in tuples; KNOWN, TOTALS, BEFORES, KEPT and CELL are their
@@ -14,7 +14,7 @@ from __future__ import annotations
 from aicf.backends.cuda.staging import registers, splice, unrolled
 
 
-def resident(operands):
+def resident(operands: object):
     """Rows in registers: all elements are loaded at once, and every phase works on them where they are."""
     thread = index(cuda.threadIdx.x)
     lane = index(thread % LANES)
@@ -28,7 +28,7 @@ def resident(operands):
     x = registers(CHUNKS * CELL, 0)
     for c in unrolled(CHUNKS):
         at = index((c * LANES + lane) * VECTOR)
-        if REDUCE < (c + 1) * LANES * VECTOR:
+        if (c + 1) * LANES * VECTOR > REDUCE:
             at = index(min(at, index(REDUCE - VECTOR)))
         x[c * CELL : c * CELL + WORDS] = splice(LOAD, row, at)
     known = registers(KNOWN, 0)
@@ -46,7 +46,7 @@ def resident(operands):
             for c in unrolled(CHUNKS):
                 at = index((c * LANES + lane) * VECTOR)
                 valid = True
-                if REDUCE < (c + 1) * LANES * VECTOR:
+                if (c + 1) * LANES * VECTOR > REDUCE:
                     valid = at < REDUCE
                     at = index(min(at, index(REDUCE - VECTOR)))
                 total[0 : TOTALS[k]], x[c * CELL + KEPT_AT[k] : c * CELL + KEPT_AT[k] + KEPT[k]] = splice(
@@ -63,7 +63,7 @@ def resident(operands):
                 known[KNOWN_AT[k] : KNOWN_AT[k + 1]] = splice(COMBINE[k], total[0 : TOTALS[k]], thread)
 
 
-def sweep(operands):
+def sweep(operands: object):
     """Phases FIRST to LAST, each a loop over the row: `splits` blocks share one, if there is one phase in a launch.
 
     The totals of earlier launches are combined from what their parts left in the workspace.
