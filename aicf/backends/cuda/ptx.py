@@ -153,6 +153,12 @@ store_f32 = void_asm("st.global.f32 [$0], $1;", ["u64", "f32"])
 store_f64 = void_asm("st.global.f64 [$0], $1;", ["u64", "f64"])
 store_i32 = void_asm("st.global.s32 [$0], $1;", ["u64", "i32"])
 store_i64 = void_asm("st.global.s64 [$0], $1;", ["u64", "i64"])
+load_f32x2 = value_asm("ld.global.v2.f32 {$0,$1}, [$2];", ["f32"] * 2, ["u64"])
+load_f64x2 = value_asm("ld.global.v2.f64 {$0,$1}, [$2];", ["f64"] * 2, ["u64"])
+load_i64x2 = value_asm("ld.global.v2.s64 {$0,$1}, [$2];", ["i64"] * 2, ["u64"])
+store_f32x2 = void_asm("st.global.v2.f32 [$0], {$1,$2};", ["u64", "f32", "f32"])
+store_f64x2 = void_asm("st.global.v2.f64 [$0], {$1,$2};", ["u64", "f64", "f64"])
+store_i64x2 = void_asm("st.global.v2.s64 [$0], {$1,$2};", ["u64", "i64", "i64"])
 
 # Shared memory
 
