@@ -6,6 +6,7 @@ import ctypes
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from statistics import median
 from time import perf_counter_ns
 
@@ -41,7 +42,10 @@ class HostDevice:
     @property
     def name(self) -> str:
         """The processor."""
-        return platform.processor() or platform.machine()
+        info = Path("/proc/cpuinfo")
+        lines = info.read_text().splitlines() if info.exists() else []
+        models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+        return models[0] if models else platform.processor() or platform.machine()
 
     @property
     def libraries(self) -> Mapping[str, str]:
