@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -73,8 +74,6 @@ def test_rows_hold_median_and_spread():
 
 def test_what_only_the_device_gives_becomes_rows():
     """Each way that the device offers is one row, with the fields that the kernel's record lacks."""
-    from dataclasses import replace
-
     made = prepared()
     first = replace(made.cases[0], device_fields=("algorithm",))
     offers = [Variant(first.native, {"algorithm": name}, {"algorithm": name * 2}) for name in ("a", "b")]
