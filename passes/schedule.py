@@ -9,7 +9,8 @@ from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp, i64
 from xdsl.passes import ModulePass
 
 from aicf.dialects.emit import BindOp, EdgeAttr, ProgramOp, ResolvedOp, SlotOp
-from aicf.passes.analysis.accesses import accesses_of
+from aicf.passes.analysis.accesses import accesses_of, written_roots
+from aicf.passes.support.early_start import may_start_early
 from aicf.passes.support.ledger import record
 from aicf.passes.support.policy import policy_of
 from aicf.passes.support.programs import advance, programs
@@ -22,6 +23,9 @@ class SchedulePass(ModulePass):
     With one stream every instruction waits for the one before it. With more, an instruction follows a predecessor on
     the stream that one ended, or opens another stream; edges are those that read-after-write, write-after-read and
     write-after-write need and that others do not imply. An instruction that has a stream keeps stream and edges.
+
+    An only edge is programmatic where both kernels allow it: the successor starts early, reads what is never written
+    (its weights), and waits inside for the rest.
     """
 
     name = "schedule"
@@ -44,14 +48,16 @@ def _schedule(module: ModuleOp, program: ProgramOp, streams: int) -> None:
             "every instruction states its stream",
         )
         return
-    planner = _Planner(streams)
+    planner = _Planner(streams, written_roots(program))
     for op in instructions:
         planner.place(op)
     used = max((op.stream.value.data for op in instructions if op.stream is not None), default=0) + 1
     edges = sum(len(op.after) for op in instructions)
+    early = sum(edge.kind.data == "programmatic" for op in instructions for edge in op.after)
     choice = f"{len(instructions)} instructions in text order on {used} stream{'s' if used > 1 else ''}"
     allowed = f"{streams} stream{'s' if streams > 1 else ''}"
-    because = f"{edges} edges order every conflicting pair; the policy allows {allowed}"
+    kinds = f", {early} of them programmatic," if early else ""
+    because = f"{edges} edges{kinds} order every conflicting pair; the policy allows {allowed}"
     record(module, SchedulePass.name, [program.sym_name.data], choice, because)
 
 
@@ -60,9 +66,10 @@ class _Planner:
     """Hazards and stream ends, instruction by instruction."""
 
     streams: int
+    written: frozenset[BindOp | SlotOp] = frozenset()
     writer: dict[BindOp | SlotOp, int] = field(default_factory=dict[BindOp | SlotOp, int])
     readers: dict[BindOp | SlotOp, list[int]] = field(default_factory=dict[BindOp | SlotOp, list[int]])
-    names: list[str] = field(default_factory=list[str])
+    placed: list[ResolvedOp] = field(default_factory=list[ResolvedOp])
     closure: list[int] = field(default_factory=list[int])
     ends: dict[int, int] = field(default_factory=dict[int, int])
 
@@ -73,8 +80,8 @@ class _Planner:
         if stream in self.ends:
             needed.add(self.ends[stream])
         edges = self._irredundant(needed)
-        place = len(self.names)
-        self.names.append(op.instruction.data)
+        place = len(self.placed)
+        self.placed.append(op)
         mask = 0
         for source in edges:
             mask |= self.closure[source] | 1 << source
@@ -82,7 +89,14 @@ class _Planner:
         self.ends[stream] = place
         self._note(op, place)
         op.properties["stream"] = IntegerAttr(stream, i64)
-        op.properties["after"] = ArrayAttr([EdgeAttr(self.names[source]) for source in edges])
+        op.properties["after"] = ArrayAttr(
+            [self._edge(op, self.placed[source], len(edges)) for source in edges]
+        )
+
+    def _edge(self, op: ResolvedOp, source: ResolvedOp, count: int) -> EdgeAttr:
+        """A programmatic edge if it is the only one and both kernels allow it, else a full one."""
+        early = count == 1 and may_start_early(op, source, self.written)
+        return EdgeAttr(source.instruction.data, "programmatic" if early else "full")
 
     def _hazards(self, op: ResolvedOp) -> set[int]:
         needed: set[int] = set()

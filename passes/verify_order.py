@@ -11,9 +11,10 @@ from xdsl.ir import OpResult
 from xdsl.passes import ModulePass
 
 from aicf.dialects.emit import BindOp, ProgramOp, SlotOp
-from aicf.passes.analysis.accesses import Access, accesses_by_root
+from aicf.passes.analysis.accesses import Access, accesses_by_root, written_roots
 from aicf.passes.analysis.happens_before import HappensBefore
-from aicf.passes.analysis.liveness import Interference, Lifetime, slot_lifetimes
+from aicf.passes.analysis.liveness import Interference, Lifetime, interfering, slot_lifetimes
+from aicf.passes.support.early_start import early_conflict, waits_inside
 from aicf.passes.support.identity import invalid
 from aicf.passes.support.programs import programs
 
@@ -24,7 +25,8 @@ class VerifyOrderPass(ModulePass):
 
     Values are defined before they are used; the text is a topological order of the edges; two accesses that share
     bytes, one of them a write, are ordered; slots that share bytes are never alive together; a slot is written
-    before it is read, and every output is written. Raises InvalidIR naming both instructions.
+    before it is read, and every output is written. What starts early over a programmatic edge waits inside, and
+    reads nothing before its wait that the program writes. Raises InvalidIR naming both instructions.
     """
 
     name = "verify-order"
@@ -35,6 +37,7 @@ class VerifyOrderPass(ModulePass):
             if program.phase.data == "bufferized":
                 continue
             order = HappensBefore(program)
+            _verify_early_starts(program)
             for root, accesses in accesses_by_root(program).items():
                 _verify_root(program, root, accesses, order)
             _verify_shared_bytes(program, order)
@@ -48,6 +51,26 @@ def _verify_definitions(program: ProgramOp) -> None:
                 name = operand.name_hint or "a value"
                 raise invalid(op, f"%{name} is used before it is defined")
         defined.update(op.results)
+
+
+def _verify_early_starts(program: ProgramOp) -> None:
+    written = written_roots(program)
+    for op in program.instructions:
+        source = next((edge.source.data for edge in op.after if edge.kind.data == "programmatic"), None)
+        if source is None or op.kernel is None:
+            continue
+        name, way_out = op.instruction.data, f'write after(["{source}" full])'
+        if not waits_inside(op):
+            kernel = op.kernel.kernel.data
+            raise invalid(
+                op, f"'{name}' starts before '{source}' ends, but '{kernel}' does not wait inside; {way_out}"
+            )
+        if (root := early_conflict(op, written)) is not None:
+            raise invalid(
+                op,
+                f"'{name}' reads {_root_name(root)} before it waits for '{source}', and the program writes that; "
+                f"{way_out}",
+            )
 
 
 def _verify_root(
@@ -95,17 +118,15 @@ def _verify_written_first(root: SlotOp, accesses: Sequence[Access], order: Happe
 
 
 def _verify_shared_bytes(program: ProgramOp, order: HappensBefore) -> None:
-    """Sweeps the arena by offset; slots that overlap there must not be alive together."""
+    """Slots that are alive together must not overlap in the arena: few are at any time, however long the program."""
     if any(slot.offset is None for slot in program.slots):
         return
-    interferes = Interference(order)
-    active: list[tuple[int, Lifetime]] = []
-    for life in sorted(slot_lifetimes(program, order), key=_offset):
-        active = [(end, other) for end, other in active if end > _offset(life)]
-        for _, other in active:
-            if interferes(life, other):
-                _raise_shared(life, other, order)
-        active.append((_offset(life) + life.size, life))
+    lifetimes = sorted(slot_lifetimes(program, order), key=_offset)
+    for place, others in enumerate(interfering(lifetimes, Interference(order))):
+        life = lifetimes[place]
+        for other in sorted(index for index in others if index < place):
+            if _offset(lifetimes[other]) + lifetimes[other].size > _offset(life):
+                _raise_shared(life, lifetimes[other], order)
 
 
 def _offset(life: Lifetime) -> int:

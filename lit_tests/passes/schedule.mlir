@@ -80,3 +80,31 @@ emit.program @given attributes {phase = "bufferized"} {
   emit.resolved "relu" id(1) name("a") src(["a"]) ins(%x : !emit.buffer<8xf32, bound>) outs(%a : !emit.buffer<8xf32, arena>) stream(3) after([])
   emit.resolved "relu" id(1) name("b") src(["b"]) ins(%a : !emit.buffer<8xf32, arena>) outs(%y : !emit.buffer<8xf32, bound>) stream(1) after(["a" programmatic])
 }
+
+// An only edge is programmatic where the source triggers and the successor waits inside, reading nothing before its
+// wait but a weight that is never written. Any doubt makes it full: a join, a reader of an updated state, a kernel
+// that does not say.
+// CHECK-LABEL: emit.program @early
+// CHECK: name("first")
+// CHECK: name("second")
+// ONE: stream(0) after(["first" programmatic])
+// CHECK: name("careless")
+// ONE: stream(0) after(["second" full])
+// CHECK: name("silent")
+// CHECK: stream(0) after(["careless" full])
+// CHECK: name("last")
+// ONE: stream(0) after(["silent" full])
+emit.program @early attributes {phase = "bufferized"} {
+  %x = emit.bind input "x" : !emit.buffer<8xf32, bound>
+  %w = emit.bind param "w" : !emit.buffer<8xf32, bound>
+  %s = emit.bind state "s" updated : !emit.buffer<8xf32, bound>
+  %y = emit.bind output "y" : !emit.buffer<8xf32, bound>
+  %a = emit.slot : !emit.buffer<8xf32, arena>
+  %b = emit.slot : !emit.buffer<8xf32, arena>
+  %c = emit.slot : !emit.buffer<8xf32, arena>
+  emit.resolved "add" id(0) name("first") src(["first"]) ins(%x, %w : !emit.buffer<8xf32, bound>, !emit.buffer<8xf32, bound>) outs(%a : !emit.buffer<8xf32, arena>) kernel("cuda.early", {version = 1 : i64, determinism = "bitwise", early_reads = [1 : i64], triggers = true})
+  emit.resolved "add" id(0) name("second") src(["second"]) ins(%a, %w : !emit.buffer<8xf32, arena>, !emit.buffer<8xf32, bound>) outs(%b : !emit.buffer<8xf32, arena>) kernel("cuda.early", {version = 1 : i64, determinism = "bitwise", early_reads = [1 : i64], triggers = true})
+  emit.resolved "add" id(0) name("careless") src(["careless"]) ins(%b, %s : !emit.buffer<8xf32, arena>, !emit.buffer<8xf32, bound>) outs(%c : !emit.buffer<8xf32, arena>) kernel("cuda.early", {version = 1 : i64, determinism = "bitwise", early_reads = [1 : i64], triggers = true})
+  emit.resolved "relu" id(1) name("silent") src(["silent"]) ins(%c : !emit.buffer<8xf32, arena>) outs(%s : !emit.buffer<8xf32, bound>) kernel("cuda.silent", {version = 1 : i64, determinism = "bitwise"})
+  emit.resolved "relu" id(1) name("last") src(["last"]) ins(%c : !emit.buffer<8xf32, arena>) outs(%y : !emit.buffer<8xf32, bound>) kernel("cuda.early", {version = 1 : i64, determinism = "bitwise", early_reads = [], triggers = true})
+}

@@ -124,3 +124,27 @@ emit.program @streams attributes {phase = "planned", arena_bytes = 64 : i64} {
   emit.resolved "relu" id(1) name("r1") src(["r1"]) ins(%x : !emit.buffer<3xf32, bound>) outs(%b : !emit.buffer<3xf32, arena>) stream(1) after([])
   emit.resolved "relu" id(1) name("r2") src(["r2"]) ins(%b : !emit.buffer<3xf32, arena>) outs(%z : !emit.buffer<3xf32, bound>) stream(1) after(["r1" full])
 }
+
+// -----
+
+// An early start of a kernel that does not wait inside would read what is not there yet.
+// CHECK: error: {{.*}}'b' starts before 'a' ends, but 'cuda.silent' does not wait inside; write after(["a" full])
+emit.program @no_wait attributes {phase = "scheduled"} {
+  %x = emit.bind input "x" : !emit.buffer<3xf32, bound>
+  %y = emit.bind output "y" : !emit.buffer<3xf32, bound>
+  %a = emit.slot : !emit.buffer<3xf32, arena>
+  emit.resolved "relu" id(1) name("a") src(["a"]) ins(%x : !emit.buffer<3xf32, bound>) outs(%a : !emit.buffer<3xf32, arena>) kernel("cuda.early", {version = 1 : i64, determinism = "bitwise", early_reads = [], triggers = true}) stream(0) after([])
+  emit.resolved "relu" id(1) name("b") src(["b"]) ins(%a : !emit.buffer<3xf32, arena>) outs(%y : !emit.buffer<3xf32, bound>) kernel("cuda.silent", {version = 1 : i64, determinism = "bitwise"}) stream(0) after(["a" programmatic])
+}
+
+// -----
+
+// What a kernel reads before its wait must never be written: a slot always is.
+// CHECK: error: {{.*}}'b' reads slot %a before it waits for 'a', and the program writes that; write after(["a" full])
+emit.program @reads_too_early attributes {phase = "scheduled"} {
+  %x = emit.bind input "x" : !emit.buffer<3xf32, bound>
+  %y = emit.bind output "y" : !emit.buffer<3xf32, bound>
+  %a = emit.slot : !emit.buffer<3xf32, arena>
+  emit.resolved "relu" id(1) name("a") src(["a"]) ins(%x : !emit.buffer<3xf32, bound>) outs(%a : !emit.buffer<3xf32, arena>) kernel("cuda.early", {version = 1 : i64, determinism = "bitwise", early_reads = [], triggers = true}) stream(0) after([])
+  emit.resolved "relu" id(1) name("b") src(["b"]) ins(%a : !emit.buffer<3xf32, arena>) outs(%y : !emit.buffer<3xf32, bound>) kernel("cuda.early", {version = 1 : i64, determinism = "bitwise", early_reads = [0 : i64], triggers = true}) stream(0) after(["a" programmatic])
+}

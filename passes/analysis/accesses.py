@@ -93,3 +93,10 @@ def accesses_by_root(program: ProgramOp) -> dict[BindOp | SlotOp, list[Access]]:
             for access in accesses_of(op):
                 table[access.region.root].append(access)
     return table
+
+
+def written_roots(program: ProgramOp) -> frozenset[BindOp | SlotOp]:
+    """Every bind and slot that an instruction of the program writes."""
+    return frozenset(
+        access.region.root for op in program.instructions for access in accesses_of(op) if access.writes
+    )
