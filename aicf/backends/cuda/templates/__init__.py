@@ -1,0 +1,1 @@
+"""Kernel templates: Python functions that `staging` specialises. Imported only where code is generated."""
