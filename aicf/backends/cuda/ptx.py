@@ -311,7 +311,7 @@ for _rank in (2, 3, 4, 5):
     globals()[f"copy_tensor_{_rank}d"] = _copy_tensor(_rank, False)
     globals()[f"copy_tensor_{_rank}d_multicast"] = _copy_tensor(_rank, True)
 
-barrier_arrive_cluster = void_asm("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [$0];", ["u32"])
+barrier_arrive_cluster = void_asm("mbarrier.arrive.shared::cluster.b64 _, [$0];", ["u32"])
 """`barrier_arrive_cluster(map_shared(barrier, rank))`: arrives at the barrier of another block."""
 store_matrix_x4 = void_asm(
     "stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1,$2,$3,$4};", ["u32", "u32", "u32", "u32", "u32"]

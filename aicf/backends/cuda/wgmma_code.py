@@ -113,7 +113,7 @@ def _resize(spec: Spec) -> tuple[int, int] | None:
     share = min(255, 65536 // (spec.threads * spec.blocks_per_sm) // 8 * 8)
     if share >= spec.sums + 64:
         return None
-    return {(2, 1): (40, 232), (1, 2): (40, 216), (2, 2): (24, 104)}[spec.consumers, spec.blocks_per_sm]
+    return {1: (40, 216), 2: (40, 232)}[spec.consumers]
 
 
 def _descriptor(matrix: Matrix) -> int:

@@ -25,7 +25,7 @@ from aicf.backends.cuda.staging import registers, splice, unrolled
 def gemm(PARAMETERS):
     """The kernel. PARAMETERS: maps of A and of every B, then for every product its extra operands and its output."""
     thread = i32(cuda.threadIdx.x)
-    group = thread >> 7
+    group = i32(cuda.shfl_sync(ALL_LANES, thread, 0)) >> 7  # known to be the same in a warp
     shared = u32((shared_base(cuda.shared.array(0, u8)) + u32(1023)) & u32(0xFFFFFC00))
     full = u32(shared + u32(BARRIERS_AT))
     empty = u32(shared + u32(BARRIERS_AT + 8 * STAGES))
