@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 
 from xdsl.dialects import arith, math
@@ -144,6 +145,11 @@ def _is_linear(expr: AffineExpr) -> bool:
 def access_of(map_: AffineMap, strides: Sequence[int], dtype: str) -> Access:
     """The access that a linear index map makes to a buffer with element strides `strides`."""
 
+    return _access_of(map_, tuple(strides), dtype)
+
+
+@lru_cache(maxsize=4096)
+def _access_of(map_: AffineMap, strides: tuple[int, ...], dtype: str) -> Access:
     def element(point: list[int]) -> int:
         return sum(index * step for index, step in zip(map_.eval(point, []), strides, strict=True))
 
