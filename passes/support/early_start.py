@@ -33,12 +33,7 @@ def waits_inside(op: ResolvedOp) -> bool:
 
 def triggers(op: ResolvedOp) -> bool:
     """Whether the kernel lets its successors start before it ends."""
-<<<<<<< HEAD
-    entry = _entry(op, TRIGGERS)
-    return isinstance(entry, IntegerAttr) and entry.type == i1 and bool(entry.value.data)
-=======
     return _entry(op, TRIGGERS) == BoolAttr.from_bool(True)
->>>>>>> main
 
 
 def early_roots(op: ResolvedOp) -> Iterator[Root]:
