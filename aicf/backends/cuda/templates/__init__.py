@@ -1,1 +1,1 @@
-"""Kernel templates: Python functions that `staging` specialises. Imported only where code is generated."""
+"""Device functions as readable Python, specialised by `staging` before Numba sees them. One module a kernel family."""
