@@ -207,7 +207,7 @@ def store_packed(acc, staging, matrix, row, column, lane):
         cuda.syncwarp()
 
 
-def store_pairs(acc, staging, matrix, row, column, lane):
+def store_vectors(acc, staging, matrix, row, column, lane):
     """f32 results: two neighbouring columns a thread; four threads fill a sector."""
     for number in unrolled(WIDTH // 8):
         first = column + 8 * number + (lane & 3) * 2
@@ -228,7 +228,7 @@ def store_elements(acc, staging, matrix, row, column, lane):
             line = row + (lane >> 2) + 8 * (place // 2)
             if INSIDE or (line < M and first + place % 2 < N):
                 to = splice(OUT, matrix, line, first + place % 2)
-                STORE_ELEMENT(to, ROUND(v[place]))
+                splice(STORE_ELEMENT, to, v[place])
 
 
 def reduce_parts(acc, matrix, row, column):
@@ -272,7 +272,7 @@ def row_packed(v, matrix, line, first):
     store_u32x4(to, PACK(v[0], v[1]), PACK(v[2], v[3]), PACK(v[4], v[5]), PACK(v[6], v[7]))
 
 
-def row_f32(v, matrix, line, first):
+def row_vectors(v, matrix, line, first):
     """Eight f32 results of a row."""
     to = splice(OUT, matrix, line, first)
     store_f32x4(to, v[0], v[1], v[2], v[3])
@@ -284,4 +284,4 @@ def row_elements(v, matrix, line, first):
     for place in unrolled(8):
         if INSIDE or first + place < N:
             to = splice(OUT, matrix, line, first + place)
-            STORE_ELEMENT(to, ROUND(v[place]))
+            splice(STORE_ELEMENT, to, v[place])
