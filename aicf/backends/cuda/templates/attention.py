@@ -87,7 +87,7 @@ K_COPY = V_COPY = Q_COPY
 pieces of a row, threads (a power of two) that share a row, and whether the last rows may be missing."""
 K_TILE, V_TILE = 98304, 98304
 """Bytes from one tile to the next in global memory."""
-K_PITCH, V_PITCH, RESULT_PITCH, PARTIAL_PITCH = 144, 144, 144, 288
+K_PITCH, V_PITCH, PARTIAL_PITCH = 144, 144, 288
 """Bytes of a row in shared memory. An odd number of 16-byte pieces keeps ldmatrix free of bank conflicts."""
 TILES_AT, V_AT, STAGE_BYTES = 9216, 9216, 18432
 """The key tiles behind the queries; the values behind the keys of their stage; one stage."""
@@ -349,10 +349,10 @@ def attention(q, k, v, result, mask):
                 local = u32(warp_m * u32(16 * ROW_TILES) + group + u32(i * 16 + h * 8))
                 inverse = rcp_approx(sums[i * 2 + h])
                 if WIDE_STORES:
-                    # Through the rows of shared memory that held this warp's own queries.
+                    # Through the room of the queries, which are in registers by now.
                     for t in unrolled(0, TOTAL, 4):
                         store_shared_u32(
-                            u32(shared + local * u32(RESULT_PITCH) + pair * u32(2) + u32(t * 4)),
+                            u32(shared + local * u32(V_PITCH) + pair * u32(2) + u32(t * 4)),
                             pack(
                                 total[i * TOTAL + t + h * 2] * inverse,
                                 total[i * TOTAL + t + h * 2 + 1] * inverse,
@@ -375,7 +375,7 @@ def attention(q, k, v, result, mask):
                 piece = u32(piece % u32(DV // 8))
                 if i32(local) < i32(M - first):
                     x0, x1, x2, x3 = load_shared_u32x4(
-                        u32(shared + local * u32(RESULT_PITCH) + piece * u32(16))
+                        u32(shared + local * u32(V_PITCH) + piece * u32(16))
                     )
                     store_u32x4(
                         u64(result + u64(local) * u64(RESULT_ROW) + u64(piece) * u64(16)), x0, x1, x2, x3
