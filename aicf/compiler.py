@@ -26,6 +26,7 @@ from aicf.passes.aicf_inference import AicfInferencePass, emit_passes, instructi
 from aicf.passes.apply_policy import ApplyPolicyPass
 from aicf.passes.assign_ids import AssignIdsPass
 from aicf.passes.set_target import SetTargetPass
+from aicf.passes.support.collector import collector_paused
 from aicf.passes.support.pipeline import apply_pass
 from aicf.progress import Step, progress
 from aicf.runtime.capture_plan import ModulePlan
@@ -155,9 +156,10 @@ def _logical_text(module: ModuleOp, context: Context) -> str:
 
 
 def _run(passes: Sequence[ModulePass], module: ModuleOp, context: Context, step: Step) -> None:
-    for module_pass in passes:
-        step(module_pass.name)
-        apply_pass(module_pass, context, module)
+    with collector_paused():
+        for module_pass in passes:
+            step(module_pass.name)
+            apply_pass(module_pass, context, module)
 
 
 def _build(module: ModuleOp) -> NativeCode:

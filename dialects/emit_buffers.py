@@ -64,7 +64,7 @@ def buffer_of(value: SSAValue) -> BufferType:
 class BindOp(IRDLOperation):
     """A buffer from outside: an input, output, parameter, state, meta scalar, constant or prepared weight.
 
-    `binding`: `direct` uses the caller's address, `staged` an address of ours with a copy in the program. `updated`
+    `binding`: `direct` uses the caller's address, `staged` an address of ours, with a copy at the boundary. `updated`
     marks a parameter or state that the program overwrites. A `const` carries its value: a tensor of the buffer's
     shape, or one element (rank 0) that stands everywhere. A `derived` has the layout it was prepared in.
     """

@@ -6,6 +6,7 @@ They carry decisions as data. What is legal to decide is checked by the ops that
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from math import prod
 from typing import cast
 
@@ -342,18 +343,12 @@ class BufferType(ParametrizedAttribute, TypeAttribute):
 
         The lowest is negative where a stride is.
         """
-        if 0 in self.get_shape():
-            return 0, 0
-        steps = [(size - 1) * step for size, step in zip(self.get_shape(), self.get_strides(), strict=True)]
-        return sum(min(step, 0) for step in steps), sum(max(step, 0) for step in steps) + 1
+        return _reach(self)
 
     @property
     def span_bytes(self) -> int:
         """Bytes from the lowest to past the highest element (physical size where there is a layout)."""
-        if (layout := self.get_layout()) is not None:
-            return _bytes_entry(layout)
-        low, high = self.reach
-        return (high - low) * self.element_bytes
+        return _span_bytes(self)
 
     @property
     def element_count(self) -> int:
@@ -421,6 +416,24 @@ class BufferType(ParametrizedAttribute, TypeAttribute):
             if not isinstance(self.layout, NoneAttr):
                 printer.print_string(", layout ")
                 printer.print_attribute(self.layout)
+
+
+@lru_cache(maxsize=8192)
+def _reach(type_: BufferType) -> tuple[int, int]:
+    """`BufferType.reach`; every pass over a program asks for it, operand by operand, and types are few."""
+    shape = type_.get_shape()
+    if 0 in shape:
+        return 0, 0
+    steps = [(size - 1) * step for size, step in zip(shape, type_.get_strides(), strict=True)]
+    return sum(min(step, 0) for step in steps), sum(max(step, 0) for step in steps) + 1
+
+
+@lru_cache(maxsize=8192)
+def _span_bytes(type_: BufferType) -> int:
+    if (layout := type_.get_layout()) is not None:
+        return _bytes_entry(layout)
+    low, high = type_.reach
+    return (high - low) * type_.element_bytes
 
 
 def _bytes_entry(layout: LayoutAttr) -> int:

@@ -49,6 +49,10 @@ ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "sigmoid", "tanh", "generate
 """Values of the `activation` field, in the order of their packed code. `generated` = see the instruction's code."""
 
 
+FLAGS = (BoolAttr.from_bool(False), BoolAttr.from_bool(True))
+"""The two i1 attributes, by truth: made once, for every instruction has some."""
+
+
 @dataclass(frozen=True)
 class Field:
     """One packed attribute.
@@ -81,7 +85,7 @@ class Field:
         """The attribute that `encode` turns into `number`."""
         match self.code:
             case "?":
-                return BoolAttr.from_bool(bool(number))
+                return FLAGS[bool(number)]
             case "q":
                 return IntegerAttr(int(number), i64)
             case "d":

@@ -30,6 +30,7 @@ from aicf.passes.select_kernels import SelectKernelsPass
 from aicf.passes.select_layouts import SelectLayoutsPass
 from aicf.passes.set_target import SetTargetPass
 from aicf.passes.specialize_shapes import SpecializeShapesPass
+from aicf.passes.support.collector import collector_paused
 from aicf.passes.verify_capture_safe import VerifyCaptureSafePass
 from aicf.passes.verify_emit import VerifyEmitPass
 from aicf.passes.verify_logical import VerifyLogicalPass
@@ -124,7 +125,8 @@ def run(
     passes: tuple[ModulePass, ...], ctx: Context, module: ModuleOp, observer: Observer | None = None
 ) -> None:
     """Applies passes in order; `observer` sees each pass and the module after it."""
-    for step in passes:
-        step.apply(ctx, module)
-        if observer is not None:
-            observer(step, module)
+    with collector_paused():
+        for step in passes:
+            step.apply(ctx, module)
+            if observer is not None:
+                observer(step, module)

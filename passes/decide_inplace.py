@@ -130,32 +130,34 @@ def _same_map(one: SSAValue, other: SSAValue) -> bool:
 
 
 def _reuse_operands(module: ModuleOp, program: ProgramOp) -> None:
-    order, table = HappensBefore(program), accesses_by_root(program)
+    order = HappensBefore(program)
+    users = {
+        root: order.bits(access.instruction for access in accesses)
+        for root, accesses in accesses_by_root(program).items()
+    }
     for instruction in program.instructions:
         for result, operand in may_alias_pairs(instruction):
             if result < len(instruction.outs) and operand < len(instruction.ins):
-                _try_reuse(module, order, table, instruction, result, operand)
+                _try_reuse(module, order, users, instruction, result, operand)
 
 
 def _try_reuse(
     module: ModuleOp,
     order: HappensBefore,
-    table: dict[_Root, list[Access]],
+    users: dict[_Root, int],
     instruction: ResolvedOp,
     result: int,
     operand: int,
 ) -> None:
+    """`users`: the instructions on each root, as sets of bits: the slot of a long chain has as many as the program."""
     new, old = region_of(instruction.outs[result]).root, region_of(instruction.ins[operand]).root
     if new is old or not isinstance(new, SlotOp) or not isinstance(old, SlotOp):
         return
     if region_of(new.buffer).size > region_of(old.buffer).size or not _may_alias(instruction, new, old):
         return
-    if any(
-        a.instruction is not instruction and not order.before(instruction, a.instruction) for a in table[new]
-    ):
+    if not order.is_before_all(instruction, users[new]):
         return  # the result shares its slot with an earlier value already
-    others = [access.instruction for access in table[old] if access.instruction is not instruction]
-    late = order.all_before(others, instruction)
+    late = order.first_late(users[old], instruction)
     subjects = [instruction.instruction.data]
     if late is not None:
         record(
@@ -168,7 +170,7 @@ def _try_reuse(
         return
     size = region_of(new.buffer).size
     _move(new, old.buffer)
-    table[old] += table.pop(new)
+    users[old] |= users.pop(new)
     record(
         module,
         DecideInplacePass.name,

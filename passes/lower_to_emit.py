@@ -37,6 +37,7 @@ from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
 from aicf.dialects.types import tensor_info
 from aicf.errors import PlanError
 from aicf.passes.select_kernels import SelectKernelsPass
+from aicf.passes.support.bindings import stage_fixed_addresses
 from aicf.passes.support.identity import value_hint
 from aicf.passes.support.peeling import PeeledOperand
 from aicf.passes.support.prepare import (
@@ -67,7 +68,7 @@ class LowerToEmitPass(ModulePass):
 
     A result is written straight into its output bind; the new value of a parameter or state goes to a slot and is
     then copied, which `decide-inplace` may prove away. An operand whose kernel wants a prepared layout reads a
-    `derived` bind, filled by the program `@prepare`.
+    `derived` bind, filled by the program `@prepare`. An input or output whose address a kernel embeds is staged.
     """
 
     name = "lower-to-emit"
@@ -129,6 +130,7 @@ class _Bufferizer:
                 )
         self._copy_updates()
         drop_prepared_params(self.program, self.prepare)
+        stage_fixed_addresses(self.module, self.program, LowerToEmitPass.name)
         return self.program
 
     def _add_bind(self, bind: BindOp) -> SSAValue:

@@ -13,7 +13,7 @@ from xdsl.passes import ModulePass
 from aicf.dialects.emit import BindOp, ProgramOp, SlotOp
 from aicf.passes.analysis.accesses import Access, accesses_by_root, written_roots
 from aicf.passes.analysis.happens_before import HappensBefore
-from aicf.passes.analysis.liveness import Interference, Lifetime, slot_lifetimes
+from aicf.passes.analysis.liveness import Interference, Lifetime, interfering, slot_lifetimes
 from aicf.passes.support.early_start import early_conflict, waits_inside
 from aicf.passes.support.identity import invalid
 from aicf.passes.support.programs import programs
@@ -118,17 +118,15 @@ def _verify_written_first(root: SlotOp, accesses: Sequence[Access], order: Happe
 
 
 def _verify_shared_bytes(program: ProgramOp, order: HappensBefore) -> None:
-    """Sweeps the arena by offset; slots that overlap there must not be alive together."""
+    """Slots that are alive together must not overlap in the arena: few are at any time, however long the program."""
     if any(slot.offset is None for slot in program.slots):
         return
-    interferes = Interference(order)
-    active: list[tuple[int, Lifetime]] = []
-    for life in sorted(slot_lifetimes(program, order), key=_offset):
-        active = [(end, other) for end, other in active if end > _offset(life)]
-        for _, other in active:
-            if interferes(life, other):
-                _raise_shared(life, other, order)
-        active.append((_offset(life) + life.size, life))
+    lifetimes = sorted(slot_lifetimes(program, order), key=_offset)
+    for place, others in enumerate(interfering(lifetimes, Interference(order))):
+        life = lifetimes[place]
+        for other in sorted(index for index in others if index < place):
+            if _offset(lifetimes[other]) + lifetimes[other].size > _offset(life):
+                _raise_shared(life, lifetimes[other], order)
 
 
 def _offset(life: Lifetime) -> int:

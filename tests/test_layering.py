@@ -21,6 +21,7 @@ FOLDERS = {"aicf": "aicf", "dialects": "aicf.dialects", "passes": "aicf.passes",
 ANYTHING = ("aicf",)
 EMIT = ("aicf.dialects.emit", "aicf.dialects.emit_types", "aicf.dialects.emit_kernels", "aicf.dialects.kinds")
 CONTRACT = ("aicf.backends.base", "aicf.backends.native", "aicf.backends.registry")
+LOOPS = ("aicf.backends.nests", "aicf.backends.moves")
 
 # Module prefix (the longest match decides) to what it may import besides itself and aicf.errors.
 ALLOWED: dict[str, tuple[str, ...]] = {
@@ -41,8 +42,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         *CONTRACT,
         "aicf.semantics",
     ),
-    "aicf.backends.cpu": (*EMIT, "aicf.dialects.types", *CONTRACT),
-    "aicf.backends.cuda": (*EMIT, "aicf.dialects.types", *CONTRACT, "aicf.plain"),
+    "aicf.backends.cpu": (*EMIT, "aicf.dialects.types", *CONTRACT, *LOOPS),
+    "aicf.backends.cuda": (*EMIT, "aicf.dialects.types", *CONTRACT, *LOOPS, "aicf.plain"),
     "aicf.runtime": (*EMIT, "aicf.dialects.types", "aicf.dialects.logical", *CONTRACT, "aicf.plain"),
     "aicf.passes": ("aicf.dialects", "aicf.semantics", "aicf.policies", *CONTRACT),
     "aicf.frontends": ("aicf.dialects",),

@@ -26,7 +26,7 @@ class Bind:
         shape, strides: Sizes, and elements between neighbours.
         dtype: Element type name.
         nbytes: Bytes from the first to past the last element; the physical size of a prepared layout.
-        binding: `direct`, `staged` (the program copies it to or from its own memory), None where it cannot
+        binding: `direct`, `staged` (it is copied to or from memory of ours), None where it cannot
             matter.
         updated: Whether the program overwrites this parameter or state.
         layout: Text of the prepared layout, None for plain strided memory.

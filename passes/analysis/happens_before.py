@@ -13,6 +13,10 @@ def _waits(op: ResolvedOp, edge: EdgeAttr) -> str:
     return f"instruction '{op.instruction.data}' waits for '{edge.source.data}'"
 
 
+def _lowest(bits: int) -> int:
+    return (bits & -bits).bit_length() - 1
+
+
 class HappensBefore:
     """Answers whether one instruction's end precedes another's start.
 
@@ -50,9 +54,30 @@ class HappensBefore:
         """Whether either ends before the other starts."""
         return self.before(one, other) or self.before(other, one)
 
-    def all_before(self, firsts: Iterable[ResolvedOp], second: ResolvedOp) -> ResolvedOp | None:
-        """The first of `firsts` that is not before `second`, None if all are."""
-        return next((op for op in firsts if not self.before(op, second)), None)
+    def bits(self, ops: Iterable[ResolvedOp]) -> int:
+        """A set of instructions in the form of the masks: one bit a position."""
+        found = 0
+        for op in ops:
+            found |= 1 << self.place(op)
+        return found
+
+    def first_late(self, firsts: int, second: ResolvedOp) -> ResolvedOp | None:
+        """The first of the set `firsts` that is neither `second` nor before it, None if there is none."""
+        place = self.place(second)
+        late = firsts & ~self.masks[place] & ~(1 << place)
+        return self.order[_lowest(late)] if late else None
+
+    def is_before_all(self, first: ResolvedOp, others: int) -> bool:
+        """Whether `first` ends before every other instruction of the set `others` starts."""
+        place = self.place(first)
+        if others & ((1 << place) - 1):
+            return False
+        left = others & ~(1 << place)
+        while left:
+            if not self.masks[_lowest(left)] >> place & 1:
+                return False
+            left &= left - 1
+        return True
 
     def place(self, op: ResolvedOp) -> int:
         """Position in text order."""

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
-from xdsl.dialects.builtin import BoolAttr, FloatAttr, IntegerAttr, StringAttr, f64, i64
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, StringAttr, f64, i64
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, SSAValue
 
 from aicf.dialects import logical
 from aicf.dialects.emit_kernels import YieldOp
+from aicf.dialects.kinds import FLAGS
 from aicf.dialects.types import tensor_info
 from aicf.passes.support.peeling import yielded
 from aicf.passes.support.scalar_ops import splat_value
@@ -102,8 +103,8 @@ def _short(op: Operation) -> str:
 
 def _contraction(matmul: logical.MatmulOp, ops: Sequence[Operation]) -> tuple[str, Attrs]:
     attrs: dict[str, Attribute] = {
-        "transpose_a": BoolAttr.from_bool(matmul.transpose_a is not None),
-        "transpose_b": BoolAttr.from_bool(matmul.transpose_b is not None),
+        "transpose_a": FLAGS[matmul.transpose_a is not None],
+        "transpose_b": FLAGS[matmul.transpose_b is not None],
     }
     if len(ops) == 1:
         return "gemm", attrs
@@ -111,8 +112,8 @@ def _contraction(matmul: logical.MatmulOp, ops: Sequence[Operation]) -> tuple[st
     bias = [op for op in arithmetic if _adds(op, _is_row)]
     residual = [op for op in arithmetic if _adds(op, _is_whole)]
     rest = tuple(_short(op) for op in arithmetic if op not in bias and op not in residual)
-    attrs["bias"] = BoolAttr.from_bool(bool(bias))
-    attrs["residual"] = BoolAttr.from_bool(bool(residual))
+    attrs["bias"] = FLAGS[bool(bias)]
+    attrs["residual"] = FLAGS[bool(residual)]
     attrs["activation"] = StringAttr(_ACTIVATIONS.get(rest, "generated"))
     return "gemm_epilogue", attrs
 
@@ -157,7 +158,7 @@ def _reduce_sum(ops: Sequence[Operation]) -> Attrs | None:
     return {
         "first_axis": IntegerAttr(axes[0], i64),
         "axis_count": IntegerAttr(len(axes), i64),
-        "keepdims": BoolAttr.from_bool(op.keepdims is not None),
+        "keepdims": FLAGS[op.keepdims is not None],
     }
 
 

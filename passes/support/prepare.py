@@ -6,6 +6,7 @@ Whether a kernel wants a prepared layout is in its record; this only writes it d
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
@@ -152,12 +153,14 @@ def drop_prepared_params(program: ProgramOp, prepare: Prepare) -> None:
             bind.erase()
 
 
+@lru_cache(maxsize=8192)
 def buffer_type(type_: Attribute, space: str) -> BufferType:
     """The contiguous buffer that holds a tensor."""
     info = tensor_info(type_)
     return BufferType(info.shape, info.element.type, space)
 
 
+@lru_cache(maxsize=8192)
 def tensor_of(type_: Attribute) -> Attribute:
     """The tensor that a buffer holds."""
     assert isinstance(type_, BufferType)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import cast
 
-from xdsl.dialects.builtin import ArrayAttr, BoolAttr, DictionaryAttr, IntegerAttr, StringAttr, i64
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, StringAttr, i64
 from xdsl.ir import Attribute
 
 from aicf.backends.cpu.gemm_spec import BSource, GemmProblem, GemmSpec, Partition, check
-from aicf.backends.cpu.loop_spec import LoopNest, LoopSpec
+from aicf.backends.cpu.loop_spec import LoopSpec
+from aicf.backends.nests import LoopNest
+from aicf.dialects.kinds import FLAGS
 from aicf.errors import PlanError
 
 Record = Mapping[str, Attribute]
 
 
+@lru_cache(maxsize=4096, typed=True)
 def integer(value: int) -> IntegerAttr:
     """An i64 attribute."""
     return IntegerAttr(value, i64)
@@ -22,7 +26,7 @@ def integer(value: int) -> IntegerAttr:
 
 def boolean(value: bool) -> Attribute:
     """An i1 attribute."""
-    return BoolAttr.from_bool(value)
+    return FLAGS[value]
 
 
 def pairs(entries: list[tuple[int, int]]) -> ArrayAttr[ArrayAttr[IntegerAttr]]:
