@@ -44,6 +44,18 @@ class Snippet:
     result: str = ""
 
 
+def part(function: Callable[..., object]) -> Snippet:
+    """A snippet written as a function of a template module: its parameters, its statements and what it returns last."""
+    node = _syntax(function)
+    *body, last = node.body
+    result = ""
+    if isinstance(last, ast.Return) and last.value is not None:
+        result = ast.unparse(last.value)
+    else:
+        body.append(last)
+    return Snippet(tuple(argument.arg for argument in node.args.args), tuple(map(ast.unparse, body)), result)
+
+
 def unrolled(*bounds: int) -> range:
     """Marks a loop that is unrolled when the template is staged; never runs."""
     raise RuntimeError(f"unrolled{bounds} is a mark for staging; it does not run")
