@@ -38,12 +38,14 @@ class Options:
         policy: Inline JSON, empty for the program's own or the default.
         dims: Sizes of symbolic dimensions, `N=1,540`.
         threads: Threads the program is decided for.
+        tuning: The rows of the tuning table that it read, as inline JSON; empty for none.
     """
 
     target: str
     policy: str
     dims: str
     threads: int
+    tuning: str = ""
 
 
 @dataclass(frozen=True)

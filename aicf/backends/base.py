@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block
@@ -23,6 +23,7 @@ __all__ = [
     "BufferRef",
     "CodeUnit",
     "DeviceCode",
+    "DeviceGivenKernel",
     "Entry",
     "KernelDescriptor",
     "Launch",
@@ -30,6 +31,7 @@ __all__ = [
     "NativeCode",
     "OperandInfo",
     "ProfileEntry",
+    "TunableKernel",
     "Work",
 ]
 
@@ -125,6 +127,32 @@ class KernelDescriptor(Protocol):
 
     def prepare(self, work: Work, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
         """The kernel record of the instruction that packs `operand` into `layout` (run in `@prepare`)."""
+        ...
+
+
+@runtime_checkable
+class TunableKernel(Protocol):
+    """What a `KernelDescriptor` also offers if it could run a piece of work in several ways."""
+
+    def candidates(self, work: Work, target: TargetAttr) -> Sequence[Mapping[str, Attribute]]:
+        """The kernel records it could give, the most promising first: the first is what `record` gives.
+
+        All have the same entries. A measurement finds its variant by the entries whose values differ, so the records
+        may only depend on `work` and `target`, and other candidates mean another `version`. Only for legal work.
+        """
+        ...
+
+
+@runtime_checkable
+class DeviceGivenKernel(Protocol):
+    """What a `KernelDescriptor` also says if entries of its record come from the device, by measuring.
+
+    Without a measurement the kernel is not legal. `record` gives the other entries.
+    """
+
+    @property
+    def device_fields(self) -> tuple[str, ...]:
+        """The entries that every measurement of it has, such as the bytes of a library's algorithm."""
         ...
 
 

@@ -25,7 +25,11 @@ from aicf.backends.cuda.storage import stored
 from aicf.backends.cuda.target import GpuArch
 from aicf.backends.cuda.toolchain import MINIMUM_DRIVER, compile_kernels, toolchain_lock
 
-_FAMILIES: dict[str, str] = {}
+_FAMILIES: dict[str, str] = {
+    "cuda.generated": "aicf.backends.cuda.generated_code",
+    "cuda.copy": "aicf.backends.cuda.move_code",
+    "cuda.concat": "aicf.backends.cuda.move_code",
+}
 """Kernel id to the module whose `emit` makes its launches."""
 
 

@@ -1,0 +1,151 @@
+"""The programs of the GPU benchmark, made with the Python builder; parameter names are those of the PyTorch modules.
+
+No framework is imported here: the same programs are compiled where there is no GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import sqrt
+
+from aicf import Graph, Value
+
+
+@dataclass(frozen=True)
+class EncoderConfig:
+    """Sizes of a BERT encoder; the defaults are BERT-base."""
+
+    layers: int = 12
+    hidden: int = 768
+    heads: int = 12
+    intermediate: int = 3072
+    epsilon: float = 1e-12
+    dtype: str = "f16"
+
+
+def mlp_chain(
+    layers: int = 12, hidden: int = 768, inner: int = 3072, tokens: int = 1, dtype: str = "f16"
+) -> Graph:
+    """Pre-norm blocks `x + down(gelu(up(layer_norm(x))))`: x and y [tokens, hidden]."""
+    graph = Graph("mlp_chain")
+    x = graph.input("x", (tokens, hidden), dtype)
+    for i in range(layers):
+        normal = _layer_norm(graph, x, f"{i}.norm", hidden, 1e-5, dtype)
+        up = graph.gelu(_linear(graph, normal, f"{i}.up", inner, hidden, dtype), name=f"{i}.gelu")
+        x = graph.add(_linear(graph, up, f"{i}.down", hidden, inner, dtype), x, name=f"{i}.residual")
+    graph.output(x, "y")
+    return graph
+
+
+def bert_encoder(batch: int, tokens: int, config: EncoderConfig | None = None) -> Graph:
+    """`transformers`' BertEncoder without a mask, attention in matmuls and softmax: x and y [batch, tokens, hidden]."""
+    config = config or EncoderConfig()
+    graph = Graph("bert_encoder")
+    x = graph.input("x", (batch, tokens, config.hidden), config.dtype)
+    for i in range(config.layers):
+        x = _bert_layer(graph, x, f"layer.{i}", config)
+    graph.output(x, "y")
+    return graph
+
+
+def _bert_layer(graph: Graph, x: Value, name: str, config: EncoderConfig) -> Value:
+    hidden, inner, dtype = config.hidden, config.intermediate, config.dtype
+    context = _attention(graph, x, f"{name}.attention.self", config)
+    projected = _linear(graph, context, f"{name}.attention.output.dense", hidden, hidden, dtype)
+    x = _layer_norm(graph, projected + x, f"{name}.attention.output.LayerNorm", hidden, config.epsilon, dtype)
+    up = graph.gelu(_linear(graph, x, f"{name}.intermediate.dense", inner, hidden, dtype))
+    down = _linear(graph, up, f"{name}.output.dense", hidden, inner, dtype)
+    return _layer_norm(graph, down + x, f"{name}.output.LayerNorm", hidden, config.epsilon, dtype)
+
+
+def _attention(graph: Graph, x: Value, name: str, config: EncoderConfig) -> Value:
+    batch, tokens, hidden = x.shape
+    size = config.hidden // config.heads
+    query, key, value = (
+        graph.transpose(
+            graph.reshape(
+                _linear(graph, x, f"{name}.{part}", config.hidden, config.hidden, config.dtype),
+                (batch, tokens, config.heads, size),
+            ),
+            (0, 2, 1, 3),
+        )
+        for part in ("query", "key", "value")
+    )
+    scores = graph.matmul(query, key, transpose_b=True, name=f"{name}.scores") * (1 / sqrt(size))
+    context = graph.matmul(graph.softmax(scores, name=f"{name}.softmax"), value, name=f"{name}.context")
+    return graph.reshape(graph.transpose(context, (0, 2, 1, 3)), (batch, tokens, hidden))
+
+
+def gemm_bias_relu(m: int, n: int, k: int, dtype: str = "bf16") -> Graph:
+    """relu(x w^T + bias): x [m, k], w [n, k], y [m, n]."""
+    graph = Graph("gemm_bias_relu")
+    x = graph.input("x", (m, k), dtype)
+    graph.output(graph.relu(_linear(graph, x, "fc", n, k, dtype)), "y")
+    return graph
+
+
+def gemm(m: int, n: int, k: int, dtype: str = "bf16") -> Graph:
+    """x w^T: x [m, k], w [n, k], y [m, n]."""
+    graph = Graph("gemm")
+    x = graph.input("x", (m, k), dtype)
+    graph.output(graph.linear(x, graph.param("fc.weight", (n, k), dtype), name="fc"), "y")
+    return graph
+
+
+def swiglu(tokens: int, hidden: int, inner: int, dtype: str = "bf16") -> Graph:
+    """silu(x gate^T) * (x up^T): x [tokens, hidden], gate and up [inner, hidden], y [tokens, inner]."""
+    graph = Graph("swiglu")
+    x = graph.input("x", (tokens, hidden), dtype)
+    gate = graph.linear(x, graph.param("gate.weight", (inner, hidden), dtype), name="gate")
+    up = graph.linear(x, graph.param("up.weight", (inner, hidden), dtype), name="up")
+    graph.output(graph.silu(gate) * up, "y")
+    return graph
+
+
+def pointwise(rows: int, columns: int, dtype: str = "f32") -> Graph:
+    """gelu(x * 0.5 + 1) with the tanh form: x and y [rows, columns]."""
+    graph = Graph("pointwise")
+    x = graph.input("x", (rows, columns), dtype)
+    graph.output(graph.gelu(x * 0.5 + 1.0, approximate="tanh"), "y")
+    return graph
+
+
+def softmax(rows: int, columns: int, dtype: str = "f32") -> Graph:
+    """softmax over the last dimension: x and y [rows, columns]."""
+    graph = Graph("softmax")
+    graph.output(graph.softmax(graph.input("x", (rows, columns), dtype)), "y")
+    return graph
+
+
+def layer_norm(rows: int, columns: int, dtype: str = "f32") -> Graph:
+    """layer_norm over the last dimension: x and y [rows, columns]."""
+    graph = Graph("layer_norm")
+    x = graph.input("x", (rows, columns), dtype)
+    graph.output(_layer_norm(graph, x, "norm", columns, 1e-5, dtype), "y")
+    return graph
+
+
+PROGRAMS: dict[str, Callable[[], Graph]] = {
+    "mlp_chain": mlp_chain,
+    "bert_1x128": lambda: bert_encoder(1, 128),
+    "bert_8x128": lambda: bert_encoder(8, 128),
+    "gemm_bias_relu_4096": lambda: gemm_bias_relu(4096, 4096, 4096),
+    "gemm_4096": lambda: gemm(4096, 4096, 4096),
+    "gemm_8192": lambda: gemm(8192, 8192, 8192),
+    "swiglu_2048": lambda: swiglu(2048, 4096, 11008),
+    "pointwise_256MB": lambda: pointwise(16384, 4096),
+    "softmax_256MB": lambda: softmax(16384, 4096),
+    "layer_norm_256MB": lambda: layer_norm(16384, 4096),
+}
+"""The rows of the benchmark by name."""
+
+
+def _linear(graph: Graph, x: Value, name: str, outputs: int, inputs: int, dtype: str) -> Value:
+    weight = graph.param(f"{name}.weight", (outputs, inputs), dtype)
+    return graph.linear(x, weight, graph.param(f"{name}.bias", (outputs,), dtype), name=name)
+
+
+def _layer_norm(graph: Graph, x: Value, name: str, size: int, epsilon: float, dtype: str) -> Value:
+    scale, bias = (graph.param(f"{name}.{part}", (size,), dtype) for part in ("weight", "bias"))
+    return graph.layer_norm(x, scale, bias, epsilon=epsilon, name=name)
