@@ -27,7 +27,6 @@ from aicf.passes.support.matching import computed_from
 from aicf.passes.support.views import place_behind
 from aicf.passes.support.work import target_of
 
-
 KINDS = ("attention",)
 
 
@@ -75,6 +74,8 @@ def _fuse(output: logical.MatmulOp, context: FusionContext) -> None:
         )
         return
     subjects = [id_of(member) for member in plan.members]
+    # The views behind the product are gone from the body: the value is called after what is left of it.
+    plan.results[0].name_hint = output.result.name_hint
     group = form_group(plan, context)
     record(
         context.module,
