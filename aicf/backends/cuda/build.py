@@ -25,7 +25,9 @@ from aicf.backends.cuda.storage import stored
 from aicf.backends.cuda.target import GpuArch
 from aicf.backends.cuda.toolchain import MINIMUM_DRIVER, compile_kernels, toolchain_lock
 
-_FAMILIES: dict[str, str] = {}
+_FAMILIES: dict[str, str] = {
+    "cuda.cublaslt": "aicf.backends.cuda.cublaslt_code",
+}
 """Kernel id to the module whose `emit` makes its launches."""
 
 

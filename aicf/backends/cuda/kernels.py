@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from aicf.backends.base import KernelDescriptor
+from aicf.backends.cuda.cublaslt_kernels import KERNELS as CUBLASLT
 
-KERNELS: tuple[KernelDescriptor, ...] = ()
+KERNELS: tuple[KernelDescriptor, ...] = (*CUBLASLT,)
