@@ -14,8 +14,12 @@ from aicf.passes.apply_policy import ApplyPolicyPass
 from aicf.passes.assign_ids import AssignIdsPass
 from aicf.passes.decide_inplace import DecideInplacePass
 from aicf.passes.fold_constants import FoldConstantsPass
+from aicf.passes.fuse_attention import FuseAttentionPass
 from aicf.passes.fuse_elementwise import FuseElementwisePass
 from aicf.passes.fuse_epilogues import FuseEpiloguesPass
+from aicf.passes.fuse_gated import FuseGatedPass
+from aicf.passes.fuse_horizontal import FuseHorizontalPass
+from aicf.passes.fuse_prologues import FuseProloguesPass
 from aicf.passes.generate_kernels import GenerateKernelsPass
 from aicf.passes.logical_canonicalize import LogicalCanonicalizePass
 from aicf.passes.logical_cse import LogicalCsePass
@@ -92,7 +96,11 @@ class AicfInferencePass(ModulePass):
 def decision_passes(tuning: str = "") -> tuple[ModulePass, ...]:
     """From lowered logical IR to a final program."""
     return (
+        FuseAttentionPass(),
         MaterializeViewsPass(),
+        FuseGatedPass(),
+        FuseHorizontalPass(),
+        FuseProloguesPass(),
         FuseEpiloguesPass(),
         FuseElementwisePass(),
         SelectKernelsPass(tuning),

@@ -13,7 +13,7 @@ from typing import Protocol, runtime_checkable
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block
 
-from aicf.backends.native import Entry, LoadedCode, NativeCode, ProfileEntry
+from aicf.backends.native import DeviceCode, Entry, LoadedCode, NativeCode, ProfileEntry
 from aicf.dialects.emit import ProgramOp
 from aicf.dialects.emit_kernels import KernelOp
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
@@ -22,6 +22,7 @@ __all__ = [
     "Backend",
     "BufferRef",
     "CodeUnit",
+    "DeviceCode",
     "DeviceGivenKernel",
     "Entry",
     "KernelDescriptor",
@@ -237,8 +238,9 @@ class Backend(Protocol):
         """Code for all units. Pure: the same input gives the same bytes."""
         ...
 
-    def load(self, native: NativeCode) -> LoadedCode:
-        """Loads code into this process. Raises BackendUnavailable if the machine lacks a feature."""
+    def load(self, native: NativeCode) -> LoadedCode | DeviceCode:
+        """Loads code into this process, as `NativeCode.place` says. Raises BackendUnavailable if the machine lacks a
+        feature."""
         ...
 
     def devices(self) -> Sequence[Mapping[str, str]]:

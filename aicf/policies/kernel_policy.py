@@ -34,8 +34,21 @@ _MAX_LISTED = 24
 
 @dataclass(frozen=True)
 class Fusion:
-    """Which fusing passes may form groups of several ops."""
+    """Which fusing passes may form groups of several ops.
 
+    Args:
+        attention: Two products with a softmax between them.
+        gated: Two products of one left operand whose results meet.
+        horizontal: Products of one left operand side by side.
+        prologue: A row program in front of a product.
+        epilogue: Pointwise ops behind a product.
+        elementwise: Pointwise ops and row reductions.
+    """
+
+    attention: bool = True
+    gated: bool = True
+    horizontal: bool = True
+    prologue: bool = True
     epilogue: bool = True
     elementwise: bool = True
 

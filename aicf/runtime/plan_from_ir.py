@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IntegerAttr, ModuleOp
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IntegerAttr, ModuleOp, SymbolRefAttr
 from xdsl.ir import Operation, SSAValue
 
 from aicf.backends.base import BufferRef, CodeUnit, KernelDescriptor
@@ -227,8 +227,7 @@ def _code_unit(program: ProgramOp, table: Mapping[str, Operation]) -> CodeUnit:
 def _code_launch(op: ResolvedOp, places: _Places, table: Mapping[str, Operation]) -> CodeLaunch:
     assert op.kernel is not None and op.body is not None
     body = table[op.body.root_reference.data]
-    code = None if op.code is None else table[op.code.root_reference.data]
-    assert isinstance(body, BodyOp) and (code is None or isinstance(code, KernelOp))
+    assert isinstance(body, BodyOp)
     return CodeLaunch(
         name=op.instruction.data,
         kind=op.kind.data,
@@ -238,10 +237,19 @@ def _code_launch(op: ResolvedOp, places: _Places, table: Mapping[str, Operation]
         outs=tuple(places.ref(value) for value in op.outs),
         ws=tuple(places.ref(value) for value in op.ws),
         body=body.body.block,
-        code=code,
+        code=_generated(op.code, table),
         waits_for=tuple(edge.source.data for edge in op.after),
         programmatic=tuple(edge.source.data for edge in op.after if edge.kind.data == "programmatic"),
+        prologue=_generated(op.prologue, table),
     )
+
+
+def _generated(reference: SymbolRefAttr | None, table: Mapping[str, Operation]) -> KernelOp | None:
+    if reference is None:
+        return None
+    code = table[reference.root_reference.data]
+    assert isinstance(code, KernelOp)
+    return code
 
 
 def _read_dispatch(module: ModuleOp, names: Sequence[str]) -> tuple[tuple[str, ...], tuple[Row, ...]]:
@@ -318,7 +326,8 @@ def _field_blockers(op: ResolvedOp, table: Mapping[str, Operation]) -> Iterator[
         yield f"instruction '{name}' has no stream: run schedule"
     if op.body is None:
         yield f"instruction '{name}' has no body: give body(@symbol) of an emit.body"
-    for field, reference, wanted in (("body", op.body, BodyOp), ("code", op.code, KernelOp)):
+    symbols_of = (("body", op.body, BodyOp), ("code", op.code, KernelOp), ("prologue", op.prologue, KernelOp))
+    for field, reference, wanted in symbols_of:
         if reference is None:
             continue
         symbol = reference.root_reference.data

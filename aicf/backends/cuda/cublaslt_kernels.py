@@ -262,5 +262,3 @@ class CublasLtKernel:
         """See `KernelDescriptor`; never reached by a record of this kernel."""
         raise PlanError(f"kernel '{self.id}' reads plain memory: its record must not ask for a layout")
 
-
-KERNELS = (CublasLtKernel(),)
