@@ -9,7 +9,7 @@ from aicf.backends.base import BufferRef, Launch
 from aicf.backends.cuda.code import KernelCode
 from aicf.backends.cuda.device_program import Address
 from aicf.backends.cuda.generated_kernels import read_rounding, read_spec
-from aicf.backends.cuda.generated_spec import GeneratedSpec
+from aicf.backends.cuda.generated_spec import TILE, GeneratedSpec
 from aicf.backends.cuda.launches import KernelLaunch, Triple, address_of
 from aicf.backends.cuda.phase_code import PhaseCode
 from aicf.backends.cuda.scalar_code import Rounding
@@ -17,6 +17,8 @@ from aicf.backends.cuda.staging import stage
 from aicf.backends.cuda.target import GpuArch
 from aicf.backends.cuda.templates import pointwise as pointwise_template
 from aicf.backends.cuda.templates import rows as rows_template
+from aicf.backends.cuda.templates import tiles as tiles_template
+from aicf.backends.cuda.tile_code import TileCode
 from aicf.backends.nests import LoopNest, nest_of
 from aicf.errors import PlanError
 
@@ -54,7 +56,8 @@ def launches_of(
         raise PlanError(
             f"kernel record of a generated kernel contradicts itself: {problem}; run select-kernels again"
         )
-    code = PhaseCode(nest, spec, refs, rounding)
+    kind = TileCode if spec.strategy == "tiles" else PhaseCode
+    code = kind(nest, spec, refs, rounding)
     made = _Maker(name, nest, spec, refs, workspace, code, rounding)
     return _STRATEGIES[spec.strategy](made)
 
@@ -188,9 +191,31 @@ def _sweep(made: _Maker) -> list[KernelLaunch]:
     ]
 
 
+def _tiles(made: _Maker) -> list[KernelLaunch]:
+    nest, spec, code = made.nest, made.spec, made.code
+    assert isinstance(code, TileCode)
+    vectors = [code.tile_vector(number) for number in code.tiled]
+    constants = {
+        "DIMS": len(nest.dims),
+        "STEPS": spec.unroll,
+        "TILED": len(code.tiled),
+        "FETCHES": tuple(TILE * TILE // (vector.count * spec.threads) for vector in vectors),
+        "FETCH_WORDS": tuple(vector.words for vector in vectors),
+        "FETCH": tuple(code.fetch(number) for number in code.tiled),
+        "KEEP": tuple(code.keep(number) for number in code.tiled),
+        "BESIDE_WORDS": max(1, code.loaded),
+        "BESIDE": code.load_beside(),
+        "START": code.tile_start(),
+        "SHARED": code.tiles(),
+        "CELL": code.tile_cell(),
+    }
+    return [made.launch(tiles_template.tiles, constants, (spec.blocks(nest), 1, 1))]
+
+
 _STRATEGIES: Mapping[str, Callable[[_Maker], list[KernelLaunch]]] = {
     "pointwise": _pointwise,
     "resident": _resident,
     "rows": _sweep,
     "columns": _sweep,
+    "tiles": _tiles,
 }

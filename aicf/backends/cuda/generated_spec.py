@@ -29,6 +29,9 @@ RESIDENT_WORDS = 36
 RESIDENT_THREADS = 1024
 TILE = 64
 """Elements along each side of a tile."""
+TILE_THREADS = 256
+SHARED_BYTES = 48 << 10
+"""Static shared memory of a block."""
 LAUNCH_US = 2.0
 
 
@@ -70,6 +73,10 @@ class GeneratedSpec:
             return "the threads of a row do not hold it"
         if self.splits > 1 and self.strategy not in ("rows", "columns"):
             return f"strategy '{self.strategy}' does not split"
+        if self.strategy == "tiles" and (
+            tile_dim(nest) is None or self.vector * self.unroll * self.threads != TILE * TILE
+        ):
+            return "the block does not fill a tile, or there is nothing to transpose"
         dim = self.vector_dim(nest)
         flat = self.strategy == "pointwise" and len(nest.dims) == 1
         if self.vector > 1 and (dim is None or (nest.dims[dim].size % self.vector and not flat)):
@@ -92,6 +99,11 @@ class GeneratedSpec:
         match self.strategy:
             case "pointwise":
                 return -(-(points // self.vector) // (self.threads * self.unroll))
+            case "tiles":
+                dims = (*tile_dims(nest), len(nest.dims) - 1)
+                return prod(
+                    -(-dim.size // TILE) if i in dims else dim.size for i, dim in enumerate(nest.dims)
+                )
             case "columns":
                 return -(-points * self.lanes // (self.vector * self.threads))
             case _:
@@ -203,13 +215,13 @@ def _aligned(nest: LoopNest, number: int, dim: int, offset: int, vector: int) ->
 def _pointwise(nest: LoopNest, offsets: Sequence[int], arch: GpuArch) -> GeneratedSpec:
     if not nest.dims:
         return GeneratedSpec("pointwise", 1, 32, 1, 1, 1)
-    if tile_dim(nest) is not None:
-        return GeneratedSpec("tiles", 1, 256, 1, 1, 1)
     vector = _vector(nest, len(nest.dims) - 1, offsets, ragged=len(nest.dims) == 1)
+    if tile_dim(nest) is not None:
+        return GeneratedSpec("tiles", vector, TILE_THREADS, 1, TILE * TILE // (TILE_THREADS * vector), 1)
     vectors = -(-nest.parallel_size // vector)
     widest = max(ELEMENT_BYTES[access.dtype] for access in nest.accesses)
     threads = 256
-    unroll = max(1, 64 // (vector * widest))
+    unroll = max(1, 32 // (vector * widest))
     while unroll > 1 and vectors < 4 * arch.multiprocessors * threads * unroll:
         unroll //= 2
     while threads > 64 and vectors < arch.multiprocessors * threads:
@@ -228,9 +240,17 @@ def tile_dim(nest: LoopNest) -> int | None:
     if any(stride != 1 for stride in last.strides[nest.inputs :]) or last.size < TILE // 4:
         return None
     for dim in reversed(range(len(nest.dims) - 1)):
-        if nest.dims[dim].size >= TILE // 4 and tiled_inputs(nest, dim):
+        tiled = tiled_inputs(nest, dim)
+        words = sum(max(4, ELEMENT_BYTES[nest.accesses[number].dtype]) for number in tiled)
+        if nest.dims[dim].size >= TILE // 4 and tiled and words * TILE * (TILE + 1) <= SHARED_BYTES:
             return dim
     return None
+
+
+def tile_dims(nest: LoopNest) -> tuple[int, ...]:
+    """`tile_dim` as a tuple, empty if there is none."""
+    dim = tile_dim(nest)
+    return () if dim is None else (dim,)
 
 
 def tiled_inputs(nest: LoopNest, dim: int) -> list[int]:
@@ -289,7 +309,7 @@ def _resident(size: int, points: int, vector: int, held: int, arch: GpuArch) -> 
     """One warp or part of one for short rows, a block for long ones; more threads a row where rows are few."""
     vectors = -(-size // vector)
     few = points < 4 * arch.multiprocessors
-    target = max(1, min(held, 8 if few else 16) // vector)
+    target = max(1, min(held, 2 * vector if few else 4 * vector) // vector)
     if size <= 1024 and -(-vectors // 32) * vector <= min(held, 32):
         lanes = min(32, _power_of_two(-(-vectors // max(1, 4 // vector))))
     else:
@@ -298,7 +318,9 @@ def _resident(size: int, points: int, vector: int, held: int, arch: GpuArch) -> 
     while threads < 128 and lanes <= 32 and points * lanes >= 2 * threads * arch.multiprocessors:
         threads *= 2
     chunks = -(-vectors // lanes)
-    return GeneratedSpec("resident", vector, max(32, threads), lanes, chunks, 1, chunks * vector > 12)
+    return GeneratedSpec(
+        "resident", vector, max(32, threads), lanes, chunks, 1, lanes > 32 and chunks * vector > 12
+    )
 
 
 def _by_columns(nest: LoopNest, offsets: Sequence[int], arch: GpuArch) -> GeneratedSpec:

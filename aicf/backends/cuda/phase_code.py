@@ -59,11 +59,13 @@ class PhaseCode:
         self.index = index_type(nest.accesses, (*nest.kernel.parallel_sizes, *nest.kernel.reduce_sizes))
         self.varying = varying_values(nest.kernel) if reduces(nest) else None
         self.by_rows = spec.strategy in ("resident", "rows")
-        self.accesses = [self._access(number, ref) for number, ref in enumerate(refs)]
+        self.offsets = [ref.offset // ELEMENT_BYTES[ref.dtype] for ref in refs]
+        self.accesses = [self._access(number) for number in range(len(refs))]
         arguments = [a for a in self.kernel.body.block.args if a.uses]
         in_cells = [a.index for a in arguments if not self.is_uniform(a)]
+        self.tiled = self.staged_inputs()
         self.late_inputs = [n for n in in_cells if spec.late and not nest_moves(nest, n)]
-        self.cell_inputs = [n for n in in_cells if n not in self.late_inputs]
+        self.cell_inputs = [n for n in in_cells if n not in (*self.late_inputs, *self.tiled)]
         self.point_inputs = [a.index for a in arguments if self.is_uniform(a)]
         self.uniform_lanes = 1 if self.by_rows else spec.vector
         self.words: dict[int, int] = {}
@@ -73,14 +75,17 @@ class PhaseCode:
             self.loaded += self.accesses[number].words
         self._place_kept_and_known()
 
-    def _access(self, number: int, ref: BufferRef) -> VectorAccess:
+    def _access(self, number: int) -> VectorAccess:
         argument = number < self.nest.inputs
         uniform = argument and self.is_uniform(self.kernel.body.block.args[number])
         if not argument:
             uniform = reduces(self.nest) and not self.kernel.writes_reduce_space(number - self.nest.inputs)
         dim = None if self.by_rows and uniform else self.spec.vector_dim(self.nest)
-        offset = ref.offset // ELEMENT_BYTES[ref.dtype]
-        return vector_access(self.nest, number, dim, self.spec.vector, offset)
+        return vector_access(self.nest, number, dim, self.spec.vector, self.offsets[number])
+
+    def staged_inputs(self) -> list[int]:
+        """Inputs that reach cells through shared memory."""
+        return []
 
     def _place_kept_and_known(self) -> None:
         """Registers of a cell behind its words, for values kept from phase to phase, and those of `known`."""
@@ -121,13 +126,13 @@ class PhaseCode:
 
     def element(self, number: int, lines: list[str], point: str, cell: str) -> str:
         """The element of access `number` at flat indices of the parallel and of the reduce space."""
-        parallel = self._coordinates(point, self.nest.parallel_dims, number, lines, f"p{number}_")
-        reduce = self._coordinates(cell, self.nest.reduce_dims, number, lines, f"r{number}_")
+        parallel = self.coordinates(point, self.nest.parallel_dims, number, lines, f"p{number}_")
+        reduce = self.coordinates(cell, self.nest.reduce_dims, number, lines, f"r{number}_")
         access = self.nest.accesses[number]
         strides = tuple(dim.strides[number] for dim in self.nest.dims)
         return element_text(Access(access.dtype, access.offset, strides), [*parallel, *reduce], self.index)
 
-    def _coordinates(
+    def coordinates(
         self, flat: str, dims: Sequence[int], number: int, lines: list[str], prefix: str
     ) -> list[str]:
         """Names of the indices that a flat index over `dims` stands for, as far as access `number` moves over them."""
@@ -228,7 +233,7 @@ class PhaseCode:
             for value, slot in self.known.items()
         }
 
-    def _cell_sources(self, boundary: Sequence[SSAValue]) -> dict[SSAValue, Source]:
+    def cell_sources(self, boundary: Sequence[SSAValue]) -> dict[SSAValue, Source]:
         """Words and kept values in `x`, and what is made in front of the sweep in `before`."""
         sources: dict[SSAValue, Source] = {}
         for number in self.cell_inputs:
@@ -262,7 +267,7 @@ class PhaseCode:
         if self.varying is None:
             return []
         found: dict[SSAValue, None] = {}
-        stored = self._cell_sources([])
+        stored = self.cell_sources([])
         stack, seen = list(self._cell_roots(phase)), set[SSAValue]()
         while stack:
             value = stack.pop()
@@ -352,7 +357,7 @@ class PhaseCode:
         phase = self.kernel.phases[number]
         lines: list[str] = []
         value = self.values(
-            self._cell_roots(number), self._cell_sources(self.boundary(number)), self.spec.vector, lines
+            self._cell_roots(number), self.cell_sources(self.boundary(number)), self.spec.vector, lines
         )
         totals = self._accumulated(phase, value, lines)
         kept = [name for result in self._kept_results(phase) for name in value(_yielded(phase, result))]
@@ -488,14 +493,19 @@ class PhaseCode:
     def pointwise(self) -> Snippet:
         """Parameters point, x: computes and stores one cell."""
         lines: list[str] = []
+        stored = self.stored(self.cell_sources([]), lines)
+        return Snippet(("point", "x"), (*lines, *stored))
+
+    def stored(self, sources: Mapping[SSAValue, Source], lines: list[str]) -> list[str]:
+        """Statements that store all outputs of a cell; adds what computes them to `lines`."""
         stores = [
             op for phase in self.kernel.phases for op in phase.body.block.ops if isinstance(op, StoreOp)
         ]
-        value = self.values([op.value for op in stores], self._cell_sources([]), self.spec.vector, lines)
-        stored: list[str] = []
+        value = self.values([op.value for op in stores], sources, self.spec.vector, lines)
+        found: list[str] = []
         for op in stores:
-            stored += self._store(op.output.value.data, value(op.value), lines)
-        return Snippet(("point", "x"), (*lines, *stored))
+            found += self._store(op.output.value.data, value(op.value), lines)
+        return found
 
 
 def packed(names: Sequence[str]) -> str:
