@@ -25,7 +25,10 @@ from aicf.backends.cuda.storage import stored
 from aicf.backends.cuda.target import GpuArch
 from aicf.backends.cuda.toolchain import MINIMUM_DRIVER, compile_kernels, toolchain_lock
 
-_FAMILIES: dict[str, str] = {}
+_FAMILIES: dict[str, str] = {
+    "cuda.attention": "aicf.backends.cuda.attention_code",
+    "cuda.attention_simt": "aicf.backends.cuda.attention_code",
+}
 """Kernel id to the module whose `emit` makes its launches."""
 
 

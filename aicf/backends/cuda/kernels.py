@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from aicf.backends.base import KernelDescriptor
+from aicf.backends.cuda import attention_kernels
 
-KERNELS: tuple[KernelDescriptor, ...] = ()
+KERNELS: tuple[KernelDescriptor, ...] = (*attention_kernels.KERNELS,)
