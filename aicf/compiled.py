@@ -38,12 +38,14 @@ class Options:
         policy: Inline JSON, empty for the program's own or the default.
         dims: Sizes of symbolic dimensions, `N=1,540`.
         threads: Threads the program is decided for.
+        tuning: The rows of the tuning table that it read, as inline JSON; empty for none.
     """
 
     target: str
     policy: str
     dims: str
     threads: int
+    tuning: str = ""
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,8 @@ class _Manifest:
     name: str
     options: Options
     functions: tuple[str, ...]
+    place: str
+    reserves: dict[str, object]
     prepared_for: str | None
 
 
@@ -96,7 +100,8 @@ class CompiledModel(Executable):
         texts = {"emit": record.emit} | ({} if record.logical is None else {"logical": record.logical})
         super().__init__(plan, native, weights, derived=derived, texts=texts)
         self.record = record
-        self._code()
+        if native.place == "host":
+            self._code.on_host()  # what this machine lacks is an error now; a device is asked for at the first use
 
     @property
     def name(self) -> str:
@@ -163,10 +168,18 @@ class CompiledModel(Executable):
         if self.record.logical is not None:
             entries[LOGICAL] = self.record.logical.encode()
         prepared_for = None
-        if self.plan.prepare is not None:
+        if self.plan.prepare is not None and self.native.place == "host":
             entries[PREPARED] = safetensors.numpy.save(self.prepared())
             prepared_for = artifact.digest(weights)
-        ours = _Manifest(self.name, self.record.options, self.native.functions, prepared_for)
+        native = self.native
+        ours = _Manifest(
+            self.name,
+            self.record.options,
+            native.functions,
+            native.place,
+            dict(native.reserves),
+            prepared_for,
+        )
         artifact.write(
             path,
             entries,
@@ -214,7 +227,7 @@ def _load(file: Artifact, rebuild: bool) -> CompiledModel:
     weights = _read_tensors(file, WEIGHTS)
     is_current = ours.prepared_for == artifact.digest(file.entry(WEIGHTS))
     derived = _read_tensors(file, PREPARED) if plan.prepare is not None and is_current else None
-    code = NativeCode(file.entry(NATIVE), tuple(file.cpu_features), ours.functions)
+    code = _read_native(file, ours)
     if rebuild:
         from aicf.compiler import rebuild_native
 
@@ -231,10 +244,20 @@ class _Ledger:
 
 
 def _read_manifest(file: Artifact) -> _Manifest:
-    known = ("name", "options", "functions", "prepared_for")
+    known = ("name", "options", "functions", "place", "reserves", "prepared_for")
     return from_plain(
         _Manifest, {key: file.manifest[key] for key in known if key in file.manifest}, "manifest"
     )
+
+
+def _read_native(file: Artifact, ours: _Manifest) -> NativeCode:
+    reserves = {
+        entry: nbytes for entry, nbytes in ours.reserves.items() if type(nbytes) is int and nbytes >= 0
+    }
+    if ours.place not in ("host", "device") or len(reserves) != len(ours.reserves):
+        raise ArtifactError("the manifest does not say where the code runs; compile the model again")
+    features = tuple(file.cpu_features)
+    return NativeCode(file.entry(NATIVE), features, ours.functions, ours.place, reserves)
 
 
 def _read_json(file: Artifact, name: str) -> Any:

@@ -237,7 +237,7 @@ _WARP_CLOCKS, _COMBINE_CLOCKS = 30.0, 80.0
 _TILE_CLOCKS = 400.0
 """A tile's barriers, and reductions over the lanes of a row."""
 _MMA_CLOCKS = (7.0, 5.5)
-"""One m16n8k16 of one quarter of a multiprocessor, with its share of ldmatrix: for one or two 16-row tiles of a warp."""
+"""One m16n8k16 of one quarter of a multiprocessor, with its share of ldmatrix, for one or two 16-row tiles."""
 _SCORE_CLOCKS = 0.35
 """One score in one quarter: scale, exponential, sum, conversion."""
 _COPY_BYTES = 40.0

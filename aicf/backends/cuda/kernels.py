@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from aicf.backends.base import KernelDescriptor
-from aicf.backends.cuda import attention_kernels
+from aicf.backends.cuda import attention_kernels, generated_kernels, mma_kernels, wgmma_kernels
 
-KERNELS: tuple[KernelDescriptor, ...] = (*attention_kernels.KERNELS,)
+KERNELS: tuple[KernelDescriptor, ...] = (
+    wgmma_kernels.WgmmaKernel(),
+    mma_kernels.MmaKernel(),
+    *attention_kernels.KERNELS,
+    *generated_kernels.KERNELS,
+)
