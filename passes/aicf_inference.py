@@ -50,8 +50,8 @@ class AicfInferencePass(ModulePass):
     """Runs every pass of the inference pipeline in order, with a check at each phase boundary.
 
     Options: `target` (`cpu:x86-64-v3`, `reference`), `policy` (file, inline JSON or `auto`), `dims`
-    (`N=1,540`, sizes of symbolic dimensions), `threads`, and `start`: `logical`, or `lowered` for IR that is lowered
-    already, such as `raise-emit` gives.
+    (`N=1,540`, sizes of symbolic dimensions), `threads`, `tuning` (a table that `aicf tune` wrote: its path or inline
+    JSON), and `start`: `logical`, or `lowered` for IR that is lowered already, such as `raise-emit` gives.
     """
 
     name = "aicf-inference"
@@ -61,6 +61,7 @@ class AicfInferencePass(ModulePass):
     dims: str = ""
     threads: int = 1
     start: str = "logical"
+    tuning: str = ""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         run(self.passes(), ctx, op)
@@ -73,7 +74,7 @@ class AicfInferencePass(ModulePass):
         start: tuple[ModulePass, ...] = (SetTargetPass(self.target, self.threads),) if self.target else ()
         policy: tuple[ModulePass, ...] = (ApplyPolicyPass(self.policy),) if self.policy else ()
         if self.start == "lowered":
-            return (*start, *policy, AssignIdsPass(), VerifyLogicalPass(), *decision_passes())
+            return (*start, *policy, AssignIdsPass(), VerifyLogicalPass(), *decision_passes(self.tuning))
         return (
             *start,
             *policy,
@@ -88,11 +89,11 @@ class AicfInferencePass(ModulePass):
             SelectLayoutsPass(),
             LogicalDcePass(),
             VerifyLogicalPass(),
-            *decision_passes(),
+            *decision_passes(self.tuning),
         )
 
 
-def decision_passes() -> tuple[ModulePass, ...]:
+def decision_passes(tuning: str = "") -> tuple[ModulePass, ...]:
     """From lowered logical IR to a final program."""
     return (
         FuseAttentionPass(),
@@ -102,16 +103,16 @@ def decision_passes() -> tuple[ModulePass, ...]:
         FuseProloguesPass(),
         FuseEpiloguesPass(),
         FuseElementwisePass(),
-        SelectKernelsPass(),
+        SelectKernelsPass(tuning),
         GenerateKernelsPass(),
         LowerToEmitPass(),
         *emit_passes(),
     )
 
 
-def instruction_passes() -> tuple[ModulePass, ...]:
+def instruction_passes(tuning: str = "") -> tuple[ModulePass, ...]:
     """From emit programs of any phase, with instructions that may be open, to final ones."""
-    return (VerifyEmitPass(), SelectKernelsPass(), GenerateKernelsPass(), *emit_passes())
+    return (VerifyEmitPass(), SelectKernelsPass(tuning), GenerateKernelsPass(), *emit_passes())
 
 
 def emit_passes() -> tuple[ModulePass, ...]:

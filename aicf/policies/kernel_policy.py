@@ -25,6 +25,7 @@ from aicf.errors import PolicyError
 VERSION = 1
 DETERMINISM = ("bitwise", "any")
 ROUNDING = ("fused", "strict")
+MEASUREMENTS = ("cold", "warm")
 AUTO = "auto"
 """Spelling of the default policy where it is asked for by name."""
 
@@ -65,6 +66,7 @@ class KernelPolicy:
         forbid: Kernel ids that are never chosen.
         groups: Ids of ops that form one group each; a list of one keeps that op alone.
         streams: Most streams that `schedule` may use.
+        measurements: Which times of a tuning table count: `cold`, with nothing in the device's cache, or `warm`.
 
     Raises:
         PolicyError: a value is not legal; the message names its path and lists what is.
@@ -78,12 +80,14 @@ class KernelPolicy:
     forbid: tuple[str, ...] = ()
     groups: tuple[tuple[str, ...], ...] = ()
     streams: int = 1
+    measurements: str = "cold"
 
     def __post_init__(self) -> None:
         if self.version != VERSION:
             raise PolicyError(f"version: {self.version} is not known here; this release reads {VERSION}")
         _one_of("determinism", self.determinism, DETERMINISM)
         _one_of("rounding", self.rounding, ROUNDING)
+        _one_of("measurements", self.measurements, MEASUREMENTS)
         if self.streams < 1:
             raise PolicyError(f"streams: must be at least 1, got {self.streams}")
         self._check_groups()
@@ -315,6 +319,7 @@ _READERS: Mapping[str, Callable[[str, object], Any]] = {
     "forbid": _strings,
     "groups": _groups,
     "streams": _integer,
+    "measurements": _string,
 }
 
 

@@ -11,19 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from xdsl.dialects.builtin import (
-    ArrayAttr,
-    DenseIntOrFPElementsAttr,
-    DictionaryAttr,
-    FloatAttr,
-    IntegerAttr,
-    ModuleOp,
-    StringAttr,
-    SymbolRefAttr,
-    UnitAttr,
-    i1,
-)
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IntegerAttr, ModuleOp, SymbolRefAttr
+from xdsl.ir import Operation, SSAValue
 
 from aicf.backends.base import BufferRef, CodeUnit, KernelDescriptor
 from aicf.backends.base import Launch as CodeLaunch
@@ -43,6 +32,7 @@ from aicf.dialects.emit import (
 from aicf.dialects.emit_kernels import KernelOp
 from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.logical import DispatchOp
+from aicf.dialects.plain_values import plain_value
 from aicf.dialects.types import dense_array, element_of
 from aicf.errors import PlanError
 from aicf.runtime.capture_plan import ARENA, CapturePlan, Launch, ModulePlan, Place, Row, contradictions
@@ -260,25 +250,6 @@ def _generated(reference: SymbolRefAttr | None, table: Mapping[str, Operation]) 
     code = table[reference.root_reference.data]
     assert isinstance(code, KernelOp)
     return code
-
-
-def plain_value(attribute: Attribute) -> object:
-    """An attribute as a JSON value; kinds without one keep their text."""
-    match attribute:
-        case IntegerAttr():
-            return bool(attribute.value.data) if attribute.type == i1 else attribute.value.data
-        case FloatAttr():
-            return attribute.value.data
-        case StringAttr():
-            return attribute.data
-        case UnitAttr():
-            return True
-        case ArrayAttr():
-            return [plain_value(item) for item in attribute.data]
-        case DictionaryAttr():
-            return {key: plain_value(value) for key, value in attribute.data.items()}
-        case _:
-            return str(attribute)
 
 
 def _read_dispatch(module: ModuleOp, names: Sequence[str]) -> tuple[tuple[str, ...], tuple[Row, ...]]:

@@ -6,7 +6,7 @@ select, generate, lower and verify all come here, so they agree.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
@@ -14,7 +14,7 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr, SymbolRefAttr
 from xdsl.ir import Block, BlockArgument, OpResult, SSAValue
 
-from aicf.backends.base import KernelDescriptor, OperandInfo, Work
+from aicf.backends.base import DeviceGivenKernel, KernelDescriptor, OperandInfo, Work
 from aicf.backends.registry import get_kernels
 from aicf.dialects import logical
 from aicf.dialects.emit import BindOp, GroupOp, ResolvedOp, buffer_of
@@ -32,6 +32,8 @@ CODELESS_KINDS = frozenset({"gemm", "copy", "concat", "pack", "attention"})
 """Kinds whose kernels need no generated scalar program."""
 
 TARGET_ATTR = "aicf.target"
+UNMEASURED = "unmeasured: run aicf tune"
+"""The reason against a kernel whose record only a device can complete."""
 
 
 @dataclass(frozen=True)
@@ -202,9 +204,16 @@ def updated_names(function: func.FuncOp) -> frozenset[str]:
 
 
 def legal_kernels(
-    group_work: GroupWork, target: TargetAttr, forbidden: frozenset[str] = frozenset()
+    group_work: GroupWork,
+    target: TargetAttr,
+    forbidden: frozenset[str] = frozenset(),
+    measured: Collection[str] = frozenset(),
 ) -> tuple[list[KernelDescriptor], dict[str, str]]:
-    """The kernels of the target that run the work, and for every other one of its kind the reason why not."""
+    """The kernels of the target that run the work, and for every other one of its kind the reason why not.
+
+    Kernels whose record only a device can complete are legal only if they are in `measured`. What groups form never
+    depends on a tuning table: passes that fuse leave it empty.
+    """
     work = group_work.work
     legal: list[KernelDescriptor] = []
     rejected: dict[str, str] = {}
@@ -212,10 +221,12 @@ def legal_kernels(
         if work.kind not in kernel.kinds:
             continue
         reason = "forbidden by policy" if kernel.id in forbidden else kernel.legal(work, target)
-        if reason is None:
-            legal.append(kernel)
-        else:
+        if reason is not None:
             rejected[kernel.id] = reason if group_work.no_code is None else f"{reason} ({group_work.no_code})"
+        elif isinstance(kernel, DeviceGivenKernel) and kernel.id not in measured:
+            rejected[kernel.id] = UNMEASURED
+        else:
+            legal.append(kernel)
     return legal, rejected
 
 

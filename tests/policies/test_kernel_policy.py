@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 
 from aicf.dialects.kinds import KIND_IDS
 from aicf.errors import PolicyError
-from aicf.policies.kernel_policy import DETERMINISM, ROUNDING, Fusion, KernelPolicy, resolve_policy
+from aicf.policies.kernel_policy import (
+    DETERMINISM,
+    MEASUREMENTS,
+    ROUNDING,
+    Fusion,
+    KernelPolicy,
+    resolve_policy,
+)
 
 FULL = KernelPolicy(
     determinism="any",
@@ -42,6 +49,7 @@ policies = st.builds(
     forbid=st.lists(names, max_size=3).map(tuple),
     groups=st.lists(names, unique=True, max_size=5).map(lambda ids: tuple((id_,) for id_ in ids)),
     streams=st.integers(1, 8),
+    measurements=st.sampled_from(MEASUREMENTS),
 )
 
 
@@ -55,6 +63,7 @@ def test_every_form_gives_the_same_policy_back(policy: KernelPolicy) -> None:
 
 def test_fields_have_a_fixed_order() -> None:
     wanted = ["version", "determinism", "rounding", "fusion", "kernels", "forbid", "groups", "streams"]
+    wanted += ["measurements"]
     assert list(FULL.to_plain()) == wanted
     switches = ("attention", "gated", "horizontal", "prologue", "epilogue", "elementwise")
     assert FULL.to_plain()["fusion"] == {name: name != "epilogue" for name in switches}

@@ -16,18 +16,18 @@ from llvmlite import ir
 from aicf.backends.base import BufferRef, CodeUnit, Launch
 from aicf.backends.cpu.barrier import emit_barrier_function
 from aicf.backends.cpu.blas import FUNCTIONS, table_name
-from aicf.backends.cpu.copies import moved_text, moves
 from aicf.backends.cpu.epilogue import make_epilogue
 from aicf.backends.cpu.gemm import GemmPointers, emit_gemm
-from aicf.backends.cpu.gemm_work import GemmWork, Strided, epilogue_accesses, read_gemm
+from aicf.backends.cpu.gemm_work import GemmWork, epilogue_accesses, read_gemm
 from aicf.backends.cpu.ir_builder import F32, F64, I8, I32, I64, PTR, VOID, Emitter, Value
 from aicf.backends.cpu.loader import BARRIER, PROFILE_SUFFIX, YIELD
-from aicf.backends.cpu.loop_spec import nest_of
 from aicf.backends.cpu.loops import LoopPointers, emit_loops
 from aicf.backends.cpu.module import compile_module, new_module
 from aicf.backends.cpu.pack import emit_pack
 from aicf.backends.cpu.records import gemm_spec, get_bool, get_int, get_text, loop_spec, sub_records
 from aicf.backends.cpu.target import CpuLevel
+from aicf.backends.moves import moved_text, moves
+from aicf.backends.nests import Strided, nest_of
 from aicf.errors import PlanError
 
 

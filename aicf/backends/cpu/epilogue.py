@@ -8,9 +8,9 @@ from xdsl.ir import SSAValue
 
 from aicf.backends.cpu.gemm import Epilogue, Tile
 from aicf.backends.cpu.ir_builder import Emitter, Value
-from aicf.backends.cpu.loop_spec import Access
 from aicf.backends.cpu.loops import Evaluator
 from aicf.backends.cpu.scalar_ops import Scalars
+from aicf.backends.nests import Access
 from aicf.dialects.emit_kernels import KernelOp, StoreOp
 
 

@@ -10,17 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aicf.backends.cpu.gemm_spec import GemmProblem
-from aicf.backends.cpu.loop_spec import Access, access_of
+from aicf.backends.nests import Access, Strided, access_of
 from aicf.dialects.emit_kernels import KernelOp
-
-
-@dataclass(frozen=True)
-class Strided:
-    """An operand: sizes, element strides, element type."""
-
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    dtype: str
 
 
 @dataclass(frozen=True)

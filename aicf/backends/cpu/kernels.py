@@ -16,22 +16,19 @@ from xdsl.ir import Attribute, Operation
 
 from aicf.backends.base import KernelDescriptor, OperandInfo, Work
 from aicf.backends.cpu.blas import LIBRARY
-from aicf.backends.cpu.copies import Move, moves
 from aicf.backends.cpu.gemm_spec import NOMINAL_GHZ, GemmProblem, GemmSpec, propose
-from aicf.backends.cpu.gemm_work import GemmWork, Strided, epilogue_accesses, read_gemm
+from aicf.backends.cpu.gemm_work import GemmWork, epilogue_accesses, read_gemm
 from aicf.backends.cpu.loop_spec import (
-    LoopNest,
     LoopSpec,
     choose,
     cost_us,
-    is_linear,
-    nest_of,
     point_cycles,
-    value_types,
 )
 from aicf.backends.cpu.pack_spec import packed_bytes
 from aicf.backends.cpu.records import gemm_record, get_bool, get_int, integer, loop_record, pairs
 from aicf.backends.cpu.target import ELEMENT_BYTES, LEVELS, CpuLevel, level_named
+from aicf.backends.moves import Move, moves
+from aicf.backends.nests import LoopNest, Strided, is_linear, nest_of, value_types
 from aicf.dialects.emit_kernels import (
     CastOp,
     DivIntOp,

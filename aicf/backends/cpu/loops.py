@@ -14,9 +14,10 @@ from xdsl.dialects import arith
 from xdsl.ir import BlockArgument, OpResult, SSAValue
 
 from aicf.backends.cpu.ir_builder import I8, Emitter, Value
-from aicf.backends.cpu.loop_spec import SCRATCH_BYTES, Dim, LoopNest, LoopSpec, origin, reads, varying_values
+from aicf.backends.cpu.loop_spec import SCRATCH_BYTES, LoopSpec
 from aicf.backends.cpu.scalar_ops import Scalars, dtype_of
 from aicf.backends.cpu.target import ELEMENT_BYTES
+from aicf.backends.nests import Dim, LoopNest, origin, reads, varying_values
 from aicf.dialects.emit_kernels import PhaseOp, ReduceOp, StoreOp
 
 

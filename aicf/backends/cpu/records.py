@@ -10,7 +10,8 @@ from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, String
 from xdsl.ir import Attribute
 
 from aicf.backends.cpu.gemm_spec import BSource, GemmProblem, GemmSpec, Partition, check
-from aicf.backends.cpu.loop_spec import LoopNest, LoopSpec
+from aicf.backends.cpu.loop_spec import LoopSpec
+from aicf.backends.nests import LoopNest
 from aicf.dialects.kinds import FLAGS
 from aicf.errors import PlanError
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import (
     cuda as cuda,
@@ -153,6 +154,12 @@ store_f32 = void_asm("st.global.f32 [$0], $1;", ["u64", "f32"])
 store_f64 = void_asm("st.global.f64 [$0], $1;", ["u64", "f64"])
 store_i32 = void_asm("st.global.s32 [$0], $1;", ["u64", "i32"])
 store_i64 = void_asm("st.global.s64 [$0], $1;", ["u64", "i64"])
+load_f32x2 = value_asm("ld.global.v2.f32 {$0,$1}, [$2];", ["f32"] * 2, ["u64"])
+load_f64x2 = value_asm("ld.global.v2.f64 {$0,$1}, [$2];", ["f64"] * 2, ["u64"])
+load_i64x2 = value_asm("ld.global.v2.s64 {$0,$1}, [$2];", ["i64"] * 2, ["u64"])
+store_f32x2 = void_asm("st.global.v2.f32 [$0], {$1,$2};", ["u64", "f32", "f32"])
+store_f64x2 = void_asm("st.global.v2.f64 [$0], {$1,$2};", ["u64", "f64", "f64"])
+store_i64x2 = void_asm("st.global.v2.s64 [$0], {$1,$2};", ["u64", "i64", "i64"])
 
 # Shared memory
 
@@ -216,6 +223,204 @@ def _mma(dtype: str) -> Intrinsic:
 mma_f16, mma_bf16 = _mma("f16"), _mma("bf16")
 """Warp product 16x8x16: `mma(accumulator of 4, a0, a1, a2, a3, b0, b1)`."""
 
+copy_async8_or_zero = void_asm("cp.async.ca.shared.global [$0], [$1], 8, $2;", ["u32", "u64", "u32"])
+copy_async4_or_zero = void_asm("cp.async.ca.shared.global [$0], [$1], 4, $2;", ["u32", "u64", "u32"])
+
+
+@intrinsic
+def wait_copies(typingctx: Any, pending: Any) -> Any:
+    """`wait_copies(n)`, n literal: waits until at most the last n groups of copies of this thread are under way."""
+    if not isinstance(pending, types.IntegerLiteral):
+        return None
+    text = f"cp.async.wait_group {pending.literal_value};"
+
+    def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        builder.call(
+            ir.InlineAsm(ir.FunctionType(ir.VoidType(), []), text, "~{memory}", side_effect=True), []
+        )
+        return context.get_dummy_value()
+
+    return types.void(pending), codegen
+
+
+def _literals(*given: Any) -> list[int] | None:
+    """The values of arguments that are literal integers, None if one is not."""
+    return (
+        [one.literal_value for one in given]
+        if all(isinstance(one, types.IntegerLiteral) for one in given)
+        else None
+    )
+
+
+@intrinsic
+def copy_rows(
+    typingctx: Any, target: Any, source: Any, count: Any, target_step: Any, source_step: Any
+) -> Any:
+    """`count` copies of 16 bytes, their places in shared and in global memory that many bytes apart (literals)."""
+    if (literals := _literals(count, target_step, source_step)) is None:
+        return None
+
+    def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        word, long = ir.IntType(32), ir.IntType(64)
+        function = ir.FunctionType(ir.VoidType(), [word, long])
+        text = "cp.async.cg.shared.global.L2::128B [$0], [$1], 16;"
+        copy = ir.InlineAsm(function, text, "r,l,~{memory}", side_effect=True)
+        for i in range(literals[0]):
+            place = builder.add(values[0], ir.Constant(word, i * literals[1]))
+            builder.call(copy, [place, builder.add(values[1], ir.Constant(long, i * literals[2]))])
+        return context.get_dummy_value()
+
+    return types.void(u32, u64, count, target_step, source_step), codegen
+
+
+@intrinsic
+def copy_rows_or_zero(
+    typingctx: Any,
+    target: Any,
+    source: Any,
+    rows_left: Any,
+    size: Any,
+    count: Any,
+    target_step: Any,
+    source_step: Any,
+    row_step: Any,
+) -> Any:
+    """As `copy_rows`, with zeros past the first `size` bytes of 16, and where i `row_step` is `rows_left` or more."""
+    if (literals := _literals(count, target_step, source_step, row_step)) is None:
+        return None
+
+    def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        word, long = ir.IntType(32), ir.IntType(64)
+        function = ir.FunctionType(ir.VoidType(), [word, long, word])
+        text = "cp.async.cg.shared.global.L2::128B [$0], [$1], 16, $2;"
+        copy = ir.InlineAsm(function, text, "r,l,r,~{memory}", side_effect=True)
+        for i in range(literals[0]):
+            inside = builder.icmp_signed("<", ir.Constant(word, i * literals[3]), values[2])
+            given = builder.select(inside, values[3], ir.Constant(word, 0))
+            place = builder.add(values[0], ir.Constant(word, i * literals[1]))
+            builder.call(copy, [place, builder.add(values[1], ir.Constant(long, i * literals[2])), given])
+        return context.get_dummy_value()
+
+    return types.void(u32, u64, i32, i32, count, target_step, source_step, row_step), codegen
+
+
+def _ldmatrix(builder: Any, addresses: Any, transposed: bool) -> Any:
+    word = ir.IntType(32)
+    text = f"ldmatrix.sync.aligned.m8n8.x4{'.trans' if transposed else ''}.shared.b16 {{$0,$1,$2,$3}}, [$4];"
+    function = ir.FunctionType(ir.LiteralStructType([word] * 4), [word])
+    load = ir.InlineAsm(function, text, "=r,=r,=r,=r,r,~{memory}", side_effect=True)
+    loaded = [builder.call(load, [address]) for address in addresses]
+    return cgutils.pack_array(builder, [builder.extract_value(one, i) for one in loaded for i in range(4)])
+
+
+@intrinsic
+def load_matrices(typingctx: Any, address: Any, count: Any, step: Any) -> Any:
+    """`load_matrices(address, n, step)`, numbers literal: n times `load_matrix_x4`, `step` bytes apart; 4 n registers."""
+    if (literals := _literals(count, step)) is None:
+        return None
+
+    def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        steps = [ir.Constant(ir.IntType(32), i * literals[1]) for i in range(literals[0])]
+        return _ldmatrix(builder, [builder.add(values[0], by) for by in steps], False)
+
+    return types.UniTuple(u32, 4 * literals[0])(u32, count, step), codegen
+
+
+@intrinsic
+def load_matrices_transposed(typingctx: Any, address: Any, offsets: Any) -> Any:
+    """`load_matrix_x4_transposed` at `address` plus each of a tuple of n offsets; 4 n registers."""
+    if not isinstance(offsets, types.UniTuple):
+        return None
+
+    def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        steps = [builder.extract_value(values[1], i) for i in range(offsets.count)]
+        return _ldmatrix(builder, [builder.add(values[0], by) for by in steps], True)
+
+    return types.UniTuple(u32, 4 * offsets.count)(u32, offsets), codegen
+
+
+def _mma_tile(dtype: str) -> Intrinsic:
+    text = (
+        f"mma.sync.aligned.m16n8k16.row.col.f32.{dtype}.{dtype}.f32 "
+        "{$0,$1,$2,$3}, {$8,$9,$10,$11}, {$12,$13}, {$0,$1,$2,$3};"
+    )
+
+    @intrinsic
+    def mma_tile(typingctx: Any, accumulator: Any, a: Any, b: Any) -> Any:
+        if not all(isinstance(given, types.UniTuple) for given in (accumulator, a, b)):
+            return None
+        rows, columns = a.count // 4, b.count // 2
+
+        def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            single, word = ir.FloatType(), ir.IntType(32)
+            function = ir.FunctionType(ir.LiteralStructType([single] * 4), [single] * 4 + [word] * 6)
+            mma = ir.InlineAsm(function, text, "=f,=f,=f,=f,0,1,2,3,r,r,r,r,r,r", side_effect=False)
+            sums, left, right = (
+                [builder.extract_value(value, i) for i in range(given.count)]
+                for value, given in zip(values, signature.args, strict=True)
+            )
+            for row in range(rows):
+                for column in range(columns):
+                    at = 4 * (row * columns + column)
+                    parts = (
+                        sums[at : at + 4] + left[4 * row : 4 * row + 4] + right[2 * column : 2 * column + 2]
+                    )
+                    made = builder.call(mma, parts)
+                    sums[at : at + 4] = [builder.extract_value(made, i) for i in range(4)]
+            return cgutils.pack_array(builder, sums)
+
+        return accumulator(accumulator, a, b), codegen
+
+    return mma_tile
+
+
+mma_tile_f16, mma_tile_bf16 = _mma_tile("f16"), _mma_tile("bf16")
+"""All products of a warp's tile for 16 values of k: `mma_tile(accumulator, a, b)`; 4 registers of a per 16 rows, 2 of b
+per 8 columns, 4 of the accumulator per 16x8, columns innermost."""
+
+
+@intrinsic
+def store_sums(typingctx: Any, address: Any, accumulator: Any, columns: Any, row_bytes: Any) -> Any:
+    """`store_sums(address, accumulator, n, row_bytes)`, both numbers literal: the sums of a warp's tile that this lane
+    holds, n tiles of 8 columns wide, to rows of f32 in shared memory; `address` is the place of the first."""
+    if not isinstance(columns, types.IntegerLiteral) or not isinstance(row_bytes, types.IntegerLiteral):
+        return None
+    wide, step = columns.literal_value, row_bytes.literal_value
+
+    def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        word, single = ir.IntType(32), ir.FloatType()
+        function = ir.FunctionType(ir.VoidType(), [word, single, single])
+        store = ir.InlineAsm(function, "st.shared.v2.f32 [$0], {$1,$2};", "r,f,f,~{memory}", side_effect=True)
+        for first in range(0, signature.args[1].count, 2):
+            tile, lower = divmod(first, 4)
+            offset = (tile // wide * 16 + lower * 4) * step + tile % wide * 32
+            sums = [builder.extract_value(values[1], first + i) for i in range(2)]
+            builder.call(store, [builder.add(values[0], ir.Constant(word, offset)), *sums])
+        return context.get_dummy_value()
+
+    return types.void(u32, accumulator, columns, row_bytes), codegen
+
+
+@intrinsic
+def quotient(typingctx: Any, dividend: Any, divisor: Any) -> Any:
+    """Unsigned 32-bit division, without the checks of Python's `//`."""
+
+    def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return builder.udiv(*values)
+
+    return u32(u32, u32), codegen
+
+
+@intrinsic
+def remainder(typingctx: Any, dividend: Any, divisor: Any) -> Any:
+    """Unsigned 32-bit remainder."""
+
+    def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return builder.urem(*values)
+
+    return u32(u32, u32), codegen
+
+
 # Hopper: warpgroup products, bulk tensor copies, barriers in shared memory
 
 
@@ -268,6 +473,61 @@ prefetch_map = void_asm("prefetch.tensormap [$0];", ["u64"])
 named_barrier = void_asm("bar.sync $0, $1;", ["u32", "u32"])
 """`named_barrier(number 1..15, threads)`: a barrier of part of a block."""
 
+
+def _wgmma_from(n: int, dtype: str, a_from_rows: int, b_from_rows: int) -> Intrinsic:
+    """As `_wgmma` with operands along M or N in shared memory (1) instead of along K (0)."""
+    count = n // 2
+    registers = ",".join(f"${i}" for i in range(count))
+    a, b, scale = 2 * count, 2 * count + 1, 2 * count + 2
+    text = (
+        f"{{ .reg .pred p; setp.ne.b32 p, ${scale}, 0; "
+        f"wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{dtype}.{dtype} {{{registers}}}, ${a}, ${b}, p, 1, 1, "
+        f"{a_from_rows}, {b_from_rows}; }}"
+    )
+    return value_asm(text, ["f32"] * count, [("f32", count), "u64", "u64", "i32"], tied=0)
+
+
+WGMMA_COLUMNS = (8, 16, 32, 64, 96, 128, 160, 192, 256)
+for _n in WGMMA_COLUMNS:
+    for _dtype in ("f16", "bf16"):
+        for _a, _b in ((0, 1), (1, 0), (1, 1)):
+            # wgmma_N_DTYPE_AB: A is 1 where it lies as [K, M], B is 1 where it lies as [K, N]
+            globals()[f"wgmma_{_n}_{_dtype}_{_a}{_b}"] = _wgmma_from(_n, _dtype, _a, _b)
+    # wgmma_result_N(accumulator): the sums once every product is done; nothing reads them before
+    globals()[f"wgmma_result_{_n}"] = value_asm(
+        "wgmma.wait_group.sync.aligned 0;", ["f32"] * (_n // 2), [("f32", _n // 2)], memory=True, tied=0
+    )
+
+
+def _copy_tensor(rank: int, multicast: bool) -> Intrinsic:
+    coordinates = ",".join(f"${3 + i}" for i in range(rank))
+    text = (
+        f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes"
+        + (".multicast::cluster" if multicast else "")
+        + f" [$0], [$1, {{{coordinates}}}], [$2]"
+        + (f", ${3 + rank};" if multicast else ";")
+    )
+    return void_asm(text, ["u32", "u64", "u32", *["i32"] * rank, *(["u16"] if multicast else [])])
+
+
+for _rank in (2, 3, 4, 5):
+    # copy_tensor_RANKd as `copy_tensor_2d`; `_multicast` takes last the mask of cluster ranks that get the copy, each at
+    # the same place and with its own barrier
+    globals()[f"copy_tensor_{_rank}d"] = _copy_tensor(_rank, False)
+    globals()[f"copy_tensor_{_rank}d_multicast"] = _copy_tensor(_rank, True)
+
+barrier_arrive_cluster = void_asm("mbarrier.arrive.shared::cluster.b64 _, [$0];", ["u32"])
+"""`barrier_arrive_cluster(map_shared(barrier, rank))`: arrives at the barrier of another block."""
+store_matrix_x4 = void_asm(
+    "stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1,$2,$3,$4};", ["u32", "u32", "u32", "u32", "u32"]
+)
+store_shared_f32x2 = void_asm("st.shared.v2.f32 [$0], {$1,$2};", ["u32", "f32", "f32"])
+store_f32x2 = void_asm("st.global.v2.f32 [$0], {$1,$2};", ["u64", "f32", "f32"])
+for _count in (24, 40):
+    globals()[f"fewer_registers_{_count}"] = void_asm(f"setmaxnreg.dec.sync.aligned.u32 {_count};", [])
+for _count in (104, 216, 232, 240):
+    globals()[f"more_registers_{_count}"] = void_asm(f"setmaxnreg.inc.sync.aligned.u32 {_count};", [])
+
 # Clusters
 
 cluster_rank = value_asm("mov.u32 $0, %cluster_ctarank;", ["u32"], [], effect=False)
@@ -290,6 +550,9 @@ max_nan = value_asm("max.NaN.f32 $0, $1, $2;", ["f32"], ["f32", "f32"], effect=F
 min_nan = value_asm("min.NaN.f32 $0, $1, $2;", ["f32"], ["f32", "f32"], effect=False)
 bits_to_f32 = value_asm("mov.b32 $0, $1;", ["f32"], ["u32"], effect=False)
 f32_to_bits = value_asm("mov.b32 $0, $1;", ["u32"], ["f32"], effect=False)
+larger = value_asm("max.f32 $0, $1, $2;", ["f32"], ["f32", "f32"], effect=False)
+"""The larger of two numbers; of a number and a NaN, the number."""
+NEGATIVE_INFINITY = np.float32("-inf")
 
 
 @intrinsic

@@ -44,6 +44,18 @@ class Snippet:
     result: str = ""
 
 
+def part(function: Callable[..., object]) -> Snippet:
+    """A snippet written as a function of a template module: its parameters, its statements and what it returns last."""
+    node = _syntax(function)
+    *body, last = node.body
+    result = ""
+    if isinstance(last, ast.Return) and last.value is not None:
+        result = ast.unparse(last.value)
+    else:
+        body.append(last)
+    return Snippet(tuple(argument.arg for argument in node.args.args), tuple(map(ast.unparse, body)), result)
+
+
 def unrolled(*bounds: int) -> range:
     """Marks a loop that is unrolled when the template is staged; never runs."""
     raise RuntimeError(f"unrolled{bounds} is a mark for staging; it does not run")
@@ -118,7 +130,7 @@ class _Stager(ast.NodeTransformer):
                 return self._declare(name, call)
             case ast.Assign(targets=[target], value=ast.Call(func=ast.Name("splice")) as call):
                 statements, result = self._splice(call)
-                return [*statements, ast.Assign([self.visit(target)], result, lineno=0)]
+                return [*statements, ast.Assign([self.visit(copy.deepcopy(target))], result, lineno=0)]
             case ast.Expr(value=ast.Call(func=ast.Name("splice")) as call):
                 return self._splice(call)[0]
             case ast.For() | ast.While():
@@ -148,7 +160,7 @@ class _Stager(ast.NodeTransformer):
             for statement in node.body:
                 staged += self._statement(statement)
         if outer is _MISSING:
-            del self.names[name]
+            self.names.pop(name, None)
         else:
             self.names[name] = outer
         return staged

@@ -21,8 +21,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Block, BlockArgument, OpResult, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 
-from aicf.backends.cpu.gemm_work import Strided
-from aicf.backends.cpu.loop_spec import LoopNest, nest_of
+from aicf.backends.nests import LoopNest, Strided, nest_of
 from aicf.dialects.emit_kernels import KernelOp, PhaseOp, StoreOp, YieldOp
 from aicf.dialects.types import element_named, tensor_info
 

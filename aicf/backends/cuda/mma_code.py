@@ -1,0 +1,395 @@
+"""Code of `cuda.gemm_mma`: from a kernel record to the constants of the templates, and the launches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from math import ceil, gcd
+
+from xdsl.dialects.builtin import ArrayAttr, StringAttr
+
+from aicf.backends.base import Launch
+from aicf.backends.cuda.code import KernelCode
+from aicf.backends.cuda.gemm_epilogue import Epilogue, Guards, make_epilogue
+from aicf.backends.cuda.gemm_problem import (
+    Access,
+    GemmProblem,
+    epilogue_accesses,
+    operands_of,
+    problem_of_launch,
+    strided,
+)
+from aicf.backends.cuda.launches import KernelLaunch, address_of
+from aicf.backends.cuda.mma_kernels import PART_PADDING, MmaSpec, spec_of
+from aicf.backends.cuda.staging import Constant, Snippet, part, stage
+from aicf.backends.cuda.target import GpuArch
+
+SUM_THREADS = 128
+"""Threads of a block that adds the parts of a workspace."""
+PREFETCHED_WORDS = 24
+"""Words of the epilogue's operands that a thread may hold while it multiplies."""
+
+
+@dataclass(frozen=True)
+class TileGeometry:
+    """How a tile of an operand lies in global and in shared memory.
+
+    Args:
+        along_k: Whether its rows go along k (else along m or n).
+        rows, chunks: Rows in shared memory, and 16-byte chunks of one.
+        outer_stride, inner_stride: Elements between rows and within one, in global memory.
+        outer_size, inner_size: Elements of the operand along both.
+        check_outer, check_inner: Whether a tile may reach past its end.
+        width: Bytes of one copy, 16, 8 or 4; 2 for single elements through registers.
+        copies: Chunks that a thread copies.
+        row_step: Rows from one chunk of a thread to the next, if its chunks are below each other, else 0.
+        mask, shift: The permutation: chunk ^ ((row >> shift) & mask).
+        offsets: Places of ldmatrix that a lane keeps.
+    """
+
+    along_k: bool
+    rows: int
+    chunks: int
+    outer_stride: int
+    inner_stride: int
+    outer_size: int
+    inner_size: int
+    check_outer: bool
+    check_inner: bool
+    width: int
+    copies: int
+    row_step: int
+    mask: int
+    shift: int
+    offsets: int
+
+    def constants(self) -> dict[str, int | bool]:
+        """As the templates read it."""
+        return {
+            **asdict(self),
+            "checked": self.check_outer or self.check_inner,
+            "row_bytes": self.chunks * 16,
+            "uniform": self.width == 16 and self.row_step > 0,
+        }
+
+
+def tile_geometry(
+    size: int,
+    k: int,
+    strides: tuple[int, int],
+    batch_strides: Sequence[int],
+    alignment: int,
+    tile: tuple[int, int],
+    covered_k: int,
+    threads: int,
+    lane_tiles: int,
+    k_steps: int,
+) -> TileGeometry:
+    """The geometry of A or B.
+
+    Args:
+        size, k: Elements along m or n, and along k.
+        strides: Of (m or n, k).
+        tile: Elements of a tile along (m or n, k).
+        covered_k: k rounded up to what all blocks together walk over.
+        lane_tiles: 16-element tiles of a warp along m or n.
+        k_steps: 16-deep steps of a warp in a tile.
+    """
+    along_k = strides[1] == 1 or strides[0] != 1
+    sizes, extents = ((size, k), tile) if along_k else ((k, size), tile[::-1])
+    outer_stride, inner_stride = strides if along_k else strides[::-1]
+    rows, chunks = extents[0], extents[1] // 8
+    covered = (ceil(size / tile[0]) * tile[0], covered_k)
+    over = (covered[0] > size, covered[1] > k)
+    check_outer, check_inner = over if along_k else over[::-1]
+    period = gcd(chunks, 8)
+    below = threads % (8 * chunks) == 0 and rows * chunks % threads == 0
+    row_step = threads // chunks if below else 0
+    return TileGeometry(
+        along_k,
+        rows,
+        chunks,
+        outer_stride,
+        inner_stride,
+        sizes[0],
+        sizes[1],
+        check_outer,
+        check_inner,
+        _copy_width(inner_stride, [outer_stride, *batch_strides], alignment),
+        ceil(rows * chunks / threads),
+        row_step,
+        period - 1,
+        {8: 0, 4: 1, 2: 2, 1: 3}[period],
+        k_steps if along_k else lane_tiles,
+    )
+
+
+def _copy_width(inner_stride: int, strides: Sequence[int], alignment: int) -> int:
+    """Bytes that may be copied at once from every eighth element of every row."""
+    if inner_stride != 1:
+        return 2
+    return gcd(16, alignment, *(2 * stride for stride in strides))
+
+
+# Scalar code around the templates
+
+
+def choose_pointers(count: int, products: int) -> tuple[Snippet, list[str]]:
+    """A snippet from the product's number to its pointers, and the names of all parameters."""
+    names = [[f"p{product}_{i}" for i in range(count)] for product in range(products)]
+    lines = [f"q{i} = {name}" for i, name in enumerate(names[0])]
+    for product in range(1, products):
+        chosen = "\n    ".join(f"q{i} = {name}" for i, name in enumerate(names[product]))
+        lines.append(f"if product == {product}:\n    {chosen}")
+    result = "".join(f"q{i}, " for i in range(count))
+    return Snippet(("product",), tuple(lines), f"({result})"), [name for own in names for name in own]
+
+
+def batch_address(sizes: Sequence[int], strides: Sequence[int], element_bytes: int = 2) -> Snippet:
+    """A snippet from a base address and the number of a matrix to the address of that matrix."""
+    lines: list[str] = ["rest = u32(batch)"]
+    terms: list[str] = []
+    for dim in range(len(sizes) - 1, -1, -1):
+        if strides[dim] and sizes[dim] > 1:
+            lines.append(f"d{dim} = i64(remainder(rest, {sizes[dim]}))")
+            terms.append(f"d{dim} * {strides[dim] * element_bytes}")
+        lines.append(f"rest = quotient(rest, {sizes[dim]})")
+    if not terms:
+        return Snippet(("base", "batch"), (), "base")
+    return Snippet(("base", "batch"), tuple(lines), f"u64(base + u64({' + '.join(terms)}))")
+
+
+# The kernels
+
+
+@dataclass(frozen=True)
+class _Ends:
+    """What follows the sums of one product: the scalar program and its operands."""
+
+    point: Snippet | None
+    extras: tuple[Access, ...]
+    outputs: tuple[Access, ...]
+    scalars: Mapping[str, Snippet]
+
+    def epilogue(self, problem: GemmProblem, first_pointer: int, guards: Guards) -> Epilogue:
+        return make_epilogue(
+            problem, self.point, self.extras, self.outputs, first_pointer, guards, self.scalars
+        )
+
+
+def emit(launch: Launch, arch: GpuArch) -> list[KernelLaunch]:
+    """The launches of one instruction: the products, and behind a workspace split the sums of the parts."""
+    from aicf.backends.cuda.scalar_code import load_snippet, point_snippet, store_snippet
+
+    problem, spec = problem_of_launch(launch), spec_of(launch.record)
+    roles = operands_of(launch.kind, len(launch.ins), len(launch.outs))
+    extras = [launch.ins[place] for place in roles.extras[0]]
+    outputs = [launch.outs[place] for place in roles.outputs[0]]
+    accesses = epilogue_accesses(
+        launch.code, problem.factors, list(map(strided, extras)), list(map(strided, outputs))
+    )
+    point = None
+    if launch.code is not None:
+        rounding = launch.record["rounding"]
+        assert isinstance(rounding, StringAttr)
+        operands = problem.factors + len(extras)
+        point = point_snippet(launch.code, operands, (), tuple(outputs), rounding.data)
+    scalars = {f"LOAD_{o.dtype}": load_snippet(o.dtype) for o in extras}
+    scalars |= {f"STORE_{o.dtype}": store_snippet(o.dtype) for o in outputs}
+    return launches(launch, arch, problem, spec, _Ends(point, *accesses, scalars))
+
+
+def launches(
+    launch: Launch, arch: GpuArch, problem: GemmProblem, spec: MmaSpec, ends: _Ends
+) -> list[KernelLaunch]:
+    """As `emit`, with the scalar code at hand."""
+    roles = operands_of(launch.kind, len(launch.ins), len(launch.outs))
+    early = launch.record.get("early_reads")
+    early_b = isinstance(early, ArrayAttr) and len(early.data) > 0
+    per_product = problem.factors
+    factors = [roles.b[p * per_product : (p + 1) * per_product] for p in range(problem.products)]
+    b_refs = [[address_of(launch.ins[place]) for place in places] for places in factors]
+    end_refs = [
+        [
+            *(address_of(launch.ins[place]) for place in roles.extras[p]),
+            *(address_of(launch.outs[place]) for place in roles.outputs[p]),
+        ]
+        for p in range(problem.products)
+    ]
+    a_ref = address_of(launch.ins[0])
+    cluster = (1, spec.split if spec.through == "cluster" else 1, 1)
+    block = (spec.threads, 1, 1)
+    shared = spec.shared_bytes(problem)
+    if spec.through != "workspace":
+        arguments = (a_ref, *(ref for b, e in zip(b_refs, end_refs, strict=True) for ref in (*b, *e)))
+        code = gemm_code(problem, spec, arch, ends, early_b)
+        return [KernelLaunch(code, arguments, spec.grid(problem), block, cluster, shared)]
+    parts = address_of(launch.ws[0])
+    first = gemm_code(problem, spec, arch, None, early_b)
+    arguments = (a_ref, *(ref for b in b_refs for ref in (*b, *[parts] * problem.factors)))
+    last, grid = sum_code(problem, spec, arch, ends)
+    return [
+        KernelLaunch(first, arguments, spec.grid(problem), block, cluster, shared),
+        KernelLaunch(last, (parts, *(ref for e in end_refs for ref in e)), grid, (SUM_THREADS, 1, 1)),
+    ]
+
+
+def _part_columns(problem: GemmProblem) -> int:
+    return ceil(problem.n / 4) * 4
+
+
+def _parts_epilogue(problem: GemmProblem, spec: MmaSpec, guards: Guards) -> Epilogue:
+    """Stores sums into the workspace: [factor][range of k][matrix and product][row][column]."""
+    columns = _part_columns(problem)
+    matrices = problem.batches * problem.products
+    flat = replace(problem, n=columns, batch=(spec.split * matrices,), row_dims=(problem.m,))
+    size = problem.m * columns
+    outputs = [
+        Access("f32", factor * spec.split * matrices * size, (size, columns, 1), 16)
+        for factor in range(problem.factors)
+    ]
+    return make_epilogue(flat, None, (), outputs, problem.factors, guards, {})
+
+
+def gemm_code(
+    problem: GemmProblem, spec: MmaSpec, arch: GpuArch, ends: _Ends | None, early_b: bool
+) -> KernelCode:
+    """The product kernel; without `ends` it stores the parts of a split into a workspace."""
+    from aicf.backends.cuda.templates import mma
+
+    guards = Guards(problem.m % spec.bm != 0, problem.n % spec.bn != 0)
+    if ends is None:
+        epilogue = _parts_epilogue(problem, spec, guards)
+        count = 2 * problem.factors
+    else:
+        epilogue = ends.epilogue(problem, problem.factors, guards)
+        count = problem.factors + len(ends.extras) + len(ends.outputs)
+    choose, names = choose_pointers(count, problem.products)
+    constants = _constants(problem, spec, arch, early_b)
+    finished = spec.bm // spec.split if spec.through == "cluster" else spec.bm
+    vectors = finished * spec.bn // 4
+    steps = ceil(vectors / spec.threads)
+    constants |= {
+        "FINISH_ROWS": finished if spec.through == "cluster" else 0,
+        "FINISHED": finished,
+        "STEPS": steps,
+        "HELD": epilogue.held,
+        "PREFETCH": 0 < epilogue.held * steps <= PREFETCHED_WORDS,
+        "PARTIAL": ends is None,
+        "POINTERS": count,
+        "CHOOSE_POINTERS": choose,
+        "FETCH": epilogue.fetch,
+        "FINISH": epilogue.finish,
+        **epilogue.constants,
+        **{
+            name.upper(): part(getattr(mma, name))
+            for name in (
+                "chunk_place",
+                "copy_chunk",
+                "copy_tile",
+                "copy_a",
+                "copy_b",
+                "vector_place",
+                "finish_vector",
+            )
+        },
+    }
+    source = stage(mma.gemm_mma, constants).replace("gemm_mma()", f"gemm_mma(a, {', '.join(names)})", 1)
+    params = ("ptr",) * (1 + len(names))
+    name = f"gemm_mma_{problem.dtype}_{spec.bm}x{spec.bn}x{spec.bk}"
+    return KernelCode(name, source, params, spec.threads, _blocks_per_sm(problem, spec, arch))
+
+
+def _blocks_per_sm(problem: GemmProblem, spec: MmaSpec, arch: GpuArch) -> int:
+    """Blocks that should fit beside each other: as the shared memory allows, as long as registers suffice."""
+    warp_tile = (spec.bm // spec.warps_m) * (spec.bn // spec.warps_n) * problem.factors
+    needed = warp_tile // 32 + 64
+    by_registers = 65536 // (needed * spec.threads)
+    by_shared = arch.shared_bytes // (spec.shared_bytes(problem) + 1024)
+    return max(1, min(by_registers, by_shared, 2))
+
+
+def _constants(
+    problem: GemmProblem, spec: MmaSpec, arch: GpuArch, early_b: bool
+) -> dict[str, Constant | Snippet]:
+    loops, slots = spec.loops(problem), spec.slots(problem)
+    m_tiles, n_tiles = spec.bm // spec.warps_m // 16, spec.bn // spec.warps_n // 8
+    k_steps = spec.bk // 16 // spec.warps_k
+    covered_k = spec.split * loops * spec.bk
+    a_tile = tile_geometry(
+        problem.m, problem.k, problem.a_strides, problem.a_batch, problem.a_alignment,
+        (spec.bm, spec.bk), covered_k, spec.threads, m_tiles, k_steps,
+    )  # fmt: skip
+    b_tile = tile_geometry(
+        problem.n, problem.k, (problem.b_strides[1], problem.b_strides[0]), problem.b_batch, problem.b_alignment,
+        (spec.bn, spec.bk), covered_k, spec.threads, n_tiles // 2, k_steps,
+    )  # fmt: skip
+    part_row = (spec.bn + PART_PADDING) * 4
+    grid_m = ceil(problem.m / spec.bm)
+    return {
+        "DTYPE": problem.dtype,
+        "BM": spec.bm,
+        "BN": spec.bn,
+        "BK": spec.bk,
+        "WARPS_M": spec.warps_m,
+        "WARPS_N": spec.warps_n,
+        "WARPS_K": spec.warps_k,
+        "THREADS": spec.threads,
+        "M_TILES": m_tiles,
+        "N_TILES": n_tiles,
+        "K_STEPS": k_steps,
+        "LOOPS": loops,
+        "STAGES": slots,
+        "AHEAD": loops if slots == loops else slots - 1,
+        "STAGE_BYTES": spec.stage_bytes(problem),
+        "B_OFFSETS": tuple((spec.bm + f * spec.bn) * spec.bk * 2 for f in range(problem.factors)),
+        "PART_ROW": part_row,
+        "PART_BYTES": part_row * spec.bm,
+        "FACTORS": problem.factors,
+        "PRODUCTS": problem.products,
+        "SPLIT": spec.split,
+        "CLUSTER": spec.through == "cluster",
+        "PROGRAMMATIC": arch.has_tma,
+        "EARLY_B": early_b and arch.has_tma,
+        "GRID_M": grid_m,
+        "GRID_N": ceil(problem.n / spec.bn),
+        "GROUP": min(spec.group, grid_m),
+        "TILE_A": a_tile.constants(),
+        "TILE_B": b_tile.constants(),
+        "A_BATCH": batch_address(problem.batch, problem.a_batch),
+        "B_BATCH": batch_address(problem.batch, problem.b_batch),
+    }
+
+
+def sum_code(
+    problem: GemmProblem, spec: MmaSpec, arch: GpuArch, ends: _Ends
+) -> tuple[KernelCode, tuple[int, int, int]]:
+    """The kernel that adds the parts of a workspace, and its grid."""
+    from aicf.backends.cuda.templates import mma
+
+    columns = _part_columns(problem)
+    epilogue = ends.epilogue(problem, 0, Guards(rows=False, columns=False))
+    count = len(ends.extras) + len(ends.outputs)
+    choose, names = choose_pointers(count, problem.products)
+    matrices = problem.batches * problem.products
+    constants: dict[str, Constant | Snippet] = {
+        "THREADS": SUM_THREADS,
+        "PRODUCTS": problem.products,
+        "FACTORS": problem.factors,
+        "SPLIT": spec.split,
+        "PROGRAMMATIC": arch.has_tma,
+        "PART_ROWS": problem.m,
+        "PART_COLUMNS": columns,
+        "PART_STRIDE": matrices * problem.m * columns,
+        "HELD": epilogue.held,
+        "POINTERS": count,
+        "CHOOSE_POINTERS": choose,
+        "FETCH": epilogue.fetch,
+        "FINISH": epilogue.finish,
+        **epilogue.constants,
+    }
+    source = stage(mma.add_parts, constants).replace(
+        "add_parts()", f"add_parts(parts, {', '.join(names)})", 1
+    )
+    grid = (ceil(problem.m * columns // 4 / SUM_THREADS), 1, matrices)
+    return KernelCode("add_parts", source, ("ptr",) * (1 + len(names)), SUM_THREADS), grid

@@ -1,0 +1,330 @@
+"""The descriptor of `cuda.gemm_mma`: which products it runs, with which tiles, and what they would cost.
+
+No code generator is imported here; `mma_code` turns the record into kernels.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import ceil
+
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntegerAttr, StringAttr, i64
+from xdsl.ir import Attribute
+
+from aicf.backends.base import Work
+from aicf.backends.cuda.gemm_problem import (
+    KINDS,
+    GemmProblem,
+    operands_of,
+    problem_of_work,
+    product_reason,
+)
+from aicf.backends.cuda.target import GpuArch, arch_named
+from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
+from aicf.errors import PlanError
+
+VERSION = 1
+DTYPES = ("f16", "bf16")
+EARLY_ROLES = frozenset({"param", "const", "derived"})
+PART_PADDING = 8
+"""Floats behind each row of partial sums, so that a warp's stores meet no bank twice."""
+
+
+@dataclass(frozen=True)
+class MmaSpec:
+    """Every decision about one product.
+
+    Args:
+        bm, bn, bk: Tile of a block, and the depth of one stage.
+        warps_m, warps_n, warps_k: Warps along rows and columns of the tile, and behind each other along k.
+        stages: Stages in shared memory.
+        split: Blocks that share a tile, each with a range of k.
+        through: Where the parts of a split meet: `none`, `cluster` or `workspace`.
+        group: Tiles below each other before the next column of tiles.
+    """
+
+    bm: int
+    bn: int
+    bk: int
+    warps_m: int
+    warps_n: int
+    warps_k: int
+    stages: int
+    split: int = 1
+    through: str = "none"
+    group: int = 8
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return 32 * self.warps_m * self.warps_n * self.warps_k
+
+    def loops(self, problem: GemmProblem) -> int:
+        """K tiles of a block."""
+        return ceil(ceil(problem.k / self.bk) / self.split)
+
+    def stage_bytes(self, problem: GemmProblem) -> int:
+        """Of one stage: a tile of A and one of each factor."""
+        return (self.bm + problem.factors * self.bn) * self.bk * 2
+
+    def shared_bytes(self, problem: GemmProblem) -> int:
+        """Dynamic shared memory: the stages, and later, in their place, the partial sums."""
+        parts = problem.factors * self.warps_k * self.bm * (self.bn + PART_PADDING) * 4
+        return max(self.slots(problem) * self.stage_bytes(problem), parts)
+
+    def slots(self, problem: GemmProblem) -> int:
+        """Stages that are used: no more than there are K tiles."""
+        return min(self.stages, self.loops(problem))
+
+    def grid(self, problem: GemmProblem) -> tuple[int, int, int]:
+        """Blocks: tiles, ranges of k, matrices times products."""
+        tiles = ceil(problem.m / self.bm) * ceil(problem.n / self.bn)
+        return tiles, self.split, problem.batches * problem.products
+
+    def workspace_bytes(self, problem: GemmProblem) -> int:
+        """Of the parts, if they meet there: columns padded to whole vectors."""
+        if self.through != "workspace":
+            return 0
+        columns = ceil(problem.n / 4) * 4
+        return 4 * self.split * problem.factors * problem.batches * problem.products * problem.m * columns
+
+
+# Tiles: (bm, bn, warps_m, warps_n, warps_k)
+_TILES = (
+    (128, 128, 2, 4, 1),
+    (128, 128, 2, 2, 1),
+    (128, 64, 4, 2, 1),
+    (128, 64, 2, 2, 1),
+    (64, 128, 2, 4, 1),
+    (64, 64, 2, 2, 1),
+    (64, 64, 2, 2, 2),
+    (128, 32, 4, 1, 1),
+    (128, 32, 4, 1, 2),
+    (64, 32, 2, 1, 2),
+    (64, 32, 2, 2, 1),
+    (32, 64, 1, 2, 2),
+    (32, 32, 1, 1, 4),
+    (16, 64, 1, 2, 2),
+    (16, 32, 1, 1, 4),
+    (128, 96, 2, 2, 1),
+    (64, 96, 2, 2, 1),
+    (64, 48, 2, 1, 2),
+)
+_DEPTHS = (32, 64)
+_STAGES = (3, 4, 6)
+_SPLITS = (1, 2, 3, 4, 6, 8)
+_REGISTERS = 200
+"""Accumulators and fragments of a thread beyond which the compiler would spill."""
+
+
+def spec_reason(spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> str | None:
+    """Why `spec` cannot run `problem` on `arch`, None if it can."""
+    steps = spec.bk // 16
+    warp_rows, warp_columns = spec.bm // spec.warps_m, spec.bn // spec.warps_n
+    if warp_rows % 16 or warp_columns % 16 or steps % spec.warps_k:
+        return f"tile {spec.bm}x{spec.bn}x{spec.bk} does not divide over its warps"
+    registers = warp_rows * warp_columns * problem.factors // 32 + (warp_rows + warp_columns) // 4
+    if registers > _REGISTERS:
+        return f"tile {spec.bm}x{spec.bn} needs more registers than a thread has"
+    shared = spec.shared_bytes(problem)
+    if shared > arch.shared_bytes:
+        return f"{shared >> 10} KiB of shared memory, {arch.name} has {arch.shared_bytes >> 10}"
+    if spec.split > 1 and (spec.split - 1) * spec.loops(problem) * spec.bk >= problem.k:
+        return f"k = {problem.k} is too short for {spec.split} ranges"
+    if (spec.split > 1) != (spec.through != "none"):
+        return "a split needs a place where its parts meet, and only a split has one"
+    if spec.through == "cluster":
+        if not arch.has_tma:
+            return f"{arch.name} has no clusters"
+        if spec.split > 8 or spec.bm % spec.split:
+            return f"a cluster of {spec.split} blocks cannot share {spec.bm} rows"
+    if max(spec.grid(problem)[1:]) > 65535:
+        return f"{problem.batches} matrices are more than a grid has room for"
+    return None
+
+
+def legal_specs(problem: GemmProblem, arch: GpuArch) -> Iterator[MmaSpec]:
+    """All specs worth measuring for `problem` on `arch`, in a fixed order."""
+    for bm, bn, warps_m, warps_n, warps_k in _TILES:
+        if (bm > 16 and bm >= 2 * _padded(problem.m)) or (bn > 32 and bn >= 2 * _padded(problem.n)):
+            continue
+        for bk in _DEPTHS:
+            for stages in _STAGES:
+                for split in _SPLITS:
+                    through = ("none",) if split == 1 else ("cluster", "workspace")
+                    for place in through:
+                        spec = MmaSpec(bm, bn, bk, warps_m, warps_n, warps_k, stages, split, place)
+                        if stages > _STAGES[0] and spec.loops(problem) < stages:
+                            continue
+                        if spec_reason(spec, problem, arch) is None:
+                            yield spec
+
+
+def _padded(size: int) -> int:
+    return max(16, size)
+
+
+def predicted_us(spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> float:
+    """Microseconds: the slowest of memory, L2 and tensor cores over the waves of blocks, plus latencies."""
+    blocks = spec.grid(problem)[0] * spec.grid(problem)[1] * spec.grid(problem)[2]
+    resident = max(1, min(arch.shared_bytes // (spec.shared_bytes(problem) + 1024), 2048 // spec.threads, 4))
+    waves = ceil(blocks / (arch.multiprocessors * resident))
+    per_wave = min(blocks, arch.multiprocessors * resident)
+    busy = min(1.0, blocks / arch.multiprocessors)
+    loops = spec.loops(problem)
+    # mma.sync reaches about 60 % of what wgmma does on Hopper; a small warp tile is bound by shared memory.
+    warp_tile = (spec.bm // spec.warps_m) * (spec.bn // spec.warps_n)
+    efficiency = 0.55 * min(1.0, 0.35 + 0.65 * warp_tile / 2048)
+    flops = 2.0 * spec.bm * spec.bn * problem.factors * spec.bk * loops * blocks
+    compute = flops / (arch.tensor_tflops * 1e6 * efficiency * busy)
+    l2 = spec.stage_bytes(problem) * loops * blocks / (arch.copy_l2_gbs * 1e3 * max(busy, 0.3))
+    unique = 2.0 * problem.batches * problem.products * problem.k * problem.n * problem.factors
+    unique += 2.0 * problem.m * problem.n * problem.products * problem.batches
+    memory = unique / (arch.bandwidth_gbs * 1e3)
+    latency = 1.8 + 0.06 * loops + 0.1 * waves * (per_wave > 0)
+    latency += {"none": 0.0, "cluster": 0.9, "workspace": 1.6}[spec.through]
+    if spec.through == "workspace":
+        latency += 2.0 * spec.workspace_bytes(problem) / (arch.copy_l2_gbs * 1e3)
+    return latency + max(compute, l2, memory)
+
+
+def best_spec(problem: GemmProblem, arch: GpuArch) -> tuple[float, MmaSpec]:
+    """The cheapest by the prior; ties to the first."""
+    return _best(problem, arch)
+
+
+@functools.lru_cache(maxsize=4096)
+def _best(problem: GemmProblem, arch: GpuArch) -> tuple[float, MmaSpec]:
+    found = [(predicted_us(spec, problem, arch), spec) for spec in legal_specs(problem, arch)]
+    return min(found, key=lambda entry: entry[0])
+
+
+# Records
+
+
+def integer(value: int) -> IntegerAttr:
+    """An i64 attribute."""
+    return IntegerAttr(value, i64)
+
+
+def combination_order(spec: MmaSpec) -> str:
+    """How the sums of one element are combined, for the record."""
+    text = "ascending k in steps of 16"
+    if spec.warps_k > 1:
+        text += f", {spec.warps_k} warps by turns, added in order"
+    if spec.split > 1:
+        text += f"; {spec.split} ranges of k, added in ascending order"
+    return text
+
+
+def spec_record(spec: MmaSpec, problem: GemmProblem) -> dict[str, Attribute]:
+    """The entries of the kernel record that say how."""
+    grid = spec.grid(problem)
+    cluster = (1, spec.split if spec.through == "cluster" else 1, 1)
+    return {
+        "tile": ArrayAttr([integer(v) for v in (spec.bm, spec.bn, spec.bk)]),
+        "warps": ArrayAttr([integer(v) for v in (spec.warps_m, spec.warps_n, spec.warps_k)]),
+        "stages": integer(spec.stages),
+        "split_k": integer(spec.split),
+        "split_through": StringAttr(spec.through),
+        "tile_group": integer(spec.group),
+        "grid": ArrayAttr([integer(v) for v in grid]),
+        "block": ArrayAttr([integer(v) for v in (spec.threads, 1, 1)]),
+        "cluster": ArrayAttr([integer(v) for v in cluster]),
+        "shared_bytes": integer(spec.shared_bytes(problem)),
+        "combination_order": StringAttr(combination_order(spec)),
+        "workspace_bytes": integer(spec.workspace_bytes(problem)),
+    }
+
+
+def spec_of(record: Mapping[str, Attribute]) -> MmaSpec:
+    """The spec of a record. Raises PlanError if an entry is missing."""
+    return MmaSpec(
+        *_integers(record, "tile"),
+        *_integers(record, "warps"),
+        *(_integers(record, "stages") + _integers(record, "split_k")),
+        _text(record, "split_through"),
+        *_integers(record, "tile_group"),
+    )
+
+
+def _integers(record: Mapping[str, Attribute], key: str) -> list[int]:
+    value = record.get(key)
+    entries = value.data if isinstance(value, ArrayAttr) else (value,)
+    numbers = [entry.value.data for entry in entries if isinstance(entry, IntegerAttr)]
+    if not numbers:
+        raise PlanError(f"kernel record lacks '{key}': run select-kernels again")
+    return numbers
+
+
+def _text(record: Mapping[str, Attribute], key: str) -> str:
+    value = record.get(key)
+    if not isinstance(value, StringAttr):
+        raise PlanError(f"kernel record lacks the string '{key}': run select-kernels again")
+    return value.data
+
+
+def early_reads(work: Work) -> list[int]:
+    """B operands that nothing before the instruction writes: they are read before its programmatic wait. All or none."""
+    roles = operands_of(work.kind, len(work.operands), len(work.results))
+    operands = [work.operands[place] for place in roles.b]
+    early = all(operand.role in EARLY_ROLES and not operand.updated for operand in operands)
+    return list(roles.b) if early else []
+
+
+@dataclass(frozen=True)
+class MmaKernel:
+    """Products of f16 or bf16 with any epilogue, accumulated in f32 by tensor cores."""
+
+    id: str = "cuda.gemm_mma"
+    version: int = VERSION
+    determinism: str = "bitwise"
+    simplicity: int = 3
+    kinds: frozenset[str] = KINDS
+
+    def legal(self, work: Work, target: TargetAttr) -> str | None:
+        """See `KernelDescriptor`."""
+        if work.operands[0].dtype not in DTYPES:
+            return f"tensor cores multiply f16 and bf16 here, A is {work.operands[0].dtype}"
+        if (reason := product_reason(work)) is not None:
+            return reason
+        problem = problem_of_work(work)
+        if next(legal_specs(problem, arch_named(target.arch.data)), None) is None:
+            return spec_reason(MmaSpec(16, 32, 32, 1, 1, 2, 3), problem, arch_named(target.arch.data))
+        return None
+
+    def specs(self, work: Work, target: TargetAttr) -> list[MmaSpec]:
+        """All specs that could run `work`, for the tuner."""
+        return list(legal_specs(problem_of_work(work), arch_named(target.arch.data)))
+
+    def cost_us(self, work: Work, target: TargetAttr) -> float:
+        """See `KernelDescriptor`."""
+        return best_spec(problem_of_work(work), arch_named(target.arch.data))[0]
+
+    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
+        """See `KernelDescriptor`: the record of the spec that the prior prefers."""
+        spec = best_spec(problem_of_work(work), arch_named(target.arch.data))[1]
+        return self.record_of(work, target, spec)
+
+    def record_of(self, work: Work, target: TargetAttr, spec: MmaSpec) -> dict[str, Attribute]:
+        """The record of `work` run by `spec`, one of `specs`."""
+        return {
+            **spec_record(spec, problem_of_work(work)),
+            "transpose_a": work.attrs["transpose_a"],
+            "transpose_b": work.attrs["transpose_b"],
+            "early_reads": ArrayAttr([integer(place) for place in early_reads(work)]),
+            "fixed_addresses": ArrayAttr([]),
+            "triggers": BoolAttr.from_bool(arch_named(target.arch.data).has_tma),
+            "rounding": StringAttr("fused"),
+        }
+
+    def prepare(self, work: Work, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
+        """See `KernelDescriptor`; never reached by a record of this kernel."""
+        raise PlanError(f"kernel '{self.id}' reads plain memory: its record must not ask for a layout")
+
+
+def grouped(spec: MmaSpec, group: int) -> MmaSpec:
+    """`spec` with another order of tiles."""
+    return replace(spec, group=group)

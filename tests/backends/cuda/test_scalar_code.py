@@ -1,0 +1,108 @@
+"""Scalar programs as text: every op compiles for every element type, without calls, stack or approximations."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from aicf.backends.base import BufferRef
+from aicf.backends.cuda.code import KernelCode
+from aicf.backends.cuda.scalar_code import (
+    TEXTS,
+    combine_text,
+    constant_text,
+    identity_text,
+    point_snippet,
+    store_snippet,
+)
+from aicf.backends.cuda.staging import splice, stage
+from aicf.backends.cuda.target import ELEMENT_BYTES
+from aicf.backends.cuda.toolchain import compile_kernels
+from aicf.dialects.emit_kernels import SCALAR_OPS
+from tests.backends.cpu.kernels_text import pointwise
+from tests.backends.cuda.scalar_programs import DTYPES, every_op, every_op_code
+
+
+def test_every_scalar_op_has_text() -> None:
+    """The ops that a phase may hold are exactly those with a row."""
+    assert set(TEXTS) == SCALAR_OPS
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_op_compiles_without_stack(dtype: str) -> None:
+    """One kernel with all ops of an element type: it types, and nothing of it calls out or spills."""
+    kernel, _ = every_op(dtype, 64)
+    (cubin,) = compile_kernels([every_op_code(kernel)], "sm_90a").values()
+    assert cubin.stack_bytes == 0
+
+
+def test_an_epilogue_reads_its_operands_through_their_strides() -> None:
+    """Bias and residual addresses follow maps and strides; the accumulator is a parameter."""
+    kernel, _ = every_op("f32", 8)
+    refs = [BufferRef(1, 0, (8,), (3,), "f32")]
+    outputs = [BufferRef(2, 0, (8,), (1,), "f32") for _ in kernel.out_maps]
+    snippet = point_snippet(kernel, 1, refs, outputs)
+    assert snippet.params[:3] == ("acc0", "i0", "in0")
+    assert any("load_f32(in0 + u64(i64(i32(i0 * 3)) * 4))" in line for line in snippet.body)
+    assert not any("in1" in line for line in snippet.body)
+
+
+def test_strict_rounding_rounds_after_every_op() -> None:
+    """`fused` rounds casts that are used and nothing else; `strict` every result of a half type."""
+    kernel, _ = every_op("f16", 8)
+    refs = [BufferRef(1, 0, (8,), (1,), "f16")] * 2
+    outputs = [BufferRef(2, 0, (8,), (1,), "f16") for _ in kernel.out_maps]
+    fused = "\n".join(point_snippet(kernel, 0, refs, outputs).body)
+    strict = "\n".join(point_snippet(kernel, 0, refs, outputs, "strict").body)
+    assert "f32_to_f16" not in fused
+    assert len(re.findall("f32_to_f16", strict)) >= 11
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("combine", ["sum", "max", "min"])
+def test_reductions_start_from_their_neutral_element(dtype: str, combine: str) -> None:
+    """The text of the identity and of a step, evaluated with NumPy scalars in place of Numba's types."""
+    import numpy as np
+
+    class Libdevice:
+        int_as_float = staticmethod(lambda bits: np.int32(bits).view(np.float32))
+        longlong_as_double = staticmethod(lambda bits: np.int64(bits).view(np.float64))
+
+    class Cuda:
+        libdevice = Libdevice
+        selp = staticmethod(lambda c, a, b: a if c else b)
+
+    kinds = {"f32": np.float32, "f64": np.float64, "i32": np.int32, "i64": np.int64}
+    scope = {**kinds, "cuda": Cuda, "max_nan": np.maximum, "min_nan": np.minimum}
+    identity = eval(identity_text(combine, dtype), scope)
+    for value in (0, 1) if dtype == "i1" else (-7, 0, 7):
+        x = eval(constant_text(value, dtype), scope)
+        assert eval(combine_text(combine, dtype, "a", "b"), {**scope, "a": identity, "b": x}) == x
+        assert eval(combine_text(combine, dtype, "a", "b"), {**scope, "a": x, "b": identity}) == x
+
+
+def test_snippets_splice_into_a_template() -> None:
+    """A product's end: accumulator through the snippet to a rounded store, as GEMM families write it."""
+    kernel = pointwise(
+        "4, 32",
+        ";d1",
+        "%acc : f16, %bias : f16",
+        "%s = arith.addf %acc, %bias : f16 %r = math.erf %s : f16",
+        result="f16",
+    )
+    refs = [BufferRef(1, 0, (32,), (1,), "f16")]
+    outputs = [BufferRef(2, 0, (4, 32), (32, 1), "f16")]
+    source = stage(
+        two_indices, {"POINT": point_snippet(kernel, 1, refs, outputs), "STORE": store_snippet("f16")}
+    )
+    assert "erff" in source and "store_u16" in source
+    code = KernelCode("epilogue", source, ("ptr", "ptr"), 32)
+    (cubin,) = compile_kernels([code], "sm_90a").values()
+    assert cubin.stack_bytes == 0 and ELEMENT_BYTES["f16"] == 2
+
+
+def two_indices(extra, out):  # type: ignore[no-untyped-def]
+    thread = i32(cuda.threadIdx.x)  # type: ignore[name-defined]  # noqa: F821
+    value = splice(POINT, f32(1.5), i32(2), thread, extra, out)  # type: ignore[name-defined]  # noqa: F821
+    splice(STORE, out + u64((64 + thread) * 2), value)  # type: ignore[name-defined]  # noqa: F821
