@@ -11,6 +11,7 @@ import heapq
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain, count
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -22,7 +23,7 @@ from aicf.dialects.emit import GroupOp, YieldOp
 from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.types import element_of, tensor_info
 from aicf.errors import InvalidIR
-from aicf.passes.support.identity import op_id, sources, value_hint
+from aicf.passes.support.identity import derived_id, op_id, sources, value_hint
 from aicf.passes.support.policy import policy_of, without_bucket
 from aicf.passes.support.views import VIEW_OPS
 from aicf.passes.support.work import (
@@ -76,12 +77,16 @@ class FusionContext:
         self.position = {op: place for place, op in enumerate(self.function.body.block.ops)}
 
     def group_id(self, members: Sequence[Operation]) -> str:
-        """The id of a group: its first source with the bucket of the first member, else the first member's own id."""
+        """The id of a group: its first source with the bucket of the first member, else the first member's own id.
+
+        With a number where another group is called that already.
+        """
         own = id_of(members[0])
         src = sources_of(members)
         name = src[0] + own[own.find("@") :] if src and "@" in own and "@" not in src[0] else None
         wanted = name or (src[0] if src else own)
-        return own if wanted in self.used else wanted
+        numbered = (derived_id(own, str(number)) for number in count(1))
+        return next(id_ for id_ in chain((wanted, own), numbered) if id_ not in self.used)
 
     def copy_id(self, result: str) -> str:
         """The id of a group that copies a result of the function: says its bucket, and is new in the module."""
