@@ -177,12 +177,17 @@ class DeviceMemory(Protocol):
 
 
 class DeviceGraph(Protocol):
-    """A program captured on one pointer table and one stream."""
+    """A program captured on one pointer table and one stream. Given back when nothing refers to it."""
 
     @property
     def launch(self) -> Callable[[], None]:
         """Queues one replay and returns; allocates, synchronises and decides nothing. It may change with
         `set_pointers`."""
+        ...
+
+    @property
+    def fixed(self) -> frozenset[int]:
+        """Entries of the pointer table whose change captures the program anew, which takes long."""
         ...
 
     def set_pointers(self, pointers: Mapping[int, int]) -> None:
@@ -198,13 +203,9 @@ class DeviceGraph(Protocol):
         one after the other."""
         ...
 
-    def release(self) -> None:
-        """Gives everything back; the stream must be idle."""
-        ...
-
 
 class DeviceCode(Protocol):
-    """Code on a device. It stays loaded while this object is referenced."""
+    """Code on a device. It stays loaded while this object, or a graph of it, is referenced."""
 
     @property
     def memory(self) -> DeviceMemory:
@@ -224,8 +225,4 @@ class DeviceCode(Protocol):
             ArtifactError: there is no such program.
             CaptureError: an instruction cannot be captured; the message names it.
         """
-        ...
-
-    def release(self) -> None:
-        """Unloads; no graph of it may be in use."""
         ...

@@ -59,8 +59,8 @@ class Case:
         group: A group that does this work, for messages.
         work: What is run.
         kernel, version: Which kernel.
-        spec: The entries that tell this variant from the kernel's others; of all of them if the device gives them.
-        device_fields: Entries of the record that only the device can give; then `native` is no program yet, and the
+        spec: The entries that tell this variant from the kernel's others.
+        device_fields: Entries of the record that only the device can give; then `native` cannot run yet, and the
             device makes its variants from it.
         entry: Symbol of the program.
         memory: What the pointer table points to: the arena, then the binds.
@@ -139,7 +139,13 @@ def _variants_of(
 ) -> list[Candidate]:
     records = records_of(kernel, group_work.work, target)
     pairs = list(zip(specs_of(records), records, strict=True))[:variants]
-    return [Candidate(group, key, kernel, kernel_record(kernel, record), spec) for spec, record in pairs]
+    given: Mapping[str, Attribute] = {}
+    if isinstance(kernel, DeviceGivenKernel):
+        given = kernel.device_fields
+    return [
+        Candidate(group, key, kernel, kernel_record(kernel, {**record, **given}), spec)
+        for spec, record in pairs
+    ]
 
 
 def compiled(candidate: Candidate, module: ModuleOp, context: Context) -> Case:
@@ -163,7 +169,7 @@ def compiled(candidate: Candidate, module: ModuleOp, context: Context) -> Case:
         kernel.id,
         kernel.version,
         candidate.spec,
-        kernel.device_fields if isinstance(kernel, DeviceGivenKernel) else (),
+        tuple(kernel.device_fields) if isinstance(kernel, DeviceGivenKernel) else (),
         unit.entry,
         _memory(plan),
         native,

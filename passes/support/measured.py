@@ -143,7 +143,7 @@ def _check_row(row: Row, kernels: Mapping[str, KernelDescriptor], header: Header
             f"tuning: '{row.kernel}' is version {kernel.version} here, the table has measured version "
             f"{row.version}; {remeasure(header)}"
         )
-    fields = kernel.device_fields if isinstance(kernel, DeviceGivenKernel) else ()
+    fields = list(kernel.device_fields) if isinstance(kernel, DeviceGivenKernel) else []
     if set(fields) != set(row.record):
         raise PolicyError(
             f"tuning: a row of '{row.kernel}' records {', '.join(row.record) or 'nothing'} of the device, the kernel "

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import weakref
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from threading import get_ident
 
-from aicf.backends.cuda.driver import DeviceFacts, Driver, first_device, open_driver
+from aicf.backends.cuda.driver import DeviceFacts, Driver, DriverError, first_device, open_driver
 
 _DLPACK_CUDA = 2
 
@@ -20,15 +22,34 @@ class CudaDevice:
         self.driver: Driver = open_driver()
         self.facts: DeviceFacts = first_device(self.driver)
         self._context = self.driver.retain(0)
+        weakref.finalize(self, self.driver.release, 0).atexit = False
 
     def enter(self) -> Driver:
         """The driver, with this GPU's context current in the calling thread."""
         self.driver.make_current(self._context)
         return self.driver
 
-    def release(self) -> None:
-        """Gives the context back; nothing of this object works after it."""
-        self.driver.release(0)
+    def close(self, action: Callable[[int], None], handle: int) -> None:
+        """Gives `handle` back; what a broken context held is gone with it."""
+        try:
+            self.enter()
+            action(handle)
+        except DriverError as error:
+            if not error.is_sticky:
+                raise
+
+    def in_each_thread(self, launch: Callable[[], None]) -> Callable[[], None]:
+        """`launch`, which first makes this GPU's context current where another thread than the last calls."""
+        last, context, make_current = 0, self._context, self.driver.make_current
+
+        def run() -> None:
+            nonlocal last
+            if (thread := get_ident()) != last:
+                make_current(context)
+                last = thread
+            launch()
+
+        return run
 
     # DeviceMemory
 
@@ -48,7 +69,7 @@ class CudaDevice:
 
     def free(self, address: int) -> None:
         """See `DeviceMemory`."""
-        self.enter().free(address)
+        self.close(self.driver.free, address)
 
     def allocate_pinned(self, nbytes: int) -> int:
         """See `DeviceMemory`."""
@@ -56,7 +77,7 @@ class CudaDevice:
 
     def free_pinned(self, address: int) -> None:
         """See `DeviceMemory`."""
-        self.enter().free_pinned(address)
+        self.close(self.driver.free_pinned, address)
 
     def available(self) -> tuple[int, int]:
         """See `DeviceMemory`."""
@@ -68,7 +89,7 @@ class CudaDevice:
 
     def close_stream(self, stream: int) -> None:
         """See `DeviceMemory`."""
-        self.enter().close_stream(stream)
+        self.close(self.driver.close_stream, stream)
 
     def upload(self, target: int, source: int, nbytes: int, stream: int) -> None:
         """See `DeviceMemory`."""

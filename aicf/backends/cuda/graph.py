@@ -8,6 +8,7 @@ which, and whether early, is in the program.
 from __future__ import annotations
 
 import ctypes
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -65,6 +66,7 @@ class CapturedProgram:
         program: What is captured.
         functions: The driver's handle of each kernel symbol.
         libraries: The open library of each library function.
+        owner: What keeps functions and libraries alive.
         table: Addresses of arena and binds.
         descriptors: Device memory for the tensor maps.
         stream: Where it runs.
@@ -79,6 +81,7 @@ class CapturedProgram:
         program: DeviceProgram,
         functions: Mapping[str, int],
         libraries: Mapping[str, LibraryCaller],
+        owner: object,
         table: Sequence[int],
         descriptors: int,
         stream: int,
@@ -86,6 +89,7 @@ class CapturedProgram:
         self._device = device
         self._program = program
         self._libraries = libraries
+        self._owner = owner
         self._table = list(table)
         self._descriptors = {
             map_: descriptors + DESCRIPTOR_BYTES * number
@@ -104,6 +108,11 @@ class CapturedProgram:
     def launch(self) -> Callable[[], None]:
         """See `DeviceGraph`."""
         return self._launch
+
+    @property
+    def fixed(self) -> frozenset[int]:
+        """See `DeviceGraph`: what library calls have inside."""
+        return self._fixed
 
     # Parameters
 
@@ -153,18 +162,19 @@ class CapturedProgram:
 
     def _capture(self) -> None:
         driver = self._device.enter()
-        self._graph = driver.new_graph()
-        self._executable: int | None = None
-        try:
+        handles = ExitStack()
+        with handles:
+            graph = driver.new_graph()
+            handles.callback(self._device.close, driver.close_graph, graph)
             ends: list[tuple[int, ...]] = []
             for number, node in enumerate(self._program.nodes()):
-                ends.append(self._add(driver, self._graph, number, _edges(node, ends)))
+                ends.append(self._add(driver, graph, number, _edges(node, ends)))
             self._node_of = [end[0] for end in ends]
-            self._executable = _instantiated(driver, self._graph, self._stream, self._program)
-            self._launch = driver.launcher(self._executable, self._stream)
-        except BaseException:
-            self._close()
-            raise
+            self._executable = _instantiated(driver, graph, self._stream, self._program)
+            handles.callback(self._device.close, driver.close_executable, self._executable)
+            self._launch = self._device.in_each_thread(driver.launcher(self._executable, self._stream))
+            self._close = weakref.finalize(self, handles.pop_all().close)
+            self._close.atexit = False  # the driver gives everything back by itself, and may be gone by then
 
     def _add(self, driver: Driver, graph: int, number: int, after: Sequence[GraphEdge]) -> tuple[int, ...]:
         """Adds node `number`; the graph nodes that later ones wait for."""
@@ -197,24 +207,11 @@ class CapturedProgram:
             for index, address in kernel.pointers:
                 kernel.params.arguments[index] = self._at(address)
             if not recapture:
-                assert self._executable is not None
                 driver.set_kernel(self._executable, self._node_of[number], kernel.params)
         if recapture:
             driver.synchronize(self._stream)
             self._close()
             self._capture()
-
-    def release(self) -> None:
-        """See `DeviceGraph`."""
-        self._device.enter()
-        self._close()
-
-    def _close(self) -> None:
-        driver = self._device.driver
-        if self._executable is not None:
-            driver.close_executable(self._executable)
-            self._executable = None
-        driver.close_graph(self._graph)
 
     # One instruction at a time
 

@@ -83,26 +83,22 @@ class CudaCode:
     Args:
         module: Its programs.
         cubins: Their code by symbol.
-        device: The GPU, which is given back with this object, also when this raises.
+        device: The GPU.
     """
 
     def __init__(self, module: DeviceModule, cubins: Mapping[str, bytes], device: CudaDevice) -> None:
         self._programs = {program.entry: program for program in module.programs}
         self._device = device
         self._functions: dict[str, int] = {}
-        cleanup = ExitStack()
-        with ExitStack() as on_error:
-            on_error.push(cleanup)
-            cleanup.callback(device.release)
+        with ExitStack() as cleanup:
             _check_machine(module, device)
             self._libraries = _open_libraries(module, cleanup)
             for symbol, image in cubins.items():
                 self._functions[symbol] = _load(device, symbol, image, cleanup)
             for program in module.programs:
                 self._allow_shared(program)
-            on_error.pop_all()
-        self._release = weakref.finalize(self, cleanup.close)
-        self._release.atexit = False  # the driver gives everything back by itself, and may be gone by then
+            close = weakref.finalize(self, cleanup.pop_all().close)
+        close.atexit = False  # the driver gives everything back by itself, and may be gone by then
 
     def _allow_shared(self, program: DeviceProgram) -> None:
         driver = self._device.enter()
@@ -126,20 +122,15 @@ class CudaCode:
         program = self._programs[symbol]
         if len(table) != program.table_size:
             raise ArtifactError(f"entry '{symbol}' takes another pointer table; compile the program again")
-        return CapturedProgram(
-            self._device, program, self._functions, self._libraries, table, descriptors, stream
-        )
-
-    def release(self) -> None:
-        """See `DeviceCode`."""
-        self._release()
+        code = self._functions, self._libraries, self
+        return CapturedProgram(self._device, program, *code, table, descriptors, stream)
 
 
 def _load(device: CudaDevice, symbol: str, image: bytes, cleanup: ExitStack) -> int:
     driver = device.enter()
     try:
         module = driver.load(image)
-        cleanup.callback(lambda: device.enter().unload(module))
+        cleanup.callback(device.close, driver.unload, module)
         return driver.function(module, symbol)
     except DriverError as error:
         raise ArtifactError(f"the code of kernel '{symbol}' does not load: {error.message}") from error
