@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from xdsl.context import Context
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, DictionaryAttr, ModuleOp, StringAttr
 from xdsl.ir import Attribute, Block, OpResult, Region, SSAValue
 
 from aicf.backends.base import CodeUnit, DeviceGivenKernel, KernelDescriptor
@@ -23,6 +23,7 @@ from aicf.dialects.emit_types import KernelAttr, TargetAttr
 from aicf.passes.aicf_inference import emit_passes
 from aicf.passes.generate_kernels import GenerateKernelsPass
 from aicf.passes.lower_to_emit import LowerToEmitPass
+from aicf.passes.support.early_start import EARLY_READS, TRIGGERS
 from aicf.passes.support.measured import records_of, specs_of
 from aicf.passes.support.pipeline import apply_pass
 from aicf.passes.support.policy import POLICY_ATTR, policy_of
@@ -62,6 +63,7 @@ class Case:
         spec: The entries that tell this variant from the kernel's others.
         device_fields: Entries of the record that only the device can give; then `native` cannot run yet, and the
             device makes its variants from it.
+        starts_early: Whether the kernel waits for its predecessors inside, and lets its successors start early.
         entry: Symbol of the program.
         memory: What the pointer table points to: the arena, then the binds.
         native: Its code: one program with one instruction.
@@ -73,6 +75,7 @@ class Case:
     version: int
     spec: dict[str, object]
     device_fields: tuple[str, ...]
+    starts_early: bool
     entry: str
     memory: tuple[Memory, ...]
     native: NativeCode
@@ -170,10 +173,16 @@ def compiled(candidate: Candidate, module: ModuleOp, context: Context) -> Case:
         kernel.version,
         candidate.spec,
         tuple(kernel.device_fields) if isinstance(kernel, DeviceGivenKernel) else (),
+        _starts_early(candidate.record),
         unit.entry,
         _memory(plan),
         native,
     )
+
+
+def _starts_early(record: KernelAttr) -> bool:
+    entries = record.record.data
+    return EARLY_READS in entries and entries.get(TRIGGERS) == BoolAttr.from_bool(True)
 
 
 def _one_launch(unit: CodeUnit, candidate: Candidate) -> CodeUnit:

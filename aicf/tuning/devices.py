@@ -11,7 +11,7 @@ from aicf.tuning.prepared import Prepared
 
 _DEVICES = {
     "cpu": ("aicf.tuning.host_device", "HostDevice"),
-    "cuda": ("aicf.tuning.cuda_device", "CudaDevice"),
+    "cuda": ("aicf.tuning.cuda_device", "GpuDevice"),
 }
 
 

@@ -102,6 +102,8 @@ class _Code:
     sha256: str
     features: tuple[str, ...]
     functions: tuple[str, ...]
+    place: str
+    reserves: dict[str, object]
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,7 @@ class _StoredCase:
     version: int
     spec: dict[str, object]
     device_fields: tuple[str, ...]
+    starts_early: bool
     entry: str
     memory: tuple[Memory, ...]
     native: _Code
@@ -155,7 +158,7 @@ def _write(path: Path, data: bytes) -> None:
 
 def _stored(case: Case) -> object:
     native = case.native
-    code = _Code(digest(native.code), native.features, native.functions)
+    code = _Code(digest(native.code), native.features, native.functions, native.place, dict(native.reserves))
     fields = {name: to_plain(value) for name, value in vars(case).items() if name != "native"}
     return {**fields, "native": to_plain(code)}
 
@@ -185,7 +188,9 @@ def _case(stored: _StoredCase, folder: Path) -> Case:
         ) from None
     if digest(code) != stored.native.sha256:
         raise ArtifactError(f"the code of '{stored.kernel}' is damaged; prepare the cases again")
-    native = NativeCode(code, stored.native.features, stored.native.functions)
+    place = "device" if stored.native.place == "device" else "host"
+    reserves = {entry: size for entry, size in stored.native.reserves.items() if isinstance(size, int)}
+    native = NativeCode(code, stored.native.features, stored.native.functions, place, reserves)
     return Case(
         stored.group,
         stored.work,
@@ -193,6 +198,7 @@ def _case(stored: _StoredCase, folder: Path) -> Case:
         stored.version,
         stored.spec,
         stored.device_fields,
+        stored.starts_early,
         stored.entry,
         stored.memory,
         native,
