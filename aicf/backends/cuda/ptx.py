@@ -552,7 +552,6 @@ bits_to_f32 = value_asm("mov.b32 $0, $1;", ["f32"], ["u32"], effect=False)
 f32_to_bits = value_asm("mov.b32 $0, $1;", ["u32"], ["f32"], effect=False)
 larger = value_asm("max.f32 $0, $1, $2;", ["f32"], ["f32", "f32"], effect=False)
 """The larger of two numbers; of a number and a NaN, the number."""
-store_shared_f32x2 = void_asm("st.shared.v2.f32 [$0], {$1,$2};", ["u32", "f32", "f32"])
 NEGATIVE_INFINITY = np.float32("-inf")
 
 
