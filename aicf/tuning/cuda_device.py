@@ -31,10 +31,9 @@ from aicf.backends.cuda.storage import read, stored
 from aicf.backends.native import NativeCode
 from aicf.errors import BackendUnavailable
 from aicf.runtime.tensors import Array
-from aicf.tuning.cases import Case, Memory
+from aicf.tuning.cases import Case, Memory, Prepared
 from aicf.tuning.host_device import fill
 from aicf.tuning.measure import Samples, Variant
-from aicf.tuning.prepared import Prepared
 
 RUNS = 32
 """Runs in one launch of the graph, memory allowing; its own start is then a small part of the time."""

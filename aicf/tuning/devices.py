@@ -6,8 +6,8 @@ from importlib import import_module
 from typing import cast
 
 from aicf.errors import PolicyError
+from aicf.tuning.cases import Prepared
 from aicf.tuning.measure import Device
-from aicf.tuning.prepared import Prepared
 
 _DEVICES = {
     "cpu": ("aicf.tuning.host_device", "HostDevice"),

@@ -21,9 +21,8 @@ from aicf.backends.native import NativeCode
 from aicf.errors import BackendUnavailable
 from aicf.policies.tuning_table import WorkKey
 from aicf.tuning import cuda_device
-from aicf.tuning.cases import Case, Memory
+from aicf.tuning.cases import Case, Memory, Prepared
 from aicf.tuning.cuda_device import LAUNCHES, RUNS, WARM_UP, GpuDevice
-from aicf.tuning.prepared import Prepared
 from tests.backends.cuda.conftest import gpu
 from tests.backends.cuda.device_programs import cuda_code
 from tests.backends.cuda.fake_driver import FakeDriver
