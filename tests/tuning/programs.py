@@ -18,9 +18,9 @@ from aicf.compiled import Options
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
 from aicf.errors import PlanError
 from aicf.policies.tuning_table import TuningTable
-from aicf.tuning.cases import Case
+from aicf.tuning.candidates import prepare
+from aicf.tuning.cases import Case, Prepared
 from aicf.tuning.measure import Samples, Variant, measure
-from aicf.tuning.prepared import Prepared, prepare
 
 TARGET = "cpu:x86-64-v3"
 
