@@ -148,7 +148,9 @@ def _parts(task: Task, spec: Spec, point: Snippet | None) -> dict[str, Constant 
         "RELEASE": _part(template.release),
         "STORE": _part(template.reduce_parts if split else whole[task.store(False)]),
         "STORE_ROW": _part(row[task.store(split)]),
-        "STORE_ELEMENT": Snippet(("address", "value"), (store_text(task.output.dtype, "address", "value"),)),
+        "STORE_ELEMENT": Snippet(
+            ("address", "value"), (store_text(task.output.dtype, "address", "value"),)
+        ),
         "OUT": Snippet(
             ("matrix", "row", "column"),
             (f"start = {_chosen(task, out)}",),

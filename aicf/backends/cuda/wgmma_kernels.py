@@ -215,3 +215,5 @@ def _best(task: Task, arch: str) -> tuple[float, Spec]:
     found = best_spec(task, arch_named(arch))
     assert found is not None  # the work is legal
     return found
+
+

@@ -275,9 +275,7 @@ def legal_specs(task: Task, arch: GpuArch) -> Iterator[Spec]:
     """All specs worth measuring for `task` on `arch`, in a fixed order."""
     seen: set[Spec] = set()
     for tile_m, tile_n in _TILES:
-        if tile_m >= 2 * max(64, task.problem.m) or tile_n >= 2 * task.problem.factors * max(
-            64, task.problem.n
-        ):
+        if tile_m >= 2 * max(64, task.problem.m) or tile_n >= 2 * task.problem.factors * max(64, task.problem.n):
             continue
         for spec in _variants(tile_m, tile_n):
             for depth in _DEPTHS:
