@@ -443,12 +443,12 @@ def address_text(base: str, element: str, dtype: str) -> str:
 
 
 def index_type(accesses: Sequence[Access], sizes: Sequence[int]) -> str:
-    """The integer type that holds every element number: `i32`, or `i64` for buffers of 2^31 elements and more."""
+    """The integer type that holds every element number, and those of threads past the end: `i32`, else `i64`."""
     last = (
         access.offset + sum(s * (size - 1) for s, size in zip(access.strides, sizes, strict=True))
         for access in accesses
     )
-    return "i32" if max(last, default=0) < 1 << 31 else "i64"
+    return "i32" if max(last, default=0) < (1 << 31) - (1 << 22) else "i64"
 
 
 # Epilogues

@@ -127,6 +127,10 @@ def _run_block(
         raise error
 
 
+def _barrier(here: _Thread) -> None:
+    here.block.barrier.wait()
+
+
 def _shuffle(here: _Thread, mask: int, value: Any, step: int) -> Any:
     block, number = here.block, here.number
     warp = block.warps[number // 32]
@@ -160,6 +164,16 @@ def _half(dtype: Any) -> dict[str, Callable[..., Any]]:
 
 def _namespace(memory: Memory, here: _Thread) -> dict[str, Any]:
     f32, f64 = np.float32, np.float64
+
+    def to_int(x: Any, bits: int) -> int:
+        """Truncates and saturates; NaN gives 0."""
+        low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+        return 0 if x != x else low if x < low else high if x > high else int(x)
+
+    def toward_zero(x: Any) -> Any:
+        near = f32(x)
+        return np.nextafter(near, f32(0)) if abs(f64(near)) > abs(x) else near
+
     libdevice = SimpleNamespace(
         expf=np.exp,
         exp=np.exp,
@@ -169,7 +183,18 @@ def _namespace(memory: Memory, here: _Thread) -> dict[str, Any]:
         rsqrt=lambda x: f64(1) / np.sqrt(x),
         tanhf=np.tanh,
         erff=lambda x: f32(math.erf(x)),
+        erf=lambda x: f64(math.erf(x)),
+        tanh=np.tanh,
+        log=np.log,
+        dsqrt_rn=np.sqrt,
         fabsf=np.abs,
+        fabs=np.abs,
+        float2int_rz=lambda x: to_int(x, 32),
+        float2ll_rz=lambda x: to_int(x, 64),
+        double2int_rz=lambda x: to_int(x, 32),
+        double2ll_rz=lambda x: to_int(x, 64),
+        double2float_rz=toward_zero,
+        float_as_int=lambda x: int(np.array(x, f32).view(np.int32)),
         fdiv_rn=lambda a, b: a / b,
         ddiv_rn=lambda a, b: a / b,
         int_as_float=lambda bits: np.array(bits, np.int32).view(f32)[()],
@@ -186,7 +211,7 @@ def _namespace(memory: Memory, here: _Thread) -> dict[str, Any]:
     cuda = SimpleNamespace(
         threadIdx=Index(lambda: (here.number, 0)),
         blockIdx=Index(lambda: here.block_index),
-        syncthreads=lambda: here.block.barrier.wait(),  # noqa: PLW0108: the block is this thread's own
+        syncthreads=lambda: _barrier(here),
         shfl_xor_sync=lambda mask, value, step: _shuffle(here, mask, value, step),
         shared=SimpleNamespace(array=lambda size, dtype: _shared_array(here, size, dtype)),
         selp=lambda condition, a, b: a if condition else b,

@@ -1,5 +1,5 @@
 # pyright: basic, reportUndefinedVariable=false
-# ruff: noqa: F821, SIM102
+# ruff: noqa: SIM102
 """Pointwise kernels: a thread loads a few vectors, computes, stores. Index maps make them slices and broadcasts.
 
 Constants: THREADS, UNROLL (vectors of a thread), VECTOR (elements of one), VECTORS (all), WORDS (registers of a loaded

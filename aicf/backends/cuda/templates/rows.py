@@ -1,5 +1,5 @@
 # pyright: basic, reportUndefinedVariable=false
-# ruff: noqa: F821, SIM102
+# ruff: noqa: SIM102
 """Reductions: rows held in registers, and sweeps over rows or columns of any length.
 
 The snippets are those of `phase_code.PhaseCode`, by phase in tuples; KNOWN, TOTALS, BEFORES, KEPT and CELL are their

@@ -1,5 +1,4 @@
 # pyright: basic, reportUndefinedVariable=false
-# ruff: noqa: F821
 """Transposing kernels: one tile a block, through shared memory.
 
 Constants: THREADS, STEPS (vectors of the result that a thread makes), TILED (inputs that go through shared memory),

@@ -1,0 +1,118 @@
+"""Logical programs through the whole pipeline for cuda, run on a simulated GPU and held to the semantics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.func import FuncOp
+
+from aicf.backends.base import CodeUnit
+from aicf.backends.cuda.build import emitter
+from aicf.backends.cuda.launches import KernelLaunch
+from aicf.backends.cuda.target import arch_named
+from aicf.frontends.text import make_context, parse_module
+from aicf.passes.aicf_inference import AicfInferencePass
+from aicf.runtime.capture_plan import CapturePlan
+from aicf.runtime.plan_from_ir import code_units, read_module
+from tests.backends.cuda.simulator import Memory, run
+from tests.support.random_graphs import RandomProgram, random_program, run_program
+
+ARCH = arch_named("sm_90a")
+CONTRACTIONS = ("logical.matmul", "logical.linear")
+
+
+def compiled(module: ModuleOp) -> tuple[CapturePlan, CodeUnit]:
+    """The plan and the code unit of the module's one program, for cuda."""
+    AicfInferencePass("cuda:sm_90a").apply(make_context(), module)
+    (plan,) = read_module(module).programs
+    (unit,) = code_units(module)
+    return plan, unit
+
+
+def simulated(plan: CapturePlan, unit: CodeUnit, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The outputs by name."""
+    binds = plan.graph.binds
+    memory = Memory([max(16, plan.arena_bytes), *(bind.nbytes for bind in binds)])
+    dtypes: dict[str, Any] = {
+        "bf16": ml_dtypes.bfloat16,
+        "f16": np.float16,
+        "f32": np.float32,
+        "f64": np.float64,
+    }
+    dtypes |= {"i1": np.bool_, "i32": np.int32, "i64": np.int64}
+    for place, bind in enumerate(binds, 1):
+        if bind.value is not None:
+            memory.fill(place, np.frombuffer(bytes.fromhex(bind.value), np.uint8))
+        elif bind.role != "output":
+            memory.fill(place, inputs[bind.name])
+    for launch in unit.launches:
+        parts = emitter(launch.kernel)(launch, ARCH)
+        run([part for part in parts if isinstance(part, KernelLaunch)], memory)
+    return {
+        bind.name: memory.buffers[place].view(dtypes[bind.dtype]).reshape(bind.shape)
+        for place, bind in enumerate(binds, 1)
+        if bind.role == "output"
+    }
+
+
+def without_contractions(seed: int, float_type: str) -> RandomProgram:
+    """The first random program from `seed` on that multiplies no matrices: those have kernels of their own."""
+    while True:
+        program = random_program(seed, float_type=float_type, steps=8)
+        (function,) = (op for op in program.module.body.block.ops if isinstance(op, FuncOp))
+        if not any(op.name in CONTRACTIONS for op in function.body.block.ops):
+            return program
+        seed += 100
+
+
+@pytest.mark.parametrize("float_type", ["f32", "f16", "bf16", "f64"])
+@pytest.mark.parametrize("seed", range(3))
+def test_random_programs_keep_their_meaning(seed: int, float_type: str) -> None:
+    """Every op of the logical dialect but products, fused as the passes like, on the buffers that the plan places."""
+    program = without_contractions(seed, float_type)
+    exact = run_program(program.module, program.inputs)
+    typed = run_program(program.module, program.inputs, "typed")
+    found = simulated(*compiled(program.module), program.inputs)
+    for name, wanted in exact.items():
+        own = found[name].astype(np.float64)
+        scale = max(1e-3, np.abs(wanted.astype(np.float64)).max())
+        rounded = np.abs(typed[name].astype(np.float64) - wanted.astype(np.float64)).max()
+        least = {"f32": 2e-6, "f16": 4e-3, "bf16": 3e-2, "f64": 1e-13}[float_type] * scale
+        assert np.abs(own - wanted).max() <= max(3 * rounded, least), name
+
+
+PROGRAM = """
+func.func @f(%x : tensor<6x40xf16> {logical.name = "x", logical.role = "input"},
+             %s : tensor<40xf16> {logical.name = "s", logical.role = "param"},
+             %b : tensor<40xf16> {logical.name = "b", logical.role = "param"})
+    -> (tensor<6x40xf16> {logical.name = "y"}, tensor<40x6xf16> {logical.name = "t"},
+        tensor<6x80xf16> {logical.name = "c"}) {
+  %0 = logical.layer_norm %x, %s, %b {axis = 1, epsilon = 1.0e-5 : f64}
+      : (tensor<6x40xf16>, tensor<40xf16>, tensor<40xf16>) -> tensor<6x40xf16>
+  %1 = logical.softmax %0 {axis = 1} : tensor<6x40xf16>
+  %2 = logical.gelu %1 {approximate = "none"} : tensor<6x40xf16>
+  %3 = logical.transpose %2 {permutation = [1, 0]} : tensor<6x40xf16> -> tensor<40x6xf16>
+  %4 = logical.concat %0, %1 {axis = 1} : (tensor<6x40xf16>, tensor<6x40xf16>) -> tensor<6x80xf16>
+  func.return %2, %3, %4 : tensor<6x40xf16>, tensor<40x6xf16>, tensor<6x80xf16>
+}
+"""
+
+
+def test_rows_copies_and_concatenations_of_one_program() -> None:
+    """Normalisations, a transposed copy and a concatenation; every record waits inside and lets successors start."""
+    random = np.random.default_rng(3)
+    shapes = {"x": (6, 40), "s": (40,), "b": (40,)}
+    inputs = {name: random.standard_normal(shape).astype(np.float16) for name, shape in shapes.items()}
+    wanted = run_program(parse_module(PROGRAM), inputs)
+    plan, unit = compiled(parse_module(PROGRAM))
+    assert {launch.kernel for launch in unit.launches} == {"cuda.generated", "cuda.copy", "cuda.concat"}
+    for launch in unit.launches:
+        assert launch.record["combination_order" if launch.kernel == "cuda.generated" else "parts"]
+        assert isinstance(launch.record["rounding"], StringAttr)
+    found = simulated(plan, unit, inputs)
+    for name, value in wanted.items():
+        assert np.abs(found[name].astype(np.float64) - value).max() <= 4e-3 * np.abs(value).max()
