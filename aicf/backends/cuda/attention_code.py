@@ -118,9 +118,10 @@ def _strides(name: str, rows: Rows, element: int) -> dict[str, Any]:
 def _tile_constants(problem: AttentionProblem, spec: AttentionSpec) -> dict[str, Any]:
     """What `templates.attention` knows of its method."""
     shared = shared_layout(problem, spec)
-    copy_q = _copy(spec.block_m, problem.q.row, shared.k_pitch, problem.d, problem.m)
-    copy_k = _copy(spec.block_n, problem.k.row, shared.k_pitch, problem.d, problem.n)
-    copy_v = _copy(spec.block_n, problem.v.row, shared.v_pitch, problem.dv, problem.n)
+    panels = spec.warpgroups
+    copy_q = _copy(spec.block_m, problem.q.row, problem.d, problem.m, panels)
+    copy_k = _copy(spec.block_n, problem.k.row, problem.d, problem.n, panels)
+    copy_v = _copy(spec.block_n, problem.v.row, problem.dv, problem.n, panels)
     return {
         "WIDE_STORES": problem.result.moves_in_eights(problem.m, problem.batch),
         "BLOCK_M": spec.block_m,
@@ -149,19 +150,47 @@ def _tile_constants(problem: AttentionProblem, spec: AttentionSpec) -> dict[str,
         "STAGE_BYTES": shared.stage,
         "STATES_AT": shared.states,
         "COPY_ROWS": _snippet(templates.copy_rows),
+        "WARPGROUPS": spec.warpgroups,
+        **_wgmma_constants(problem, spec),
     }
 
 
-def _copy(rows: int, stride: int, pitch: int, elements: int, count: int) -> dict[str, int | bool]:
+def _wgmma_constants(problem: AttentionProblem, spec: AttentionSpec) -> dict[str, Any]:
+    """The products of warpgroups. Queries and keys lie along K (d), values along N (dv)."""
+    score, total = f"score[0:{spec.block_n // 2}]", f"total[0:{problem.dv // 2}]"
+    n, dv, dtype = spec.block_n, problem.dv, problem.dtype
+    product = f"wgmma_{n}_{dtype}({score}, a, b, keep)"
+    of_weights = f"wgmma_of_registers_{dv}_{dtype}({total}, w0, w1, w2, w3, b)"
+    return {
+        "DESCRIPTOR_Q": _descriptor(1),
+        "DESCRIPTOR_K": _descriptor(1),
+        "DESCRIPTOR_V": _descriptor(n * 128 >> 4),
+        "SCORE_START": Snippet((), (), f"wgmma_start_{n}({score})"),
+        "SCORE_PRODUCT": Snippet(("a", "b", "keep"), (), product),
+        "SCORE_RESULT": Snippet((), (), f"wgmma_result_{n}({score})"),
+        "TOTAL_PRODUCT": Snippet(("w0", "w1", "w2", "w3", "b"), (), of_weights),
+        "TOTAL_RESULT": Snippet((), (), f"wgmma_result_{dv}({total})"),
+    }
+
+
+def _descriptor(leading: int) -> int:
+    """Constant part of a shared-memory descriptor of 128-byte panels: 1024 bytes from 8 rows to the next 8; `leading`
+    is what lies from panel to panel where the matrix runs along N, in units of 16 bytes."""
+    return 1 << 62 | (1024 >> 4) << 32 | leading << 16
+
+
+def _copy(rows: int, stride: int, elements: int, count: int, panels: bool) -> dict[str, int | bool]:
     """The copy of `rows` rows of a matrix with `count`, see `templates.attention.Q_COPY`."""
     pieces = elements // 8
     return {
         "rows": rows,
         "stride": stride * 2,
-        "pitch": pitch,
+        "pitch": 128 if panels else elements * 2 + 16,
         "pieces": pieces,
         "lanes": 1 << (pieces - 1).bit_length(),
         "ragged": count % rows != 0,
+        "swizzled": panels,
+        "panel": rows * 128,
     }
 
 

@@ -130,6 +130,7 @@ class AttentionSpec:
         stages: Tiles of keys and values in shared memory; 1 if one tile holds all keys.
         warps_m: Warps that share the queries of a block, 16 or 32 rows each.
         warps_n: Warps that share the keys of a tile; their partial results are combined at the end.
+        warpgroups: Whether products are those of four warps together (wgmma) instead of one (mma.sync).
     """
 
     block_m: int
@@ -137,6 +138,7 @@ class AttentionSpec:
     stages: int
     warps_m: int
     warps_n: int
+    warpgroups: bool = False
 
     @property
     def threads(self) -> int:
@@ -181,12 +183,19 @@ class SharedLayout:
 def shared_layout(problem: AttentionProblem, spec: AttentionSpec) -> SharedLayout:
     """Where everything lies in shared memory."""
     k_pitch, v_pitch, partial_pitch = 2 * problem.d + 16, 2 * problem.dv + 16, 4 * problem.dv + 32
+    if spec.warpgroups:
+        # Whole panels for wgmma, and up to 1023 bytes to its alignment; results are padded as ever.
+        tiles = spec.block_m * 2 * problem.d
+        stage, v = spec.block_n * 2 * (problem.d + problem.dv), spec.block_n * 2 * problem.d
+        total = max(tiles + spec.stages * stage, spec.block_m * v_pitch) + 1024
+        return SharedLayout(k_pitch, v_pitch, partial_pitch, tiles, v, stage, 0, total)
     tiles = spec.block_m * max(k_pitch, v_pitch)
     stage = spec.block_n * (k_pitch + v_pitch)
     rows = spec.block_m * spec.warps_n if spec.warps_n > 1 else 0
     states = rows * partial_pitch
     total = max(tiles + spec.stages * stage, states + 8 * rows)
-    return SharedLayout(k_pitch, v_pitch, partial_pitch, tiles, spec.block_n * k_pitch, stage, states, total)
+    v = spec.block_n * k_pitch
+    return SharedLayout(k_pitch, v_pitch, partial_pitch, tiles, v, stage, states, total)
 
 
 _OTHER_REGISTERS = 44
@@ -195,7 +204,9 @@ _OTHER_REGISTERS = 44
 
 def registers_of(problem: AttentionProblem, spec: AttentionSpec) -> int:
     """Registers of one thread, about: queries, scores and results of its rows."""
-    row = problem.d // 4 + spec.keys // 2 + problem.dv // 2 + 8
+    queries = 0 if spec.warpgroups else problem.d // 4
+    weights = spec.keys // 4 if spec.warpgroups else 0
+    row = queries + spec.keys // 2 + weights + problem.dv // 2 + 8
     return spec.row_tiles * row + _OTHER_REGISTERS
 
 
@@ -212,6 +223,10 @@ def specs(problem: AttentionProblem, arch: GpuArch) -> Iterator[AttentionSpec]:
                     spec = AttentionSpec(block_m, block_n, stages, warps_m, warps_n)
                     if _fits(problem, spec, arch):
                         yield spec
+                for groups in (1, 2, 3) if block_m == 64 and arch.has_tma else ():
+                    spec = AttentionSpec(64 * groups, block_n, stages, 4 * groups, 1, True)
+                    if _fits(problem, spec, arch):
+                        yield spec
 
 
 _WARPS = ((1, 1), (1, 2), (1, 4), (1, 8), (2, 1), (2, 2), (2, 4), (4, 1), (4, 2), (8, 1))
@@ -220,6 +235,8 @@ _WARPS = ((1, 1), (1, 2), (1, 4), (1, 8), (2, 1), (2, 2), (2, 4), (4, 1), (4, 2)
 def _fits(problem: AttentionProblem, spec: AttentionSpec, arch: GpuArch) -> bool:
     rows, keys = spec.block_m / (16 * spec.warps_m), spec.block_n / spec.warps_n
     if rows not in (1, 2) or keys % 16 != 0 or keys > 128:
+        return False
+    if spec.warpgroups and (keys < 64 or problem.d % 64 != 0 or problem.dv % 64 != 0):
         return False
     registers = registers_of(problem, spec)
     if registers > 250 or registers * spec.threads > 65536:
@@ -314,9 +331,13 @@ def read_scale(record: Record) -> float:
     return value.value.data
 
 
+_TILES = ("block_m", "block_n", "stages", "warps_m", "warps_n")
+
+
 def read_spec(record: Record) -> AttentionSpec:
     """The tiles of a kernel record. Raises PlanError if an entry is missing."""
-    return AttentionSpec(*(_read_int(record, name) for name in AttentionSpec.__dataclass_fields__))
+    tiles = {name: _read_int(record, name) for name in _TILES}
+    return AttentionSpec(**tiles, warpgroups=bool(_read_int(record, "warpgroups")))
 
 
 def _read_int(record: Record, name: str) -> int:
@@ -386,7 +407,7 @@ class _PlainOperands:
 
 @dataclass(frozen=True)
 class AttentionKernel(_PlainOperands):
-    """Attention on tensor cores (mma.sync) for f16 and bf16, see `templates.attention.attention`."""
+    """Attention on tensor cores (mma.sync or wgmma) for f16 and bf16, see `templates.attention.attention`."""
 
     id: str = "cuda.attention"
     version: int = 1
@@ -433,7 +454,8 @@ class AttentionKernel(_PlainOperands):
         blocks = -(-problem.m // spec.block_m) * problem.count
         shared = shared_layout(problem, spec).total
         record = _common_record(work, blocks, spec.threads, shared, order)
-        return record | {name: _integer(getattr(spec, name)) for name in AttentionSpec.__dataclass_fields__}
+        tiles = {name: _integer(getattr(spec, name)) for name in _TILES}
+        return record | tiles | {"warpgroups": _integer(int(spec.warpgroups))}
 
     def candidates(self, work: Work, target: TargetAttr) -> Sequence[Mapping[str, Attribute]]:
         """The records of all `specs`, by the prior the cheapest first."""

@@ -569,6 +569,28 @@ larger = value_asm("max.f32 $0, $1, $2;", ["f32"], ["f32", "f32"], effect=False)
 NEGATIVE_INFINITY = np.float32("-inf")
 
 
+def _wgmma_of_registers(n: int, dtype: str) -> Intrinsic:
+    """As `_wgmma` with A in registers and B along N in shared memory; it waits until its registers are written."""
+    count = n // 2
+    registers = ",".join(f"${i}" for i in range(count))
+    a = ",".join(f"${2 * count + i}" for i in range(4))
+    text = (
+        f"wgmma.fence.sync.aligned; wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{dtype}.{dtype} "
+        f"{{{registers}}}, {{{a}}}, ${2 * count + 4}, 1, 1, 1, 1;"
+    )
+    return value_asm(text, ["f32"] * count, [("f32", count), *["u32"] * 4, "u64"], tied=0)
+
+
+for _n in (64, 128):
+    # wgmma_start_N(accumulator): before products that use it; what was to be written to it is written
+    globals()[f"wgmma_start_{_n}"] = value_asm(
+        "wgmma.fence.sync.aligned;", ["f32"] * (_n // 2), [("f32", _n // 2)], memory=True, tied=0
+    )
+    for _dtype in ("f16", "bf16"):
+        # wgmma_of_registers_N_DTYPE(accumulator, a0, a1, a2, a3, descriptor_b): adds to the accumulator
+        globals()[f"wgmma_of_registers_{_n}_{_dtype}"] = _wgmma_of_registers(_n, _dtype)
+
+
 @intrinsic
 def zeros(typingctx: Any, count: Any) -> Any:
     """`zeros(n)`, n literal: a tuple of n f32 zeros, an accumulator for matrix products."""

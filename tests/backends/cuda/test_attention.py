@@ -178,6 +178,20 @@ def test_compiled_code_multiplies_on_tensor_cores(
     assert ("ACQBULK" in sass) == (arch == "sm_90a")
 
 
+def test_warpgroups_multiply_from_shared_memory(tmp_path: Path) -> None:
+    """A wgmma tiling has HGMMA alone, no fragment loads and no spills, and takes whole panels of 64 elements only."""
+    work = bert(8, 512)
+    made = launch(work, KERNEL.record_of(work, AttentionSpec(64, 64, 2, 4, 1, True)))
+    (cubin,) = compile_kernels([made.code], "sm_90a").values()
+    sass = disassembled(cubin.code, tmp_path)
+    assert cubin.stack_bytes == 0
+    assert "HGMMA.64x64x16.F32" in sass and "HMMA" not in sass.replace("HGMMA", "") and "LDSM" not in sass
+    narrow = packed(1, 512, 2, 48)
+    problem = problem_of(attention([narrow] * 3, narrow))
+    assert not any(spec.warpgroups for spec in specs(problem, ARCHES["sm_90a"]))
+    assert not any(spec.warpgroups for spec in specs(problem_of(work), ARCHES["sm_80"]))
+
+
 def test_f32_arithmetic_is_ieee(tmp_path: Path) -> None:
     """The scalar kernel uses no tensor cores, divides exactly (FCHK) and does not spill."""
     x = packed(2, 40, 3, 48, "f32")

@@ -6,7 +6,8 @@
 `attention` follows FlashAttention-2 (Dao, 2023): a block owns BLOCK_M queries of one head and walks over the keys in
 tiles of BLOCK_N; scores never leave the registers. Its warps are WARPS_M x WARPS_N: WARPS_M of them share out the
 queries. The WARPS_N with the same queries share out the keys of every tile, and each has its own running maximum, sum
-and partial result; these are combined at the end, through shared memory, in the order of the warps.
+and partial result; these are combined at the end, through shared memory, in the order of the warps. On Hopper, four
+warps may multiply together (WARPGROUPS), straight from shared memory: only where their operands lie differs.
 
 Names in capitals are constants: `attention_code` gives every one, the values here only say what they look like.
 """
@@ -26,6 +27,7 @@ from aicf.backends.cuda.ptx import (
     f32,
     f32_to_bf16,
     f32_to_f16,
+    fence_async_proxy,
     i32,
     larger,
     launch_dependents,
@@ -51,6 +53,7 @@ from aicf.backends.cuda.ptx import (
     wait_copies_0,
     wait_copies_1,
     wait_for_predecessors,
+    wgmma_commit,
 )
 from aicf.backends.cuda.staging import Snippet, registers, splice, unrolled
 
@@ -74,6 +77,9 @@ PROGRAMMATIC = True
 
 # The method.
 BLOCK_M, BLOCK_N, STAGES, WARPS_M, WARPS_N = 64, 64, 2, 4, 1
+WARPGROUPS = False
+"""Whether four warps multiply together (wgmma), straight from shared memory."""
+DESCRIPTOR_Q = DESCRIPTOR_K = DESCRIPTOR_V = 0
 THREADS = 128
 TILES_M, TILES_N = 2, 2
 ROW_TILES = 1
@@ -83,10 +89,19 @@ KEYS = 64
 QUERY, SCORE, TOTAL = 16, 32, 32
 """Registers of one 16-row tile: its queries (two elements each), scores and results. Those of a product of 16 x 8 are
 neighbours: two of row `group` (half 0), two of row `group + 8` (half 1)."""
-Q_COPY = {"rows": 64, "stride": 1536, "pitch": 144, "pieces": 8, "lanes": 8, "ragged": False}
+Q_COPY = {
+    "rows": 64,
+    "stride": 1536,
+    "pitch": 144,
+    "pieces": 8,
+    "lanes": 8,
+    "ragged": False,
+    "swizzled": False,
+}
 K_COPY = V_COPY = Q_COPY
 """Copies of a block of queries and of a tile of keys or values: rows, their bytes in global and shared memory, 16-byte
-pieces of a row, threads (a power of two) that share a row, and whether the last rows may be missing."""
+pieces of a row, threads (a power of two) that share a row, and whether the last rows may be missing. `swizzled`: rows
+lie in panels of 128 bytes, `panel` bytes apart, piece i of row r in place i ^ (r & 7), as wgmma wants it."""
 K_TILE, V_TILE = 98304, 98304
 """Bytes from one tile to the next in global memory."""
 K_PITCH, V_PITCH, PARTIAL_PITCH = 144, 144, 288
@@ -100,6 +115,7 @@ STATES_AT = 0
 WARPS, ROWS, COLUMNS = 4, 4, 2
 
 OFFSET = COPY_ROWS = COPY_MATRIX = LOAD = LOAD_MASK = STORE = Snippet((), ())
+SCORE_START = SCORE_PRODUCT = SCORE_RESULT = TOTAL_PRODUCT = TOTAL_RESULT = Snippet((), ())
 
 
 def offset(index: Any, sizes: Any, strides: Any) -> Any:
@@ -116,7 +132,11 @@ def copy_rows(matrix: Any, to: Any, source: Any, valid: Any, thread: Any) -> Non
     """Starts the copy of a block or tile; if it may be ragged, rows from number `valid` on become zeros."""
     row = u32(thread // u32(matrix["lanes"]))
     piece = u32(thread % u32(matrix["lanes"]))
-    to = u32(to + row * u32(matrix["pitch"]) + piece * u32(16))
+    if matrix["swizzled"]:
+        to = u32(to + (piece // u32(8)) * u32(matrix["panel"]) + ((piece ^ row) & u32(7)) * u32(16))
+    else:
+        to = u32(to + piece * u32(16))
+    to = u32(to + row * u32(matrix["pitch"]))
     source = u64(source + u64(row) * u64(matrix["stride"]) + u64(piece) * u64(16))
     if matrix["pieces"] == matrix["lanes"] or piece < u32(matrix["pieces"]):
         for later in unrolled(0, matrix["rows"], THREADS // matrix["lanes"]):
@@ -133,7 +153,7 @@ def copy_rows(matrix: Any, to: Any, source: Any, valid: Any, thread: Any) -> Non
 
 
 def attention(q: Any, k: Any, v: Any, result: Any, mask: Any) -> None:
-    """f16 or bf16: products by mma.sync with f32 accumulators, softmax in f32.
+    """f16 or bf16: products by mma.sync or wgmma with f32 accumulators, in the same registers; softmax in f32.
 
     Block: BLOCK_M queries of one batch element. Rows past M and keys past N are zeros in shared memory; such keys score
     -inf and such rows are not stored.
@@ -142,6 +162,8 @@ def attention(q: Any, k: Any, v: Any, result: Any, mask: Any) -> None:
     pack = pack_f16 if DTYPE == "f16" else pack_bf16
     narrow = f32_to_f16 if DTYPE == "f16" else f32_to_bf16
     shared = shared_base(cuda.shared.array(0, u8))
+    if WARPGROUPS:
+        shared = u32((shared + u32(1023)) & u32(0xFFFFFC00))
     thread = u32(cuda.threadIdx.x)
     lane = u32(thread & u32(31))
     warp_m = u32(u32(thread >> u32(5)) % u32(WARPS_M))
@@ -162,24 +184,31 @@ def attention(q: Any, k: Any, v: Any, result: Any, mask: Any) -> None:
     if MASKED:
         offset_mask = splice(OFFSET, index, BATCH, MASK_BATCH)
         mask = u64(mask + offset_mask)
-    # Where this lane reads its row of each 8x8 matrix.
-    lane_q = u32(
-        shared
-        + u32(warp_m * u32(16 * ROW_TILES) + u32(lane & u32(15))) * u32(K_PITCH)
-        + u32(lane >> u32(4)) * u32(16)
-    )
-    lane_k = u32(
-        shared
-        + u32(warp_n * u32(KEYS) + u32(lane >> u32(4)) * u32(8) + u32(lane & u32(7))) * u32(K_PITCH)
-        + u32(u32(lane >> u32(3)) & u32(1)) * u32(16)
-        + u32(TILES_AT)
-    )
-    lane_v = u32(
-        shared
-        + u32(warp_n * u32(KEYS) + u32(lane & u32(15))) * u32(V_PITCH)
-        + u32(lane >> u32(4)) * u32(16)
-        + u32(TILES_AT + V_AT)
-    )
+    if WARPGROUPS:
+        # What the compiler must know to be the same for all lanes of a warp.
+        warpgroup = u32(u32(cuda.shfl_sync(ALL_LANES, i32(thread), 0)) >> u32(7))
+        descriptor_q = u64(u64(DESCRIPTOR_Q) + u64(u32(shared + warpgroup * u32(64 * 128)) >> u32(4)))
+        descriptor_k = u64(u64(DESCRIPTOR_K) + u64(u32(shared + u32(TILES_AT)) >> u32(4)))
+        descriptor_v = u64(u64(DESCRIPTOR_V) + u64(u32(shared + u32(TILES_AT + V_AT)) >> u32(4)))
+    else:
+        # Where this lane reads its row of each 8x8 matrix.
+        lane_q = u32(
+            shared
+            + u32(warp_m * u32(16 * ROW_TILES) + u32(lane & u32(15))) * u32(K_PITCH)
+            + u32(lane >> u32(4)) * u32(16)
+        )
+        lane_k = u32(
+            shared
+            + u32(warp_n * u32(KEYS) + u32(lane >> u32(4)) * u32(8) + u32(lane & u32(7))) * u32(K_PITCH)
+            + u32(u32(lane >> u32(3)) & u32(1)) * u32(16)
+            + u32(TILES_AT)
+        )
+        lane_v = u32(
+            shared
+            + u32(warp_n * u32(KEYS) + u32(lane & u32(15))) * u32(V_PITCH)
+            + u32(lane >> u32(4)) * u32(16)
+            + u32(TILES_AT + V_AT)
+        )
 
     if PROGRAMMATIC:
         launch_dependents()
@@ -209,14 +238,17 @@ def attention(q: Any, k: Any, v: Any, result: Any, mask: Any) -> None:
             wait_copies_0()
         else:
             wait_copies_1()
+    if WARPGROUPS:
+        fence_async_proxy()
     cuda.syncthreads()
-    query = registers(ROW_TILES * QUERY, u32(0))
-    for i in unrolled(ROW_TILES):
+    query = registers(0 if WARPGROUPS else ROW_TILES * QUERY, u32(0))
+    for i in unrolled(0 if WARPGROUPS else ROW_TILES):
         for d in unrolled(0, QUERY, 4):
             query[i * QUERY + d : i * QUERY + d + 4] = load_matrix_x4(
                 u32(lane_q + u32(i * 16 * K_PITCH + d * 8))
             )
 
+    score = registers(ROW_TILES * SCORE, f32(0.0))
     total = registers(ROW_TILES * TOTAL, f32(0.0))
     top = registers(ROW_TILES * 2, f32(NEGATIVE_INFINITY))
     sums = registers(ROW_TILES * 2, f32(0.0))
@@ -228,6 +260,9 @@ def attention(q: Any, k: Any, v: Any, result: Any, mask: Any) -> None:
                 wait_copies_0()
             else:
                 wait_copies_1()
+            if WARPGROUPS:
+                total[0:TOTAL] = splice(TOTAL_RESULT)
+                fence_async_proxy()
             cuda.syncthreads()
             if tile < TILES_N - (STAGES - 1):
                 ahead = i32(i32(tile) + i32(STAGES - 1))
@@ -242,8 +277,23 @@ def attention(q: Any, k: Any, v: Any, result: Any, mask: Any) -> None:
                 u32(0) if loading == u32((STAGES - 1) * STAGE_BYTES) else u32(loading + u32(STAGE_BYTES))
             )
 
-        score = registers(ROW_TILES * SCORE, f32(0.0))
-        for d in unrolled(0, QUERY, 4):
+        if WARPGROUPS:
+            score[0:SCORE] = splice(SCORE_START)
+            for step in unrolled(D // 16):
+                score[0:SCORE] = splice(
+                    SCORE_PRODUCT,
+                    u64(descriptor_q + u64(step // 4 * (BLOCK_M * 8) + step % 4 * 2)),
+                    u64(
+                        descriptor_k + u64(current >> u32(4)) + u64(step // 4 * (BLOCK_N * 8) + step % 4 * 2)
+                    ),
+                    i32(0 if step == 0 else 1),
+                )
+            wgmma_commit()
+            score[0:SCORE] = splice(SCORE_RESULT)
+        else:
+            for s in unrolled(ROW_TILES * SCORE):
+                score[s] = f32(0.0)
+        for d in unrolled(0, 0 if WARPGROUPS else QUERY, 4):
             for s in unrolled(0, SCORE, 8):
                 b0, b1, b2, b3 = load_matrix_x4(u32(lane_k + current + u32(s * 2 * K_PITCH + d * 8)))
                 for i in unrolled(ROW_TILES):
@@ -318,6 +368,8 @@ def attention(q: Any, k: Any, v: Any, result: Any, mask: Any) -> None:
 
         if TILES_N == 1:
             wait_copies_0()
+            if WARPGROUPS:
+                fence_async_proxy()
             cuda.syncthreads()
         for s in unrolled(0, SCORE, 8):
             # Scores as the product left them are, in pairs, the left operand of the next product.
@@ -326,7 +378,10 @@ def attention(q: Any, k: Any, v: Any, result: Any, mask: Any) -> None:
                 weight[w] = pack(
                     score[w // 4 * SCORE + s + w % 4 * 2], score[w // 4 * SCORE + s + w % 4 * 2 + 1]
                 )
-            for t in unrolled(0, TOTAL, 8):
+            if WARPGROUPS:
+                b = u64(descriptor_v + u64(current >> u32(4)) + u64(s * 16))
+                total[0:TOTAL] = splice(TOTAL_PRODUCT, weight[0], weight[1], weight[2], weight[3], b)
+            for t in unrolled(0, 0 if WARPGROUPS else TOTAL, 8):
                 b0, b1, b2, b3 = load_matrix_x4_transposed(
                     u32(lane_v + current + u32(s * 2 * V_PITCH + t * 4))
                 )
@@ -337,11 +392,16 @@ def attention(q: Any, k: Any, v: Any, result: Any, mask: Any) -> None:
                     total[i * TOTAL + t + 4 : i * TOTAL + t + 8] = product(
                         total[i * TOTAL + t + 4 : i * TOTAL + t + 8], *weight[i * 4 : i * 4 + 4], b2, b3
                     )
+        if WARPGROUPS:
+            wgmma_commit()
         if TILES_N > 1:
             current = (
                 u32(0) if current == u32((STAGES - 1) * STAGE_BYTES) else u32(current + u32(STAGE_BYTES))
             )
 
+    if WARPGROUPS:
+        total[0:TOTAL] = splice(TOTAL_RESULT)
+        cuda.syncthreads()
     for r in unrolled(ROW_TILES * 2):
         sums[r] = sums[r] + cuda.shfl_xor_sync(ALL_LANES, sums[r], 1)
         sums[r] = sums[r] + cuda.shfl_xor_sync(ALL_LANES, sums[r], 2)
