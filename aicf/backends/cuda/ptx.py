@@ -513,6 +513,20 @@ for _n in WGMMA_COLUMNS:
     )
 
 
+@intrinsic
+def rotated(typingctx: Any, values: Any, count: Any) -> Any:
+    """`rotated(tuple, n)`, n literal: the tuple with its first n elements moved to the end."""
+    if not isinstance(values, types.UniTuple) or not isinstance(count, types.IntegerLiteral):
+        return None
+    first = count.literal_value
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        parts = [builder.extract_value(arguments[0], i) for i in range(values.count)]
+        return cgutils.pack_array(builder, parts[first:] + parts[:first])
+
+    return values(values, count), codegen
+
+
 def _copy_tensor(rank: int, multicast: bool) -> Intrinsic:
     coordinates = ",".join(f"${3 + i}" for i in range(rank))
     text = (
@@ -525,8 +539,8 @@ def _copy_tensor(rank: int, multicast: bool) -> Intrinsic:
 
 
 for _rank in (2, 3, 4, 5):
-    # copy_tensor_RANKd as `copy_tensor_2d`; `_multicast` takes last the mask of cluster ranks that get the copy, each at
-    # the same place and with its own barrier
+    # copy_tensor_RANKd as `copy_tensor_2d`; `_multicast` takes last the mask of cluster ranks that get the copy, each
+    # at the same place and with its own barrier
     globals()[f"copy_tensor_{_rank}d"] = _copy_tensor(_rank, False)
     globals()[f"copy_tensor_{_rank}d_multicast"] = _copy_tensor(_rank, True)
 
@@ -535,7 +549,8 @@ barrier_arrive_cluster = void_asm("mbarrier.arrive.shared::cluster.b64 _, [$0];"
 store_matrix_x4 = void_asm(
     "stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1,$2,$3,$4};", ["u32", "u32", "u32", "u32", "u32"]
 )
-store_shared_f32x2 = void_asm("st.shared.v2.f32 [$0], {$1,$2};", ["u32", "f32", "f32"])
+store_cluster_f32x2 = void_asm("st.shared::cluster.v2.f32 [$0], {$1,$2};", ["u32", "f32", "f32"])
+"""Stores into the shared memory of a block of the cluster, at an address that `map_shared` gives."""
 store_f32x2 = void_asm("st.global.v2.f32 [$0], {$1,$2};", ["u64", "f32", "f32"])
 for _count in (24, 40):
     globals()[f"fewer_registers_{_count}"] = void_asm(f"setmaxnreg.dec.sync.aligned.u32 {_count};", [])

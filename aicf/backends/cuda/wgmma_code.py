@@ -21,6 +21,9 @@ from aicf.backends.cuda.templates import wgmma as template
 from aicf.backends.cuda.wgmma_kernels import spec_of, task_of_launch
 from aicf.backends.cuda.wgmma_spec import CHUNK_BYTES, K_STEP, LINE_BYTES, Spec, Task, Tensor, registers
 
+_LONG_EPILOGUE = 160
+"""Characters of an epilogue at one element beyond which its code is not repeated for all of them."""
+
 
 def emit(launch: Launch, arch: GpuArch) -> Sequence[KernelLaunch]:
     """The one launch of an instruction."""
@@ -57,8 +60,8 @@ def kernel_source(task: Task, spec: Spec, point: Snippet | None, arch: GpuArch) 
     """The text of the kernel.
 
     Args:
-        point: The epilogue at one element: parameters are the sums, the values of the extra operands, then an index for every
-            dim of the epilogue, which it does not use; None stores the sums.
+        point: The epilogue at one element: parameters are the sums, the values of the extra operands, then an index for
+            every dim of the epilogue, which it does not use; None stores the sums.
     """
     constants = _constants(task, spec, arch) | _parts(task, spec, point)
     names = _names(task, spec)
@@ -113,9 +116,11 @@ def _constants(task: Task, spec: Spec, arch: GpuArch) -> dict[str, Constant | Sn
         "M": m,
         "N": n,
         "PART_STEPS": part_steps,
+        "PARTS_AT": spec.ring_bytes,
         "PITCH": spec.pitch,
         "RESIZE": registers(spec) is not None,
         "ROW_UNITS": rows,
+        "SHARE": spec.tile_m // spec.split_k,
         "SHARERS": spec.sharers,
         "SPLIT_K": spec.split_k,
         "STAGE_BYTES": spec.stage_bytes,
@@ -147,10 +152,10 @@ def _parts(task: Task, spec: Spec, point: Snippet | None) -> dict[str, Constant 
         "CONSUME": _part(template.consume),
         "RELEASE": _part(template.release),
         "STORE": _part(template.reduce_parts if split else whole[task.store(False)]),
+        "STORE_CHUNK": _part(template.store_chunk),
+        "LOOPED": point is not None and sum(map(len, point.body)) > _LONG_EPILOGUE,
         "STORE_ROW": _part(row[task.store(split)]),
-        "STORE_ELEMENT": Snippet(
-            ("address", "value"), (store_text(task.output.dtype, "address", "value"),)
-        ),
+        "STORE_ELEMENT": Snippet(("address", "value"), (store_text(task.output.dtype, "address", "value"),)),
         "OUT": Snippet(
             ("matrix", "row", "column"),
             (f"start = {_chosen(task, out)}",),
@@ -177,8 +182,8 @@ def _part(function: Callable[..., object]) -> Snippet:
 
 
 def _descriptor(tensor: Tensor) -> int:
-    """Constant part of a shared-memory descriptor: 128-byte swizzle, bytes / 16 from 8 lines to the next 8, and from one
-    64-wide chunk to the next where the lines run along M or N."""
+    """Constant part of a shared-memory descriptor: 128-byte swizzle, bytes / 16 from 8 lines to the next 8, and from
+    one 64-wide chunk to the next where the lines run along M or N."""
     leading = 1 if tensor.along_k else CHUNK_BYTES >> 4
     return 1 << 62 | (1024 >> 4) << 32 | leading << 16
 
@@ -213,8 +218,8 @@ def _map(task: Task, tensor: Tensor, ref: BufferRef, lines: int) -> TensorMap:
 def _copy(task: Task, tensor: Tensor, spec: Spec, operand: str) -> Snippet:
     """Copies this block's share of a stage of A or B into all blocks that need it.
 
-    In a cluster, blocks with the same rows need the same A, blocks with the same columns the same B. The first half of a
-    gated pair's columns comes from one B, the second from the other.
+    In a cluster, blocks with the same rows need the same A, blocks with the same columns the same B. The first half of
+    a gated pair's columns comes from one B, the second from the other.
     """
     if operand == "a":
         tile, sharers, own = spec.tile_m, spec.cluster_n, "rank_n"

@@ -15,7 +15,6 @@ from xdsl.ir import Attribute
 from aicf.backends.base import Launch, OperandInfo, Work
 from aicf.backends.cuda.gemm_problem import (
     KINDS,
-    Access,
     GemmOperands,
     epilogue_accesses,
     operands_of,
@@ -28,9 +27,9 @@ from aicf.backends.cuda.target import arch_named
 from aicf.backends.cuda.wgmma_spec import (
     Spec,
     Task,
-    best_spec,
     legal_specs,
     predicted_us,
+    ranked_specs,
     spec_reason,
     tensor_reason,
 )
@@ -151,26 +150,22 @@ class WgmmaKernel:
             return spec_reason(Spec(64, 64 * task.problem.factors, 2), task, arch) or "no tile fits"
         return None
 
-    def specs(self, work: Work, target: TargetAttr) -> list[Spec]:
-        """All variants that could run `work`, for the tuner."""
-        return list(legal_specs(task_of_work(work), arch_named(target.arch.data)))
-
-    def candidates(self, work: Work, target: TargetAttr) -> list[dict[str, Attribute]]:
-        """See `TunableKernel`."""
-        task, arch = task_of_work(work), arch_named(target.arch.data)
-        ranked = sorted(self.specs(work, target), key=lambda spec: predicted_us(spec, task, arch))
-        return [self.record_of(work, target, spec) for spec in ranked]
-
     def cost_us(self, work: Work, target: TargetAttr) -> float:
         """See `KernelDescriptor`."""
-        return _best(task_of_work(work), target.arch.data)[0]
+        task = task_of_work(work)
+        return predicted_us(_ranked(task, target.arch.data)[0], task, arch_named(target.arch.data))
 
     def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
         """See `KernelDescriptor`: the record of the variant that the prior prefers."""
-        return self.record_of(work, target, _best(task_of_work(work), target.arch.data)[1])
+        return self.record_of(work, target, _ranked(task_of_work(work), target.arch.data)[0])
+
+    def candidates(self, work: Work, target: TargetAttr) -> Sequence[Mapping[str, Attribute]]:
+        """The records of all legal variants, by the prior the cheapest first."""
+        ranked = _ranked(task_of_work(work), target.arch.data)
+        return [self.record_of(work, target, spec) for spec in ranked]
 
     def record_of(self, work: Work, target: TargetAttr, spec: Spec) -> dict[str, Attribute]:
-        """The record of `work` run by `spec`, one of `specs`."""
+        """The record of `work` run by `spec`, a legal one."""
         task = task_of_work(work)
         blocks = spec.clusters(task, arch_named(target.arch.data)) * spec.cluster
         return {
@@ -211,9 +206,5 @@ def _operands_reason(work: Work) -> str | None:
 
 
 @functools.lru_cache(maxsize=4096)
-def _best(task: Task, arch: str) -> tuple[float, Spec]:
-    found = best_spec(task, arch_named(arch))
-    assert found is not None  # the work is legal
-    return found
-
-
+def _ranked(task: Task, arch: str) -> list[Spec]:
+    return ranked_specs(task, arch_named(arch))

@@ -1,4 +1,4 @@
-"""What the wgmma kernel multiplies and how: the task, the variants that could do it, what they would cost. Plain data."""
+"""What the wgmma kernel multiplies and how: the task, the variants that could do it, their cost. Plain data."""
 
 from __future__ import annotations
 
@@ -186,14 +186,14 @@ class Spec:
 
     @property
     def ring_bytes(self) -> int:
-        """The ring, or the partial sums that later take its place."""
-        ring = self.stages * self.stage_bytes
-        return ring if self.split_k == 1 else max(ring, ceil(self.tile_m * self.pitch / 1024) * 1024)
+        """The buffers."""
+        return self.stages * self.stage_bytes
 
     def line_bytes(self, task: Task) -> int:
-        """Shared memory through which results go."""
-        packed = self.split_k == 1 and task.store(False) == "packed"
-        return self.consumers * 4 * LINE_BYTES if packed else 0
+        """Shared memory behind the ring through which results go: lines of them, or the parts of a split."""
+        if self.split_k > 1:
+            return ceil(self.tile_m * self.pitch / 128) * 128
+        return self.consumers * 4 * LINE_BYTES if task.store(False) == "packed" else 0
 
     def shared_bytes(self, task: Task) -> int:
         """Dynamic shared memory: alignment, ring, lines, barriers."""
@@ -275,7 +275,9 @@ def legal_specs(task: Task, arch: GpuArch) -> Iterator[Spec]:
     """All specs worth measuring for `task` on `arch`, in a fixed order."""
     seen: set[Spec] = set()
     for tile_m, tile_n in _TILES:
-        if tile_m >= 2 * max(64, task.problem.m) or tile_n >= 2 * task.problem.factors * max(64, task.problem.n):
+        if tile_m >= 2 * max(64, task.problem.m) or tile_n >= 2 * task.problem.factors * max(
+            64, task.problem.n
+        ):
             continue
         for spec in _variants(tile_m, tile_n):
             for depth in _DEPTHS:
@@ -288,7 +290,7 @@ def legal_specs(task: Task, arch: GpuArch) -> Iterator[Spec]:
 def _variants(tile_m: int, tile_n: int) -> Iterator[Spec]:
     """Clusters, orders and splits of a tile, with one stage."""
     for cluster_m, cluster_n in _CLUSTERS:
-        for band in (8, 16):
+        for band in (8, 16, 32):
             yield Spec(tile_m, tile_n, 1, cluster_m, cluster_n, band=band)
     if tile_m == 64 and tile_n <= 128:
         yield Spec(tile_m, tile_n, 1, blocks_per_sm=2)
@@ -297,12 +299,12 @@ def _variants(tile_m: int, tile_n: int) -> Iterator[Spec]:
 
 
 def _fitted(spec: Spec, depth: int, task: Task, arch: GpuArch) -> Spec | None:
-    """`spec` with up to `depth` stages, no more than it has use for; None if two do not fit. One order of units if there
-    are few."""
+    """`spec` with up to `depth` stages, no more than it has use for; None if two do not fit, or if it differs from another
+    only in an order that few units do not have."""
     room = (arch.shared_bytes + 1024) // spec.blocks_per_sm - 3072 - spec.line_bytes(task)
     uses = spec.part_steps(task) * ceil(spec.all_units(task) / spec.clusters(task, arch))
     stages = min(depth, room // spec.stage_bytes, max(2, uses))
-    if stages < 2 or (spec.band > 8 and spec.units(task)[0] <= 8):
+    if stages < 2 or (spec.band > 8 and spec.units(task)[0] <= spec.band // 2):
         return None
     return Spec(
         spec.tile_m,
@@ -329,8 +331,8 @@ _L2_SHARE = 0.72
 
 
 def predicted_us(spec: Spec, task: Task, arch: GpuArch) -> float:
-    """Microseconds: the slower of tensor cores and L2 for every wave of units, plus what is not hidden; at least the time of
-    memory."""
+    """Microseconds: the slower of tensor cores and L2 for every wave of units, plus what is not hidden; at least the
+    time of memory."""
     waves = ceil(spec.all_units(task) / spec.resident(arch))
     busy = min(1.0, spec.all_units(task) / spec.resident(arch))
     steps = spec.part_steps(task)
@@ -348,7 +350,6 @@ def predicted_us(spec: Spec, task: Task, arch: GpuArch) -> float:
     return fixed + max(waves * (max(multiply, copy) + epilogue), memory)
 
 
-def best_spec(task: Task, arch: GpuArch) -> tuple[float, Spec] | None:
-    """The cheapest by the prior, ties to the first; None if no spec is legal."""
-    found = [(predicted_us(spec, task, arch), spec) for spec in legal_specs(task, arch)]
-    return min(found, key=lambda entry: entry[0]) if found else None
+def ranked_specs(task: Task, arch: GpuArch) -> list[Spec]:
+    """All legal specs, by the prior the cheapest first; equal ones in the order of `legal_specs`."""
+    return sorted(legal_specs(task, arch), key=lambda spec: predicted_us(spec, task, arch))

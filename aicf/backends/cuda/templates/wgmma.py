@@ -1,13 +1,12 @@
 # pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false, reportPrivateImportUsage=false
 # pyright: reportUndefinedVariable=false
-# ruff: noqa: F821
 # Names in capitals are constants and parts that wgmma_code puts in.
 """The Hopper matrix product: one warpgroup copies tiles, one or two multiply them. Templates for `staging`.
 
 A block has a *producer*, one thread that keeps a ring of STAGES buffers in shared memory filled by bulk tensor copies,
 and CONSUMERS warpgroups that multiply out of the ring, 64 rows of the tile each, with sums in registers. Two barriers
-a stage pass it on: `full` (the bytes of A and B have come) and `empty` (every reader is done). Blocks are persistent: block
-i does tiles i, i + STEP, ..., and the producer is already filling the ring for the next tile while the consumers store.
+a stage pass it on: `full` (the bytes of A and B have come) and `empty` (every reader is done). Blocks stay: block i does
+tiles i, i + STEP, ..., and the producer is already filling the ring for the next tile while the consumers store.
 
 Blocks of a cluster that lie side by side share operands: each copies its part of a common operand into all of them
 (multicast), and a stage is empty only when all of them have read it. Or a cluster splits K (SPLIT_K): every block
@@ -18,7 +17,7 @@ multiplies a part of K, and the partial sums are added in rank order through eac
 
 from __future__ import annotations
 
-from aicf.backends.cuda.ptx import *  # noqa: F403
+from aicf.backends.cuda.ptx import *
 from aicf.backends.cuda.staging import registers, splice, unrolled
 
 
@@ -40,7 +39,9 @@ def gemm(PARAMETERS):
             barrier_init(u32(full + u32(8 * s)), u32(1))
             barrier_init(u32(empty + u32(8 * s)), u32(CONSUMERS * SHARERS))
         fence_barrier_init()
-    if CLUSTER > 1:
+    if SPLIT_K > 1:
+        cluster_arrive()  # awaited before the first store into another block, which has then started
+    if SHARERS > 1:
         cluster_arrive()
         cluster_wait()
     else:
@@ -55,6 +56,7 @@ def gemm(PARAMETERS):
             wait_for_predecessors()
         if SPLIT_K > 1:
             cuda.syncwarp()
+            cluster_wait()
             cluster_arrive()
             cluster_wait()
     else:
@@ -62,7 +64,7 @@ def gemm(PARAMETERS):
             MORE_REGISTERS()
         wait_for_predecessors()
         splice(CONSUME)
-    if CLUSTER > 1:
+    if SHARERS > 1:
         # No block leaves while another may still reach into its shared memory.
         cuda.syncwarp()
         cluster_arrive()
@@ -147,8 +149,9 @@ def consume():
         for step in range(steps):
             barrier_wait(u32(full + u32(stage << 3)), phase)
             at = u32(shared + u32(stage * u32(STAGE_BYTES)))
-            a = u64(u32(at + u32(consumer * 8192)) >> u32(4)) | u64(A_DESCRIPTOR)
-            b = u64(u32(at + u32(A_BYTES)) >> u32(4)) | u64(B_DESCRIPTOR)
+            # Above these bits an address says which block of the cluster it is in; a descriptor has other fields there.
+            a = u64((u32(at + u32(consumer * 8192)) & u32(0x3FFFF)) >> u32(4)) | u64(A_DESCRIPTOR)
+            b = u64((u32(at + u32(A_BYTES)) & u32(0x3FFFF)) >> u32(4)) | u64(B_DESCRIPTOR)
             wgmma_fence()
             for k in unrolled(4):
                 acc = MULTIPLY(acc, a + u64(k * A_STEP), b + u64(k * B_STEP), i32(1))
@@ -182,29 +185,40 @@ def release(stage):
 def store_packed(acc, staging, matrix, row, column, lane):
     """16-bit results: 16 rows x 64 columns at a time through the warp's own shared memory, whole lines at once.
 
-    There, 16-byte unit u of row r lies at u ^ (r mod 8), so that neither the matrix stores nor the reads of rows meet in
-    a bank.
+    There, 16-byte unit u of row r lies at u ^ (r mod 8), so that neither the matrix stores nor the reads of rows meet
+    in a bank.
     """
     put = u32(
         staging + u32(((lane & 7) + ((lane >> 3) & 1) * 8) * 128) + u32(((lane >> 4) ^ (lane & 7)) << 4)
     )
     get = u32(staging + u32((lane >> 3) * 128) + u32(((lane & 7) ^ (lane >> 3)) << 4))
-    for chunk in unrolled(WIDTH // 64):
-        for pair in unrolled(4):
-            at = column + 64 * chunk + 16 * pair + (lane & 3) * 2
-            p = splice(VALUES, acc, 8 * chunk + 2 * pair, matrix, row + (lane >> 2), at)
-            q = splice(VALUES, acc, 8 * chunk + 2 * pair + 1, matrix, row + (lane >> 2), at + 8)
-            spot = u32(put ^ u32(pair << 5))
-            store_matrix_x4(spot, PACK(p[0], p[1]), PACK(p[2], p[3]), PACK(q[0], q[1]), PACK(q[2], q[3]))
-        cuda.syncwarp()
-        for part in unrolled(4):
-            v = load_shared_u32x4(u32(u32(get ^ u32((part & 1) << 6)) + u32(part * 512)))
-            line = row + 4 * part + (lane >> 3)
-            first = column + 64 * chunk + (lane & 7) * 8
-            if INSIDE or (line < M and first < N):
-                to = splice(OUT, matrix, line, first)
-                store_u32x4(to, v[0], v[1], v[2], v[3])
-        cuda.syncwarp()
+    if LOOPED:
+        # A long epilogue is one piece of code: the sums move up instead of the code's place among them.
+        for chunk in range(WIDTH // 64):
+            splice(STORE_CHUNK, acc, 0, put, get, matrix, row, column + 64 * chunk, lane)
+            acc = rotated(acc, 32)
+    else:
+        for chunk in unrolled(WIDTH // 64):
+            splice(STORE_CHUNK, acc, 8 * chunk, put, get, matrix, row, column + 64 * chunk, lane)
+
+
+def store_chunk(acc, number, put, get, matrix, row, column, lane):
+    """16 rows x 64 columns of results, from fragment `number` on."""
+    for pair in unrolled(4):
+        at = column + 16 * pair + (lane & 3) * 2
+        p = splice(VALUES, acc, number + 2 * pair, matrix, row + (lane >> 2), at)
+        q = splice(VALUES, acc, number + 2 * pair + 1, matrix, row + (lane >> 2), at + 8)
+        spot = u32(put ^ u32(pair << 5))
+        store_matrix_x4(spot, PACK(p[0], p[1]), PACK(p[2], p[3]), PACK(q[0], q[1]), PACK(q[2], q[3]))
+    cuda.syncwarp()
+    for part in unrolled(4):
+        v = load_shared_u32x4(u32(u32(get ^ u32((part & 1) << 6)) + u32(part * 512)))
+        line = row + 4 * part + (lane >> 3)
+        first = column + (lane & 7) * 8
+        if INSIDE or (line < M and first < N):
+            to = splice(OUT, matrix, line, first)
+            store_u32x4(to, v[0], v[1], v[2], v[3])
+    cuda.syncwarp()
 
 
 def store_vectors(acc, staging, matrix, row, column, lane):
@@ -232,33 +246,37 @@ def store_elements(acc, staging, matrix, row, column, lane):
 
 
 def reduce_parts(acc, matrix, row, column):
-    """Adds the partial sums of all blocks of the cluster in rank order; each block finishes its share of the rows.
+    """Adds the partial sums of all blocks of the cluster in rank order; each block finishes SHARE rows of the tile.
 
-    The partial tile takes the place of the ring, rows PITCH bytes apart so that the stores spread over the banks.
+    A block stores the rows of its partial tile into the shared memory of the blocks that finish them, one part for each
+    rank. Rows are PITCH bytes apart, so that the stores spread over the banks.
     """
     local = i32(thread - 128)
-    named_barrier(u32(1), u32(CONSUMERS * 128))
-    spot = u32(
-        shared + u32(((local >> 7) * 64 + ((local >> 5) & 3) * 16 + ((local & 31) >> 2)) * PITCH + (local & 3) * 8)
-    )
-    for number in unrolled(TILE_N // 8):
-        store_shared_f32x2(u32(spot + u32(32 * number)), acc[4 * number], acc[4 * number + 1])
-        store_shared_f32x2(
-            u32(spot + u32(32 * number + 8 * PITCH)), acc[4 * number + 2], acc[4 * number + 3]
-        )
+    top = (local >> 7) * 64 + ((local >> 5) & 3) * 16 + ((local & 31) >> 2)
+    mine = u32(shared + u32(PARTS_AT + rank * (SHARE * PITCH) + (local & 3) * 8))
+    cluster_wait()
+    for half in unrolled(2):
+        owner = (top + 8 * half) // SHARE
+        place = top + 8 * half - owner * SHARE
+        there = map_shared(u32(mine + u32(place * PITCH)), u32(owner))
+        for number in unrolled(TILE_N // 8):
+            store_cluster_f32x2(
+                u32(there + u32(32 * number)), acc[4 * number + 2 * half], acc[4 * number + 2 * half + 1]
+            )
     cluster_arrive()
     cluster_wait()
-    for place in range(local, (TILE_M // SPLIT_K) * (WIDTH // 8), CONSUMERS * 128):
-        tile_row = i32(rank * (TILE_M // SPLIT_K) + place // (WIDTH // 8))
-        tile_column = i32(place % (WIDTH // 8)) * 8
-        line = row + tile_row
-        first = column + tile_column
-        own = u32(shared + u32(tile_row * PITCH + tile_column * 4))
+    for place in range(local, SHARE * (WIDTH // 8), CONSUMERS * 128):
+        part_row = i32(place // (WIDTH // 8))
+        part_column = i32(place % (WIDTH // 8)) * 8
+        line = row + rank * SHARE + part_row
+        first = column + part_column
+        own = u32(shared + u32(PARTS_AT + part_row * PITCH + part_column * 4))
         sums = registers(SUM_PARTS * 8, f32(0.0))
         for other in unrolled(SPLIT_K):
-            there = map_shared(own, u32(other))
             for part in unrolled(SUM_PARTS * 2):
-                x = load_cluster_f32x4(u32(there + u32((part // 2) * GATE_BYTES + (part % 2) * 16)))
+                x = load_shared_f32x4(
+                    u32(own + u32(other * (SHARE * PITCH) + (part // 2) * GATE_BYTES + (part % 2) * 16))
+                )
                 for lane4 in unrolled(4):
                     sums[4 * part + lane4] = x[lane4] if other == 0 else sums[4 * part + lane4] + x[lane4]
         if INSIDE or (line < M and first < N):

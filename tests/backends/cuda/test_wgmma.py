@@ -1,0 +1,218 @@
+"""The wgmma kernel without a GPU: what is legal and why not, what records hold, what compiled code contains."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from xdsl.dialects.builtin import IntegerAttr
+
+from aicf.backends.base import Work
+from aicf.backends.cuda.device_program import TensorMap
+from aicf.backends.cuda.launches import KernelLaunch
+from aicf.backends.cuda.target import ARCHES
+from aicf.backends.cuda.toolchain import compile_kernels
+from aicf.backends.cuda.wgmma_code import emit
+from aicf.backends.cuda.wgmma_kernels import early_reads, integers, spec_of, task_of_launch
+from aicf.backends.cuda.wgmma_spec import Spec, legal_specs, predicted_us, ranked_specs, spec_reason
+from aicf.dialects.emit_types import TargetAttr
+from aicf.errors import PlanError
+from tests.backends.cuda.wgmma_programs import KERNEL, TARGET, launch, task, work
+
+ARCH = ARCHES["sm_90a"]
+
+WORKS: dict[str, Work] = {
+    "square": work(4096, 4096, 4096),
+    "small": work(128, 768, 3072, kind="gemm_epilogue", after="bias_residual"),
+    "odd": work(77, 51, 72, kind="gemm_epilogue", after="bias_residual"),
+    "gated": work(2048, 11008, 4096, kind="gemm_gated", after="gate"),
+    "shared B": work(128, 768, 768, batch=(8,), batched_b=False, kind="gemm_multi", after="bias", products=3),
+    "batched": work(128, 128, 64, batch=(8, 12), dtype="f16", result="f32"),
+    "untransposed": work(256, 512, 264, transpose_b=False, transpose_a=True),
+}
+
+
+def made(job: Work, spec: Spec | None = None) -> KernelLaunch:
+    """The one launch of `job`."""
+    (found,) = emit(launch(job, spec), ARCH)
+    assert isinstance(found, KernelLaunch)
+    return found
+
+
+# What is legal
+
+
+@pytest.mark.parametrize(
+    ("job", "target", "reason"),
+    [
+        (work(64, 64, 64), "sm_80", "sm_90a"),
+        (work(64, 64, 64, dtype="f32"), "sm_90a", "f16 and bf16"),
+        (work(64, 64, 60), "sm_90a", "strides of whole 16 bytes"),
+        (work(64, 60, 64, transpose_b=False), "sm_90a", "strides of whole 16 bytes"),
+        (work(64, 64, 0), "sm_90a", "nothing to multiply"),
+        (work(64, 64, 64, batch=(2, 2, 2, 2), batched_b=True), "sm_90a", "more than three batch dims"),
+    ],
+)
+def test_illegal_work_is_refused_with_the_reason(job: Work, target: str, reason: str) -> None:
+    """The architecture, the element type and what bulk tensor copies cannot read."""
+    found = KERNEL.legal(job, TargetAttr("cuda", target))
+    assert found is not None and reason in found
+
+
+def test_an_operand_at_an_odd_address_or_without_contiguous_dim_is_refused() -> None:
+    """Copies start at multiples of 16 bytes and read lines of neighbours."""
+    job = work(64, 64, 64)
+    moved = replace(job, operands=(replace(job.operands[0], offset=4), job.operands[1]))
+    assert "multiple of 16 bytes" in str(KERNEL.legal(moved, TARGET))
+    spread = replace(job, operands=(replace(job.operands[0], strides=(256, 2)), job.operands[1]))
+    assert "no contiguous dim" in str(KERNEL.legal(spread, TARGET))
+
+
+def test_epilogues_on_integers_are_refused() -> None:
+    """The message names the types that have code."""
+    job = work(64, 64, 64, kind="gemm_epilogue", after="bias")
+    mask = replace(job.operands[2], dtype="i32")
+    assert "not i32" in str(KERNEL.legal(replace(job, operands=(*job.operands[:2], mask)), TARGET))
+
+
+@pytest.mark.parametrize("name", WORKS)
+def test_every_listed_spec_is_legal_and_fits_the_multiprocessor(name: str) -> None:
+    """Shared memory, registers and the grid, for every variant that the tuner may try."""
+    job = WORKS[name]
+    assert KERNEL.legal(job, TARGET) is None
+    listed = list(legal_specs(task(job), ARCH))
+    assert len(set(listed)) == len(listed) >= 4
+    for spec in listed:
+        assert spec_reason(spec, task(job), ARCH) is None
+        assert spec.shared_bytes(task(job)) <= ARCH.shared_bytes
+        clusters = spec.clusters(task(job), ARCH)
+        assert 0 < clusters and (spec.split_k > 1 or clusters * spec.cluster <= 132 * spec.blocks_per_sm)
+
+
+@pytest.mark.parametrize("name", WORKS)
+def test_records_hold_the_spec(name: str) -> None:
+    """Every candidate's record gives its spec back, the first is the one that the prior takes, none repeats."""
+    job = WORKS[name]
+    ranked = ranked_specs(task(job), ARCH)
+    records = KERNEL.candidates(job, TARGET)
+    assert [spec_of(record) for record in records] == ranked
+    assert records[0] == KERNEL.record(job, TARGET)
+    assert KERNEL.cost_us(job, TARGET) == min(predicted_us(spec, task(job), ARCH) for spec in ranked)
+
+
+def test_a_record_without_a_tile_is_an_error() -> None:
+    """Nothing is guessed."""
+    record = KERNEL.record(work(64, 64, 64), TARGET)
+    with pytest.raises(PlanError, match="lacks 'tile'"):
+        spec_of({name: value for name, value in record.items() if name != "tile"})
+
+
+def test_only_what_is_never_written_is_read_early() -> None:
+    """A weight of an inference program is; one that a training step updates, an activation, or one of two is not."""
+    assert early_reads(work(64, 64, 64)) == [1]
+    assert early_reads(work(64, 64, 64, b_role="temp")) == []
+    job = work(64, 64, 64)
+    trained = replace(job, operands=(job.operands[0], replace(job.operands[1], updated=True)))
+    assert early_reads(trained) == []
+    gated = work(64, 64, 64, kind="gemm_gated", after="gate")
+    assert early_reads(gated) == [1, 2]
+    half = replace(gated, operands=(*gated.operands[:2], replace(gated.operands[2], role="temp")))
+    assert early_reads(half) == []
+
+
+def test_copied_operands_have_fixed_addresses() -> None:
+    """A and every B, for their maps embed them; a residual may lie under the result."""
+    record = KERNEL.record(WORKS["shared B"], TARGET)
+    assert integers(record, "fixed_addresses") == [0, 1, 2, 3]
+    record = KERNEL.record(WORKS["small"], TARGET)
+    assert str(record["may_alias"]) == "[[0 : i64, 3 : i64]]"
+
+
+def test_the_prior_spreads_small_products_over_the_multiprocessors() -> None:
+    """A few rows are split along K, in a fixed order, until most multiprocessors have work."""
+    record = KERNEL.record(WORKS["small"], TARGET)
+    blocks = integers(record, "grid")[0]
+    assert 48 <= blocks
+    order = str(record["combination_order"])
+    split = record["split_k"]
+    assert isinstance(split, IntegerAttr)
+    assert ("parts of k" in order) == (split.value.data > 1)
+
+
+# What is launched
+
+
+def test_maps_describe_the_operands() -> None:
+    """Innermost first: K, rows; then the batch dims that have a stride, whose boxes are 1."""
+    found = made(work(128, 128, 64, batch=(8, 12)), Spec(128, 128, 2))
+    a, b = (argument for argument in found.arguments if isinstance(argument, TensorMap))
+    assert a.sizes == (64, 128, 12, 8) and a.strides == (128, 16384, 12 * 16384) and a.box == (64, 128, 1, 1)
+    assert b.sizes == (64, 128, 12, 8) and b.swizzle == 128
+    shared = made(work(128, 128, 64, batch=(8,), batched_b=False), Spec(128, 128, 2, 2, 1))
+    a, b = (argument for argument in shared.arguments if isinstance(argument, TensorMap))
+    assert a.sizes == (64, 1024) and b.box == (64, 64), "rows take the batch in, a share of B is half a tile"
+    turned = made(work(256, 512, 264, transpose_b=False), Spec(128, 256, 4))
+    _, b = (argument for argument in turned.arguments if isinstance(argument, TensorMap))
+    assert b.sizes == (512, 264) and b.box == (64, 64)
+
+
+def test_the_instruction_reads_as_the_work_did() -> None:
+    """The task from the record and the buffers is the task from the work."""
+    for job in WORKS.values():
+        assert task_of_launch(launch(job)) == task(job)
+
+
+def test_large_grids_stay_and_split_ones_do_not() -> None:
+    """One block a multiprocessor takes tile after tile; a cluster that splits K does one tile."""
+    assert made(WORKS["square"], Spec(128, 256, 4, 1, 2, band=16)).grid == (132, 1, 1)
+    split = made(WORKS["small"], Spec(64, 64, 8, split_k=4))
+    assert split.grid == (2 * 12 * 4, 1, 1) and split.cluster == (4, 1, 1)
+
+
+# What the code contains
+
+COMPILED = {
+    "128x256": (
+        work(4096, 4096, 4096, kind="gemm_epilogue", after="bias_relu"),
+        Spec(128, 256, 4, 1, 2, band=16),
+    ),
+    "128x256 gated": (WORKS["gated"], Spec(128, 256, 4, 2, 1)),
+    "64x64 split": (WORKS["small"], Spec(64, 64, 8, split_k=4)),
+    "odd": (WORKS["odd"], Spec(64, 64, 2)),
+    "untransposed": (WORKS["untransposed"], Spec(128, 128, 3, 2, 1)),
+    "gelu": (work(512, 512, 512, kind="gemm_epilogue", after="bias_gelu", dtype="f16"), Spec(128, 128, 4)),
+}
+
+
+def disassembled(code: bytes, folder: Path) -> str:
+    """SASS of a cubin."""
+    nvidia = pytest.importorskip("nvidia.cu13")
+    tool = Path(next(iter(nvidia.__path__))) / "bin" / "nvdisasm"
+    if not tool.exists():
+        pytest.skip("nvdisasm is not installed")
+    path = folder / "kernel.cubin"
+    path.write_bytes(code)
+    return subprocess.run([tool, "-c", path], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_code_multiplies_by_warpgroups_and_copies_in_bulk(name: str, tmp_path: Path) -> None:
+    """Four products a stage, one wait behind them with one group in flight, bulk copies, no spills, no global fence."""
+    pytest.importorskip("numba.cuda")
+    job, spec = COMPILED[name]
+    found = made(job, spec)
+    (cubin,) = compile_kernels([found.code], "sm_90a").values()
+    assert cubin.stack_bytes == 0
+    sass = disassembled(cubin.code, tmp_path)
+    assert "HGMMA" in sass and "UTMALDG" in sass and "SYNCS" in sass
+    assert ("UTMALDG.2D.MULTICAST" in sass) == (spec.sharers > 1)
+    assert ("tnspB" in sass) == (name == "untransposed")
+    assert not re.search(r"\b(LDL|STL)\b", sass), "sums or addresses were spilled"
+    assert re.search(r"WARPGROUP\.DEPBAR\.LE gsb0, 0x1", sass), "products are not kept in flight"
+    assert len(re.findall(r"HGMMA\.\S+", sass)) % 4 == 0
+    assert ("USETMAXREG" in sass) == (spec.tile_n == 256)
+    if name.startswith("128x256"):
+        assert "STSM" in sass and re.search(r"STG\.E\.128", sass)
