@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, cast
 
 import numpy as np
 
 from aicf.backends.native import DeviceCode, DeviceGraph, DeviceMemory
 from aicf.errors import CaptureError, InputMismatch
+from aicf.runtime import ranges
 from aicf.runtime.capture_plan import ARENA, CapturePlan
 from aicf.runtime.device_array import ADDRESS_ALIGN, DeviceArray, device_view, host_view
 from aicf.runtime.device_memory import ALIGN, Block, PinnedBlock, Queue, padded
@@ -260,7 +262,8 @@ class DeviceGraphExec(GraphExec):
         with self._guard:
             self._ready()
             taken = self._take()
-            _CopyingReplay(taken, self._copies(taken), taken.graph.run_eagerly)()
+            eagerly = partial(taken.graph.run_eagerly, ranges.named)
+            _CopyingReplay(taken, self._copies(taken), eagerly)()
 
     def instruction_times(self, repeats: int) -> list[list[float]]:
         """See `GraphExec`."""
