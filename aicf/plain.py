@@ -76,9 +76,9 @@ def _read_dataclass(cls: type[Any], value: object, where: str) -> object:
 def _read_union(choices: tuple[Any, ...], value: object, where: str) -> object:
     if value is None and types.NoneType in choices:
         return None
-    others = [choice for choice in choices if choice is not types.NoneType]
-    exact = [choice for choice in others if type(value) is choice]  # int | float keeps which of them it was
-    return _read((exact or others)[0], value, where)
+    some = [choice for choice in choices if choice is not types.NoneType]
+    fitting = [choice for choice in some if type(value) is choice]
+    return _read((fitting or some)[0], value, where)
 
 
 def _read_tuple(items: tuple[Any, ...], value: object, where: str) -> object:

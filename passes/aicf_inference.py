@@ -18,6 +18,7 @@ from aicf.passes.fuse_attention import FuseAttentionPass
 from aicf.passes.fuse_elementwise import FuseElementwisePass
 from aicf.passes.fuse_epilogues import FuseEpiloguesPass
 from aicf.passes.fuse_gated import FuseGatedPass
+from aicf.passes.fuse_horizontal import FuseHorizontalPass
 from aicf.passes.fuse_prologues import FuseProloguesPass
 from aicf.passes.generate_kernels import GenerateKernelsPass
 from aicf.passes.logical_canonicalize import LogicalCanonicalizePass
@@ -98,6 +99,7 @@ def decision_passes(tuning: str = "") -> tuple[ModulePass, ...]:
         FuseAttentionPass(),
         MaterializeViewsPass(),
         FuseGatedPass(),
+        FuseHorizontalPass(),
         FuseProloguesPass(),
         FuseEpiloguesPass(),
         FuseElementwisePass(),

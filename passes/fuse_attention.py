@@ -27,6 +27,8 @@ from aicf.passes.support.matching import computed_from
 from aicf.passes.support.views import place_behind
 from aicf.passes.support.work import target_of
 
+KINDS = ("attention",)
+
 
 @dataclass(frozen=True)
 class FuseAttentionPass(ModulePass):
@@ -58,7 +60,7 @@ def _fuse(output: logical.MatmulOp, context: FusionContext) -> None:
         because = "the policy pins its ops to different groups"
     elif (reader := _other_reader(members, output)) is not None:
         because = f"'{id_of(reader)}' reads what is between the products, so it is written in any case"
-    else:
+    elif (because := context.why_none_of(KINDS)) is None:
         because = "no kernel of the target takes it as one"
         plan, refused = _first_legal(members, attention, context)
     if plan is None:
@@ -72,6 +74,8 @@ def _fuse(output: logical.MatmulOp, context: FusionContext) -> None:
         )
         return
     subjects = [id_of(member) for member in plan.members]
+    # The views behind the product are gone from the body: the value is called after what is left of it.
+    plan.results[0].name_hint = output.result.name_hint
     group = form_group(plan, context)
     record(
         context.module,
@@ -106,7 +110,7 @@ def _first_legal(
         ops = [*members, *chain]
         plan = outline(ops, context.group_id(ops), [ops[-1].results[0]])
         _use_kernel_layout(plan.body)
-        if (reason := refusal(plan, context, ("attention",))) is None:
+        if (reason := refusal(plan, context, KINDS)) is None:
             return plan, refused
         refused[" + ".join(id_of(op) for op in (attention.output, *chain))] = reason
     return None, refused

@@ -27,6 +27,8 @@ from aicf.passes.support.products import are_alike
 from aicf.passes.support.prologues import outline_behind_rows, refusal_behind_rows, row_programs
 from aicf.passes.support.work import target_of
 
+KINDS = ("gemm_gated", "norm_gated")
+
 Pair = tuple[logical.MatmulOp, logical.MatmulOp]
 
 
@@ -72,11 +74,12 @@ def _fuse(pair: Pair, context: FusionContext) -> None:
         return
     refused: dict[str, str] = {}
     plan = None
-    if context.policy.fusion.gated:
+    if not context.policy.fusion.gated:
+        because = "gated fusion is off by policy"
+    elif (because := context.why_none_of(KINDS)) is None:
+        because = "no kernel of the target takes both products"
         plan = _first_legal(_plans(cuts, pair, context), context, refused)
     if plan is None:
-        off = "gated fusion is off by policy"
-        because = "no kernel of the target takes both products" if context.policy.fusion.gated else off
         record(context.module, FuseGatedPass.name, [id_of(op) for op in pair], "apart", because, refused)
         return
     subjects = [id_of(member) for member in plan.members]
@@ -101,7 +104,7 @@ def _plans(cuts: Sequence[Sequence[Operation]], pair: Pair, context: FusionConte
 def _first_legal(plans: Iterator[Outline], context: FusionContext, refused: dict[str, str]) -> Outline | None:
     for plan in plans:
         has_rows = any(op.has_trait(logical.Reduction) for op in plan.members)
-        reason = refusal_behind_rows(plan, context) if has_rows else refusal(plan, context, ("gemm_gated",))
+        reason = refusal_behind_rows(plan, context) if has_rows else refusal(plan, context, KINDS[:1])
         if reason is None:
             return plan
         refused[" + ".join(id_of(op) for op in plan.members)] = reason

@@ -23,7 +23,7 @@ from aicf.passes.support.fusion import (
 )
 from aicf.passes.support.identity import IdTable, derived_id, set_identity, sources, value_hint
 from aicf.passes.support.ledger import record
-from aicf.passes.support.prologues import Rows, outline_behind_rows, refusal_behind_rows, row_programs
+from aicf.passes.support.prologues import KINDS, Rows, outline_behind_rows, refusal_behind_rows, row_programs
 from aicf.passes.support.work import target_of
 
 Products = Sequence[logical.MatmulOp]
@@ -59,7 +59,7 @@ def _fuse(value: OpResult, context: FusionContext) -> None:
         because = "prologue fusion is off by policy"
     elif other := next((op for op in readers if op not in products), None):
         because = f"{_name(other)} reads the rows too, so they are written in any case"
-    else:
+    elif (because := context.why_none_of(KINDS[:1])) is None:
         because = "no kernel of the target computes the rows in front of the product"
         for rows in programs:
             if (plans := _plans(rows, products, context, refused)) is not None:

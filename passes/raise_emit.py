@@ -270,7 +270,7 @@ class _Raiser:
             for op in ops:
                 self._add(op, self._feeder_id(instruction), [s.data for s in instruction.src])
             if ops:
-                ops[-1].results[0].name_hint = filled.name_hint
+                ops[-1].results[0].name_hint = value.name_hint
             self.held[region.root] = ops[-1].results[0] if ops else value
 
     def _finish(self) -> func.FuncOp:

@@ -44,7 +44,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "aicf.semantics",
     ),
     "aicf.backends.cpu": (*EMIT, "aicf.dialects.types", *CONTRACT, *LOOPS),
-    "aicf.backends.cuda": (*EMIT, "aicf.dialects.types", *CONTRACT, *LOOPS, "aicf.plain"),
+    "aicf.backends.cuda": (*EMIT, "aicf.dialects.types", *CONTRACT, *LOOPS, *PLAIN),
     "aicf.runtime": (*EMIT, "aicf.dialects.types", "aicf.dialects.logical", *CONTRACT, *PLAIN),
     "aicf.passes": ("aicf.dialects", "aicf.semantics", "aicf.policies", *CONTRACT),
     "aicf.frontends": ("aicf.dialects",),

@@ -151,8 +151,9 @@ class DeviceGivenKernel(Protocol):
     """
 
     @property
-    def device_fields(self) -> tuple[str, ...]:
-        """The entries that every measurement of it has, such as the bytes of a library's algorithm."""
+    def device_fields(self) -> Mapping[str, Attribute]:
+        """The entries that every measurement of it has, such as the bytes of a library's algorithm; each with what
+        stands in its place until then (for `workspace_bytes` the most it may be)."""
         ...
 
 

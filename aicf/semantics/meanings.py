@@ -65,7 +65,7 @@ def to_integer(x: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def composite_element(element: ElementType) -> ElementType:
-    """The element type in which a composite (gelu, silu, softmax, layer_norm, reduce_mean) is defined: f64, else f32."""
+    """The element type in which a composite (gelu, softmax, layer_norm and the like) is defined: f64, else f32."""
     return element if element.name == "f64" else element_named("f32")
 
 

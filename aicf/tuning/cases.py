@@ -1,46 +1,25 @@
-"""What is measured for a model: every kernel and variant that could run each of its groups, compiled alone.
+"""What `aicf tune` measures, as data: cases, and the folder that takes them to the machine with the device.
 
-Two groups that do the same work are one case. Which of them runs in the end is decided by `select-kernels`, from the
-times; here nothing is left out but what the policy forbids, and the variants behind the most promising ones.
+A folder holds `cases.json` and one file of native code for each case. Reading it needs no compiler. Native code is
+code: measure only what you or someone you trust prepared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import cast
 
-from xdsl.context import Context
-from xdsl.dialects import func
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr
-from xdsl.ir import Attribute, Block, OpResult, Region, SSAValue
-
-from aicf.backends.base import CodeUnit, DeviceGivenKernel, KernelDescriptor
+from aicf.artifact import digest
 from aicf.backends.native import NativeCode
-from aicf.backends.registry import get_backend, get_kernels
-from aicf.dialects import logical
-from aicf.dialects.emit import GroupOp
-from aicf.dialects.emit_types import KernelAttr, TargetAttr
-from aicf.passes.aicf_inference import emit_passes
-from aicf.passes.generate_kernels import GenerateKernelsPass
-from aicf.passes.lower_to_emit import LowerToEmitPass
-from aicf.passes.support.measured import records_of, specs_of
-from aicf.passes.support.pipeline import apply_pass
-from aicf.passes.support.policy import POLICY_ATTR, policy_of
-from aicf.passes.support.records import kernel_record
-from aicf.passes.support.work import (
-    TARGET_ATTR,
-    GroupWork,
-    legal_kernels,
-    origin_of,
-    target_of,
-    work_of_group,
-)
-from aicf.passes.support.work_key import key_of
+from aicf.errors import ArtifactError
+from aicf.files import write_whole
+from aicf.plain import from_plain, to_plain
 from aicf.policies.tuning_table import WorkKey
-from aicf.runtime.capture_plan import CapturePlan
-from aicf.runtime.plan_from_ir import code_units, entry_symbol, programs_of, read_program
 
-_PROGRAM = "tune"
+FORMAT = 1
+INDEX = "cases.json"
 
 
 @dataclass(frozen=True)
@@ -59,9 +38,10 @@ class Case:
         group: A group that does this work, for messages.
         work: What is run.
         kernel, version: Which kernel.
-        spec: The entries that tell this variant from the kernel's others; of all of them if the device gives them.
-        device_fields: Entries of the record that only the device can give; then `native` is no program yet, and the
+        spec: The entries that tell this variant from the kernel's others.
+        device_fields: Entries of the record that only the device can give; then `native` cannot run yet, and the
             device makes its variants from it.
+        starts_early: Whether the kernel waits for its predecessors inside, and lets its successors start early.
         entry: Symbol of the program.
         memory: What the pointer table points to: the arena, then the binds.
         native: Its code: one program with one instruction.
@@ -73,6 +53,7 @@ class Case:
     version: int
     spec: dict[str, object]
     device_fields: tuple[str, ...]
+    starts_early: bool
     entry: str
     memory: tuple[Memory, ...]
     native: NativeCode
@@ -85,140 +66,132 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """A case that is not compiled yet: a group, a kernel and its record."""
+class Prepared:
+    """Everything there is to measure for a model.
 
-    group: GroupOp
+    Args:
+        backend, arch, threads: The target.
+        libraries: Versions of the libraries that the target lists.
+        toolchain: Versions of the packages that made the code.
+        cases: One for each candidate.
+    """
+
+    backend: str
+    arch: str
+    threads: int
+    libraries: dict[str, object]
+    toolchain: dict[str, object]
+    cases: tuple[Case, ...]
+
+
+# The folder
+
+
+@dataclass(frozen=True)
+class _Code:
+    """Native code in a file of its own, found by its digest."""
+
+    sha256: str
+    features: tuple[str, ...]
+    functions: tuple[str, ...]
+    place: str
+    reserves: dict[str, object]
+
+
+@dataclass(frozen=True)
+class _StoredCase:
+    """A case with its code elsewhere; otherwise the fields of `Case`."""
+
+    group: str
     work: WorkKey
-    kernel: KernelDescriptor
-    record: KernelAttr
+    kernel: str
+    version: int
     spec: dict[str, object]
-
-    @property
-    def label(self) -> str:
-        """The candidate in words."""
-        return f"{self.group.id.data}: {self.kernel.id}"
-
-
-def candidates(module: ModuleOp, variants: int) -> list[Candidate]:
-    """What there is to measure in a module whose groups have no kernels yet, each piece of work once.
-
-    Args:
-        variants: Most variants of one kernel on one piece of work.
-    """
-    target, policy = target_of(module), policy_of(module)
-    found: list[Candidate] = []
-    seen: set[str] = set()
-    for group in _groups(module):
-        group_work = work_of_group(group)
-        key = key_of(group_work.work)
-        if key.digest in seen:
-            continue
-        seen.add(key.digest)
-        forbidden = frozenset(policy.forbid)
-        legal, _ = legal_kernels(group_work, target, forbidden, get_kernels(target.backend.data))
-        for kernel in legal:
-            if policy.determinism != "bitwise" or kernel.determinism == "bitwise":
-                found += _variants_of(group, group_work, key, kernel, target, variants)
-    return found
+    device_fields: tuple[str, ...]
+    starts_early: bool
+    entry: str
+    memory: tuple[Memory, ...]
+    native: _Code
 
 
-def _groups(module: ModuleOp) -> Iterator[GroupOp]:
-    for function in module.body.block.ops:
-        if isinstance(function, func.FuncOp) and not function.is_declaration:
-            yield from (op for op in function.body.block.ops if isinstance(op, GroupOp))
+@dataclass(frozen=True)
+class _Index:
+    """The fields of `cases.json`."""
+
+    format: int
+    backend: str
+    arch: str
+    threads: int
+    libraries: dict[str, object]
+    toolchain: dict[str, object]
+    cases: tuple[_StoredCase, ...]
 
 
-def _variants_of(
-    group: GroupOp,
-    group_work: GroupWork,
-    key: WorkKey,
-    kernel: KernelDescriptor,
-    target: TargetAttr,
-    variants: int,
-) -> list[Candidate]:
-    records = records_of(kernel, group_work.work, target)
-    pairs = list(zip(specs_of(records), records, strict=True))[:variants]
-    return [Candidate(group, key, kernel, kernel_record(kernel, record), spec) for spec, record in pairs]
+def save(prepared: Prepared, folder: Path) -> None:
+    """Writes the folder; the index comes last. Raises ArtifactError if that fails."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for case in prepared.cases:
+            code = case.native.code
+            _write(folder / digest(code), code)
+        index = {
+            **to_plain(replace(prepared, cases=())),
+            "format": FORMAT,
+            "cases": [_stored(case) for case in prepared.cases],
+        }
+        _write(folder / INDEX, (json.dumps(index, indent=1) + "\n").encode())
+    except OSError as error:
+        raise ArtifactError(f"'{folder}' cannot be written: {error}; choose another folder") from error
 
 
-def compiled(candidate: Candidate, module: ModuleOp, context: Context) -> Case:
-    """The candidate as native code that runs its one instruction; needs no device.
+def _write(path: Path, data: bytes) -> None:
+    write_whole(path, lambda stream: stream.write(data))
 
-    Args:
-        module: Where its group is, for target and policy.
-    """
-    target = target_of(module)
-    alone = _alone(candidate, module)
-    for module_pass in (GenerateKernelsPass(), LowerToEmitPass(), *emit_passes()):
-        apply_pass(module_pass, context, alone)
-    program = next(program for program in programs_of(alone) if program.sym_name.data == _PROGRAM)
-    plan = read_program(program)
-    unit = next(unit for unit in code_units(alone) if unit.entry == entry_symbol(program))
-    native = get_backend(target.backend.data).build(alone, [_one_launch(unit, candidate)], target)
-    kernel = candidate.kernel
+
+def _stored(case: Case) -> object:
+    native = case.native
+    code = _Code(digest(native.code), native.features, native.functions, native.place, dict(native.reserves))
+    fields = {name: to_plain(value) for name, value in vars(case).items() if name != "native"}
+    return {**fields, "native": to_plain(code)}
+
+
+def load(folder: Path) -> Prepared:
+    """Reads a folder. Raises ArtifactError if it is none, or damaged."""
+    path = folder / INDEX
+    try:
+        value: object = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ArtifactError(
+            f"'{folder}' holds no prepared cases: {error}; `aicf tune MODEL --prepare {folder}` makes them"
+        ) from None
+    if isinstance(value, dict) and cast("dict[str, object]", value).get("format") != FORMAT:
+        raise ArtifactError(f"'{path}' is not of format {FORMAT}; prepare the cases again")
+    index = from_plain(_Index, cast(object, value), INDEX)
+    cases = tuple(_case(stored, folder) for stored in index.cases)
+    return Prepared(index.backend, index.arch, index.threads, index.libraries, index.toolchain, cases)
+
+
+def _case(stored: _StoredCase, folder: Path) -> Case:
+    try:
+        code = (folder / stored.native.sha256).read_bytes()
+    except (OSError, ValueError) as error:
+        raise ArtifactError(
+            f"the code of '{stored.kernel}' is missing: {error}; prepare the cases again"
+        ) from None
+    if digest(code) != stored.native.sha256:
+        raise ArtifactError(f"the code of '{stored.kernel}' is damaged; prepare the cases again")
+    place = "device" if stored.native.place == "device" else "host"
+    reserves = {entry: size for entry, size in stored.native.reserves.items() if isinstance(size, int)}
+    native = NativeCode(code, stored.native.features, stored.native.functions, place, reserves)
     return Case(
-        candidate.group.id.data,
-        candidate.work,
-        kernel.id,
-        kernel.version,
-        candidate.spec,
-        kernel.device_fields if isinstance(kernel, DeviceGivenKernel) else (),
-        unit.entry,
-        _memory(plan),
+        stored.group,
+        stored.work,
+        stored.kernel,
+        stored.version,
+        stored.spec,
+        stored.device_fields,
+        stored.starts_early,
+        stored.entry,
+        stored.memory,
         native,
     )
-
-
-def _one_launch(unit: CodeUnit, candidate: Candidate) -> CodeUnit:
-    """The unit with the candidate's instruction alone: copies at the boundary are not what is measured."""
-    launch = next(launch for launch in unit.launches if launch.name == candidate.group.id.data)
-    return replace(unit, launches=(replace(launch, waits_for=(), programmatic=()),))
-
-
-def _memory(plan: CapturePlan) -> tuple[Memory, ...]:
-    return (Memory(plan.arena_bytes, "u8"), *(Memory(bind.nbytes, bind.dtype) for bind in plan.graph.binds))
-
-
-# A module with one group
-
-
-def _alone(candidate: Candidate, module: ModuleOp) -> ModuleOp:
-    """A module with one function, whose one group is a copy of the candidate's and has its kernel."""
-    group = candidate.group
-    values = list(dict.fromkeys(group.ins))
-    arguments = [value for value in values if _constant(value) is None]
-    block = Block(arg_types=[value.type for value in arguments])
-    inner: dict[SSAValue, SSAValue] = dict(zip(arguments, block.args, strict=True))
-    for value in values:
-        if (constant := _constant(value)) is not None:
-            copy = constant.clone()
-            block.add_op(copy)
-            inner[value] = copy.results[0]
-    clone = group.clone(inner)
-    clone.properties["kernel"] = candidate.record
-    block.add_ops([clone, func.ReturnOp(*clone.results)])
-    function = func.FuncOp(
-        _PROGRAM,
-        ([value.type for value in arguments], list(group.result_types)),
-        Region(block),
-        arg_attrs=ArrayAttr([_argument(place, value) for place, value in enumerate(arguments)]),
-        res_attrs=ArrayAttr([_named(f"out{place}") for place in range(len(group.results))]),
-    )
-    kept = {name: module.attributes[name] for name in (TARGET_ATTR, POLICY_ATTR) if name in module.attributes}
-    return ModuleOp([function], kept)
-
-
-def _constant(value: SSAValue) -> logical.ConstantOp | None:
-    return value.op if isinstance(value, OpResult) and isinstance(value.op, logical.ConstantOp) else None
-
-
-def _argument(place: int, value: SSAValue) -> DictionaryAttr:
-    """Weights stay weights, so that they may be prepared; all else is an input."""
-    role, updated = origin_of(value)
-    kept = "param" if role == "param" and not updated else "input"
-    return _named(f"in{place}", {logical.ROLE_ATTR: StringAttr(kept)})
-
-
-def _named(name: str, entries: Mapping[str, Attribute] | None = None) -> DictionaryAttr:
-    return DictionaryAttr({logical.NAME_ATTR: StringAttr(name), **(entries or {})})

@@ -6,12 +6,12 @@ from importlib import import_module
 from typing import cast
 
 from aicf.errors import PolicyError
+from aicf.tuning.cases import Prepared
 from aicf.tuning.measure import Device
-from aicf.tuning.prepared import Prepared
 
 _DEVICES = {
     "cpu": ("aicf.tuning.host_device", "HostDevice"),
-    "cuda": ("aicf.tuning.cuda_device", "CudaDevice"),
+    "cuda": ("aicf.tuning.cuda_device", "GpuDevice"),
 }
 
 

@@ -18,9 +18,8 @@ from aicf.errors import BackendUnavailable
 from aicf.runtime.memory import allocate
 from aicf.runtime.tensors import Array, address, numpy_dtype
 from aicf.runtime.threads import team_of
-from aicf.tuning.cases import Case, Memory
+from aicf.tuning.cases import Case, Memory, Prepared
 from aicf.tuning.measure import Samples, Variant
-from aicf.tuning.prepared import Prepared
 
 _FLUSH_BYTES = 64 << 20
 """Written between cold runs; more than the caches of a core that count."""

@@ -15,8 +15,7 @@ from aicf.backends.native import NativeCode
 from aicf.errors import PolicyError
 from aicf.policies.tuning_table import Header, MeasuredWork, Row, Timing, TuningTable
 from aicf.progress import Step
-from aicf.tuning.cases import Case
-from aicf.tuning.prepared import Prepared
+from aicf.tuning.cases import Case, Prepared
 
 _DECIMALS = 3
 """Of microseconds in a table."""

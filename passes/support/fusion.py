@@ -1,8 +1,8 @@
 """Growing and outlining groups: shared by the fusing passes, which say what may join.
 
 A cluster grows along uses in text order. Only prefixes with a single value that others read can be outlined ("cuts").
-View ops and splat constants that feed a cluster are cloned into it; they cost nothing there. Products side by side,
-which share only what they read, are outlined together with a result each.
+View ops and splat constants that feed a cluster are cloned into it; they cost nothing there. Products side by
+side, which share only what they read, are outlined together with a result each.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
 
+from aicf.backends.registry import get_kernels
 from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp, YieldOp
 from aicf.dialects.emit_types import TargetAttr
-from aicf.dialects.types import tensor_info
+from aicf.dialects.types import element_of, tensor_info
 from aicf.errors import InvalidIR
 from aicf.passes.support.identity import op_id, sources, value_hint
 from aicf.passes.support.policy import policy_of, without_bucket
@@ -97,6 +98,13 @@ class FusionContext:
         """Whether the policy's pinned groups let all of `ops` share a group."""
         return len({self._pin(op) for op in ops}) <= 1
 
+    def why_none_of(self, kinds: Collection[str]) -> str | None:
+        """Says that no kernel of the target runs instructions of `kinds` at all; None if one may."""
+        kernels = get_kernels(self.target.backend.data).values()
+        if any(kind in kernel.kinds for kernel in kernels for kind in kinds):
+            return None
+        return f"the target has no kernel of kind {' or '.join(kinds)}"
+
     def sink_readers(self, group: GroupOp) -> None:
         """Moves what reads `group`, at once or through others, behind it where it stands in front."""
         late: set[Operation] = {group}
@@ -159,7 +167,7 @@ class Cluster:
         self.context = context
         self.members: list[Operation] = []
         self.has_reduction = False
-        self._cuts: list[int] = []
+        self._cuts: list[tuple[int, SSAValue]] = []
         self._inside: set[Operation] = set()
         self._live: dict[SSAValue, int] = {}
         for seed in seeds:
@@ -178,7 +186,7 @@ class Cluster:
             if uses := result.uses.get_length():
                 self._live[result] = uses
         if len(self._live) == 1:
-            self._cuts.append(len(self.members))
+            self._cuts.append((len(self.members), next(iter(self._live))))
 
     def grow(self, accept: Accept) -> None:
         """Adds users, transitively and in text order, that `accept` and do not depend on a rejected one."""
@@ -206,13 +214,33 @@ class Cluster:
 
     def candidates(self, accept: Accept) -> Iterator[tuple[Operation, ...]]:
         """The prefixes with one result and more than the seeds, largest first, each with its own producers."""
-        for length in self._cuts[: -_CANDIDATE_LIMIT - 1 : -1]:
-            if length > len(self.seeds):
-                yield with_producers(self.members[:length], accept, self.context)
+        for length, result in self._cuts[: -_CANDIDATE_LIMIT - 1 : -1]:
+            if length > len(self.seeds) and not _is_widened_for_pointwise(result):
+                cut = self.members[:length]
+                spread = with_producers(cut, accept, self.context)
+                yield spread
+                plain = with_producers(cut, accept, self.context, through_broadcasts=False)
+                if plain != spread:
+                    yield plain
 
 
-def with_producers(cut: Sequence[Operation], accept: Accept, context: FusionContext) -> tuple[Operation, ...]:
-    """The cut with the ops added that only its pointwise ops read, as long as they `accept`, in text order."""
+def _is_widened_for_pointwise(value: SSAValue) -> bool:
+    """Whether the value is a cast to a wider type that its readers can do themselves: better written narrow."""
+    if not isinstance(value, OpResult) or not isinstance(value.op, logical.CastOp):
+        return False
+    wide, narrow = element_of(value.type), element_of(value.op.operand.type)
+    readers = [use.operation for use in value.uses]
+    pointwise = all(op.has_trait(logical.Elementwise) or op.has_trait(logical.Reduction) for op in readers)
+    return pointwise and wide.bytes > narrow.bytes
+
+
+def with_producers(
+    cut: Sequence[Operation], accept: Accept, context: FusionContext, *, through_broadcasts: bool = True
+) -> tuple[Operation, ...]:
+    """The cut with the ops added that only its pointwise ops read, as long as they `accept`, in text order.
+
+    Also those that it reads through a broadcast, such as the cast of a scale: they are computed once an element.
+    """
     inside = set(cut)
     stack = [operand for op in cut for operand in op.operands]
     while stack:
@@ -221,10 +249,24 @@ def with_producers(cut: Sequence[Operation], accept: Accept, context: FusionCont
             continue
         readers = [use.operation for use in value.uses]
         only_here = all(reader in inside and not isinstance(reader, logical.MatmulOp) for reader in readers)
-        if only_here and accept(value.op) and context.may_join(value.op, cut[0]):
+        wanted = accept(value.op) or (through_broadcasts and _spreads_computed(value.op, accept, context))
+        if only_here and wanted and context.may_join(value.op, cut[0]):
             inside.add(value.op)
             stack.extend(value.op.operands)
     return tuple(sorted(inside, key=context.position.__getitem__))
+
+
+def _spreads_computed(op: Operation, accept: Accept, context: FusionContext) -> bool:
+    """Whether `op` broadcasts what an acceptable op of the function computes for it alone."""
+    if not isinstance(op, logical.BroadcastOp) or not isinstance(op.operand, OpResult):
+        return False
+    source = op.operand.op
+    return (
+        source in context.position
+        and op.operand.has_one_use()
+        and accept(source)
+        and context.may_join(source, op)
+    )
 
 
 @dataclass(frozen=True)

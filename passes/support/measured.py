@@ -6,7 +6,7 @@ It checks that a table holds for the target. Which variant runs is decided in `s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, StringAttr
 from xdsl.ir import Attribute
@@ -27,6 +27,9 @@ from aicf.policies.tuning_table import (
     remeasure,
     resolve_tuning,
 )
+
+Offer = tuple[dict[str, object], Mapping[str, Attribute]]
+"""What tells a variant from the others, and its record."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,10 @@ class Measurements:
 
     table: TuningTable | None
     target: TargetAttr
+    offers: dict[tuple[str, str], Sequence[Offer]] = field(
+        default_factory=dict[tuple[str, str], Sequence[Offer]]
+    )
+    """What kernels offer for a work, by kernel and key."""
 
     @staticmethod
     def read(tuning: str, target: TargetAttr) -> Measurements:
@@ -92,8 +99,7 @@ class Measurements:
         if isinstance(kernel, DeviceGivenKernel):
             entries = kernel.record(work, self.target)
             return [Variant(kernel, kernel_record(kernel, _completed(entries, row)), row) for row in own], {}
-        records = records_of(kernel, work, self.target)
-        offered = list(zip(specs_of(records), records, strict=True))
+        offered = self._offered(kernel, work)
         found: list[Variant] = []
         stale: dict[str, str] = {}
         for row in own:
@@ -103,6 +109,14 @@ class Measurements:
             else:
                 found.append(Variant(kernel, kernel_record(kernel, record), row))
         return found, stale
+
+    def _offered(self, kernel: KernelDescriptor, work: Work) -> Sequence[Offer]:
+        """Every variant of a kernel, worked out once for works that are alike."""
+        key = (kernel.id, key_of(work).digest)
+        if key not in self.offers:
+            records = records_of(kernel, work, self.target)
+            self.offers[key] = list(zip(specs_of(records), records, strict=True))
+        return self.offers[key]
 
 
 def _completed(entries: Mapping[str, Attribute], row: Row) -> dict[str, Attribute]:
@@ -125,10 +139,15 @@ def records_of(kernel: KernelDescriptor, work: Work, target: TargetAttr) -> Sequ
 
 
 def specs_of(records: Sequence[Mapping[str, Attribute]]) -> list[dict[str, object]]:
-    """Of each record the entries that tell it from the others, as plain values."""
-    names = sorted({name for record in records for name in record})
-    varying = [name for name in names if len({record.get(name) for record in records}) > 1]
-    return [{name: plain_value(record[name]) for name in varying if name in record} for record in records]
+    """Of each record the entries that tell it from the others, as plain values: as few as do, the first ones."""
+    telling: list[str] = []
+    told = 1
+    for name in records[0]:
+        apart = len({tuple(record.get(each) for each in (*telling, name)) for record in records})
+        if apart > told:
+            telling.append(name)
+            told = apart
+    return [{name: plain_value(record[name]) for name in telling if name in record} for record in records]
 
 
 def _check_row(row: Row, kernels: Mapping[str, KernelDescriptor], header: Header) -> None:
@@ -143,7 +162,7 @@ def _check_row(row: Row, kernels: Mapping[str, KernelDescriptor], header: Header
             f"tuning: '{row.kernel}' is version {kernel.version} here, the table has measured version "
             f"{row.version}; {remeasure(header)}"
         )
-    fields = kernel.device_fields if isinstance(kernel, DeviceGivenKernel) else ()
+    fields = list(kernel.device_fields) if isinstance(kernel, DeviceGivenKernel) else []
     if set(fields) != set(row.record):
         raise PolicyError(
             f"tuning: a row of '{row.kernel}' records {', '.join(row.record) or 'nothing'} of the device, the kernel "

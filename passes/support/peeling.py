@@ -100,7 +100,7 @@ class _Peeler:
         return PeeledBody(self.block, tuple(self.operands), results)
 
     def _views_behind(self) -> dict[SSAValue, tuple[SSAValue, View]]:
-        """Results that are views of a product nothing else reads: the product, and where in their memory it goes."""
+        """Results that are views of a product which nothing else reads: the product, and its place in their memory."""
         found: dict[SSAValue, tuple[SSAValue, View]] = {}
         for result in yielded(self.body):
             value, chain = result, list[Operation]()

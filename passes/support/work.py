@@ -19,7 +19,7 @@ from aicf.backends.registry import get_kernels
 from aicf.dialects import logical
 from aicf.dialects.emit import BindOp, GroupOp, ResolvedOp, buffer_of
 from aicf.dialects.emit_kernels import KernelOp
-from aicf.dialects.emit_types import KernelAttr, TargetAttr
+from aicf.dialects.emit_types import BufferType, KernelAttr, TargetAttr
 from aicf.dialects.types import element_of, tensor_info
 from aicf.errors import PolicyError
 from aicf.passes.analysis.accesses import region_of
@@ -102,18 +102,12 @@ def work_of_peeled(group_id: str, peeled: PeeledBody, origins: Sequence[tuple[st
     kind, attrs = derive_kind(peeled.block)
     code, prologue, reason = _code_of(peeled.block, kind, code_symbol(group_id), prologue_symbol(group_id))
     operands = tuple(
-        OperandInfo(
-            role=origins[operand.argument][0],
-            shape=operand.view.shape,
-            dtype=tensor_info(argument.type).element.name,
-            strides=operand.view.strides,
-            updated=origins[operand.argument][1],
-            offset=operand.view.offset,
-        )
+        _seen_through(operand.view, argument, *origins[operand.argument])
         for operand, argument in zip(peeled.operands, peeled.block.args, strict=True)
     )
     results = tuple(
-        _result_info(value, view) for value, view in zip(yielded(peeled.block), peeled.results, strict=True)
+        _seen_through(view, value, "temp")
+        for value, view in zip(yielded(peeled.block), peeled.results, strict=True)
     )
     work = Work(group_id, kind, attrs, operands, results, peeled.block, code, prologue)
     return GroupWork(work, peeled.operands, peeled.results, reason)
@@ -131,9 +125,11 @@ def _code_of(
         return None, None, str(error)
 
 
-def _result_info(value: SSAValue, view: View) -> OperandInfo:
-    name = tensor_info(value.type).element.name
-    return OperandInfo("temp", view.shape, name, view.strides, offset=view.offset)
+def _seen_through(view: View, value: SSAValue, role: str, updated: bool = False) -> OperandInfo:
+    """What lies behind `view`, with the strides that its buffer will say."""
+    element = tensor_info(value.type).element
+    strides = BufferType(view.shape, element.type, "arena", view.strides).get_strides()
+    return OperandInfo(role, view.shape, element.name, strides, updated, view.offset)
 
 
 def work_of_instruction(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pytest
-from xdsl.dialects.builtin import IntegerAttr, i64
+from xdsl.dialects.builtin import IntegerAttr, StringAttr, i64
 from xdsl.ir import Attribute
 
 from aicf.backends import registry
@@ -18,9 +18,9 @@ from aicf.compiled import Options
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
 from aicf.errors import PlanError
 from aicf.policies.tuning_table import TuningTable
-from aicf.tuning.cases import Case
+from aicf.tuning.candidates import prepare
+from aicf.tuning.cases import Case, Prepared
 from aicf.tuning.measure import Samples, Variant, measure
-from aicf.tuning.prepared import Prepared, prepare
 
 TARGET = "cpu:x86-64-v3"
 
@@ -102,7 +102,10 @@ class LibraryKernel(TiledKernel):
     """A kernel whose algorithm only the device knows."""
 
     id: str = "cpu.library"
-    device_fields: tuple[str, ...] = ("algorithm", "workspace_bytes")
+
+    @property
+    def device_fields(self) -> Mapping[str, Attribute]:
+        return {"algorithm": StringAttr(""), "workspace_bytes": IntegerAttr(4096, i64)}
 
     def candidates(self, work: Work, target: TargetAttr) -> Sequence[Mapping[str, Attribute]]:
         return [{"order": IntegerAttr(1, i64)}]

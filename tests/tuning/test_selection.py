@@ -20,7 +20,7 @@ from aicf.passes.select_kernels import SelectKernelsPass
 from aicf.passes.support.pipeline import apply_pass
 from aicf.policies.tuning_table import Header, MeasuredWork, Row, Timing, TuningTable
 from aicf.sources import read_model
-from aicf.tuning.cases import candidates
+from aicf.tuning.candidates import candidates
 
 from .programs import (
     TARGET,

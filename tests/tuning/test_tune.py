@@ -13,10 +13,10 @@ from aicf.compiler import compile
 from aicf.errors import ArtifactError, PolicyError
 from aicf.policies.tuning_table import TuningTable
 from aicf.tools.aicf_cli import main
-from aicf.tuning import prepared as folder
+from aicf.tuning import cases as folder
+from aicf.tuning.candidates import prepare
 from aicf.tuning.devices import open_device
 from aicf.tuning.measure import Variant, added, measure, timing_of
-from aicf.tuning.prepared import prepare
 
 from .programs import TARGET, TWO_PRODUCTS, FakeDevice, measured, prepared, silent
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from aicf.tuning.prepared import Prepared
+    from aicf.tuning.cases import Prepared
 
 
 def tune_command(
@@ -58,7 +58,7 @@ def tune_command(
         _check((output is None) != (prepare is None), "give -o to measure here, or --prepare to only compile")
     prepared = _prepared(model, measure, target, dims, policy, threads, variants)
     if prepare is not None:
-        from aicf.tuning.prepared import save
+        from aicf.tuning.cases import save
 
         save(prepared, prepare)
         print(f"{prepare}: {len(prepared.cases)} cases for {prepared.backend}:{prepared.arch}")
@@ -80,13 +80,15 @@ def _prepared(
     threads: int,
     variants: int,
 ) -> Prepared:
+    if folder is not None:
+        from aicf.tuning.cases import load
+
+        return load(folder)
     from aicf.compiled import Options
     from aicf.progress import progress
     from aicf.sources import policy_text
-    from aicf.tuning.prepared import load, prepare
+    from aicf.tuning.candidates import prepare
 
-    if folder is not None:
-        return load(folder)
     assert model is not None
     options = Options(target or "", policy_text(policy), dims, threads)
     with progress("preparing") as step:

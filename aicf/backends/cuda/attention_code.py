@@ -46,9 +46,7 @@ def emit(launch: Launch, arch: GpuArch) -> Sequence[KernelLaunch]:
     return [KernelLaunch(code, arguments, (blocks, 1, 1), (code.threads, 1, 1), shared_bytes=shared)]
 
 
-def _on_tensor_cores(
-    problem: AttentionProblem, launch: Launch, arch: GpuArch
-) -> tuple[KernelCode, int, int]:
+def _on_tensor_cores(problem: AttentionProblem, launch: Launch, arch: GpuArch) -> tuple[KernelCode, int, int]:
     """Code, blocks and shared memory of `cuda.attention`."""
     spec, scale = read_spec(launch.record), read_scale(launch.record)
     constants = {
@@ -63,9 +61,7 @@ def _on_tensor_cores(
     return code, blocks, shared_layout(problem, spec).total
 
 
-def _on_scalar_units(
-    problem: AttentionProblem, launch: Launch, arch: GpuArch
-) -> tuple[KernelCode, int, int]:
+def _on_scalar_units(problem: AttentionProblem, launch: Launch, arch: GpuArch) -> tuple[KernelCode, int, int]:
     """Code, blocks and shared memory of `cuda.attention_simt`."""
     tiles = -(-problem.m // (SIMT_WARPS * SIMT_ROWS))
     constants = {
@@ -85,9 +81,7 @@ def _on_scalar_units(
     return code, tiles * problem.count, simt_shared_bytes(problem)
 
 
-def _problem_constants(
-    problem: AttentionProblem, scale: float, unit: float, arch: GpuArch
-) -> dict[str, Any]:
+def _problem_constants(problem: AttentionProblem, scale: float, unit: float, arch: GpuArch) -> dict[str, Any]:
     """What both templates know of the problem: strides in bytes, batch dimensions innermost first; scores in units of
     1 / `unit`."""
     element = ELEMENT_BYTES[problem.dtype]

@@ -1,15 +1,15 @@
 """Descriptors of the attention kernels: what they can run, what it would cost, and the record of their decisions.
 
-The problem and the tile sizes are plain data, shared with `attention_code`, which makes the launches. No code generator is
-imported here.
+The problem and the tile sizes are plain data, shared with `attention_code`, which makes the launches. No code generator
+is imported here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import prod
+from math import ceil, prod
 
 from xdsl.dialects.builtin import ArrayAttr, BoolAttr, FloatAttr, IntegerAttr, StringAttr, f64, i64
 from xdsl.ir import Attribute
@@ -186,9 +186,7 @@ def shared_layout(problem: AttentionProblem, spec: AttentionSpec) -> SharedLayou
     rows = spec.block_m * spec.warps_n if spec.warps_n > 1 else 0
     states = rows * partial_pitch
     total = max(tiles + spec.stages * stage, states + 8 * rows)
-    return SharedLayout(
-        k_pitch, v_pitch, partial_pitch, tiles, spec.block_n * k_pitch, stage, states, total
-    )
+    return SharedLayout(k_pitch, v_pitch, partial_pitch, tiles, spec.block_n * k_pitch, stage, states, total)
 
 
 _OTHER_REGISTERS = 44
@@ -202,13 +200,13 @@ def registers_of(problem: AttentionProblem, spec: AttentionSpec) -> int:
 
 
 def specs(problem: AttentionProblem, arch: GpuArch) -> Iterator[AttentionSpec]:
-    """The tilings that make sense for `problem` on `arch`."""
+    """The tilings that make sense for `problem` on `arch`: one tile for all keys where 128 are enough."""
+    whole = next((block_n for block_n in (16, 32, 64, 128, 256) if block_n >= problem.n), None)
+    tiles = (whole,) if whole is not None and whole <= 128 else (64, 128, 256) if whole else (64, 128)
     for block_m in (16, 32, 64, 128):
         if block_m > 16 and block_m >= 2 * problem.m:
             continue
-        for block_n in (32, 64, 128, 256):
-            if block_n > 32 and block_n >= 2 * problem.n:
-                continue
+        for block_n in tiles:
             for stages in (1,) if block_n >= problem.n else (2, 3):
                 for warps_m, warps_n in _WARPS:
                     spec = AttentionSpec(block_m, block_n, stages, warps_m, warps_n)
@@ -229,35 +227,43 @@ def _fits(problem: AttentionProblem, spec: AttentionSpec, arch: GpuArch) -> bool
     return shared_layout(problem, spec).total <= arch.shared_bytes
 
 
-# Cost prior: clocks of a Hopper multiprocessor at 1.7 GHz, fitted to order the tilings; measurements replace it.
+# Cost prior: clocks of a Hopper multiprocessor, fitted to order the tilings; measurements replace it.
 
 _CLOCK_MHZ = 1700.0
 _START_CLOCKS = 2000.0
-_TILE_CLOCKS = 250.0
-_MMA_CLOCKS = 7.0
-"""One m16n8k16 of one quarter of a multiprocessor."""
-_EXP_CLOCKS = 0.35
-"""One score of a warp's lane: scale, exponential, sum, conversion; of one quarter."""
+"""Launch, first copy and last store of a block."""
+_WARP_CLOCKS, _COMBINE_CLOCKS = 30.0, 80.0
+"""More for every warp of a block, and for every partial result of a row."""
+_TILE_CLOCKS = 400.0
+"""A tile's barriers, and reductions over the lanes of a row."""
+_MMA_CLOCKS = (7.0, 5.5)
+"""One m16n8k16 of one quarter of a multiprocessor, with its share of ldmatrix, for one or two 16-row tiles."""
+_SCORE_CLOCKS = 0.35
+"""One score in one quarter: scale, exponential, sum, conversion."""
 _COPY_BYTES = 40.0
 """Bytes a clock from L2 to one multiprocessor."""
 
 
 def predicted_us(problem: AttentionProblem, spec: AttentionSpec, arch: GpuArch) -> float:
-    """Microseconds of the kernel by a model of one multiprocessor: rounds of resident blocks, each bound by its warps'
-    own chain, by the throughput that the blocks share, or by their copies."""
+    """Microseconds of the kernel by a model of one multiprocessor: rounds of resident blocks, which wait for their
+    first tile; each tile is bound by a warp's own chain, by the throughput that the blocks share, or by the copies."""
     blocks = -(-problem.m // spec.block_m) * problem.count
     tiles = -(-problem.n // spec.block_n)
     resident = resident_blocks(problem, spec, arch)
     sharing = min(resident, -(-blocks // arch.multiprocessors))
+    warps = sharing * spec.threads // 32
     products = spec.row_tiles * (spec.keys // 8) * (problem.d + problem.dv) // 16
-    chain = products * _MMA_CLOCKS + spec.row_tiles * 16 * spec.keys * _EXP_CLOCKS
-    quarters = min(4, sharing * spec.threads // 32)
-    shared = chain * sharing * (spec.threads // 32) / quarters
-    copies = sharing * spec.block_n * 2 * (problem.d + problem.dv) / _COPY_BYTES
-    rounds = -(-blocks // (arch.multiprocessors * resident))
-    combine = 300.0 if spec.warps_n > 1 else 0.0
-    clocks = rounds * (_START_CLOCKS + combine + tiles * max(chain + _TILE_CLOCKS, shared, copies))
-    return clocks / _CLOCK_MHZ
+    chain = products * _MMA_CLOCKS[spec.row_tiles - 1] + spec.row_tiles * 16 * spec.keys * _SCORE_CLOCKS
+    throughput = chain * warps / min(4, warps)
+    copies = sharing * 2 * spec.block_n * (problem.d + problem.dv) / _COPY_BYTES
+    queries = sharing * 2 * spec.block_m * problem.d / _COPY_BYTES
+    ends = _START_CLOCKS + _WARP_CLOCKS * spec.threads / 32
+    ends += _COMBINE_CLOCKS * spec.warps_n if spec.warps_n > 1 else 0.0
+    rounds = blocks / (arch.multiprocessors * resident)
+    # Blocks drift apart, so a last round is rarely a whole one.
+    rounds = (max(1.0, rounds) + ceil(rounds)) / 2
+    clocks = ends + queries + copies + tiles * max(chain + _TILE_CLOCKS, throughput, copies)
+    return rounds * clocks / _CLOCK_MHZ
 
 
 def resident_blocks(problem: AttentionProblem, spec: AttentionSpec, arch: GpuArch) -> int:
@@ -268,11 +274,9 @@ def resident_blocks(problem: AttentionProblem, spec: AttentionSpec, arch: GpuArc
 
 
 @lru_cache(maxsize=1024)
-def best_spec(problem: AttentionProblem, arch: GpuArch) -> AttentionSpec | None:
-    """The cheapest tiling by the prior, the first of equals; None if none fits."""
-    return min(
-        specs(problem, arch), key=lambda spec: round(predicted_us(problem, spec, arch), 3), default=None
-    )
+def ranked_specs(problem: AttentionProblem, arch: GpuArch) -> tuple[AttentionSpec, ...]:
+    """All `specs`, by the prior the cheapest first, equals in their order."""
+    return tuple(sorted(specs(problem, arch), key=lambda spec: round(predicted_us(problem, spec, arch), 3)))
 
 
 # The method on scalar units
@@ -354,13 +358,16 @@ def _reason(work: Work) -> str | None:
     problem = problem_of(work)
     q, k, v = work.operands[:3]
     if not q.dtype == k.dtype == v.dtype == work.results[0].dtype:
-        return f"queries, keys, values and result differ in type ({q.dtype}, {k.dtype}, {v.dtype}, {work.results[0].dtype})"
+        types = ", ".join(x.dtype for x in (q, k, v, *work.results))
+        return f"queries, keys, values and result differ in type ({types})"
     if k.shape[:-2] != problem.batch or v.shape[:-2] != problem.batch:
         return "queries, keys and values have different batch sizes"
     if 0 in (problem.count, problem.m, problem.n, problem.d, problem.dv):
         return "an operand is empty"
     if problem.mask is not None and problem.mask[1] not in MASK_TYPES:
-        return f"a mask of {problem.mask[1]} is not added on cuda, only one of {', '.join(MASK_TYPES)}: cast it"
+        return (
+            f"a mask of {problem.mask[1]} is not added on cuda, only one of {', '.join(MASK_TYPES)}: cast it"
+        )
     causal = work.attrs.get("causal")
     if isinstance(causal, IntegerAttr) and causal.value.data:
         return "a causal mask is not generated on cuda: give it as the mask operand"
@@ -397,23 +404,27 @@ class AttentionKernel(_PlainOperands):
         for name, size in (("a query", problem.d), ("a value", problem.dv)):
             if size % 16 != 0 or size > 128:
                 return f"{name} has {size} elements: tensor cores take 16, 32, ... 128 here"
-        places = (("queries", problem.q, problem.m), ("keys", problem.k, problem.n), ("values", problem.v, problem.n))
+        places = (
+            ("queries", problem.q, problem.m),
+            ("keys", problem.k, problem.n),
+            ("values", problem.v, problem.n),
+        )
         for name, rows, count in places:
             if not rows.moves_in_eights(count, problem.batch):
-                return f"the {name} do not lie in rows of neighbours that start at multiples of 16 bytes: copy them first"
-        if best_spec(problem, arch_named(target.arch.data)) is None:
+                return f"rows of the {name} are not neighbours that start at multiples of 16 bytes: copy them first"
+        if not ranked_specs(problem, arch_named(target.arch.data)):
             return f"no tiling fits the registers and shared memory of {target.arch.data}"
         return None
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
         """See `KernelDescriptor`."""
         problem, arch = problem_of(work), arch_named(target.arch.data)
-        return predicted_us(problem, self._best(problem, arch), arch)
+        return predicted_us(problem, ranked_specs(problem, arch)[0], arch)
 
     def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
         """See `KernelDescriptor`."""
         problem = problem_of(work)
-        return self.record_of(work, self._best(problem, arch_named(target.arch.data)))
+        return self.record_of(work, ranked_specs(problem, arch_named(target.arch.data))[0])
 
     def record_of(self, work: Work, spec: AttentionSpec) -> dict[str, Attribute]:
         """The record with given tiles, one of `specs`."""
@@ -424,10 +435,10 @@ class AttentionKernel(_PlainOperands):
         record = _common_record(work, blocks, spec.threads, shared, order)
         return record | {name: _integer(getattr(spec, name)) for name in AttentionSpec.__dataclass_fields__}
 
-    def _best(self, problem: AttentionProblem, arch: GpuArch) -> AttentionSpec:
-        spec = best_spec(problem, arch)
-        assert spec is not None  # only asked for legal work
-        return spec
+    def candidates(self, work: Work, target: TargetAttr) -> Sequence[Mapping[str, Attribute]]:
+        """The records of all `specs`, by the prior the cheapest first."""
+        problem, arch = problem_of(work), arch_named(target.arch.data)
+        return [self.record_of(work, spec) for spec in ranked_specs(problem, arch)]
 
 
 @dataclass(frozen=True)
@@ -446,7 +457,9 @@ class SimtAttentionKernel(_PlainOperands):
             return reason
         problem = problem_of(work)
         if problem.dtype not in MASK_TYPES:
-            return f"attention in {problem.dtype} has no code on cuda, only in {', '.join(MASK_TYPES)}: cast it"
+            return (
+                f"attention in {problem.dtype} has no code on cuda, only in {', '.join(MASK_TYPES)}: cast it"
+            )
         if problem.dv > 256:
             return f"a value has {problem.dv} elements, more than the 256 that fit in registers"
         shared, room = simt_shared_bytes(problem), arch_named(target.arch.data).shared_bytes

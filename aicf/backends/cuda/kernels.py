@@ -3,6 +3,20 @@
 from __future__ import annotations
 
 from aicf.backends.base import KernelDescriptor
-from aicf.backends.cuda import generated_kernels
+from aicf.backends.cuda import (
+    attention_kernels,
+    cublaslt_kernels,
+    gemv_kernels,
+    generated_kernels,
+    mma_kernels,
+    wgmma_kernels,
+)
 
-KERNELS: tuple[KernelDescriptor, ...] = (*generated_kernels.KERNELS,)
+KERNELS: tuple[KernelDescriptor, ...] = (
+    cublaslt_kernels.CublasLtKernel(),
+    wgmma_kernels.WgmmaKernel(),
+    mma_kernels.MmaKernel(),
+    gemv_kernels.GemvKernel(),
+    *attention_kernels.KERNELS,
+    *generated_kernels.KERNELS,
+)

@@ -299,6 +299,12 @@ class MmaKernel:
         """All specs that could run `work`, for the tuner."""
         return list(legal_specs(problem_of_work(work), arch_named(target.arch.data)))
 
+    def candidates(self, work: Work, target: TargetAttr) -> list[dict[str, Attribute]]:
+        """See `TunableKernel`."""
+        problem, arch = problem_of_work(work), arch_named(target.arch.data)
+        ranked = sorted(self.specs(work, target), key=lambda spec: predicted_us(spec, problem, arch))
+        return [self.record_of(work, target, spec) for spec in ranked]
+
     def cost_us(self, work: Work, target: TargetAttr) -> float:
         """See `KernelDescriptor`."""
         return best_spec(problem_of_work(work), arch_named(target.arch.data))[0]

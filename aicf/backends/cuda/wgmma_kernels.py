@@ -30,6 +30,7 @@ from aicf.backends.cuda.wgmma_spec import (
     Task,
     best_spec,
     legal_specs,
+    predicted_us,
     spec_reason,
     tensor_reason,
 )
@@ -153,6 +154,12 @@ class WgmmaKernel:
     def specs(self, work: Work, target: TargetAttr) -> list[Spec]:
         """All variants that could run `work`, for the tuner."""
         return list(legal_specs(task_of_work(work), arch_named(target.arch.data)))
+
+    def candidates(self, work: Work, target: TargetAttr) -> list[dict[str, Attribute]]:
+        """See `TunableKernel`."""
+        task, arch = task_of_work(work), arch_named(target.arch.data)
+        ranked = sorted(self.specs(work, target), key=lambda spec: predicted_us(spec, task, arch))
+        return [self.record_of(work, target, spec) for spec in ranked]
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
         """See `KernelDescriptor`."""

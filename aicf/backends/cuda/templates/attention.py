@@ -1,16 +1,19 @@
 # pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false, reportPrivateImportUsage=false
+# pyright: reportCallIssue=false, reportArgumentType=false
 # numba-cuda ships no types, and its module `numba.cuda` is found by an import hook.
 """Attention kernels as templates for `staging`: on tensor cores with an online softmax, and in plain f32.
 
 `attention` follows FlashAttention-2 (Dao, 2023): a block owns BLOCK_M queries of one head and walks over the keys in
-tiles of BLOCK_N; scores never leave the registers. Its warps are WARPS_M x WARPS_N: each has its own queries, and each of
-the WARPS_N that share queries has its own slice of every key tile, its own running maximum and sum, and its own
-partial result; those are combined at the end, through shared memory, in the order of the warps.
+tiles of BLOCK_N; scores never leave the registers. Its warps are WARPS_M x WARPS_N: WARPS_M of them share out the
+queries. The WARPS_N with the same queries share out the keys of every tile, and each has its own running maximum, sum
+and partial result; these are combined at the end, through shared memory, in the order of the warps.
 
 Names in capitals are constants: `attention_code` gives every one, the values here only say what they look like.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from aicf.backends.cuda.ptx import (
     ALL_LANES,
@@ -47,7 +50,6 @@ from aicf.backends.cuda.ptx import (
     u64,
     wait_copies_0,
     wait_copies_1,
-    wait_copies_2,
     wait_for_predecessors,
 )
 from aicf.backends.cuda.staging import Snippet, registers, splice, unrolled
@@ -100,7 +102,7 @@ WARPS, ROWS, COLUMNS = 4, 4, 2
 OFFSET = COPY_ROWS = COPY_MATRIX = LOAD = LOAD_MASK = STORE = Snippet((), ())
 
 
-def offset(index, sizes, strides):
+def offset(index: Any, sizes: Any, strides: Any) -> Any:
     """Bytes of batch number `index`, the innermost dimension first."""
     total = u64(0)
     for d in unrolled(len(sizes)):
@@ -110,8 +112,8 @@ def offset(index, sizes, strides):
     return total
 
 
-def copy_rows(matrix, to, source, valid, thread):
-    """Starts the copy of the rows of a block or tile; if they may be ragged, those from number `valid` on become zeros."""
+def copy_rows(matrix: Any, to: Any, source: Any, valid: Any, thread: Any) -> None:
+    """Starts the copy of a block or tile; if it may be ragged, rows from number `valid` on become zeros."""
     row = u32(thread // u32(matrix["lanes"]))
     piece = u32(thread % u32(matrix["lanes"]))
     to = u32(to + row * u32(matrix["pitch"]) + piece * u32(16))
@@ -130,7 +132,7 @@ def copy_rows(matrix, to, source, valid, thread):
                     copy_async16(here, there)
 
 
-def attention(q, k, v, result, mask):
+def attention(q: Any, k: Any, v: Any, result: Any, mask: Any) -> None:
     """f16 or bf16: products by mma.sync with f32 accumulators, softmax in f32.
 
     Block: BLOCK_M queries of one batch element. Rows past M and keys past N are zeros in shared memory; such keys score
@@ -278,7 +280,7 @@ def attention(q, k, v, result, mask):
         elif not FOLDED:
             for s in unrolled(ROW_TILES * SCORE):
                 score[s] = score[s] * f32(SCALE)
-        if N % BLOCK_N != 0:
+        if N % BLOCK_N != 0:  # noqa: SIM102 (the outer test is constant)
             if tile == TILES_N - 1:
                 for s in unrolled(0, SCORE, 4):
                     for c in unrolled(2):
@@ -374,9 +376,7 @@ def attention(q, k, v, result, mask):
                 local = u32(warp_m * u32(16 * ROW_TILES) + piece // u32(DV // 8))
                 piece = u32(piece % u32(DV // 8))
                 if i32(local) < i32(M - first):
-                    x0, x1, x2, x3 = load_shared_u32x4(
-                        u32(shared + local * u32(V_PITCH) + piece * u32(16))
-                    )
+                    x0, x1, x2, x3 = load_shared_u32x4(u32(shared + local * u32(V_PITCH) + piece * u32(16)))
                     store_u32x4(
                         u64(result + u64(local) * u64(RESULT_ROW) + u64(piece) * u64(16)), x0, x1, x2, x3
                     )
@@ -433,7 +433,17 @@ def attention(q, k, v, result, mask):
                         store_u16(u64(at + u64(c * RESULT_COLUMN)), narrow(value[c] * inverse))
 
 
-def copy_matrix(to, pitch, source, row_stride, column_stride, rows, columns, valid, thread):
+def copy_matrix(
+    to: Any,
+    pitch: Any,
+    source: Any,
+    row_stride: Any,
+    column_stride: Any,
+    rows: Any,
+    columns: Any,
+    valid: Any,
+    thread: Any,
+) -> None:
     """Copies a matrix as f32 to shared memory, rows from number `valid` on as zeros."""
     for place in range(thread, rows * columns, THREADS):
         row, column = i32(place // columns), i32(place % columns)
@@ -443,7 +453,7 @@ def copy_matrix(to, pitch, source, row_stride, column_stride, rows, columns, val
         store_shared_f32(u32(to + u32(row) * u32(4 * pitch) + u32(column) * u32(4)), x)
 
 
-def attention_simt(q, k, v, result, mask):
+def attention_simt(q: Any, k: Any, v: Any, result: Any, mask: Any) -> None:
     """f32 arithmetic, f32, f16 or bf16 in memory, any strides.
 
     Block: WARPS x ROWS queries of one batch element; a warp takes ROWS of them. Its lanes are the 32 keys of a tile for

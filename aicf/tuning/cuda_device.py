@@ -1,0 +1,257 @@
+"""Timing cases on the GPU of this machine: inside a captured graph of many runs, as a program would run them.
+
+A cold run has operands of its own, and the cache is overwritten before each launch of the graph; warm runs share their
+operands. Runs follow each other as instructions of a program do, early where the kernel allows it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from itertools import accumulate
+
+import numpy as np
+
+from aicf.backends.cuda import library
+from aicf.backends.cuda.device import CudaDevice
+from aicf.backends.cuda.device_program import (
+    Address,
+    Dependency,
+    DeviceModule,
+    DeviceProgram,
+    KernelNode,
+    LibraryNode,
+)
+from aicf.backends.cuda.driver import version_text
+from aicf.backends.cuda.graph import descriptor_bytes
+from aicf.backends.cuda.loader import CudaCode
+from aicf.backends.cuda.storage import read, stored
+from aicf.backends.native import NativeCode
+from aicf.errors import BackendUnavailable
+from aicf.runtime.tensors import Array
+from aicf.tuning.cases import Case, Memory, Prepared
+from aicf.tuning.host_device import fill
+from aicf.tuning.measure import Samples, Variant
+
+RUNS = 32
+"""Runs in one launch of the graph, memory allowing; its own start is then a small part of the time."""
+LAUNCHES = 20
+WARM_UP = 3
+FLUSH_BYTES = 192 << 20
+"""Written before a cold launch; several times the largest L2 cache."""
+ALGORITHMS = 8
+"""Most algorithms of a library call that are measured."""
+
+_ALIGN = 256
+_RANDOM_BYTES = 4 << 20
+"""Of one operand made on the host; a larger one repeats them."""
+
+COLD, WARM = "cold", "warm"
+
+
+class GpuDevice:
+    """`Device` of backend `cuda`: the first GPU of this machine."""
+
+    def __init__(self, prepared: Prepared) -> None:
+        self._device = CudaDevice()
+        self._calls_library = any(case.device_fields for case in prepared.cases)
+
+    @property
+    def name(self) -> str:
+        """The GPU."""
+        return self._device.facts.name
+
+    @property
+    def driver(self) -> str:
+        """The CUDA version of its driver."""
+        return version_text(self._device.facts.driver)
+
+    @property
+    def libraries(self) -> Mapping[str, str]:
+        """cublasLt, if a case calls it."""
+        return {"cublasLt": library.version()} if self._calls_library else {}
+
+    def variants(self, case: Case) -> Sequence[Variant]:
+        """See `Device`: one for each algorithm that the library would take."""
+        module, cubins = read(case.native.code)
+        (program,) = module.programs
+        (node,) = program.libraries
+        version = library.version()
+        self._device.enter()
+        handle = library.open_handle()
+        try:
+            found = library.algorithms(handle, node, ALGORITHMS)
+        finally:
+            library.close_handle(handle)
+        return [
+            _with_algorithm(case.native, module, cubins, node, version, algorithm, workspace)
+            for algorithm, workspace in found
+        ]
+
+    def time(self, case: Case, native: NativeCode) -> Samples:
+        """See `Device`."""
+        module, cubins = read(native.code)
+        (program,) = module.programs
+        sizes = [_aligned(memory.nbytes) for memory in case.memory]
+        copies = self._copies(sum(sizes))
+        programs = (
+            _repeated(program, COLD, RUNS, copies, case.starts_early),
+            _repeated(program, WARM, RUNS, 1, case.starts_early),
+        )
+        code = CudaCode(replace(module, programs=programs), cubins, self._device)
+        with ExitStack() as cleanup:
+            block = self._allocated(copies * sum(sizes), cleanup)
+            flush = self._allocated(FLUSH_BYTES, cleanup)
+            stream = self._device.open_stream()
+            cleanup.callback(self._device.close_stream, stream)
+            self._fill(case.memory, sizes, copies, block, stream)
+            table = [start for copy in range(copies) for start in _starts(block + copy * sum(sizes), sizes)]
+            run = _Run(self._device, code, stream, cleanup)
+            cold = run.samples(programs[0], table, lambda: self._flush(flush, stream), RUNS)
+            warm = run.samples(programs[1], table[: len(sizes)], _nothing, RUNS)
+        return Samples(cold, warm)
+
+    def _copies(self, footprint: int) -> int:
+        """Sets of operands: one for each run, or what half of the free memory holds."""
+        free, _ = self._device.available()
+        room = (free // 2 - FLUSH_BYTES) // max(footprint, 1)
+        if room < 1:
+            raise BackendUnavailable(
+                f"a case needs {footprint:,} bytes for its operands, and half of what {self.name} has free is "
+                f"{free // 2:,}"
+            )
+        return max(divisor for divisor in (1, 2, 4, 8, 16, 32) if divisor <= min(room, RUNS))
+
+    def _allocated(self, nbytes: int, cleanup: ExitStack) -> int:
+        address = self._device.allocate(max(nbytes, _ALIGN))
+        cleanup.callback(self._device.free, address)
+        return address
+
+    def _fill(
+        self, memory: Sequence[Memory], sizes: Sequence[int], copies: int, block: int, stream: int
+    ) -> None:
+        """Random data in the first set of operands, and the same in the others."""
+        for number, (region, start) in enumerate(zip(memory, _starts(block, sizes), strict=True)):
+            data = _random(region, number)
+            for at in range(0, region.nbytes, _RANDOM_BYTES):
+                size = min(_RANDOM_BYTES, region.nbytes - at)
+                self._device.upload(start + at, data.ctypes.data, size, stream)
+        self._device.synchronize(stream)
+        for copy in range(1, copies):
+            self._device.copy(block + copy * sum(sizes), block, sum(sizes), stream)
+
+    def _flush(self, flush: int, stream: int) -> None:
+        self._device.clear(flush, FLUSH_BYTES, stream)
+
+
+def _nothing() -> None:
+    """What is done before a warm launch."""
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Launches programs of loaded code and takes times; everything goes with `cleanup`."""
+
+    device: CudaDevice
+    code: CudaCode
+    stream: int
+    cleanup: ExitStack
+
+    def samples(
+        self, program: DeviceProgram, table: Sequence[int], before: Callable[[], None], runs: int
+    ) -> list[float]:
+        """Microseconds of one run, for each launch of the graph; `before` is queued in front of it and not timed."""
+        size = descriptor_bytes(program)
+        descriptors = self.device.allocate(size) if size else 0
+        if size:
+            self.cleanup.callback(self.device.free, descriptors)
+        graph = self.code.capture(program.entry, table, descriptors, self.stream)
+        found: list[float] = []
+        with self._events() as (start, end):
+            for number in range(WARM_UP + LAUNCHES):
+                before()
+                driver = self.device.enter()
+                driver.record(start, self.stream)
+                graph.launch()
+                driver.record(end, self.stream)
+                self.device.synchronize(self.stream)
+                if number >= WARM_UP:
+                    found.append(driver.milliseconds(start, end) * 1e3 / runs)
+        return found
+
+    @contextmanager
+    def _events(self) -> Generator[tuple[int, int]]:
+        with self.device.event() as start, self.device.event() as end:
+            yield start, end
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // _ALIGN) * _ALIGN
+
+
+def _starts(block: int, sizes: Sequence[int]) -> list[int]:
+    return list(accumulate(sizes[:-1], initial=block))
+
+
+def _random(memory: Memory, seed: int) -> Array:
+    data = np.zeros(min(memory.nbytes, _RANDOM_BYTES), np.uint8)
+    fill(data, memory.dtype, np.random.default_rng(seed))
+    return data
+
+
+# Programs of many runs
+
+
+def _repeated(program: DeviceProgram, entry: str, runs: int, copies: int, early: bool) -> DeviceProgram:
+    """A program of `runs` runs in a row, on `copies` sets of operands in turn.
+
+    Args:
+        early: Whether a run may start before the one in front ends: the kernel waits inside.
+    """
+    kernels: list[KernelNode] = []
+    libraries: list[LibraryNode] = []
+    count = len(program.order)
+    for run in range(runs):
+        first = run * count
+        shift = run % copies * program.table_size
+        for number, node in enumerate(program.nodes()):
+            after = tuple(replace(edge, node=edge.node + first) for edge in node.after)
+            if number == 0 and run > 0:
+                after = (Dependency(first - 1, early),)
+            moved = tuple(_shifted(address, shift) for address in node.addresses)
+            if isinstance(node, LibraryNode):
+                libraries.append(replace(node, addresses=moved, after=after))
+                continue
+            maps = tuple(replace(map_, base=map_.base + shift) for map_ in node.maps)
+            kernels.append(replace(node, addresses=moved, maps=maps, after=after))
+    order = program.order * runs
+    size = program.table_size * copies
+    return DeviceProgram(entry, size, tuple(kernels), tuple(libraries), order)
+
+
+def _shifted(address: Address, shift: int) -> Address:
+    return replace(address, base=address.base + shift)
+
+
+def _with_algorithm(
+    native: NativeCode,
+    module: DeviceModule,
+    cubins: Mapping[str, bytes],
+    node: LibraryNode,
+    version: str,
+    algorithm: bytes,
+    workspace: int,
+) -> Variant:
+    """The case with its one library call complete."""
+    text = algorithm.hex()
+    call = {**node.call, "algorithm": text, "workspace_bytes": workspace}
+    (program,) = module.programs
+    complete = replace(program, libraries=(replace(node, version=version, call=call),))
+    code = stored(replace(module, programs=(complete,)), b"".join(cubins[e.symbol] for e in module.cubins))
+    return Variant(
+        replace(native, code=code),
+        {"algorithm": hashlib.sha256(algorithm).hexdigest()[:8]},
+        {"algorithm": text, "library": version, "workspace_bytes": workspace},
+    )

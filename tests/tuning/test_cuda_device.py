@@ -1,0 +1,138 @@
+"""Timing on a GPU, as far as a fake driver shows it: what runs, on which memory, and what is done between."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from aicf.backends.cuda import library
+from aicf.backends.cuda.device_program import (
+    Address,
+    Dependency,
+    DeviceProgram,
+    KernelNode,
+    LibraryNode,
+    Scalar,
+    TensorMap,
+)
+from aicf.backends.cuda.storage import read
+from aicf.backends.native import NativeCode
+from aicf.errors import BackendUnavailable
+from aicf.policies.tuning_table import WorkKey
+from aicf.tuning import cuda_device
+from aicf.tuning.cases import Case, Memory, Prepared
+from aicf.tuning.cuda_device import LAUNCHES, RUNS, WARM_UP, GpuDevice
+from tests.backends.cuda.conftest import gpu
+from tests.backends.cuda.device_programs import cuda_code
+from tests.backends.cuda.fake_driver import FakeDriver
+
+__all__ = ["gpu"]
+
+FLUSH_BYTES = 1 << 20
+"""As much as the fake GPU has room for."""
+
+MEMORY = (Memory(0, "u8"), Memory(1000, "f16"), Memory(512, "f32"))
+
+
+def kernel(*after: Dependency) -> KernelNode:
+    addresses = (Address(1, 0), Address(2, 64))
+    sizes = ((1, 1, 1), (32, 1, 1), (1, 1, 1), 0)
+    return KernelNode("add", "k", *sizes, addresses, (), (Scalar("i32", 7),), "aas", after)
+
+
+def case(program: DeviceProgram, early: bool = False) -> Case:
+    return Case(
+        "add", WorkKey("add", {}, "", (), ()), "cuda.add", 1, {}, (), early, "p", MEMORY, cuda_code([program])
+    )
+
+
+def prepared(*cases: Case) -> Prepared:
+    return Prepared("cuda", "sm_90a", 1, {}, {}, cases)
+
+
+ONE = DeviceProgram("p", 3, (kernel(),), (), "k")
+
+
+def test_cold_runs_have_operands_of_their_own_behind_a_flush(
+    gpu: FakeDriver, monkeypatch: pytest.MonkeyPatch
+):
+    """Every run of the cold program reads another set; all sets hold the same data; nothing stays allocated."""
+    monkeypatch.setattr(cuda_device, "FLUSH_BYTES", FLUSH_BYTES)
+    seen: list[tuple[int, ...]] = []
+    gpu.kernels["k"] = lambda values: seen.append(tuple(values))
+    device = GpuDevice(prepared())
+    samples = device.time(case(ONE), case(ONE).native)
+    assert len(samples.cold) == len(samples.warm) == LAUNCHES
+    launches = WARM_UP + LAUNCHES
+    cold, warm = seen[: launches * RUNS], seen[launches * RUNS :]
+    assert len(warm) == launches * RUNS
+    assert len(set(cold)) == RUNS and len(set(warm)) == 1 and warm[0] in cold
+    flushes = [size for size in gpu.named("clear") if size == FLUSH_BYTES]
+    assert len(flushes) == launches
+    assert gpu.live_bytes == 0
+
+
+def test_a_gpu_without_room_is_told_before_anything_runs(gpu: FakeDriver):
+    huge = replace(case(ONE), memory=(Memory(1 << 50, "f16"),))
+    with pytest.raises(BackendUnavailable, match="a case needs 1,125,899,906,842,624 bytes"):
+        GpuDevice(prepared()).time(huge, huge.native)
+    assert not gpu.named("allocate")
+
+
+def test_runs_follow_each_other_as_instructions_do():
+    """Edges inside a run stay; a run waits for the one in front, early where the kernel may start early."""
+    two = DeviceProgram("p", 3, (kernel(), kernel(Dependency(0, True))), (), "kk")
+    repeated = cuda_device._repeated(two, "cold", 3, 2, True)  # pyright: ignore[reportPrivateUsage]
+    assert [node.after for node in repeated.nodes()] == [
+        (),
+        (Dependency(0, True),),
+        (Dependency(1, True),),
+        (Dependency(2, True),),
+        (Dependency(3, True),),
+        (Dependency(4, True),),
+    ]
+    assert [node.addresses[0].base for node in repeated.nodes()] == [1, 1, 4, 4, 1, 1]
+    assert repeated.table_size == 6
+
+
+def test_descriptors_move_with_their_operands():
+    map_ = TensorMap(1, 0, "f16", (64, 8), (128,), (64, 8), 128)
+    node = replace(kernel(), maps=(map_,), order="maas")
+    repeated = cuda_device._repeated(  # pyright: ignore[reportPrivateUsage]
+        DeviceProgram("p", 3, (node,), (), "k"), "cold", 2, 2, False
+    )
+    assert [node.maps[0].base for node in repeated.kernels] == [1, 4]
+    assert repeated.kernels[1].after == (Dependency(0, False),)
+
+
+CALL = {"algorithm": "", "workspace_bytes": 4096, "operands": ["a", "b", "d"]}
+
+
+def library_case() -> Case:
+    node = LibraryNode("mm", "cublasLt.matmul", "", CALL, tuple(Address(n, 0) for n in range(3)))
+    made = case(DeviceProgram("p", 3, (), (node,), "l"))
+    return replace(made, device_fields=("algorithm", "library", "workspace_bytes"))
+
+
+def test_the_library_names_its_algorithms(gpu: FakeDriver, monkeypatch: pytest.MonkeyPatch):
+    """Each becomes a variant whose code calls that algorithm, and whose fields are what the record lacks."""
+    monkeypatch.setattr(library, "version", lambda: "13.0.2")
+    monkeypatch.setattr(library, "open_handle", lambda: 5)
+    monkeypatch.setattr(library, "close_handle", lambda handle: None)
+    monkeypatch.setattr(
+        library, "algorithms", lambda handle, node, count: [(b"\1" * 64, 0), (b"\2" * 64, 256)]
+    )
+    made = library_case()
+    device = GpuDevice(prepared(made))
+    assert device.libraries == {"cublasLt": "13.0.2"}
+    first, second = device.variants(made)
+    assert first.spec != second.spec
+    assert second.record == {"algorithm": "02" * 64, "library": "13.0.2", "workspace_bytes": 256}
+    assert node_of(second.native).call == {**CALL, "algorithm": "02" * 64, "workspace_bytes": 256}
+    assert node_of(second.native).version == "13.0.2"
+
+
+def node_of(native: NativeCode) -> LibraryNode:
+    module, _ = read(native.code)
+    return module.programs[0].libraries[0]
