@@ -9,8 +9,9 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 
 @dataclass(frozen=True)
@@ -194,8 +195,10 @@ class DeviceGraph(Protocol):
         """Replaces entries of the pointer table for later launches, by index."""
         ...
 
-    def run_eagerly(self) -> None:
-        """Runs instruction after instruction, waiting for each. Raises CaptureError that names the failing one."""
+    def run_eagerly(self, around: Callable[[str], AbstractContextManager[Any]]) -> None:
+        """Runs instruction after instruction, waiting for each, inside `around(its name)`.
+
+        Raises CaptureError that names the failing one."""
         ...
 
     def instruction_times(self, repeats: int) -> list[list[float]]:

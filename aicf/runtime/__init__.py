@@ -15,6 +15,7 @@ from aicf.runtime.graph_exec import GraphExec
 from aicf.runtime.lifecycle import init, is_initialized, shutdown
 from aicf.runtime.memory import MemoryStatistics, reset_peak, statistics
 from aicf.runtime.profiler import Profile, Profiler
+from aicf.runtime.ranges import nvtx_ranges
 from aicf.runtime.state import State
 from aicf.runtime.stream import Event, Stream
 
@@ -36,6 +37,7 @@ __all__ = [
     "devices",
     "init",
     "is_initialized",
+    "nvtx_ranges",
     "reset_peak",
     "shutdown",
     "statistics",

@@ -45,3 +45,17 @@ def devices(backend: str | None = None) -> tuple[Device, ...]:
             for entry in entries
         ]
     return tuple(found)
+
+
+def unavailable() -> tuple[tuple[str, str], ...]:
+    """The registered backends that have no device here, each with the reason."""
+    reasons: list[tuple[str, str]] = []
+    for name in backend_names():
+        try:
+            found = get_backend(name).devices()
+        except BackendUnavailable as error:
+            reasons.append((name, error.message))
+            continue
+        if not found:
+            reasons.append((name, "it finds no device"))
+    return tuple(reasons)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, cast
 
 import numpy as np
 
 from aicf.backends.native import DeviceCode, DeviceGraph, DeviceMemory
 from aicf.errors import CaptureError, InputMismatch
+from aicf.runtime import ranges
 from aicf.runtime.capture_plan import ARENA, CapturePlan
 from aicf.runtime.device_array import ADDRESS_ALIGN, DeviceArray, device_view, host_view
 from aicf.runtime.device_memory import ALIGN, Block, PinnedBlock, Queue, padded
@@ -260,7 +262,8 @@ class DeviceGraphExec(GraphExec):
         with self._guard:
             self._ready()
             taken = self._take()
-            _CopyingReplay(taken, self._copies(taken), taken.graph.run_eagerly)()
+            eagerly = partial(taken.graph.run_eagerly, ranges.named)
+            _CopyingReplay(taken, self._copies(taken), eagerly)()
 
     def instruction_times(self, repeats: int) -> list[list[float]]:
         """See `GraphExec`."""
@@ -326,12 +329,15 @@ class DeviceGraphExec(GraphExec):
         taken = self._take()
         memory, stream, staging = taken.memory, taken.queue.handle, self._stage(taken)
         pointers: dict[int, int] = {}
-        keep = [
-            self._feed(taken, staging, port, value, pointers)
+        fed = [
+            (port, self._feed(taken, staging, port, value, pointers))
             for port, value in zip(self._program.inputs, args, strict=True)
         ]
-        if staging.inputs:
+        if any(source is None for _, source in fed):
             memory.upload(taken.block.address, staging.pinned.address, staging.inputs, stream)
+        for port, source in fed:  # behind that upload, which covers the places of all staged inputs
+            if isinstance(source, DeviceView) and port.index not in pointers:
+                memory.copy(taken.block[port.index], source.address, port.bind.nbytes, stream)
         behind: list[tuple[DeviceView, Port]] = []
         for port in self._program.outputs:
             if isinstance(view := _view_of(out.get(port.bind.name)), DeviceView):
@@ -344,7 +350,7 @@ class DeviceGraphExec(GraphExec):
         for view, port in behind:
             memory.copy(view.address, taken.block[port.index], port.bind.nbytes, stream)
         results = self._collect(taken, staging, out)
-        del keep
+        del fed
         return results
 
     def _stage(self, taken: _Taken) -> _Staging:
@@ -367,14 +373,14 @@ class DeviceGraphExec(GraphExec):
 
     def _feed(
         self, taken: _Taken, staging: _Staging, port: Port, value: object, pointers: dict[int, int]
-    ) -> object:
-        """Puts one input in place, or its address into `pointers`; what must live until the run is over."""
+    ) -> DeviceView | Array | None:
+        """Stages one input (None), uploads it, or puts its address into `pointers` if the graph can be pointed at it.
+
+        Gives what must live until the run is over.
+        """
         bound = self._in_call(port, value)
-        memory, stream, place = taken.memory, taken.queue.handle, taken.block[port.index]
         if isinstance(bound, DeviceView):
-            if port.index in taken.graph.fixed or bound.address % ADDRESS_ALIGN:
-                memory.copy(place, bound.address, port.bind.nbytes, stream)
-            else:
+            if port.index not in taken.graph.fixed and bound.address % ADDRESS_ALIGN == 0:
                 pointers[port.index] = bound.address
             return bound
         if (stage := staging.arrays.get(port.bind.name)) is not None:
@@ -383,7 +389,7 @@ class DeviceGraphExec(GraphExec):
         if not port.fits_in_place(bound):
             bound, given = port.new_buffer(), bound
             bound[...] = given
-        memory.upload(place, address(bound), port.bind.nbytes, stream)
+        taken.memory.upload(taken.block[port.index], address(bound), port.bind.nbytes, taken.queue.handle)
         return bound
 
     def _point(self, taken: _Taken, pointers: Mapping[int, int]) -> None:

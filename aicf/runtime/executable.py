@@ -17,6 +17,7 @@ from typing import Any, cast
 from aicf.backends.native import DeviceCode, LoadedCode, NativeCode
 from aicf.backends.registry import load_device, load_native
 from aicf.errors import InputMismatch
+from aicf.runtime import ranges
 from aicf.runtime.capture_plan import CapturePlan, ModulePlan
 from aicf.runtime.device_array import tensor_of
 from aicf.runtime.device_store import DeviceStore
@@ -416,6 +417,9 @@ def _call(lane: _Lane, args: Sequence[Any], state: State | None) -> list[Array]:
     except IndexError:
         graph_exec = lane.new(state)
     try:
+        if ranges.is_open():
+            with ranges.named(lane.plan.name):
+                return graph_exec.call(args)
         return graph_exec.call(args)
     finally:
         idle.append(graph_exec)

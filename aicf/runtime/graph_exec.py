@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from aicf.errors import CaptureError, InputMismatch
+from aicf.runtime import ranges
 from aicf.runtime.capture_plan import CapturePlan
 from aicf.runtime.ports import Boundary, Port, reject_unknown
 from aicf.runtime.state import State
@@ -100,10 +101,18 @@ class GraphExec(ABC):
             run = self._run
             if run is None or len(self._bound) != len(self._boundary.ports):
                 run = self._ready()
+            if ranges.is_open():
+                self._replay_named(run, n)
+                return
             for _ in range(n):
                 run()
         finally:
             guard.release()
+
+    def _replay_named(self, run: Callable[[], None], n: int) -> None:
+        for _ in range(n):
+            with ranges.named(self.plan.name):
+                run()
 
     @abstractmethod
     def synchronize(self) -> None:

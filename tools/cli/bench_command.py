@@ -27,11 +27,13 @@ WARM_UP = 5
 
 @dataclass(frozen=True)
 class Timing:
-    """Median microseconds of one program: a call with fresh outputs, and a replay on bound memory."""
+    """Median microseconds of one program: a call with fresh outputs, a replay on memory of its own from its start to
+    its end, and the part of the replay after which the caller goes on (all of it on the host)."""
 
     program: str
     call_us: float
     replay_us: float
+    host_us: float
 
 
 def bench_command(
@@ -47,7 +49,10 @@ def bench_command(
         program = compiled.plan.by_name[row.program]
         inputs = [random_input(bind, rng) for bind in program.graph.inputs]
         timing = time_program(compiled, row.program, inputs, repeats)
-        print(f"@{timing.program}: call {timing.call_us:.2f} us, replay {timing.replay_us:.2f} us")
+        print(
+            f"@{timing.program}: call {timing.call_us:.2f} us, replay {timing.replay_us:.2f} us, "
+            f"of which the caller waits {timing.host_us:.2f} us"
+        )
         try:
             profile = Profiler(compiled).measure(*inputs, repeats=repeats)
         except CaptureError as error:
@@ -69,19 +74,26 @@ def random_input(bind: Bind, rng: np.random.Generator) -> Array:
 def time_program(compiled: CompiledModel, program: str, inputs: Sequence[Array], repeats: int) -> Timing:
     """Times calls and replays of one program. States change as they would in use."""
     names = [spec.name for spec in compiled.inputs]
-    replayed = compiled.bind(dict(zip(names, inputs, strict=True)))
-    call = median_us(lambda: compiled(*inputs), repeats)
-    return Timing(program, call, median_us(replayed.replay, repeats))
+    replayed = compiled.instantiate(**compiled.dims_of(*inputs))
+    replayed.fill(dict(zip(names, inputs, strict=True)))
+
+    def replay() -> None:
+        replayed.replay()
+        replayed.synchronize()
+
+    call, whole = median_us(lambda: compiled(*inputs), repeats), median_us(replay, repeats)
+    return Timing(program, call, whole, median_us(replayed.replay, repeats, replayed.synchronize))
 
 
-def median_us(work: Callable[[], object], repeats: int) -> float:
-    """Median microseconds of one call of `work`."""
+def median_us(work: Callable[[], object], repeats: int, finish: Callable[[], object] = lambda: None) -> float:
+    """Median microseconds of one call of `work`; `finish` runs after each, off the clock."""
     samples: list[int] = []
     for number in range(WARM_UP + repeats):
         start = time.perf_counter_ns()
         work()
         if number >= WARM_UP:
             samples.append(time.perf_counter_ns() - start)
+        finish()
     return median(samples) / 1e3
 
 

@@ -6,8 +6,10 @@ from aicf.explain import format_table
 
 
 def devices_command() -> None:
-    """List the devices of every backend that works here."""
-    from aicf.runtime.device import devices
+    """List the devices of every backend that works here, and why the others do not."""
+    from aicf.runtime.device import devices, unavailable
 
     rows = [(f"{device.backend}:{device.arch}", device.name, device.memory) for device in devices()]
     print(format_table(("target", "device", "memory"), rows))
+    for backend, reason in unavailable():
+        print(f"{backend}: {reason}")

@@ -10,10 +10,10 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol
+from typing import Any, Protocol
 
 from aicf.backends.cuda.device import CudaDevice
 from aicf.backends.cuda.device_program import (
@@ -215,17 +215,18 @@ class CapturedProgram:
 
     # One instruction at a time
 
-    def run_eagerly(self) -> None:
+    def run_eagerly(self, around: Callable[[str], AbstractContextManager[Any]]) -> None:
         """See `DeviceGraph`."""
         driver = self._device.enter()
         for node, kernel in zip(self._program.nodes(), self._kernels, strict=True):
             try:
-                if kernel is not None:
-                    driver.run(kernel.params, self._stream)
-                else:
-                    assert isinstance(node, LibraryNode)
-                    self._library_call(node)()
-                driver.synchronize(self._stream)
+                with around(node.name):
+                    if kernel is not None:
+                        driver.run(kernel.params, self._stream)
+                    else:
+                        assert isinstance(node, LibraryNode)
+                        self._library_call(node)()
+                    driver.synchronize(self._stream)
             except AicfError as error:
                 raise CaptureError(f"instruction '{node.name}' failed: {error.message}") from error
 

@@ -92,6 +92,7 @@ class CudaCode:
         self._functions: dict[str, int] = {}
         with ExitStack() as cleanup:
             _check_machine(module, device)
+            device.enter()
             self._libraries = _open_libraries(module, cleanup)
             for symbol, image in cubins.items():
                 self._functions[symbol] = _load(device, symbol, image, cleanup)

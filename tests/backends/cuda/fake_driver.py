@@ -129,7 +129,9 @@ class FakeDriver:
         self._note("allocate", nbytes)
         free, total = self.available()
         if nbytes > free:
-            raise BackendUnavailable(f"{nbytes:,} bytes of GPU memory cannot be allocated ({free:,} of {total:,} are free)")
+            raise BackendUnavailable(
+                f"{nbytes:,} bytes of GPU memory cannot be allocated ({free:,} of {total:,} are free)"
+            )
         raw = np.full(nbytes + 256, POISON, np.uint8)
         address = raw.ctypes.data + -raw.ctypes.data % 256
         self.blocks[address], self.sizes[address] = raw, nbytes
