@@ -1,8 +1,8 @@
 """The text that ends a GEMM tile: four neighbouring sums of a row become elements of the results.
 
-Two snippets for `staging`. `fetch(row, column, batch)` loads what the epilogue reads beside the sums, as u32 words that a
-kernel may hold in registers while it multiplies; `finish(row, column, batch, held, sums)` computes and stores. Both are
-told the pointers as the registers `pointers`. The scalar program itself comes from `scalar_code`.
+Two snippets for `staging`. `fetch(row, column, batch)` loads what the epilogue reads beside the sums, as u32 words that
+a kernel may hold in registers while it multiplies; `finish(row, column, batch, held, sums)` computes and stores. Both
+are told the pointers as the registers `pointers`. The scalar program itself comes from `scalar_code`.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def make_epilogue(
     """The end of a tile of `problem`.
 
     Args:
-        point: The scalar program at one point: parameters are the sums, the extras as values, then one index per
-            parallel dim; None stores the sums as they are.
+        point: The scalar program at one point, as `point_snippet` gives it with every operand an accumulator; the
+            addresses of its outputs are not used. None stores the sums as they are.
         extras, outputs: Over the epilogue's dims, in the order of the pointers.
         first_pointer: Place of the first extra among `pointers`; the others follow, then the outputs.
         guards: What has to be checked.
@@ -215,6 +215,7 @@ class _Writer:
             return [f"v{factor}_{lane} = {value}" for factor, value in enumerate(sums)]
         dims = [f"i32(d{dim})" for dim in range(len(self.problem.batch) + len(self.problem.row_dims))]
         given = [*sums, *extras, *dims, f"i32(column + {lane})"]
+        given += ["u64(0)"] * (len(self.point.params) - len(given))
         call = f"splice(POINT, {', '.join(given)})"
         if len(self.outputs) == 1:
             return [f"v0_{lane} = {call}"]

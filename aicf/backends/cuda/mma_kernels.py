@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
+from typing import cast
 
 from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntegerAttr, StringAttr, i64
 from xdsl.ir import Attribute
@@ -241,25 +242,26 @@ def spec_record(spec: MmaSpec, problem: GemmProblem) -> dict[str, Attribute]:
 
 def spec_of(record: Mapping[str, Attribute]) -> MmaSpec:
     """The spec of a record. Raises PlanError if an entry is missing."""
+    bm, bn, bk = integers(record, "tile")
+    warps_m, warps_n, warps_k = integers(record, "warps")
+    stages, split, group = (integers(record, key)[0] for key in ("stages", "split_k", "tile_group"))
     return MmaSpec(
-        *_integers(record, "tile"),
-        *_integers(record, "warps"),
-        *(_integers(record, "stages") + _integers(record, "split_k")),
-        _text(record, "split_through"),
-        *_integers(record, "tile_group"),
+        bm, bn, bk, warps_m, warps_n, warps_k, stages, split, text_entry(record, "split_through"), group
     )
 
 
-def _integers(record: Mapping[str, Attribute], key: str) -> list[int]:
+def integers(record: Mapping[str, Attribute], key: str) -> list[int]:
+    """The integers of an entry, one or an array. Raises PlanError if the record lacks it."""
     value = record.get(key)
-    entries = value.data if isinstance(value, ArrayAttr) else (value,)
+    entries = cast("ArrayAttr[Attribute]", value).data if isinstance(value, ArrayAttr) else (value,)
     numbers = [entry.value.data for entry in entries if isinstance(entry, IntegerAttr)]
     if not numbers:
         raise PlanError(f"kernel record lacks '{key}': run select-kernels again")
     return numbers
 
 
-def _text(record: Mapping[str, Attribute], key: str) -> str:
+def text_entry(record: Mapping[str, Attribute], key: str) -> str:
+    """A string entry. Raises PlanError if the record lacks it."""
     value = record.get(key)
     if not isinstance(value, StringAttr):
         raise PlanError(f"kernel record lacks the string '{key}': run select-kernels again")
@@ -267,7 +269,7 @@ def _text(record: Mapping[str, Attribute], key: str) -> str:
 
 
 def early_reads(work: Work) -> list[int]:
-    """B operands that nothing before the instruction writes: they are read before its programmatic wait. All or none."""
+    """B operands that nothing before the instruction writes: read before its programmatic wait. All or none."""
     roles = operands_of(work.kind, len(work.operands), len(work.results))
     operands = [work.operands[place] for place in roles.b]
     early = all(operand.role in EARLY_ROLES and not operand.updated for operand in operands)
@@ -310,21 +312,18 @@ class MmaKernel:
 
     def record_of(self, work: Work, target: TargetAttr, spec: MmaSpec) -> dict[str, Attribute]:
         """The record of `work` run by `spec`, one of `specs`."""
-        return {
+        arch = arch_named(target.arch.data)
+        entries: dict[str, Attribute] = {
             **spec_record(spec, problem_of_work(work)),
             "transpose_a": work.attrs["transpose_a"],
             "transpose_b": work.attrs["transpose_b"],
-            "early_reads": ArrayAttr([integer(place) for place in early_reads(work)]),
-            "fixed_addresses": ArrayAttr([]),
-            "triggers": BoolAttr.from_bool(arch_named(target.arch.data).has_tma),
             "rounding": StringAttr("fused"),
         }
+        if arch.has_tma:
+            entries["early_reads"] = ArrayAttr([integer(place) for place in early_reads(work)])
+            entries["triggers"] = BoolAttr.from_bool(True)
+        return entries
 
     def prepare(self, work: Work, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
         """See `KernelDescriptor`; never reached by a record of this kernel."""
         raise PlanError(f"kernel '{self.id}' reads plain memory: its record must not ask for a layout")
-
-
-def grouped(spec: MmaSpec, group: int) -> MmaSpec:
-    """`spec` with another order of tiles."""
-    return replace(spec, group=group)

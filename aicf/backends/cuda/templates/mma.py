@@ -1,20 +1,20 @@
 # pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false, reportPrivateImportUsage=false
-# pyright: reportUnboundVariable=false, reportPossiblyUnbound=false, reportCallIssue=false, reportUndefinedVariable=false
+# pyright: reportUnboundVariable=false, reportCallIssue=false, reportUndefinedVariable=false
 # numba-cuda ships no types, and its module `numba.cuda` is found by an import hook.
-# ruff: noqa: F821  (constants, parameters and the names of an enclosing template come with staging)
+# ruff: noqa: F821, F841  (constants, parameters and the names of an enclosing template come with staging)
 """The tensor-core GEMM for Ampere and later: cp.async stages, ldmatrix, mma.sync. Templates for `staging`.
 
-A block makes a BM x BN tile. Its warps stand WARPS_M x WARPS_N over the tile and WARPS_K deep: those behind each other
-take turns at the 16-deep steps of k, and their sums are added at the end. With SPLIT > 1 several blocks share a tile and
-each takes a range of k: in one cluster, which then adds the parts through distributed shared memory, or through a
-workspace that `add_parts` sums up. Parts are always added in ascending order of block, then of warp.
+A block makes a BM x BN tile. Its warps stand WARPS_M x WARPS_N over the tile and WARPS_K deep: those behind each
+other take turns at the 16-deep steps of k, and their sums are added at the end. With SPLIT > 1 several blocks share a
+tile and each takes a range of k: in one cluster, which then adds the parts through distributed shared memory, or
+through a workspace that `add_parts` sums up. Parts are always added in ascending order of block, then of warp.
 
 A tile of an operand lies in shared memory as rows of 16-byte chunks, along k or along m (n) as the operand does in
 global memory; within groups of 8 rows the chunks are permuted so that ldmatrix meets no bank twice.
 
-`mma_code` gives the constants: BM, BN, BK, WARPS_*; M_TILES (16 rows) and N_TILES (8 columns) of a warp; K_STEPS of a
-warp in a K tile; LOOPS, K tiles of a block; STAGES in shared memory, AHEAD of them under way before the loop; TILE_A and
-TILE_B, the geometry of a tile (`mma_code.TileGeometry`); STEPS, the vectors of four sums that a thread finishes.
+`mma_code` gives the constants: BM, BN, BK, WARPS_*; M_TILES (16 rows) and N_TILES (8 columns) of a warp; K_STEPS of
+a warp in a K tile; LOOPS, K tiles of a block; STAGES in shared memory, AHEAD of them under way before the loop; TILE_A
+and TILE_B, the geometry of a tile (`mma_code.TileGeometry`); STEPS, the vectors of four sums that a thread finishes.
 """
 
 from __future__ import annotations
@@ -107,6 +107,7 @@ def copy_tile(shared, base, outer, inner, tile):
             rows_left = i32(tile["outer_size"] - row if tile["check_outer"] else tile["rows"])
             size = i32(max(min((tile["inner_size"] - first) * 2, 16), 0) if tile["check_inner"] else 16)
             copy_rows_or_zero(
+                16,
                 u32(shared + place),
                 source,
                 rows_left,
@@ -118,6 +119,7 @@ def copy_tile(shared, base, outer, inner, tile):
             )
         else:
             copy_rows(
+                16,
                 u32(shared + place),
                 source,
                 tile["copies"],
