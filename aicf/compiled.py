@@ -38,12 +38,14 @@ class Options:
         policy: Inline JSON, empty for the program's own or the default.
         dims: Sizes of symbolic dimensions, `N=1,540`.
         threads: Threads the program is decided for.
+        tuning: The rows of the tuning table that it read, as inline JSON; empty for none.
     """
 
     target: str
     policy: str
     dims: str
     threads: int
+    tuning: str = ""
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,8 @@ class _Manifest:
     name: str
     options: Options
     functions: tuple[str, ...]
+    place: str
+    reserves: dict[str, object]
     prepared_for: str | None
 
 
@@ -96,7 +100,8 @@ class CompiledModel(Executable):
         texts = {"emit": record.emit} | ({} if record.logical is None else {"logical": record.logical})
         super().__init__(plan, native, weights, derived=derived, texts=texts)
         self.record = record
-        self._code()
+        if native.place == "host":
+            self._code.on_host()  # what this machine lacks is an error now; a device is asked for at the first use
 
     @property
     def name(self) -> str:
@@ -146,27 +151,39 @@ class CompiledModel(Executable):
         plural = "s" if self.plan.threads > 1 else ""
         return explain_programs(f"{self.name} for {target}{plural}", self.plan, self.decisions)
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path, weights: bool = True) -> None:
         """Writes the artifact, whole or not at all. It holds the initial weights, not a changed `state()`.
+
+        Args:
+            path: The `.aicf` file.
+            weights: Whether it holds them; if not, `load` needs them.
 
         Raises:
             ArtifactError: the file cannot be written.
         """
-        weights = safetensors.numpy.save(dict(self.weights))
         entries = {
             EMIT: self.record.emit.encode(),
             LEDGER: _to_json(to_plain(self.decisions)),
             PLAN: _to_json(self.plan.to_json()),
             NATIVE: self.native.code,
-            WEIGHTS: weights,
         }
+        if weights:
+            entries[WEIGHTS] = safetensors.numpy.save(dict(self.weights))
         if self.record.logical is not None:
             entries[LOGICAL] = self.record.logical.encode()
         prepared_for = None
-        if self.plan.prepare is not None:
+        if weights and self.plan.prepare is not None and self.native.place == "host":
             entries[PREPARED] = safetensors.numpy.save(self.prepared())
-            prepared_for = artifact.digest(weights)
-        ours = _Manifest(self.name, self.record.options, self.native.functions, prepared_for)
+            prepared_for = artifact.digest(entries[WEIGHTS])
+        native = self.native
+        ours = _Manifest(
+            self.name,
+            self.record.options,
+            native.functions,
+            native.place,
+            dict(native.reserves),
+            prepared_for,
+        )
         artifact.write(
             path,
             entries,
@@ -182,39 +199,47 @@ def _to_json(value: object) -> bytes:
     return (json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False) + "\n").encode()
 
 
-def load(path: str | Path, native: Literal["use", "rebuild"] = "use") -> CompiledModel:
+def load(
+    path: str | Path,
+    native: Literal["use", "rebuild"] = "use",
+    *,
+    weights: Mapping[str, Array] | str | Path | None = None,
+) -> CompiledModel:
     """Loads an artifact into this process.
 
     Args:
         path: The `.aicf` file.
         native: `use` runs the code in the file; `rebuild` makes code from its IR, for this machine, and runs none of
             the file's.
+        weights: In place of those in the file: arrays by name, or a `.safetensors` file.
 
     Raises:
-        ArtifactError: the file is no artifact, damaged, edited, of a newer format, or contradicts itself.
+        ArtifactError: the file is no artifact, damaged, edited, of a newer format, contradicts itself, or holds no
+            weights and none are given.
+        InputMismatch: a given weight is missing, unknown, or of another shape or dtype.
         BackendUnavailable: the backend, or a CPU feature that the code needs, is not here.
     """
     if native not in ("use", "rebuild"):
         raise InputMismatch(f"native='{native}' is not legal; legal: use, rebuild")
     file = artifact.read(path)
     try:
-        return _load(file, native == "rebuild")
+        return _load(file, native == "rebuild", weights)
     except ArtifactError as error:
         if error.location is not None:
             raise
         raise ArtifactError(error.message, location=str(path)) from error
 
 
-def _load(file: Artifact, rebuild: bool) -> CompiledModel:
+def _load(file: Artifact, rebuild: bool, given: Mapping[str, Array] | str | Path | None) -> CompiledModel:
     ours = _read_manifest(file)
     plan = ModulePlan.from_json(_read_json(file, PLAN))
     decisions = from_plain(_Ledger, {"decisions": _read_json(file, LEDGER)}, "ledger").decisions
     logical = file.text(LOGICAL) if LOGICAL in file.entries else None
     record = Record(ours.name, ours.options, logical, file.text(EMIT), decisions, file.toolchain)
-    weights = _read_tensors(file, WEIGHTS)
-    is_current = ours.prepared_for == artifact.digest(file.entry(WEIGHTS))
+    weights = _weights(file, given)
+    is_current = given is None and ours.prepared_for == artifact.digest(file.entry(WEIGHTS))
     derived = _read_tensors(file, PREPARED) if plan.prepare is not None and is_current else None
-    code = NativeCode(file.entry(NATIVE), tuple(file.cpu_features), ours.functions)
+    code = _read_native(file, ours)
     if rebuild:
         from aicf.compiler import rebuild_native
 
@@ -222,7 +247,23 @@ def _load(file: Artifact, rebuild: bool) -> CompiledModel:
     try:
         return CompiledModel(record, plan, code, weights, derived)
     except InputMismatch as error:
+        if given is not None:
+            raise
         raise ArtifactError(f"the artifact contradicts itself: {error.message}") from error
+
+
+def _weights(file: Artifact, given: Mapping[str, Array] | str | Path | None) -> Mapping[str, Array]:
+    """The weights given, else those of the file."""
+    if given is None:
+        if WEIGHTS not in file.entries:
+            raise ArtifactError("the artifact was saved without weights; load it with weights=")
+        return _read_tensors(file, WEIGHTS)
+    if isinstance(given, Mapping):
+        return given
+    try:
+        return safetensors.numpy.load_file(given)
+    except (OSError, safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise ArtifactError(f"{given} is no readable safetensors file: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -231,10 +272,20 @@ class _Ledger:
 
 
 def _read_manifest(file: Artifact) -> _Manifest:
-    known = ("name", "options", "functions", "prepared_for")
+    known = ("name", "options", "functions", "place", "reserves", "prepared_for")
     return from_plain(
         _Manifest, {key: file.manifest[key] for key in known if key in file.manifest}, "manifest"
     )
+
+
+def _read_native(file: Artifact, ours: _Manifest) -> NativeCode:
+    reserves = {
+        entry: nbytes for entry, nbytes in ours.reserves.items() if type(nbytes) is int and nbytes >= 0
+    }
+    if ours.place not in ("host", "device") or len(reserves) != len(ours.reserves):
+        raise ArtifactError("the manifest does not say where the code runs; compile the model again")
+    features = tuple(file.cpu_features)
+    return NativeCode(file.entry(NATIVE), features, ours.functions, ours.place, reserves)
 
 
 def _read_json(file: Artifact, name: str) -> Any:

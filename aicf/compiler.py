@@ -7,10 +7,11 @@ It decides nothing itself. Loading what it made is in `compiled`, which imports 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from io import StringIO
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.passes import ModulePass
 from xdsl.printer import Printer
 
@@ -19,29 +20,34 @@ from aicf.backends.native import NativeCode
 from aicf.backends.registry import get_backend, resolve_target, target_spec
 from aicf.compiled import CompiledModel, Options, Record
 from aicf.dialects.emit import find_ledger
+from aicf.dialects.plain_values import plain_value
 from aicf.errors import ArtifactError, InputMismatch, PolicyError
 from aicf.explain import Decision
 from aicf.frontends.text import make_context, parse_module, verify_module
 from aicf.passes.aicf_inference import AicfInferencePass, emit_passes, instruction_passes
 from aicf.passes.apply_policy import ApplyPolicyPass
 from aicf.passes.assign_ids import AssignIdsPass
+from aicf.passes.select_kernels import TUNING_KEY
 from aicf.passes.set_target import SetTargetPass
 from aicf.passes.support.collector import collector_paused
 from aicf.passes.support.pipeline import apply_pass
+from aicf.policies.tuning_table import resolve_tuning
 from aicf.progress import Step, progress
 from aicf.runtime.capture_plan import ModulePlan
-from aicf.runtime.plan_from_ir import TARGET, code_units, plain_value, read_module, target_of
+from aicf.runtime.plan_from_ir import TARGET, code_units, read_module, target_of
 from aicf.runtime.weights import bind_weights
 from aicf.sources import (
     Dims,
     Model,
     Policy,
     Source,
+    Tuning,
     Weights,
     dims_text,
     policy_text,
     read_model,
     read_weights,
+    tuning_text,
 )
 
 DEFAULT_TARGET = "cpu"
@@ -58,6 +64,7 @@ def compile(
     *,
     dims: Dims | None = None,
     policy: Policy | None = None,
+    tuning: Tuning | None = None,
     threads: int = 1,
     name: str | None = None,
 ) -> CompiledModel:
@@ -71,13 +78,15 @@ def compile(
             the program names, else `cpu` (an emit program must have one of the two).
         dims: Sizes of the symbolic dimensions, `"N=1,540"` or `{"N": [1, 540]}`; one program is made for each.
         policy: `"auto"`, the path of a JSON or YAML file, inline JSON, a dict or a `KernelPolicy`.
+        tuning: What `aicf tune` measured for the target: the path of its file, inline JSON or a `TuningTable`. None
+            chooses kernels by predicted times.
         threads: Threads that run the program together.
         name: Name of the model; its file's or function's if None.
 
     Raises:
         InvalidIR: the program does not parse or verify.
         UnsupportedOp: no kernel of the target runs an op.
-        PolicyError: target, dims, policy or threads are not legal.
+        PolicyError: target, dims, policy or threads are not legal, or the tuning table is for another target.
         PlanError, CaptureError: an emit program is undecided or contradictory.
         InputMismatch: weights are missing, too many, or of another shape or dtype.
     """
@@ -85,7 +94,8 @@ def compile(
         step("reading")
         context = make_context()
         source = read_model(model, context)
-        options = _options(source, target, dims_text(dims), policy_text(policy), threads)
+        asked = Options(target or "", policy_text(policy), dims_text(dims), threads, tuning_text(tuning))
+        options = resolve_options(source, asked)
         logical = None if source.is_emit else _logical_text(source.module, context)
         _run(passes_of(source, options), source.module, context, step)
         verify_module(source.module)
@@ -95,7 +105,7 @@ def compile(
         native = _build(source.module)
         record = Record(
             name or source.name,
-            options,
+            _with_tuning_read(options, source.module),
             logical,
             print_module(source.module),
             read_decisions(source.module),
@@ -105,14 +115,28 @@ def compile(
         return CompiledModel(record, plan, native, arrays)
 
 
-def _options(source: Source, target: str | None, dims: str, policy: str, threads: int) -> Options:
+def resolve_options(source: Source, asked: Options) -> Options:
+    """What was asked for, with the target resolved; empty if the program names it itself.
+
+    Raises PolicyError for a target that is not legal, and for options that an emit program cannot follow.
+    """
     own = TARGET in source.module.attributes
     if source.is_emit:
-        _reject_options(source, own, target, dims, policy)
-    if target is None and own:
-        return Options("", policy, dims, _own_threads(source.module, threads))
-    resolved = resolve_target(target or DEFAULT_TARGET, threads)
-    return Options(target_spec(resolved), policy, dims, threads)
+        _reject_options(source, own, asked)
+    if not asked.target and own:
+        return replace(asked, threads=_own_threads(source.module, asked.threads))
+    resolved = resolve_target(asked.target or DEFAULT_TARGET, asked.threads)
+    return replace(asked, target=target_spec(resolved))
+
+
+def _with_tuning_read(options: Options, module: ModuleOp) -> Options:
+    """The options with only those works of the tuning table that a decision read: the rest changes nothing."""
+    if not options.tuning:
+        return options
+    ledger = find_ledger(module)
+    costs = [] if ledger is None else [op.cost.data.get(TUNING_KEY) for op in ledger.decisions]
+    read = {key.data for key in costs if isinstance(key, StringAttr)}
+    return replace(options, tuning=resolve_tuning(options.tuning).only(read).to_line())
 
 
 def _own_threads(module: ModuleOp, threads: int) -> int:
@@ -122,19 +146,24 @@ def _own_threads(module: ModuleOp, threads: int) -> int:
     return own if isinstance(own, int) else 1
 
 
-def _reject_options(source: Source, own: bool, target: str | None, dims: str, policy: str) -> None:
+def _reject_options(source: Source, own: bool, asked: Options) -> None:
     """What an emit program states is decided: options that could only change it are not ignored.
 
-    One that is not final may have open instructions; it takes a policy for them, and a target if it names none.
+    One that is not final may have open instructions; it takes a policy and a tuning table for them, and a target if it
+    names none.
     """
-    given = {"target": target, "dims": dims, "policy": policy}
-    followed = {"target": source.is_open and not own, "policy": source.is_open}
+    given = {"target": asked.target, "dims": asked.dims, "policy": asked.policy, "tuning": asked.tuning}
+    followed = {
+        "target": source.is_open and not own,
+        "policy": source.is_open,
+        "tuning": source.is_open,
+    }
     if wrong := [option for option, value in given.items() if value and not followed.get(option)]:
         raise PolicyError(
             f"{wrong[0]}= has no effect on an emit program, which is decided; "
             "run raise-emit to get its logical IR, and compile that"
         )
-    if not own and target is None:
+    if not own and not asked.target:
         raise PolicyError(
             'the emit program names no target; write aicf.target = #emit.target<"cpu", ...> on it'
         )
@@ -145,8 +174,10 @@ def passes_of(source: Source, options: Options) -> tuple[ModulePass, ...]:
     if source.is_emit:
         start = (SetTargetPass(options.target, options.threads),) if options.target else ()
         policy = (ApplyPolicyPass(options.policy),) if options.policy else ()
-        return (*start, *policy, *instruction_passes())
-    return AicfInferencePass(options.target, options.policy, options.dims, options.threads).passes()
+        return (*start, *policy, *instruction_passes(options.tuning))
+    return AicfInferencePass(
+        options.target, options.policy, options.dims, options.threads, tuning=options.tuning
+    ).passes()
 
 
 def _logical_text(module: ModuleOp, context: Context) -> str:

@@ -14,7 +14,14 @@ from aicf.runtime.capture_plan import ARENA, CapturePlan, Launch, ModulePlan, Pl
 from aicf.runtime.graph import Bind, Node
 from aicf.runtime.tensors import describe, span_bytes
 
-_FUSES = ("fuse-epilogues", "fuse-elementwise")
+_FUSES = (
+    "fuse-attention",
+    "fuse-gated",
+    "fuse-horizontal",
+    "fuse-prologues",
+    "fuse-epilogues",
+    "fuse-elementwise",
+)
 _SELECTS = "select-kernels"
 _PLANS_MEMORY = "plan-memory"
 

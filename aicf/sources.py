@@ -24,6 +24,7 @@ from aicf.errors import InputMismatch, InvalidIR, PolicyError
 from aicf.frontends.builder import Graph
 from aicf.frontends.text import parse_module, verify_module
 from aicf.policies.kernel_policy import KernelPolicy, resolve_policy
+from aicf.policies.tuning_table import TuningTable, resolve_tuning
 from aicf.runtime.tensors import Array
 
 Model: TypeAlias = str | Path | ModuleOp | Graph
@@ -37,6 +38,9 @@ Dims: TypeAlias = str | Mapping[str, int | Sequence[int]]
 
 Policy: TypeAlias = str | Path | Mapping[str, object] | KernelPolicy
 """`auto`, inline JSON, a path, plain values, or a policy."""
+
+Tuning: TypeAlias = str | Path | TuningTable
+"""The path of a tuning table, inline JSON, or a table."""
 
 
 @dataclass(frozen=True)
@@ -156,6 +160,14 @@ def _sizes_text(name: str, sizes: int | Sequence[int]) -> str:
     if not values or not all(type(value) is int for value in values):
         raise PolicyError(f"dims: '{name}' needs an integer or a list of integers, got {sizes!r}")
     return ",".join(str(value) for value in values)
+
+
+def tuning_text(tuning: Tuning | None) -> str:
+    """The tuning table as inline JSON on one line; "" for none. Raises PolicyError if it is none."""
+    if tuning is None:
+        return ""
+    table = tuning if isinstance(tuning, TuningTable) else resolve_tuning(str(tuning))
+    return table.to_line()
 
 
 def policy_text(policy: Policy | None) -> str:

@@ -50,8 +50,9 @@ from aicf.dialects.emit_types import KernelAttr, parse_record, print_record
 class GroupOp(IRDLOperation):
     """Logical ops that will run as one instruction; isolated, with value semantics.
 
-    `id` names it for ever, `src` lists the source ops it stands for. `kernel` is the record of the chosen kernel and
-    `code` the generated scalar program, once `select-kernels` and `generate-kernels` have run.
+    `id` names it for ever, `src` lists the source ops it stands for. `kernel` is the record of the chosen kernel,
+    `code` the generated scalar program and `prologue` the row program in front of its product, once `select-kernels`
+    and `generate-kernels` have run.
     """
 
     name = "emit.group"
@@ -60,6 +61,7 @@ class GroupOp(IRDLOperation):
     src = prop_def(ArrayAttr[StringAttr])
     kernel = opt_prop_def(KernelAttr)
     code = opt_prop_def(FlatSymbolRefAttrConstr)
+    prologue = opt_prop_def(FlatSymbolRefAttrConstr)
     ins = var_operand_def()
     outs = var_result_def()
     body = region_def("single_block")
@@ -75,6 +77,7 @@ class GroupOp(IRDLOperation):
         result_types: Sequence[Attribute],
         kernel: KernelAttr | None = None,
         code: str | None = None,
+        prologue: str | None = None,
     ):
         super().__init__(
             operands=[list(ins)],
@@ -84,6 +87,7 @@ class GroupOp(IRDLOperation):
                 "src": ArrayAttr([StringAttr(name) for name in src]),
                 "kernel": kernel,
                 "code": None if code is None else SymbolRefAttr(code),
+                "prologue": None if prologue is None else SymbolRefAttr(prologue),
             },
             regions=[body],
         )
@@ -112,12 +116,11 @@ class GroupOp(IRDLOperation):
         parser.parse_punctuation("->")
         results = parse_types(parser)
         kernel = parse_record(parser) if parser.parse_optional_keyword("kernel") is not None else None
-        code = None
-        if parser.parse_optional_keyword("code") is not None:
-            code = parse_in_parens(parser, parse_symbol).root_reference.data
+        code = _parse_optional_symbol(parser, "code")
+        prologue = _parse_optional_symbol(parser, "prologue")
         attributes = parse_attributes(parser)
         body = parser.parse_region([argument for argument, _ in pairs])
-        op = cls(id, src, [operand for _, operand in pairs], body, results, kernel, code)
+        op = cls(id, src, [operand for _, operand in pairs], body, results, kernel, code, prologue)
         op.attributes |= attributes
         return op
 
@@ -140,12 +143,19 @@ class GroupOp(IRDLOperation):
         if self.kernel is not None:
             printer.print_string(" ")
             print_record(printer, self.kernel)
-        if self.code is not None:
-            printer.print_string(" ")
-            print_symbol(printer, "code", self.code)
+        for key, symbol in (("code", self.code), ("prologue", self.prologue)):
+            if symbol is not None:
+                printer.print_string(" ")
+                print_symbol(printer, key, symbol)
         print_attributes(printer, self)
         printer.print_string(" ")
         printer.print_region(self.body, print_entry_block_args=False)
+
+
+def _parse_optional_symbol(parser: Parser, keyword: str) -> str | None:
+    if parser.parse_optional_keyword(keyword) is None:
+        return None
+    return parse_in_parens(parser, parse_symbol).root_reference.data
 
 
 def _parse_group_operand(parser: Parser) -> tuple[Parser.Argument, SSAValue]:

@@ -53,8 +53,9 @@ _BLOB = re.compile(r"0x([0-9a-f]{2})*")
 class ResolvedOp(IRDLOperation):
     """One instruction: reads `ins`, defines `outs`, may use `ws`; with every decision about it.
 
-    `body` says what it means, `code` is its generated scalar program if it has one, `kernel` everything a launch
-    needs, `constraints` what the kernel permits (`may_alias = [[out, in], ...]`), `hints` guidance without meaning.
+    `body` says what it means, `code` is its generated scalar program if it has one, `prologue` the row program that
+    makes the left operand of its product, `kernel` everything a launch needs, `constraints` what the kernel permits
+    (`may_alias = [[out, in], ...]`), `hints` guidance without meaning.
     """
 
     name = "emit.resolved"
@@ -68,6 +69,7 @@ class ResolvedOp(IRDLOperation):
     blob = prop_def(StringAttr)
     body = opt_prop_def(FlatSymbolRefAttrConstr)
     code = opt_prop_def(FlatSymbolRefAttrConstr)
+    prologue = opt_prop_def(FlatSymbolRefAttrConstr)
     kernel = opt_prop_def(KernelAttr)
     constraints = prop_def(DictionaryAttr)
     hints = prop_def(DictionaryAttr)
@@ -94,6 +96,7 @@ class ResolvedOp(IRDLOperation):
         blob: bytes | None = None,
         body: str | None = None,
         code: str | None = None,
+        prologue: str | None = None,
         kernel: KernelAttr | None = None,
         constraints: Mapping[str, Attribute] | None = None,
         hints: Mapping[str, Attribute] | None = None,
@@ -116,6 +119,7 @@ class ResolvedOp(IRDLOperation):
                 "blob": StringAttr("0x" + blob.hex()),
                 "body": None if body is None else SymbolRefAttr(body),
                 "code": None if code is None else SymbolRefAttr(code),
+                "prologue": None if prologue is None else SymbolRefAttr(prologue),
                 "kernel": kernel,
                 "constraints": DictionaryAttr(constraints or {}),
                 "hints": DictionaryAttr(hints or {}),
@@ -239,7 +243,8 @@ class ResolvedOp(IRDLOperation):
         _print_string_field(printer, "blob", self.blob)
 
     def _print_symbols(self, printer: Printer) -> None:
-        symbols = [(key, ref) for key, ref in (("body", self.body), ("code", self.code)) if ref is not None]
+        fields = (("body", self.body), ("code", self.code), ("prologue", self.prologue))
+        symbols = [(key, ref) for key, ref in fields if ref is not None]
         if symbols:
             _new_line(printer)
         for index, (key, reference) in enumerate(symbols):
@@ -304,6 +309,7 @@ _FIELDS: dict[str, Callable[[Parser], Attribute]] = {
     "blob": lambda parser: parse_in_parens(parser, parse_string_attr),
     "body": lambda parser: parse_in_parens(parser, parse_symbol),
     "code": lambda parser: parse_in_parens(parser, parse_symbol),
+    "prologue": lambda parser: parse_in_parens(parser, parse_symbol),
     "kernel": parse_record,
     "constraints": parse_dictionary,
     "hints": parse_dictionary,
@@ -333,6 +339,7 @@ def emit_resolved(
     after: Sequence[EdgeAttr] = (),
     body: str | None = None,
     code: str | None = None,
+    prologue: str | None = None,
 ) -> ResolvedOp:
     """Appends exactly one instruction at the builder's insertion point and returns it.
 
@@ -345,8 +352,8 @@ def emit_resolved(
             None for the kind's current schema.
         attrs, attr_blob: The attributes, readable and packed; either follows from the other.
         constraints, hints, kernel, stream, after: As in `ResolvedOp`.
-        body, code: Symbols of the meaning and of the generated program. Both stay open if not given: what a final
-            program needs of them a pass fills in.
+        body, code, prologue: Symbols of the meaning and of the generated programs. They stay open if not given: what
+            a final program needs of them a pass fills in.
 
     Raises:
         ValueError: `attrs` or `attr_blob` do not fit the schema.
@@ -368,6 +375,7 @@ def emit_resolved(
         blob=attr_blob,
         body=body,
         code=code,
+        prologue=prologue,
         kernel=kernel,
         constraints=constraints,
         hints=hints,

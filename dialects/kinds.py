@@ -42,6 +42,11 @@ KIND_IDS: dict[str, int] = {
     "generated": 24,
     "concat": 25,
     "pack": 26,
+    "gemm_gated": 27,
+    "norm_gemm": 28,
+    "attention": 29,
+    "gemm_multi": 30,
+    "norm_gated": 31,
 }
 """Append-only: a number, once given, never changes and is never used again."""
 
@@ -117,6 +122,19 @@ SCHEMAS: dict[str, tuple[Field, ...]] = {
     "layernorm_fwd.v1": (Field("axis", "q"), Field("epsilon", "d")),
     "sgd_step.v1": (Field("learning_rate_operand", "q"),),
     "concat.v1": (Field("axis", "q"),),
+    "gemm_gated.v1": (Field("transpose_a", "?"), Field("transpose_b", "?")),
+    "norm_gemm.v1": (
+        Field("transpose_a", "?"),
+        Field("transpose_b", "?"),
+        Field("prologue_operands", "q"),
+    ),
+    "attention.v1": (Field("scale", "d"), Field("mask", "?"), Field("causal", "?")),
+    "gemm_multi.v1": (Field("transpose_a", "?"), Field("transpose_b", "?"), Field("products", "q")),
+    "norm_gated.v1": (
+        Field("transpose_a", "?"),
+        Field("transpose_b", "?"),
+        Field("prologue_operands", "q"),
+    ),
 }
 """Field layouts by schema name, packed without padding; a changed layout gets a new version, never a new meaning."""
 

@@ -14,8 +14,12 @@ from aicf.passes.apply_policy import ApplyPolicyPass
 from aicf.passes.assign_ids import AssignIdsPass
 from aicf.passes.decide_inplace import DecideInplacePass
 from aicf.passes.fold_constants import FoldConstantsPass
+from aicf.passes.fuse_attention import FuseAttentionPass
 from aicf.passes.fuse_elementwise import FuseElementwisePass
 from aicf.passes.fuse_epilogues import FuseEpiloguesPass
+from aicf.passes.fuse_gated import FuseGatedPass
+from aicf.passes.fuse_horizontal import FuseHorizontalPass
+from aicf.passes.fuse_prologues import FuseProloguesPass
 from aicf.passes.generate_kernels import GenerateKernelsPass
 from aicf.passes.logical_canonicalize import LogicalCanonicalizePass
 from aicf.passes.logical_cse import LogicalCsePass
@@ -46,8 +50,8 @@ class AicfInferencePass(ModulePass):
     """Runs every pass of the inference pipeline in order, with a check at each phase boundary.
 
     Options: `target` (`cpu:x86-64-v3`, `reference`), `policy` (file, inline JSON or `auto`), `dims`
-    (`N=1,540`, sizes of symbolic dimensions), `threads`, and `start`: `logical`, or `lowered` for IR that is lowered
-    already, such as `raise-emit` gives.
+    (`N=1,540`, sizes of symbolic dimensions), `threads`, `tuning` (a table that `aicf tune` wrote: its path or inline
+    JSON), and `start`: `logical`, or `lowered` for IR that is lowered already, such as `raise-emit` gives.
     """
 
     name = "aicf-inference"
@@ -57,6 +61,7 @@ class AicfInferencePass(ModulePass):
     dims: str = ""
     threads: int = 1
     start: str = "logical"
+    tuning: str = ""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         run(self.passes(), ctx, op)
@@ -69,7 +74,7 @@ class AicfInferencePass(ModulePass):
         start: tuple[ModulePass, ...] = (SetTargetPass(self.target, self.threads),) if self.target else ()
         policy: tuple[ModulePass, ...] = (ApplyPolicyPass(self.policy),) if self.policy else ()
         if self.start == "lowered":
-            return (*start, *policy, AssignIdsPass(), VerifyLogicalPass(), *decision_passes())
+            return (*start, *policy, AssignIdsPass(), VerifyLogicalPass(), *decision_passes(self.tuning))
         return (
             *start,
             *policy,
@@ -84,26 +89,30 @@ class AicfInferencePass(ModulePass):
             SelectLayoutsPass(),
             LogicalDcePass(),
             VerifyLogicalPass(),
-            *decision_passes(),
+            *decision_passes(self.tuning),
         )
 
 
-def decision_passes() -> tuple[ModulePass, ...]:
+def decision_passes(tuning: str = "") -> tuple[ModulePass, ...]:
     """From lowered logical IR to a final program."""
     return (
+        FuseAttentionPass(),
         MaterializeViewsPass(),
+        FuseGatedPass(),
+        FuseHorizontalPass(),
+        FuseProloguesPass(),
         FuseEpiloguesPass(),
         FuseElementwisePass(),
-        SelectKernelsPass(),
+        SelectKernelsPass(tuning),
         GenerateKernelsPass(),
         LowerToEmitPass(),
         *emit_passes(),
     )
 
 
-def instruction_passes() -> tuple[ModulePass, ...]:
+def instruction_passes(tuning: str = "") -> tuple[ModulePass, ...]:
     """From emit programs of any phase, with instructions that may be open, to final ones."""
-    return (VerifyEmitPass(), SelectKernelsPass(), GenerateKernelsPass(), *emit_passes())
+    return (VerifyEmitPass(), SelectKernelsPass(tuning), GenerateKernelsPass(), *emit_passes())
 
 
 def emit_passes() -> tuple[ModulePass, ...]:

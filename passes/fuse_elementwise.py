@@ -49,7 +49,7 @@ def _computes(op: Operation) -> bool:
 
 
 def _fuse(seed: Operation, context: FusionContext) -> None:
-    cluster = Cluster(seed, context)
+    cluster = Cluster([seed], context)
     if context.policy.fusion.elementwise and _is_pointwise(seed):
         cluster.grow(lambda op: _may_follow(op, cluster))
     plan, refused = first_legal(chain(cluster.candidates(_is_elementwise), [(seed,)]), context)

@@ -7,11 +7,9 @@ from itertools import chain
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from aicf.dialects import logical
-from aicf.dialects.types import tensor_info
 from aicf.passes.support.fusion import (
     Cluster,
     FusionContext,
@@ -19,6 +17,7 @@ from aicf.passes.support.fusion import (
     form_group,
     fusion_contexts,
     id_of,
+    pointwise_like,
 )
 from aicf.passes.support.ledger import record
 from aicf.passes.support.work import target_of
@@ -42,12 +41,8 @@ class FuseEpiloguesPass(ModulePass):
 
 
 def _fuse(matmul: logical.MatmulOp, context: FusionContext) -> None:
-    shape = tensor_info(matmul.result.type).shape
-
-    def accept(op: Operation) -> bool:
-        return op.has_trait(logical.Elementwise) and tensor_info(op.results[0].type).shape == shape
-
-    cluster = Cluster(matmul, context)
+    accept = pointwise_like(matmul)
+    cluster = Cluster([matmul], context)
     if context.policy.fusion.epilogue:
         cluster.grow(accept)
     plan, refused = first_legal(chain(cluster.candidates(accept), [(matmul,)]), context)

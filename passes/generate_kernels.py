@@ -46,21 +46,21 @@ def _generate_for(module: ModuleOp, program: ProgramOp, table: dict[str, Operati
     for instruction in program.instructions:
         if instruction.kernel is None or instruction.code is not None or instruction.body is None:
             continue
-        code = _generate(
-            module, program, instruction, instruction_work(program, instruction, table, True).work
-        )
+        work = instruction_work(program, instruction, table, True).work
+        for made in _generate(module, program, instruction, work):
+            table[made.sym_name.data] = made
+
+
+def _generate(module: ModuleOp, before: Operation, user: GroupOp | ResolvedOp, work: Work) -> list[KernelOp]:
+    """Adds the scalar programs of the work in front of `before`, and links them."""
+    made: list[KernelOp] = []
+    for field, code in (("prologue", work.prologue), ("code", work.code)):
         if code is not None:
-            table[code.sym_name.data] = code
-
-
-def _generate(module: ModuleOp, before: Operation, user: GroupOp | ResolvedOp, work: Work) -> KernelOp | None:
-    code = work.code
-    if code is None:
-        return None
-    module.body.block.insert_op_before(code, before)
-    user.properties["code"] = SymbolRefAttr(code.sym_name)
-    record(module, GenerateKernelsPass.name, [work.id], code.sym_name.data, _describe(code))
-    return code
+            module.body.block.insert_op_before(code, before)
+            user.properties[field] = SymbolRefAttr(code.sym_name)
+            record(module, GenerateKernelsPass.name, [work.id], code.sym_name.data, _describe(code))
+            made.append(code)
+    return made
 
 
 def _describe(code: KernelOp) -> str:

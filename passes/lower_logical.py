@@ -1,6 +1,6 @@
 """``lower-logical``: composite ops become primitive ones.
 
-What is left is elementwise ops (no gelu), matmul, reduce_sum, reduce_max, views and constants. The formulas
+What is left is elementwise ops (no gelu or silu), matmul, reduce_sum, reduce_max, views and constants. The formulas
 are those of the semantics: a composite of f16 or bf16 is computed in f32, between casts, and its coefficients
 are rounded to that type. Coefficients are splat constants of the full shape, so that every elementwise op has
 operands of one shape.
@@ -145,6 +145,17 @@ def _gelu_tanh(lower: Lowering, x: SSAValue) -> SSAValue:
     return lower.add(logical.TanhOp(scaled), "tanh")
 
 
+class LowerSilu(LoweringPattern):
+    """x * sigmoid(x)."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: logical.SiluOp, rewriter: PatternRewriter, /) -> None:
+        lower = Lowering(rewriter, op, self.ids)
+        x = lower.cast(op.operand, composite_element(op.info.element), "widen")
+        gate = lower.add(logical.SigmoidOp(x), "sigmoid")
+        lower.finish(lower.cast(lower.add(logical.MulOp(x, gate), "mul"), op.info.element, "narrow"))
+
+
 class LowerReduceMean(LoweringPattern):
     """reduce_sum over the count, in a type that holds the count exactly."""
 
@@ -219,6 +230,7 @@ def lowerings(ids: IdTable) -> PatternTable:
     return {
         logical.LinearOp: (LowerLinear(ids),),
         logical.GeluOp: (LowerGelu(ids),),
+        logical.SiluOp: (LowerSilu(ids),),
         logical.ReduceMeanOp: (LowerReduceMean(ids),),
         logical.SoftmaxOp: (LowerSoftmax(ids),),
         logical.LayerNormOp: (LowerLayerNorm(ids),),
@@ -227,7 +239,7 @@ def lowerings(ids: IdTable) -> PatternTable:
 
 @dataclass(frozen=True)
 class LowerLogicalPass(ModulePass):
-    """Expands linear, gelu, reduce_mean, softmax and layer_norm; the new ops are called ``<id>.<part>``."""
+    """Expands linear, gelu, silu, reduce_mean, softmax and layer_norm; the new ops are called ``<id>.<part>``."""
 
     name = "lower-logical"
 

@@ -195,7 +195,9 @@ class _Bufferizer:
             self._operand(group, operand, place, parts.layout_at(place))
             for place, operand in enumerate(group_work.operands)
         ]
-        outs = [self._result(result) for result in group.results]
+        outs = [
+            self._result(result, view) for result, view in zip(group.results, group_work.results, strict=True)
+        ]
         ws = self._workspace(parts)
         body = BodyOp(body_symbol(group.id.data), _detached(work.body))
         self.module.body.block.insert_op_before(body, self.function)
@@ -210,6 +212,7 @@ class _Bufferizer:
             attrs=work.attrs,
             body=body.sym_name.data,
             code=None if group.code is None else symbol_name(group.code),
+            prologue=None if group.prologue is None else symbol_name(group.prologue),
             kernel=parts.kernel,
             constraints=parts.constraints,
             hints=hints,
@@ -240,17 +243,18 @@ class _Bufferizer:
             self.derived[name] = self._add_late_bind(BindOp("derived", name, buffer_of(made.buffer)))
         return self.derived[name]
 
-    def _result(self, result: OpResult) -> SSAValue:
+    def _result(self, result: OpResult, view: View) -> SSAValue:
+        """What the group's kernel writes: the buffer of its result through `view`."""
         if result in self.outputs:
-            buffer, view = self.outputs[result]
-            written = viewed(self.block, buffer, view)
+            buffer, shown = self.outputs[result]
+            held = viewed(self.block, buffer, shown)
         else:
             slot = SlotOp(buffer_type(result.type, "arena"))
             slot.buffer.name_hint = result.name_hint
             self.block.add_op(slot)
-            written = slot.buffer
-        self.buffers[result] = written
-        return written
+            held = slot.buffer
+        self.buffers[result] = held
+        return viewed(self.block, held, view)
 
     def _workspace(self, parts: RecordParts) -> list[SSAValue]:
         if (slot := parts.workspace()) is None:

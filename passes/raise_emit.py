@@ -20,7 +20,9 @@ from aicf.dialects.emit import (
     ProgramOp,
     ResolvedOp,
     SlotOp,
+    ViewOp,
     YieldOp,
+    buffer_of,
     find_ledger,
     symbols,
 )
@@ -32,7 +34,7 @@ from aicf.passes.analysis.accesses import region_of
 from aicf.passes.support.identity import invalid, value_hint
 from aicf.passes.support.policy import POLICY_ATTR, policy_of
 from aicf.passes.support.programs import programs
-from aicf.passes.support.unviewing import view_ops
+from aicf.passes.support.unviewing import laid_out, view_ops
 from aicf.passes.support.views import View
 from aicf.passes.support.work import symbol_name
 
@@ -258,12 +260,18 @@ class _Raiser:
     def _write(self, instruction: ResolvedOp, results: Sequence[SSAValue]) -> None:
         for out, value in zip(instruction.outs, results, strict=True):
             region = region_of(out)
-            if region.offset or not region.type.is_contiguous:
+            filled = _filled_by(out)
+            ops = laid_out(value, _view_in_elements(region), buffer_of(filled).get_shape())
+            if ops is None:
                 raise invalid(
                     instruction,
                     f"'{instruction.instruction.data}' writes a part of a buffer; that cannot be raised",
                 )
-            self.held[region.root] = value
+            for op in ops:
+                self._add(op, self._feeder_id(instruction), [s.data for s in instruction.src])
+            if ops:
+                ops[-1].results[0].name_hint = value.name_hint
+            self.held[region.root] = ops[-1].results[0] if ops else value
 
     def _finish(self) -> func.FuncOp:
         results: list[SSAValue] = []
@@ -295,6 +303,13 @@ class _Raiser:
         op = logical.ReshapeOp(value, bind.buffer.type.get_shape())
         self._add(op, f"{bind.bind_name.data}.reshape", [bind.bind_name.data])
         return op.result
+
+
+def _filled_by(out: SSAValue) -> SSAValue:
+    """The contiguous buffer whose elements an instruction writes, in whatever order: `out` itself, or what it views."""
+    if isinstance(out.owner, ViewOp) and not buffer_of(out).is_contiguous:
+        return out.owner.source
+    return out
 
 
 def _is_update(instruction: ResolvedOp) -> bool:

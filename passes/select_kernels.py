@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects import func
-from xdsl.dialects.builtin import FloatAttr, ModuleOp, f64
+from xdsl.dialects.builtin import FloatAttr, ModuleOp, StringAttr, f64
+from xdsl.ir import Attribute
 from xdsl.passes import ModulePass
 
 from aicf.backends.base import KernelDescriptor, Work
@@ -16,11 +17,15 @@ from aicf.dialects.emit_types import KernelAttr, TargetAttr
 from aicf.errors import PolicyError, UnsupportedOp
 from aicf.passes.support.instructions import Filler
 from aicf.passes.support.ledger import record
+from aicf.passes.support.measured import Measurements, Variant
 from aicf.passes.support.policy import check_formed, policy_of, with_stems, without_bucket
 from aicf.passes.support.programs import programs
-from aicf.passes.support.records import kernel_record
 from aicf.passes.support.work import GroupWork, legal_kernels, target_of, work_of_group
 from aicf.policies.kernel_policy import KernelPolicy
+from aicf.policies.tuning_table import MeasuredWork
+
+TUNING_KEY = "tuning_key"
+"""Figure of a decision that says which work of the tuning table it read."""
 
 Refuse = Callable[[KernelAttr], str | None]
 """Why a legal kernel with this record cannot be taken where it would stand; None if it can."""
@@ -29,19 +34,28 @@ Refuse = Callable[[KernelAttr], str | None]
 @dataclass(frozen=True)
 class SelectKernelsPass(ModulePass):
     """Chooses among the legal kernels of each group and of each instruction that is open: policy first, then the
-    predicted time.
+    measured time, then, where nothing was measured, the predicted one.
 
-    Ties go to the deterministic kernel, then to the simpler one. What has a kernel keeps it. The ledger gets the
-    choice, the prediction, and the reason against every other kernel of the kind. An instruction of a program that
-    is not final and states no body gets the body of its kind; one without a kernel gets a record, with prepared
-    weights and workspace as it asks for them.
+    `tuning` is a table that `aicf tune` wrote (a path or inline JSON); it must have been measured for the module's
+    target. Where it has rows, the best measured variant of a kernel is taken: cold or warm, as the policy says. Ties
+    go to the deterministic kernel, then to the simpler one. What has a kernel keeps it. The ledger gets the choice,
+    its time, and the reason against every other kernel and variant. An instruction of a program that is not final and
+    states no body gets the body of its kind; one without a kernel gets a record, with prepared weights and workspace
+    as it asks for them.
     """
 
     name = "select-kernels"
 
+    tuning: str = ""
+
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        chooser = _Chooser(op, target_of(op), policy_of(op))
+        target = target_of(op)
+        measured = Measurements.read(self.tuning, target)
+        chooser = _Chooser(op, target, policy_of(op), measured)
         _check_policy(op, chooser.policy)
+        if measured.table is not None:
+            header = measured.table.header
+            record(op, self.name, ["module"], f"times measured on {header.device}", "option tuning")
         for function in op.body.block.ops:
             if isinstance(function, func.FuncOp) and not function.is_declaration:
                 chooser.choose_for_groups(function)
@@ -59,10 +73,15 @@ def _check_policy(module: ModuleOp, policy: KernelPolicy) -> None:
 
 
 @dataclass(frozen=True)
-class _Choice:
-    kernel: KernelDescriptor
-    expected_us: float
-    because: str
+class _Option:
+    """A variant that could run a piece of work, and how long it takes, measured or predicted."""
+
+    variant: Variant
+    us: float
+
+    @property
+    def is_measured(self) -> bool:
+        return self.variant.row is not None
 
 
 @dataclass(frozen=True)
@@ -70,6 +89,7 @@ class _Chooser:
     module: ModuleOp
     target: TargetAttr
     policy: KernelPolicy
+    measured: Measurements
 
     def choose_for_groups(self, function: func.FuncOp) -> None:
         """Gives each group of a function its kernel record."""
@@ -102,43 +122,83 @@ class _Chooser:
     def _choose(
         self, group_work: GroupWork, what: str, way_out: str, refuse: Refuse | None = None
     ) -> tuple[KernelAttr, FloatAttr]:
-        """The record of the kernel that runs the work, and its predicted microseconds; writes the ledger."""
+        """The record of the kernel that runs the work, and its microseconds; writes the ledger."""
         work = group_work.work
-        legal, rejected = legal_kernels(group_work, self.target, frozenset(self.policy.forbid))
-        legal, rejected = _deterministic(legal, rejected, self.policy)
-        if refuse is not None:
-            refused = {k.id: why for k in legal if (why := refuse(self._record(k, work))) is not None}
-            legal, rejected = (
-                [kernel for kernel in legal if kernel.id not in refused],
-                {**rejected, **refused},
-            )
-        if not legal:
+        measured = self.measured.find(work)
+        options, rejected = self._options(group_work, measured, refuse)
+        if not options:
             reasons = "; ".join(f"{kernel}: {why}" for kernel, why in rejected.items())
             raise UnsupportedOp(
                 f"no kernel of target {self.target.backend.data} runs {what} of kind {work.kind}: "
                 f"{reasons or 'none has this kind'}; {way_out}"
             )
-        costs = {kernel.id: kernel.cost_us(work, self.target) for kernel in legal}
-        choice = _best(work, legal, costs, self.policy, rejected)
-        for kernel in legal:
-            if kernel.id != choice.kernel.id:
-                rejected[kernel.id] = _slower(costs[kernel.id], choice.expected_us)
-        cost = FloatAttr(round(choice.expected_us, 3), f64)
-        name = SelectKernelsPass.name
+        best, because = _best(work, options, self.policy, rejected)
+        for option in options:
+            if option is not best:
+                rejected[option.variant.label] = _against(option, best)
+        chosen = best.variant
+        cost = _microseconds(best.us)
         record(
-            self.module, name, [work.id], choice.kernel.id, choice.because, rejected, {"expected_us": cost}
+            self.module,
+            SelectKernelsPass.name,
+            [work.id],
+            chosen.kernel.id,
+            because,
+            rejected,
+            {"expected_us": cost, **_measured_costs(chosen, measured)},
         )
-        return self._record(choice.kernel, work), cost
+        return chosen.record, cost
 
-    def _record(self, kernel: KernelDescriptor, work: Work) -> KernelAttr:
-        return kernel_record(kernel, kernel.record(work, self.target))
+    def _options(
+        self, group_work: GroupWork, measured: MeasuredWork | None, refuse: Refuse | None
+    ) -> tuple[list[_Option], dict[str, str]]:
+        """Every variant that may be taken, and the reason against each that may not."""
+        work = group_work.work
+        rows = () if measured is None else measured.rows
+        known = {row.kernel for row in rows}
+        legal, rejected = legal_kernels(group_work, self.target, frozenset(self.policy.forbid), known)
+        legal, rejected = _deterministic(legal, rejected, self.policy)
+        options: list[_Option] = []
+        for kernel in legal:
+            variants, stale = self.measured.variants(kernel, work, rows)
+            rejected |= stale
+            for variant in variants:
+                why = None if refuse is None else refuse(variant.record)
+                if why is None:
+                    options.append(_Option(variant, self._us(variant, work)))
+                else:
+                    rejected[variant.label] = why
+        return options, rejected
+
+    def _us(self, variant: Variant, work: Work) -> float:
+        if variant.row is None:
+            return variant.kernel.cost_us(work, self.target)
+        return variant.row.timing(self.policy.measurements).median_us
 
 
-def _slower(cost_us: float, best_us: float) -> str:
-    """The reason against a legal kernel; three digits, or a word where they would not differ."""
-    if f"{cost_us:.3g}" == f"{best_us:.3g}":
-        return f"predicted the same {best_us:.3g} us, and it goes later in the order of ties"
-    return f"predicted {cost_us:.3g} us, not {best_us:.3g}"
+def _microseconds(value: float) -> FloatAttr:
+    return FloatAttr(round(value, 3), f64)
+
+
+def _measured_costs(chosen: Variant, measured: MeasuredWork | None) -> dict[str, Attribute]:
+    """Both measured times of the choice, and the key by which the tuning table has the work, if it has it."""
+    if measured is None:
+        return {}
+    costs: dict[str, Attribute] = {}
+    if chosen.row is not None:
+        for name, timing in (("cold_us", chosen.row.cold), ("warm_us", chosen.row.warm)):
+            costs[name] = _microseconds(timing.median_us)
+    return {**costs, TUNING_KEY: StringAttr(measured.key)}
+
+
+def _against(option: _Option, best: _Option) -> str:
+    """The reason against an option that could have been taken."""
+    word = "measured" if option.is_measured else "predicted"
+    if option.is_measured != best.is_measured:
+        return f"unmeasured, {word} {option.us:.3g} us" if best.is_measured else f"{word} {option.us:.3g} us"
+    if f"{option.us:.3g}" == f"{best.us:.3g}":
+        return f"{word} the same {best.us:.3g} us, and it goes later in the order of ties"
+    return f"{word} {option.us:.3g} us, not {best.us:.3g}"
 
 
 def _deterministic(
@@ -154,29 +214,37 @@ def _deterministic(
 
 
 def _best(
-    work: Work,
-    legal: Sequence[KernelDescriptor],
-    costs: Mapping[str, float],
-    policy: KernelPolicy,
-    rejected: Mapping[str, str],
-) -> _Choice:
+    work: Work, options: Sequence[_Option], policy: KernelPolicy, rejected: Mapping[str, str]
+) -> tuple[_Option, str]:
+    """The option that is taken and why: among those of a pinned kernel or all, among the measured ones if any is."""
     for key in (work.id, without_bucket(work.id), work.kind):
         if (wanted := policy.kernels.get(key)) is not None:
-            return _Choice(
-                _pinned(wanted, key, legal, rejected), costs[wanted], f"policy pins it for '{key}'"
-            )
-    best = min(legal, key=lambda k: (costs[k.id], k.determinism != "bitwise", k.simplicity, k.id))
-    because = "the only legal kernel" if len(legal) == 1 else "lowest predicted time; unmeasured"
-    return _Choice(best, costs[best.id], because)
+            pinned = _pinned(wanted, key, options, rejected)
+            return _fastest(pinned), f"policy pins it for '{key}'"
+    best = _fastest(options)
+    kernels = {option.variant.kernel.id for option in options}
+    row = best.variant.row
+    if row is not None:
+        reason = "lowest" if len(options) > 1 else "the only legal kernel;"
+        variant = f": {row.variant}" if row.variant else ""
+        return best, f"{reason} measured time, {policy.measurements}{variant}"
+    return best, "the only legal kernel" if len(kernels) == 1 else "lowest predicted time; unmeasured"
 
 
-def _pinned(
-    wanted: str, key: str, legal: Sequence[KernelDescriptor], rejected: Mapping[str, str]
-) -> KernelDescriptor:
-    for kernel in legal:
-        if kernel.id == wanted:
-            return kernel
+def _fastest(options: Sequence[_Option]) -> _Option:
+    """The fastest of the measured options, or of all if none is measured."""
+    measured = [option for option in options if option.is_measured]
+    return min(measured or options, key=_rank)
+
+
+def _rank(option: _Option) -> tuple[float, bool, int, str]:
+    kernel = option.variant.kernel
+    return option.us, kernel.determinism != "bitwise", kernel.simplicity, kernel.id
+
+
+def _pinned(wanted: str, key: str, options: Sequence[_Option], rejected: Mapping[str, str]) -> list[_Option]:
+    if found := [option for option in options if option.variant.kernel.id == wanted]:
+        return found
     why = rejected.get(wanted, "it does not run this kind" if wanted else "")
-    raise PolicyError(
-        f"kernels.{key}: '{wanted}' cannot run it: {why}; legal: {', '.join(kernel.id for kernel in legal)}"
-    )
+    legal = dict.fromkeys(option.variant.kernel.id for option in options)
+    raise PolicyError(f"kernels.{key}: '{wanted}' cannot run it: {why}; legal: {', '.join(legal)}")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr
 from xdsl.ir import Attribute, Block, Operation
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import VerifyException
@@ -19,7 +19,7 @@ from aicf.passes.analysis.accesses import Region, region_of
 from aicf.passes.decide_inplace import may_alias_pairs
 from aicf.passes.support.body_kinds import derive_kind
 from aicf.passes.support.identity import invalid
-from aicf.passes.support.kernel_code import NoCode, derive_code
+from aicf.passes.support.kernel_code import NoCode, derive_code, derive_prologue
 from aicf.passes.support.peeling import yielded
 from aicf.passes.support.prepare import tensor_of
 from aicf.passes.support.programs import programs
@@ -142,16 +142,33 @@ def verify_meaning(op: ResolvedOp, table: Mapping[str, Operation]) -> None:
     body = None if op.body is None else table.get(symbol_name(op.body))
     if op.body is not None and not isinstance(body, BodyOp):
         raise invalid(op, f"{_named(op)}: @{symbol_name(op.body)} is no emit.body")
-    code = None if op.code is None else table.get(symbol_name(op.code))
-    if op.code is not None and not isinstance(code, KernelOp):
-        raise invalid(op, f"{_named(op)}: @{symbol_name(op.code)} is no emit.kernel")
+    codes = [(_kernel_named(op, reference, table), derive) for reference, derive in _derivations(op)]
     if not isinstance(body, BodyOp):
         return
     _verify_signature(op, body.body.block)
     if op.kind.data != "pack":
         _verify_kind(op, body.body.block)
-    if isinstance(code, KernelOp):
-        _verify_code(op, body.body.block, code)
+    for code, derive in codes:
+        _verify_code(op, body.body.block, code, derive)
+
+
+_Derive = Callable[[Block, str], KernelOp | None]
+
+
+def _derivations(op: ResolvedOp) -> list[tuple[SymbolRefAttr, _Derive]]:
+    """The generated programs that an instruction names, each with what derives it from a body."""
+    found: list[tuple[SymbolRefAttr | None, _Derive]] = [
+        (op.code, derive_code),
+        (op.prologue, derive_prologue),
+    ]
+    return [(reference, derive) for reference, derive in found if reference is not None]
+
+
+def _kernel_named(op: ResolvedOp, reference: SymbolRefAttr, table: Mapping[str, Operation]) -> KernelOp:
+    code = table.get(symbol_name(reference))
+    if not isinstance(code, KernelOp):
+        raise invalid(op, f"{_named(op)}: @{symbol_name(reference)} is no emit.kernel")
+    return code
 
 
 def _verify_signature(op: ResolvedOp, body: Block) -> None:
@@ -175,11 +192,13 @@ def _body_name(op: ResolvedOp) -> str:
     return "" if op.body is None else symbol_name(op.body)
 
 
-def _verify_code(op: ResolvedOp, body: Block, code: KernelOp) -> None:
+def _verify_code(op: ResolvedOp, body: Block, code: KernelOp, derive: _Derive) -> None:
     try:
-        derived = derive_code(body, code.sym_name.data)
+        derived = derive(body, code.sym_name.data)
     except NoCode as reason:
         raise invalid(op, f"{_named(op)}: its body has no generated code: {reason}") from reason
+    if derived is None:
+        raise invalid(op, f"{_named(op)}: its body computes no left operand of a product in rows")
     if not derived.is_structurally_equivalent(code):
         raise invalid(
             op, f"{_named(op)}: @{code.sym_name.data} is not the code of its body; run generate-kernels again"

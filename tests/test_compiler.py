@@ -339,3 +339,21 @@ def test_prepared_weights_are_in_the_file(saved: Path, mlp: aicf.CompiledModel):
     assert {name: array.tobytes() for name, array in prepared.items()} == {
         name: array.tobytes() for name, array in mlp.prepared().items()
     }
+
+
+def test_an_artifact_without_weights_takes_them_at_load(tmp_path: Path) -> None:
+    """Weights left out of the file are given as arrays or as a safetensors file, and checked like any others."""
+    graph = aicf.Graph("scale")
+    x = graph.input("x", (3,))
+    graph.output(x * graph.param("w", (3,)), "y")
+    rng = np.random.default_rng(5)
+    w, value = rng.standard_normal((2, 3)).astype(np.float32)
+    path = tmp_path / "scale.aicf"
+    aicf.compile(graph, {"w": w}).save(path, weights=False)
+    with pytest.raises(aicf.ArtifactError, match="saved without weights; load it with weights="):
+        aicf.load(path)
+    safetensors.numpy.save_file({"w": w}, tmp_path / "w.safetensors")
+    for weights in ({"w": w}, tmp_path / "w.safetensors"):
+        np.testing.assert_array_equal(aicf.load(path, weights=weights)(value), value * w)
+    with pytest.raises(aicf.InputMismatch, match="missing weight w"):
+        aicf.load(path, weights={})

@@ -20,6 +20,7 @@ FOLDERS = {"aicf": "aicf", "dialects": "aicf.dialects", "passes": "aicf.passes",
 
 ANYTHING = ("aicf",)
 EMIT = ("aicf.dialects.emit", "aicf.dialects.emit_types", "aicf.dialects.emit_kernels", "aicf.dialects.kinds")
+PLAIN = ("aicf.dialects.plain_values", "aicf.plain")
 CONTRACT = ("aicf.backends.base", "aicf.backends.native", "aicf.backends.registry")
 LOOPS = ("aicf.backends.nests", "aicf.backends.moves")
 
@@ -33,7 +34,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf.universe": ("aicf.passes",),
     "aicf.dialects": (),
     "aicf.semantics": ("aicf.dialects",),
-    "aicf.policies": ("aicf.dialects.kinds",),
+    "aicf.policies": ("aicf.dialects.kinds", "aicf.files", "aicf.plain"),
     "aicf.backends": (*EMIT, "aicf.dialects.types", *CONTRACT),
     "aicf.backends.reference": (
         *EMIT,
@@ -43,8 +44,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "aicf.semantics",
     ),
     "aicf.backends.cpu": (*EMIT, "aicf.dialects.types", *CONTRACT, *LOOPS),
-    "aicf.backends.cuda": (*EMIT, "aicf.dialects.types", *CONTRACT, *LOOPS, "aicf.plain"),
-    "aicf.runtime": (*EMIT, "aicf.dialects.types", "aicf.dialects.logical", *CONTRACT, "aicf.plain"),
+    "aicf.backends.cuda": (*EMIT, "aicf.dialects.types", *CONTRACT, *LOOPS, *PLAIN),
+    "aicf.runtime": (*EMIT, "aicf.dialects.types", "aicf.dialects.logical", *CONTRACT, *PLAIN),
     "aicf.passes": ("aicf.dialects", "aicf.semantics", "aicf.policies", *CONTRACT),
     "aicf.frontends": ("aicf.dialects",),
     "aicf.compiled": ANYTHING,
@@ -53,6 +54,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf.progress": (),
     "aicf.sources": ANYTHING,
     "aicf.tools": ANYTHING,
+    "aicf.tuning": ANYTHING,
 }
 
 # Modules that must load without the compiler's heavy dependencies.

@@ -20,6 +20,7 @@ from aicf.tools.cli.compile_command import compile_command
 from aicf.tools.cli.devices_command import devices_command
 from aicf.tools.cli.explain_command import explain_command
 from aicf.tools.cli.run_command import run_command
+from aicf.tools.cli.tune_command import tune_command
 
 EXIT_ERROR, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 DEBUG = "--debug"
@@ -29,6 +30,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "run": run_command,
     "explain": explain_command,
     "bench": bench_command,
+    "tune": tune_command,
     "devices": devices_command,
 }
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block
 
-from aicf.backends.native import Entry, LoadedCode, NativeCode, ProfileEntry
+from aicf.backends.native import DeviceCode, Entry, LoadedCode, NativeCode, ProfileEntry
 from aicf.dialects.emit import ProgramOp
 from aicf.dialects.emit_kernels import KernelOp
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
@@ -22,6 +22,8 @@ __all__ = [
     "Backend",
     "BufferRef",
     "CodeUnit",
+    "DeviceCode",
+    "DeviceGivenKernel",
     "Entry",
     "KernelDescriptor",
     "Launch",
@@ -29,6 +31,7 @@ __all__ = [
     "NativeCode",
     "OperandInfo",
     "ProfileEntry",
+    "TunableKernel",
     "Work",
 ]
 
@@ -127,6 +130,33 @@ class KernelDescriptor(Protocol):
         ...
 
 
+@runtime_checkable
+class TunableKernel(Protocol):
+    """What a `KernelDescriptor` also offers if it could run a piece of work in several ways."""
+
+    def candidates(self, work: Work, target: TargetAttr) -> Sequence[Mapping[str, Attribute]]:
+        """The kernel records it could give, the most promising first: the first is what `record` gives.
+
+        All have the same entries. A measurement finds its variant by the entries whose values differ, so the records
+        may only depend on `work` and `target`, and other candidates mean another `version`. Only for legal work.
+        """
+        ...
+
+
+@runtime_checkable
+class DeviceGivenKernel(Protocol):
+    """What a `KernelDescriptor` also says if entries of its record come from the device, by measuring.
+
+    Without a measurement the kernel is not legal. `record` gives the other entries.
+    """
+
+    @property
+    def device_fields(self) -> Mapping[str, Attribute]:
+        """The entries that every measurement of it has, such as the bytes of a library's algorithm; each with what
+        stands in its place until then (for `workspace_bytes` the most it may be)."""
+        ...
+
+
 @dataclass(frozen=True)
 class BufferRef:
     """Where an instruction's operand lies: `table[base] + offset` bytes.
@@ -208,8 +238,9 @@ class Backend(Protocol):
         """Code for all units. Pure: the same input gives the same bytes."""
         ...
 
-    def load(self, native: NativeCode) -> LoadedCode:
-        """Loads code into this process. Raises BackendUnavailable if the machine lacks a feature."""
+    def load(self, native: NativeCode) -> LoadedCode | DeviceCode:
+        """Loads code into this process, as `NativeCode.place` says. Raises BackendUnavailable if the machine lacks a
+        feature."""
         ...
 
     def devices(self) -> Sequence[Mapping[str, str]]:

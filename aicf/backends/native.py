@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
 
 
 @dataclass(frozen=True)
@@ -21,11 +21,16 @@ class NativeCode:
         code: The object file (or whatever the backend loads), the same bytes for the same input.
         features: CPU or device features it needs.
         functions: Names of the library functions whose addresses follow the data pointers in every table.
+        place: `host`: `load` gives `LoadedCode`, and programs run on host memory. `device`: it gives `DeviceCode`, and
+            is called at the first use, so that a machine without the device can compile, save and explain.
+        reserves: Bytes that a program of device code needs besides the plan's buffers, by entry symbol.
     """
 
     code: bytes
     features: tuple[str, ...]
     functions: tuple[str, ...] = ()
+    place: Literal["host", "device"] = "host"
+    reserves: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 class Entry(Protocol):
@@ -99,3 +104,125 @@ class CProfileEntry:
         """See `ProfileEntry`."""
         numbers = (ctypes.c_int64(launch), ctypes.c_int64(tid), ctypes.c_int64(nthreads))
         return functools.partial(self._function, *numbers, ctypes.c_void_p(table))
+
+
+# Code whose memory lies on a device
+
+
+class DeviceMemory(Protocol):
+    """Memory of one device and copies to and from it. Addresses and streams are integers that only this object and
+    the code of the same device understand; copies are queued on a stream and return at once."""
+
+    @property
+    def name(self) -> str:
+        """As people call it, for messages."""
+        ...
+
+    @property
+    def dlpack_device(self) -> tuple[int, int]:
+        """Device type and index as DLPack numbers them."""
+        ...
+
+    def allocate(self, nbytes: int) -> int:
+        """Address of `nbytes` (more than 0) fresh bytes, a multiple of 256. Raises BackendUnavailable when full."""
+        ...
+
+    def free(self, address: int) -> None:
+        """Gives an allocation back once the device no longer uses it."""
+        ...
+
+    def allocate_pinned(self, nbytes: int) -> int:
+        """Host address of page-locked memory, which the device copies from and to beside the caller."""
+        ...
+
+    def free_pinned(self, address: int) -> None:
+        """Gives pinned memory back."""
+        ...
+
+    def available(self) -> tuple[int, int]:
+        """Bytes that are free now, and all bytes of the device."""
+        ...
+
+    def open_stream(self) -> int:
+        """A new queue. Work on it is also ordered with the device's default stream."""
+        ...
+
+    def close_stream(self, stream: int) -> None:
+        """Waits for what is queued and ends the queue."""
+        ...
+
+    def upload(self, target: int, source: int, nbytes: int, stream: int) -> None:
+        """Host to device. The source may change as soon as this returns, unless it is pinned."""
+        ...
+
+    def download(self, target: int, source: int, nbytes: int, stream: int) -> None:
+        """Device to host; the target holds the bytes after `synchronize`."""
+        ...
+
+    def copy(self, target: int, source: int, nbytes: int, stream: int) -> None:
+        """Device to device."""
+        ...
+
+    def clear(self, target: int, nbytes: int, stream: int) -> None:
+        """Zeros."""
+        ...
+
+    def follow(self, stream: int, other: int) -> None:
+        """Lets work queued on `stream` from now on wait for what `other` holds now."""
+        ...
+
+    def synchronize(self, stream: int) -> None:
+        """Waits for everything on `stream`. Raises AicfError if any of it failed."""
+        ...
+
+
+class DeviceGraph(Protocol):
+    """A program captured on one pointer table and one stream. Given back when nothing refers to it."""
+
+    @property
+    def launch(self) -> Callable[[], None]:
+        """Queues one replay and returns; allocates, synchronises and decides nothing. It may change with
+        `set_pointers`."""
+        ...
+
+    @property
+    def fixed(self) -> frozenset[int]:
+        """Entries of the pointer table whose change captures the program anew, which takes long."""
+        ...
+
+    def set_pointers(self, pointers: Mapping[int, int]) -> None:
+        """Replaces entries of the pointer table for later launches, by index."""
+        ...
+
+    def run_eagerly(self) -> None:
+        """Runs instruction after instruction, waiting for each. Raises CaptureError that names the failing one."""
+        ...
+
+    def instruction_times(self, repeats: int) -> list[list[float]]:
+        """For each repeat, microseconds on the device: of an empty gap, then of each instruction in launch order, run
+        one after the other."""
+        ...
+
+
+class DeviceCode(Protocol):
+    """Code on a device. It stays loaded while this object, or a graph of it, is referenced."""
+
+    @property
+    def memory(self) -> DeviceMemory:
+        """Where its programs run."""
+        ...
+
+    def capture(self, symbol: str, table: Sequence[int], descriptors: int, stream: int) -> DeviceGraph:
+        """Captures one program.
+
+        Args:
+            symbol: Its entry.
+            table: Device addresses: arena, then the binds in program order.
+            descriptors: `descriptor_bytes` of device memory that the graph keeps for itself, 0 if it needs none.
+            stream: Where it runs.
+
+        Raises:
+            ArtifactError: there is no such program.
+            CaptureError: an instruction cannot be captured; the message names it.
+        """
+        ...

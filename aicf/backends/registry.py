@@ -12,7 +12,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, cast
 
-from aicf.backends.native import LoadedCode, NativeCode
+from aicf.backends.native import DeviceCode, LoadedCode, NativeCode
 from aicf.errors import BackendUnavailable, PolicyError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _LOADERS = {
     "cuda": "aicf.backends.cuda.loader",
     "reference": "aicf.backends.reference.loader",
 }
-"""Modules of built-in backends with a function `load_native(NativeCode) -> LoadedCode`."""
+"""Modules of built-in backends with a function `load_native(NativeCode)`: their `Backend.load` without xDSL."""
 
 
 def _plug_ins() -> dict[str, EntryPoint]:
@@ -80,6 +80,15 @@ def load_native(backend: str, native: NativeCode) -> LoadedCode:
         PolicyError, BackendUnavailable: as `get_backend`; or the machine lacks a feature that the code needs.
         ArtifactError: the bytes are no code of that backend.
     """
+    return cast("LoadedCode", _load(backend, native))
+
+
+def load_device(backend: str, native: NativeCode) -> DeviceCode:
+    """Loads code that runs on a device (`NativeCode.place`), onto the device. Raises as `load_native`."""
+    return cast("DeviceCode", _load(backend, native))
+
+
+def _load(backend: str, native: NativeCode) -> LoadedCode | DeviceCode:
     if backend not in _LOADERS:
         return get_backend(backend).load(native)
     try:
@@ -88,7 +97,7 @@ def load_native(backend: str, native: NativeCode) -> LoadedCode:
         raise BackendUnavailable(
             f"backend '{backend}' does not import: {error}; install what it needs"
         ) from error
-    return cast(LoadedCode, loader.load_native(native))
+    return loader.load_native(native)
 
 
 def resolve_target(spec: str, threads: int = 1) -> TargetAttr:

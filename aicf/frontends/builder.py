@@ -263,6 +263,10 @@ class Graph:
         """``1 / (1 + exp(-x))``."""
         return self._unary(logical.SigmoidOp, x, name)
 
+    def silu(self, x: Value, *, name: str | None = None) -> Value:
+        """``x * sigmoid(x)``."""
+        return self._unary(logical.SiluOp, x, name)
+
     def gelu(self, x: Value, approximate: Approximation = "none", *, name: str | None = None) -> Value:
         """GELU, by erf or by its tanh approximation."""
         return self._insert("gelu", name, lambda: logical.GeluOp(self._own(x), approximate))

@@ -25,6 +25,7 @@ from aicf.errors import PolicyError
 VERSION = 1
 DETERMINISM = ("bitwise", "any")
 ROUNDING = ("fused", "strict")
+MEASUREMENTS = ("cold", "warm")
 AUTO = "auto"
 """Spelling of the default policy where it is asked for by name."""
 
@@ -33,8 +34,21 @@ _MAX_LISTED = 24
 
 @dataclass(frozen=True)
 class Fusion:
-    """Which fusing passes may form groups of several ops."""
+    """Which fusing passes may form groups of several ops.
 
+    Args:
+        attention: Two products with a softmax between them.
+        gated: Two products of one left operand whose results meet.
+        horizontal: Products of one left operand side by side.
+        prologue: A row program in front of a product.
+        epilogue: Pointwise ops behind a product.
+        elementwise: Pointwise ops and row reductions.
+    """
+
+    attention: bool = True
+    gated: bool = True
+    horizontal: bool = True
+    prologue: bool = True
     epilogue: bool = True
     elementwise: bool = True
 
@@ -52,6 +66,7 @@ class KernelPolicy:
         forbid: Kernel ids that are never chosen.
         groups: Ids of ops that form one group each; a list of one keeps that op alone.
         streams: Most streams that `schedule` may use.
+        measurements: Which times of a tuning table count: `cold`, with nothing in the device's cache, or `warm`.
 
     Raises:
         PolicyError: a value is not legal; the message names its path and lists what is.
@@ -65,12 +80,14 @@ class KernelPolicy:
     forbid: tuple[str, ...] = ()
     groups: tuple[tuple[str, ...], ...] = ()
     streams: int = 1
+    measurements: str = "cold"
 
     def __post_init__(self) -> None:
         if self.version != VERSION:
             raise PolicyError(f"version: {self.version} is not known here; this release reads {VERSION}")
         _one_of("determinism", self.determinism, DETERMINISM)
         _one_of("rounding", self.rounding, ROUNDING)
+        _one_of("measurements", self.measurements, MEASUREMENTS)
         if self.streams < 1:
             raise PolicyError(f"streams: must be at least 1, got {self.streams}")
         self._check_groups()
@@ -302,6 +319,7 @@ _READERS: Mapping[str, Callable[[str, object], Any]] = {
     "forbid": _strings,
     "groups": _groups,
     "streams": _integer,
+    "measurements": _string,
 }
 
 

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from aicf.runtime.capture_plan import CapturePlan, ModulePlan
 from aicf.runtime.device import Device, devices
+from aicf.runtime.device_array import DeviceArray
 from aicf.runtime.executable import Executable, TensorSpec
 from aicf.runtime.graph import Graph
-from aicf.runtime.graph_exec import GraphExec, State
+from aicf.runtime.graph_exec import GraphExec
 from aicf.runtime.lifecycle import init, is_initialized, shutdown
 from aicf.runtime.memory import MemoryStatistics, reset_peak, statistics
 from aicf.runtime.profiler import Profile, Profiler
+from aicf.runtime.state import State
 from aicf.runtime.stream import Event, Stream
 
 __all__ = [
     "CapturePlan",
     "Device",
+    "DeviceArray",
     "Event",
     "Executable",
     "Graph",

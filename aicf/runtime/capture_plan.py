@@ -127,6 +127,16 @@ class ModulePlan:
         return tuple(binds.values())
 
     @property
+    def derived(self) -> tuple[Bind, ...]:
+        """What `prepare` makes of the weights."""
+        return () if self.prepare is None else self.prepare.graph.with_role("derived")
+
+    @property
+    def mutable(self) -> tuple[str, ...]:
+        """Names of the weights that programs update, sorted; every instance needs its own copies."""
+        return tuple(sorted({b.name for plan in self.programs for b in plan.graph.binds if b.is_mutable}))
+
+    @property
     def is_stateful(self) -> bool:
         """Whether any program changes what a later call sees."""
         return any(plan.graph.is_stateful for plan in self.programs)

@@ -9,19 +9,25 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
-from aicf.backends.native import LoadedCode, NativeCode
-from aicf.backends.registry import load_native
+from aicf.backends.native import DeviceCode, LoadedCode, NativeCode
+from aicf.backends.registry import load_device, load_native
 from aicf.errors import InputMismatch
 from aicf.runtime.capture_plan import CapturePlan, ModulePlan
+from aicf.runtime.device_array import tensor_of
+from aicf.runtime.device_store import DeviceStore
 from aicf.runtime.graph import Bind
-from aicf.runtime.graph_exec import GraphExec, Program, State, as_array, reject_unknown
+from aicf.runtime.graph_exec import GraphExec
+from aicf.runtime.host_store import HostStore
 from aicf.runtime.lifecycle import register
-from aicf.runtime.memory import allocate
-from aicf.runtime.tensors import Array, describe, describe_array
+from aicf.runtime.ports import reject_unknown
+from aicf.runtime.state import State
+from aicf.runtime.store import Store
+from aicf.runtime.tensors import Array, describe
 from aicf.runtime.weights import bind_derived, bind_weights
 
 
@@ -38,11 +44,55 @@ class TensorSpec:
 
 
 class _Lane:
-    """One program and the GraphExecs of it that no call is using."""
+    """One program and the GraphExecs of it that no call is using.
 
-    def __init__(self, program: Program) -> None:
-        self.program = program
+    Args:
+        plan: The program.
+        new: Makes a GraphExec of it, on the given state.
+    """
+
+    def __init__(self, plan: CapturePlan, new: Callable[[State | None], GraphExec]) -> None:
+        self.plan = plan
+        self.new = new
         self.idle: deque[GraphExec] = deque()
+
+
+class _Code:
+    """The code of an executable, loaded at first use. Whoever uses it keeps it alive; it does not keep the executable.
+
+    Args:
+        backend: Backend name.
+        native: The code.
+        owner: Whom `runtime.shutdown` asks to give it back.
+    """
+
+    def __init__(self, backend: str, native: NativeCode, owner: Executable) -> None:
+        self._backend = backend
+        self._native = native
+        self._owner = weakref.ref(owner)
+        self._lock = threading.Lock()
+        self._loaded: LoadedCode | DeviceCode | None = None
+
+    def on_host(self) -> LoadedCode:
+        """Code of `NativeCode.place` `host`."""
+        return cast(LoadedCode, self._get(load_native))
+
+    def on_device(self) -> DeviceCode:
+        """Code of `NativeCode.place` `device`."""
+        return cast(DeviceCode, self._get(load_device))
+
+    def release(self) -> None:
+        """Forgets the code; the next use loads it again."""
+        with self._lock:
+            self._loaded = None
+
+    def _get(self, load: Callable[[str, NativeCode], LoadedCode | DeviceCode]) -> LoadedCode | DeviceCode:
+        with self._lock:
+            if self._loaded is None:
+                self._loaded = load(self._backend, self._native)
+                if (owner := self._owner()) is not None:
+                    register(owner)
+            return self._loaded
 
 
 class Executable:
@@ -74,12 +124,18 @@ class Executable:
         self.native = native
         self.weights: Mapping[str, Array] = bind_weights(plan.weights, weights)
         self._texts = dict(texts or {})
-        self._cached_derived = None if derived is None else bind_derived(self._derived_binds(), derived)
+        cached = None if derived is None else bind_derived(plan.derived, derived)
         self._lock = threading.RLock()
-        self._loaded: LoadedCode | None = None
-        self._shared: Mapping[str, Array] | None = None
+        self._code = _Code(plan.backend, native, self)
+        self._store: Store = (
+            HostStore(plan, self.weights, cached, self._code.on_host)
+            if native.place == "host"
+            else DeviceStore(plan, self.weights, cached, self._code.on_device, native.reserves)
+        )
         self._lent: weakref.WeakSet[GraphExec] = weakref.WeakSet()
-        self._lanes = {program.name: _Lane(self._program(program)) for program in plan.programs}
+        self._lanes = {
+            program.name: _Lane(program, partial(self._store.instance, program)) for program in plan.programs
+        }
         self._by_shapes = {
             tuple(bind.shape for bind in plan.by_name[row.program].graph.inputs): self._lanes[row.program]
             for row in plan.rows
@@ -90,9 +146,7 @@ class Executable:
         self.outputs = tuple(self._spec(bind, index, "output") for index, bind in enumerate(first.outputs))
         self._input_names = [spec.name for spec in self.inputs]
         self._arity = len(self.inputs)
-        self._state = self._new_state()
-        if plan.prepare is not None:
-            self._shared_arrays()
+        self._state = self._store.new_state()
 
     # Calling
 
@@ -171,23 +225,23 @@ class Executable:
         key = tuple(dims.get(name) for name in self.plan.dims)
         for row in self.plan.rows:
             if row.sizes == key or (not dims and len(self.plan.rows) == 1):
-                return self._lend(self._lanes[row.program], self._new_state())
+                return self._lend(self._lanes[row.program], self._store.new_state())
         raise InputMismatch(f"no program for {_sizes(self.plan.dims, key)}; {self._buckets()}")
 
     def dims_of(self, *args: Any) -> dict[str, int]:
         """The sizes of the symbolic dimensions of a call with these inputs. Raises InputMismatch."""
         lane = self._only or self._choose(self._positional(args, {}))
-        row = next(row for row in self.plan.rows if row.program == lane.program.plan.name)
+        row = next(row for row in self.plan.rows if row.program == lane.plan.name)
         return dict(zip(self.plan.dims, row.sizes, strict=True))
 
     def _lend(self, lane: _Lane, state: State | None) -> GraphExec:
-        graph_exec = GraphExec(lane.program, state)
+        graph_exec = lane.new(state)
         self._lent.add(graph_exec)
         return graph_exec
 
     def _run_into(self, lane: _Lane, args: Sequence[Any], out: Mapping[str, Any]) -> dict[str, Array]:
         idle = lane.idle
-        graph_exec = idle.pop() if idle else GraphExec(lane.program, self._state)
+        graph_exec = idle.pop() if idle else lane.new(self._state)
         results = graph_exec.call_into(args, out)
         idle.append(graph_exec)
         return results
@@ -222,10 +276,6 @@ class Executable:
             )
         self._state.assign(values)
 
-    def _new_state(self) -> State | None:
-        names = {bind.name for plan in self.plan.programs for bind in plan.graph.binds if bind.is_mutable}
-        return State({name: self.weights[name] for name in sorted(names)}) if names else None
-
     # What it is made of
 
     def ir(self, stage: str) -> str:
@@ -235,19 +285,16 @@ class Executable:
 
     def prepared(self) -> dict[str, Array]:
         """The derived binds as bytes, for an artifact's cache: u8[nbytes] by name."""
-        shared = self._shared_arrays()
-        return {bind.name: shared[bind.name] for bind in self._derived_binds()}
+        return self._store.prepared()
 
     def memory(self) -> dict[str, int]:
-        """Bytes by use: `arena@program` of one GraphExec of each program, `weights`, `derived`, `state`."""
-        arenas = {f"arena@{plan.name}": plan.arena_bytes for plan in self.plan.programs}
-        state = {} if self._state is None else self._state.arrays
-        return {
-            **arenas,
-            "weights": sum(array.nbytes for array in self.weights.values()),
-            "derived": sum(bind.nbytes for bind in self._derived_binds()),
-            "state": sum(array.nbytes for array in state.values()),
-        }
+        """Bytes by use: `arena@program` of one GraphExec of each program, `weights`, `derived`, `state`.
+
+        For a device also `io@program` (inputs and outputs), `descriptors@program`, `consts`, and `peak@program`: the
+        most that is requested from the device at once when that program runs first, one call at a time. Known before
+        anything is allocated.
+        """
+        return self._store.memory()
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{spec.name}: {spec}" for spec in self.inputs)
@@ -264,39 +311,12 @@ class Executable:
                     deque()
                 )  # calls in flight return their GraphExec to the old one, which goes with them
             lent = list(self._lent)
-            self._loaded = None
-            self._shared = None
         for graph_exec in lent:
             graph_exec.release()
-
-    def _program(self, plan: CapturePlan) -> Program:
-        return Program(plan, self.plan.threads, self._code, self._shared_arrays)
-
-    def _code(self) -> LoadedCode:
-        with self._lock:
-            if self._loaded is None:
-                self._loaded = load_native(self.plan.backend, self.native)
-                register(self)
-            return self._loaded
-
-    def _derived_binds(self) -> tuple[Bind, ...]:
-        return () if self.plan.prepare is None else self.plan.prepare.graph.with_role("derived")
-
-    def _shared_arrays(self) -> Mapping[str, Array]:
-        with self._lock:
-            if self._shared is None:
-                derived = self._cached_derived
-                self._shared = {**self.weights, **(self._prepare() if derived is None else derived)}
-            return self._shared
-
-    def _prepare(self) -> dict[str, Array]:
-        """Runs `@prepare` on the weights."""
-        if self.plan.prepare is None:
-            return {}
-        derived = {bind.name: allocate(bind.nbytes) for bind in self._derived_binds()}
-        arrays = {**self.weights, **derived}
-        GraphExec(Program(self.plan.prepare, self.plan.threads, self._code, lambda: arrays)).replay()
-        return derived
+        if self._state is not None:
+            self._state.release()
+        self._store.release()
+        self._code.release()
 
     # Which program runs
 
@@ -334,30 +354,31 @@ class Executable:
 
     def _choose_slowly(self, args: Sequence[Any]) -> _Lane:
         """For what is not a NumPy array or fits no bucket: finds the lane, or says what is wrong."""
-        binds = next(iter(self._lanes.values())).program.plan.graph.inputs
-        arrays = [as_array(value, bind) for value, bind in zip(args, binds, strict=True)]
-        if (lane := self._by_shapes.get(tuple(array.shape for array in arrays))) is not None:
+        binds = next(iter(self._lanes.values())).plan.graph.inputs
+        tensors = [tensor_of(value, bind) for value, bind in zip(args, binds, strict=True)]
+        if (lane := self._by_shapes.get(tuple(shape for shape, _ in tensors))) is not None:
             return lane
         bound: dict[str, tuple[int, str]] = {}
-        for spec, array in zip(self.inputs, arrays, strict=True):
-            self._check_sizes(spec, array, bound)
+        for spec, (shape, dtype) in zip(self.inputs, tensors, strict=True):
+            self._check_sizes(spec, shape, dtype, bound)
         sizes = {name: size for name, (size, _) in bound.items()}
         key = tuple(sizes.get(name) for name in self.plan.dims)
         raise InputMismatch(
             f"no program for {_sizes(self.plan.dims, key)}; {self._buckets()}; compile for it too"
         )
 
-    def _check_sizes(self, spec: TensorSpec, array: Array, bound: dict[str, tuple[int, str]]) -> None:
-        """Binds the names in `spec` to the sizes of `array`; raises InputMismatch for a contradiction."""
-        fits = len(array.shape) == len(spec.shape) and all(
-            isinstance(wanted, str) or wanted == size
-            for wanted, size in zip(spec.shape, array.shape, strict=False)
+    def _check_sizes(
+        self, spec: TensorSpec, shape: tuple[int, ...], dtype: str, bound: dict[str, tuple[int, str]]
+    ) -> None:
+        """Binds the names in `spec` to the sizes of a tensor; raises InputMismatch for a contradiction."""
+        fits = len(shape) == len(spec.shape) and all(
+            isinstance(wanted, str) or wanted == size for wanted, size in zip(spec.shape, shape, strict=False)
         )
         if not fits:
             raise InputMismatch(
-                f"input '{spec.name}': expected {spec}, got {describe_array(array)}; {self._buckets()}"
+                f"input '{spec.name}': expected {spec}, got {describe(shape, dtype)}; {self._buckets()}"
             )
-        for wanted, size in zip(spec.shape, array.shape, strict=True):
+        for wanted, size in zip(spec.shape, shape, strict=True):
             if wanted not in self.plan.dims:
                 continue
             known, where = bound.setdefault(str(wanted), (size, spec.name))
@@ -393,7 +414,7 @@ def _call(lane: _Lane, args: Sequence[Any], state: State | None) -> list[Array]:
     try:
         graph_exec = idle.pop()
     except IndexError:
-        graph_exec = GraphExec(lane.program, state)
+        graph_exec = lane.new(state)
     try:
         return graph_exec.call(args)
     finally:

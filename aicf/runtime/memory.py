@@ -1,4 +1,4 @@
-"""Host memory of the runtime: aligned buffers, and statistics with the peak.
+"""Host memory of the runtime: aligned buffers; and statistics of all its memory, with the peak.
 
 Sizes and offsets inside an arena are decided by `plan-memory`; here an arena is one block of bytes.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from aicf.errors import BackendUnavailable
+from aicf.errors import BackendUnavailable, InputMismatch
 from aicf.runtime.tensors import Array, address, numpy_dtype
 
 CACHE_LINE = 64
@@ -29,8 +29,8 @@ class MemoryStatistics:
     buffers: int
 
 
-class _Ledger:
-    """Counts buffers; they sign off when the last array on them goes."""
+class Ledger:
+    """Counts buffers of one kind of memory; they sign off when the last user of them goes."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()  # a buffer can be collected, and sign off, while this thread holds it
@@ -53,17 +53,25 @@ class _Ledger:
             self._peak = self._live
 
 
-_ledger = _Ledger()
+LEDGERS = {"host": Ledger(), "device": Ledger(), "pinned": Ledger()}
+"""By kind of memory: of the host, of devices, and of the host for copies to devices."""
 
 
-def statistics() -> MemoryStatistics:
-    """Memory of this process's runtime."""
-    return _ledger.read()
+def statistics(memory: str = "host") -> MemoryStatistics:
+    """Memory of this process's runtime: `host`, `device` (bytes requested from drivers; contexts and code apart) or
+    `pinned` (host memory that devices copy from and to)."""
+    return _ledger(memory).read()
 
 
-def reset_peak() -> None:
+def reset_peak(memory: str = "host") -> None:
     """Starts the peak again from what is alive now."""
-    _ledger.reset_peak()
+    _ledger(memory).reset_peak()
+
+
+def _ledger(memory: str) -> Ledger:
+    if memory not in LEDGERS:
+        raise InputMismatch(f"there is no memory '{memory}'; it is one of {', '.join(LEDGERS)}")
+    return LEDGERS[memory]
 
 
 def allocate(nbytes: int, align: int = CACHE_LINE) -> Array:
@@ -78,8 +86,9 @@ def allocate(nbytes: int, align: int = CACHE_LINE) -> Array:
         raise BackendUnavailable(
             f"this machine cannot give {nbytes:,} bytes at once; use smaller dims, or a machine with more memory"
         ) from None
-    _ledger.add(block.nbytes, 1)
-    weakref.finalize(block, _ledger.add, -block.nbytes, -1).atexit = False
+    ledger = LEDGERS["host"]
+    ledger.add(block.nbytes, 1)
+    weakref.finalize(block, ledger.add, -block.nbytes, -1).atexit = False
     start = -address(block) % align
     return block[start : start + nbytes]
 

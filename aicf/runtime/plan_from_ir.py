@@ -11,18 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from xdsl.dialects.builtin import (
-    ArrayAttr,
-    DenseIntOrFPElementsAttr,
-    DictionaryAttr,
-    FloatAttr,
-    IntegerAttr,
-    ModuleOp,
-    StringAttr,
-    UnitAttr,
-    i1,
-)
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IntegerAttr, ModuleOp, SymbolRefAttr
+from xdsl.ir import Operation, SSAValue
 
 from aicf.backends.base import BufferRef, CodeUnit, KernelDescriptor
 from aicf.backends.base import Launch as CodeLaunch
@@ -42,6 +32,7 @@ from aicf.dialects.emit import (
 from aicf.dialects.emit_kernels import KernelOp
 from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.logical import DispatchOp
+from aicf.dialects.plain_values import plain_value
 from aicf.dialects.types import dense_array, element_of
 from aicf.errors import PlanError
 from aicf.runtime.capture_plan import ARENA, CapturePlan, Launch, ModulePlan, Place, Row, contradictions
@@ -236,8 +227,7 @@ def _code_unit(program: ProgramOp, table: Mapping[str, Operation]) -> CodeUnit:
 def _code_launch(op: ResolvedOp, places: _Places, table: Mapping[str, Operation]) -> CodeLaunch:
     assert op.kernel is not None and op.body is not None
     body = table[op.body.root_reference.data]
-    code = None if op.code is None else table[op.code.root_reference.data]
-    assert isinstance(body, BodyOp) and (code is None or isinstance(code, KernelOp))
+    assert isinstance(body, BodyOp)
     return CodeLaunch(
         name=op.instruction.data,
         kind=op.kind.data,
@@ -247,29 +237,19 @@ def _code_launch(op: ResolvedOp, places: _Places, table: Mapping[str, Operation]
         outs=tuple(places.ref(value) for value in op.outs),
         ws=tuple(places.ref(value) for value in op.ws),
         body=body.body.block,
-        code=code,
+        code=_generated(op.code, table),
         waits_for=tuple(edge.source.data for edge in op.after),
         programmatic=tuple(edge.source.data for edge in op.after if edge.kind.data == "programmatic"),
+        prologue=_generated(op.prologue, table),
     )
 
 
-def plain_value(attribute: Attribute) -> object:
-    """An attribute as a JSON value; kinds without one keep their text."""
-    match attribute:
-        case IntegerAttr():
-            return bool(attribute.value.data) if attribute.type == i1 else attribute.value.data
-        case FloatAttr():
-            return attribute.value.data
-        case StringAttr():
-            return attribute.data
-        case UnitAttr():
-            return True
-        case ArrayAttr():
-            return [plain_value(item) for item in attribute.data]
-        case DictionaryAttr():
-            return {key: plain_value(value) for key, value in attribute.data.items()}
-        case _:
-            return str(attribute)
+def _generated(reference: SymbolRefAttr | None, table: Mapping[str, Operation]) -> KernelOp | None:
+    if reference is None:
+        return None
+    code = table[reference.root_reference.data]
+    assert isinstance(code, KernelOp)
+    return code
 
 
 def _read_dispatch(module: ModuleOp, names: Sequence[str]) -> tuple[tuple[str, ...], tuple[Row, ...]]:
@@ -346,7 +326,8 @@ def _field_blockers(op: ResolvedOp, table: Mapping[str, Operation]) -> Iterator[
         yield f"instruction '{name}' has no stream: run schedule"
     if op.body is None:
         yield f"instruction '{name}' has no body: give body(@symbol) of an emit.body"
-    for field, reference, wanted in (("body", op.body, BodyOp), ("code", op.code, KernelOp)):
+    symbols_of = (("body", op.body, BodyOp), ("code", op.code, KernelOp), ("prologue", op.prologue, KernelOp))
+    for field, reference, wanted in symbols_of:
         if reference is None:
             continue
         symbol = reference.root_reference.data

@@ -1,23 +1,20 @@
 """Time per instruction, joined to the source ops it stands for.
 
-The program is run one instruction at a time through the code's profile entry; the time of an empty call is
-taken off. Sums are therefore close to, not equal to, the time of a replay.
+The program is run one instruction at a time: on the host through the code's profile entry, on a device as a graph of
+its own with events between the instructions; the time of an empty call or gap is taken off. Sums are therefore close
+to, not equal to, the time of a replay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from statistics import median
 from time import perf_counter_ns
 from typing import Any
 
-import numpy as np
-
 from aicf.errors import CaptureError
 from aicf.runtime.executable import Executable
-from aicf.runtime.threads import team_of
+from aicf.runtime.graph_exec import GraphExec
 
 
 @dataclass(frozen=True)
@@ -68,30 +65,26 @@ class Profiler:
         executable = self._executable
         graph_exec = executable.instantiate(**executable.dims_of(*args))
         for spec, value in zip(executable.inputs, args, strict=True):
-            graph_exec.bind({spec.name: np.ascontiguousarray(value)})
-        plan, threads = graph_exec.plan, executable.plan.threads
-        calls = graph_exec.profile_calls()
-        if calls is None:
+            graph_exec.fill({spec.name: value})
+        samples = graph_exec.instruction_times(repeats)
+        if samples is None:
             raise CaptureError(
                 f"code of backend '{executable.plan.backend}' runs whole programs only; time replay() instead"
             )
-        runs = [call[0] if threads == 1 else partial(team_of(threads).run, call) for call in calls]
-        samples = [[_nanoseconds(run) for run in runs] for _ in range(repeats)]
         empty = median(row[0] for row in samples)
-        whole = median(_nanoseconds(graph_exec.replay) for _ in range(repeats))
+        whole = median(_microseconds(graph_exec) for _ in range(repeats))
+        plan = graph_exec.plan
         rows: list[InstructionTime] = []
         for number, (node, launch) in enumerate(zip(plan.graph.nodes, plan.launches, strict=True), 1):
             times = [row[number] for row in samples]
-            middle, best = _over(median(times), empty), _over(min(times), empty)
+            middle, best = max(median(times) - empty, 0.0), max(min(times) - empty, 0.0)
             rows.append(InstructionTime(node.name, node.kind, node.src, launch.kernel, middle, best))
-        return Profile(plan.name, tuple(rows), whole / 1e3)
+        return Profile(plan.name, tuple(rows), whole)
 
 
-def _nanoseconds(run: Callable[[], None]) -> int:
+def _microseconds(graph_exec: GraphExec) -> float:
+    """Of one replay, from the call to its end."""
     start = perf_counter_ns()
-    run()
-    return perf_counter_ns() - start
-
-
-def _over(nanoseconds: float, empty: float) -> float:
-    return max(nanoseconds - empty, 0.0) / 1e3
+    graph_exec.replay()
+    graph_exec.synchronize()
+    return (perf_counter_ns() - start) / 1e3

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 
 from aicf.runtime.graph_exec import GraphExec
 from aicf.runtime.lifecycle import register
@@ -38,7 +39,9 @@ class Stream:
 
     def submit(self, work: GraphExec | Callable[[], object], n: int = 1) -> Event:
         """Queues `n` replays of a GraphExec, or `n` calls of a function."""
-        return self._queue(lambda: work.replay(n) if isinstance(work, GraphExec) else _repeat(work, n))
+        if isinstance(work, GraphExec):
+            return self._queue(partial(_replay, work, n))
+        return self._queue(partial(_repeat, work, n))
 
     def wait(self, event: Event) -> None:
         """Makes later work wait for `event`, usually of another stream; an error of it is an error here."""
@@ -71,6 +74,11 @@ class Stream:
         ]
         self._pending.append(event)
         return event
+
+
+def _replay(work: GraphExec, n: int) -> None:
+    work.replay(n)
+    work.synchronize()
 
 
 def _repeat(work: Callable[[], object], n: int) -> None:

@@ -11,8 +11,8 @@ import numpy as np
 
 from aicf.errors import ArtifactError, InputMismatch
 from aicf.runtime.graph import Bind
-from aicf.runtime.graph_exec import reject_unknown
 from aicf.runtime.memory import CACHE_LINE, copy_of
+from aicf.runtime.ports import reject_unknown
 from aicf.runtime.tensors import Array, address, dense_strides, describe, describe_array, numpy_dtype
 
 

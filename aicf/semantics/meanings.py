@@ -65,7 +65,7 @@ def to_integer(x: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def composite_element(element: ElementType) -> ElementType:
-    """The element type in which a composite (gelu, softmax, layer_norm, reduce_mean) is defined: f64, else f32."""
+    """The element type in which a composite (gelu, softmax, layer_norm and the like) is defined: f64, else f32."""
     return element if element.name == "f64" else element_named("f32")
 
 
@@ -219,6 +219,7 @@ SEMANTICS: Mapping[type[Operation], Meaning] = {
     logical.ErfOp: _unary(erf),
     logical.ReluOp: _unary(lambda x: np.maximum(x, x.dtype.type(0))),
     logical.SigmoidOp: _unary(sigmoid),
+    logical.SiluOp: _unary(lambda x: x * sigmoid(x)),
     logical.GeluOp: _gelu,
     logical.CompareOp: _compare,
     logical.SelectOp: lambda op, operands: np.where(operands[0], operands[1], operands[2]),

@@ -216,6 +216,17 @@ class SigmoidOp(UnaryOp):
 
 
 @irdl_op_definition
+class SiluOp(UnaryOp):
+    """``x * sigmoid(x)``, also called swish.
+
+    Elfwing, Uchibe and Doya, Sigmoid-Weighted Linear Units, 2018.
+    """
+
+    name = "logical.silu"
+    traits = traits_def(Pure(), Elementwise(), Composite())
+
+
+@irdl_op_definition
 class GeluOp(UnaryOp):
     """``x * Phi(x)``, Phi the normal distribution's; ``approximate = "tanh"`` takes Phi from a tanh of a cubic.
 

@@ -6,12 +6,12 @@
 
 // Every field is written down, so that the module says all of its policy.
 // CHECK:      aicf.policy = {version = 1 : i64, determinism = "bitwise", rounding = "fused",
-// CHECK-SAME:   fusion = {epilogue = true, elementwise = true}, kernels = {softmax = "reference.body"},
-// CHECK-SAME:   forbid = [], groups = [["a", "b"]], streams = 2 : i64}
+// CHECK-SAME:   fusion = {attention = true, gated = true, horizontal = true, prologue = true, epilogue = true, elementwise = true}, kernels = {softmax = "reference.body"},
+// CHECK-SAME:   forbid = [], groups = [["a", "b"]], streams = 2 : i64, measurements = "cold"}
 // CHECK:      emit.decision "apply-policy" ["module"] choice "policy: given" because "option policy"
 
 // AUTO:       aicf.policy = {version = 1 : i64, determinism = "bitwise", rounding = "fused",
-// AUTO-SAME:    kernels = {}, forbid = [], groups = [], streams = 1 : i64}
+// AUTO-SAME:    kernels = {}, forbid = [], groups = [], streams = 1 : i64, measurements = "cold"}
 // AUTO:       emit.decision "apply-policy" ["module"] choice "policy: the default"
 
 // KERNEL: error: kernels.fc1: backend 'reference' has no kernel 'reference.bodi'; did you mean 'reference.body'?

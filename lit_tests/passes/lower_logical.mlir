@@ -51,6 +51,20 @@ func.func @gelu_tanh(%x : tensor<3xbf16>) -> tensor<3xbf16> {
   func.return %0 : tensor<3xbf16>
 }
 
+// x * sigmoid(x); a half precision value is widened once and narrowed once.
+// CHECK-LABEL: func.func @silu
+func.func @silu(%x : tensor<3xf32>, %h : tensor<3xf16>) -> (tensor<3xf32>, tensor<3xf16>) {
+  // CHECK-NEXT: %s.sigmoid = logical.sigmoid %x
+  // CHECK-NEXT: %s.mul = logical.mul %x, %s.sigmoid
+  %0 = logical.silu %x {aicf.id = "s", aicf.src = ["s"]} : tensor<3xf32>
+  // CHECK-NEXT: %t.widen = logical.cast %h {{.*}} : tensor<3xf16> -> tensor<3xf32>
+  // CHECK-NEXT: %t.sigmoid = logical.sigmoid %t.widen
+  // CHECK-NEXT: %t.mul = logical.mul %t.widen, %t.sigmoid
+  // CHECK-NEXT: %t.narrow = logical.cast %t.mul {{.*}} : tensor<3xf32> -> tensor<3xf16>
+  %1 = logical.silu %h {aicf.id = "t", aicf.src = ["t"]} : tensor<3xf16>
+  func.return %0, %1 : tensor<3xf32>, tensor<3xf16>
+}
+
 // CHECK-LABEL: func.func @softmax
 func.func @softmax(%x : tensor<2x3xf32>) -> tensor<2x3xf32> {
   // CHECK-NEXT: %s.max = logical.reduce_max %x {axes = [0], keepdims, aicf.id = "s.max", aicf.src = ["s"]} : tensor<2x3xf32> -> tensor<1x3xf32>

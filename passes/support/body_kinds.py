@@ -15,8 +15,10 @@ from aicf.dialects import logical
 from aicf.dialects.emit_kernels import YieldOp
 from aicf.dialects.kinds import FLAGS
 from aicf.dialects.types import tensor_info
+from aicf.passes.support.attention import Attention, attention_of
+from aicf.passes.support.matching import splat_number, spread_over
 from aicf.passes.support.peeling import yielded
-from aicf.passes.support.scalar_ops import splat_value
+from aicf.passes.support.products import Products, has_kernel_order, products_of, prologue_piece
 
 Attrs = Mapping[str, Attribute]
 
@@ -46,9 +48,8 @@ def derive_kind(block: Block) -> tuple[str, Attrs]:
     ops = [op for op in block.ops if not isinstance(op, YieldOp | logical.ConstantOp)]
     if not ops:
         return ("copy" if isinstance(yielded(block)[0], BlockArgument) else "generated"), {}
-    matmuls = [op for op in ops if isinstance(op, logical.MatmulOp)]
-    if len(matmuls) == 1 and is_contraction_of_arguments(matmuls[0]):
-        return _contraction(matmuls[0], ops)
+    if any(isinstance(op, logical.MatmulOp) for op in ops):
+        return _products(block, ops)
     if len(ops) == 1 and isinstance(ops[0], logical.ConcatOp):
         return "concat", {"axis": IntegerAttr(ops[0].axis.value.data, i64)}
     if len(yielded(block)) == 1:
@@ -58,6 +59,38 @@ def derive_kind(block: Block) -> tuple[str, Attrs]:
             if any(_matches(row, signature) for row in rows) and (found := attrs(ops)) is not None:
                 return kind, found
     return "generated", {}
+
+
+def _products(block: Block, ops: Sequence[Operation]) -> tuple[str, Attrs]:
+    """Kind of a body with matrix products."""
+    matmuls = [op for op in ops if isinstance(op, logical.MatmulOp)]
+    if len(matmuls) == 1 and is_contraction_of_arguments(matmuls[0]):
+        return _contraction(matmuls[0], ops)
+    if (attention := attention_of(block, block.args)) is not None:
+        if attention.operands == tuple(block.args) and yielded(block)[0] is attention.output.result:
+            return "attention", _attention(attention)
+    elif (products := products_of(block, block.args)) is not None and has_kernel_order(products, block):
+        return products.kind, _several(products)
+    return "generated", {}
+
+
+def _attention(found: Attention) -> Attrs:
+    return {
+        "scale": FloatAttr(found.scale, f64),
+        "mask": FLAGS[found.mask is not None],
+        "causal": FLAGS[False],
+    }
+
+
+def _several(found: Products) -> Attrs:
+    """Attributes of several products, or of one behind a row program."""
+    attrs = _transposes(found.matmuls[0])
+    if found.prologue:
+        count = len(prologue_piece(found).arguments) - 1
+        attrs["prologue_operands"] = IntegerAttr(count, i64)
+    if len(found.results) > 1:
+        attrs["products"] = IntegerAttr(len(found.matmuls), i64)
+    return attrs
 
 
 def is_contraction_of_arguments(matmul: logical.MatmulOp) -> bool:
@@ -102,10 +135,7 @@ def _short(op: Operation) -> str:
 
 
 def _contraction(matmul: logical.MatmulOp, ops: Sequence[Operation]) -> tuple[str, Attrs]:
-    attrs: dict[str, Attribute] = {
-        "transpose_a": FLAGS[matmul.transpose_a is not None],
-        "transpose_b": FLAGS[matmul.transpose_b is not None],
-    }
+    attrs = _transposes(matmul)
     if len(ops) == 1:
         return "gemm", attrs
     arithmetic = [op for op in ops if op.has_trait(logical.Elementwise)]
@@ -116,6 +146,13 @@ def _contraction(matmul: logical.MatmulOp, ops: Sequence[Operation]) -> tuple[st
     attrs["residual"] = FLAGS[bool(residual)]
     attrs["activation"] = StringAttr(_ACTIVATIONS.get(rest, "generated"))
     return "gemm_epilogue", attrs
+
+
+def _transposes(matmul: logical.MatmulOp) -> dict[str, Attribute]:
+    return {
+        "transpose_a": FLAGS[matmul.transpose_a is not None],
+        "transpose_b": FLAGS[matmul.transpose_b is not None],
+    }
 
 
 _ACTIVATIONS: dict[tuple[str, ...], str] = {
@@ -166,18 +203,10 @@ def _softmax(ops: Sequence[Operation]) -> Attrs | None:
     maximum, shifted, _, total, quotient = ops
     assert isinstance(maximum, logical.ReduceMaxOp) and isinstance(total, logical.ReduceSumOp)
     axes = tuple(maximum.axes.get_values())
-    spread = _spread_over(shifted.operands[1], axes) and _spread_over(quotient.operands[1], axes)
+    spread = spread_over(shifted.operands[1], axes) and spread_over(quotient.operands[1], axes)
     if len(axes) != 1 or maximum.axes != total.axes or not spread:
         return None
     return {"axis": IntegerAttr(axes[0], i64)}
-
-
-def _spread_over(value: SSAValue, axes: Sequence[int]) -> bool:
-    """Whether a reduction over `axes` is repeated along them, and not along others of the same size."""
-    if not isinstance(value, OpResult) or not isinstance(value.op, logical.BroadcastOp):
-        return True
-    rank, dims = tensor_info(value.type).rank, tuple(value.op.dimensions.get_values())
-    return dims in (tuple(range(rank)), tuple(dim for dim in range(rank) if dim not in axes))
 
 
 def _layer_norm(ops: Sequence[Operation]) -> Attrs | None:
@@ -188,10 +217,10 @@ def _layer_norm(ops: Sequence[Operation]) -> Attrs | None:
     count = 1
     for axis in axes:
         count *= info.shape[axis]
-    divisors = [_splat(ops[place].operands[1]) for place in (1, 5)]
-    epsilon = _splat(ops[6].operands[1])
+    divisors = [splat_number(ops[place].operands[1]) for place in (1, 5)]
+    epsilon = splat_number(ops[6].operands[1])
     trailing = axes == tuple(range(axes[0], info.rank))
-    spread = all(_spread_over(ops[place].operands[1], axes) for place in (2, 8))
+    spread = all(spread_over(ops[place].operands[1], axes) for place in (2, 8))
     affine = all(_spread_along(ops[place].operands[1], axes) for place in (9, 10))
     counts = mean.axes == variance.axes and divisors == [count, count]
     if not (trailing and spread and affine and counts) or epsilon is None:
@@ -206,21 +235,11 @@ def _spread_along(value: SSAValue, axes: Sequence[int]) -> bool:
     return tuple(value.op.dimensions.get_values()) == tuple(axes)
 
 
-def _splat(value: SSAValue) -> float | None:
-    """The number of a splat constant; of a float the shortest decimal that its type rounds to it, so that 1e-5 is
-    1e-5 in every type.
-    """
-    if not isinstance(value, OpResult) or not isinstance(value.op, logical.ConstantOp):
-        return None
-    number = splat_value(value.op)
-    return float(str(value.op.array.dtype.type(number))) if isinstance(number, float) else number
-
-
 def _sgd_step(ops: Sequence[Operation]) -> Attrs | None:
     """Which operand is the learning rate, -1 for a constant."""
     product = ops[0]
     rates = [_broadcast_argument(operand) for operand in product.operands]
-    if _splat(product.operands[0]) is not None or _splat(product.operands[1]) is not None:
+    if splat_number(product.operands[0]) is not None or splat_number(product.operands[1]) is not None:
         number = -1 if rates == [None, None] else None
     else:
         number = next((rate for rate in rates if rate is not None), None) if None in rates else None

@@ -1,13 +1,14 @@
 """Growing and outlining groups: shared by the fusing passes, which say what may join.
 
 A cluster grows along uses in text order. Only prefixes with a single value that others read can be outlined ("cuts").
-View ops and splat constants that feed a cluster are cloned into it; they cost nothing there.
+View ops and splat constants that feed a cluster are cloned into it; they cost nothing there. Products side by
+side, which share only what they read, are outlined together with a result each.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -15,9 +16,11 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
 
+from aicf.backends.registry import get_kernels
 from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp, YieldOp
 from aicf.dialects.emit_types import TargetAttr
+from aicf.dialects.types import element_of, tensor_info
 from aicf.errors import InvalidIR
 from aicf.passes.support.identity import op_id, sources, value_hint
 from aicf.passes.support.policy import policy_of, without_bucket
@@ -65,8 +68,12 @@ class FusionContext:
             for op in function.body.block.ops
             if isinstance(op, GroupOp)
         }
-        self.position = {op: place for place, op in enumerate(self.function.body.block.ops)}
+        self.renumber()
         self.pinned = {id_: place for place, ids in enumerate(self.policy.groups) for id_ in ids}
+
+    def renumber(self) -> None:
+        """Notes the places of the function's ops again, after some were added or moved."""
+        self.position = {op: place for place, op in enumerate(self.function.body.block.ops)}
 
     def group_id(self, members: Sequence[Operation]) -> str:
         """The id of a group: its first source with the bucket of the first member, else the first member's own id."""
@@ -86,6 +93,31 @@ class FusionContext:
     def may_join(self, op: Operation, other: Operation) -> bool:
         """Whether the policy's pinned groups let two ops share a group."""
         return self._pin(op) == self._pin(other)
+
+    def may_be_one(self, ops: Iterable[Operation]) -> bool:
+        """Whether the policy's pinned groups let all of `ops` share a group."""
+        return len({self._pin(op) for op in ops}) <= 1
+
+    def why_none_of(self, kinds: Collection[str]) -> str | None:
+        """Says that no kernel of the target runs instructions of `kinds` at all; None if one may."""
+        kernels = get_kernels(self.target.backend.data).values()
+        if any(kind in kernel.kinds for kernel in kernels for kind in kinds):
+            return None
+        return f"the target has no kernel of kind {' or '.join(kinds)}"
+
+    def sink_readers(self, group: GroupOp) -> None:
+        """Moves what reads `group`, at once or through others, behind it where it stands in front."""
+        late: set[Operation] = {group}
+        last: Operation = group
+        for op in list(self.function.body.block.ops):
+            if op is group:
+                break
+            if any(operand.owner in late for operand in op.operands):
+                late.add(op)
+                op.detach()
+                self.function.body.block.insert_op_after(op, last)
+                last = op
+        self.renumber()
 
     def _pin(self, op: Operation) -> int | None:
         """Which of the policy's groups names the op, by its id with or without the bucket."""
@@ -117,18 +149,29 @@ def sources_of(ops: Sequence[Operation]) -> list[str]:
     return list(dict.fromkeys(source for op in ops for source in sources(op)))
 
 
-class Cluster:
-    """Ops that could share a kernel, grown from a seed; remembers every prefix that has one result."""
+def pointwise_like(matmul: logical.MatmulOp) -> Accept:
+    """Accepts the pointwise ops that can run on the accumulator of a product: those of its shape."""
+    shape = tensor_info(matmul.result.type).shape
 
-    def __init__(self, seed: Operation, context: FusionContext):
-        self.seed = seed
+    def accept(op: Operation) -> bool:
+        return op.has_trait(logical.Elementwise) and tensor_info(op.results[0].type).shape == shape
+
+    return accept
+
+
+class Cluster:
+    """Ops that could share a kernel, grown from seeds; remembers every prefix that has one result."""
+
+    def __init__(self, seeds: Sequence[Operation], context: FusionContext):
+        self.seeds = seeds
         self.context = context
         self.members: list[Operation] = []
         self.has_reduction = False
-        self._cuts: list[int] = []
+        self._cuts: list[tuple[int, SSAValue]] = []
         self._inside: set[Operation] = set()
         self._live: dict[SSAValue, int] = {}
-        self._add(seed)
+        for seed in seeds:
+            self._add(seed)
 
     def _add(self, op: Operation) -> None:
         self.members.append(op)
@@ -143,18 +186,19 @@ class Cluster:
             if uses := result.uses.get_length():
                 self._live[result] = uses
         if len(self._live) == 1:
-            self._cuts.append(len(self.members))
+            self._cuts.append((len(self.members), next(iter(self._live))))
 
     def grow(self, accept: Accept) -> None:
         """Adds users, transitively and in text order, that `accept` and do not depend on a rejected one."""
         outside: set[Operation] = set()
         queue: list[int] = []
         ops: dict[int, Operation] = {}
-        self._enqueue(self.seed, queue, ops)
+        for seed in self.seeds:
+            self._enqueue(seed, queue, ops)
         while queue and len(outside) < _SEARCH_LIMIT and len(self.members) < _MEMBER_LIMIT:
             op = ops[heapq.heappop(queue)]
             blocked = any(operand.owner in outside for operand in op.operands)
-            if not blocked and accept(op) and self.context.may_join(op, self.seed):
+            if not blocked and accept(op) and self.context.may_join(op, self.seeds[0]):
                 self._add(op)
             else:
                 outside.add(op)
@@ -169,14 +213,34 @@ class Cluster:
                     heapq.heappush(queue, place)
 
     def candidates(self, accept: Accept) -> Iterator[tuple[Operation, ...]]:
-        """The prefixes with one result and more than one op, largest first, each with its own producers."""
-        for length in self._cuts[: -_CANDIDATE_LIMIT - 1 : -1]:
-            if length > 1:
-                yield with_producers(self.members[:length], accept, self.context)
+        """The prefixes with one result and more than the seeds, largest first, each with its own producers."""
+        for length, result in self._cuts[: -_CANDIDATE_LIMIT - 1 : -1]:
+            if length > len(self.seeds) and not _is_widened_for_pointwise(result):
+                cut = self.members[:length]
+                spread = with_producers(cut, accept, self.context)
+                yield spread
+                plain = with_producers(cut, accept, self.context, through_broadcasts=False)
+                if plain != spread:
+                    yield plain
 
 
-def with_producers(cut: Sequence[Operation], accept: Accept, context: FusionContext) -> tuple[Operation, ...]:
-    """The cut with the ops added that only its pointwise ops read, as long as they `accept`, in text order."""
+def _is_widened_for_pointwise(value: SSAValue) -> bool:
+    """Whether the value is a cast to a wider type that its readers can do themselves: better written narrow."""
+    if not isinstance(value, OpResult) or not isinstance(value.op, logical.CastOp):
+        return False
+    wide, narrow = element_of(value.type), element_of(value.op.operand.type)
+    readers = [use.operation for use in value.uses]
+    pointwise = all(op.has_trait(logical.Elementwise) or op.has_trait(logical.Reduction) for op in readers)
+    return pointwise and wide.bytes > narrow.bytes
+
+
+def with_producers(
+    cut: Sequence[Operation], accept: Accept, context: FusionContext, *, through_broadcasts: bool = True
+) -> tuple[Operation, ...]:
+    """The cut with the ops added that only its pointwise ops read, as long as they `accept`, in text order.
+
+    Also those that it reads through a broadcast, such as the cast of a scale: they are computed once an element.
+    """
     inside = set(cut)
     stack = [operand for op in cut for operand in op.operands]
     while stack:
@@ -185,10 +249,24 @@ def with_producers(cut: Sequence[Operation], accept: Accept, context: FusionCont
             continue
         readers = [use.operation for use in value.uses]
         only_here = all(reader in inside and not isinstance(reader, logical.MatmulOp) for reader in readers)
-        if only_here and accept(value.op) and context.may_join(value.op, cut[0]):
+        wanted = accept(value.op) or (through_broadcasts and _spreads_computed(value.op, accept, context))
+        if only_here and wanted and context.may_join(value.op, cut[0]):
             inside.add(value.op)
             stack.extend(value.op.operands)
     return tuple(sorted(inside, key=context.position.__getitem__))
+
+
+def _spreads_computed(op: Operation, accept: Accept, context: FusionContext) -> bool:
+    """Whether `op` broadcasts what an acceptable op of the function computes for it alone."""
+    if not isinstance(op, logical.BroadcastOp) or not isinstance(op.operand, OpResult):
+        return False
+    source = op.operand.op
+    return (
+        source in context.position
+        and op.operand.has_one_use()
+        and accept(source)
+        and context.may_join(source, op)
+    )
 
 
 @dataclass(frozen=True)
@@ -199,7 +277,7 @@ class Outline:
     members: tuple[Operation, ...]
     body: Block
     inputs: tuple[SSAValue, ...]
-    result: SSAValue
+    results: tuple[SSAValue, ...]
 
     @cached_property
     def work(self) -> GroupWork:
@@ -212,16 +290,24 @@ def is_feeder(op: Operation) -> bool:
     return isinstance(op, VIEW_OPS) or (isinstance(op, logical.ConstantOp) and op.is_splat)
 
 
-def outline(members: Sequence[Operation], group_id: str) -> Outline:
-    """The body of `members` (in text order) with feeders cloned in front; its result is the value others read."""
+def outline(
+    members: Sequence[Operation], group_id: str, results: Sequence[SSAValue] | None = None
+) -> Outline:
+    """The body of `members` (in text order) with feeders cloned in front.
+
+    Args:
+        results: What the group gives; by default the one value that others read.
+    """
     builder = _BodyBuilder(set(members))
     for op in members:
         builder.clone(op, strided=isinstance(op, logical.MatmulOp | logical.ConcatOp))
-    result = next(
-        r for op in members for r in op.results if any(u.operation not in builder.inside for u in r.uses)
-    )
-    builder.block.add_op(YieldOp([builder.values[result, False]]))
-    return Outline(group_id, tuple(members), builder.block, tuple(builder.inputs), result)
+    if results is None:
+        read = (
+            r for op in members for r in op.results if any(u.operation not in builder.inside for u in r.uses)
+        )
+        results = [next(read)]
+    builder.block.add_op(YieldOp([builder.values[result, False] for result in results]))
+    return Outline(group_id, tuple(members), builder.block, tuple(builder.inputs), tuple(results))
 
 
 class _BodyBuilder:
@@ -289,20 +375,24 @@ def _argument_hint(value: SSAValue) -> str | None:
 
 def form_group(plan: Outline, context: FusionContext) -> GroupOp:
     """Replaces the members by one group at the place of the last one."""
-    group = GroupOp(plan.id, sources_of(plan.members), plan.inputs, Region(plan.body), [plan.result.type])
+    types = [result.type for result in plan.results]
+    group = GroupOp(plan.id, sources_of(plan.members), plan.inputs, Region(plan.body), types)
     context.used.add(plan.id)
     last = plan.members[-1]
     group.location = last.location
     block = last.parent
     assert block is not None
     block.insert_op_after(group, last)
-    group.results[0].name_hint = plan.result.name_hint
     remember_work(group, plan.work)
-    plan.result.replace_uses_with_if(group.results[0], lambda use: use.operation not in plan.members)
+    for old, new in zip(plan.results, group.results, strict=True):
+        new.name_hint = old.name_hint
+        old.replace_uses_with_if(new, lambda use: use.operation not in plan.members)
     context.position[group] = context.position[last]
     for op in reversed(plan.members):
         block.erase_op(op)
         del context.position[op]
+    if len(group.results) > 1:
+        context.sink_readers(group)
     return group
 
 
@@ -313,10 +403,17 @@ def first_legal(
     refused: dict[str, str] = {}
     for cut in cuts:
         plan = outline(cut, context.group_id(cut))
-        legal, rejected = legal_kernels(plan.work, context.target, frozenset(context.policy.forbid))
-        if legal:
+        if (reason := refusal(plan, context)) is None:
             return plan, refused
-        refused[" + ".join(id_of(op) for op in cut)] = "; ".join(
-            f"{k}: {why}" for k, why in rejected.items()
-        ) or ("no kernel of the target has its kind")
+        refused[" + ".join(id_of(op) for op in cut)] = reason
     return None, refused
+
+
+def refusal(plan: Outline, context: FusionContext, kinds: Collection[str] | None = None) -> str | None:
+    """Why no kernel of the target runs the group as one of `kinds` (any by default); None if one does."""
+    if kinds is not None and plan.work.work.kind not in kinds:
+        return f"its body is {plan.work.work.kind}, not {' or '.join(kinds)}"
+    legal, rejected = legal_kernels(plan.work, context.target, frozenset(context.policy.forbid))
+    if legal:
+        return None
+    return "; ".join(f"{k}: {why}" for k, why in rejected.items()) or "no kernel of the target has its kind"

@@ -40,7 +40,14 @@ from aicf.passes.support.ledger import record
 from aicf.passes.support.prepare import Packing, Prepare, drop_prepared_params, tensor_of
 from aicf.passes.support.records import take_apart
 from aicf.passes.support.views import View
-from aicf.passes.support.work import GroupWork, body_symbol, code_symbol, symbol_name, work_of_instruction
+from aicf.passes.support.work import (
+    GroupWork,
+    body_symbol,
+    code_symbol,
+    prologue_symbol,
+    symbol_name,
+    work_of_instruction,
+)
 from aicf.passes.verify_emit import verify_meaning
 
 
@@ -63,8 +70,9 @@ def instruction_work(
     assert op.body is not None
     body = table[symbol_name(op.body)]
     assert isinstance(body, BodyOp)
-    symbol = fresh_symbol(code_symbol(op.instruction.data), program, table)
-    return work_of_instruction(op, body.body.block, symbol, may_prepare)
+    code = fresh_symbol(code_symbol(op.instruction.data), program, table)
+    prologue = fresh_symbol(prologue_symbol(op.instruction.data), program, table)
+    return work_of_instruction(op, body.body.block, code, prologue, may_prepare)
 
 
 class Filler:

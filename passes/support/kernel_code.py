@@ -17,6 +17,14 @@ from aicf.dialects.emit_kernels import KernelOp, PhaseOp, ReduceOp, StoreOp, Yie
 from aicf.dialects.types import element_of, tensor_info
 from aicf.passes.support.body_kinds import is_contraction_of_arguments
 from aicf.passes.support.peeling import yielded
+from aicf.passes.support.products import (
+    Piece,
+    Products,
+    epilogue_piece,
+    has_kernel_order,
+    products_of,
+    prologue_piece,
+)
 from aicf.passes.support.scalar_ops import EXPENSIVE, scalar_constant, scalar_ops, splat_value
 
 Index: TypeAlias = tuple[int | None, ...]
@@ -30,8 +38,57 @@ class NoCode(Exception):
 
 
 def derive_code(block: Block, symbol: str) -> KernelOp:
-    """The generated kernel of a peeled body (the epilogue, if it holds a matmul). Raises NoCode with the reason."""
-    return _Writer(_Indexing(block), symbol).write()
+    """The generated kernel of a peeled body: the epilogue, if it holds matmuls, the same for all of several results.
+
+    Raises:
+        NoCode: there is none, with the reason.
+    """
+    products = _products(block)
+    if products is None:
+        ops = tuple(op for op in block.ops if not isinstance(op, YieldOp))
+        return _Writer(_Indexing(Piece(tuple(block.args), ops, tuple(yielded(block)))), symbol).write()
+    codes = [
+        _Writer(_Indexing(_epilogue(products, number)), symbol).write()
+        for number in range(len(products.results))
+    ]
+    if not all(code.is_structurally_equivalent(codes[0]) for code in codes[1:]):
+        raise NoCode("what follows the products differs")
+    return codes[0]
+
+
+def derive_prologue(block: Block, symbol: str) -> KernelOp | None:
+    """The row program that makes the left operand of a peeled body's products, None if that is an operand.
+
+    Raises:
+        NoCode: there is none, with the reason.
+    """
+    products = _products(block)
+    if products is None or not products.prologue:
+        return None
+    return _Writer(_Indexing(prologue_piece(products)), symbol).write()
+
+
+def _products(block: Block) -> Products | None:
+    """The products of a body, None if it has none."""
+    matmuls = [op for op in block.ops if isinstance(op, logical.MatmulOp)]
+    if not matmuls:
+        return None
+    if (products := products_of(block, block.args)) is not None and has_kernel_order(products, block):
+        return products
+    if len(matmuls) > 1:
+        raise NoCode("two contractions in one body")
+    if not is_contraction_of_arguments(matmuls[0]):
+        raise NoCode("a contraction of a value computed in the same body")
+    if any(type(op) in _COMBINE for op in block.ops):
+        raise NoCode("a reduction behind a contraction")
+    raise NoCode("what follows a contraction has another shape")
+
+
+def _epilogue(products: Products, number: int) -> Piece:
+    piece = epilogue_piece(products, number)
+    if any(type(op) in _COMBINE for op in piece.ops):
+        raise NoCode("a reduction behind a contraction")
+    return piece
 
 
 def _shape(value: SSAValue) -> tuple[int, ...]:
@@ -39,18 +96,12 @@ def _shape(value: SSAValue) -> tuple[int, ...]:
 
 
 class _Indexing:
-    """The full iteration space of a body and the index of each value."""
+    """The full iteration space of a piece of a body and the index of each value."""
 
-    def __init__(self, block: Block):
-        self.block = block
-        self.ops = [op for op in block.ops if not isinstance(op, YieldOp)]
-        self.outputs = yielded(block)
-        matmuls = [op for op in self.ops if isinstance(op, logical.MatmulOp)]
-        if len(matmuls) > 1:
-            raise NoCode("two contractions in one body")
-        self.matmul = matmuls[0] if matmuls else None
-        if self.matmul is not None and not is_contraction_of_arguments(self.matmul):
-            raise NoCode("a contraction of a value computed in the same body")
+    def __init__(self, piece: Piece):
+        self.arguments = piece.arguments
+        self.ops = piece.ops
+        self.outputs = piece.outputs
         self.reductions = [op for op in self.ops if type(op) in _COMBINE]
         self.shape = self._full_shape()
         self.axes = self._reduced_axes()
@@ -59,8 +110,6 @@ class _Indexing:
         self._backward()
 
     def _full_shape(self) -> tuple[int, ...]:
-        if self.matmul is not None:
-            return _shape(self.matmul.result)
         if self.reductions:
             return _shape(self.reductions[0].operands[0])
         return _shape(self.outputs[0])
@@ -73,8 +122,6 @@ class _Indexing:
         }
         if len(axes) > 1:
             raise NoCode("reductions over different axes")
-        if axes and self.matmul is not None:
-            raise NoCode("a reduction behind a contraction")
         return next(iter(axes), ())
 
     @property
@@ -84,7 +131,7 @@ class _Indexing:
 
     def _forward(self) -> None:
         """Indices that follow from the shape, a reduction, or an operand."""
-        for value in (*self.block.args, *(op.results[0] for op in self.ops)):
+        for value in (*self.arguments, *(op.results[0] for op in self.ops)):
             if _shape(value) == self.shape and not self._is_reduction(value):
                 self.index[value] = self.identity
             elif isinstance(value, OpResult):
@@ -116,7 +163,7 @@ class _Indexing:
 
     def _backward_op(self, op: Operation) -> None:
         result = op.results[0]
-        if isinstance(op, logical.MatmulOp | logical.ConstantOp):
+        if isinstance(op, logical.ConstantOp):
             return
         if (index := self.index.get(result)) is None:
             raise NoCode(f"{op.name} computes a value of another shape than the iteration space")
@@ -175,7 +222,7 @@ class _Writer:
         self.arguments: dict[SSAValue, BlockArgument] = {}
 
     def write(self) -> KernelOp:
-        sources = self._sources()
+        sources = self.indexing.arguments
         block = Block(arg_types=[element_of(source.type).type for source in sources])
         self.arguments = dict(zip(sources, block.args, strict=True))
         for source, argument in self.arguments.items():
@@ -192,13 +239,6 @@ class _Writer:
         in_maps = [self._map(indexing.index[source]) for source in sources]
         out_maps = [self._map(indexing.index[output]) for output in indexing.outputs]
         return KernelOp(self.symbol, parallel, reduce, in_maps, out_maps, Region(block))
-
-    def _sources(self) -> list[SSAValue]:
-        """What the kernel reads: the accumulator first, then the body's arguments except the matmul's own."""
-        matmul = self.indexing.matmul
-        if matmul is None:
-            return list(self.indexing.block.args)
-        return [matmul.result, *self.indexing.block.args[2:]]
 
     def _dim_order(self) -> list[int]:
         dims = range(len(self.indexing.shape))
@@ -220,7 +260,7 @@ class _Writer:
         for op in self.indexing.ops:
             operands = [self.levels.get(operand, 0) for operand in op.operands]
             after = 1 if type(op) in _COMBINE else 0
-            self.levels[op.results[0]] = 0 if op is self.indexing.matmul else max(operands, default=0) + after
+            self.levels[op.results[0]] = max(operands, default=0) + after
 
     def _needs(self) -> dict[int, list[SSAValue]]:
         """Per phase the values it must deliver: operands of its reductions, and in the last one the outputs."""
@@ -272,18 +312,21 @@ class _Writer:
         """Whether computing `root` needs `value`, not counting what is kept already."""
         if root is value:
             return True
-        stack = [*root.op.operands] if isinstance(root, OpResult) and root not in self.kept else []
+        stack = [*root.op.operands] if isinstance(root, OpResult) and not self._is_given(root) else []
         seen: set[SSAValue] = set()
         while stack:
             current = stack.pop()
             if current is value:
                 return True
-            if current in seen or current in self.kept or not isinstance(current, OpResult):
+            if current in seen or self._is_given(current) or not isinstance(current, OpResult):
                 continue
             seen.add(current)
-            if type(current.op) not in _COMBINE and current.op is not self.indexing.matmul:
+            if type(current.op) not in _COMBINE:
                 stack.extend(current.op.operands)
         return False
+
+    def _is_given(self, value: SSAValue) -> bool:
+        return value in self.kept or value in self.arguments
 
     def _compute(self, value: SSAValue, body: Block, local: dict[SSAValue, SSAValue]) -> SSAValue:
         """The scalar of `value` at the iteration point, adding what it needs to `body`."""

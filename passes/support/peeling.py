@@ -1,20 +1,24 @@
-"""Peeling a group's body: view ops in front of the computation become strides of the operands.
+"""Peeling a group's body: view ops in front of the computation become strides of the operands, and view ops behind a
+product strides of the result.
 
-What is left computes; its block arguments are the operands as a kernel sees them. Where arithmetic reads repeated
-elements the body says so with one broadcast of the rest: an index map of the generated code.
+What is left computes; its block arguments are the operands as a kernel sees them, in the order that kernels of its kind
+read. Where arithmetic reads repeated elements the body says so with one broadcast of the rest: an index map of the
+generated code.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Block, Operation, OpResult, SSAValue
 
 from aicf.dialects.emit import YieldOp
-from aicf.dialects.logical import BroadcastOp, ConcatOp, MatmulOp
+from aicf.dialects.logical import BroadcastOp, ConcatOp, ConstantOp, MatmulOp
 from aicf.dialects.types import ElementType, tensor, tensor_info
-from aicf.passes.support.views import VIEW_OPS, View
+from aicf.passes.support.attention import attention_of
+from aicf.passes.support.products import Products, products_of
+from aicf.passes.support.views import VIEW_OPS, View, place_behind
 
 
 @dataclass(frozen=True)
@@ -27,10 +31,30 @@ class PeeledOperand:
 
 @dataclass(frozen=True)
 class PeeledBody:
-    """A body without leading views, and what its arguments are; matmul operands come first, in order."""
+    """A body without views around it, what its arguments are, and where in its results' memory it writes."""
 
     block: Block
     operands: tuple[PeeledOperand, ...]
+    results: tuple[View, ...]
+
+
+@dataclass(frozen=True)
+class _Order:
+    """Which arguments a body gets, and in which order, by what its kernels know of it.
+
+    Args:
+        first: Operands that come first, each as the reader, and its place among the reader's operands.
+        slots: The same operands to the slot that tells them apart: those in one slot share an argument.
+        strided: Readers of arithmetic that take operands with any strides, 0 included, instead of index maps.
+        parts: Op to the part of the body it is of; an operand that two parts read is an argument of each.
+        ops: All ops, in the order in which they ask for their arguments.
+    """
+
+    ops: Sequence[Operation]
+    first: Sequence[tuple[Operation, int]] = ()
+    slots: Mapping[tuple[Operation, int], int] = field(default_factory=dict[tuple[Operation, int], int])
+    strided: frozenset[Operation] = frozenset()
+    parts: Mapping[Operation, int] = field(default_factory=dict[Operation, int])
 
 
 def peel(body: Block) -> PeeledBody:
@@ -49,40 +73,61 @@ class _Peeler:
     def __init__(self, body: Block):
         self.body = body
         self.views: dict[SSAValue, PeeledOperand] = {}
-        self.values: dict[SSAValue, SSAValue] = {}
+        self.values: dict[tuple[SSAValue, int], SSAValue] = {}
         self.block = Block()
         self.operands: list[PeeledOperand] = []
-        self.arguments: dict[tuple[PeeledOperand, int], SSAValue] = {}
-        self.ways: dict[PeeledOperand, list[tuple[int, ...]]] = {}
+        self.arguments: dict[tuple[PeeledOperand, int, int], SSAValue] = {}
+        self.ways: dict[tuple[PeeledOperand, int], list[tuple[int, ...]]] = {}
+        self.order = _Order(())
 
     def run(self) -> PeeledBody:
         for index, argument in enumerate(self.body.args):
             self.views[argument] = PeeledOperand(index, View.whole(tensor_info(argument.type).shape))
-        ops = list(self.body.ops)
-        for op in ops:
+        for op in self.body.ops:
             self._note_view(op)
-        for op in ops:
-            if isinstance(op, _POSITIONAL):
-                for slot, operand in enumerate(op.operands):
-                    if operand in self.views:
-                        self._argument(self.views[operand], tensor_info(operand.type).element, slot + 1)
-        for op in ops:
-            if not (op.results and op.results[0] in self.views):
-                self._clone(op)
-        return PeeledBody(self.block, tuple(self.operands))
+        behind = self._views_behind()
+        self.order = _order_of(self.body, self.views, behind)
+        for op, place in self.order.first:
+            if op.operands[place] in self.views:
+                self._operand(op.operands[place], op, place)
+        for op in self.order.ops:
+            self._clone(op, behind)
+        terminator = yielded(self.body)
+        results = tuple(
+            behind[value][1] if value in behind else View.whole(tensor_info(value.type).shape)
+            for value in terminator
+        )
+        return PeeledBody(self.block, tuple(self.operands), results)
+
+    def _views_behind(self) -> dict[SSAValue, tuple[SSAValue, View]]:
+        """Results that are views of a product which nothing else reads: the product, and its place in their memory."""
+        found: dict[SSAValue, tuple[SSAValue, View]] = {}
+        for result in yielded(self.body):
+            value, chain = result, list[Operation]()
+            while isinstance(value, OpResult) and isinstance(value.op, VIEW_OPS) and value.has_one_use():
+                chain.append(value.op)
+                value = value.op.operands[0]
+            is_product = (
+                isinstance(value, OpResult) and isinstance(value.op, MatmulOp) and value.has_one_use()
+            )
+            if chain and is_product and (view := place_behind(list(reversed(chain)))) is not None:
+                found[result] = value, view
+        return found
 
     def _note_view(self, op: Operation) -> None:
         base = self.views.get(op.operands[0]) if isinstance(op, VIEW_OPS) else None
         if base is not None and (view := base.view.then(op)) is not None:
             self.views[op.results[0]] = PeeledOperand(base.argument, view)
 
-    def _operand(self, value: SSAValue, reader: Operation, slot: int) -> SSAValue:
+    def _operand(self, value: SSAValue, reader: Operation, place: int) -> SSAValue:
         """The value in the new block. Arithmetic reads repeated elements through a broadcast, all else as strides."""
+        part = self.order.parts.get(reader, 0)
         if (peeled := self.views.get(value)) is None:
-            return self.values[value]
+            return self.values[value, 0]
         element = tensor_info(value.type).element
-        if isinstance(reader, _STRIDED_READERS):
-            return self._argument(peeled, element, slot + 1 if isinstance(reader, _POSITIONAL) else 0)
+        slot = self.order.slots.get((reader, place), 0)
+        if isinstance(reader, _STRIDED_READERS) or reader in self.order.strided:
+            return self._argument(peeled, element, slot, part)
         view = peeled.view
         kept = [
             dim
@@ -90,43 +135,112 @@ class _Peeler:
             if size != 1 and step
         ]
         if len(kept) == sum(1 for size in view.shape if size != 1):
-            return self._argument(peeled, element, 0)
-        if value not in self.values:
+            return self._argument(peeled, element, 0, part)
+        if (value, part) not in self.values:
             core = View(view.offset, tuple(view.shape[d] for d in kept), tuple(view.strides[d] for d in kept))
             operand = PeeledOperand(peeled.argument, core)
-            spread = BroadcastOp(
-                self._argument(operand, element, -self._way(operand, kept)), kept, view.shape
-            )
+            argument = self._argument(operand, element, -self._way(operand, part, kept), part)
+            spread = BroadcastOp(argument, kept, view.shape)
             self.block.add_op(spread)
-            self.values[value] = spread.result
-        return self.values[value]
+            self.values[value, part] = spread.result
+        return self.values[value, part]
 
-    def _way(self, operand: PeeledOperand, kept: Sequence[int]) -> int:
+    def _way(self, operand: PeeledOperand, part: int, kept: Sequence[int]) -> int:
         """Counts the dims along which an operand is laid out, from 0 for the first ones met.
 
         A vector times itself laid across (an outer product) needs two block arguments: each has one index map.
         """
-        ways = self.ways.setdefault(operand, [])
+        ways = self.ways.setdefault((operand, part), [])
         if tuple(kept) not in ways:
             ways.append(tuple(kept))
         return ways.index(tuple(kept))
 
-    def _argument(self, peeled: PeeledOperand, element: ElementType, slot: int) -> SSAValue:
-        """The block argument for a view; `slot` is the place in a positional op, from 1, else minus its way."""
-        if (peeled, slot) not in self.arguments:
+    def _argument(self, peeled: PeeledOperand, element: ElementType, slot: int, part: int) -> SSAValue:
+        """The block argument for a view; `slot` is that of a positional op, from 1, else minus its way."""
+        key = peeled, slot, part
+        if key not in self.arguments:
             argument = self.block.insert_arg(tensor(peeled.view.shape, element), len(self.block.args))
             argument.name_hint = self.body.args[peeled.argument].name_hint
-            self.arguments[peeled, slot] = argument
+            self.arguments[key] = argument
             self.operands.append(peeled)
-        return self.arguments[peeled, slot]
+        return self.arguments[key]
 
-    def _clone(self, op: Operation) -> None:
-        operands = [self._operand(value, op, slot) for slot, value in enumerate(op.operands)]
+    def _clone(self, op: Operation, behind: Mapping[SSAValue, tuple[SSAValue, View]]) -> None:
+        read = [behind[value][0] if value in behind else value for value in op.operands]
+        operands = [self._operand(value, op, place) for place, value in enumerate(read)]
         clone = op.clone(dict(zip(op.operands, operands, strict=True)))
         # clone() maps by value, so two slots of one value need the explicit list.
         clone.operands = operands
         self.block.add_op(clone)
-        self.values.update(zip(op.results, clone.results, strict=True))
+        for old, new in zip(op.results, clone.results, strict=True):
+            self.values[old, 0] = new
+
+
+def _order_of(
+    body: Block, views: Mapping[SSAValue, PeeledOperand], behind: Mapping[SSAValue, tuple[SSAValue, View]]
+) -> _Order:
+    """The order of a body's arguments: that of its kind, else those of positional ops and then the rest."""
+    skipped = _chains(behind)
+    ops = [op for op in body.ops if op not in skipped and not (op.results and op.results[0] in views)]
+    if (attention := attention_of(body, views)) is not None:
+        scores, output, add = attention.scores, attention.output, attention.mask_add
+        first: list[tuple[Operation, int]] = [(scores, 0), (scores, 1), (output, 1)]
+        if add is not None:
+            first.append((add, 0 if add.lhs is attention.mask else 1))
+        slots = {place: slot for slot, place in enumerate(first, 1)}
+        return _Order(ops, first, slots, frozenset() if add is None else frozenset({add}))
+    if (products := products_of(body, views)) is not None:
+        return _order_of_products(ops, products, views)
+    first = [(op, place) for op in ops if isinstance(op, _POSITIONAL) for place in range(len(op.operands))]
+    return _Order(ops, first, {(op, place): place + 1 for op, place in first})
+
+
+def _chains(behind: Mapping[SSAValue, tuple[SSAValue, View]]) -> set[Operation]:
+    """The view ops between products and results."""
+    chains: set[Operation] = set()
+    for value, (product, _) in behind.items():
+        while value is not product:
+            assert isinstance(value, OpResult)
+            chains.add(value.op)
+            value = value.op.operands[0]
+    return chains
+
+
+_PROLOGUE, _PRODUCTS, _EPILOGUE = 1, 2, 3
+"""Parts of a body with products; those of the results after the first follow."""
+
+
+def _order_of_products(
+    ops: Sequence[Operation], products: Products, views: Mapping[SSAValue, PeeledOperand]
+) -> _Order:
+    """The left operand or what its rows are made of, the right ones, and then part by part."""
+    parts: dict[Operation, int] = {op: _PROLOGUE for op in products.prologue}
+    parts |= {matmul: _PRODUCTS for matmul in products.matmuls}
+    for number, epilogue in enumerate(products.epilogues):
+        parts |= {op: _EPILOGUE + number for op in epilogue if op not in parts}
+    left = _row_operand(products, views) if products.prologue else (products.matmuls[0], 0)
+    first = [*([] if left is None else [left]), *((matmul, 1) for matmul in products.matmuls)]
+    slots: dict[tuple[Operation, int], int] = {(matmul, 0): 1 for matmul in products.matmuls}
+    slots |= {(matmul, 1): 2 + number for number, matmul in enumerate(products.matmuls)}
+    if products.prologue or len(products.results) > 1:
+        last = max(parts.values()) + 1
+        ops = sorted(ops, key=lambda op: 0 if isinstance(op, ConstantOp) else parts.get(op, last))
+    return _Order(ops, first, slots, parts=parts)
+
+
+def _row_operand(products: Products, views: Mapping[SSAValue, PeeledOperand]) -> tuple[Operation, int] | None:
+    """Where the row program first reads whole rows: x."""
+    shape = tensor_info(products.left.type).shape
+    for op in products.prologue:
+        for place, value in enumerate(op.operands):
+            view = views[value].view if value in views else None
+            if view is not None and view.shape == shape and not _is_repeated(view):
+                return op, place
+    return None
+
+
+def _is_repeated(view: View) -> bool:
+    return any(size != 1 and not step for size, step in zip(view.shape, view.strides, strict=True))
 
 
 def yielded(block: Block) -> Sequence[SSAValue]:

@@ -48,6 +48,24 @@ def view_ops(value: SSAValue, view: View) -> list[Operation]:
     return ops
 
 
+def laid_out(value: SSAValue, view: View, shape: tuple[int, ...]) -> list[Operation] | None:
+    """The logical ops from a value that is written through `view` to what then lies in contiguous memory of `shape`.
+
+    Empty if the value lies there as it is; then a reshape at most is left to who reads it. None if the view leaves
+    elements out or writes some twice.
+    """
+    if view.is_whole:
+        return []
+    order = sorted(range(len(view.shape)), key=lambda dim: -view.strides[dim])
+    if not view.transposed(order).is_whole or prod(view.shape) != prod(shape):
+        return None
+    moved = TransposeOp(value, order)
+    ops: list[Operation] = [moved]
+    if tensor_info(moved.result.type).shape != shape:
+        ops.append(ReshapeOp(moved.result, shape))
+    return ops
+
+
 def _same(one: View, other: View) -> bool:
     steps = zip(one.shape, one.strides, other.strides, strict=False)
     return (

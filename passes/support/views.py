@@ -81,6 +81,30 @@ class View:
                 return None
 
 
+def place_behind(chain: Sequence[Operation]) -> View | None:
+    """Where the source of a chain of reshapes and transposes lies in the contiguous memory of the last one's result.
+
+    None if the chain drops or repeats elements, or strides cannot say it.
+    """
+    view: View | None = View.whole(tensor_info(chain[-1].results[0].type).shape)
+    for op in reversed(chain):
+        if view is not None:
+            view = _before(op, view)
+    return view
+
+
+def _before(op: Operation, view: View) -> View | None:
+    """The view of the operand of `op` if its result is seen through `view`."""
+    match op:
+        case ReshapeOp():
+            return view.reshaped(tensor_info(op.operands[0].type).shape)
+        case TransposeOp():
+            permutation = tuple(op.permutation.get_values())
+            return view.transposed([permutation.index(dim) for dim in range(len(permutation))])
+        case _:
+            return None
+
+
 def _reshaped_strides(
     shape: tuple[int, ...], strides: tuple[int, ...], target: tuple[int, ...]
 ) -> tuple[int, ...] | None:

@@ -6,7 +6,7 @@ select, generate, lower and verify all come here, so they agree.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
@@ -14,33 +14,43 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr, SymbolRefAttr
 from xdsl.ir import Block, BlockArgument, OpResult, SSAValue
 
-from aicf.backends.base import KernelDescriptor, OperandInfo, Work
+from aicf.backends.base import DeviceGivenKernel, KernelDescriptor, OperandInfo, Work
 from aicf.backends.registry import get_kernels
 from aicf.dialects import logical
 from aicf.dialects.emit import BindOp, GroupOp, ResolvedOp, buffer_of
 from aicf.dialects.emit_kernels import KernelOp
-from aicf.dialects.emit_types import KernelAttr, TargetAttr, contiguous_strides
+from aicf.dialects.emit_types import BufferType, KernelAttr, TargetAttr
 from aicf.dialects.types import element_of, tensor_info
 from aicf.errors import PolicyError
+from aicf.passes.analysis.accesses import region_of
 from aicf.passes.support.body_kinds import derive_kind
-from aicf.passes.support.kernel_code import NoCode, derive_code
+from aicf.passes.support.kernel_code import NoCode, derive_code, derive_prologue
 from aicf.passes.support.peeling import PeeledBody, PeeledOperand, peel, yielded
 from aicf.passes.support.views import View
 
-CODELESS_KINDS = frozenset({"gemm", "copy", "concat", "pack"})
+CODELESS_KINDS = frozenset({"gemm", "copy", "concat", "pack", "attention"})
 """Kinds whose kernels need no generated scalar program."""
 
 TARGET_ATTR = "aicf.target"
+UNMEASURED = "unmeasured: run aicf tune"
+"""The reason against a kernel whose record only a device can complete."""
 
 
 @dataclass(frozen=True)
 class GroupWork:
-    """A group as work, with what its operands are in terms of the group's own operands."""
+    """A group as work, with what its operands are in terms of the group's own operands.
+
+    Args:
+        work: What kernels see.
+        operands: The group's operand behind each operand of the work, and through which view.
+        results: Where in the memory of each result of the group the work writes.
+        no_code: Why there is no generated code, if the kind would need it.
+    """
 
     work: Work
     operands: tuple[PeeledOperand, ...]
+    results: tuple[View, ...]
     no_code: str | None
-    """Why there is no generated code, if the kind would need it."""
 
 
 def target_of(module: ModuleOp) -> TargetAttr:
@@ -54,6 +64,11 @@ def target_of(module: ModuleOp) -> TargetAttr:
 def code_symbol(group_id: str) -> str:
     """Symbol of a group's generated kernel."""
     return f"{group_id}.code"
+
+
+def prologue_symbol(group_id: str) -> str:
+    """Symbol of the row program in front of a group's products."""
+    return f"{group_id}.prologue"
 
 
 def body_symbol(group_id: str) -> str:
@@ -85,52 +100,54 @@ def work_of_body(group_id: str, body: Block, origins: Sequence[tuple[str, bool]]
 def work_of_peeled(group_id: str, peeled: PeeledBody, origins: Sequence[tuple[str, bool]]) -> GroupWork:
     """The work of a body that is peeled already."""
     kind, attrs = derive_kind(peeled.block)
-    code, reason = _code_of(peeled.block, kind, code_symbol(group_id))
+    code, prologue, reason = _code_of(peeled.block, kind, code_symbol(group_id), prologue_symbol(group_id))
     operands = tuple(
-        OperandInfo(
-            role=origins[operand.argument][0],
-            shape=operand.view.shape,
-            dtype=tensor_info(argument.type).element.name,
-            strides=operand.view.strides,
-            updated=origins[operand.argument][1],
-        )
+        _seen_through(operand.view, argument, *origins[operand.argument])
         for operand, argument in zip(peeled.operands, peeled.block.args, strict=True)
     )
-    results = tuple(_result_info(value) for value in yielded(peeled.block))
-    work = Work(group_id, kind, attrs, operands, results, peeled.block, code)
-    return GroupWork(work, peeled.operands, reason)
+    results = tuple(
+        _seen_through(view, value, "temp")
+        for value, view in zip(yielded(peeled.block), peeled.results, strict=True)
+    )
+    work = Work(group_id, kind, attrs, operands, results, peeled.block, code, prologue)
+    return GroupWork(work, peeled.operands, peeled.results, reason)
 
 
-def _code_of(body: Block, kind: str, symbol: str) -> tuple[KernelOp | None, str | None]:
-    """The generated code of a peeled body, or why it has none; neither if kernels of the kind need none."""
+def _code_of(
+    body: Block, kind: str, symbol: str, prologue: str
+) -> tuple[KernelOp | None, KernelOp | None, str | None]:
+    """The generated code of a peeled body and of its prologue, or why it has none; nothing if its kernels need none."""
     if kind in CODELESS_KINDS:
-        return None, None
+        return None, None, None
     try:
-        return derive_code(body, symbol), None
+        return derive_code(body, symbol), derive_prologue(body, prologue), None
     except NoCode as error:
-        return None, str(error)
+        return None, None, str(error)
 
 
-def _result_info(value: SSAValue) -> OperandInfo:
-    info = tensor_info(value.type)
-    return OperandInfo("temp", info.shape, info.element.name, contiguous_strides(info.shape))
+def _seen_through(view: View, value: SSAValue, role: str, updated: bool = False) -> OperandInfo:
+    """What lies behind `view`, with the strides that its buffer will say."""
+    element = tensor_info(value.type).element
+    strides = BufferType(view.shape, element.type, "arena", view.strides).get_strides()
+    return OperandInfo(role, view.shape, element.name, strides, updated, view.offset)
 
 
-def work_of_instruction(op: ResolvedOp, body: Block, code: str, may_prepare: bool) -> GroupWork:
+def work_of_instruction(
+    op: ResolvedOp, body: Block, code: str, prologue: str, may_prepare: bool
+) -> GroupWork:
     """The work of an instruction: its body as it stands, its buffers with their strides.
 
     Args:
-        code: Symbol for the generated code.
+        code, prologue: Symbols for the generated code.
         may_prepare: Whether kernels may ask for prepared weights; else parameters are plain memory to them.
     """
-    program, reason = _code_of(body, op.kind.data, code)
+    program, rows, reason = _code_of(body, op.kind.data, code, prologue)
     operands = tuple(buffer_info(value, *_origin_of_buffer(value, may_prepare)) for value in op.ins)
     results = tuple(buffer_info(value, "temp") for value in op.outs)
-    whole = tuple(
-        PeeledOperand(place, View.whole(buffer_of(value).get_shape())) for place, value in enumerate(op.ins)
-    )
-    work = Work(op.instruction.data, op.kind.data, op.attrs.data, operands, results, body, program)
-    return GroupWork(work, whole, reason)
+    whole = [View.whole(buffer_of(value).get_shape()) for value in (*op.ins, *op.outs)]
+    read = tuple(PeeledOperand(place, view) for place, view in enumerate(whole[: len(op.ins)]))
+    work = Work(op.instruction.data, op.kind.data, op.attrs.data, operands, results, body, program, rows)
+    return GroupWork(work, read, tuple(whole[len(op.ins) :]), reason)
 
 
 def _origin_of_buffer(value: SSAValue, may_prepare: bool) -> tuple[str, bool]:
@@ -144,7 +161,8 @@ def buffer_info(value: SSAValue, role: str, updated: bool = False) -> OperandInf
     """A buffer as a kernel sees it."""
     type_ = buffer_of(value)
     dtype = element_of(type_.element_type).name
-    return OperandInfo(role, type_.get_shape(), dtype, type_.get_strides(), updated)
+    offset = region_of(value).offset // type_.element_bytes
+    return OperandInfo(role, type_.get_shape(), dtype, type_.get_strides(), updated, offset)
 
 
 def origin_of(value: SSAValue) -> tuple[str, bool]:
@@ -186,9 +204,16 @@ def updated_names(function: func.FuncOp) -> frozenset[str]:
 
 
 def legal_kernels(
-    group_work: GroupWork, target: TargetAttr, forbidden: frozenset[str] = frozenset()
+    group_work: GroupWork,
+    target: TargetAttr,
+    forbidden: frozenset[str] = frozenset(),
+    measured: Collection[str] = frozenset(),
 ) -> tuple[list[KernelDescriptor], dict[str, str]]:
-    """The kernels of the target that run the work, and for every other one of its kind the reason why not."""
+    """The kernels of the target that run the work, and for every other one of its kind the reason why not.
+
+    Kernels whose record only a device can complete are legal only if they are in `measured`. What groups form never
+    depends on a tuning table: passes that fuse leave it empty.
+    """
     work = group_work.work
     legal: list[KernelDescriptor] = []
     rejected: dict[str, str] = {}
@@ -196,10 +221,12 @@ def legal_kernels(
         if work.kind not in kernel.kinds:
             continue
         reason = "forbidden by policy" if kernel.id in forbidden else kernel.legal(work, target)
-        if reason is None:
-            legal.append(kernel)
-        else:
+        if reason is not None:
             rejected[kernel.id] = reason if group_work.no_code is None else f"{reason} ({group_work.no_code})"
+        elif isinstance(kernel, DeviceGivenKernel) and kernel.id not in measured:
+            rejected[kernel.id] = UNMEASURED
+        else:
+            legal.append(kernel)
     return legal, rejected
 
 

@@ -106,7 +106,7 @@ def test_traits_say_what_kind_of_op_it_is() -> None:
         logical.Contraction: {"matmul", "linear"},
         logical.Reduction: {"reduce_sum", "reduce_mean", "reduce_max"},
         logical.ViewLike: {"reshape", "transpose", "broadcast", "slice", "concat"},
-        logical.Composite: {"linear", "gelu", "reduce_mean", "softmax", "layer_norm"},
+        logical.Composite: {"linear", "gelu", "silu", "reduce_mean", "softmax", "layer_norm"},
         logical.Normalization: {"softmax", "layer_norm"},
     }
     ops = {op.name.removeprefix("logical."): op for op in logical.Logical.operations}

@@ -88,7 +88,8 @@ def test_every_method() -> None:
             graph.erf(x),
             graph.relu(x),
         ),
-        *(graph.sigmoid(x), graph.gelu(x, "tanh"), graph.neg(x), graph.max(x, 0.5), graph.min(0.5, x)),
+        *(graph.sigmoid(x), graph.silu(x), graph.gelu(x, "tanh")),
+        *(graph.neg(x), graph.max(x, 0.5), graph.min(0.5, x)),
         *(graph.softmax(x), graph.layer_norm(x, scale, scale), graph.reduce_max(x, [-1], keepdims=True)),
         *(
             graph.reduce_sum(x, [0]),

@@ -104,14 +104,19 @@ def smaller(text: str) -> str:
 
 
 def check_prefixes(
-    module: ModuleOp, feeds: Mapping[str, Array], seed: int, label: str, dims: str = ""
+    module: ModuleOp,
+    feeds: Mapping[str, Array],
+    seed: int,
+    label: str,
+    dims: str = "",
+    target: str = TARGET,
 ) -> None:
     """Runs `module` after each pass that may change it; the text at the end parses back to itself."""
     context = make_context()
     expected, magnitude = reference_run(module, feeds, dims)
     orders = np.random.default_rng(seed)
     is_static = not dims
-    for step in AicfInferencePass(target=TARGET, policy=TWO_STREAMS, dims=dims).passes():
+    for step in AicfInferencePass(target=target, policy=TWO_STREAMS, dims=dims).passes():
         step.apply(context, module)
         where = f"{label} after {step.name}"
         is_static = is_static or step.name == SpecializeShapesPass.name

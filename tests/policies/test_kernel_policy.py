@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 
 from aicf.dialects.kinds import KIND_IDS
 from aicf.errors import PolicyError
-from aicf.policies.kernel_policy import DETERMINISM, ROUNDING, Fusion, KernelPolicy, resolve_policy
+from aicf.policies.kernel_policy import (
+    DETERMINISM,
+    MEASUREMENTS,
+    ROUNDING,
+    Fusion,
+    KernelPolicy,
+    resolve_policy,
+)
 
 FULL = KernelPolicy(
     determinism="any",
@@ -29,11 +36,20 @@ policies = st.builds(
     KernelPolicy,
     determinism=st.sampled_from(DETERMINISM),
     rounding=st.sampled_from(ROUNDING),
-    fusion=st.builds(Fusion, epilogue=st.booleans(), elementwise=st.booleans()),
+    fusion=st.builds(
+        Fusion,
+        attention=st.booleans(),
+        gated=st.booleans(),
+        horizontal=st.booleans(),
+        prologue=st.booleans(),
+        epilogue=st.booleans(),
+        elementwise=st.booleans(),
+    ),
     kernels=st.dictionaries(names, names, max_size=3),
     forbid=st.lists(names, max_size=3).map(tuple),
     groups=st.lists(names, unique=True, max_size=5).map(lambda ids: tuple((id_,) for id_ in ids)),
     streams=st.integers(1, 8),
+    measurements=st.sampled_from(MEASUREMENTS),
 )
 
 
@@ -47,8 +63,10 @@ def test_every_form_gives_the_same_policy_back(policy: KernelPolicy) -> None:
 
 def test_fields_have_a_fixed_order() -> None:
     wanted = ["version", "determinism", "rounding", "fusion", "kernels", "forbid", "groups", "streams"]
+    wanted += ["measurements"]
     assert list(FULL.to_plain()) == wanted
-    assert FULL.to_plain()["fusion"] == {"epilogue": False, "elementwise": True}
+    switches = ("attention", "gated", "horizontal", "prologue", "epilogue", "elementwise")
+    assert FULL.to_plain()["fusion"] == {name: name != "epilogue" for name in switches}
     assert FULL.to_json().startswith('{\n  "version": 1,\n  "determinism": "any",')
 
 
@@ -82,7 +100,7 @@ WRONG: list[tuple[str, str]] = [
     ("{fusion: true}", "fusion: expected an object, got true"),
     (
         "{fusion: {epilog: true}}",
-        "fusion.epilog: unknown field; did you mean 'epilogue'? legal: elementwise, epilogue",
+        "fusion.epilog: unknown field; did you mean 'epilogue'? legal: attention, elementwise,",
     ),
     ("{fusion: {epilogue: 1}}", "fusion.epilogue: expected true or false, got 1"),
     ("{kernels: [a]}", 'kernels: expected an object, got ["a"]'),

@@ -63,6 +63,7 @@ UNARY: dict[type[logical.UnaryOp], tuple[Callable[[float], float], float]] = {
     logical.ErfOp: (special.erf, -2.0),
     logical.ReluOp: (lambda x: x if x > 0 else 0.0, -2.0),
     logical.SigmoidOp: (special.expit, -2.0),
+    logical.SiluOp: (lambda x: x * special.expit(x), -2.0),
     logical.GeluOp: (lambda x: x * special.ndtr(x), -2.0),
 }
 

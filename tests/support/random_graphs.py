@@ -163,6 +163,7 @@ UNARY = (
     logical.ErfOp,
     logical.ReluOp,
     logical.SigmoidOp,
+    logical.SiluOp,
 )
 POSITIVE_ONLY = (logical.LogOp, logical.SqrtOp, logical.RsqrtOp)
 BINARY = (logical.AddOp, logical.SubOp, logical.MulOp, logical.DivOp, logical.MaxOp, logical.MinOp)

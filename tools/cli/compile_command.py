@@ -27,6 +27,10 @@ def compile_command(
         str | None,
         typer.Option(help="'auto', inline JSON, or a .json or .yaml file.", show_default=False),
     ] = None,
+    tuning: Annotated[
+        Path | None,
+        typer.Option(help="Measured times, a file that `aicf tune` wrote.", show_default=False),
+    ] = None,
     threads: Annotated[int, typer.Option(help="Threads that run the program together.")] = 1,
     name: Annotated[
         str | None, typer.Option(help="Name of the model; the file's by default.", show_default=False)
@@ -35,7 +39,9 @@ def compile_command(
     """Compile a model into an artifact that loads without a compiler."""
     from aicf.compiler import compile
 
-    compiled = compile(model, weights, target, dims=dims, policy=policy, threads=threads, name=name)
+    compiled = compile(
+        model, weights, target, dims=dims, policy=policy, tuning=tuning, threads=threads, name=name
+    )
     compiled.save(output)
     plan = compiled.plan
     count = sum(len(program.launches) for program in plan.programs)

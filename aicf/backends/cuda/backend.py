@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from xdsl.dialects.builtin import ModuleOp
 
-from aicf.backends.base import CodeUnit, KernelDescriptor, LoadedCode, NativeCode
+from aicf.backends.base import CodeUnit, KernelDescriptor
 from aicf.backends.cuda.kernels import KERNELS
+from aicf.backends.cuda.storage import read
 from aicf.backends.cuda.target import arch_named
+from aicf.backends.native import DeviceCode, NativeCode
 from aicf.dialects.emit_types import TargetAttr
 
 
@@ -39,11 +41,13 @@ class CudaBackend:
     def build(self, module: ModuleOp, units: Sequence[CodeUnit], target: TargetAttr) -> NativeCode:
         """Code for all units; needs no GPU."""
         from aicf.backends.cuda.build import build_module
+        from aicf.backends.cuda.loader import reserves
 
         arch = arch_named(target.arch.data)
-        return NativeCode(build_module(units, arch), (f"cuda-{arch.name}",))
+        code = build_module(units, arch)
+        return NativeCode(code, (f"cuda-{arch.name}",), place="device", reserves=reserves(read(code)[0]))
 
-    def load(self, native: NativeCode) -> LoadedCode:
+    def load(self, native: NativeCode) -> DeviceCode:
         """Loads code onto this machine's GPU."""
         from aicf.backends.cuda.loader import load_native
 

@@ -25,7 +25,17 @@ from aicf.backends.cuda.storage import stored
 from aicf.backends.cuda.target import GpuArch
 from aicf.backends.cuda.toolchain import MINIMUM_DRIVER, compile_kernels, toolchain_lock
 
-_FAMILIES: dict[str, str] = {}
+_FAMILIES: dict[str, str] = {
+    "cuda.cublaslt": "aicf.backends.cuda.cublaslt_code",
+    "cuda.gemm_wgmma": "aicf.backends.cuda.wgmma_code",
+    "cuda.gemm_mma": "aicf.backends.cuda.mma_code",
+    "cuda.gemm_simt": "aicf.backends.cuda.simt_code",
+    "cuda.attention": "aicf.backends.cuda.attention_code",
+    "cuda.attention_simt": "aicf.backends.cuda.attention_code",
+    "cuda.generated": "aicf.backends.cuda.generated_code",
+    "cuda.copy": "aicf.backends.cuda.move_code",
+    "cuda.concat": "aicf.backends.cuda.move_code",
+}
 """Kernel id to the module whose `emit` makes its launches."""
 
 

@@ -214,8 +214,8 @@ class _Writer:
         if self.point is None:
             return [f"v{factor}_{lane} = {value}" for factor, value in enumerate(sums)]
         dims = [f"i32(d{dim})" for dim in range(len(self.problem.batch) + len(self.problem.row_dims))]
-        given = [*sums, *extras, *dims, f"i32(column + {lane})"]
-        given += ["u64(0)"] * (len(self.point.params) - len(given))
+        nowhere = ["u64(0)"] * len(self.outputs)  # the point is told where outputs start, and stores nothing
+        given = [*sums, *extras, *dims, f"i32(column + {lane})", *nowhere]
         call = f"splice(POINT, {', '.join(given)})"
         if len(self.outputs) == 1:
             return [f"v0_{lane} = {call}"]

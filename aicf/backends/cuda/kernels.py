@@ -3,5 +3,20 @@
 from __future__ import annotations
 
 from aicf.backends.base import KernelDescriptor
+from aicf.backends.cuda import (
+    attention_kernels,
+    cublaslt_kernels,
+    generated_kernels,
+    mma_kernels,
+    simt_kernels,
+    wgmma_kernels,
+)
 
-KERNELS: tuple[KernelDescriptor, ...] = ()
+KERNELS: tuple[KernelDescriptor, ...] = (
+    cublaslt_kernels.CublasLtKernel(),
+    wgmma_kernels.WgmmaKernel(),
+    mma_kernels.MmaKernel(),
+    simt_kernels.SimtKernel(),
+    *attention_kernels.KERNELS,
+    *generated_kernels.KERNELS,
+)

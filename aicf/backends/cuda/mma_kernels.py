@@ -6,7 +6,7 @@ No code generator is imported here; `mma_code` turns the record into kernels.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import cast
@@ -191,15 +191,11 @@ def predicted_us(spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> float:
     return latency + max(compute, l2, memory)
 
 
-def best_spec(problem: GemmProblem, arch: GpuArch) -> tuple[float, MmaSpec]:
-    """The cheapest by the prior; ties to the first."""
-    return _best(problem, arch)
-
-
 @functools.lru_cache(maxsize=4096)
-def _best(problem: GemmProblem, arch: GpuArch) -> tuple[float, MmaSpec]:
+def ranked_specs(problem: GemmProblem, arch: GpuArch) -> tuple[tuple[float, MmaSpec], ...]:
+    """All legal specs with their predicted microseconds, the cheapest first; ties in the order of `legal_specs`."""
     found = [(predicted_us(spec, problem, arch), spec) for spec in legal_specs(problem, arch)]
-    return min(found, key=lambda entry: entry[0])
+    return tuple(sorted(found, key=lambda entry: entry[0]))
 
 
 # Records
@@ -297,21 +293,22 @@ class MmaKernel:
             return spec_reason(MmaSpec(16, 32, 32, 1, 1, 2, 3), problem, arch_named(target.arch.data))
         return None
 
-    def specs(self, work: Work, target: TargetAttr) -> list[MmaSpec]:
-        """All specs that could run `work`, for the tuner."""
-        return list(legal_specs(problem_of_work(work), arch_named(target.arch.data)))
+    def candidates(self, work: Work, target: TargetAttr) -> Sequence[Mapping[str, Attribute]]:
+        """See `TunableKernel`: the records of all `ranked_specs`."""
+        ranked = ranked_specs(problem_of_work(work), arch_named(target.arch.data))
+        return [self.record_of(work, target, spec) for _, spec in ranked]
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
         """See `KernelDescriptor`."""
-        return best_spec(problem_of_work(work), arch_named(target.arch.data))[0]
+        return ranked_specs(problem_of_work(work), arch_named(target.arch.data))[0][0]
 
     def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
         """See `KernelDescriptor`: the record of the spec that the prior prefers."""
-        spec = best_spec(problem_of_work(work), arch_named(target.arch.data))[1]
+        spec = ranked_specs(problem_of_work(work), arch_named(target.arch.data))[0][1]
         return self.record_of(work, target, spec)
 
     def record_of(self, work: Work, target: TargetAttr, spec: MmaSpec) -> dict[str, Attribute]:
-        """The record of `work` run by `spec`, one of `specs`."""
+        """The record of `work` run by `spec`, one of `legal_specs`."""
         arch = arch_named(target.arch.data)
         entries: dict[str, Attribute] = {
             **spec_record(spec, problem_of_work(work)),

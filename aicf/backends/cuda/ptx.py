@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import (
     cuda as cuda,
@@ -153,6 +154,12 @@ store_f32 = void_asm("st.global.f32 [$0], $1;", ["u64", "f32"])
 store_f64 = void_asm("st.global.f64 [$0], $1;", ["u64", "f64"])
 store_i32 = void_asm("st.global.s32 [$0], $1;", ["u64", "i32"])
 store_i64 = void_asm("st.global.s64 [$0], $1;", ["u64", "i64"])
+load_f32x2 = value_asm("ld.global.v2.f32 {$0,$1}, [$2];", ["f32"] * 2, ["u64"])
+load_f64x2 = value_asm("ld.global.v2.f64 {$0,$1}, [$2];", ["f64"] * 2, ["u64"])
+load_i64x2 = value_asm("ld.global.v2.s64 {$0,$1}, [$2];", ["i64"] * 2, ["u64"])
+store_f32x2 = void_asm("st.global.v2.f32 [$0], {$1,$2};", ["u64", "f32", "f32"])
+store_f64x2 = void_asm("st.global.v2.f64 [$0], {$1,$2};", ["u64", "f64", "f64"])
+store_i64x2 = void_asm("st.global.v2.s64 [$0], {$1,$2};", ["u64", "i64", "i64"])
 
 # Shared memory
 
@@ -580,6 +587,61 @@ prefetch_map = void_asm("prefetch.tensormap [$0];", ["u64"])
 named_barrier = void_asm("bar.sync $0, $1;", ["u32", "u32"])
 """`named_barrier(number 1..15, threads)`: a barrier of part of a block."""
 
+
+def _wgmma_from(n: int, dtype: str, a_from_rows: int, b_from_rows: int) -> Intrinsic:
+    """As `_wgmma` with operands along M or N in shared memory (1) instead of along K (0)."""
+    count = n // 2
+    registers = ",".join(f"${i}" for i in range(count))
+    a, b, scale = 2 * count, 2 * count + 1, 2 * count + 2
+    text = (
+        f"{{ .reg .pred p; setp.ne.b32 p, ${scale}, 0; "
+        f"wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{dtype}.{dtype} {{{registers}}}, ${a}, ${b}, p, 1, 1, "
+        f"{a_from_rows}, {b_from_rows}; }}"
+    )
+    return value_asm(text, ["f32"] * count, [("f32", count), "u64", "u64", "i32"], tied=0)
+
+
+WGMMA_COLUMNS = (8, 16, 32, 64, 96, 128, 160, 192, 256)
+for _n in WGMMA_COLUMNS:
+    for _dtype in ("f16", "bf16"):
+        for _a, _b in ((0, 1), (1, 0), (1, 1)):
+            # wgmma_N_DTYPE_AB: A is 1 where it lies as [K, M], B is 1 where it lies as [K, N]
+            globals()[f"wgmma_{_n}_{_dtype}_{_a}{_b}"] = _wgmma_from(_n, _dtype, _a, _b)
+    # wgmma_result_N(accumulator): the sums once every product is done; nothing reads them before
+    globals()[f"wgmma_result_{_n}"] = value_asm(
+        "wgmma.wait_group.sync.aligned 0;", ["f32"] * (_n // 2), [("f32", _n // 2)], memory=True, tied=0
+    )
+
+
+def _copy_tensor(rank: int, multicast: bool) -> Intrinsic:
+    coordinates = ",".join(f"${3 + i}" for i in range(rank))
+    text = (
+        f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes"
+        + (".multicast::cluster" if multicast else "")
+        + f" [$0], [$1, {{{coordinates}}}], [$2]"
+        + (f", ${3 + rank};" if multicast else ";")
+    )
+    return void_asm(text, ["u32", "u64", "u32", *["i32"] * rank, *(["u16"] if multicast else [])])
+
+
+for _rank in (2, 3, 4, 5):
+    # copy_tensor_RANKd as `copy_tensor_2d`; `_multicast` takes last the mask of cluster ranks that get the copy, each at
+    # the same place and with its own barrier
+    globals()[f"copy_tensor_{_rank}d"] = _copy_tensor(_rank, False)
+    globals()[f"copy_tensor_{_rank}d_multicast"] = _copy_tensor(_rank, True)
+
+barrier_arrive_cluster = void_asm("mbarrier.arrive.shared::cluster.b64 _, [$0];", ["u32"])
+"""`barrier_arrive_cluster(map_shared(barrier, rank))`: arrives at the barrier of another block."""
+store_matrix_x4 = void_asm(
+    "stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1,$2,$3,$4};", ["u32", "u32", "u32", "u32", "u32"]
+)
+store_shared_f32x2 = void_asm("st.shared.v2.f32 [$0], {$1,$2};", ["u32", "f32", "f32"])
+store_f32x2 = void_asm("st.global.v2.f32 [$0], {$1,$2};", ["u64", "f32", "f32"])
+for _count in (24, 40):
+    globals()[f"fewer_registers_{_count}"] = void_asm(f"setmaxnreg.dec.sync.aligned.u32 {_count};", [])
+for _count in (104, 216, 232, 240):
+    globals()[f"more_registers_{_count}"] = void_asm(f"setmaxnreg.inc.sync.aligned.u32 {_count};", [])
+
 # Clusters
 
 cluster_rank = value_asm("mov.u32 $0, %cluster_ctarank;", ["u32"], [], effect=False)
@@ -602,6 +664,9 @@ max_nan = value_asm("max.NaN.f32 $0, $1, $2;", ["f32"], ["f32", "f32"], effect=F
 min_nan = value_asm("min.NaN.f32 $0, $1, $2;", ["f32"], ["f32", "f32"], effect=False)
 bits_to_f32 = value_asm("mov.b32 $0, $1;", ["f32"], ["u32"], effect=False)
 f32_to_bits = value_asm("mov.b32 $0, $1;", ["u32"], ["f32"], effect=False)
+larger = value_asm("max.f32 $0, $1, $2;", ["f32"], ["f32", "f32"], effect=False)
+"""The larger of two numbers; of a number and a NaN, the number."""
+NEGATIVE_INFINITY = np.float32("-inf")
 
 
 @intrinsic

@@ -354,12 +354,13 @@ class ScalarText:
     Args:
         rounding: Where f16 and bf16 values are rounded.
         prefix: Start of the locals' names.
+        lines: Where the statements go; a new list if None.
     """
 
-    def __init__(self, rounding: Rounding = "fused", prefix: str = "v"):
+    def __init__(self, rounding: Rounding = "fused", prefix: str = "v", lines: list[str] | None = None):
         self.rounding: Rounding = rounding
         self.prefix = prefix
-        self.lines: list[str] = []
+        self.lines: list[str] = [] if lines is None else lines
         self.names: dict[SSAValue, str] = {}
         self._made = 0
 

@@ -6,7 +6,7 @@ No code generator is imported here; `simt_code` turns the record into kernels.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 
@@ -165,10 +165,10 @@ def predicted_us(spec: SimtSpec, problem: GemmProblem, arch: GpuArch) -> float:
 
 
 @functools.lru_cache(maxsize=4096)
-def best_spec(problem: GemmProblem, arch: GpuArch) -> tuple[float, SimtSpec]:
-    """The cheapest by the prior; ties to the first."""
+def ranked_specs(problem: GemmProblem, arch: GpuArch) -> tuple[tuple[float, SimtSpec], ...]:
+    """All legal specs with their predicted microseconds, the cheapest first; ties in the order of `legal_specs`."""
     found = [(predicted_us(spec, problem, arch), spec) for spec in legal_specs(problem, arch)]
-    return min(found, key=lambda entry: entry[0])
+    return tuple(sorted(found, key=lambda entry: entry[0]))
 
 
 def combination_order(spec: SimtSpec) -> str:
@@ -229,21 +229,22 @@ class SimtKernel:
             return spec_reason(SimtSpec(16, 32, 32, 4, 4, 8, 3), problem, arch)
         return None
 
-    def specs(self, work: Work, target: TargetAttr) -> list[SimtSpec]:
-        """All specs that could run `work`, for the tuner."""
-        return list(legal_specs(problem_of_work(work), arch_named(target.arch.data)))
+    def candidates(self, work: Work, target: TargetAttr) -> Sequence[Mapping[str, Attribute]]:
+        """See `TunableKernel`: the records of all `ranked_specs`."""
+        ranked = ranked_specs(problem_of_work(work), arch_named(target.arch.data))
+        return [self.record_of(work, target, spec) for _, spec in ranked]
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
         """See `KernelDescriptor`."""
-        return best_spec(problem_of_work(work), arch_named(target.arch.data))[0]
+        return ranked_specs(problem_of_work(work), arch_named(target.arch.data))[0][0]
 
     def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
         """See `KernelDescriptor`: the record of the spec that the prior prefers."""
-        spec = best_spec(problem_of_work(work), arch_named(target.arch.data))[1]
+        spec = ranked_specs(problem_of_work(work), arch_named(target.arch.data))[0][1]
         return self.record_of(work, target, spec)
 
     def record_of(self, work: Work, target: TargetAttr, spec: SimtSpec) -> dict[str, Attribute]:
-        """The record of `work` run by `spec`, one of `specs`."""
+        """The record of `work` run by `spec`, one of `legal_specs`."""
         entries: dict[str, Attribute] = {
             **spec_record(spec, problem_of_work(work)),
             "transpose_a": work.attrs["transpose_a"],

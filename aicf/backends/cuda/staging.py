@@ -130,7 +130,7 @@ class _Stager(ast.NodeTransformer):
                 return self._declare(name, call)
             case ast.Assign(targets=[target], value=ast.Call(func=ast.Name("splice")) as call):
                 statements, result = self._splice(call)
-                return [*statements, ast.Assign([self.visit(target)], result, lineno=0)]
+                return [*statements, ast.Assign([self.visit(copy.deepcopy(target))], result, lineno=0)]
             case ast.Expr(value=ast.Call(func=ast.Name("splice")) as call):
                 return self._splice(call)[0]
             case ast.For() | ast.While():
@@ -160,7 +160,7 @@ class _Stager(ast.NodeTransformer):
             for statement in node.body:
                 staged += self._statement(statement)
         if outer is _MISSING:
-            del self.names[name]
+            self.names.pop(name, None)
         else:
             self.names[name] = outer
         return staged

@@ -45,7 +45,9 @@ func.func @unary(%a : tensor<8xf32>, %h : tensor<8xbf16>, %u : tensor<8xui8>) ->
   %9 = logical.gelu %8 : tensor<8xf32>
   // CHECK-NEXT: %10 = logical.gelu %9 {approximate = "tanh"} : tensor<8xf32>
   %10 = logical.gelu %9 {approximate = "tanh"} : tensor<8xf32>
-  func.return %10 : tensor<8xf32>
+  // CHECK-NEXT: %11 = logical.silu %10 : tensor<8xf32>
+  %11 = logical.silu %10 : tensor<8xf32>
+  func.return %11 : tensor<8xf32>
 }
 
 // Comparison, selection and casts; i1 takes max as or.

@@ -1,7 +1,6 @@
 # pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false, reportPrivateImportUsage=false
 # pyright: reportUnboundVariable=false, reportCallIssue=false, reportUndefinedVariable=false
 # numba-cuda ships no types, and its module `numba.cuda` is found by an import hook.
-# ruff: noqa: F821, F841  (constants, parameters and the names of an enclosing template come with staging)
 """The tensor-core GEMM for Ampere and later: cp.async stages, ldmatrix, mma.sync. Templates for `staging`.
 
 A block makes a BM x BN tile. Its warps stand WARPS_M x WARPS_N over the tile and WARPS_K deep: those behind each

@@ -1,7 +1,6 @@
 # pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false, reportPrivateImportUsage=false
 # pyright: reportUnboundVariable=false, reportCallIssue=false, reportUndefinedVariable=false
 # numba-cuda ships no types, and its module `numba.cuda` is found by an import hook.
-# ruff: noqa: F821, F841  (constants, parameters and the names of an enclosing template come with staging)
 """The GEMM without tensor cores: IEEE f32 and f64, wrapping i32 and i64. Templates for `staging`.
 
 A block makes a BM x BN tile; a warp is 4 x 8 lanes, and a lane holds TM x TN sums, in groups of 4 rows (16 apart) and 4

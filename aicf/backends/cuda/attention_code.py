@@ -1,0 +1,189 @@
+"""The launches of the attention kernels: a kernel record and operands become constants of a template."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable, Sequence
+from math import e, log2
+from typing import Any
+
+from aicf.backends.base import Launch
+from aicf.backends.cuda.attention_kernels import (
+    SIMT_ROWS,
+    SIMT_WARPS,
+    AttentionKernel,
+    AttentionProblem,
+    AttentionSpec,
+    Rows,
+    problem_of_launch,
+    read_scale,
+    read_spec,
+    shared_layout,
+    simt_columns,
+    simt_shared_bytes,
+)
+from aicf.backends.cuda.code import KernelCode
+from aicf.backends.cuda.launches import KernelLaunch, address_of
+from aicf.backends.cuda.staging import Snippet, stage
+from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch
+from aicf.backends.cuda.templates import attention as templates
+
+PARAMETERS = ("ptr", "ptr", "ptr", "ptr", "ptr")
+"""Queries, keys, values, result, mask."""
+
+
+def emit(launch: Launch, arch: GpuArch) -> Sequence[KernelLaunch]:
+    """The one launch of an attention instruction. Raises PlanError if its record lacks an entry."""
+    problem = problem_of_launch(launch)
+    tensor_cores = launch.kernel == AttentionKernel.id
+    make = _on_tensor_cores if tensor_cores else _on_scalar_units
+    code, blocks, shared = make(problem, launch, arch)
+    # Without a mask its parameter is not read; it still needs a value.
+    operands = (*launch.ins[:3], launch.outs[0], launch.ins[3] if problem.mask is not None else launch.ins[0])
+    arguments = tuple(address_of(operand) for operand in operands)
+    return [KernelLaunch(code, arguments, (blocks, 1, 1), (code.threads, 1, 1), shared_bytes=shared)]
+
+
+def _on_tensor_cores(problem: AttentionProblem, launch: Launch, arch: GpuArch) -> tuple[KernelCode, int, int]:
+    """Code, blocks and shared memory of `cuda.attention`."""
+    spec, scale = read_spec(launch.record), read_scale(launch.record)
+    constants = {
+        **_problem_constants(problem, scale, log2(e), arch),
+        **_tile_constants(problem, spec),
+        # Only a factor above 0 may be left out of the maximum, and only if nothing is added.
+        "FOLDED": problem.mask is None and scale > 0,
+    }
+    source = stage(templates.attention, constants)
+    blocks = constants["TILES_M"] * problem.count
+    code = KernelCode("attention", source, PARAMETERS, spec.threads)
+    return code, blocks, shared_layout(problem, spec).total
+
+
+def _on_scalar_units(problem: AttentionProblem, launch: Launch, arch: GpuArch) -> tuple[KernelCode, int, int]:
+    """Code, blocks and shared memory of `cuda.attention_simt`."""
+    tiles = -(-problem.m // (SIMT_WARPS * SIMT_ROWS))
+    constants = {
+        **_problem_constants(problem, read_scale(launch.record), 1.0, arch),
+        "LOAD": LOADS[problem.dtype],
+        "STORE": STORES[problem.dtype],
+        "COPY_MATRIX": _snippet(templates.copy_matrix),
+        "WARPS": SIMT_WARPS,
+        "ROWS": SIMT_ROWS,
+        "COLUMNS": simt_columns(problem),
+        "THREADS": 32 * SIMT_WARPS,
+        "TILES_M": tiles,
+        "TILES_N": -(-problem.n // 32),
+    }
+    source = stage(templates.attention_simt, constants)
+    code = KernelCode("attention_simt", source, PARAMETERS, 32 * SIMT_WARPS)
+    return code, tiles * problem.count, simt_shared_bytes(problem)
+
+
+def _problem_constants(problem: AttentionProblem, scale: float, unit: float, arch: GpuArch) -> dict[str, Any]:
+    """What both templates know of the problem: strides in bytes, batch dimensions innermost first; scores in units of
+    1 / `unit`."""
+    element = ELEMENT_BYTES[problem.dtype]
+    mask, mask_dtype = problem.mask if problem.mask is not None else (problem.q, problem.dtype)
+    return {
+        "BATCH": problem.batch[::-1],
+        "M": problem.m,
+        "N": problem.n,
+        "D": problem.d,
+        "DV": problem.dv,
+        "DTYPE": problem.dtype,
+        **_strides("Q", problem.q, element),
+        **_strides("K", problem.k, element),
+        **_strides("V", problem.v, element),
+        **_strides("RESULT", problem.result, element),
+        "MASKED": problem.mask is not None,
+        **_strides("MASK", mask, ELEMENT_BYTES[mask_dtype]),
+        "LOAD_MASK": LOADS[mask_dtype],
+        "OFFSET": _snippet(templates.offset, "total"),
+        "SCALE": scale * unit,
+        "LOG2_E": unit,
+        "PROGRAMMATIC": arch.capability >= 90,
+    }
+
+
+def _strides(name: str, rows: Rows, element: int) -> dict[str, Any]:
+    return {
+        f"{name}_BATCH": tuple(stride * element for stride in reversed(rows.batch)),
+        f"{name}_ROW": rows.row * element,
+        f"{name}_COLUMN": rows.column * element,
+    }
+
+
+def _tile_constants(problem: AttentionProblem, spec: AttentionSpec) -> dict[str, Any]:
+    """What `templates.attention` knows of its method."""
+    shared = shared_layout(problem, spec)
+    copy_q = _copy(spec.block_m, problem.q.row, shared.k_pitch, problem.d, problem.m)
+    copy_k = _copy(spec.block_n, problem.k.row, shared.k_pitch, problem.d, problem.n)
+    copy_v = _copy(spec.block_n, problem.v.row, shared.v_pitch, problem.dv, problem.n)
+    return {
+        "WIDE_STORES": problem.result.moves_in_eights(problem.m, problem.batch),
+        "BLOCK_M": spec.block_m,
+        "BLOCK_N": spec.block_n,
+        "STAGES": spec.stages,
+        "WARPS_M": spec.warps_m,
+        "WARPS_N": spec.warps_n,
+        "THREADS": spec.threads,
+        "TILES_M": -(-problem.m // spec.block_m),
+        "TILES_N": -(-problem.n // spec.block_n),
+        "ROW_TILES": spec.row_tiles,
+        "KEYS": spec.keys,
+        "QUERY": problem.d // 4,
+        "SCORE": spec.keys // 2,
+        "TOTAL": problem.dv // 2,
+        "Q_COPY": copy_q,
+        "K_COPY": copy_k,
+        "V_COPY": copy_v,
+        "K_TILE": spec.block_n * problem.k.row * 2,
+        "V_TILE": spec.block_n * problem.v.row * 2,
+        "K_PITCH": shared.k_pitch,
+        "V_PITCH": shared.v_pitch,
+        "PARTIAL_PITCH": shared.partial_pitch,
+        "TILES_AT": shared.tiles,
+        "V_AT": shared.v,
+        "STAGE_BYTES": shared.stage,
+        "STATES_AT": shared.states,
+        "COPY_ROWS": _snippet(templates.copy_rows),
+    }
+
+
+def _copy(rows: int, stride: int, pitch: int, elements: int, count: int) -> dict[str, int | bool]:
+    """The copy of `rows` rows of a matrix with `count`, see `templates.attention.Q_COPY`."""
+    pieces = elements // 8
+    return {
+        "rows": rows,
+        "stride": stride * 2,
+        "pitch": pitch,
+        "pieces": pieces,
+        "lanes": 1 << (pieces - 1).bit_length(),
+        "ragged": count % rows != 0,
+    }
+
+
+LOADS = {
+    "f32": Snippet(("at",), (), "load_f32(at)"),
+    "f16": Snippet(("at",), (), "f16_to_f32(load_u16(at))"),
+    "bf16": Snippet(("at",), (), "bf16_to_f32(load_u16(at))"),
+}
+"""One element in global memory as f32, by type."""
+
+STORES = {
+    "f32": Snippet(("at", "x"), ("store_f32(at, x)",)),
+    "f16": Snippet(("at", "x"), ("store_u16(at, f32_to_f16(x))",)),
+    "bf16": Snippet(("at", "x"), ("store_u16(at, f32_to_bf16(x))",)),
+}
+"""The other way."""
+
+
+def _snippet(function: Callable[..., object], result: str = "") -> Snippet:
+    """A function of the templates as statements to splice in; a final `return` is dropped: `result` names it."""
+    node = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+    assert isinstance(node, ast.FunctionDef)
+    statements = [s for s in node.body[1:] if not isinstance(s, ast.Return)]  # the first is the docstring
+    params = tuple(argument.arg for argument in node.args.args)
+    return Snippet(params, tuple(ast.unparse(statement) for statement in statements), result)

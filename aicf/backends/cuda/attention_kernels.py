@@ -1,0 +1,487 @@
+"""Descriptors of the attention kernels: what they can run, what it would cost, and the record of their decisions.
+
+The problem and the tile sizes are plain data, shared with `attention_code`, which makes the launches. No code generator
+is imported here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import ceil, prod
+
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, FloatAttr, IntegerAttr, StringAttr, f64, i64
+from xdsl.ir import Attribute
+
+from aicf.backends.base import BufferRef, Launch, OperandInfo, Work
+from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch, arch_named
+from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
+from aicf.errors import PlanError
+
+KIND = "attention"
+HALVES = ("f16", "bf16")
+MASK_TYPES = ("f16", "bf16", "f32")
+BASE_ALIGNMENT = 16
+"""Bytes of one copy to shared memory."""
+
+
+# The problem
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A matrix for each batch element, in elements.
+
+    Args:
+        batch: Strides of the batch dimensions, outermost first; 0 where broadcast.
+        row, column: Strides of the matrix.
+        offset: From a 16-byte boundary to the first element.
+    """
+
+    batch: tuple[int, ...]
+    row: int
+    column: int
+    offset: int
+
+    def moves_in_eights(self, rows: int, sizes: tuple[int, ...]) -> bool:
+        """Whether eight neighbours of a row always are 16 bytes at a multiple of 16, for 2-byte elements."""
+        steps = [stride for stride, size in zip(self.batch, sizes, strict=True) if size > 1]
+        steps += [self.row] if rows > 1 else []
+        return self.column == 1 and all(step % 8 == 0 for step in (self.offset, *steps))
+
+
+@dataclass(frozen=True)
+class AttentionProblem:
+    """``softmax(q @ k^T * scale + mask) @ v`` for every batch element.
+
+    Args:
+        batch: Sizes of the batch dimensions.
+        m, n: Queries and keys.
+        d, dv: Elements of a query or key, and of a value.
+        dtype: Element type of q, k, v and the result.
+        q, k, v, result: Where they lie; k as ``[batch..., n, d]``.
+        mask: Where the mask lies, as ``[batch..., m, n]`` with strides of 0, and its element type; None without one.
+    """
+
+    batch: tuple[int, ...]
+    m: int
+    n: int
+    d: int
+    dv: int
+    dtype: str
+    q: Rows
+    k: Rows
+    v: Rows
+    result: Rows
+    mask: tuple[Rows, str] | None
+
+    @property
+    def count(self) -> int:
+        """Batch elements."""
+        return prod(self.batch)
+
+
+def problem_of(work: Work) -> AttentionProblem:
+    """The problem of a work of kind `attention`."""
+    return _problem(work.operands, work.results[0])
+
+
+def problem_of_launch(launch: Launch) -> AttentionProblem:
+    """The problem of an instruction of kind `attention`."""
+    return _problem(launch.ins, launch.outs[0])
+
+
+def _problem(
+    ins: tuple[OperandInfo, ...] | tuple[BufferRef, ...], result: OperandInfo | BufferRef
+) -> AttentionProblem:
+    q, k, v = ins[:3]
+    shape = (*q.shape[:-1], k.shape[-2])
+    mask = (_broadcast_rows(ins[3], shape), ins[3].dtype) if len(ins) > 3 else None
+    sizes = (q.shape[:-2], q.shape[-2], k.shape[-2], q.shape[-1], v.shape[-1])
+    return AttentionProblem(*sizes, q.dtype, _rows(q), _rows(k), _rows(v), _rows(result), mask)
+
+
+def _rows(operand: OperandInfo | BufferRef) -> Rows:
+    element = ELEMENT_BYTES.get(operand.dtype, 1)
+    offset = operand.offset if isinstance(operand, OperandInfo) else operand.offset // element
+    return Rows(operand.strides[:-2], operand.strides[-2], operand.strides[-1], offset % BASE_ALIGNMENT)
+
+
+def _broadcast_rows(operand: OperandInfo | BufferRef, shape: tuple[int, ...]) -> Rows:
+    """The mask, its missing dimensions and those of size 1 repeated."""
+    missing = len(shape) - len(operand.shape)
+    strides = [0] * missing
+    for size, stride, wanted in zip(operand.shape, operand.strides, shape[missing:], strict=True):
+        strides.append(0 if size == 1 and wanted != 1 else stride)
+    return Rows(tuple(strides[:-2]), strides[-2], strides[-1], 0)
+
+
+# The method on tensor cores
+
+
+@dataclass(frozen=True)
+class AttentionSpec:
+    """Tiles of `cuda.attention`.
+
+    Args:
+        block_m: Queries of a block.
+        block_n: Keys of a tile.
+        stages: Tiles of keys and values in shared memory; 1 if one tile holds all keys.
+        warps_m: Warps that share the queries of a block, 16 or 32 rows each.
+        warps_n: Warps that share the keys of a tile; their partial results are combined at the end.
+    """
+
+    block_m: int
+    block_n: int
+    stages: int
+    warps_m: int
+    warps_n: int
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return 32 * self.warps_m * self.warps_n
+
+    @property
+    def row_tiles(self) -> int:
+        """16-row tiles of a warp."""
+        return self.block_m // (16 * self.warps_m)
+
+    @property
+    def keys(self) -> int:
+        """Keys of a warp in one tile."""
+        return self.block_n // self.warps_n
+
+
+@dataclass(frozen=True)
+class SharedLayout:
+    """Shared memory of one block, in bytes. A row is padded by 16 bytes: ldmatrix then hits every bank once.
+
+    Args:
+        k_pitch, v_pitch: Rows of queries and keys, of values and results.
+        partial_pitch: Rows of f32 partial results.
+        tiles: Where the stages begin, behind the queries.
+        v: Where the values begin in a stage, behind the keys.
+        stage: One stage.
+        states: Where the maxima and sums begin, behind the partial results that take the room of the tiles at the end.
+        total: All.
+    """
+
+    k_pitch: int
+    v_pitch: int
+    partial_pitch: int
+    tiles: int
+    v: int
+    stage: int
+    states: int
+    total: int
+
+
+def shared_layout(problem: AttentionProblem, spec: AttentionSpec) -> SharedLayout:
+    """Where everything lies in shared memory."""
+    k_pitch, v_pitch, partial_pitch = 2 * problem.d + 16, 2 * problem.dv + 16, 4 * problem.dv + 32
+    tiles = spec.block_m * max(k_pitch, v_pitch)
+    stage = spec.block_n * (k_pitch + v_pitch)
+    rows = spec.block_m * spec.warps_n if spec.warps_n > 1 else 0
+    states = rows * partial_pitch
+    total = max(tiles + spec.stages * stage, states + 8 * rows)
+    return SharedLayout(k_pitch, v_pitch, partial_pitch, tiles, spec.block_n * k_pitch, stage, states, total)
+
+
+_OTHER_REGISTERS = 44
+"""Registers beside those of the matrices: addresses, fragments in flight, maxima and sums."""
+
+
+def registers_of(problem: AttentionProblem, spec: AttentionSpec) -> int:
+    """Registers of one thread, about: queries, scores and results of its rows."""
+    row = problem.d // 4 + spec.keys // 2 + problem.dv // 2 + 8
+    return spec.row_tiles * row + _OTHER_REGISTERS
+
+
+def specs(problem: AttentionProblem, arch: GpuArch) -> Iterator[AttentionSpec]:
+    """The tilings that make sense for `problem` on `arch`: one tile for all keys where 128 are enough."""
+    whole = next((block_n for block_n in (16, 32, 64, 128, 256) if block_n >= problem.n), None)
+    tiles = (whole,) if whole is not None and whole <= 128 else (64, 128, 256) if whole else (64, 128)
+    for block_m in (16, 32, 64, 128):
+        if block_m > 16 and block_m >= 2 * problem.m:
+            continue
+        for block_n in tiles:
+            for stages in (1,) if block_n >= problem.n else (2, 3):
+                for warps_m, warps_n in _WARPS:
+                    spec = AttentionSpec(block_m, block_n, stages, warps_m, warps_n)
+                    if _fits(problem, spec, arch):
+                        yield spec
+
+
+_WARPS = ((1, 1), (1, 2), (1, 4), (1, 8), (2, 1), (2, 2), (2, 4), (4, 1), (4, 2), (8, 1))
+
+
+def _fits(problem: AttentionProblem, spec: AttentionSpec, arch: GpuArch) -> bool:
+    rows, keys = spec.block_m / (16 * spec.warps_m), spec.block_n / spec.warps_n
+    if rows not in (1, 2) or keys % 16 != 0 or keys > 128:
+        return False
+    registers = registers_of(problem, spec)
+    if registers > 250 or registers * spec.threads > 65536:
+        return False
+    return shared_layout(problem, spec).total <= arch.shared_bytes
+
+
+# Cost prior: clocks of a Hopper multiprocessor, fitted to order the tilings; measurements replace it.
+
+_CLOCK_MHZ = 1700.0
+_START_CLOCKS = 2000.0
+"""Launch, first copy and last store of a block."""
+_WARP_CLOCKS, _COMBINE_CLOCKS = 30.0, 80.0
+"""More for every warp of a block, and for every partial result of a row."""
+_TILE_CLOCKS = 400.0
+"""A tile's barriers, and reductions over the lanes of a row."""
+_MMA_CLOCKS = (7.0, 5.5)
+"""One m16n8k16 of one quarter of a multiprocessor, with its share of ldmatrix, for one or two 16-row tiles."""
+_SCORE_CLOCKS = 0.35
+"""One score in one quarter: scale, exponential, sum, conversion."""
+_COPY_BYTES = 40.0
+"""Bytes a clock from L2 to one multiprocessor."""
+
+
+def predicted_us(problem: AttentionProblem, spec: AttentionSpec, arch: GpuArch) -> float:
+    """Microseconds of the kernel by a model of one multiprocessor: rounds of resident blocks, which wait for their
+    first tile; each tile is bound by a warp's own chain, by the throughput that the blocks share, or by the copies."""
+    blocks = -(-problem.m // spec.block_m) * problem.count
+    tiles = -(-problem.n // spec.block_n)
+    resident = resident_blocks(problem, spec, arch)
+    sharing = min(resident, -(-blocks // arch.multiprocessors))
+    warps = sharing * spec.threads // 32
+    products = spec.row_tiles * (spec.keys // 8) * (problem.d + problem.dv) // 16
+    chain = products * _MMA_CLOCKS[spec.row_tiles - 1] + spec.row_tiles * 16 * spec.keys * _SCORE_CLOCKS
+    throughput = chain * warps / min(4, warps)
+    copies = sharing * 2 * spec.block_n * (problem.d + problem.dv) / _COPY_BYTES
+    queries = sharing * 2 * spec.block_m * problem.d / _COPY_BYTES
+    ends = _START_CLOCKS + _WARP_CLOCKS * spec.threads / 32
+    ends += _COMBINE_CLOCKS * spec.warps_n if spec.warps_n > 1 else 0.0
+    rounds = blocks / (arch.multiprocessors * resident)
+    # Blocks drift apart, so a last round is rarely a whole one.
+    rounds = (max(1.0, rounds) + ceil(rounds)) / 2
+    clocks = ends + queries + copies + tiles * max(chain + _TILE_CLOCKS, throughput, copies)
+    return rounds * clocks / _CLOCK_MHZ
+
+
+def resident_blocks(problem: AttentionProblem, spec: AttentionSpec, arch: GpuArch) -> int:
+    """Blocks that share a multiprocessor."""
+    by_registers = 65536 // (min(255, registers_of(problem, spec)) * spec.threads)
+    by_shared = arch.shared_bytes // (shared_layout(problem, spec).total + 1024)
+    return max(1, min(by_registers, by_shared, 1536 // spec.threads, 16))
+
+
+@lru_cache(maxsize=1024)
+def ranked_specs(problem: AttentionProblem, arch: GpuArch) -> tuple[AttentionSpec, ...]:
+    """All `specs`, by the prior the cheapest first, equals in their order."""
+    return tuple(sorted(specs(problem, arch), key=lambda spec: round(predicted_us(problem, spec, arch), 3)))
+
+
+# The method on scalar units
+
+SIMT_WARPS, SIMT_ROWS = 4, 4
+"""Warps of a block and queries of a warp of `cuda.attention_simt`; its lanes share the keys of a tile."""
+
+
+def simt_shared_bytes(problem: AttentionProblem) -> int:
+    """Shared memory of a block of `cuda.attention_simt`: f32 queries, 32 keys (padded by one element) and
+    values (padded to whole warps)."""
+    values = 32 * 32 * simt_columns(problem)
+    return 4 * (SIMT_WARPS * SIMT_ROWS * problem.d + 32 * (problem.d + 1) + values)
+
+
+def simt_columns(problem: AttentionProblem) -> int:
+    """Columns of the result that a lane of `cuda.attention_simt` computes."""
+    return -(-problem.dv // 32)
+
+
+# Records
+
+Record = Mapping[str, Attribute]
+
+
+def _integer(value: int) -> IntegerAttr:
+    return IntegerAttr(value, i64)
+
+
+def read_scale(record: Record) -> float:
+    """The scale of a kernel record. Raises PlanError if it lacks one."""
+    value = record.get("scale")
+    if not isinstance(value, FloatAttr):
+        raise PlanError("kernel record lacks the number 'scale': run select-kernels again")
+    return value.value.data
+
+
+def read_spec(record: Record) -> AttentionSpec:
+    """The tiles of a kernel record. Raises PlanError if an entry is missing."""
+    return AttentionSpec(*(_read_int(record, name) for name in AttentionSpec.__dataclass_fields__))
+
+
+def _read_int(record: Record, name: str) -> int:
+    value = record.get(name)
+    if not isinstance(value, IntegerAttr):
+        raise PlanError(f"kernel record lacks the integer '{name}': run select-kernels again")
+    return value.value.data
+
+
+def _common_record(work: Work, blocks: int, threads: int, shared: int, order: str) -> dict[str, Attribute]:
+    def triple(x: int) -> Attribute:
+        return ArrayAttr([_integer(x), _integer(1), _integer(1)])
+
+    return {
+        "scale": FloatAttr(_scale(work), f64),
+        "grid": triple(blocks),
+        "block": triple(threads),
+        "cluster": triple(1),
+        "shared_bytes": _integer(shared),
+        "combination_order": StringAttr(order),
+        "early_reads": ArrayAttr([]),
+        "triggers": BoolAttr.from_bool(True),
+        "fixed_addresses": ArrayAttr([]),
+        "rounding": StringAttr("fused"),
+    }
+
+
+def _scale(work: Work) -> float:
+    value = work.attrs["scale"]
+    assert isinstance(value, FloatAttr)  # the kind's schema was verified
+    return value.value.data
+
+
+# Descriptors
+
+
+def _reason(work: Work) -> str | None:
+    """Why no kernel here runs the work."""
+    problem = problem_of(work)
+    q, k, v = work.operands[:3]
+    if not q.dtype == k.dtype == v.dtype == work.results[0].dtype:
+        types = ", ".join(x.dtype for x in (q, k, v, *work.results))
+        return f"queries, keys, values and result differ in type ({types})"
+    if k.shape[:-2] != problem.batch or v.shape[:-2] != problem.batch:
+        return "queries, keys and values have different batch sizes"
+    if 0 in (problem.count, problem.m, problem.n, problem.d, problem.dv):
+        return "an operand is empty"
+    if problem.mask is not None and problem.mask[1] not in MASK_TYPES:
+        return (
+            f"a mask of {problem.mask[1]} is not added on cuda, only one of {', '.join(MASK_TYPES)}: cast it"
+        )
+    causal = work.attrs.get("causal")
+    if isinstance(causal, IntegerAttr) and causal.value.data:
+        return "a causal mask is not generated on cuda: give it as the mask operand"
+    return None
+
+
+class _PlainOperands:
+    """A kernel that asks for no prepared layout."""
+
+    id: str
+
+    def prepare(self, work: Work, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
+        """See `KernelDescriptor`; never reached by a record of this kernel."""
+        raise PlanError(f"kernel '{self.id}' reads plain memory: its record must not ask for a layout")
+
+
+@dataclass(frozen=True)
+class AttentionKernel(_PlainOperands):
+    """Attention on tensor cores (mma.sync) for f16 and bf16, see `templates.attention.attention`."""
+
+    id: str = "cuda.attention"
+    version: int = 1
+    kinds: frozenset[str] = frozenset({KIND})
+    determinism: str = "bitwise"
+    simplicity: int = 2
+
+    def legal(self, work: Work, target: TargetAttr) -> str | None:
+        """See `KernelDescriptor`."""
+        if (reason := _reason(work)) is not None:
+            return reason
+        problem = problem_of(work)
+        if problem.dtype not in HALVES:
+            return f"tensor cores multiply f16 and bf16 here, not {problem.dtype}: use cuda.attention_simt or cast"
+        for name, size in (("a query", problem.d), ("a value", problem.dv)):
+            if size % 16 != 0 or size > 128:
+                return f"{name} has {size} elements: tensor cores take 16, 32, ... 128 here"
+        places = (
+            ("queries", problem.q, problem.m),
+            ("keys", problem.k, problem.n),
+            ("values", problem.v, problem.n),
+        )
+        for name, rows, count in places:
+            if not rows.moves_in_eights(count, problem.batch):
+                return f"rows of the {name} are not neighbours that start at multiples of 16 bytes: copy them first"
+        if not ranked_specs(problem, arch_named(target.arch.data)):
+            return f"no tiling fits the registers and shared memory of {target.arch.data}"
+        return None
+
+    def cost_us(self, work: Work, target: TargetAttr) -> float:
+        """See `KernelDescriptor`."""
+        problem, arch = problem_of(work), arch_named(target.arch.data)
+        return predicted_us(problem, ranked_specs(problem, arch)[0], arch)
+
+    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
+        """See `KernelDescriptor`."""
+        problem = problem_of(work)
+        return self.record_of(work, ranked_specs(problem, arch_named(target.arch.data))[0])
+
+    def record_of(self, work: Work, spec: AttentionSpec) -> dict[str, Attribute]:
+        """The record with given tiles, one of `specs`."""
+        problem = problem_of(work)
+        order = "keys in tiles, in order" + ("; then the warps, in order" if spec.warps_n > 1 else "")
+        blocks = -(-problem.m // spec.block_m) * problem.count
+        shared = shared_layout(problem, spec).total
+        record = _common_record(work, blocks, spec.threads, shared, order)
+        return record | {name: _integer(getattr(spec, name)) for name in AttentionSpec.__dataclass_fields__}
+
+    def candidates(self, work: Work, target: TargetAttr) -> Sequence[Mapping[str, Attribute]]:
+        """The records of all `specs`, by the prior the cheapest first."""
+        problem, arch = problem_of(work), arch_named(target.arch.data)
+        return [self.record_of(work, spec) for spec in ranked_specs(problem, arch)]
+
+
+@dataclass(frozen=True)
+class SimtAttentionKernel(_PlainOperands):
+    """Attention in f32 arithmetic (IEEE) for any strides, see `templates.attention.attention_simt`."""
+
+    id: str = "cuda.attention_simt"
+    version: int = 1
+    kinds: frozenset[str] = frozenset({KIND})
+    determinism: str = "bitwise"
+    simplicity: int = 1
+
+    def legal(self, work: Work, target: TargetAttr) -> str | None:
+        """See `KernelDescriptor`."""
+        if (reason := _reason(work)) is not None:
+            return reason
+        problem = problem_of(work)
+        if problem.dtype not in MASK_TYPES:
+            return (
+                f"attention in {problem.dtype} has no code on cuda, only in {', '.join(MASK_TYPES)}: cast it"
+            )
+        if problem.dv > 256:
+            return f"a value has {problem.dv} elements, more than the 256 that fit in registers"
+        shared, room = simt_shared_bytes(problem), arch_named(target.arch.data).shared_bytes
+        if shared > room:
+            return f"queries of {problem.d} elements need {shared} bytes of shared memory, {room} are there"
+        return None
+
+    def cost_us(self, work: Work, target: TargetAttr) -> float:
+        """See `KernelDescriptor`: products at a quarter of the f32 peak, from shared memory."""
+        problem, arch = problem_of(work), arch_named(target.arch.data)
+        blocks = -(-problem.m // (SIMT_WARPS * SIMT_ROWS)) * problem.count
+        rounds = -(-blocks // (arch.multiprocessors * 4))
+        work_of_block = 2 * SIMT_WARPS * SIMT_ROWS * problem.n * (problem.d + problem.dv)
+        rate = arch.f32_tflops * 1e6 / 4 / (arch.multiprocessors * 4)
+        return 3.0 + rounds * work_of_block / rate
+
+    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
+        """See `KernelDescriptor`."""
+        problem = problem_of(work)
+        blocks = -(-problem.m // (SIMT_WARPS * SIMT_ROWS)) * problem.count
+        order = "keys in tiles of 32, in order; sums over the keys of a tile by halving"
+        return _common_record(work, blocks, 32 * SIMT_WARPS, simt_shared_bytes(problem), order)
+
+
+KERNELS = (AttentionKernel(), SimtAttentionKernel())

@@ -1,0 +1,221 @@
+"""Launches of generated kernels: the template of the record's strategy with the snippets of the kernel's phases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from aicf.backends.base import BufferRef, Launch
+from aicf.backends.cuda.code import KernelCode
+from aicf.backends.cuda.device_program import Address
+from aicf.backends.cuda.generated_kernels import read_rounding, read_spec
+from aicf.backends.cuda.generated_spec import TILE, GeneratedSpec
+from aicf.backends.cuda.launches import KernelLaunch, Triple, address_of
+from aicf.backends.cuda.phase_code import PhaseCode
+from aicf.backends.cuda.scalar_code import Rounding
+from aicf.backends.cuda.staging import stage
+from aicf.backends.cuda.target import GpuArch
+from aicf.backends.cuda.templates import pointwise as pointwise_template
+from aicf.backends.cuda.templates import rows as rows_template
+from aicf.backends.cuda.templates import tiles as tiles_template
+from aicf.backends.cuda.tile_code import TileCode
+from aicf.backends.nests import LoopNest, nest_of
+from aicf.errors import PlanError
+
+Constants = Mapping[str, Any]
+
+
+def emit(launch: Launch, arch: GpuArch) -> list[KernelLaunch]:
+    """The launches of one instruction with a generated scalar program."""
+    assert launch.code is not None
+    refs = (*launch.ins, *launch.outs)
+    nest = nest_of(launch.code, [ref.strides for ref in refs], [ref.dtype for ref in refs])
+    spec, rounding = read_spec(launch.record), read_rounding(launch.record)
+    return launches_of(launch.kind, nest, spec, refs, launch.ws, rounding)
+
+
+def launches_of(
+    name: str,
+    nest: LoopNest,
+    spec: GeneratedSpec,
+    refs: Sequence[BufferRef],
+    workspace: Sequence[BufferRef] = (),
+    rounding: Rounding = "fused",
+) -> list[KernelLaunch]:
+    """The launches of a nest with these decisions.
+
+    Args:
+        name: Start of the symbols.
+        refs: Of the inputs, then of the outputs.
+        workspace: One buffer if `spec` splits.
+
+    Raises:
+        PlanError: the decisions do not fit the nest.
+    """
+    if (problem := spec.problem(nest)) is not None:
+        raise PlanError(
+            f"kernel record of a generated kernel contradicts itself: {problem}; run select-kernels again"
+        )
+    kind = TileCode if spec.strategy == "tiles" else PhaseCode
+    code = kind(nest, spec, refs, rounding)
+    made = _Maker(name, nest, spec, refs, workspace, code, rounding)
+    return _STRATEGIES[spec.strategy](made)
+
+
+class _Maker:
+    """What all strategies share: from a template and its constants to a launch."""
+
+    def __init__(
+        self,
+        name: str,
+        nest: LoopNest,
+        spec: GeneratedSpec,
+        refs: Sequence[BufferRef],
+        workspace: Sequence[BufferRef],
+        code: PhaseCode,
+        rounding: Rounding,
+    ):
+        self.name, self.nest, self.spec, self.code = name, nest, spec, code
+        self.rounding: Rounding = rounding
+        self.refs, self.workspace = refs, workspace
+
+    def launch(self, template: Callable[..., object], constants: Constants, grid: Triple) -> KernelLaunch:
+        """The template's parameter `operands` stands for one address for each operand, and the workspace."""
+        names = [f"a{i}" for i in range(len(self.refs))] + ["w"] * len(self.workspace)
+        common = {"THREADS": self.spec.threads, "LANES": self.spec.lanes}
+        staged = stage(template, {**common, **constants})
+        head, _, body = staged.partition("(operands):\n")
+        index = f"    index = {self.code.index}\n"
+        source = f"{head}({', '.join(names)}):\n{index}{body}"
+        code = KernelCode(self.name, source, ("ptr",) * len(names), self.spec.threads)
+        arguments: tuple[Address, ...] = tuple(address_of(ref) for ref in (*self.refs, *self.workspace))
+        return KernelLaunch(code, arguments, grid, (self.spec.threads, 1, 1))
+
+
+def _pointwise(made: _Maker) -> list[KernelLaunch]:
+    spec, nest, code = made.spec, made.nest, made.code
+    vectors, tail = divmod(nest.parallel_size, spec.vector)
+    one = PhaseCode(nest, _one_by_one(spec), made.refs, made.rounding)
+    constants = {
+        "UNROLL": spec.unroll,
+        "VECTOR": spec.vector,
+        "VECTORS": vectors,
+        "WORDS": max(1, code.loaded),
+        "LOAD": code.load(),
+        "CELL": code.pointwise(),
+        "TAIL": tail,
+        "WORDS_ONE": max(1, one.loaded),
+        "LOAD_ONE": one.load(),
+        "CELL_ONE": one.pointwise(),
+    }
+    return [made.launch(pointwise_template.pointwise, constants, (spec.blocks(nest), 1, 1))]
+
+
+def _one_by_one(spec: GeneratedSpec) -> GeneratedSpec:
+    return GeneratedSpec(spec.strategy, 1, spec.threads, spec.lanes, spec.unroll, spec.splits)
+
+
+def _phase_constants(code: PhaseCode) -> dict[str, Any]:
+    """Snippets and register counts by phase."""
+    phases = range(len(code.kernel.phases))
+
+    def each(make: Callable[[int], object]) -> tuple[object, ...]:
+        return tuple(make(k) for k in phases)
+
+    return {
+        "PHASES": len(phases),
+        "WORDS": max(1, code.loaded),
+        "CELL": code.cell_registers,
+        "KNOWN": code.known_registers,
+        "KNOWN_INPUTS": max(1, code.known_inputs),
+        "KNOWN_AT": tuple(code.totals_at),
+        "KEPT_AT": tuple(code.kept_at),
+        "LOAD": code.load(),
+        "LOAD_POINT": code.load_point(),
+        "SWEEPS": each(code.sweeps),
+        "REDUCTIONS": each(lambda k: len(code.reductions(k))),
+        "POINT_STORES": each(code.has_point_stores),
+        "TOTALS": each(code.totals),
+        "BEFORES": each(code.before_count),
+        "KEPT": each(code.kept_count),
+        "BEFORE": each(code.before),
+        "START": each(code.start),
+        "SWEEP": each(code.sweep),
+        "COMBINE": each(code.combine),
+        "POINT_STORE": each(code.point_stores),
+    }
+
+
+def _resident(made: _Maker) -> list[KernelLaunch]:
+    spec, nest = made.spec, made.nest
+    constants = {
+        **_phase_constants(made.code),
+        "CHUNKS": spec.unroll,
+        "VECTOR": spec.vector,
+        "POINTS": nest.parallel_size,
+        "REDUCE": nest.reduce_size,
+    }
+    return [made.launch(rows_template.resident, constants, (spec.blocks(nest), 1, 1))]
+
+
+def _sweep(made: _Maker) -> list[KernelLaunch]:
+    """One launch, or one for each phase that does something if rows are split."""
+    spec, nest, code = made.spec, made.nest, made.code
+    columns = spec.strategy == "columns"
+    point_vector, reduce_vector = (spec.vector, 1) if columns else (1, spec.vector)
+    phases = range(len(code.kernel.phases))
+    constants = {
+        **_phase_constants(code),
+        "COLUMNS": columns,
+        "UNROLL": spec.unroll,
+        "SPLITS": spec.splits,
+        "SPAN": spec.span(nest),
+        "POINT_VECTOR": point_vector,
+        "REDUCE_VECTOR": reduce_vector,
+        "POINT_VECTORS": nest.parallel_size // point_vector,
+        "REDUCE": nest.reduce_size,
+    }
+    if spec.splits > 1:
+        constants |= {
+            "READ": tuple(code.read_partials(k) for k in phases),
+            "WRITE": tuple(code.write_partials(k) for k in phases),
+            "PARTIAL": tuple(code.combine(k, finish=False) for k in phases),
+        }
+    return [
+        made.launch(
+            rows_template.sweep,
+            {**constants, "FIRST": run[0], "LAST": run[-1]},
+            (spec.blocks(nest), splits, 1),
+        )
+        for run, splits in spec.launches(nest)
+    ]
+
+
+def _tiles(made: _Maker) -> list[KernelLaunch]:
+    nest, spec, code = made.nest, made.spec, made.code
+    assert isinstance(code, TileCode)
+    vectors = [code.tile_vector(number) for number in code.tiled]
+    constants = {
+        "DIMS": len(nest.dims),
+        "STEPS": spec.unroll,
+        "TILED": len(code.tiled),
+        "FETCHES": tuple(TILE * TILE // (vector.count * spec.threads) for vector in vectors),
+        "FETCH_WORDS": tuple(vector.words for vector in vectors),
+        "FETCH": tuple(code.fetch(number) for number in code.tiled),
+        "KEEP": tuple(code.keep(number) for number in code.tiled),
+        "BESIDE_WORDS": max(1, code.loaded),
+        "BESIDE": code.load_beside(),
+        "START": code.tile_start(),
+        "SHARED": code.tiles(),
+        "CELL": code.tile_cell(),
+    }
+    return [made.launch(tiles_template.tiles, constants, (spec.blocks(nest), 1, 1))]
+
+
+_STRATEGIES: Mapping[str, Callable[[_Maker], list[KernelLaunch]]] = {
+    "pointwise": _pointwise,
+    "resident": _resident,
+    "rows": _sweep,
+    "columns": _sweep,
+    "tiles": _tiles,
+}

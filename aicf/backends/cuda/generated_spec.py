@@ -1,0 +1,356 @@
+"""Every decision about a generated kernel: strategy, vectors, threads, splits. Imports no code generator.
+
+    pointwise   no reduction: a thread computes `unroll` vectors
+    resident    rows: the threads of a row hold it in registers from phase to phase
+    rows        rows too long for that: every phase reads the row again
+    columns     the reduced dims are not the contiguous ones: a thread owns neighbouring points
+    tiles       pointwise, where an operand is contiguous along another dim than the result: through shared memory
+
+With `splits` > 1 each row or column is cut into parts, and every phase is a launch of its own: blocks write partial
+results to the workspace, and the next launch combines them in ascending order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch
+from aicf.backends.cuda.vector_access import PIECE_BYTES
+from aicf.backends.nests import LoopNest
+from aicf.dialects.emit_kernels import ReduceOp, StoreOp
+from aicf.dialects.types import element_of
+
+STRATEGIES = ("pointwise", "resident", "rows", "columns", "tiles")
+
+RESIDENT_WORDS = 36
+"""Most 32-bit registers of a thread for the elements it holds."""
+RESIDENT_THREADS = 1024
+TILE = 64
+"""Elements along each side of a tile."""
+TILE_THREADS = 256
+SHARED_BYTES = 48 << 10
+"""Static shared memory of a block."""
+LAUNCH_US = 2.0
+
+
+@dataclass(frozen=True)
+class GeneratedSpec:
+    """The decisions about one kernel.
+
+    Args:
+        strategy: One of `STRATEGIES`.
+        vector: Neighbouring elements that one thread handles as one.
+        threads: Of a block.
+        lanes: Threads that share one row, or one vector of columns; 1 for pointwise.
+        unroll: Vectors of a thread that are in flight together; all of its row if resident.
+        splits: Blocks that share one row or column.
+        late: Whether operands that all rows share are loaded where they are used, not with the row: fewer registers.
+    """
+
+    strategy: str
+    vector: int
+    threads: int
+    lanes: int
+    unroll: int
+    splits: int
+    late: bool = False
+
+    def problem(self, nest: LoopNest) -> str | None:
+        """Why these decisions do not fit `nest`; None if they do."""
+        if self.strategy not in STRATEGIES:
+            return f"strategy '{self.strategy}' is none of {', '.join(STRATEGIES)}"
+        if min(self.vector, self.threads, self.lanes, self.unroll, self.splits) < 1 or self.threads > 1024:
+            return "a size is out of range"
+        if self.threads % self.lanes or self.lanes & (self.lanes - 1):
+            return "the threads of a row must be a power of two that divides the block"
+        if self.lanes > 32 and self.strategy != "columns" and self.lanes != self.threads:
+            return "a row of more than one warp has a block of its own"
+        if (self.strategy in ("pointwise", "tiles")) != (not reduces(nest)):
+            return "pointwise strategies are for kernels without reduction, and only for them"
+        if self.strategy == "resident" and self.lanes * self.vector * self.unroll < nest.reduce_size:
+            return "the threads of a row do not hold it"
+        if self.splits > 1 and self.strategy not in ("rows", "columns"):
+            return f"strategy '{self.strategy}' does not split"
+        if self.strategy == "tiles" and (
+            tile_dim(nest) is None or self.vector * self.unroll * self.threads != TILE * TILE
+        ):
+            return "the block does not fill a tile, or there is nothing to transpose"
+        dim = self.vector_dim(nest)
+        flat = self.strategy == "pointwise" and len(nest.dims) == 1
+        if self.vector > 1 and (dim is None or (nest.dims[dim].size % self.vector and not flat)):
+            return "the vector does not divide its dim"
+        return None
+
+    def vector_dim(self, nest: LoopNest) -> int | None:
+        """The dim of the nest along which vectors lie."""
+        dims = nest.parallel_dims if self.strategy in ("pointwise", "columns", "tiles") else nest.reduce_dims
+        return dims[-1] if dims else None
+
+    def span(self, nest: LoopNest) -> int:
+        """Elements of the reduce space that one of the blocks of a row or column visits."""
+        step = self.lanes * (self.vector if self.strategy == "rows" else 1)
+        return -(-nest.reduce_size // (self.splits * step)) * step
+
+    def blocks(self, nest: LoopNest) -> int:
+        """Blocks over the parallel space."""
+        points = nest.parallel_size
+        match self.strategy:
+            case "pointwise":
+                return -(-(points // self.vector) // (self.threads * self.unroll))
+            case "tiles":
+                dims = (*tile_dims(nest), len(nest.dims) - 1)
+                return prod(
+                    -(-dim.size // TILE) if i in dims else dim.size for i, dim in enumerate(nest.dims)
+                )
+            case "columns":
+                return -(-points * self.lanes // (self.vector * self.threads))
+            case _:
+                return -(-points * self.lanes // self.threads)
+
+    def launches(self, nest: LoopNest) -> list[tuple[range, int]]:
+        """Per launch the phases it runs, and the blocks that share a row or column."""
+        phases = nest.kernel.phases
+        if self.splits == 1:
+            return [(range(len(phases)), 1)]
+        found: list[tuple[range, int]] = []
+        for number, phase in enumerate(phases):
+            if nest.kernel.sweeps_reduce_space(phase):
+                found.append((range(number, number + 1), self.splits))
+            elif any(isinstance(op, StoreOp) for op in phase.body.block.ops):
+                found.append((range(number, number + 1), 1))
+        return found
+
+    def combination_order(self, nest: LoopNest) -> str:
+        """How reductions are combined, for the kernel record."""
+        if not reduces(nest):
+            return "none"
+        own = "a thread its elements ascending"
+        across = {
+            "columns": f"then {self.lanes} threads ascending",
+        }.get(self.strategy, f"then {self.lanes} threads by butterflies")
+        parts = f", then {self.splits} parts strided over the threads, likewise" if self.splits > 1 else ""
+        return f"{own}, {across}{parts}"
+
+
+def reduces(nest: LoopNest) -> bool:
+    """Whether the kernel has a reduce space, be it of one point."""
+    return bool(nest.kernel.reduce_sizes)
+
+
+def reduce_ops(nest: LoopNest) -> list[ReduceOp]:
+    """All reductions in order."""
+    return [op for phase in nest.kernel.phases for op in phase.body.block.ops if isinstance(op, ReduceOp)]
+
+
+def partial_bytes(nest: LoopNest, spec: GeneratedSpec) -> int:
+    """Workspace for the partial results of all reductions."""
+    if spec.splits == 1:
+        return 0
+    return sum(spec.splits * nest.parallel_size * partial_size(op) for op in reduce_ops(nest))
+
+
+def partial_size(op: ReduceOp) -> int:
+    """Bytes of a partial result: a register's, i1 as i32."""
+    return max(4, ELEMENT_BYTES[element_of(op.value.type).name])
+
+
+# The choice
+
+
+def choose(nest: LoopNest, offsets: Sequence[int], arch: GpuArch) -> GeneratedSpec:
+    """The decisions for `nest`.
+
+    Args:
+        offsets: Elements from an aligned address to the start of each operand, inputs first.
+    """
+    if not reduces(nest):
+        return _pointwise(nest, offsets, arch)
+    if _contiguous_bytes(nest, nest.reduce_dims) >= _contiguous_bytes(nest, nest.parallel_dims):
+        return _by_rows(nest, offsets, arch)
+    return _by_columns(nest, offsets, arch)
+
+
+def _contiguous_bytes(nest: LoopNest, dims: Sequence[int]) -> int:
+    """Bytes of the operands that are contiguous along the last of `dims`."""
+    if not dims:
+        return 0
+    return sum(
+        _bytes(nest, number)
+        for number, _ in enumerate(nest.accesses)
+        if nest.dims[dims[-1]].strides[number] == 1
+    )
+
+
+def _bytes(nest: LoopNest, number: int) -> int:
+    touched = prod(dim.size for dim in nest.dims if dim.strides[number])
+    return touched * ELEMENT_BYTES[nest.accesses[number].dtype]
+
+
+def traffic_bytes(nest: LoopNest) -> int:
+    """Bytes that one reading of every operand and one writing of every output move."""
+    return sum(_bytes(nest, number) for number in range(len(nest.accesses)))
+
+
+def _vector(nest: LoopNest, dim: int, offsets: Sequence[int], ragged: bool = False) -> int:
+    """Elements of a vector along `dim`: 16 bytes of the widest operand that is contiguous and aligned along it."""
+    contiguous = [n for n, stride in enumerate(nest.dims[dim].strides) if stride == 1]
+    if not contiguous:
+        return 1
+    vector = PIECE_BYTES // max(ELEMENT_BYTES[nest.accesses[n].dtype] for n in contiguous)
+    while vector > 1 and not any(_aligned(nest, n, dim, offsets[n], vector) for n in contiguous):
+        vector //= 2
+    size = nest.dims[dim].size
+    while vector > 1 and (size % vector and not (ragged and size >= vector)):
+        vector //= 2
+    return vector
+
+
+def _aligned(nest: LoopNest, number: int, dim: int, offset: int, vector: int) -> bool:
+    others = (d.strides[number] for place, d in enumerate(nest.dims) if place != dim)
+    return all(value % vector == 0 for value in (offset + nest.accesses[number].offset, *others))
+
+
+def _pointwise(nest: LoopNest, offsets: Sequence[int], arch: GpuArch) -> GeneratedSpec:
+    if not nest.dims:
+        return GeneratedSpec("pointwise", 1, 32, 1, 1, 1)
+    vector = _vector(nest, len(nest.dims) - 1, offsets, ragged=len(nest.dims) == 1)
+    if tile_dim(nest) is not None:
+        return GeneratedSpec("tiles", vector, TILE_THREADS, 1, TILE * TILE // (TILE_THREADS * vector), 1)
+    vectors = -(-nest.parallel_size // vector)
+    widest = max(ELEMENT_BYTES[access.dtype] for access in nest.accesses)
+    threads = 256
+    unroll = max(1, 32 // (vector * widest))
+    while unroll > 1 and vectors < 4 * arch.multiprocessors * threads * unroll:
+        unroll //= 2
+    while threads > 64 and vectors < arch.multiprocessors * threads:
+        threads //= 2
+    return GeneratedSpec("pointwise", vector, threads, 1, unroll, 1)
+
+
+def tile_dim(nest: LoopNest) -> int | None:
+    """The dim other than the last along which operands are contiguous, where outputs are along the last; else None.
+
+    Only where enough bytes move that way, and both dims fill a good part of a tile.
+    """
+    if reduces(nest) or len(nest.dims) < 2:
+        return None
+    last = nest.dims[-1]
+    if any(stride != 1 for stride in last.strides[nest.inputs :]) or last.size < TILE // 4:
+        return None
+    for dim in reversed(range(len(nest.dims) - 1)):
+        tiled = tiled_inputs(nest, dim)
+        words = sum(max(4, ELEMENT_BYTES[nest.accesses[number].dtype]) for number in tiled)
+        if nest.dims[dim].size >= TILE // 4 and tiled and words * TILE * (TILE + 1) <= SHARED_BYTES:
+            return dim
+    return None
+
+
+def tile_dims(nest: LoopNest) -> tuple[int, ...]:
+    """`tile_dim` as a tuple, empty if there is none."""
+    dim = tile_dim(nest)
+    return () if dim is None else (dim,)
+
+
+def tiled_inputs(nest: LoopNest, dim: int) -> list[int]:
+    """The inputs that are contiguous along `dim` and move along the last dim."""
+    return [
+        number
+        for number in range(nest.inputs)
+        if nest.dims[dim].strides[number] == 1 and nest.dims[-1].strides[number] > 1
+    ]
+
+
+def _power_of_two(at_least: int) -> int:
+    return 1 << max(0, at_least - 1).bit_length()
+
+
+def element_words(nest: LoopNest) -> float:
+    """Most registers that one element of the reduce space takes between two phases: inputs read later, kept values."""
+    kernel = nest.kernel
+    most = 0.0
+    for boundary in range(len(kernel.phases)):
+        later = set(kernel.phases[boundary:])
+        words = 0.0
+        for argument in kernel.body.block.args:
+            used = any(use.operation.parent_op() in later for use in argument.uses)
+            if used and kernel.reads_reduce_space(argument) and nest_moves(nest, argument.index):
+                words += ELEMENT_BYTES[nest.accesses[argument.index].dtype] / 4
+        for phase in kernel.phases[:boundary]:
+            for result in phase.results:
+                if kernel.varies(result) and any(use.operation.parent_op() in later for use in result.uses):
+                    words += max(1.0, ELEMENT_BYTES[element_of(result.type).name] / 4)
+        most = max(most, words)
+    return most
+
+
+def nest_moves(nest: LoopNest, number: int) -> bool:
+    """Whether an access moves over the parallel space: each row has elements of its own."""
+    return any(nest.dims[dim].strides[number] for dim in nest.parallel_dims)
+
+
+def _by_rows(nest: LoopNest, offsets: Sequence[int], arch: GpuArch) -> GeneratedSpec:
+    size, points = nest.reduce_size, nest.parallel_size
+    vector = _vector(nest, nest.reduce_dims[-1], offsets) if nest.reduce_dims else 1
+    held = max(vector, int(RESIDENT_WORDS / max(0.25, element_words(nest))) // vector * vector)
+    busy = -(-size // (RESIDENT_THREADS * vector)) * vector
+    if busy <= held and not (points * 8 < arch.multiprocessors and size > 16384):
+        return _resident(size, points, vector, held, arch)
+    threads = 512 if size >= 512 * vector * 4 else max(32, _power_of_two(-(-size // vector)) // 2)
+    splits = 1
+    if points < arch.multiprocessors:
+        wanted = 2 * arch.multiprocessors // points
+        splits = max(1, min(wanted, size // (threads * vector * 4)))
+    return GeneratedSpec("rows", vector, threads, threads, 4, splits)
+
+
+def _resident(size: int, points: int, vector: int, held: int, arch: GpuArch) -> GeneratedSpec:
+    """One warp or part of one for short rows, a block for long ones; more threads a row where rows are few."""
+    vectors = -(-size // vector)
+    few = points < 4 * arch.multiprocessors
+    target = max(1, min(held, 2 * vector if few else 4 * vector) // vector)
+    if size <= 1024 and -(-vectors // 32) * vector <= min(held, 32):
+        lanes = min(32, _power_of_two(-(-vectors // max(1, 4 // vector))))
+    else:
+        lanes = min(RESIDENT_THREADS, max(64, _power_of_two(-(-vectors // target))))
+    threads = lanes
+    while threads < 128 and lanes <= 32 and points * lanes >= 2 * threads * arch.multiprocessors:
+        threads *= 2
+    chunks = -(-vectors // lanes)
+    return GeneratedSpec(
+        "resident", vector, max(32, threads), lanes, chunks, 1, lanes > 32 and chunks * vector > 12
+    )
+
+
+def _by_columns(nest: LoopNest, offsets: Sequence[int], arch: GpuArch) -> GeneratedSpec:
+    dim = nest.parallel_dims[-1]
+    vector = _vector(nest, dim, offsets)
+    across = min(32, _power_of_two(-(-nest.parallel_size // vector)))
+    threads = 256
+    while threads > 64 and threads // across > nest.reduce_size:
+        threads //= 2
+    lanes = threads // across
+    blocks = -(-nest.parallel_size // (vector * across))
+    splits = 1
+    if blocks < 2 * arch.multiprocessors:
+        splits = max(1, min(-(-4 * arch.multiprocessors // blocks), nest.reduce_size // (8 * lanes)))
+    return GeneratedSpec("columns", vector, threads, lanes, 4, splits)
+
+
+# Cost
+
+
+def cost_us(nest: LoopNest, spec: GeneratedSpec, arch: GpuArch) -> float:
+    """Predicted microseconds: launches, and bytes at the bandwidth that the blocks in flight can draw."""
+    moved = traffic_bytes(nest)
+    sweeps = (
+        1 if spec.strategy != "rows" else sum(nest.kernel.sweeps_reduce_space(p) for p in nest.kernel.phases)
+    )
+    launches = 1 if spec.splits == 1 else len(nest.kernel.phases)
+    points = max(1, nest.parallel_size)
+    busy_threads = points * max(1, nest.reduce_size) / max(1, spec.vector * spec.unroll)
+    share = min(1.0, busy_threads / (arch.multiprocessors * 512))
+    narrow = min(1.0, 0.4 + 0.15 * spec.vector * min(ELEMENT_BYTES[a.dtype] for a in nest.accesses))
+    bandwidth = arch.bandwidth_gbs * max(0.02, share) * narrow * 1e3
+    return LAUNCH_US * launches + moved * (1 + 0.5 * max(0, sweeps - 1)) / bandwidth

@@ -1,0 +1,183 @@
+"""Loads cuda code onto this machine's GPU: no compiling, no Numba, no IR, no decisions.
+
+Everything that can be wrong between the code and this machine is told here, before anything is launched: GPU, driver,
+architecture, library versions.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from aicf.backends.cuda.device import CudaDevice
+from aicf.backends.cuda.device_program import DeviceModule, DeviceProgram, KernelNode, LibraryNode
+from aicf.backends.cuda.driver import DriverError, version_text
+from aicf.backends.cuda.graph import CapturedProgram, LibraryCaller, descriptor_bytes
+from aicf.backends.cuda.storage import read
+from aicf.backends.cuda.target import runs_on
+from aicf.backends.native import NativeCode
+from aicf.errors import ArtifactError, BackendUnavailable, CaptureError
+
+_LIBRARIES = {"cublasLt": "aicf.backends.cuda.library"}
+"""Library name, which a function's name starts with, to the module that calls it: `version()` gives its version,
+`open_handle()` a handle, `call(handle, node, addresses, stream)` queues a call, `close_handle(handle)` ends it."""
+
+
+def load_native(native: NativeCode) -> CudaCode:
+    """Loads cuda code.
+
+    Raises:
+        ArtifactError: the code is damaged or contradicts itself.
+        BackendUnavailable: this machine has no GPU, no driver or too old a one, a GPU of another architecture, or
+            another version of a library than the code was made for.
+    """
+    module, cubins = read(native.code)
+    _check_module(module, cubins)
+    return CudaCode(module, cubins, CudaDevice())
+
+
+def reserves(module: DeviceModule) -> dict[str, int]:
+    """Device memory that each program needs for its tensor maps, by entry."""
+    return {program.entry: descriptor_bytes(program) for program in module.programs}
+
+
+def _check_module(module: DeviceModule, cubins: Mapping[str, bytes]) -> None:
+    for program in module.programs:
+        if len(program.order) != len(program.kernels) + len(program.libraries):
+            raise ArtifactError(
+                f"the order of entry '{program.entry}' does not fit its nodes; compile it again"
+            )
+        for node in program.nodes():
+            places = (*node.addresses, *(node.maps if isinstance(node, KernelNode) else ()))
+            if any(not 0 <= place.base < program.table_size for place in places):
+                raise ArtifactError(
+                    f"instruction '{node.name}' uses an address outside the table; compile it again"
+                )
+            if isinstance(node, KernelNode) and node.symbol not in cubins:
+                raise ArtifactError(
+                    f"instruction '{node.name}' has no code '{node.symbol}'; compile it again"
+                )
+
+
+def _check_machine(module: DeviceModule, device: CudaDevice) -> None:
+    facts = device.facts
+    if facts.driver < module.minimum_driver:
+        raise BackendUnavailable(
+            f"the NVIDIA driver supports CUDA {version_text(facts.driver)}, the code needs "
+            f"{version_text(module.minimum_driver)}; install a newer driver"
+        )
+    if not runs_on(module.arch, facts.capability):
+        here = facts.arch or "an older architecture"
+        raise BackendUnavailable(
+            f"the code is for {module.arch}, and {facts.name} is {here}; compile with --target cuda:{here}"
+        )
+
+
+class CudaCode:
+    """Loaded code of a module, see `DeviceCode`.
+
+    Args:
+        module: Its programs.
+        cubins: Their code by symbol.
+        device: The GPU.
+    """
+
+    def __init__(self, module: DeviceModule, cubins: Mapping[str, bytes], device: CudaDevice) -> None:
+        self._programs = {program.entry: program for program in module.programs}
+        self._device = device
+        self._functions: dict[str, int] = {}
+        with ExitStack() as cleanup:
+            _check_machine(module, device)
+            self._libraries = _open_libraries(module, cleanup)
+            for symbol, image in cubins.items():
+                self._functions[symbol] = _load(device, symbol, image, cleanup)
+            for program in module.programs:
+                self._allow_shared(program)
+            close = weakref.finalize(self, cleanup.pop_all().close)
+        close.atexit = False  # the driver gives everything back by itself, and may be gone by then
+
+    def _allow_shared(self, program: DeviceProgram) -> None:
+        driver = self._device.enter()
+        for node in program.kernels:
+            try:
+                driver.allow_shared(self._functions[node.symbol], node.shared_bytes)
+            except DriverError as error:
+                raise CaptureError(
+                    f"instruction '{node.name}' needs {node.shared_bytes:,} bytes of shared memory: {error.message}"
+                ) from error
+
+    @property
+    def memory(self) -> CudaDevice:
+        """See `DeviceCode`."""
+        return self._device
+
+    def capture(self, symbol: str, table: Sequence[int], descriptors: int, stream: int) -> CapturedProgram:
+        """See `DeviceCode`."""
+        if symbol not in self._programs:
+            raise ArtifactError(f"the cuda code has no program for entry '{symbol}'; compile it again")
+        program = self._programs[symbol]
+        if len(table) != program.table_size:
+            raise ArtifactError(f"entry '{symbol}' takes another pointer table; compile the program again")
+        code = self._functions, self._libraries, self
+        return CapturedProgram(self._device, program, *code, table, descriptors, stream)
+
+
+def _load(device: CudaDevice, symbol: str, image: bytes, cleanup: ExitStack) -> int:
+    driver = device.enter()
+    try:
+        module = driver.load(image)
+        cleanup.callback(device.close, driver.unload, module)
+        return driver.function(module, symbol)
+    except DriverError as error:
+        raise ArtifactError(f"the code of kernel '{symbol}' does not load: {error.message}") from error
+
+
+@dataclass(frozen=True)
+class _Library:
+    """An open library, by the module that calls it."""
+
+    module: Any
+    handle: object
+
+    def call(self, node: LibraryNode, addresses: tuple[int, ...], stream: int) -> None:
+        """See `LibraryCaller`."""
+        self.module.call(self.handle, node, addresses, stream)
+
+
+def _open_libraries(module: DeviceModule, cleanup: ExitStack) -> dict[str, LibraryCaller]:
+    """The library of each function that the module calls.
+
+    Raises:
+        BackendUnavailable: one is missing, or of another version than the calls were made for.
+    """
+    nodes = [node for program in module.programs for node in program.libraries]
+    opened: dict[str, _Library] = {}
+    for node in nodes:
+        name = node.function.partition(".")[0]
+        if name not in opened:
+            opened[name] = _open_library(name, node, cleanup)
+        found = opened[name].module.version()
+        if found != node.version:
+            raise BackendUnavailable(
+                f"instruction '{node.name}' was compiled for {name} {node.version}, here is {found}: algorithms are "
+                "valid for one version; install that one, or run aicf tune here and compile again"
+            )
+    return {node.function: opened[node.function.partition(".")[0]] for node in nodes}
+
+
+def _open_library(name: str, node: LibraryNode, cleanup: ExitStack) -> _Library:
+    if name not in _LIBRARIES:
+        raise ArtifactError(f"instruction '{node.name}' calls the unknown library {name}; use a newer aicf")
+    try:
+        module: Any = import_module(_LIBRARIES[name])
+        handle = module.open_handle()
+    except ImportError as error:
+        raise BackendUnavailable(
+            f"instruction '{node.name}' needs the library {name} ({error}); install aicf[cuda]"
+        ) from error
+    cleanup.callback(module.close_handle, handle)
+    return _Library(module, handle)

@@ -1,0 +1,32 @@
+"""Launches of copies and concatenations: each part of the result is a generated kernel that moves elements."""
+
+from __future__ import annotations
+
+from aicf.backends.base import BufferRef, Launch
+from aicf.backends.cuda.generated_code import launches_of
+from aicf.backends.cuda.generated_kernels import read_integer, read_parts, read_spec
+from aicf.backends.cuda.launches import KernelLaunch
+from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch
+from aicf.backends.moves import moves
+from aicf.backends.nests import Strided
+from aicf.errors import PlanError
+
+
+def emit(launch: Launch, arch: GpuArch) -> list[KernelLaunch]:
+    """One launch for each part, side by side along the record's axis."""
+    (target,) = launch.outs
+    sources = [Strided(ref.shape, ref.strides, ref.dtype) for ref in launch.ins]
+    result = Strided(target.shape, target.strides, target.dtype)
+    found = moves(launch.body, sources, result, read_integer(launch.record, "axis"))
+    parts = read_parts(launch.record)
+    if found is None or len(found) != len(parts):
+        raise PlanError(
+            f"kernel record of '{launch.name}' does not fit what it moves: run select-kernels again"
+        )
+    made: list[KernelLaunch] = []
+    for move, part in zip(found, parts, strict=True):
+        place = target.offset + move.offset * ELEMENT_BYTES[target.dtype]
+        out = BufferRef(target.base, place, target.shape, target.strides, target.dtype)
+        refs = [out] if move.operand is None else [launch.ins[move.operand], out]
+        made += launches_of(launch.kind, move.nest, read_spec(part), refs)
+    return made

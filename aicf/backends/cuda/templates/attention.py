@@ -1,0 +1,543 @@
+# pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false, reportPrivateImportUsage=false
+# pyright: reportCallIssue=false, reportArgumentType=false
+# numba-cuda ships no types, and its module `numba.cuda` is found by an import hook.
+"""Attention kernels as templates for `staging`: on tensor cores with an online softmax, and in plain f32.
+
+`attention` follows FlashAttention-2 (Dao, 2023): a block owns BLOCK_M queries of one head and walks over the keys in
+tiles of BLOCK_N; scores never leave the registers. Its warps are WARPS_M x WARPS_N: WARPS_M of them share out the
+queries. The WARPS_N with the same queries share out the keys of every tile, and each has its own running maximum, sum
+and partial result; these are combined at the end, through shared memory, in the order of the warps.
+
+Names in capitals are constants: `attention_code` gives every one, the values here only say what they look like.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aicf.backends.cuda.ptx import (
+    ALL_LANES,
+    NEGATIVE_INFINITY,
+    commit_copies,
+    copy_async16,
+    copy_async16_or_zero,
+    cuda,
+    exp2_approx,
+    f32,
+    f32_to_bf16,
+    f32_to_f16,
+    i32,
+    larger,
+    launch_dependents,
+    load_matrix_x4,
+    load_matrix_x4_transposed,
+    load_shared_f32,
+    load_shared_f32x4,
+    load_shared_u32x4,
+    mma_bf16,
+    mma_f16,
+    pack_bf16,
+    pack_f16,
+    rcp_approx,
+    shared_base,
+    store_shared_f32,
+    store_shared_f32x2,
+    store_shared_u32,
+    store_u16,
+    store_u32x4,
+    u8,
+    u32,
+    u64,
+    wait_copies_0,
+    wait_copies_1,
+    wait_for_predecessors,
+)
+from aicf.backends.cuda.staging import Snippet, registers, splice, unrolled
+
+# The problem. Strides are in bytes, batch dimensions innermost first.
+BATCH = (12, 8)
+M, N, D, DV = 128, 128, 64, 64
+DTYPE = "f16"
+Q_BATCH, Q_ROW, Q_COLUMN = (128, 196608), 1536, 2
+K_BATCH, K_ROW, K_COLUMN = (128, 196608), 1536, 2
+V_BATCH, V_ROW, V_COLUMN = (128, 196608), 1536, 2
+RESULT_BATCH, RESULT_ROW, RESULT_COLUMN = (128, 196608), 1536, 2
+WIDE_STORES = True
+"""Whether eight neighbours of a result row are one 16-byte store."""
+MASKED = False
+MASK_BATCH, MASK_ROW, MASK_COLUMN = (0, 256), 0, 2
+FOLDED = True
+"""Whether SCALE goes into the argument of the exponential: then the maximum is taken of the bare products."""
+SCALE, LOG2_E = 0.18, 1.4426950408889634
+"""Scores are in units of log2(e), so that the exponential is a power of two; SCALE has the factor."""
+PROGRAMMATIC = True
+
+# The method.
+BLOCK_M, BLOCK_N, STAGES, WARPS_M, WARPS_N = 64, 64, 2, 4, 1
+THREADS = 128
+TILES_M, TILES_N = 2, 2
+ROW_TILES = 1
+"""16-row tiles of one warp."""
+KEYS = 64
+"""Keys of one warp in a tile."""
+QUERY, SCORE, TOTAL = 16, 32, 32
+"""Registers of one 16-row tile: its queries (two elements each), scores and results. Those of a product of 16 x 8 are
+neighbours: two of row `group` (half 0), two of row `group + 8` (half 1)."""
+Q_COPY = {"rows": 64, "stride": 1536, "pitch": 144, "pieces": 8, "lanes": 8, "ragged": False}
+K_COPY = V_COPY = Q_COPY
+"""Copies of a block of queries and of a tile of keys or values: rows, their bytes in global and shared memory, 16-byte
+pieces of a row, threads (a power of two) that share a row, and whether the last rows may be missing."""
+K_TILE, V_TILE = 98304, 98304
+"""Bytes from one tile to the next in global memory."""
+K_PITCH, V_PITCH, PARTIAL_PITCH = 144, 144, 288
+"""Bytes of a row in shared memory. An odd number of 16-byte pieces keeps ldmatrix free of bank conflicts."""
+TILES_AT, V_AT, STAGE_BYTES = 9216, 9216, 18432
+"""The key tiles behind the queries; the values behind the keys of their stage; one stage."""
+STATES_AT = 0
+"""Where the maxima and sums lie behind the partial results, at the end."""
+
+# The method on scalar units.
+WARPS, ROWS, COLUMNS = 4, 4, 2
+
+OFFSET = COPY_ROWS = COPY_MATRIX = LOAD = LOAD_MASK = STORE = Snippet((), ())
+
+
+def offset(index: Any, sizes: Any, strides: Any) -> Any:
+    """Bytes of batch number `index`, the innermost dimension first."""
+    total = u64(0)
+    for d in unrolled(len(sizes)):
+        if strides[d] != 0:
+            total = u64(total + u64(index % u32(sizes[d])) * u64(strides[d]))
+        index = u32(index // u32(sizes[d]))
+    return total
+
+
+def copy_rows(matrix: Any, to: Any, source: Any, valid: Any, thread: Any) -> None:
+    """Starts the copy of a block or tile; if it may be ragged, rows from number `valid` on become zeros."""
+    row = u32(thread // u32(matrix["lanes"]))
+    piece = u32(thread % u32(matrix["lanes"]))
+    to = u32(to + row * u32(matrix["pitch"]) + piece * u32(16))
+    source = u64(source + u64(row) * u64(matrix["stride"]) + u64(piece) * u64(16))
+    if matrix["pieces"] == matrix["lanes"] or piece < u32(matrix["pieces"]):
+        for later in unrolled(0, matrix["rows"], THREADS // matrix["lanes"]):
+            if later + THREADS // matrix["lanes"] <= matrix["rows"] or row < u32(matrix["rows"] - later):
+                here, there = (
+                    u32(to + u32(later * matrix["pitch"])),
+                    u64(source + u64(later * matrix["stride"])),
+                )
+                if matrix["ragged"]:
+                    size = u32(16) if i32(row) < i32(valid - later) else u32(0)
+                    copy_async16_or_zero(here, there, size)
+                else:
+                    copy_async16(here, there)
+
+
+def attention(q: Any, k: Any, v: Any, result: Any, mask: Any) -> None:
+    """f16 or bf16: products by mma.sync with f32 accumulators, softmax in f32.
+
+    Block: BLOCK_M queries of one batch element. Rows past M and keys past N are zeros in shared memory; such keys score
+    -inf and such rows are not stored.
+    """
+    product = mma_f16 if DTYPE == "f16" else mma_bf16
+    pack = pack_f16 if DTYPE == "f16" else pack_bf16
+    narrow = f32_to_f16 if DTYPE == "f16" else f32_to_bf16
+    shared = shared_base(cuda.shared.array(0, u8))
+    thread = u32(cuda.threadIdx.x)
+    lane = u32(thread & u32(31))
+    warp_m = u32(u32(thread >> u32(5)) % u32(WARPS_M))
+    warp_n = u32(u32(thread >> u32(5)) // u32(WARPS_M))
+    group = u32(lane >> u32(2))
+    pair = u32(u32(lane & u32(3)) * u32(2))
+    block = u32(cuda.blockIdx.x)
+    first = i32(u32(block % u32(TILES_M)) * u32(BLOCK_M))
+    index = u32(block // u32(TILES_M))
+    offset_q = splice(OFFSET, index, BATCH, Q_BATCH)
+    offset_k = splice(OFFSET, index, BATCH, K_BATCH)
+    offset_v = splice(OFFSET, index, BATCH, V_BATCH)
+    offset_result = splice(OFFSET, index, BATCH, RESULT_BATCH)
+    q = u64(q + offset_q + u64(first) * u64(Q_ROW))
+    k = u64(k + offset_k)
+    v = u64(v + offset_v)
+    result = u64(result + offset_result + u64(first) * u64(RESULT_ROW))
+    if MASKED:
+        offset_mask = splice(OFFSET, index, BATCH, MASK_BATCH)
+        mask = u64(mask + offset_mask)
+    # Where this lane reads its row of each 8x8 matrix.
+    lane_q = u32(
+        shared
+        + u32(warp_m * u32(16 * ROW_TILES) + u32(lane & u32(15))) * u32(K_PITCH)
+        + u32(lane >> u32(4)) * u32(16)
+    )
+    lane_k = u32(
+        shared
+        + u32(warp_n * u32(KEYS) + u32(lane >> u32(4)) * u32(8) + u32(lane & u32(7))) * u32(K_PITCH)
+        + u32(u32(lane >> u32(3)) & u32(1)) * u32(16)
+        + u32(TILES_AT)
+    )
+    lane_v = u32(
+        shared
+        + u32(warp_n * u32(KEYS) + u32(lane & u32(15))) * u32(V_PITCH)
+        + u32(lane >> u32(4)) * u32(16)
+        + u32(TILES_AT + V_AT)
+    )
+
+    if PROGRAMMATIC:
+        launch_dependents()
+        wait_for_predecessors()
+    splice(COPY_ROWS, Q_COPY, shared, q, i32(M - first), thread)
+    if TILES_N == 1:
+        # The scores need the keys alone: the values arrive meanwhile.
+        splice(COPY_ROWS, K_COPY, u32(shared + u32(TILES_AT)), k, N, thread)
+        commit_copies()
+        splice(COPY_ROWS, V_COPY, u32(shared + u32(TILES_AT + V_AT)), v, N, thread)
+        commit_copies()
+        wait_copies_1()
+    else:
+        for stage in unrolled(STAGES - 1):
+            to = u32(shared + u32(TILES_AT + stage * STAGE_BYTES))
+            splice(COPY_ROWS, K_COPY, to, u64(k + u64(stage * K_TILE)), N - stage * BLOCK_N, thread)
+            splice(
+                COPY_ROWS,
+                V_COPY,
+                u32(to + u32(V_AT)),
+                u64(v + u64(stage * V_TILE)),
+                N - stage * BLOCK_N,
+                thread,
+            )
+            commit_copies()
+        if STAGES == 2:
+            wait_copies_0()
+        else:
+            wait_copies_1()
+    cuda.syncthreads()
+    query = registers(ROW_TILES * QUERY, u32(0))
+    for i in unrolled(ROW_TILES):
+        for d in unrolled(0, QUERY, 4):
+            query[i * QUERY + d : i * QUERY + d + 4] = load_matrix_x4(
+                u32(lane_q + u32(i * 16 * K_PITCH + d * 8))
+            )
+
+    total = registers(ROW_TILES * TOTAL, f32(0.0))
+    top = registers(ROW_TILES * 2, f32(NEGATIVE_INFINITY))
+    sums = registers(ROW_TILES * 2, f32(0.0))
+    current = u32(0)
+    loading = u32((STAGES - 1) * STAGE_BYTES)
+    for tile in range(TILES_N):
+        if TILES_N > 1:
+            if STAGES == 2:
+                wait_copies_0()
+            else:
+                wait_copies_1()
+            cuda.syncthreads()
+            if tile < TILES_N - (STAGES - 1):
+                ahead = i32(i32(tile) + i32(STAGES - 1))
+                valid = i32(i32(N) - ahead * i32(BLOCK_N))
+                to = u32(shared + loading + u32(TILES_AT))
+                splice(COPY_ROWS, K_COPY, to, u64(k + u64(ahead) * u64(K_TILE)), valid, thread)
+                splice(
+                    COPY_ROWS, V_COPY, u32(to + u32(V_AT)), u64(v + u64(ahead) * u64(V_TILE)), valid, thread
+                )
+            commit_copies()
+            loading = (
+                u32(0) if loading == u32((STAGES - 1) * STAGE_BYTES) else u32(loading + u32(STAGE_BYTES))
+            )
+
+        score = registers(ROW_TILES * SCORE, f32(0.0))
+        for d in unrolled(0, QUERY, 4):
+            for s in unrolled(0, SCORE, 8):
+                b0, b1, b2, b3 = load_matrix_x4(u32(lane_k + current + u32(s * 2 * K_PITCH + d * 8)))
+                for i in unrolled(ROW_TILES):
+                    score[i * SCORE + s : i * SCORE + s + 4] = product(
+                        score[i * SCORE + s : i * SCORE + s + 4],
+                        *query[i * QUERY + d : i * QUERY + d + 4],
+                        b0,
+                        b1,
+                    )
+                    score[i * SCORE + s + 4 : i * SCORE + s + 8] = product(
+                        score[i * SCORE + s + 4 : i * SCORE + s + 8],
+                        *query[i * QUERY + d : i * QUERY + d + 4],
+                        b2,
+                        b3,
+                    )
+
+        column = i32(i32(tile) * i32(BLOCK_N) + i32(warp_n) * i32(KEYS) + i32(pair))
+        if MASKED:
+            for i in unrolled(ROW_TILES):
+                for h in unrolled(2):
+                    row = i32(first + i32(warp_m) * i32(16 * ROW_TILES) + i32(group) + i32(i * 16 + h * 8))
+                    if M % BLOCK_M != 0:
+                        row = min(row, i32(M - 1))
+                    line = u64(mask + u64(row) * u64(MASK_ROW))
+                    for s in unrolled(0, SCORE, 4):
+                        for c in unrolled(2):
+                            place = i32(column + i32(s * 2 + c))
+                            if N % BLOCK_N != 0:
+                                place = min(place, i32(N - 1))
+                            bias = splice(LOAD_MASK, u64(line + u64(place) * u64(MASK_COLUMN)))
+                            score[i * SCORE + s + h * 2 + c] = cuda.fma(
+                                score[i * SCORE + s + h * 2 + c], f32(SCALE), bias * f32(LOG2_E)
+                            )
+        elif not FOLDED:
+            for s in unrolled(ROW_TILES * SCORE):
+                score[s] = score[s] * f32(SCALE)
+        if N % BLOCK_N != 0:  # noqa: SIM102 (the outer test is constant)
+            if tile == TILES_N - 1:
+                for s in unrolled(0, SCORE, 4):
+                    for c in unrolled(2):
+                        if i32(column + i32(s * 2 + c)) >= i32(N):
+                            for i in unrolled(ROW_TILES):
+                                score[i * SCORE + s + c] = NEGATIVE_INFINITY
+                                score[i * SCORE + s + c + 2] = NEGATIVE_INFINITY
+
+        for i in unrolled(ROW_TILES):
+            for h in unrolled(2):
+                here = NEGATIVE_INFINITY
+                for s in unrolled(i * SCORE + h * 2, (i + 1) * SCORE, 4):
+                    here = larger(here, larger(score[s], score[s + 1]))
+                here = larger(here, cuda.shfl_xor_sync(ALL_LANES, here, 1))
+                here = larger(here, cuda.shfl_xor_sync(ALL_LANES, here, 2))
+                if FOLDED:
+                    here = here * f32(SCALE)
+                here = larger(here, top[i * 2 + h])
+                # A row that has seen only -inf so far: 0 in place of the maximum keeps its exponentials at 0.
+                base = f32(0.0) if here == NEGATIVE_INFINITY else here
+                if TILES_N > 1:
+                    decay = exp2_approx(top[i * 2 + h] - base)
+                    sums[i * 2 + h] = sums[i * 2 + h] * decay
+                    for t in unrolled(i * TOTAL + h * 2, (i + 1) * TOTAL, 4):
+                        total[t] = total[t] * decay
+                        total[t + 1] = total[t + 1] * decay
+                top[i * 2 + h] = here
+                for s in unrolled(i * SCORE + h * 2, (i + 1) * SCORE, 4):
+                    for c in unrolled(2):
+                        if FOLDED:
+                            score[s + c] = exp2_approx(cuda.fma(score[s + c], f32(SCALE), -base))
+                        else:
+                            score[s + c] = exp2_approx(score[s + c] - base)
+                    sums[i * 2 + h] = sums[i * 2 + h] + (score[s] + score[s + 1])
+
+        if TILES_N == 1:
+            wait_copies_0()
+            cuda.syncthreads()
+        for s in unrolled(0, SCORE, 8):
+            # Scores as the product left them are, in pairs, the left operand of the next product.
+            weight = registers(ROW_TILES * 4, u32(0))
+            for w in unrolled(ROW_TILES * 4):
+                weight[w] = pack(
+                    score[w // 4 * SCORE + s + w % 4 * 2], score[w // 4 * SCORE + s + w % 4 * 2 + 1]
+                )
+            for t in unrolled(0, TOTAL, 8):
+                b0, b1, b2, b3 = load_matrix_x4_transposed(
+                    u32(lane_v + current + u32(s * 2 * V_PITCH + t * 4))
+                )
+                for i in unrolled(ROW_TILES):
+                    total[i * TOTAL + t : i * TOTAL + t + 4] = product(
+                        total[i * TOTAL + t : i * TOTAL + t + 4], *weight[i * 4 : i * 4 + 4], b0, b1
+                    )
+                    total[i * TOTAL + t + 4 : i * TOTAL + t + 8] = product(
+                        total[i * TOTAL + t + 4 : i * TOTAL + t + 8], *weight[i * 4 : i * 4 + 4], b2, b3
+                    )
+        if TILES_N > 1:
+            current = (
+                u32(0) if current == u32((STAGES - 1) * STAGE_BYTES) else u32(current + u32(STAGE_BYTES))
+            )
+
+    for r in unrolled(ROW_TILES * 2):
+        sums[r] = sums[r] + cuda.shfl_xor_sync(ALL_LANES, sums[r], 1)
+        sums[r] = sums[r] + cuda.shfl_xor_sync(ALL_LANES, sums[r], 2)
+    if WARPS_N == 1:
+        for i in unrolled(ROW_TILES):
+            for h in unrolled(2):
+                local = u32(warp_m * u32(16 * ROW_TILES) + group + u32(i * 16 + h * 8))
+                inverse = rcp_approx(sums[i * 2 + h])
+                if WIDE_STORES:
+                    # Through the room of the queries, which are in registers by now.
+                    for t in unrolled(0, TOTAL, 4):
+                        store_shared_u32(
+                            u32(shared + local * u32(V_PITCH) + pair * u32(2) + u32(t * 4)),
+                            pack(
+                                total[i * TOTAL + t + h * 2] * inverse,
+                                total[i * TOTAL + t + h * 2 + 1] * inverse,
+                            ),
+                        )
+                elif i32(local) < i32(M - first):
+                    for t in unrolled(0, TOTAL, 4):
+                        for c in unrolled(2):
+                            at = u64(
+                                result
+                                + u64(local) * u64(RESULT_ROW)
+                                + u64(pair + u32(t * 2 + c)) * u64(RESULT_COLUMN)
+                            )
+                            store_u16(at, narrow(total[i * TOTAL + t + h * 2 + c] * inverse))
+        if WIDE_STORES:
+            cuda.syncwarp()
+            for i in unrolled((ROW_TILES * 16 * DV // 8 + 31) // 32):
+                piece = u32(lane + u32(i * 32))
+                local = u32(warp_m * u32(16 * ROW_TILES) + piece // u32(DV // 8))
+                piece = u32(piece % u32(DV // 8))
+                if i32(local) < i32(M - first):
+                    x0, x1, x2, x3 = load_shared_u32x4(u32(shared + local * u32(V_PITCH) + piece * u32(16)))
+                    store_u32x4(
+                        u64(result + u64(local) * u64(RESULT_ROW) + u64(piece) * u64(16)), x0, x1, x2, x3
+                    )
+    else:
+        cuda.syncthreads()
+        states = u32(shared + u32(STATES_AT))
+        for i in unrolled(ROW_TILES):
+            for h in unrolled(2):
+                local = u32(
+                    warp_n * u32(BLOCK_M) + warp_m * u32(16 * ROW_TILES) + group + u32(i * 16 + h * 8)
+                )
+                if pair == u32(0):
+                    store_shared_f32x2(u32(states + local * u32(8)), top[i * 2 + h], sums[i * 2 + h])
+                for t in unrolled(0, TOTAL, 4):
+                    store_shared_f32x2(
+                        u32(shared + local * u32(PARTIAL_PITCH) + pair * u32(4) + u32(t * 8)),
+                        total[i * TOTAL + t + h * 2],
+                        total[i * TOTAL + t + h * 2 + 1],
+                    )
+        cuda.syncthreads()
+        for i in unrolled((BLOCK_M * DV // 8 + THREADS - 1) // THREADS):
+            piece = u32(thread + u32(i * THREADS))
+            local = u32(piece // u32(DV // 8))
+            piece = u32(piece % u32(DV // 8))
+            if i32(local) < i32(min(BLOCK_M, M - first)):
+                base = NEGATIVE_INFINITY
+                for w in unrolled(WARPS_N):
+                    base = larger(base, load_shared_f32(u32(states + (local + u32(w * BLOCK_M)) * u32(8))))
+                base = f32(0.0) if base == NEGATIVE_INFINITY else base
+                whole = f32(0.0)
+                value = registers(8, f32(0.0))
+                for w in unrolled(WARPS_N):
+                    state = u32(states + (local + u32(w * BLOCK_M)) * u32(8))
+                    part = u32(shared + (local + u32(w * BLOCK_M)) * u32(PARTIAL_PITCH) + piece * u32(32))
+                    factor = exp2_approx(load_shared_f32(state) - base)
+                    whole = cuda.fma(load_shared_f32(u32(state + u32(4))), factor, whole)
+                    x = registers(8, f32(0.0))
+                    x[0:4] = load_shared_f32x4(part)
+                    x[4:8] = load_shared_f32x4(u32(part + u32(16)))
+                    for c in unrolled(8):
+                        value[c] = cuda.fma(x[c], factor, value[c])
+                inverse = rcp_approx(whole)
+                at = u64(result + u64(local) * u64(RESULT_ROW) + u64(piece) * u64(8 * RESULT_COLUMN))
+                if WIDE_STORES:
+                    store_u32x4(
+                        at,
+                        pack(value[0] * inverse, value[1] * inverse),
+                        pack(value[2] * inverse, value[3] * inverse),
+                        pack(value[4] * inverse, value[5] * inverse),
+                        pack(value[6] * inverse, value[7] * inverse),
+                    )
+                else:
+                    for c in unrolled(8):
+                        store_u16(u64(at + u64(c * RESULT_COLUMN)), narrow(value[c] * inverse))
+
+
+def copy_matrix(
+    to: Any,
+    pitch: Any,
+    source: Any,
+    row_stride: Any,
+    column_stride: Any,
+    rows: Any,
+    columns: Any,
+    valid: Any,
+    thread: Any,
+) -> None:
+    """Copies a matrix as f32 to shared memory, rows from number `valid` on as zeros."""
+    for place in range(thread, rows * columns, THREADS):
+        row, column = i32(place // columns), i32(place % columns)
+        x = f32(0.0)
+        if row < valid:
+            x = splice(LOAD, u64(source + u64(row) * u64(row_stride) + u64(column) * u64(column_stride)))
+        store_shared_f32(u32(to + u32(row) * u32(4 * pitch) + u32(column) * u32(4)), x)
+
+
+def attention_simt(q: Any, k: Any, v: Any, result: Any, mask: Any) -> None:
+    """f32 arithmetic, f32, f16 or bf16 in memory, any strides.
+
+    Block: WARPS x ROWS queries of one batch element; a warp takes ROWS of them. Its lanes are the 32 keys of a tile for
+    the scores, and COLUMNS columns of the result each for the weighted sum of the values.
+    """
+    shared = shared_base(cuda.shared.array(0, u8))
+    thread = i32(cuda.threadIdx.x)
+    lane = i32(thread & 31)
+    local = i32(i32(thread >> 5) * ROWS)
+    block = u32(cuda.blockIdx.x)
+    first = i32(u32(block % u32(TILES_M)) * u32(WARPS * ROWS))
+    index = u32(block // u32(TILES_M))
+    offset_q = splice(OFFSET, index, BATCH, Q_BATCH)
+    offset_k = splice(OFFSET, index, BATCH, K_BATCH)
+    offset_v = splice(OFFSET, index, BATCH, V_BATCH)
+    offset_result = splice(OFFSET, index, BATCH, RESULT_BATCH)
+    q = u64(q + offset_q + u64(first) * u64(Q_ROW))
+    k = u64(k + offset_k)
+    v = u64(v + offset_v)
+    result = u64(result + offset_result)
+    if MASKED:
+        offset_mask = splice(OFFSET, index, BATCH, MASK_BATCH)
+        mask = u64(mask + offset_mask)
+    keys_at = u32(shared + u32(4 * WARPS * ROWS * D))
+    values_at = u32(keys_at + u32(4 * 32 * (D + 1)))
+
+    if PROGRAMMATIC:
+        launch_dependents()
+        wait_for_predecessors()
+    splice(COPY_MATRIX, shared, D, q, Q_ROW, Q_COLUMN, WARPS * ROWS, D, i32(M - first), thread)
+    top = registers(ROWS, f32(NEGATIVE_INFINITY))
+    sums = registers(ROWS, f32(0.0))
+    total = registers(ROWS * COLUMNS, f32(0.0))
+    for tile in range(TILES_N):
+        start = i32(i32(tile) * i32(32))
+        valid = i32(i32(N) - start)
+        cuda.syncthreads()
+        source_k, source_v = u64(k + u64(start) * u64(K_ROW)), u64(v + u64(start) * u64(V_ROW))
+        splice(COPY_MATRIX, keys_at, D + 1, source_k, K_ROW, K_COLUMN, 32, D, valid, thread)
+        splice(COPY_MATRIX, values_at, 32 * COLUMNS, source_v, V_ROW, V_COLUMN, 32, DV, valid, thread)
+        cuda.syncthreads()
+        weight = registers(ROWS, f32(0.0))
+        for d in range(D):
+            key = load_shared_f32(u32(keys_at + u32(lane) * u32(4 * (D + 1)) + u32(d) * u32(4)))
+            for r in unrolled(ROWS):
+                query = load_shared_f32(u32(shared + u32(local + r) * u32(4 * D) + u32(d) * u32(4)))
+                weight[r] = cuda.fma(query, key, weight[r])
+        for r in unrolled(ROWS):
+            score = weight[r] * f32(SCALE)
+            if MASKED:
+                row = u64(min(i32(first + local + r), i32(M - 1)))
+                column = u64(min(i32(start + lane), i32(N - 1)))
+                bias = splice(LOAD_MASK, u64(mask + row * u64(MASK_ROW) + column * u64(MASK_COLUMN)))
+                score = score + bias
+            if lane >= valid:
+                score = NEGATIVE_INFINITY
+            here = score
+            for distance in unrolled(5):
+                here = larger(here, cuda.shfl_xor_sync(ALL_LANES, here, 1 << distance))
+            here = larger(here, top[r])
+            base = f32(0.0) if here == NEGATIVE_INFINITY else here
+            decay = cuda.libdevice.expf(top[r] - base)
+            top[r] = here
+            weight[r] = cuda.libdevice.expf(score - base)
+            sums[r] = sums[r] * decay + weight[r]
+            for c in unrolled(COLUMNS):
+                total[r * COLUMNS + c] = total[r * COLUMNS + c] * decay
+        for j in range(32):
+            for c in unrolled(COLUMNS):
+                value = load_shared_f32(
+                    u32(values_at + u32(j) * u32(128 * COLUMNS) + u32(lane) * u32(4) + u32(128 * c))
+                )
+                for r in unrolled(ROWS):
+                    total[r * COLUMNS + c] = cuda.fma(
+                        cuda.shfl_sync(ALL_LANES, weight[r], j), value, total[r * COLUMNS + c]
+                    )
+    for r in unrolled(ROWS):
+        whole = sums[r]
+        for distance in unrolled(5):
+            whole = whole + cuda.shfl_xor_sync(ALL_LANES, whole, 1 << distance)
+        row = i32(first + local + r)
+        if row < M:
+            for c in unrolled(COLUMNS):
+                column = i32(lane + 32 * c)
+                if column < DV:
+                    at = u64(result + u64(row) * u64(RESULT_ROW) + u64(column) * u64(RESULT_COLUMN))
+                    splice(STORE, at, total[r * COLUMNS + c] / whole)

@@ -1,0 +1,384 @@
+"""Launches of the wgmma kernel: the template with its constants, the tensor maps, the arguments."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Sequence
+from math import prod
+
+from aicf.backends.base import BufferRef, Launch
+from aicf.backends.cuda.code import KernelCode
+from aicf.backends.cuda.device_program import TensorMap
+from aicf.backends.cuda.gemm_problem import Access, operands_of
+from aicf.backends.cuda.launches import KernelLaunch, address_of
+from aicf.backends.cuda.scalar_code import load_text, point_snippet, store_text
+from aicf.backends.cuda.staging import Constant, Snippet, stage
+from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch
+from aicf.backends.cuda.templates import wgmma as template
+from aicf.backends.cuda.wgmma_kernels import spec_of, task_of_launch
+from aicf.backends.cuda.wgmma_spec import CHUNK_BYTES, K_STEP, LINE_BYTES, Spec, Task, Tensor, registers
+
+
+def emit(launch: Launch, arch: GpuArch) -> Sequence[KernelLaunch]:
+    """The one launch of an instruction."""
+    task, spec = task_of_launch(launch), spec_of(launch.record)
+    point = None
+    if launch.code is not None:
+        # What the epilogue reads from memory is given to the point as values: the kernel loads neighbours together.
+        point = point_snippet(launch.code, len(launch.code.in_maps), (), launch.outs[:1])
+    source = kernel_source(task, spec, point, arch)
+    roles = operands_of(launch.kind, len(launch.ins), len(launch.outs))
+    pointers = [
+        address_of(ref)
+        for extras, outputs in zip(roles.extras, roles.outputs, strict=True)
+        for ref in (*(launch.ins[place] for place in extras), *(launch.outs[place] for place in outputs))
+    ]
+    arguments = (
+        _map(task, task.a, launch.ins[0], spec.tile_m // spec.cluster_n),
+        *(_map(task, task.b, launch.ins[place], _b_lines(task, spec)) for place in roles.b),
+        *pointers,
+    )
+    return [
+        KernelLaunch(
+            KernelCode("gemm_wgmma", source, ("ptr",) * len(arguments), spec.threads, spec.blocks_per_sm),
+            arguments,
+            (spec.clusters(task, arch) * spec.cluster, 1, 1),
+            (spec.threads, 1, 1),
+            (spec.cluster, 1, 1),
+            spec.shared_bytes(task),
+        )
+    ]
+
+
+def kernel_source(task: Task, spec: Spec, point: Snippet | None, arch: GpuArch) -> str:
+    """The text of the kernel.
+
+    Args:
+        point: The epilogue at one element: parameters are the sums, the values of the extra operands, then an index for every
+            dim of the epilogue, which it does not use; None stores the sums.
+    """
+    constants = _constants(task, spec, arch) | _parts(task, spec, point)
+    names = _names(task, spec)
+    text = stage(template.gemm, constants)
+    return re.sub(r"\b(" + "|".join(names) + r")\b", lambda match: names[match[1]], text)
+
+
+def _names(task: Task, spec: Spec) -> dict[str, str]:
+    """What stands for the template's parameters and for intrinsics that depend on types and sizes."""
+    products = task.problem.products
+    parameters = ["a_map", *(f"b{i}_map" for i in range(products * task.problem.factors))]
+    for product in range(products):
+        parameters += [*(f"in{product}_{extra}" for extra in range(len(task.extras))), f"out{product}"]
+    layout = f"_{int(not task.a.along_k)}{int(not task.b.along_k)}"
+    fewer, more = registers(spec) or (0, 0)
+    return {
+        "PARAMETERS": ", ".join(parameters),
+        "MULTIPLY": f"wgmma_{spec.tile_n}_{task.problem.dtype}{'' if layout == '_00' else layout}",
+        "SUMS_DONE": f"wgmma_result_{spec.tile_n}",
+        "FEWER_REGISTERS": f"fewer_registers_{fewer}",
+        "MORE_REGISTERS": f"more_registers_{more}",
+        "PACK": f"pack_{task.output.dtype}",
+    }
+
+
+def _constants(task: Task, spec: Spec, arch: GpuArch) -> dict[str, Constant | Snippet]:
+    rows, columns = spec.units(task)
+    width = spec.width(task)
+    part_steps = spec.part_steps(task)
+    shortest = task.k_steps - part_steps * (spec.split_k - 1)
+    m, n = task.problem.m, task.problem.n
+    return {
+        "A_BYTES": spec.a_bytes,
+        "A_DESCRIPTOR": _descriptor(task.a),
+        "A_STEP": _advance(task.a),
+        "ALL_STEPS": task.k_steps,
+        "ALL_UNITS": spec.all_units(task),
+        "B_DESCRIPTOR": _descriptor(task.b),
+        "B_STEP": _advance(task.b),
+        "BAND": min(spec.band, rows),
+        "BARRIERS_AT": spec.ring_bytes + spec.line_bytes(task),
+        "CLUSTER": spec.cluster,
+        "CLUSTER_M": spec.cluster_m,
+        "CLUSTER_N": spec.cluster_n,
+        "COLUMN_UNITS": columns,
+        "CONSUMERS": spec.consumers,
+        "EARLY": min(spec.stages, shortest) if task.early else 0,
+        "GATE_BYTES": width * 4,
+        "INSIDE": m % (spec.tile_m * spec.cluster_m) == 0 and n % (width * spec.cluster_n) == 0,
+        "LINE_BYTES": LINE_BYTES,
+        "LINES_AT": spec.ring_bytes,
+        "M": m,
+        "N": n,
+        "PART_STEPS": part_steps,
+        "PITCH": spec.pitch,
+        "RESIZE": registers(spec) is not None,
+        "ROW_UNITS": rows,
+        "SHARERS": spec.sharers,
+        "SPLIT_K": spec.split_k,
+        "STAGE_BYTES": spec.stage_bytes,
+        "STAGES": spec.stages,
+        "STEP": spec.clusters(task, arch),
+        "SUM_PARTS": task.problem.factors,
+        "SUMS": spec.sums,
+        "TILE_M": spec.tile_m,
+        "TILE_N": spec.tile_n,
+        "UNITS": rows * columns,
+        "WIDTH": width,
+    }
+
+
+def _parts(task: Task, spec: Spec, point: Snippet | None) -> dict[str, Constant | Snippet]:
+    split = spec.split_k > 1
+    whole = {
+        "packed": template.store_packed,
+        "vectors": template.store_vectors,
+        "elements": template.store_elements,
+    }
+    row = {"packed": template.row_packed, "vectors": template.row_vectors, "elements": template.row_elements}
+    out = [f"out{product}" for product in range(task.problem.products)]
+    return {
+        "COPY_A": _copy(task, task.a, spec, "a"),
+        "COPY_B": _copy(task, task.b, spec, "b"),
+        "TILE_OF": _part(template.tile_of),
+        "PRODUCE": _part(template.produce),
+        "CONSUME": _part(template.consume),
+        "RELEASE": _part(template.release),
+        "STORE": _part(template.reduce_parts if split else whole[task.store(False)]),
+        "STORE_ROW": _part(row[task.store(split)]),
+        "STORE_ELEMENT": Snippet(
+            ("address", "value"), (store_text(task.output.dtype, "address", "value"),)
+        ),
+        "OUT": Snippet(
+            ("matrix", "row", "column"),
+            (f"start = {_chosen(task, out)}",),
+            _address_text(task, task.output, "start", "row", "column"),
+        ),
+        "VALUES": _values(task, spec, point is not None),
+        **({} if point is None else {"POINT": point}),
+    }
+
+
+def _part(function: Callable[..., object]) -> Snippet:
+    """A function of the template as a snippet: its last statement, if it is `return`, gives the result."""
+    node = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+    assert isinstance(node, ast.FunctionDef)
+    body = node.body[1:] if ast.get_docstring(node) is not None else node.body
+    result = ""
+    if isinstance(last := body[-1], ast.Return) and last.value is not None:
+        body, result = body[:-1], ast.unparse(last.value)
+    params = tuple(argument.arg for argument in node.args.args)
+    return Snippet(params, tuple(ast.unparse(statement) for statement in body), result)
+
+
+# Copies
+
+
+def _descriptor(tensor: Tensor) -> int:
+    """Constant part of a shared-memory descriptor: 128-byte swizzle, bytes / 16 from 8 lines to the next 8, and from one
+    64-wide chunk to the next where the lines run along M or N."""
+    leading = 1 if tensor.along_k else CHUNK_BYTES >> 4
+    return 1 << 62 | (1024 >> 4) << 32 | leading << 16
+
+
+def _advance(tensor: Tensor) -> int:
+    """Sixteen elements of K, in descriptor units of 16 bytes."""
+    return 2 if tensor.along_k else 16 * 128 >> 4
+
+
+def _b_lines(task: Task, spec: Spec) -> int:
+    """Columns of B that one copy brings, if its lines run along K."""
+    return min(spec.width(task), spec.tile_n // spec.cluster_m)
+
+
+def _map(task: Task, tensor: Tensor, ref: BufferRef, lines: int) -> TensorMap:
+    """The tensor map of an operand, for copies of `lines` lines along K, or of 64 lines along M or N."""
+    pairs = zip(task.problem.batch, tensor.batch, strict=True)
+    batch = [(size, step) for size, step in pairs if step != 0][::-1]
+    k = task.problem.k
+    inner, outer = (k, tensor.rows) if tensor.along_k else (tensor.rows, k)
+    return TensorMap(
+        ref.base,
+        ref.offset,
+        ref.dtype,
+        (inner, outer, *(size for size, _ in batch)),
+        (2 * tensor.stride, *(2 * step for _, step in batch)),
+        (K_STEP, lines if tensor.along_k else K_STEP, *(1 for _ in batch)),
+        128,
+    )
+
+
+def _copy(task: Task, tensor: Tensor, spec: Spec, operand: str) -> Snippet:
+    """Copies this block's share of a stage of A or B into all blocks that need it.
+
+    In a cluster, blocks with the same rows need the same A, blocks with the same columns the same B. The first half of a
+    gated pair's columns comes from one B, the second from the other.
+    """
+    if operand == "a":
+        tile, sharers, own = spec.tile_m, spec.cluster_n, "rank_n"
+        in_row = sum(1 << (spec.cluster_m * column) for column in range(spec.cluster_n))
+        mask = f"u16({in_row} << rank_m)"
+    else:
+        tile, sharers, own = spec.tile_n, spec.cluster_m, "rank_m"
+        mask = f"u16({(1 << spec.cluster_m) - 1} << (rank_n * {spec.cluster_m}))"
+    share = tile // sharers
+    half = tile // 2
+    is_pair = task.gated and operand == "b"
+    step = (min(share, half) if is_pair else share) if tensor.along_k else 64
+    batch = [
+        f"i32({_batch_index(task, dim)})"
+        for dim in reversed(range(len(task.problem.batch)))
+        if tensor.batch[dim] != 0
+    ]
+    function = f"copy_tensor_{2 + len(batch)}d" + ("_multicast" if sharers > 1 else "")
+    body: list[str] = []
+    if not is_pair:
+        names = [f"b{product}_map" for product in range(task.problem.products)]
+        body.append(f"tensor = {'a_map' if operand == 'a' else _chosen(task, names)}")
+    for first in range(0, share, step):
+        body.append(f"place = {own} * {share} + {first}" if sharers > 1 else f"place = {first}")
+        if is_pair:
+            body.append(f"tensor = b0_map if place < {half} else b1_map")
+            body.append(f"line = i32(row + (place if place < {half} else place - {half}))")
+        else:
+            body.append("line = i32(row + place)")
+        lines = ["i32(k)", "line"] if tensor.along_k else ["line", "i32(k)"]
+        call = ["u32(at + u32(place * 128))", "tensor", "ready", *lines, *batch]
+        body.append(f"{function}({', '.join(call + ([mask] if sharers > 1 else []))})")
+    return Snippet(("at", "ready", "k", "row", "matrix"), tuple(body))
+
+
+# Addresses
+
+
+def _batch_index(task: Task, dim: int) -> str:
+    """The index of batch dim `dim` of result matrix `matrix`; products are outside of all batch dims."""
+    sizes = task.problem.batch
+    after, outside = prod(sizes[dim + 1 :]), task.problem.products * prod(sizes[:dim])
+    index = "matrix" if after == 1 else f"(matrix // {after})"
+    return index if outside == 1 else f"({index} % {sizes[dim]})"
+
+
+def _row_indices(task: Task, row: str) -> list[str]:
+    """The indices of the dims that make up row `row`."""
+    sizes = task.problem.row_dims
+    indices: list[str] = []
+    for dim, size in enumerate(sizes):
+        after = prod(sizes[dim + 1 :])
+        index = f"({row})" if after == 1 else f"(({row}) // {after})"
+        indices.append(index if prod(sizes[:dim]) == 1 else f"({index} % {size})")
+    return indices
+
+
+def _chosen(task: Task, names: Sequence[str]) -> str:
+    """The one of `names` that belongs to the product of result matrix `matrix`."""
+    text = names[-1]
+    for product in reversed(range(len(names) - 1)):
+        text = f"{names[product]} if matrix < {(product + 1) * task.problem.batches} else ({text})"
+    return text
+
+
+def _row_stride(task: Task, access: Access) -> int | None:
+    """Elements from row to row if that is always the same, whatever dims the rows are made of."""
+    first = len(task.problem.batch)
+    steps = access.strides[first:-1]
+    sizes = task.problem.row_dims
+    even = all(steps[i] == steps[i + 1] * sizes[i + 1] for i in range(len(steps) - 1))
+    return steps[-1] if even else None
+
+
+def _address_text(task: Task, access: Access, start: str, row: str, column: str) -> str:
+    """The address of an element of an operand that starts at address `start`."""
+    batch = len(task.problem.batch)
+    even = _row_stride(task, access)
+    rows = [(f"({row})", even)] if even is not None else zip(
+        _row_indices(task, row), access.strides[batch:-1], strict=True
+    )  # fmt: skip
+    pairs = [
+        *((_batch_index(task, dim), access.strides[dim]) for dim in range(batch)),
+        *rows,
+        (f"({column})", access.strides[-1]),
+    ]
+    terms = [f"{index} * {step}" for index, step in pairs if step]
+    terms += [str(access.offset)] if access.offset or not terms else []
+    return f"u64({start} + u64(({' + '.join(terms)}) * {ELEMENT_BYTES[access.dtype]}))"
+
+
+# Epilogue
+
+
+def _values(task: Task, spec: Spec, has_point: bool) -> Snippet:
+    """The epilogue of a site: two rows (8 apart) x 2 columns out of a fragment, or 8 columns of a row after a split.
+
+    Operands are read once for all elements of the site that share them, neighbours in one load. At an edge the indices
+    are held inside; what comes of them is not stored.
+    """
+    split = spec.split_k > 1
+    rows, columns = (1, 8) if split else (2, 2)
+    second = columns if split else spec.sums // 2
+    body: list[str] = []
+    if has_point:
+        for number, extra in enumerate(task.extras):
+            body += _loads(task, number, extra, rows, columns)
+    results: list[str] = []
+    for r in range(rows):
+        for c in range(columns):
+            place = f"{rows * columns} * number + {r * columns + c}"
+            sums = [f"acc[{place}]", f"acc[{second} + {place}]"][: task.problem.factors]
+            if not has_point:
+                results += sums
+                continue
+            given = [_value(task, number, extra, r, c) for number, extra in enumerate(task.extras)]
+            indices = ["i32(0)"] * len(task.problem.epilogue_dims)
+            arguments = ", ".join([*sums, *given, *indices, "u64(0)"])
+            body.append(f"y{r}_{c} = splice(POINT, {arguments})")
+            results.append(f"y{r}_{c}")
+    return Snippet(("acc", "number", "matrix", "row", "column"), tuple(body), f"({', '.join(results)})")
+
+
+def _value(task: Task, number: int, extra: Access, r: int, c: int) -> str:
+    """The local that holds an extra operand's value at one element of the site."""
+    return f"x{number}_{r if _varies_by_row(task, extra) else 0}_{c if extra.strides[-1] else 0}"
+
+
+def _varies_by_row(task: Task, access: Access) -> bool:
+    return any(access.strides[len(task.problem.batch) : -1])
+
+
+def _loads(task: Task, number: int, extra: Access, rows: int, columns: int) -> list[str]:
+    """Statements that read operand `number` at a site."""
+    pointers = [f"in{product}_{number}" for product in range(task.problem.products)]
+    body = [f"from{number} = {_chosen(task, pointers)}"]
+    problem = task.problem
+    together = columns if problem.n % columns == 0 and _is_vector(extra, columns) else 1
+    for r in range(rows if _varies_by_row(task, extra) else 1):
+        for c in range(0, columns if extra.strides[-1] else 1, together):
+            row, column = f"min(row + {8 * r}, {problem.m - 1})", f"min(column + {c}, {problem.n - together})"
+            body.append(f"at = {_address_text(task, extra, f'from{number}', row, column)}")
+            body += _load(extra.dtype, [f"x{number}_{r}_{c + i}" for i in range(together)])
+    return body
+
+
+def _is_vector(access: Access, columns: int) -> bool:
+    """Whether `columns` neighbours may be read at once, or as two vectors of 16 bytes."""
+    width = ELEMENT_BYTES[access.dtype] * columns
+    return access.vector_bytes(columns) == width or (width == 32 and access.vector_bytes(columns // 2) == 16)
+
+
+def _load(dtype: str, names: Sequence[str]) -> list[str]:
+    """Reads 1, 2 or 8 neighbours at `at` into f32 locals."""
+    if len(names) == 1:
+        return [f"{names[0]} = {load_text(dtype, 'at')}"]
+    if dtype == "f32" and len(names) == 2:
+        return ["raw = load_u32x2(at)", *(f"{name} = bits_to_f32(raw[{i}])" for i, name in enumerate(names))]
+    if dtype == "f32":
+        return [
+            f"{', '.join(names[:4])} = load_f32x4(at)",
+            f"{', '.join(names[4:])} = load_f32x4(at + u64(16))",
+        ]
+    if len(names) == 2:
+        return [f"{', '.join(names)} = unpack_{dtype}(load_u32(at))"]
+    pairs = [f"{names[2 * i]}, {names[2 * i + 1]} = unpack_{dtype}(raw[{i}])" for i in range(4)]
+    return ["raw = load_u32x4(at)", *pairs]

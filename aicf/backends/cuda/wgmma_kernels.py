@@ -1,0 +1,212 @@
+"""The descriptor of `cuda.gemm_wgmma`: which products it runs, by which variant, and the record of that choice.
+
+No code generator is imported here; `wgmma_code` turns the record into a kernel.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntegerAttr, StringAttr, i64
+from xdsl.ir import Attribute
+
+from aicf.backends.base import Launch, OperandInfo, Work
+from aicf.backends.cuda.gemm_problem import (
+    KINDS,
+    Access,
+    GemmOperands,
+    epilogue_accesses,
+    operands_of,
+    problem_of_launch,
+    problem_of_work,
+    product_reason,
+    strided,
+)
+from aicf.backends.cuda.target import arch_named
+from aicf.backends.cuda.wgmma_spec import (
+    Spec,
+    Task,
+    best_spec,
+    legal_specs,
+    spec_reason,
+    tensor_reason,
+)
+from aicf.dialects.emit_kernels import KernelOp, StoreOp
+from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
+from aicf.errors import PlanError
+
+VERSION = 1
+FACTORS = ("f16", "bf16")
+VALUES = ("f32", "f16", "bf16")
+"""Element types of what the epilogue reads and of the results."""
+
+EARLY_ROLES = frozenset({"param", "const", "derived"})
+"""Roles of operands that nothing writes while the program runs, unless it updates them."""
+
+
+def _roles(work: Work) -> GemmOperands:
+    return operands_of(work.kind, len(work.operands), len(work.results))
+
+
+def early_reads(work: Work) -> list[int]:
+    """The B operands if all of them may be read before the kernels in front are done, else none."""
+    places = _roles(work).b
+    operands = [work.operands[place] for place in places]
+    early = all(operand.role in EARLY_ROLES and not operand.updated for operand in operands)
+    return list(places) if early else []
+
+
+def task_of_work(work: Work) -> Task:
+    """What `work` asks for. It has passed `product_reason` and has one result per product."""
+    problem, roles = problem_of_work(work), _roles(work)
+    extras = [strided(work.operands[place]) for place in roles.extras[0]]
+    outputs = [strided(work.results[place]) for place in roles.outputs[0]]
+    reads, writes = epilogue_accesses(work.code, problem.factors, extras, outputs)
+    return Task(problem, reads, writes[0], bool(early_reads(work)))
+
+
+def task_of_launch(launch: Launch) -> Task:
+    """What an instruction computes, as its record says."""
+    problem = problem_of_launch(launch)
+    roles = operands_of(launch.kind, len(launch.ins), len(launch.outs))
+    extras = [strided(launch.ins[place]) for place in roles.extras[0]]
+    outputs = [strided(launch.outs[place]) for place in roles.outputs[0]]
+    reads, writes = epilogue_accesses(launch.code, problem.factors, extras, outputs)
+    return Task(problem, reads, writes[0], bool(integers(launch.record, "early_reads")))
+
+
+# Records
+
+
+def _integer(value: int) -> IntegerAttr:
+    return IntegerAttr(value, i64)
+
+
+def _array(values: Sequence[int]) -> Attribute:
+    return ArrayAttr([_integer(value) for value in values])
+
+
+def integers(record: Mapping[str, Attribute], key: str) -> list[int]:
+    """An entry of numbers. Raises PlanError if the record lacks it."""
+    value = record.get(key)
+    if not isinstance(value, ArrayAttr):
+        raise PlanError(f"kernel record of a wgmma product lacks '{key}': run select-kernels again")
+    return [entry.value.data for entry in value.data if isinstance(entry, IntegerAttr)]
+
+
+def spec_of(record: Mapping[str, Attribute]) -> Spec:
+    """The variant that a record names. Raises PlanError if an entry is missing."""
+    tile, cluster, ring = (integers(record, key) for key in ("tile", "cluster_shape", "ring"))
+    if (len(tile), len(cluster), len(ring)) != (2, 3, 3):
+        raise PlanError("kernel record of a wgmma product contradicts itself: run select-kernels again")
+    stages, band, blocks = ring
+    return Spec(tile[0], tile[1], stages, *cluster, band, blocks)
+
+
+def combination_order(spec: Spec) -> str:
+    """How the products of one element are added, for the record."""
+    order = "ascending k in steps of 16"
+    return order if spec.split_k == 1 else f"{order}; {spec.split_k} parts of k, added in ascending order"
+
+
+def _may_alias(code: KernelOp | None, roles: GemmOperands, task: Task) -> Attribute:
+    """Results that may lie on an operand of the epilogue: same element at every point, read before it is stored."""
+    found: list[tuple[int, int]] = []
+    if code is not None and task.problem.products == 1:
+        (store,) = (op for op in code.phases[-1].body.block.ops if isinstance(op, StoreOp))
+        for place, access in enumerate(task.extras):
+            map_ = code.in_maps[task.problem.factors + place]
+            if access.dtype == task.output.dtype and map_ == code.out_maps[store.output.value.data]:
+                found.append((0, roles.extras[0][place]))
+    return ArrayAttr([_array(pair) for pair in found])
+
+
+@dataclass(frozen=True)
+class WgmmaKernel:
+    """Products of f16 or bf16 with any epilogue, by warpgroup products out of bulk tensor copies."""
+
+    id: str = "cuda.gemm_wgmma"
+    version: int = VERSION
+    determinism: str = "bitwise"
+    simplicity: int = 4
+    kinds: frozenset[str] = KINDS
+
+    def legal(self, work: Work, target: TargetAttr) -> str | None:
+        """See `KernelDescriptor`."""
+        arch = arch_named(target.arch.data)
+        if not arch.has_tma:
+            return f"warpgroup products and bulk tensor copies need sm_90a, the target is {arch.name}"
+        if work.operands[0].dtype not in FACTORS:
+            return f"warpgroup products take f16 and bf16 here, A is {work.operands[0].dtype}"
+        if (reason := product_reason(work)) is not None:
+            return reason
+        if (reason := _operands_reason(work)) is not None:
+            return reason
+        if (reason := tensor_reason(task := task_of_work(work))) is not None:
+            return reason
+        if next(legal_specs(task, arch), None) is None:
+            return spec_reason(Spec(64, 64 * task.problem.factors, 2), task, arch) or "no tile fits"
+        return None
+
+    def specs(self, work: Work, target: TargetAttr) -> list[Spec]:
+        """All variants that could run `work`, for the tuner."""
+        return list(legal_specs(task_of_work(work), arch_named(target.arch.data)))
+
+    def cost_us(self, work: Work, target: TargetAttr) -> float:
+        """See `KernelDescriptor`."""
+        return _best(task_of_work(work), target.arch.data)[0]
+
+    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
+        """See `KernelDescriptor`: the record of the variant that the prior prefers."""
+        return self.record_of(work, target, _best(task_of_work(work), target.arch.data)[1])
+
+    def record_of(self, work: Work, target: TargetAttr, spec: Spec) -> dict[str, Attribute]:
+        """The record of `work` run by `spec`, one of `specs`."""
+        task = task_of_work(work)
+        blocks = spec.clusters(task, arch_named(target.arch.data)) * spec.cluster
+        return {
+            "tile": _array([spec.tile_m, spec.tile_n]),
+            "cluster_shape": _array([spec.cluster_m, spec.cluster_n, spec.split_k]),
+            "ring": _array([spec.stages, spec.band, spec.blocks_per_sm]),
+            "split_k": _integer(spec.split_k),
+            "grid": _array([blocks, 1, 1]),
+            "block": _array([spec.threads, 1, 1]),
+            "cluster": _array([spec.cluster, 1, 1]),
+            "shared_bytes": _integer(spec.shared_bytes(task)),
+            "workspace_bytes": _integer(0),
+            "combination_order": StringAttr(combination_order(spec)),
+            "transpose_a": work.attrs["transpose_a"],
+            "transpose_b": work.attrs["transpose_b"],
+            "early_reads": _array(early_reads(work)),
+            "fixed_addresses": _array([0, *_roles(work).b]),
+            "may_alias": _may_alias(work.code, _roles(work), task),
+            "triggers": BoolAttr.from_bool(True),
+            "rounding": StringAttr("fused"),
+        }
+
+    def prepare(self, work: Work, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
+        """See `KernelDescriptor`; never reached by a record of this kernel."""
+        raise PlanError(f"kernel '{self.id}' reads plain memory: its record must not ask for a layout")
+
+
+def _operands_reason(work: Work) -> str | None:
+    """Why the epilogue's operands or results have no code here."""
+    roles = _roles(work)
+    if any(len(outputs) != 1 for outputs in roles.outputs):
+        return "a product has several results"
+    others: list[OperandInfo] = [work.operands[place] for extras in roles.extras for place in extras]
+    for operand in (*others, *work.results):
+        if operand.dtype not in VALUES:
+            return f"the epilogue reads and writes {', '.join(VALUES)} here, not {operand.dtype}"
+    return None
+
+
+@functools.lru_cache(maxsize=4096)
+def _best(task: Task, arch: str) -> tuple[float, Spec]:
+    found = best_spec(task, arch_named(arch))
+    assert found is not None  # the work is legal
+    return found
+
+

@@ -1,0 +1,354 @@
+"""What the wgmma kernel multiplies and how: the task, the variants that could do it, what they would cost. Plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil, prod
+
+from aicf.backends.cuda.gemm_problem import Access, GemmProblem
+from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch
+
+K_STEP = 64
+"""Elements of K in a stage: 128 bytes, the width of the shared-memory swizzle."""
+
+CHUNK_BYTES = 64 * K_STEP * 2
+"""64 rows (of A) or columns (of B) of a stage."""
+
+LINE_BYTES = 2048
+"""Shared memory in which a warp turns 16 rows x 64 columns of 16-bit results into whole lines."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """An operand as bulk tensor copies read it.
+
+    Args:
+        along_k: Whether neighbours in K are neighbours in memory; else neighbours in M (of A) or N (of B) are.
+        rows: Its size in M or N.
+        stride: Elements from one line to the next, along the dim that is not contiguous.
+        batch: Elements from one matrix to the next, for every batch dim; 0 where shared.
+    """
+
+    along_k: bool
+    rows: int
+    stride: int
+    batch: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Task:
+    """Products with their epilogue.
+
+    Args:
+        problem: The products.
+        extras: Operands of the epilogue besides the sums, of one product.
+        output: Its result.
+        early: Whether nothing writes B while the program runs, so that it may be read before the preceding kernels are
+            done.
+    """
+
+    problem: GemmProblem
+    extras: tuple[Access, ...]
+    output: Access
+    early: bool
+
+    @property
+    def matrices(self) -> int:
+        """Result matrices: products times batch."""
+        return self.problem.products * self.problem.batches
+
+    @property
+    def k_steps(self) -> int:
+        """Stages that K fills."""
+        return ceil(self.problem.k / K_STEP)
+
+    @property
+    def gated(self) -> bool:
+        """Whether the epilogue takes two sums, of two B."""
+        return self.problem.factors == 2
+
+    @property
+    def a(self) -> Tensor:
+        """The left operand."""
+        p = self.problem
+        return _tensor(p.m, p.k, p.a_strides[0], p.a_strides[1], p.a_batch)
+
+    @property
+    def b(self) -> Tensor:
+        """Every right operand."""
+        p = self.problem
+        return _tensor(p.n, p.k, p.b_strides[1], p.b_strides[0], p.b_batch)
+
+    def store(self, split: bool) -> str:
+        """How results go to memory: 16-bit ones `packed` to 16 bytes, f32 in `vectors`, any one by one (`elements`)."""
+        wide = self.problem.n % 8 == 0
+        if self.output.dtype != "f32":
+            return "packed" if wide and self.output.vector_bytes(8) == 16 else "elements"
+        together = 4 if split else 2
+        fits = self.output.vector_bytes(together) == 4 * together
+        return "vectors" if fits and self.problem.n % (8 if split else 2) == 0 else "elements"
+
+
+def _tensor(rows: int, k: int, row_stride: int, k_stride: int, batch: tuple[int, ...]) -> Tensor:
+    """The line that is contiguous is the one along K, unless only the other one is."""
+    along_k = k_stride == 1 or k == 1
+    if not along_k and row_stride != 1 and rows > 1:
+        raise ValueError("neither dim of the operand is contiguous")
+    lines, width = (rows, k) if along_k else (k, rows)
+    stride = row_stride if along_k else k_stride
+    return Tensor(along_k, rows, stride if lines > 1 else ceil(width / 8) * 8, batch)
+
+
+def tensor_reason(task: Task) -> str | None:
+    """Why bulk tensor copies cannot read the operands, None if they can."""
+    p = task.problem
+    lines = (
+        ("A", (p.m, p.k), p.a_strides, p.a_batch, p.a_alignment),
+        ("B", (p.n, p.k), (p.b_strides[1], p.b_strides[0]), p.b_batch, p.b_alignment),
+    )
+    for name, sizes, strides, batch, alignment in lines:
+        if all(step != 1 and size > 1 for size, step in zip(sizes, strides, strict=True)):
+            return f"{name} has no contiguous dim: its strides are {list(strides)}"
+        tensor = task.a if name == "A" else task.b
+        if tensor.stride % 8 or tensor.stride < 8 or any(step % 8 for step in tensor.batch):
+            steps = [tensor.stride, *tensor.batch]
+            return f"the bulk tensor copy needs strides of whole 16 bytes, {name} has {steps} elements"
+        if alignment % 16:
+            return f"the bulk tensor copy needs {name} at a multiple of 16 bytes"
+        if sum(step != 0 for step in batch) > 3:
+            return f"{name} has more than three batch dims"
+    return None
+
+
+@dataclass(frozen=True)
+class Spec:
+    """One variant of the kernel.
+
+    Args:
+        tile_m: Rows of a tile: 64 for every consumer warpgroup.
+        tile_n: Columns that a warpgroup sums: of a gated pair, both halves together.
+        stages: Buffers of the ring.
+        cluster_m, cluster_n: Blocks side by side that share operands.
+        split_k: Blocks of a cluster that share a tile's K; then nothing else is shared.
+        band: Units of rows that run together, see `tile_of` in the template.
+        blocks_per_sm: Blocks that must fit on a multiprocessor.
+    """
+
+    tile_m: int
+    tile_n: int
+    stages: int
+    cluster_m: int = 1
+    cluster_n: int = 1
+    split_k: int = 1
+    band: int = 8
+    blocks_per_sm: int = 1
+
+    @property
+    def consumers(self) -> int:
+        """Multiplying warpgroups."""
+        return self.tile_m // 64
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return 128 * (1 + self.consumers)
+
+    @property
+    def sharers(self) -> int:
+        """Blocks that copy into each other's rings."""
+        return self.cluster_m * self.cluster_n
+
+    @property
+    def cluster(self) -> int:
+        """Blocks of a cluster."""
+        return self.sharers * self.split_k
+
+    @property
+    def a_bytes(self) -> int:
+        """A's part of a stage."""
+        return self.tile_m * K_STEP * 2
+
+    @property
+    def stage_bytes(self) -> int:
+        """A and B of one stage."""
+        return (self.tile_m + self.tile_n) * K_STEP * 2
+
+    @property
+    def pitch(self) -> int:
+        """Bytes between rows of the partial sums that blocks of a split exchange."""
+        return self.tile_n * 4 + 32
+
+    @property
+    def sums(self) -> int:
+        """Accumulator registers of a thread."""
+        return self.tile_n // 2
+
+    @property
+    def ring_bytes(self) -> int:
+        """The ring, or the partial sums that later take its place."""
+        ring = self.stages * self.stage_bytes
+        return ring if self.split_k == 1 else max(ring, ceil(self.tile_m * self.pitch / 1024) * 1024)
+
+    def line_bytes(self, task: Task) -> int:
+        """Shared memory through which results go."""
+        packed = self.split_k == 1 and task.store(False) == "packed"
+        return self.consumers * 4 * LINE_BYTES if packed else 0
+
+    def shared_bytes(self, task: Task) -> int:
+        """Dynamic shared memory: alignment, ring, lines, barriers."""
+        return 1024 + self.ring_bytes + self.line_bytes(task) + 16 * self.stages
+
+    def width(self, task: Task) -> int:
+        """Result columns of a tile."""
+        return self.tile_n // task.problem.factors
+
+    def units(self, task: Task) -> tuple[int, int]:
+        """Rows and columns of units: what a cluster does at a time."""
+        rows = ceil(task.problem.m / (self.tile_m * self.cluster_m))
+        return rows, ceil(task.problem.n / (self.width(task) * self.cluster_n))
+
+    def all_units(self, task: Task) -> int:
+        """Units of all matrices."""
+        return prod(self.units(task)) * task.matrices
+
+    def clusters(self, task: Task, arch: GpuArch) -> int:
+        """Clusters of the grid: they stay for several units, unless K is split."""
+        units = self.all_units(task)
+        return units if self.split_k > 1 else min(units, self.resident(arch))
+
+    def resident(self, arch: GpuArch) -> int:
+        """Clusters that run at a time."""
+        return arch.multiprocessors * self.blocks_per_sm // self.cluster
+
+    def part_steps(self, task: Task) -> int:
+        """Stages that one block of a split multiplies; the last may have fewer."""
+        return ceil(task.k_steps / self.split_k)
+
+
+def registers(spec: Spec) -> tuple[int, int] | None:
+    """Registers of a producer's and a consumer's thread, where an even share is too few for the sums."""
+    share = min(255, 65536 // (spec.threads * spec.blocks_per_sm))
+    if share >= spec.sums + 64:
+        return None
+    return {1: (40, 216), 2: (40, 232)}[spec.consumers]
+
+
+def spec_reason(spec: Spec, task: Task, arch: GpuArch) -> str | None:
+    """Why `spec` cannot run `task` on `arch`, None if it can."""
+    if spec.blocks_per_sm > 1 and spec.sums * spec.blocks_per_sm * spec.consumers > 128:
+        return f"{spec.blocks_per_sm} blocks have too few registers for {spec.sums} sums a thread"
+    shared = spec.shared_bytes(task)
+    if shared > arch.shared_bytes or (shared + 1024) * spec.blocks_per_sm > arch.shared_bytes + 1024:
+        return f"{shared >> 10} KiB of shared memory a block are more than {arch.name} has"
+    for name, tensor, length, share in (
+        ("A", task.a, spec.tile_m, spec.tile_m // spec.cluster_n),
+        ("B", task.b, spec.width(task), spec.tile_n // spec.cluster_m),
+    ):
+        if share % 8 or (not tensor.along_k and (length % 64 or share % 64)):
+            return f"a tile of {length} lines of {name} does not come apart for its cluster"
+        if max(length, share) % min(length, share):
+            return f"a share of {share} lines of {name} crosses from one matrix into the other"
+    if task.gated and spec.width(task) % 8:
+        return f"half of {spec.tile_n} columns is no whole fragment"
+    if spec.split_k == 1:
+        if task.store(False) == "packed" and spec.width(task) % 64:
+            return f"{spec.width(task)} columns are not whole lines of results"
+        return None
+    if spec.sharers > 1 or spec.tile_m % spec.split_k:
+        return f"{spec.split_k} blocks cannot share the {spec.tile_m} rows of a tile"
+    if (spec.split_k - 1) * spec.part_steps(task) >= task.k_steps:
+        return f"k = {task.problem.k} is too short for {spec.split_k} parts"
+    return None
+
+
+# What is worth measuring
+
+_TILES = ((128, 256), (128, 192), (128, 128), (64, 256), (128, 64), (64, 128), (64, 64))
+_CLUSTERS = ((2, 1), (1, 2), (1, 1))
+_SPLITS = (2, 4, 8)
+_DEPTHS = (4, 8)
+"""Stages; as many of them as fit."""
+
+
+def legal_specs(task: Task, arch: GpuArch) -> Iterator[Spec]:
+    """All specs worth measuring for `task` on `arch`, in a fixed order."""
+    seen: set[Spec] = set()
+    for tile_m, tile_n in _TILES:
+        if tile_m >= 2 * max(64, task.problem.m) or tile_n >= 2 * task.problem.factors * max(64, task.problem.n):
+            continue
+        for spec in _variants(tile_m, tile_n):
+            for depth in _DEPTHS:
+                fitted = _fitted(spec, depth, task, arch)
+                if fitted is not None and fitted not in seen and spec_reason(fitted, task, arch) is None:
+                    seen.add(fitted)
+                    yield fitted
+
+
+def _variants(tile_m: int, tile_n: int) -> Iterator[Spec]:
+    """Clusters, orders and splits of a tile, with one stage."""
+    for cluster_m, cluster_n in _CLUSTERS:
+        for band in (8, 16):
+            yield Spec(tile_m, tile_n, 1, cluster_m, cluster_n, band=band)
+    if tile_m == 64 and tile_n <= 128:
+        yield Spec(tile_m, tile_n, 1, blocks_per_sm=2)
+    for split in _SPLITS:
+        yield Spec(tile_m, tile_n, 1, split_k=split)
+
+
+def _fitted(spec: Spec, depth: int, task: Task, arch: GpuArch) -> Spec | None:
+    """`spec` with up to `depth` stages, no more than it has use for; None if two do not fit. One order of units if there
+    are few."""
+    room = (arch.shared_bytes + 1024) // spec.blocks_per_sm - 3072 - spec.line_bytes(task)
+    uses = spec.part_steps(task) * ceil(spec.all_units(task) / spec.clusters(task, arch))
+    stages = min(depth, room // spec.stage_bytes, max(2, uses))
+    if stages < 2 or (spec.band > 8 and spec.units(task)[0] <= 8):
+        return None
+    return Spec(
+        spec.tile_m,
+        spec.tile_n,
+        stages,
+        spec.cluster_m,
+        spec.cluster_n,
+        spec.split_k,
+        spec.band,
+        spec.blocks_per_sm,
+    )
+
+
+# Cost prior
+
+_START_US = 2.2
+"""Launch, first copies, last stores."""
+_CLUSTER_US = 0.4
+_REDUCE_US = 0.9
+_EPILOGUE_US = 0.9
+"""Of a tile with 128 sums a thread."""
+_L2_SHARE = 0.72
+"""Of the L2 throughput that copies into shared memory reach."""
+
+
+def predicted_us(spec: Spec, task: Task, arch: GpuArch) -> float:
+    """Microseconds: the slower of tensor cores and L2 for every wave of units, plus what is not hidden; at least the time of
+    memory."""
+    waves = ceil(spec.all_units(task) / spec.resident(arch))
+    busy = min(1.0, spec.all_units(task) / spec.resident(arch))
+    steps = spec.part_steps(task)
+    flops = 2.0 * spec.tile_m * spec.tile_n * K_STEP * steps
+    multiply = flops * spec.blocks_per_sm / (arch.tensor_tflops * 1e6 / arch.multiprocessors)
+    loaded = K_STEP * 2.0 * (spec.tile_m / spec.cluster_n + spec.tile_n / spec.cluster_m)
+    per_block = arch.copy_l2_gbs * 1e3 * _L2_SHARE / (arch.multiprocessors * max(busy, 0.5))
+    copy = loaded * steps * spec.blocks_per_sm / per_block
+    epilogue = _EPILOGUE_US * spec.sums / 128 * (0.5 if spec.blocks_per_sm > 1 else 1.0)
+    p = task.problem
+    operands = p.m * p.k + p.k * p.n * p.factors * p.products
+    results = p.m * p.n * p.products * ELEMENT_BYTES[task.output.dtype]
+    memory = p.batches * (2.0 * operands + results) / (arch.bandwidth_gbs * 1e3)
+    fixed = _START_US + _CLUSTER_US * (spec.cluster > 1) + _REDUCE_US * (spec.split_k > 1)
+    return fixed + max(waves * (max(multiply, copy) + epilogue), memory)
+
+
+def best_spec(task: Task, arch: GpuArch) -> tuple[float, Spec] | None:
+    """The cheapest by the prior, ties to the first; None if no spec is legal."""
+    found = [(predicted_us(spec, task, arch), spec) for spec in legal_specs(task, arch)]
+    return min(found, key=lambda entry: entry[0]) if found else None

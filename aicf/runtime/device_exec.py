@@ -1,0 +1,423 @@
+"""A program on a device: one block of its memory, a captured graph on it, and the copies to and from the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+import numpy as np
+
+from aicf.backends.native import DeviceCode, DeviceGraph, DeviceMemory
+from aicf.errors import CaptureError, InputMismatch
+from aicf.runtime.capture_plan import ARENA, CapturePlan
+from aicf.runtime.device_array import ADDRESS_ALIGN, DeviceArray, device_view, host_view
+from aicf.runtime.device_memory import ALIGN, Block, PinnedBlock, Queue, padded
+from aicf.runtime.device_state import DeviceState
+from aicf.runtime.dlpack import DeviceView
+from aicf.runtime.graph_exec import GraphExec
+from aicf.runtime.ports import Boundary, Port, reject_unknown
+from aicf.runtime.state import State
+from aicf.runtime.tensors import Array, address, byte_range
+
+STAGING_BYTES = 32 << 20
+"""Inputs and outputs up to this size together go through pinned memory; larger ones are copied from where they are."""
+
+_DESCRIPTORS = "descriptors"
+
+
+class Source(Protocol):
+    """Gives a GraphExec what it shares with others."""
+
+    def code(self) -> DeviceCode:
+        """The loaded code, which is loaded if need be."""
+        ...
+
+    def admit(self, plan: CapturePlan, state: State | None) -> None:
+        """Raises BackendUnavailable if the memory for one more GraphExec is not there."""
+        ...
+
+    def fixed(self, plan: CapturePlan, state: State | None) -> Mapping[int, int]:
+        """Addresses of all binds but inputs and outputs, by index in the pointer table."""
+        ...
+
+
+class DeviceProgram(Boundary):
+    """What all GraphExecs of one plan on a device share.
+
+    Args:
+        plan: The capture plan.
+        reserve: Bytes that its graph needs for itself.
+    """
+
+    def __init__(self, plan: CapturePlan, reserve: int) -> None:
+        super().__init__(plan)
+        self.reserve = reserve
+        staged, size = list[Port](), 0
+        for port in (*self.inputs, *self.outputs):
+            if size + padded(port.bind.nbytes) <= STAGING_BYTES:
+                staged.append(port)
+                size += padded(port.bind.nbytes)
+        self.staged = tuple(staged)
+
+    @property
+    def parts(self) -> dict[int | str, int]:
+        """What lies in the block of a GraphExec: bytes by index in the pointer table. Staged inputs come first, then
+        staged outputs, so that each is one copy."""
+        rest = [port for port in self.ports if port not in self.staged]
+        ports = {port.index: port.bind.nbytes for port in (*self.staged, *rest)}
+        return {**ports, ARENA: self.plan.arena_bytes, _DESCRIPTORS: self.reserve}
+
+    @property
+    def block_bytes(self) -> int:
+        """Size of that block."""
+        return sum(padded(nbytes) for nbytes in self.parts.values())
+
+
+@dataclass
+class _Staging:
+    """Pinned memory that mirrors the first bytes of the block: staged inputs and outputs by name."""
+
+    pinned: PinnedBlock
+    inputs: int
+    outputs: int
+    arrays: dict[str, Array]
+
+
+@dataclass
+class _Taken:
+    """What a GraphExec holds on the device; the fields are dropped in this order, users before what they use."""
+
+    own: dict[str, DeviceArray]
+    ranges: list[tuple[str, tuple[int, int]]]
+    graph: DeviceGraph
+    block: Block
+    queue: Queue
+    memory: DeviceMemory
+    code: DeviceCode
+
+
+@dataclass(frozen=True)
+class _Copy:
+    """Between a host array and the device, before (`is_input`) or after a run."""
+
+    is_input: bool
+    place: int
+    array: Array
+    nbytes: int
+
+
+class _CopyingReplay:
+    """A run between copies from and to host arrays, and its end.
+
+    Args:
+        taken: The GraphExec's memory.
+        copies: What is copied.
+        run: The run; the graph's launch if None.
+    """
+
+    def __init__(self, taken: _Taken, copies: Sequence[_Copy], run: Callable[[], None] | None = None) -> None:
+        self._memory, self._queue = taken.memory, taken.queue
+        self._run = run or taken.graph.launch
+        self._inputs = [copy for copy in copies if copy.is_input]
+        self._outputs = [copy for copy in copies if not copy.is_input]
+
+    def __call__(self) -> None:
+        memory, stream = self._memory, self._queue.handle
+        for copy in self._inputs:
+            memory.upload(copy.place, address(copy.array), copy.nbytes, stream)
+        self._run()
+        for copy in self._outputs:
+            memory.download(address(copy.array), copy.place, copy.nbytes, stream)
+        memory.synchronize(stream)
+
+
+class DeviceGraphExec(GraphExec):
+    """See `GraphExec`.
+
+    Args:
+        program: Its plan, and what lies where in its memory.
+        source: What it shares with others.
+        state: What the program updates, None if nothing.
+    """
+
+    def __init__(self, program: DeviceProgram, source: Source, state: DeviceState | None = None) -> None:
+        super().__init__(program, state)
+        self._program = program
+        self._source = source
+        self._device_state = state
+        self._taken: _Taken | None = None
+        self._staging: _Staging | None = None
+        self._pointed: set[int] = set()
+
+    # Taking and giving back resources
+
+    def _take(self) -> _Taken:
+        """Allocates the block and captures the graph on it."""
+        if self._taken is not None:
+            return self._taken
+        program, plan, state = self._program, self.plan, self._device_state
+        if plan.arena_align > ALIGN:
+            raise CaptureError(
+                f"@{plan.name}: the arena asks for an alignment above {ALIGN}; plan memory again"
+            )
+        code = self._source.code()
+        self._source.admit(plan, state)
+        memory = code.memory
+        queue = Queue(memory) if state is None else state.resident().queue
+        fixed = self._source.fixed(plan, state)
+        block = Block(memory, program.parts)
+        memory.clear(block.address, block.nbytes, queue.handle)
+        ports = {port.index: block[port.index] for port in program.ports}
+        table = {ARENA: block[ARENA], **fixed, **ports}
+        descriptors = block[_DESCRIPTORS] if program.reserve else 0
+        ordered = [table[index] for index in range(plan.table_size)]
+        graph = code.capture(plan.entry, ordered, descriptors, queue.handle)
+        own = {port.bind.name: DeviceArray(port, block, ports[port.index], queue) for port in program.ports}
+        ranges = [
+            (bind.name, (fixed[index], fixed[index] + bind.nbytes))
+            for index, bind in enumerate(plan.graph.binds, ARENA + 1)
+            if index in fixed
+        ]
+        ranges.append(("the arena", (block[ARENA], block[ARENA] + plan.arena_bytes)))
+        self._taken = _Taken(own, ranges, graph, block, queue, memory, code)
+        return self._taken
+
+    def release(self) -> None:
+        """See `GraphExec`."""
+        with self._guard:
+            taken, self._taken, self._staging, self._run = self._taken, None, None, None
+            self._ranges = None
+            self._pointed.clear()
+            if taken is None:
+                return
+            self._bound = {
+                name: bound for name, bound in self._bound.items() if bound is not taken.own.get(name)
+            }
+            taken.memory.synchronize(taken.queue.handle)
+            if self._device_state is not None:
+                self._device_state.release()
+
+    # Zero-copy use
+
+    def __getitem__(self, name: str) -> DeviceArray | DeviceView | Array:
+        """See `GraphExec`."""
+        reject_unknown([name], list(self._program.by_name), "input or output")
+        with self._guard:
+            if name not in self._bound:
+                self._bound[name] = self._take().own[name]
+                self._run = None
+            return self._bound[name]
+
+    def fill(self, arrays: Mapping[str, object]) -> None:
+        """See `GraphExec`."""
+        for name, value in arrays.items():
+            memory = self[name]
+            if isinstance(memory, DeviceArray):
+                memory.assign(value)
+            elif isinstance(memory, np.ndarray):
+                memory[...] = self._program.by_name[name].check(value)
+            else:
+                raise InputMismatch(f"input '{name}' is bound to memory of another library; fill it there")
+
+    def _rebind(self, checked: Mapping[str, object]) -> None:
+        self._run = None
+        if self._taken is not None:
+            self._point_at_bound(self._taken)
+
+    def _point_at_bound(self, taken: _Taken) -> None:
+        """Points the graph at what is bound: memory of the device itself, and ours for arrays of the host."""
+        pointers: dict[int, int] = {}
+        for port in self._program.ports:
+            bound = self._bound.get(port.bind.name)
+            ours = taken.block[port.index]
+            pointers[port.index] = bound.address if isinstance(bound, DeviceView) else ours
+        taken.graph.set_pointers(pointers)
+
+    def _ready(self) -> Callable[[], None]:
+        taken = self._take()
+        self._bind_rest(lambda port: taken.own[port.bind.name])
+        self._point_at_bound(taken)
+        copies = self._copies(taken)
+        self._run = _CopyingReplay(taken, copies) if copies else taken.graph.launch
+        return self._run
+
+    def _copies(self, taken: _Taken) -> list[_Copy]:
+        """The copies around a replay for bound arrays of the host."""
+        return [
+            _Copy(port.bind.role == "input", taken.block[port.index], cast(Array, bound), port.bind.nbytes)
+            for port in self._program.ports
+            if isinstance(bound := self._bound[port.bind.name], np.ndarray) and port.bind.nbytes
+        ]
+
+    def synchronize(self) -> None:
+        """See `GraphExec`."""
+        if (taken := self._taken) is not None:
+            taken.memory.synchronize(taken.queue.handle)
+
+    def check(self) -> None:
+        """See `GraphExec`."""
+        with self._guard:
+            self._ready()
+            taken = self._take()
+            _CopyingReplay(taken, self._copies(taken), taken.graph.run_eagerly)()
+
+    def instruction_times(self, repeats: int) -> list[list[float]]:
+        """See `GraphExec`."""
+        with self._guard:
+            self._ready()
+            return self._take().graph.instruction_times(repeats)
+
+    def _in_place(self, port: Port, value: object) -> DeviceArray | DeviceView | Array:
+        taken = self._take()
+        view = device_view(value, port, taken.memory, taken.queue)
+        role, name = port.bind.role, port.bind.name
+        if view is None:
+            array = port.check(value)
+            if not port.fits_in_place(array):
+                raise InputMismatch(
+                    f"{role} '{name}' has strides {array.strides} bytes, binding needs aligned {port.strides}; use "
+                    "np.ascontiguousarray, or call the executable, which copies"
+                )
+            if role == "output" and not array.flags.writeable:
+                raise InputMismatch(f"output '{name}' is a read-only array; give writable memory")
+            return array
+        if value is taken.own[name]:
+            return taken.own[name]
+        if view.address % ADDRESS_ALIGN:
+            raise InputMismatch(
+                f"{role} '{name}' starts at {view.address:#x}, zero-copy needs a multiple of {ADDRESS_ALIGN}; copy it, "
+                "or call the executable, which copies"
+            )
+        if role == "output" and view.read_only:
+            raise InputMismatch(f"output '{name}' is a read-only array; give writable memory")
+        return view
+
+    def _range(self, bound: DeviceArray | DeviceView | Array) -> tuple[int, int]:
+        if isinstance(bound, np.ndarray):
+            return byte_range(bound)
+        view = bound.view if isinstance(bound, DeviceArray) else bound
+        return view.address, view.address + view.nbytes
+
+    def _fixed_ranges(self) -> list[tuple[str, tuple[int, int]]]:
+        return self._take().ranges
+
+    # Calls
+
+    def call(self, args: Sequence[Any]) -> list[Array]:
+        """See `GraphExec`."""
+        results = self._run_once(args, {})
+        return [results[port.bind.name] for port in self._program.outputs]
+
+    def call_into(self, args: Sequence[Any], out: Mapping[str, object]) -> dict[str, Any]:
+        """See `GraphExec`."""
+        given = {
+            port.bind.name: bound
+            for port, value in zip(self._program.inputs, args, strict=True)
+            if isinstance(bound := self._in_call(port, value), DeviceView)
+        }
+        return self._run_once(args, self.check_bindings(out, given))
+
+    def _run_once(self, args: Sequence[Any], out: Mapping[str, Any]) -> dict[str, Any]:
+        """One run; outputs by name: those in `out`, and fresh host arrays.
+
+        Arrays of this device are used in place where the graph can be pointed at them, else copied on it.
+        """
+        taken = self._take()
+        memory, stream, staging = taken.memory, taken.queue.handle, self._stage(taken)
+        pointers: dict[int, int] = {}
+        keep = [
+            self._feed(taken, staging, port, value, pointers)
+            for port, value in zip(self._program.inputs, args, strict=True)
+        ]
+        if staging.inputs:
+            memory.upload(taken.block.address, staging.pinned.address, staging.inputs, stream)
+        behind: list[tuple[DeviceView, Port]] = []
+        for port in self._program.outputs:
+            if isinstance(view := _view_of(out.get(port.bind.name)), DeviceView):
+                if port.index in taken.graph.fixed:
+                    behind.append((view, port))
+                else:
+                    pointers[port.index] = view.address
+        self._point(taken, pointers)
+        taken.graph.launch()
+        for view, port in behind:
+            memory.copy(view.address, taken.block[port.index], port.bind.nbytes, stream)
+        results = self._collect(taken, staging, out)
+        del keep
+        return results
+
+    def _stage(self, taken: _Taken) -> _Staging:
+        if self._staging is None:
+            sizes = [(port.bind.role, padded(port.bind.nbytes)) for port in self._program.staged]
+            inputs, outputs = (
+                sum(size for role, size in sizes if role == wanted) for wanted in ("input", "output")
+            )
+            pinned = PinnedBlock(taken.memory, max(inputs + outputs, ALIGN))
+            arrays = {
+                port.bind.name: host_view(pinned.array, taken.block.offsets[port.index], port)
+                for port in self._program.staged
+            }
+            self._staging = _Staging(pinned, inputs, outputs, arrays)
+        return self._staging
+
+    def _in_call(self, port: Port, value: object) -> DeviceView | Array:
+        taken = self._take()
+        return device_view(value, port, taken.memory, taken.queue) or port.check(value)
+
+    def _feed(
+        self, taken: _Taken, staging: _Staging, port: Port, value: object, pointers: dict[int, int]
+    ) -> object:
+        """Puts one input in place, or its address into `pointers`; what must live until the run is over."""
+        bound = self._in_call(port, value)
+        memory, stream, place = taken.memory, taken.queue.handle, taken.block[port.index]
+        if isinstance(bound, DeviceView):
+            if port.index in taken.graph.fixed or bound.address % ADDRESS_ALIGN:
+                memory.copy(place, bound.address, port.bind.nbytes, stream)
+            else:
+                pointers[port.index] = bound.address
+            return bound
+        if (stage := staging.arrays.get(port.bind.name)) is not None:
+            stage[...] = bound
+            return None
+        if not port.fits_in_place(bound):
+            bound, given = port.new_buffer(), bound
+            bound[...] = given
+        memory.upload(place, address(bound), port.bind.nbytes, stream)
+        return bound
+
+    def _point(self, taken: _Taken, pointers: Mapping[int, int]) -> None:
+        """Points the graph at `pointers`, and back at ours what the last call had elsewhere."""
+        back = {index: taken.block[index] for index in self._pointed - pointers.keys()}
+        if pointers or back:
+            taken.graph.set_pointers({**pointers, **back})
+            self._pointed = set(pointers)
+
+    def _collect(self, taken: _Taken, staging: _Staging, out: Mapping[str, Any]) -> dict[str, Any]:
+        """Copies the outputs to the host where they belong there, waits, and gives them all by name."""
+        memory, stream = taken.memory, taken.queue.handle
+        results: dict[str, Any] = dict(out)
+        staged = False
+        for port in self._program.outputs:
+            name = port.bind.name
+            target = out.get(name)
+            if target is None and name in staging.arrays:
+                staged = True
+            elif target is None or isinstance(target, np.ndarray):
+                results[name] = array = port.new_buffer() if target is None else cast(Array, target)
+                if port.bind.nbytes:
+                    memory.download(address(array), taken.block[port.index], port.bind.nbytes, stream)
+        if staged:
+            start = staging.inputs
+            memory.download(
+                staging.pinned.address + start, taken.block.address + start, staging.outputs, stream
+            )
+        memory.synchronize(stream)
+        for port in self._program.outputs:
+            if port.bind.name not in results:
+                results[port.bind.name] = staging.arrays[port.bind.name].copy()
+        return {port.bind.name: results[port.bind.name] for port in self._program.outputs}
+
+
+def _view_of(value: object) -> object:
+    return value.view if isinstance(value, DeviceArray) else value

@@ -1,0 +1,76 @@
+"""Memory of a device: one allocation for many parts, pinned host memory, streams; counted, and given back unasked."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from aicf.backends.native import DeviceMemory
+from aicf.runtime.memory import LEDGERS
+from aicf.runtime.tensors import Array
+
+ALIGN = 256
+"""Bytes: alignment of everything in a block, and of an allocation."""
+
+
+def padded(nbytes: int) -> int:
+    """`nbytes` with what keeps its successor aligned; at least one unit, so that every address is a different one."""
+    return max(-(-nbytes // ALIGN), 1) * ALIGN
+
+
+class Block:
+    """One allocation on a device that holds several parts; given back when nobody refers to it.
+
+    Args:
+        memory: The device.
+        parts: Bytes by key.
+    """
+
+    def __init__(self, memory: DeviceMemory, parts: Mapping[Any, int]) -> None:
+        self.memory = memory
+        self.offsets: dict[Any, int] = {}
+        total = 0
+        for key, nbytes in parts.items():
+            self.offsets[key] = total
+            total += padded(nbytes)
+        self.nbytes = total
+        self.address = memory.allocate(total) if total else 0
+        if total:
+            LEDGERS["device"].add(total, 1)
+            weakref.finalize(self, _free, memory.free, "device", self.address, total).atexit = False
+
+    def __getitem__(self, key: object) -> int:
+        """Address of a part."""
+        return self.address + self.offsets[key]
+
+    @property
+    def range(self) -> tuple[int, int]:
+        """Addresses of the first and past the last byte."""
+        return self.address, self.address + self.nbytes
+
+
+class PinnedBlock:
+    """Page-locked host memory, given back when nobody refers to it; `array` is it as u8[nbytes]."""
+
+    def __init__(self, memory: DeviceMemory, nbytes: int) -> None:
+        self.address = memory.allocate_pinned(nbytes)
+        self.array: Array = np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(self.address))
+        LEDGERS["pinned"].add(nbytes, 1)
+        weakref.finalize(self, _free, memory.free_pinned, "pinned", self.address, nbytes).atexit = False
+
+
+class Queue:
+    """A stream of a device, ended when nobody refers to it."""
+
+    def __init__(self, memory: DeviceMemory) -> None:
+        self.handle = memory.open_stream()
+        weakref.finalize(self, memory.close_stream, self.handle).atexit = False
+
+
+def _free(free: Callable[[int], None], kind: str, place: int, nbytes: int) -> None:
+    LEDGERS[kind].add(-nbytes, -1)
+    free(place)

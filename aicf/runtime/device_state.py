@@ -1,0 +1,86 @@
+"""State in memory of a device: uploaded at its first use, brought back when the device is given back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from aicf.backends.native import DeviceMemory
+from aicf.runtime.device_memory import Block, Queue
+from aicf.runtime.state import State
+from aicf.runtime.tensors import Array, address
+
+
+@dataclass(frozen=True)
+class Resident:
+    """A state on a device. All programs on it run on one stream, so that one sees what the one before wrote."""
+
+    block: Block
+    queue: Queue
+
+
+class DeviceState(State):
+    """See `State`; `arrays` hold the values while no device does.
+
+    Args:
+        initial: Start values by name, copied.
+        memory: Gives the device.
+    """
+
+    def __init__(self, initial: Mapping[str, Array], memory: Callable[[], DeviceMemory]) -> None:
+        super().__init__(initial)
+        self._memory = memory
+        self._resident: Resident | None = None
+
+    @property
+    def is_resident(self) -> bool:
+        """Whether it is on the device now."""
+        return self._resident is not None
+
+    def resident(self) -> Resident:
+        """The state on the device, uploaded if need be."""
+        with self.lock:
+            if self._resident is None:
+                memory = self._memory()
+                block = Block(memory, {name: array.nbytes for name, array in self.arrays.items()})
+                queue = Queue(memory)
+                for name, array in self.arrays.items():
+                    _upload(block, name, array, queue)
+                self._resident = Resident(block, queue)
+            return self._resident
+
+    def snapshot(self) -> dict[str, Array]:
+        """See `State`."""
+        with self.lock:
+            self._download()
+            return super().snapshot()
+
+    def assign(self, values: Mapping[str, object]) -> None:
+        """See `State`."""
+        with self.lock:
+            super().assign(values)
+            if self._resident is not None:
+                for name in values:
+                    _upload(self._resident.block, name, self.arrays[name], self._resident.queue)
+
+    def release(self) -> None:
+        """See `State`."""
+        with self.lock:
+            try:
+                self._download()
+            finally:
+                self._resident = None
+
+    def _download(self) -> None:
+        if self._resident is None:
+            return
+        block, queue = self._resident.block, self._resident.queue
+        for name, array in self.arrays.items():
+            if array.nbytes:
+                block.memory.download(address(array), block[name], array.nbytes, queue.handle)
+        block.memory.synchronize(queue.handle)
+
+
+def _upload(block: Block, name: str, array: Array, queue: Queue) -> None:
+    if array.nbytes:
+        block.memory.upload(block[name], address(array), array.nbytes, queue.handle)

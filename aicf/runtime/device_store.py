@@ -1,0 +1,246 @@
+"""An executable on a device: weights uploaded once, prepared there, and how much memory all of it takes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from aicf.backends.native import DeviceCode, DeviceMemory
+from aicf.errors import ArtifactError, BackendUnavailable
+from aicf.runtime.capture_plan import ARENA, CapturePlan, ModulePlan
+from aicf.runtime.consts import read_const
+from aicf.runtime.device_exec import DeviceGraphExec, DeviceProgram
+from aicf.runtime.device_memory import Block, Queue, padded
+from aicf.runtime.device_state import DeviceState
+from aicf.runtime.graph import WEIGHT_ROLES, Bind
+from aicf.runtime.state import State
+from aicf.runtime.tensors import Array, address
+
+_WEIGHT, _DERIVED = "weight", "derived"
+
+
+class DeviceStore:
+    """See `Store`.
+
+    Args:
+        plan: Plans of all programs.
+        weights: Initial values by name, on the host.
+        derived: Prepared weights from a cache; made by `@prepare` on the device if None.
+        code: Gives the loaded code, loading it if need be.
+        reserves: Bytes that the graph of each program needs for itself, by entry.
+
+    Raises:
+        ArtifactError: `reserves` lacks a program.
+    """
+
+    def __init__(
+        self,
+        plan: ModulePlan,
+        weights: Mapping[str, Array],
+        derived: Mapping[str, Array] | None,
+        code: Callable[[], DeviceCode],
+        reserves: Mapping[str, int],
+    ) -> None:
+        self._plan = plan
+        self._weights = weights
+        self._cached = derived
+        self.code = code
+        self._reserves = reserves
+        self._mutable = frozenset(plan.mutable)
+        self._lock = threading.RLock()
+        self._shared: Block | None = None
+        self._programs = {program.name: self._program(program) for program in plan.programs}
+        self._parts = self._shared_parts()
+
+    def instance(self, plan: CapturePlan, state: State | None) -> DeviceGraphExec:
+        """See `Store`."""
+        assert state is None or isinstance(state, DeviceState)
+        return DeviceGraphExec(self._programs[plan.name], self, state)
+
+    def new_state(self) -> DeviceState | None:
+        """See `Store`."""
+        names = self._plan.mutable
+        return DeviceState({name: self._weights[name] for name in names}, self._memory) if names else None
+
+    def prepared(self) -> dict[str, Array]:
+        """See `Store`."""
+        shared, queue = self._take(), Queue(self._memory())
+        arrays: dict[str, Array] = {}
+        for bind in self._plan.derived:
+            arrays[bind.name] = array = np.empty(bind.nbytes, np.uint8)
+            shared.memory.download(address(array), shared[_DERIVED, bind.name], bind.nbytes, queue.handle)
+        shared.memory.synchronize(queue.handle)
+        return arrays
+
+    def release(self) -> None:
+        """See `Store`."""
+        with self._lock:
+            self._shared = None
+
+    # Sizes
+
+    def memory(self) -> dict[str, int]:
+        """See `Store`."""
+        sizes: dict[str, int] = {}
+        for name, program in self._programs.items():
+            ports = sum(padded(port.bind.nbytes) for port in program.ports)
+            sizes[f"arena@{name}"] = padded(program.plan.arena_bytes)
+            sizes[f"io@{name}"] = ports
+            sizes[f"descriptors@{name}"] = padded(program.reserve)
+        for kind in (_WEIGHT, _DERIVED, "const"):
+            parts = {key: nbytes for key, nbytes in self._parts.items() if key[0] == kind}
+            sizes[{_WEIGHT: "weights", "const": "consts"}.get(kind, kind)] = _padded(parts)
+        sizes["state"] = self._state_bytes
+        for name in self._programs:
+            sizes[f"peak@{name}"] = self._peak(name)
+        return sizes
+
+    @property
+    def _state_bytes(self) -> int:
+        return sum(padded(self._weights[name].nbytes) for name in self._plan.mutable)
+
+    def _peak(self, name: str) -> int:
+        """The most that is requested at once when this program is the first to run."""
+        running = self._state_bytes + self._programs[name].block_bytes
+        preparing = 0 if self._shared is not None else self._prepare_bytes
+        return _padded(self._parts) + max(running, preparing)
+
+    @property
+    def _prepare_bytes(self) -> int:
+        """What making the prepared weights takes for a while."""
+        if self._plan.prepare is None or self._cached is not None:
+            return 0
+        program = self._program(self._plan.prepare)
+        return _padded(self._only_prepared()) + program.block_bytes
+
+    def admit(self, plan: CapturePlan, state: State | None) -> None:
+        """See `Source`; with it what is shared, if that is not there yet."""
+        is_resident = isinstance(state, DeviceState) and state.is_resident
+        held = _padded(self._parts) if self._shared is not None else 0
+        needed = self._peak(plan.name) - held - (self._state_bytes if is_resident else 0)
+        memory = self._memory()
+        free, total = memory.available()
+        if needed > free:
+            raise BackendUnavailable(
+                f"@{plan.name} needs {needed:,} bytes of memory on {memory.name}, {free:,} of {total:,} are free; end "
+                "other processes on it, use smaller dims, or a memory budget in the policy"
+            )
+
+    # What all GraphExecs read
+
+    def _memory(self) -> DeviceMemory:
+        return self.code().memory
+
+    def _program(self, plan: CapturePlan) -> DeviceProgram:
+        if plan.entry not in self._reserves:
+            raise ArtifactError(f"the native code has no entry '{plan.entry}'; compile the program again")
+        return DeviceProgram(plan, self._reserves[plan.entry])
+
+    def _shared_parts(self) -> dict[tuple[str, ...], int]:
+        """What is uploaded once: bytes by kind and name. Weights that only `@prepare` reads are not in it."""
+        parts: dict[tuple[str, ...], int] = {}
+        for plan in self._plan.programs:
+            for bind in plan.graph.binds:
+                if (key := self._key(plan, bind)) is not None:
+                    parts[key] = bind.nbytes
+        return parts
+
+    def _key(self, plan: CapturePlan, bind: Bind) -> tuple[str, ...] | None:
+        """Where the shared block holds a bind; None for inputs, outputs and state."""
+        if bind.role in WEIGHT_ROLES:
+            return None if bind.name in self._mutable else (_WEIGHT, bind.name)
+        if bind.role == "derived":
+            return (_DERIVED, bind.name)
+        return ("const", plan.name, bind.name) if bind.role == "const" else None
+
+    def fixed(self, plan: CapturePlan, state: State | None) -> dict[int, int]:
+        """See `Source`."""
+        shared = self._take()
+        places: dict[int, int] = {}
+        for index, bind in enumerate(plan.graph.binds, ARENA + 1):
+            if (key := self._key(plan, bind)) is not None:
+                places[index] = shared[key]
+            elif bind.role in WEIGHT_ROLES:
+                assert isinstance(state, DeviceState)
+                places[index] = state.resident().block[bind.name]
+        return places
+
+    def _take(self) -> Block:
+        """The block of everything shared, uploaded and prepared."""
+        with self._lock:
+            if self._shared is None:
+                memory = self._memory()
+                shared, queue = Block(memory, self._parts), Queue(memory)
+                for key, array in self._initial().items():
+                    _upload(shared, key, array, queue)
+                memory.synchronize(queue.handle)
+                if self._plan.prepare is not None and self._cached is None:
+                    self._prepare(self._plan.prepare, shared)
+                self._shared = shared
+            return self._shared
+
+    def _initial(self) -> dict[tuple[str, ...], Array]:
+        """What is uploaded into the shared block, by its key."""
+        arrays: dict[tuple[str, ...], Array] = {}
+        for plan in self._plan.programs:
+            for bind in plan.graph.with_role("const"):
+                arrays["const", plan.name, bind.name] = read_const(bind)
+        for kind, *names in self._parts:
+            if kind == _WEIGHT:
+                arrays[kind, names[0]] = self._weights[names[0]]
+            elif kind == _DERIVED and self._cached is not None:
+                arrays[kind, names[0]] = self._cached[names[0]]
+        return arrays
+
+    # Preparing weights
+
+    def _only_prepared(self) -> dict[tuple[str, ...], int]:
+        """Weights, consts and results that only `@prepare` uses: bytes by key."""
+        prepare = self._plan.prepare
+        assert prepare is not None
+        keys = {self._key(prepare, bind): bind.nbytes for bind in prepare.graph.binds}
+        return {key: nbytes for key, nbytes in keys.items() if key is not None and key not in self._parts}
+
+    def _prepare(self, prepare: CapturePlan, shared: Block) -> None:
+        """Runs `@prepare` on the device, into the shared block; what only it reads is there for the time being."""
+        memory = shared.memory
+        extra, queue = Block(memory, self._only_prepared()), Queue(memory)
+        consts = {self._key(prepare, bind): bind for bind in prepare.graph.with_role("const")}
+        for key in self._only_prepared():
+            if key in consts:
+                _upload(extra, key, read_const(consts[key]), queue)
+            elif key[0] == _WEIGHT:
+                _upload(extra, key, self._weights[key[1]], queue)
+        memory.synchronize(queue.handle)
+        keys = {index: self._key(prepare, bind) for index, bind in enumerate(prepare.graph.binds, ARENA + 1)}
+        places = {index: (shared if key in shared.offsets else extra)[key] for index, key in keys.items()}
+        run = DeviceGraphExec(self._program(prepare), _Preparing(self.code, places))
+        run.replay()
+        run.synchronize()
+
+
+@dataclass(frozen=True)
+class _Preparing:
+    """`Source` of the one run of `@prepare`, whose memory was admitted with that of its executable."""
+
+    code: Callable[[], DeviceCode]
+    places: Mapping[int, int]
+
+    def admit(self, plan: CapturePlan, state: State | None) -> None:
+        """See `Source`."""
+
+    def fixed(self, plan: CapturePlan, state: State | None) -> Mapping[int, int]:
+        """See `Source`."""
+        return self.places
+
+
+def _padded(parts: Mapping[tuple[str, ...], int]) -> int:
+    return sum(padded(nbytes) for nbytes in parts.values())
+
+
+def _upload(block: Block, key: object, array: Array, queue: Queue) -> None:
+    if array.nbytes:
+        block.memory.upload(block[key], address(array), array.nbytes, queue.handle)

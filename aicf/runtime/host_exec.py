@@ -1,0 +1,251 @@
+"""A program on host memory: an arena, addresses of the boundary, and a call of its native entry."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from time import perf_counter_ns
+from typing import Any
+
+import numpy as np
+
+from aicf.backends.native import LoadedCode
+from aicf.errors import InputMismatch
+from aicf.runtime.capture_plan import ARENA, CapturePlan
+from aicf.runtime.consts import read_const
+from aicf.runtime.graph_exec import GraphExec
+from aicf.runtime.memory import allocate
+from aicf.runtime.ports import Boundary, Port, as_array, reject_unknown
+from aicf.runtime.state import State
+from aicf.runtime.tensors import Array, address, byte_range
+from aicf.runtime.threads import team_of
+
+
+class HostProgram(Boundary):
+    """What all GraphExecs of one plan on the host share.
+
+    Args:
+        plan: The capture plan.
+        threads: Threads that enter it.
+        code: Gives the loaded code, loading it if need be.
+        shared: Gives the arrays of read-only weights and of derived binds by name.
+    """
+
+    def __init__(
+        self,
+        plan: CapturePlan,
+        threads: int,
+        code: Callable[[], LoadedCode],
+        shared: Callable[[], Mapping[str, Array]],
+    ) -> None:
+        super().__init__(plan)
+        self.threads = threads
+        self.code = code
+        self.shared = shared
+        self.consts = {bind.name: read_const(bind) for bind in plan.graph.with_role("const")}
+
+    def fixed_arrays(self, state: State | None) -> dict[int, Array]:
+        """The arrays of all binds but inputs and outputs, by index in the pointer table."""
+        arrays = {**self.shared(), **self.consts}
+        mutable = {} if state is None else state.arrays
+        return {
+            index: mutable[bind.name] if bind.is_mutable else arrays[bind.name]
+            for index, bind in enumerate(self.plan.graph.binds, ARENA + 1)
+            if bind.role not in ("input", "output")
+        }
+
+
+class HostGraphExec(GraphExec):
+    """See `GraphExec`.
+
+    Args:
+        program: What it shares with others.
+        state: What the program updates, None if nothing.
+    """
+
+    def __init__(self, program: HostProgram, state: State | None = None) -> None:
+        super().__init__(program, state)
+        self._program = program
+
+    # Taking and giving back resources
+
+    def _acquire(self) -> Callable[[], None]:
+        """Allocates the arena, fills the pointer table and binds the entry; what `replay` calls."""
+        program, plan = self._program, self._program.plan
+        self._code = code = program.code()
+        functions = list(code.function_addresses())
+        self._arena = allocate(plan.arena_bytes, plan.arena_align)
+        self._table = (ctypes.c_void_p * (plan.table_size + len(functions)))()
+        self._table[ARENA] = address(self._arena)
+        self._table[plan.table_size :] = functions
+        self._fixed = self._program.fixed_arrays(self._state)
+        for index, array in self._fixed.items():
+            self._table[index] = address(array)
+        self._stages = {port.bind.name: port.new_buffer() for port in program.ports if port.is_small}
+        self._feeds = tuple(
+            (port.dtype, port.shape, self._stages.get(port.bind.name), port.index, port)
+            for port in program.inputs
+        )
+        self._results = tuple(
+            (self._stages.get(port.bind.name), port.index, port) for port in program.outputs
+        )
+        for port in program.ports:
+            name = port.bind.name
+            if (array := self._bound.get(name, self._stages.get(name))) is not None:
+                self._table[port.index] = address(array)
+        self._run = self._bind_entry()
+        return self._run
+
+    def _bind_entry(self) -> Callable[[], None]:
+        entry = self._code.entry(self._program.plan.entry)
+        table, threads = ctypes.addressof(self._table), self._program.threads
+        if threads == 1:
+            return entry.bind(0, 1, table)
+        calls = [entry.bind(tid, threads, table) for tid in range(threads)]
+        return lambda: team_of(threads).run(calls)
+
+    def release(self) -> None:
+        """See `GraphExec`."""
+        with self._guard:
+            self._ranges = None
+            if self._run is None:
+                return
+            self._run = None
+            del self._code, self._arena, self._table, self._fixed, self._stages, self._feeds, self._results
+
+    def synchronize(self) -> None:
+        """See `GraphExec`; a replay on the host is over when it returns."""
+
+    # Zero-copy use
+
+    def __getitem__(self, name: str) -> Array:
+        """See `GraphExec`."""
+        reject_unknown([name], list(self._program.by_name), "input or output")
+        if name not in self._bound:
+            self.bind({name: self._program.by_name[name].new_buffer()})
+        return self._bound[name]
+
+    def fill(self, arrays: Mapping[str, object]) -> None:
+        """See `GraphExec`."""
+        for name, value in arrays.items():
+            memory = self[name]
+            memory[...] = self._program.by_name[name].check(value)
+
+    def _rebind(self, checked: Mapping[str, Array]) -> None:
+        if self._run is not None:
+            for name, array in checked.items():
+                self._table[self._program.by_name[name].index] = address(array)
+
+    def _ready(self) -> Callable[[], None]:
+        fresh = self._bind_rest(Port.new_buffer)
+        run = self._run or self._acquire()
+        self._rebind(fresh)
+        return run
+
+    def _in_place(self, port: Port, value: object) -> Array:
+        array = port.check(value)
+        role, name = port.bind.role, port.bind.name
+        if not port.fits_in_place(array):
+            raise InputMismatch(
+                f"{role} '{name}' has strides {array.strides} bytes, zero-copy needs aligned {port.strides}; "
+                "use np.ascontiguousarray, or call the executable, which copies"
+            )
+        if role == "output" and not array.flags.writeable:
+            raise InputMismatch(f"output '{name}' is a read-only array; give writable memory")
+        return array
+
+    def _range(self, bound: Array) -> tuple[int, int]:
+        return byte_range(bound)
+
+    def _fixed_ranges(self) -> list[tuple[str, tuple[int, int]]]:
+        binds = self._program.plan.graph.binds
+        fixed = self._program.fixed_arrays(self._state).items()
+        named = [(binds[index - ARENA - 1].name, array) for index, array in fixed]
+        # Weights that only @prepare reads are in no table here, and must survive all the same.
+        named += self._program.shared().items()
+        return [(name, byte_range(array)) for name, array in named]
+
+    # Calls
+
+    def call(self, args: Sequence[Any]) -> list[Array]:
+        """See `GraphExec`."""
+        run = self._run or self._acquire()
+        table = self._table
+        keep = self._feed(args)
+        fresh: list[Array] = []
+        for stage, index, port in self._results:
+            if stage is None:
+                array = port.new_buffer()
+                table[index] = address(array)
+                fresh.append(array)
+        run()
+        if not fresh:
+            return [stage.copy() for stage, _, _ in self._results]  # pyright: ignore[reportOptionalMemberAccess]
+        del keep
+        large = iter(fresh)
+        return [next(large) if stage is None else stage.copy() for stage, _, _ in self._results]
+
+    def _feed(self, args: Sequence[Any]) -> list[Array] | None:
+        """Puts the inputs in place; gives arrays that must live until the run is over."""
+        keep: list[Array] | None = None
+        for array, (dtype, shape, stage, index, port) in zip(args, self._feeds):  # noqa: B905  # the caller counted
+            if type(array) is not np.ndarray:
+                array = as_array(array, port.bind)
+            if array.dtype != dtype or array.shape != shape:
+                raise port.mismatch(array)
+            if stage is not None:
+                stage[...] = array
+                continue
+            if not port.fits_in_place(array):
+                array, given = port.new_buffer(), array
+                array[...] = given
+            self._table[index] = address(array)
+            keep = [] if keep is None else keep
+            keep.append(array)
+        return keep
+
+    def call_into(self, args: Sequence[Any], out: Mapping[str, object]) -> dict[str, Array]:
+        """See `GraphExec`."""
+        given = {
+            port.bind.name: port.check(value) for port, value in zip(self._program.inputs, args, strict=True)
+        }
+        mine = self.check_bindings(out, given)
+        run = self._run or self._acquire()
+        keep = self._feed(args)
+        results: dict[str, Array] = {}
+        try:
+            for port in self._program.outputs:
+                name = port.bind.name
+                results[name] = mine[name] if name in mine else port.new_buffer()
+                self._table[port.index] = address(results[name])
+            run()
+        finally:
+            for stage, index, _ in self._results:
+                if stage is not None:
+                    self._table[index] = address(stage)
+        del keep
+        return results
+
+    # Profiling
+
+    def instruction_times(self, repeats: int) -> list[list[float]] | None:
+        """See `GraphExec`."""
+        with self._guard:
+            self._ready()
+            entry = self._code.profile_entry(self._program.plan.entry)
+            if entry is None:
+                return None
+            table, threads = ctypes.addressof(self._table), self._program.threads
+            calls = [
+                [entry.bind(launch, tid, threads, table) for tid in range(threads)]
+                for launch in range(-1, len(self.plan.launches))
+            ]
+            runs = [call[0] if threads == 1 else partial(team_of(threads).run, call) for call in calls]
+            return [[_microseconds(run) for run in runs] for _ in range(repeats)]
+
+
+def _microseconds(run: Callable[[], None]) -> float:
+    start = perf_counter_ns()
+    run()
+    return (perf_counter_ns() - start) / 1e3

@@ -1,0 +1,92 @@
+"""An executable on host memory: weights where they are, prepared weights beside them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+
+from aicf.backends.native import LoadedCode
+from aicf.runtime.capture_plan import CapturePlan, ModulePlan
+from aicf.runtime.host_exec import HostGraphExec, HostProgram
+from aicf.runtime.memory import allocate
+from aicf.runtime.state import State
+from aicf.runtime.tensors import Array
+
+
+class HostStore:
+    """See `Store`.
+
+    Args:
+        plan: Plans of all programs.
+        weights: Initial values by name; those that no program updates are used where they are.
+        derived: Prepared weights from a cache; computed by `@prepare` if None.
+        code: Gives the loaded code, loading it if need be.
+    """
+
+    def __init__(
+        self,
+        plan: ModulePlan,
+        weights: Mapping[str, Array],
+        derived: Mapping[str, Array] | None,
+        code: Callable[[], LoadedCode],
+    ) -> None:
+        self._plan = plan
+        self._weights = weights
+        self._cached = derived
+        self._code = code
+        self._lock = threading.RLock()
+        self._shared: Mapping[str, Array] | None = None
+        self._programs = {program.name: self._program(program) for program in plan.programs}
+        if plan.prepare is not None:
+            self._arrays()
+
+    def instance(self, plan: CapturePlan, state: State | None) -> HostGraphExec:
+        """See `Store`."""
+        return HostGraphExec(self._programs[plan.name], state)
+
+    def new_state(self) -> State | None:
+        """See `Store`."""
+        names = self._plan.mutable
+        return State({name: self._weights[name] for name in names}) if names else None
+
+    def prepared(self) -> dict[str, Array]:
+        """See `Store`."""
+        shared = self._arrays()
+        return {bind.name: shared[bind.name] for bind in self._plan.derived}
+
+    def memory(self) -> dict[str, int]:
+        """See `Store`."""
+        arenas = {f"arena@{plan.name}": plan.arena_bytes for plan in self._plan.programs}
+        return {
+            **arenas,
+            "weights": sum(array.nbytes for array in self._weights.values()),
+            "derived": sum(bind.nbytes for bind in self._plan.derived),
+            "state": sum(self._weights[name].nbytes for name in self._plan.mutable),
+        }
+
+    def release(self) -> None:
+        """See `Store`."""
+        with self._lock:
+            self._shared = None
+
+    def _program(self, plan: CapturePlan) -> HostProgram:
+        return HostProgram(plan, self._plan.threads, self._code, self._arrays)
+
+    def _arrays(self) -> Mapping[str, Array]:
+        """Read-only weights and derived binds by name."""
+        with self._lock:
+            if self._shared is None:
+                derived = self._prepare() if self._cached is None else self._cached
+                self._shared = {**self._weights, **derived}
+            return self._shared
+
+    def _prepare(self) -> dict[str, Array]:
+        """Runs `@prepare` on the weights."""
+        if self._plan.prepare is None:
+            return {}
+        derived = {bind.name: allocate(bind.nbytes) for bind in self._plan.derived}
+        arrays = {**self._weights, **derived}
+        HostGraphExec(
+            HostProgram(self._plan.prepare, self._plan.threads, self._code, lambda: arrays)
+        ).replay()
+        return derived

@@ -1,0 +1,119 @@
+"""Timing cases on the processor of this machine."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from statistics import median
+from time import perf_counter_ns
+
+import numpy as np
+
+from aicf.backends.native import LoadedCode, NativeCode
+from aicf.backends.registry import get_backend, load_native
+from aicf.errors import BackendUnavailable
+from aicf.runtime.memory import allocate
+from aicf.runtime.tensors import Array, address, numpy_dtype
+from aicf.runtime.threads import team_of
+from aicf.tuning.cases import Case, Memory
+from aicf.tuning.measure import Samples, Variant
+from aicf.tuning.prepared import Prepared
+
+_FLUSH_BYTES = 64 << 20
+"""Written between cold runs; more than the caches of a core that count."""
+_RUNS = 30
+_WARM_NS = 50_000
+"""A warm sample is as many runs as take about this long, so that the clock does not count."""
+
+
+class HostDevice:
+    """`Device` of backend `cpu`."""
+
+    driver = ""
+
+    def __init__(self, prepared: Prepared) -> None:
+        self._backend, self._threads = prepared.backend, prepared.threads
+        self._listed = prepared.libraries
+        self._flush = allocate(_FLUSH_BYTES)
+
+    @property
+    def name(self) -> str:
+        """The processor."""
+        info = Path("/proc/cpuinfo")
+        lines = info.read_text().splitlines() if info.exists() else []
+        models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+        return models[0] if models else platform.processor() or platform.machine()
+
+    @property
+    def libraries(self) -> Mapping[str, str]:
+        """Those that the target lists, as they are here."""
+        here = get_backend(self._backend).libraries()
+        return {name: version for name, version in here.items() if name in self._listed}
+
+    def variants(self, case: Case) -> Sequence[Variant]:
+        """See `Device`; no kernel of a processor needs the device to complete its record."""
+        raise BackendUnavailable(f"'{case.kernel}' asks the device for {', '.join(case.device_fields)}")
+
+    def time(self, case: Case, native: NativeCode) -> Samples:
+        """See `Device`."""
+        loaded = load_native(self._backend, native)
+        buffers = [_filled(memory, seed) for seed, memory in enumerate(case.memory)]
+        pointers = [address(buffer) for buffer in buffers]
+        table = _table([*pointers, *loaded.function_addresses()])
+        run = self._run(loaded, case.entry, ctypes.addressof(table))
+        return Samples(self._cold(run), _warm(run))
+
+    def _run(self, loaded: LoadedCode, entry: str, table: int) -> Callable[[], None]:
+        program = loaded.entry(entry)
+        calls = [program.bind(tid, self._threads, table) for tid in range(self._threads)]
+        return calls[0] if self._threads == 1 else partial(team_of(self._threads).run, calls)
+
+    def _cold(self, run: Callable[[], None]) -> list[float]:
+        samples: list[float] = []
+        for number in range(_RUNS):
+            self._flush.fill(number)
+            samples.append(_nanoseconds(run) / 1e3)
+        return samples
+
+
+def _table(pointers: Sequence[int]) -> ctypes.Array[ctypes.c_void_p]:
+    return (ctypes.c_void_p * len(pointers))(*pointers)
+
+
+def _filled(memory: Memory, seed: int) -> Array:
+    """Memory with random data: what numbers are multiplied changes how long it takes on some machines."""
+    buffer = allocate(max(memory.nbytes, 1))
+    fill(buffer[: memory.nbytes], memory.dtype, np.random.default_rng(seed))
+    return buffer
+
+
+def fill(buffer: Array, dtype: str, rng: np.random.Generator) -> None:
+    """Normal floats, zeros and ones of other types; memory that holds no data (`u8`) stays as it is."""
+    if dtype == "u8":
+        return
+    element = numpy_dtype(dtype)
+    values = buffer[: buffer.size // element.itemsize * element.itemsize].view(element)
+    if dtype.startswith("i"):
+        values[:] = rng.integers(0, 2, values.size).astype(element)
+    else:
+        values[:] = rng.standard_normal(values.size, np.float32).astype(element)
+
+
+def _nanoseconds(run: Callable[[], None]) -> int:
+    start = perf_counter_ns()
+    run()
+    return perf_counter_ns() - start
+
+
+def _warm(run: Callable[[], None]) -> list[float]:
+    single = median(_nanoseconds(run) for _ in range(_RUNS))
+    count = max(1, round(_WARM_NS / max(single, 1)))
+    return [_nanoseconds(lambda: _repeat(run, count)) / count / 1e3 for _ in range(_RUNS)]
+
+
+def _repeat(run: Callable[[], None], count: int) -> None:
+    for _ in range(count):
+        run()

@@ -1,0 +1,164 @@
+"""`fuse-attention`: two products with a softmax between them become one kernel that never writes the scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Operation, OpResult, SSAValue
+from xdsl.passes import ModulePass
+
+from aicf.dialects import logical
+from aicf.dialects.types import tensor_info
+from aicf.passes.support.attention import Attention, NoAttention, attention_behind
+from aicf.passes.support.fusion import (
+    FusionContext,
+    Outline,
+    form_group,
+    fusion_contexts,
+    id_of,
+    outline,
+    refusal,
+)
+from aicf.passes.support.ledger import record
+from aicf.passes.support.matching import computed_from
+from aicf.passes.support.views import place_behind
+from aicf.passes.support.work import target_of
+
+KINDS = ("attention",)
+
+
+@dataclass(frozen=True)
+class FuseAttentionPass(ModulePass):
+    """Groups `softmax(q k^T * scale + mask) v` where nothing else reads what is between the products.
+
+    Runs before views are materialised: transposes and reshapes of queries, keys, values and mask become strides of the
+    operands, and those behind the second product strides of the result, so that no head is ever moved.
+    """
+
+    name = "fuse-attention"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for context in fusion_contexts(op, target_of(op)):
+            for output in list(context.function.body.block.ops):
+                if isinstance(output, logical.MatmulOp):
+                    _fuse(output, context)
+
+
+def _fuse(output: logical.MatmulOp, context: FusionContext) -> None:
+    try:
+        attention = attention_behind(output)
+    except NoAttention:
+        return
+    members = _members(attention, context)
+    plan, refused = None, dict[str, str]()
+    if not context.policy.fusion.attention:
+        because = "attention fusion is off by policy"
+    elif not context.may_be_one(members):
+        because = "the policy pins its ops to different groups"
+    elif (reader := _other_reader(members, output)) is not None:
+        because = f"'{id_of(reader)}' reads what is between the products, so it is written in any case"
+    elif (because := context.why_none_of(KINDS)) is None:
+        because = "no kernel of the target takes it as one"
+        plan, refused = _first_legal(members, attention, context)
+    if plan is None:
+        record(
+            context.module,
+            FuseAttentionPass.name,
+            [id_of(output), id_of(attention.scores)],
+            "apart",
+            because,
+            refused,
+        )
+        return
+    subjects = [id_of(member) for member in plan.members]
+    # The views behind the product are gone from the body: the value is called after what is left of it.
+    plan.results[0].name_hint = output.result.name_hint
+    group = form_group(plan, context)
+    record(
+        context.module,
+        FuseAttentionPass.name,
+        [group.id.data, *subjects],
+        f"one kernel for {len(subjects)} ops",
+        "scores and probabilities stay on chip, and no head is moved",
+        refused,
+    )
+
+
+def _members(attention: Attention, context: FusionContext) -> tuple[Operation, ...]:
+    """The ops from the first product to the second one, in text order; feeders of them are not counted."""
+    given = set(attention.operands)
+    ops = computed_from([attention.output.result], given, context.position)
+    return tuple(op for op in ops if not isinstance(op, logical.ConstantOp))
+
+
+def _other_reader(members: Sequence[Operation], output: Operation) -> Operation | None:
+    """An op outside that reads a member other than the last."""
+    inside = set(members)
+    reads = (use.operation for op in members if op is not output for use in op.results[0].uses)
+    return next((reader for reader in reads if reader not in inside), None)
+
+
+def _first_legal(
+    members: Sequence[Operation], attention: Attention, context: FusionContext
+) -> tuple[Outline | None, dict[str, str]]:
+    """The attention with as many of the views behind it as a kernel takes, and why not with more."""
+    refused: dict[str, str] = {}
+    for chain in _chains_behind(attention.output):
+        ops = [*members, *chain]
+        plan = outline(ops, context.group_id(ops), [ops[-1].results[0]])
+        _use_kernel_layout(plan.body)
+        if (reason := refusal(plan, context, KINDS)) is None:
+            return plan, refused
+        refused[" + ".join(id_of(op) for op in (attention.output, *chain))] = reason
+    return None, refused
+
+
+def _chains_behind(output: logical.MatmulOp) -> Iterator[list[Operation]]:
+    """The reshapes and transposes behind the product that strides of its result express, longest chain first."""
+    chain: list[Operation] = []
+    value = output.result
+    while (reader := _only_reader(value)) is not None and isinstance(
+        reader, logical.ReshapeOp | logical.TransposeOp
+    ):
+        chain.append(reader)
+        value = reader.result
+    for length in range(len(chain), -1, -1):
+        if length == 0 or place_behind(chain[:length]) is not None:
+            yield chain[:length]
+
+
+def _only_reader(value: OpResult) -> Operation | None:
+    uses = list(value.uses)
+    return uses[0].operation if len(uses) == 1 else None
+
+
+def _use_kernel_layout(body: Block) -> None:
+    """Turns transpose flags of the products into views of their operands, except for keys, which are read by rows."""
+    products = [op for op in body.ops if isinstance(op, logical.MatmulOp)]
+    for place, product in enumerate(products):
+        wants_b = place == 0
+        lhs, rhs = product.operands
+        if product.transpose_a is not None:
+            lhs = _swapped(lhs, product, body)
+        if (product.transpose_b is not None) != wants_b:
+            rhs = _swapped(rhs, product, body)
+        if (lhs, rhs) == tuple(product.operands):
+            continue
+        made = logical.MatmulOp(lhs, rhs, transpose_b=wants_b)
+        made.attributes |= product.attributes
+        made.result.name_hint = product.result.name_hint
+        body.insert_op_before(made, product)
+        product.result.replace_all_uses_with(made.result)
+        product.detach()
+        product.erase()
+
+
+def _swapped(value: SSAValue, reader: Operation, body: Block) -> SSAValue:
+    """`value` with its last two dims swapped, in front of `reader`."""
+    rank = tensor_info(value.type).rank
+    view = logical.TransposeOp(value, [*range(rank - 2), rank - 1, rank - 2])
+    body.insert_op_before(view, reader)
+    return view.result

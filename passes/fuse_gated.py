@@ -1,0 +1,111 @@
+"""`fuse-gated`: two products of one left operand whose results meet become one kernel, as in a SwiGLU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.passes import ModulePass
+
+from aicf.dialects import logical
+from aicf.passes.support.fusion import (
+    Cluster,
+    FusionContext,
+    Outline,
+    form_group,
+    fusion_contexts,
+    id_of,
+    outline,
+    pointwise_like,
+    refusal,
+)
+from aicf.passes.support.ledger import record
+from aicf.passes.support.products import are_alike
+from aicf.passes.support.prologues import outline_behind_rows, refusal_behind_rows, row_programs
+from aicf.passes.support.work import target_of
+
+KINDS = ("gemm_gated", "norm_gated")
+
+Pair = tuple[logical.MatmulOp, logical.MatmulOp]
+
+
+@dataclass(frozen=True)
+class FuseGatedPass(ModulePass):
+    """Groups two products with one left operand, right operands of one type, and pointwise ops that read both results.
+
+    `silu(x Wg) * (x Wu)` reads x once and writes the product of the two alone. A row program that makes the left
+    operand for them only (a layer_norm) joins as the prologue if a kernel takes it.
+    """
+
+    name = "fuse-gated"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for context in fusion_contexts(op, target_of(op)):
+            for pair in _pairs(context):
+                if all(product.parent is not None for product in pair):
+                    _fuse(pair, context)
+
+
+def _pairs(context: FusionContext) -> list[Pair]:
+    """Products that could be computed together, in text order."""
+    by_left: dict[SSAValue, list[logical.MatmulOp]] = {}
+    for op in context.function.body.block.ops:
+        if isinstance(op, logical.MatmulOp):
+            by_left.setdefault(op.lhs, []).append(op)
+    return [
+        (one, other)
+        for products in by_left.values()
+        for place, one in enumerate(products)
+        for other in products[place + 1 :]
+        if are_alike(one, other) and one.rhs is not other.rhs
+    ]
+
+
+def _fuse(pair: Pair, context: FusionContext) -> None:
+    accept = pointwise_like(pair[0])
+    cluster = Cluster(pair, context)
+    if context.may_be_one(pair):
+        cluster.grow(accept)
+    cuts = list(cluster.candidates(accept))
+    if not cuts:
+        return
+    refused: dict[str, str] = {}
+    plan = None
+    if not context.policy.fusion.gated:
+        because = "gated fusion is off by policy"
+    elif (because := context.why_none_of(KINDS)) is None:
+        because = "no kernel of the target takes both products"
+        plan = _first_legal(_plans(cuts, pair, context), context, refused)
+    if plan is None:
+        record(context.module, FuseGatedPass.name, [id_of(op) for op in pair], "apart", because, refused)
+        return
+    subjects = [id_of(member) for member in plan.members]
+    with_rows = plan.work.work.kind == "norm_gated"
+    group = form_group(plan, context)
+    because = "the left operand is read once, and only what is made of both products is written"
+    if with_rows:
+        because += "; its rows are computed on the way in"
+    choice = f"one kernel for {len(subjects)} ops"
+    record(context.module, FuseGatedPass.name, [group.id.data, *subjects], choice, because, refused)
+
+
+def _plans(cuts: Sequence[Sequence[Operation]], pair: Pair, context: FusionContext) -> Iterator[Outline]:
+    """The groups to try: with as much behind and in front of the products as there is, then with less."""
+    for cut in cuts:
+        if context.policy.fusion.prologue:
+            for rows in row_programs(pair[0].lhs, pair, context):
+                yield outline_behind_rows(rows, cut, pair, context)
+        yield outline(cut, context.group_id(cut))
+
+
+def _first_legal(plans: Iterator[Outline], context: FusionContext, refused: dict[str, str]) -> Outline | None:
+    for plan in plans:
+        has_rows = any(op.has_trait(logical.Reduction) for op in plan.members)
+        reason = refusal_behind_rows(plan, context) if has_rows else refusal(plan, context, KINDS[:1])
+        if reason is None:
+            return plan
+        refused[" + ".join(id_of(op) for op in plan.members)] = reason
+    return None

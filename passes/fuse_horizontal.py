@@ -1,0 +1,141 @@
+"""`fuse-horizontal`: equal products of one left operand, side by side, become one kernel (queries, keys and values)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.passes import ModulePass
+
+from aicf.dialects import logical
+from aicf.passes.support.fusion import (
+    Cluster,
+    FusionContext,
+    Outline,
+    form_group,
+    fusion_contexts,
+    id_of,
+    outline,
+    pointwise_like,
+    refusal,
+)
+from aicf.passes.support.ledger import record
+from aicf.passes.support.products import are_alike
+from aicf.passes.support.work import target_of
+
+KINDS = ("gemm_multi",)
+
+Cut = tuple[Operation, ...]
+
+
+@dataclass(frozen=True)
+class FuseHorizontalPass(ModulePass):
+    """Groups products with one left operand and right operands of one type, with a result each.
+
+    Each product takes the pointwise ops behind it along, as many as all of them have alike: a bias each, for instance.
+    Products of which one needs another's result stay apart.
+    """
+
+    name = "fuse-horizontal"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for context in fusion_contexts(op, target_of(op)):
+            for products in _side_by_side(context):
+                _fuse(products, context)
+
+
+def _side_by_side(context: FusionContext) -> list[list[logical.MatmulOp]]:
+    """Sets of products that one kernel could compute, in text order."""
+    sets: list[list[logical.MatmulOp]] = []
+    by_left: dict[SSAValue, list[list[logical.MatmulOp]]] = {}
+    for op in context.function.body.block.ops:
+        if not isinstance(op, logical.MatmulOp):
+            continue
+        known = by_left.setdefault(op.lhs, [])
+        fitting = (products for products in known if are_alike(products[0], op))
+        if (products := next(fitting, None)) is None:
+            products = list[logical.MatmulOp]()
+            known.append(products)
+            sets.append(products)
+        if context.may_be_one([*products[:1], op]) and all(op.rhs is not other.rhs for other in products):
+            products.append(op)
+    return [products for products in sets if len(products) > 1]
+
+
+def _fuse(products: Sequence[logical.MatmulOp], context: FusionContext) -> None:
+    plan: Outline | None = None
+    refused: dict[str, str] = {}
+    if not context.policy.fusion.horizontal:
+        because = "horizontal fusion is off by policy"
+    elif (because := context.why_none_of(KINDS)) is None:
+        because = "no kernel of the target takes the products together"
+        plan = _first_legal(products, context, refused)
+    if plan is None:
+        ids = [id_of(product) for product in products]
+        record(context.module, FuseHorizontalPass.name, ids, "apart", because, refused)
+        return
+    subjects = [id_of(member) for member in plan.members]
+    group = form_group(plan, context)
+    choice = f"one kernel for {len(products)} products, {len(subjects)} ops"
+    because = "the left operand is read once, and one launch fills the machine"
+    record(context.module, FuseHorizontalPass.name, [group.id.data, *subjects], choice, because, refused)
+
+
+def _first_legal(
+    products: Sequence[logical.MatmulOp], context: FusionContext, refused: dict[str, str]
+) -> Outline | None:
+    """The products with the most pointwise ops behind each that a kernel takes, and why not with more."""
+    for cuts in _even_cuts([_cuts(product, context) for product in products]):
+        members = sorted((op for cut in cuts for op in cut), key=context.position.__getitem__)
+        label = " + ".join(id_of(op) for op in members)
+        results = [_result(cut) for cut in cuts]
+        if not context.may_be_one(members):
+            refused[label] = "the policy pins its ops to different groups"
+        elif _feeds_itself(members, results, context):
+            refused[label] = "one of them needs the result of another"
+        else:
+            plan = outline(members, context.group_id(members), results)
+            if (reason := refusal(plan, context, KINDS)) is None:
+                return plan
+            refused[label] = reason
+    return None
+
+
+def _cuts(product: logical.MatmulOp, context: FusionContext) -> dict[int, Cut]:
+    """A product with what is pointwise behind it, by the number of ops."""
+    accept = pointwise_like(product)
+    cluster = Cluster([product], context)
+    if context.policy.fusion.epilogue:
+        cluster.grow(accept)
+    return {len(cut): cut for cut in (*cluster.candidates(accept), (product,))}
+
+
+def _even_cuts(choices: Sequence[dict[int, Cut]]) -> list[list[Cut]]:
+    """One cut of each product, all with as many ops, most first."""
+    counts = set(choices[0]).intersection(*choices[1:])
+    return [[cuts[count] for cuts in choices] for count in sorted(counts, reverse=True)]
+
+
+def _result(cut: Cut) -> SSAValue:
+    """The value of a cut that others read."""
+    inside = set(cut)
+    return next(
+        result
+        for op in cut
+        for result in op.results
+        if any(use.operation not in inside for use in result.uses)
+    )
+
+
+def _feeds_itself(members: Sequence[Operation], results: Sequence[SSAValue], context: FusionContext) -> bool:
+    """Whether a member reads a result, at once or through ops that stay outside."""
+    inside, behind = set(members), set(results)
+    for op in context.function.body.block.ops:
+        if any(operand in behind for operand in op.operands):
+            if op in inside:
+                return True
+            behind.update(op.results)
+    return False

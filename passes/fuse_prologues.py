@@ -1,0 +1,151 @@
+"""`fuse-prologues`: a row program (layer_norm, rms norm) joins the products that alone read its result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, OpResult, SSAValue
+from xdsl.passes import ModulePass
+
+from aicf.dialects import logical
+from aicf.dialects.emit import GroupOp
+from aicf.passes.support.fusion import (
+    Cluster,
+    FusionContext,
+    Outline,
+    form_group,
+    fusion_contexts,
+    id_of,
+    pointwise_like,
+)
+from aicf.passes.support.identity import IdTable, derived_id, set_identity, sources, value_hint
+from aicf.passes.support.ledger import record
+from aicf.passes.support.prologues import KINDS, Rows, outline_behind_rows, refusal_behind_rows, row_programs
+from aicf.passes.support.work import target_of
+
+Products = Sequence[logical.MatmulOp]
+
+
+@dataclass(frozen=True)
+class FuseProloguesPass(ModulePass):
+    """Groups a row program with the product that reads its result, and with the pointwise ops behind the product.
+
+    Several products take a copy of the row program each, but only if every reader is a product and a kernel takes each
+    of them; else the rows are written for all. Only kernels that hold all rows of their tile at once take a prologue.
+    """
+
+    name = "fuse-prologues"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for context in fusion_contexts(op, target_of(op)):
+            products = [op for op in context.function.body.block.ops if isinstance(op, logical.MatmulOp)]
+            for value in dict.fromkeys(product.lhs for product in products):
+                if isinstance(value, OpResult) and value.op in context.position:
+                    _fuse(value, context)
+
+
+def _fuse(value: OpResult, context: FusionContext) -> None:
+    readers = list(dict.fromkeys(use.operation for use in value.uses))
+    readers.sort(key=lambda op: context.position.get(op, -1))
+    programs = list(row_programs(value, readers, context))
+    if not programs:
+        return
+    products = [op for op in readers if isinstance(op, logical.MatmulOp) and _reads_rows(op, value)]
+    refused: dict[str, str] = {}
+    if not context.policy.fusion.prologue:
+        because = "prologue fusion is off by policy"
+    elif other := next((op for op in readers if op not in products), None):
+        because = f"{_name(other)} reads the rows too, so they are written in any case"
+    elif (because := context.why_none_of(KINDS[:1])) is None:
+        because = "no kernel of the target computes the rows in front of the product"
+        for rows in programs:
+            if (plans := _plans(rows, products, context, refused)) is not None:
+                _form(rows, plans, products, context, refused)
+                return
+    record(context.module, FuseProloguesPass.name, [id_of(value.op)], "apart", because, refused)
+
+
+def _reads_rows(product: logical.MatmulOp, value: SSAValue) -> bool:
+    """Whether the product reads the rows of `value` as its left operand, and nothing else of it."""
+    return product.lhs is value and product.rhs is not value and product.transpose_a is None
+
+
+def _name(op: Operation) -> str:
+    if isinstance(op, GroupOp):
+        return f"group '{op.id.data}'"
+    return f"'{id_of(op)}'" if isinstance(op, logical.LogicalOp) else "the function's result"
+
+
+def _plans(
+    rows: Rows, products: Products, context: FusionContext, refused: dict[str, str]
+) -> list[Outline] | None:
+    """A group for each product, all with `rows` in front; None if one has none."""
+    found: list[Outline] = []
+    for product in products:
+        accept = pointwise_like(product)
+        cluster = Cluster([product], context)
+        if context.policy.fusion.epilogue:
+            cluster.grow(accept)
+        cuts: list[Sequence[Operation]] = [*cluster.candidates(accept), (product,)]
+        plan = _first_legal(rows, product, cuts, context, refused)
+        if plan is None:
+            return None
+        found.append(plan)
+    return found
+
+
+def _first_legal(
+    rows: Rows,
+    product: logical.MatmulOp,
+    cuts: Sequence[Sequence[Operation]],
+    context: FusionContext,
+    refused: dict[str, str],
+) -> Outline | None:
+    for cut in cuts:
+        plan = outline_behind_rows(rows, cut, [product], context)
+        if (reason := refusal_behind_rows(plan, context)) is None:
+            return plan
+        refused[" + ".join(id_of(op) for op in (rows[-1], *cut))] = reason
+    return None
+
+
+def _form(
+    rows: Rows, plans: Sequence[Outline], products: Products, context: FusionContext, refused: dict[str, str]
+) -> None:
+    """Forms the groups; all products but the first get a copy of the rows of their own."""
+    copies = [rows, *(_copy(rows, product, context) for product in products[1:])]
+    cuts = [[op for op in plan.members if op not in rows] for plan in plans]
+    for own, cut, product in zip(copies, cuts, products, strict=True):
+        plan = outline_behind_rows(own, cut, [product], context)
+        subjects = [id_of(member) for member in plan.members]
+        group = form_group(plan, context)
+        record(
+            context.module,
+            FuseProloguesPass.name,
+            [group.id.data, *subjects],
+            f"one kernel for {len(subjects)} ops",
+            "its rows are computed where the product reads them, and never written",
+            refused,
+        )
+
+
+def _copy(rows: Rows, product: logical.MatmulOp, context: FusionContext) -> Rows:
+    """A copy of the rows in front of `product`, which reads it instead."""
+    ids = IdTable(context.module)
+    values: dict[SSAValue, SSAValue] = {}
+    made: list[Operation] = []
+    block = context.function.body.block
+    for op in rows:
+        clone = op.clone(values)
+        own = ids.fresh(derived_id(id_of(op), id_of(product).partition("@")[0]))
+        set_identity(clone, own, sources(op))
+        clone.results[0].name_hint = value_hint(own)
+        block.insert_op_before(clone, product)
+        values[op.results[0]] = clone.results[0]
+        made.append(clone)
+    product.operands[0] = values[product.lhs]
+    context.renumber()
+    return tuple(made)

@@ -1,0 +1,57 @@
+"""Small questions that matchers ask of a value: the number of a constant, what is behind casts, where a row is spread.
+
+They hold for ops of a function and for ops of a body alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Sequence
+
+from xdsl.ir import Operation, OpResult, SSAValue
+
+from aicf.dialects import logical
+from aicf.dialects.types import element_of, tensor_info
+from aicf.passes.support.scalar_ops import splat_value
+
+
+def splat_number(value: SSAValue) -> float | None:
+    """The number of a splat constant; of a float the shortest decimal that its type rounds to it, so that 1e-5 is
+    1e-5 in every type.
+    """
+    if not isinstance(value, OpResult) or not isinstance(value.op, logical.ConstantOp):
+        return None
+    number = splat_value(value.op)
+    return float(str(value.op.array.dtype.type(number))) if isinstance(number, float) else number
+
+
+def without_casts(value: SSAValue) -> SSAValue:
+    """The value behind casts from float to float, which only change how it is rounded."""
+    while isinstance(value, OpResult) and isinstance(value.op, logical.CastOp):
+        source = value.op.operand
+        if not (element_of(source.type).is_float and element_of(value.type).is_float):
+            break
+        value = source
+    return value
+
+
+def spread_over(value: SSAValue, axes: Sequence[int]) -> bool:
+    """Whether a reduction over `axes` is repeated along them, and not along others of the same size."""
+    if not isinstance(value, OpResult) or not isinstance(value.op, logical.BroadcastOp):
+        return True
+    rank, dims = tensor_info(value.type).rank, tuple(value.op.dimensions.get_values())
+    return dims in (tuple(range(rank)), tuple(dim for dim in range(rank) if dim not in axes))
+
+
+def computed_from(
+    roots: Iterable[SSAValue], stop: Container[SSAValue], order: Iterable[Operation]
+) -> tuple[Operation, ...]:
+    """The ops among `order` that `roots` need, in that order; values in `stop` are given and not looked behind."""
+    needed: set[Operation] = set()
+    stack = list(roots)
+    while stack:
+        value = stack.pop()
+        if value in stop or not isinstance(value, OpResult) or value.op in needed:
+            continue
+        needed.add(value.op)
+        stack.extend(value.op.operands)
+    return tuple(op for op in order if op in needed)

@@ -1,0 +1,151 @@
+"""What a tuning table says about the kernels of one piece of work: the variants that were measured, as records.
+
+It checks that a table holds for the target. Which variant runs is decided in `select-kernels`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, StringAttr
+from xdsl.ir import Attribute
+
+from aicf.backends.base import DeviceGivenKernel, KernelDescriptor, TunableKernel, Work
+from aicf.backends.registry import get_kernels
+from aicf.dialects.emit_types import KernelAttr, TargetAttr
+from aicf.dialects.plain_values import attribute_of, plain_value
+from aicf.errors import PolicyError
+from aicf.passes.support.records import kernel_record
+from aicf.passes.support.work_key import key_of
+from aicf.policies.tuning_table import (
+    Header,
+    MeasuredWork,
+    Row,
+    TuningTable,
+    check_header,
+    remeasure,
+    resolve_tuning,
+)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way to run a piece of work: a kernel with its record, and what was measured, None if nothing was."""
+
+    kernel: KernelDescriptor
+    record: KernelAttr
+    row: Row | None
+
+    @property
+    def label(self) -> str:
+        """How the ledger calls it: the kernel, and its variant if that was measured."""
+        return self.kernel.id if self.row is None else self.row.label
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """A tuning table that holds for a target, or none."""
+
+    table: TuningTable | None
+    target: TargetAttr
+
+    @staticmethod
+    def read(tuning: str, target: TargetAttr) -> Measurements:
+        """Reads the option `tuning`: a path, inline JSON, or empty for no table.
+
+        Raises:
+            PolicyError: it is no table, was measured for another target, or with other kernels than there are.
+        """
+        if not tuning:
+            return Measurements(None, target)
+        table = resolve_tuning(tuning)
+        threads = target.facts.data.get("threads")
+        check_header(
+            table.header,
+            target.backend.data,
+            target.arch.data,
+            threads.value.data if isinstance(threads, IntegerAttr) else 1,
+            libraries_of(target),
+        )
+        kernels = get_kernels(target.backend.data)
+        for measured in table.works:
+            for row in measured.rows:
+                _check_row(row, kernels, table.header)
+        return Measurements(table, target)
+
+    def find(self, work: Work) -> MeasuredWork | None:
+        """What was measured of the work, None if nothing was."""
+        return None if self.table is None else self.table.find(key_of(work))
+
+    def variants(
+        self, kernel: KernelDescriptor, work: Work, rows: Sequence[Row]
+    ) -> tuple[list[Variant], dict[str, str]]:
+        """The measured variants of a legal kernel, else the one it would take itself; and why rows have none.
+
+        Args:
+            rows: All rows of the work.
+        """
+        own = [row for row in rows if row.kernel == kernel.id]
+        if not own:
+            return [Variant(kernel, kernel_record(kernel, kernel.record(work, self.target)), None)], {}
+        if isinstance(kernel, DeviceGivenKernel):
+            entries = kernel.record(work, self.target)
+            return [Variant(kernel, kernel_record(kernel, _completed(entries, row)), row) for row in own], {}
+        records = records_of(kernel, work, self.target)
+        offered = list(zip(specs_of(records), records, strict=True))
+        found: list[Variant] = []
+        stale: dict[str, str] = {}
+        for row in own:
+            record = next((entries for spec, entries in offered if spec == row.spec), None)
+            if record is None:
+                stale[row.label] = "measured, but the kernel does not offer this variant: run aicf tune again"
+            else:
+                found.append(Variant(kernel, kernel_record(kernel, record), row))
+        return found, stale
+
+
+def _completed(entries: Mapping[str, Attribute], row: Row) -> dict[str, Attribute]:
+    return {**entries, **{name: attribute_of(value) for name, value in row.record.items()}}
+
+
+def libraries_of(target: TargetAttr) -> dict[str, str]:
+    """Versions of the libraries that a target lists."""
+    listed = target.facts.data.get("libraries")
+    if not isinstance(listed, DictionaryAttr):
+        return {}
+    return {name: value.data for name, value in listed.data.items() if isinstance(value, StringAttr)}
+
+
+def records_of(kernel: KernelDescriptor, work: Work, target: TargetAttr) -> Sequence[Mapping[str, Attribute]]:
+    """Every record that a legal kernel offers, the most promising first."""
+    if isinstance(kernel, TunableKernel):
+        return kernel.candidates(work, target)
+    return [kernel.record(work, target)]
+
+
+def specs_of(records: Sequence[Mapping[str, Attribute]]) -> list[dict[str, object]]:
+    """Of each record the entries that tell it from the others, as plain values."""
+    names = sorted({name for record in records for name in record})
+    varying = [name for name in names if len({record.get(name) for record in records}) > 1]
+    return [{name: plain_value(record[name]) for name in varying if name in record} for record in records]
+
+
+def _check_row(row: Row, kernels: Mapping[str, KernelDescriptor], header: Header) -> None:
+    kernel = kernels.get(row.kernel)
+    if kernel is None:
+        raise PolicyError(
+            f"tuning: backend '{header.backend}' has no kernel '{row.kernel}', which the table has measured; "
+            f"{remeasure(header)}"
+        )
+    if kernel.version != row.version:
+        raise PolicyError(
+            f"tuning: '{row.kernel}' is version {kernel.version} here, the table has measured version "
+            f"{row.version}; {remeasure(header)}"
+        )
+    fields = list(kernel.device_fields) if isinstance(kernel, DeviceGivenKernel) else []
+    if set(fields) != set(row.record):
+        raise PolicyError(
+            f"tuning: a row of '{row.kernel}' records {', '.join(row.record) or 'nothing'} of the device, the kernel "
+            f"needs {', '.join(fields) or 'nothing'}; {remeasure(header)}"
+        )

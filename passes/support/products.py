@@ -1,0 +1,188 @@
+"""Products of one left operand: what is computed in front of them and behind them, in a body or among its ops.
+
+A body with products is cut into pieces that have a scalar program each: the *prologue*, a row program whose result is
+the left operand, and one *epilogue* for each result, pointwise on the accumulators. Kernels know operands by their
+place, so their order is told here as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+
+from aicf.dialects import logical
+from aicf.dialects.emit_kernels import YieldOp
+from aicf.dialects.types import tensor_info
+from aicf.passes.support.matching import computed_from
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Ops of a body that one scalar program computes.
+
+    Args:
+        arguments: What it reads, in the order of the program's operands.
+        ops: In text order, constants included.
+        outputs: What it gives.
+    """
+
+    arguments: tuple[SSAValue, ...]
+    ops: tuple[Operation, ...]
+    outputs: tuple[SSAValue, ...]
+
+
+@dataclass(frozen=True)
+class Products:
+    """A body that multiplies one left operand with one or several right ones.
+
+    Args:
+        matmuls: The products, in text order; all of one shape.
+        prologue: The ops that make the left operand; empty where it is an operand of the body.
+        epilogues: The ops behind the products, for each result; they share nothing but constants.
+        results: What the body gives. Either there is one, of all products together, or one of each product.
+    """
+
+    matmuls: tuple[logical.MatmulOp, ...]
+    prologue: tuple[Operation, ...]
+    epilogues: tuple[tuple[Operation, ...], ...]
+    results: tuple[SSAValue, ...]
+
+    @property
+    def left(self) -> SSAValue:
+        """The left operand of every product."""
+        return self.matmuls[0].lhs
+
+    @property
+    def kind(self) -> str:
+        """The kind of instruction that computes them."""
+        if len(self.results) > 1:
+            return "gemm_multi"
+        if self.prologue:
+            return "norm_gemm" if len(self.matmuls) == 1 else "norm_gated"
+        if len(self.matmuls) == 2:
+            return "gemm_gated"
+        return "gemm_epilogue" if self.epilogues[0] else "gemm"
+
+    def accumulators(self, result: int) -> tuple[SSAValue, ...]:
+        """The products that a result is computed from."""
+        if len(self.results) == 1:
+            return tuple(matmul.result for matmul in self.matmuls)
+        return (self.matmuls[result].result,)
+
+
+def products_of(block: Block, given: Container[SSAValue]) -> Products | None:
+    """The products of a body, None if it has none or they are not of the form that kernels know.
+
+    Args:
+        given: The body's arguments, and views of them; what makes those is no part of any piece.
+    """
+    order = [op for op in block.ops if op.results and op.results[0] not in given]
+    matmuls = tuple(op for op in order if isinstance(op, logical.MatmulOp))
+    last = block.last_op
+    if not isinstance(last, YieldOp) or not matmuls or not _are_alike(matmuls):
+        return None
+    if any(matmul.rhs not in given for matmul in matmuls):
+        return None
+    prologue = computed_from([matmuls[0].lhs], given, order)
+    if prologue and not is_row_program(prologue, matmuls[0]):
+        return None
+    results = tuple(last.operands)
+    behind = [op for op in order if op not in prologue and op not in matmuls]
+    epilogues = tuple(computed_from([result], given, behind) for result in results)
+    found = Products(matmuls, prologue, epilogues, results)
+    return found if _is_complete(found, order) else None
+
+
+def _are_alike(matmuls: Sequence[logical.MatmulOp]) -> bool:
+    return all(are_alike(matmuls[0], matmul) for matmul in matmuls[1:])
+
+
+def are_alike(one: logical.MatmulOp, other: logical.MatmulOp) -> bool:
+    """Whether two products read the same left operand the same way, and have right ones and results of one type."""
+    return (
+        one.lhs is other.lhs
+        and (one.transpose_a is None) == (other.transpose_a is None)
+        and (one.transpose_b is None) == (other.transpose_b is None)
+        and one.rhs.type == other.rhs.type
+        and one.result.type == other.result.type
+    )
+
+
+def is_row_program(ops: Sequence[Operation], matmul: logical.MatmulOp) -> bool:
+    """Whether `ops`, which make the left operand of `matmul`, reduce its rows (their last dim) and nothing else."""
+    shape = tensor_info(matmul.lhs.type).shape
+    reductions = [op for op in ops if op.has_trait(logical.Reduction)]
+    return (
+        bool(reductions)
+        and matmul.transpose_a is None
+        and not any(isinstance(op, logical.MatmulOp) for op in ops)
+        and all(reduces_rows(op, shape) for op in reductions)
+    )
+
+
+def reduces_rows(op: Operation, shape: tuple[int, ...]) -> bool:
+    """Whether a reduction is one over the last dim of values of `shape`."""
+    if not isinstance(op, logical.ReduceSumOp | logical.ReduceMaxOp):
+        return False
+    return tensor_info(op.operand.type).shape == shape and tuple(op.axes.get_values()) == (len(shape) - 1,)
+
+
+def _is_complete(found: Products, order: Sequence[Operation]) -> bool:
+    """Whether the pieces are all of the body, each result follows its products, and pieces share constants alone."""
+    pieces = [found.prologue, *found.epilogues]
+    computing = [{op for op in piece if not isinstance(op, logical.ConstantOp)} for piece in pieces]
+    if sum(map(len, computing)) != len(set[Operation]().union(*computing)):
+        return False
+    if set[Operation]().union(*map(set, pieces), found.matmuls) != set(order):
+        return False
+    single = len(found.results) == 1 and len(found.matmuls) <= 2
+    if not single and (len(found.results) != len(found.matmuls) or found.prologue):
+        return False
+    return all(_follows(found, number) for number in range(len(found.results)))
+
+
+def _follows(found: Products, number: int) -> bool:
+    """Whether result `number` is computed from all of its accumulators and no other product, and has their shape."""
+    read = {operand for op in found.epilogues[number] for operand in op.operands} | {found.results[number]}
+    own = set(found.accumulators(number))
+    others = {matmul.result for matmul in found.matmuls} - own
+    shape = tensor_info(found.matmuls[0].result.type).shape
+    same_shape = tensor_info(found.results[number].type).shape == shape
+    return own <= read and not others & read and same_shape and not (found.prologue and found.left in read)
+
+
+def prologue_piece(found: Products) -> Piece:
+    """The row program in front of the products of a peeled body: x, then the other operands, to the left operand."""
+    return Piece(_read_arguments(found.prologue), found.prologue, (found.left,))
+
+
+def epilogue_piece(found: Products, number: int) -> Piece:
+    """The pointwise program of result `number` of a peeled body: its accumulators, then the other operands."""
+    ops = found.epilogues[number]
+    return Piece((*found.accumulators(number), *_read_arguments(ops)), ops, (found.results[number],))
+
+
+def _read_arguments(ops: Sequence[Operation]) -> tuple[BlockArgument, ...]:
+    """The block arguments that `ops` read, in order."""
+    read = {operand for op in ops for operand in op.operands if isinstance(operand, BlockArgument)}
+    return tuple(sorted(read, key=lambda argument: argument.index))
+
+
+def has_kernel_order(found: Products, block: Block) -> bool:
+    """Whether the arguments of a peeled body stand in the order that kernels of the kind read.
+
+    The left operand or what it is made from, the right operands, the prologue's other operands, and then those of
+    each epilogue in turn.
+    """
+    prologue = prologue_piece(found).arguments
+    first = prologue[0] if prologue else found.left
+    rest = [epilogue_piece(found, number) for number in range(len(found.results))]
+    wanted = [first, *(matmul.rhs for matmul in found.matmuls), *prologue[1:]]
+    wanted += [
+        argument
+        for number, piece in enumerate(rest)
+        for argument in piece.arguments[len(found.accumulators(number)) :]
+    ]
+    return wanted == list(block.args)

@@ -1,0 +1,25 @@
+"""The fake GPU of the tests."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from aicf import runtime
+from aicf.backends.cuda import device as device_module
+from aicf.backends.cuda import driver as driver_module
+from tests.backends.cuda.fake_driver import FakeDriver
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
+    """A driver with one H100 and nothing on it."""
+    driver = FakeDriver()
+    monkeypatch.setattr(driver_module, "open_driver", lambda: driver)
+    monkeypatch.setattr(device_module, "open_driver", lambda: driver)
+    yield driver
+    driver.broken = 0
+    runtime.shutdown()
+    gc.collect()

@@ -1,0 +1,189 @@
+"""The attention kernels without a GPU: what is legal and why not, what records hold, what compiled code contains."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from xdsl.dialects.builtin import BoolAttr, FloatAttr, f64
+from xdsl.ir import Attribute, Block
+
+from aicf.backends.base import BufferRef, Launch, OperandInfo, Work
+from aicf.backends.cuda.attention_code import emit
+from aicf.backends.cuda.attention_kernels import (
+    AttentionKernel,
+    AttentionSpec,
+    SimtAttentionKernel,
+    problem_of,
+    ranked_specs,
+    read_spec,
+    shared_layout,
+    specs,
+)
+from aicf.backends.cuda.launches import KernelLaunch
+from aicf.backends.cuda.target import ARCHES
+from aicf.backends.cuda.toolchain import compile_kernels
+from aicf.dialects.emit_types import TargetAttr
+
+TARGET = TargetAttr("cuda", "sm_90a", {})
+KERNEL, SIMT = AttentionKernel(), SimtAttentionKernel()
+
+
+def packed(
+    batch: int, rows: int, heads: int, size: int, dtype: str = "f16", **changes: object
+) -> OperandInfo:
+    """``[batch, heads, rows, size]`` as a view of ``[batch, rows, heads * size]``."""
+    strides = (rows * heads * size, size, heads * size, 1)
+    return replace(OperandInfo("temp", (batch, heads, rows, size), dtype, strides), **changes)  # type: ignore[arg-type]
+
+
+def attention(
+    operands: Sequence[OperandInfo], result: OperandInfo, scale: float = 0.125, causal: bool = False
+) -> Work:
+    """A work of kind `attention`; a fourth operand is the mask."""
+    attrs: Mapping[str, Attribute] = {
+        "scale": FloatAttr(scale, f64),
+        "mask": BoolAttr.from_bool(len(operands) > 3),
+        "causal": BoolAttr.from_bool(causal),
+    }
+    return Work("attention", "attention", attrs, tuple(operands), (result,), Block(), None)
+
+
+def bert(batch: int = 1, rows: int = 128, dtype: str = "f16") -> Work:
+    """Self-attention of BERT-base."""
+    x = packed(batch, rows, 12, 64, dtype)
+    return attention([x, x, x], x)
+
+
+def launch(
+    work: Work, record: Mapping[str, Attribute], kernel: str = "cuda.attention", arch: str = "sm_90a"
+) -> KernelLaunch:
+    """The one launch of `work` with its operands in consecutive binds."""
+    refs = tuple(
+        BufferRef(1 + i, 0, operand.shape, operand.strides, operand.dtype)
+        for i, operand in enumerate((*work.operands, *work.results))
+    )
+    instruction = Launch("a", "attention", kernel, record, refs[:-1], refs[-1:], (), work.body, None, ())
+    (made,) = emit(instruction, ARCHES[arch])
+    assert isinstance(made, KernelLaunch)
+    return made
+
+
+def disassembled(code: bytes, folder: Path) -> str:
+    """SASS of a cubin."""
+    nvidia = pytest.importorskip("nvidia.cu13")
+    tool = Path(next(iter(nvidia.__path__))) / "bin" / "cuobjdump"
+    if not tool.exists():
+        pytest.skip("cuobjdump is not installed")
+    (folder / "a.cubin").write_bytes(code)
+    return subprocess.run(
+        [tool, "-sass", folder / "a.cubin"], capture_output=True, text=True, check=True
+    ).stdout
+
+
+X = packed(2, 100, 3, 64)
+MASK = OperandInfo("const", (2, 1, 1, 100), "f32", (100, 0, 0, 1))
+
+
+@pytest.mark.parametrize(
+    ("work", "reason"),
+    [
+        (attention([X, X, X], X), None),
+        (attention([X, X, X, MASK], X), None),
+        (attention([X, X, X, replace(MASK, dtype="i1")], X), "a mask of i1"),
+        (attention([X, X, X], X, causal=True), "causal"),
+        (attention([X, X, X], replace(X, dtype="f32")), "differ in type"),
+        (bert(dtype="f32"), "tensor cores multiply f16 and bf16"),
+        (attention([packed(2, 9, 3, 24)] * 3, packed(2, 9, 3, 24)), "a query has 24 elements"),
+        (attention([packed(2, 9, 3, 144)] * 3, packed(2, 9, 3, 144)), "a query has 144 elements"),
+        (attention([X, replace(X, offset=4), X], X), "rows of the keys"),
+        (attention([X, X, replace(X, strides=(19200, 64, 193, 1))], X), "rows of the values"),
+        (attention([replace(X, strides=(19200, 6400, 1, 100)), X, X], X), "rows of the queries"),
+        (attention([X, X, X], replace(X, strides=(19200, 6400, 1, 100), offset=3)), None),
+        (attention([X, packed(2, 0, 3, 64), packed(2, 0, 3, 64)], X), "an operand is empty"),
+    ],
+)
+def test_legality_names_the_operand_and_the_way_out(work: Work, reason: str | None) -> None:
+    """What tensor cores and 16-byte copies cannot take is refused with its reason; any result is written."""
+    found = KERNEL.legal(work, TARGET)
+    assert found is None if reason is None else found is not None and reason in found
+
+
+def test_scalar_units_take_any_strides_and_f32() -> None:
+    """What the tensor core kernel refuses for its type or layout runs on `cuda.attention_simt`."""
+    odd = replace(packed(2, 9, 3, 25, "f32"), strides=(675, 225, 1, 9), offset=1)
+    assert SIMT.legal(attention([odd, odd, odd], odd), TARGET) is None
+    wide = packed(1, 9, 1, 300, "f32")
+    assert "300 elements" in str(SIMT.legal(attention([wide] * 3, wide), TARGET))
+
+
+@pytest.mark.parametrize("rows", [1, 16, 17, 100, 128, 200, 256, 512, 2048])
+@pytest.mark.parametrize("size", [16, 64, 96, 128])
+def test_every_length_and_head_has_tilings_that_fit(rows: int, size: int) -> None:
+    """Each proposed tiling has whole 16-row and 16-key tiles and fits shared memory; one stage means one tile."""
+    x = packed(1, rows, 2, size)
+    for arch in ARCHES.values():
+        problem = problem_of(attention([x, x, x], x))
+        found = list(specs(problem, arch))
+        assert found
+        for spec in found:
+            assert spec.row_tiles * 16 * spec.warps_m == spec.block_m and spec.keys % 16 == 0
+            assert shared_layout(problem, spec).total <= arch.shared_bytes
+            assert (spec.stages == 1) == (spec.block_n >= rows)
+
+
+def test_candidates_differ_in_values_only_and_start_with_the_record() -> None:
+    """A tuning table finds a variant by its entries, so all records have the same ones."""
+    work = bert(8, 512)
+    records = KERNEL.candidates(work, TARGET)
+    assert records[0] == KERNEL.record(work, TARGET)
+    assert len({frozenset(record) for record in records}) == 1
+    assert len({str(sorted(record.items(), key=str)) for record in records}) == len(records)
+    assert [read_spec(record) for record in records] == list(ranked_specs(problem_of(work), ARCHES["sm_90a"]))
+
+
+def test_the_launch_follows_from_record_and_operands() -> None:
+    """One block for each tile of queries and each head; the mask is the last argument."""
+    work = attention([X, X, X, MASK], X)
+    made = launch(work, KERNEL.record_of(work, AttentionSpec(64, 64, 2, 4, 1)))
+    assert made.grid == (2 * 6, 1, 1) and made.block == (128, 1, 1)
+    assert [argument.base for argument in made.arguments] == [1, 2, 3, 5, 4]  # type: ignore[union-attr]
+    assert made == launch(work, KERNEL.record_of(work, AttentionSpec(64, 64, 2, 4, 1)))
+
+
+@pytest.mark.parametrize(
+    ("work", "spec", "arch"),
+    [
+        (bert(), None, "sm_90a"),
+        (attention([X, X, X, MASK], replace(X, offset=1)), AttentionSpec(32, 64, 2, 1, 2), "sm_80"),
+    ],
+    ids=["bert", "masked"],
+)
+def test_compiled_code_multiplies_on_tensor_cores(
+    work: Work, spec: AttentionSpec | None, arch: str, tmp_path: Path
+) -> None:
+    """The intended products and loads, no spills, no atomics; griddepcontrol from sm_90 on."""
+    record = KERNEL.record(work, TARGET) if spec is None else KERNEL.record_of(work, spec)
+    code = launch(work, record, arch=arch).code
+    (cubin,) = compile_kernels([code], arch).values()
+    assert cubin.stack_bytes == 0 and cubin.registers <= 255
+    sass = disassembled(cubin.code, tmp_path)
+    assert "HMMA.16816.F32" in sass and "LDSM.16.M88.4" in sass and "LDSM.16.MT88.4" in sass
+    assert re.search(r"LDGSTS\S*\.128", sass)
+    assert not re.search(r"\b(ATOM|RED|STL|LDL)\b", sass)
+    assert ("ACQBULK" in sass) == (arch == "sm_90a")
+
+
+def test_f32_arithmetic_is_ieee(tmp_path: Path) -> None:
+    """The scalar kernel uses no tensor cores, divides exactly (FCHK) and does not spill."""
+    x = packed(2, 40, 3, 48, "f32")
+    work = attention([x, x, x], x)
+    code = launch(work, SIMT.record(work, TARGET), SIMT.id).code
+    (cubin,) = compile_kernels([code], "sm_90a").values()
+    assert cubin.stack_bytes == 0
+    sass = disassembled(cubin.code, tmp_path)
+    assert "HMMA" not in sass and "FCHK" in sass

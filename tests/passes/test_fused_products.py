@@ -1,0 +1,67 @@
+"""Attention, gated products, prologues and products side by side: prefixes keep the meaning, raising is a fixpoint.
+
+On `reference`, whose kernel takes every kind, so that each group forms; which kinds must be in the program is known.
+"""
+
+from __future__ import annotations
+
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+
+from aicf.backends.reference.interpreter import run_module
+from aicf.dialects.emit import ProgramOp
+from aicf.frontends.text import make_context, parse_module, verify_module
+from aicf.passes.aicf_inference import AicfInferencePass, run
+from aicf.passes.raise_emit import RaiseEmitPass
+from tests.passes.test_pipeline_prefixes import assert_close, check_prefixes, reference_run
+from tests.passes.test_raise_emit import compiled, stripped
+from tests.support.fused_graphs import FAMILIES, fused_program
+
+TARGET = "reference:typed"
+SEEDS = 12
+
+
+def kinds_of(module: ModuleOp) -> set[str]:
+    programs = [op for op in module.body.block.ops if isinstance(op, ProgramOp)]
+    return {instruction.kind.data for program in programs for instruction in program.instructions}
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_prefix_keeps_the_meaning(family: str, dtype: str) -> None:
+    """After each pass on `exact`, and in one poisoned arena on `typed`; and the groups form."""
+    for seed in range(SEEDS):
+        program = fused_program(family, seed, dtype)
+        label = f"{family} {dtype} seed {seed}"
+        check_prefixes(program.module, program.inputs, seed, label, target=TARGET)
+        assert program.kinds <= kinds_of(program.module), label
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_recompiling_a_raised_program_gives_the_same_program(family: str) -> None:
+    for seed in range(SEEDS):
+        program = fused_program(family, 100 + seed, "f16" if seed % 2 else "f32")
+        module, feeds, label = program.module, program.inputs, f"{family} seed {seed}"
+        expected, magnitude = reference_run(module, feeds, "")
+        compiled(module, TARGET)
+        once = stripped(module)
+        for pin in ("all", "groups", "nothing"):
+            raised = parse_module(str(module), "compiled")
+            RaiseEmitPass(pin).apply(make_context(), raised)
+            verify_module(raised)
+            assert_close(expected, run_module(raised, feeds, "exact"), magnitude, label)
+            compiled(raised, start="lowered")
+            assert stripped(raised) == once, f"{label}, pin {pin}"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_a_switch_turns_off_does_not_form(family: str) -> None:
+    """With all switches off every product is a plain one, and the meaning is the same."""
+    off = '{"fusion": {"attention": false, "gated": false, "horizontal": false, "prologue": false}}'
+    for seed in range(4):
+        program = fused_program(family, 200 + seed)
+        expected, magnitude = reference_run(program.module, program.inputs, "")
+        run(AicfInferencePass(TARGET, policy=off).passes(), make_context(), program.module)
+        assert not program.kinds & kinds_of(program.module)
+        found = run_module(program.module, program.inputs, "exact")
+        assert_close(expected, found, magnitude, f"{family} seed {seed}")

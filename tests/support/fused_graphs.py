@@ -1,0 +1,174 @@
+"""Random programs that hold what the passes in front of `fuse-epilogues` fuse, and the kinds they must become.
+
+Random are sizes, how operands are laid out, which optional parts there are, and their order; the values are uniform.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import ModuleOp
+
+from aicf.frontends.builder import Graph, Value
+
+Array = NDArray
+
+
+@dataclass
+class FusedProgram:
+    """A module, an array per argument, and the kinds of instructions that its fused parts are."""
+
+    module: ModuleOp
+    inputs: dict[str, Array]
+    kinds: set[str]
+
+
+@dataclass
+class _Writer:
+    random: np.random.Generator
+    dtype: str
+    graph: Graph = field(default_factory=lambda: Graph("fused"))
+    inputs: dict[str, Array] = field(default_factory=dict)
+
+    def chance(self, probability: float = 0.5) -> bool:
+        return bool(self.random.random() < probability)
+
+    def size(self, low: int = 2, high: int = 6) -> int:
+        return int(self.random.integers(low, high))
+
+    def argument(self, name: str, *shape: int) -> Value:
+        make = self.graph.input if name.startswith("x") else self.graph.param
+        name = f"{name}{len(self.inputs)}"
+        dtype = {"f16": np.float16, "f32": np.float32}[self.dtype]
+        self.inputs[name] = self.random.uniform(-1, 1, shape).astype(dtype)
+        return make(name, shape, self.dtype)
+
+    def weight(self, inputs: int, outputs: int) -> Callable[[Value], Value]:
+        """A product with a new weight, transposed or not."""
+        if self.chance():
+            weight = self.argument("w", outputs, inputs)
+            return lambda x: self.graph.linear(x, weight)
+        weight = self.argument("w", inputs, outputs)
+        return lambda x: self.graph.matmul(x, weight)
+
+    def norm(self, x: Value, size: int) -> Value:
+        """A layer_norm, or a norm by the root of the mean square in primitive ops."""
+        if self.chance():
+            return self.graph.layer_norm(x, self.argument("s", size), self.argument("t", size))
+        square = self.graph.reduce_mean(x * x, [-1], keepdims=True)
+        return x * self.graph.rsqrt(square + 1e-3) * self.argument("s", size)
+
+
+def _heads(w: _Writer, rows: int, heads: int, depth: int, batch: int) -> Value:
+    """[batch, heads, rows, depth]: as it is, or from [batch, rows, heads * depth] by views."""
+    if w.chance(0.3):
+        return w.argument("x", batch, heads, rows, depth)
+    flat = w.argument("x", batch, rows, heads * depth)
+    return w.graph.transpose(w.graph.reshape(flat, (batch, rows, heads, depth)), [0, 2, 1, 3])
+
+
+def _attend(w: _Writer, q: Value, k: Value, v: Value, mask_shape: tuple[int, ...]) -> Value:
+    """softmax(q k^T * scale + mask) v, with what is optional drawn at random."""
+    if w.chance():
+        scores = w.graph.matmul(q, k, transpose_b=True)
+    else:
+        scores = w.graph.matmul(q, w.graph.transpose(k, [0, 1, 3, 2]))
+    if w.chance(0.7):
+        scores = scores * 0.375 if w.chance() else scores / 1.5
+    if w.chance(0.7):
+        mask = w.argument("x", *mask_shape)
+        scores = scores + mask if w.chance() else mask + scores
+    return w.graph.matmul(w.graph.softmax(scores), v)
+
+
+def _attention(w: _Writer) -> set[str]:
+    batch, heads, rows, columns, depth, width = (w.size() for _ in range(6))
+    q = _heads(w, rows, heads, depth, batch)
+    k, v = _heads(w, columns, heads, depth, batch), _heads(w, columns, heads, width, batch)
+    shapes = ((batch, heads, rows, columns), (batch, 1, 1, columns), (rows, columns), (columns,))
+    y = _attend(w, q, k, v, shapes[int(w.random.integers(4))])
+    if w.chance(0.7):
+        y = w.graph.reshape(w.graph.transpose(y, [0, 2, 1, 3]), (batch, rows, heads * width))
+    w.graph.output(y, "y")
+    if w.chance(0.3):
+        w.graph.output(y + y if w.chance() else w.graph.exp(y), "z")
+    return {"attention"}
+
+
+def _gated(w: _Writer) -> set[str]:
+    rows, inner, columns = w.size(), w.size(), w.size()
+    x = w.argument("x", rows, inner)
+    kind = "gemm_gated"
+    if w.chance():
+        x, kind = w.norm(x + x if w.chance() else x, inner), "norm_gated"
+    weights = [w.argument("w", inner, columns) for _ in range(2)]
+    one, other = (w.graph.matmul(x, weight) for weight in weights)
+    if w.chance():
+        one = one + w.argument("b", columns)
+    if w.chance():
+        one, other = other, one
+    y = w.graph.silu(one) * other
+    w.graph.output(y + w.argument("x", rows, columns) if w.chance() else y, "y")
+    return {kind}
+
+
+def _norm_product(w: _Writer) -> set[str]:
+    rows, inner = w.size(), w.size()
+    columns = inner if w.chance() else w.size()
+    shape = (rows, inner) if w.chance() else (2, rows, inner)
+    x = w.argument("x", *shape)
+    normal = w.norm(x, inner)
+    y = w.weight(inner, columns)(normal)
+    if w.chance():
+        y = w.graph.gelu(y + w.argument("b", columns))
+    w.graph.output(y + x if columns == inner and w.chance() else y, "y")
+    if w.chance():
+        w.graph.output(w.graph.exp(w.weight(inner, columns + 1)(normal)), "z")
+    return {"norm_gemm"}
+
+
+def _queries_keys_values(w: _Writer) -> set[str]:
+    batch, rows, heads, depth = w.size(1, 3), w.size(), w.size(), w.size()
+    width = heads * depth
+    x = w.argument("x", batch, rows, width)
+    residual = x
+    if w.chance():
+        x = w.norm(x, width)
+    with_bias = w.chance(0.7)
+
+    def project() -> Value:
+        bias = w.argument("b", width) if with_bias else None
+        y = w.graph.linear(x, w.argument("w", width, width), bias)
+        return w.graph.transpose(w.graph.reshape(y, (batch, rows, heads, depth)), [0, 2, 1, 3])
+
+    q, k, v = (project() for _ in range(3))
+    y = _attend(w, q, k, v, (batch, 1, 1, rows))
+    y = w.graph.reshape(w.graph.transpose(y, [0, 2, 1, 3]), (batch, rows, width))
+    y = w.weight(width, width)(y) + residual
+    w.graph.output(w.norm(y, width) if w.chance() else y, "y")
+    return {"attention", "gemm_multi"}
+
+
+FAMILIES = {
+    "attention": _attention,
+    "gated": _gated,
+    "norm_product": _norm_product,
+    "queries_keys_values": _queries_keys_values,
+}
+"""Name to the writer of a program, which gives the kinds that must be in it on a target that has kernels for them."""
+
+
+def fused_program(family: str, seed: int, dtype: str = "f32") -> FusedProgram:
+    """A program of a family; everything follows from the seed.
+
+    Args:
+        family: A key of `FAMILIES`.
+        seed: Decides everything.
+        dtype: f16 or f32.
+    """
+    w = _Writer(np.random.default_rng(seed), dtype)
+    kinds = FAMILIES[family](w)
+    return FusedProgram(w.graph.module(), w.inputs, kinds)

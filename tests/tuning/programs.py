@@ -1,0 +1,125 @@
+"""Programs, kernels and a device whose times a test chooses, for tests of tuning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pytest
+from xdsl.dialects.builtin import IntegerAttr, StringAttr, i64
+from xdsl.ir import Attribute
+
+from aicf.backends import registry
+from aicf.backends.base import KernelDescriptor, Work
+from aicf.backends.cpu.backend import CpuBackend
+from aicf.backends.cpu.kernels import KERNELS
+from aicf.backends.native import NativeCode
+from aicf.compiled import Options
+from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
+from aicf.errors import PlanError
+from aicf.policies.tuning_table import TuningTable
+from aicf.tuning.cases import Case
+from aicf.tuning.measure import Samples, Variant, measure
+from aicf.tuning.prepared import Prepared, prepare
+
+TARGET = "cpu:x86-64-v3"
+
+TWO_PRODUCTS = """
+func.func @two(
+    %x : tensor<16x32xf32> {logical.name = "x", logical.role = "input"},
+    %a : tensor<32x24xf32> {logical.name = "a", logical.role = "input"},
+    %b : tensor<24x8xf32> {logical.name = "b", logical.role = "input"})
+    -> (tensor<16x8xf32> {logical.name = "y"}) {
+  %first = logical.matmul %x, %a : (tensor<16x32xf32>, tensor<32x24xf32>) -> tensor<16x24xf32>
+  %second = logical.matmul %first, %b : (tensor<16x24xf32>, tensor<24x8xf32>) -> tensor<16x8xf32>
+  func.return %second : tensor<16x8xf32>
+}
+"""
+"""Two matrix products that no pass fuses."""
+
+
+@dataclass
+class FakeDevice:
+    """A `Device` that runs nothing: `times` gives the cold microseconds of a kernel, warm ones are half."""
+
+    times: Callable[[str, Mapping[str, object]], float]
+    offers: Sequence[Variant] = ()
+    name: str = "a fake device"
+    driver: str = "1.0"
+
+    def __post_init__(self) -> None:
+        self.libraries: dict[str, str] = {}
+
+    def variants(self, case: Case) -> Sequence[Variant]:
+        return self.offers
+
+    def time(self, case: Case, native: NativeCode) -> Samples:
+        cold = self.times(case.kernel, case.spec)
+        return Samples([cold - 0.5, cold, cold + 0.5], [cold / 2] * 3)
+
+
+def silent(what: str) -> None:
+    """A `Step` that tells nobody."""
+
+
+def prepared(model: str = TWO_PRODUCTS, policy: str = "") -> Prepared:
+    return prepare(model, Options(TARGET, policy, "", 1), 16, silent)
+
+
+def measured(times: Mapping[str, float], model: str = TWO_PRODUCTS) -> TuningTable:
+    """The table of a model where each kernel takes as long as `times` says, on all work."""
+    return measure(prepared(model), FakeDevice(lambda kernel, _: times[kernel]), silent)
+
+
+@dataclass(frozen=True)
+class TiledKernel:
+    """A kernel of products with three tiles; what it would do is never built."""
+
+    id: str = "cpu.tiled"
+    version: int = 3
+    determinism: str = "bitwise"
+    simplicity: int = 9
+    kinds: frozenset[str] = frozenset({"gemm"})
+
+    def legal(self, work: Work, target: TargetAttr) -> str | None:
+        return None
+
+    def cost_us(self, work: Work, target: TargetAttr) -> float:
+        return 1e6
+
+    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
+        return dict(self.candidates(work, target)[0])
+
+    def candidates(self, work: Work, target: TargetAttr) -> Sequence[Mapping[str, Attribute]]:
+        return [{"tile": IntegerAttr(tile, i64), "stages": IntegerAttr(4, i64)} for tile in (64, 128, 256)]
+
+    def prepare(self, work: Work, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
+        raise PlanError("it asks for no layout")
+
+
+@dataclass(frozen=True)
+class LibraryKernel(TiledKernel):
+    """A kernel whose algorithm only the device knows."""
+
+    id: str = "cpu.library"
+
+    @property
+    def device_fields(self) -> Mapping[str, Attribute]:
+        return {"algorithm": StringAttr(""), "workspace_bytes": IntegerAttr(4096, i64)}
+
+    def candidates(self, work: Work, target: TargetAttr) -> Sequence[Mapping[str, Attribute]]:
+        return [{"order": IntegerAttr(1, i64)}]
+
+
+def register(monkeypatch: pytest.MonkeyPatch, *kernels: KernelDescriptor) -> None:
+    """Adds kernels to backend `cpu` for one test."""
+    monkeypatch.setattr(CpuBackend, "kernels", lambda self: (*KERNELS, *kernels))
+    registry.get_kernels.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def fresh_kernels():
+    """No test sees the kernels of another."""
+    registry.get_kernels.cache_clear()
+    yield
+    registry.get_kernels.cache_clear()

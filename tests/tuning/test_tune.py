@@ -1,0 +1,162 @@
+"""`aicf tune`: what it measures, with a device of the test's own and with this machine's processor."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aicf.compiled import Options
+from aicf.compiler import compile
+from aicf.errors import ArtifactError, PolicyError
+from aicf.policies.tuning_table import TuningTable
+from aicf.tools.aicf_cli import main
+from aicf.tuning import prepared as folder
+from aicf.tuning.devices import open_device
+from aicf.tuning.measure import Variant, added, measure, timing_of
+from aicf.tuning.prepared import prepare
+
+from .programs import TARGET, TWO_PRODUCTS, FakeDevice, measured, prepared, silent
+
+TWICE = """
+func.func @twice(
+    %x : tensor<8x8xf32> {logical.name = "x", logical.role = "input"},
+    %w : tensor<8x8xf32> {logical.name = "w", logical.role = "param"},
+    %v : tensor<8x8xf32> {logical.name = "v", logical.role = "param"})
+    -> (tensor<8x8xf32> {logical.name = "y"}) {
+  %first = logical.matmul %x, %w : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  %second = logical.matmul %first, %v : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  func.return %second : tensor<8x8xf32>
+}
+"""
+TIMES = {"cpu.gemm_avx2": 3.0, "cpu.gemm_portable": 4.0}
+
+
+def test_every_legal_kernel_of_every_work_is_a_case():
+    cases = prepared().cases
+    assert sorted((case.group, case.kernel) for case in cases) == [
+        ("first", "cpu.gemm_avx2"),
+        ("first", "cpu.gemm_portable"),
+        ("second", "cpu.gemm_avx2"),
+        ("second", "cpu.gemm_portable"),
+    ]
+
+
+def test_equal_work_is_measured_once():
+    """Names of groups and operands, and where the input comes from, make no difference."""
+    assert {case.group for case in prepared(TWICE).cases} == {"first"}
+    kernels = compile(
+        TWICE, {n: np.eye(8, dtype=np.float32) for n in "wv"}, TARGET, tuning=measured(TIMES, TWICE)
+    )
+    assert [d.because for d in kernels.decisions if d.made_by == "select-kernels"][1:] == [
+        "lowest measured time, cold"
+    ] * 2
+
+
+def test_forbidden_kernels_are_not_measured():
+    cases = prepared(policy='{"forbid": ["cpu.gemm_avx2"]}').cases
+    assert {case.kernel for case in cases} == {"cpu.gemm_portable"}
+
+
+def test_rows_hold_median_and_spread():
+    table = measured(TIMES)
+    assert [
+        (row.kernel, row.cold.median_us, row.cold.spread_us, row.warm.median_us)
+        for row in table.works[0].rows
+    ] == [
+        ("cpu.gemm_avx2", 3.0, 0.5, 1.5),
+        ("cpu.gemm_portable", 4.0, 0.5, 2.0),
+    ]
+    assert timing_of([2.0]).spread_us == 0.0
+
+
+def test_what_only_the_device_gives_becomes_rows():
+    """Each way that the device offers is one row, with the fields that the kernel's record lacks."""
+    made = prepared()
+    first = replace(made.cases[0], device_fields=("algorithm",))
+    offers = [Variant(first.native, {"algorithm": name}, {"algorithm": name * 2}) for name in ("a", "b")]
+    device = FakeDevice(lambda kernel, spec: 1.0, offers)
+    table = measure(replace(made, cases=(first,)), device, silent)
+    assert [(row.spec, row.record) for row in table.works[0].rows] == [
+        ({"algorithm": "a"}, {"algorithm": "aa"}),
+        ({"algorithm": "b"}, {"algorithm": "bb"}),
+    ]
+
+
+def test_a_folder_gives_the_same_cases_back(tmp_path: Path):
+    made = prepared()
+    folder.save(made, tmp_path)
+    assert folder.load(tmp_path) == made
+
+
+def test_damaged_and_foreign_folders_are_refused(tmp_path: Path):
+    with pytest.raises(ArtifactError, match="holds no prepared cases.*--prepare"):
+        folder.load(tmp_path)
+    made = prepared()
+    folder.save(made, tmp_path)
+    code = next(path for path in tmp_path.iterdir() if path.name != folder.INDEX)
+    code.write_bytes(b"x" + code.read_bytes()[1:])
+    with pytest.raises(ArtifactError, match="is damaged; prepare the cases again"):
+        folder.load(tmp_path)
+
+
+def test_tables_of_one_device_can_be_joined():
+    joined = added(measured(TIMES, TWICE), measured(TIMES))
+    assert len(joined.works) == 3
+    other = measure(prepared(), FakeDevice(lambda kernel, spec: 1.0, name="another"), silent)
+    with pytest.raises(PolicyError, match="the table has device a fake device, now it is another"):
+        added(other, joined)
+
+
+def test_emit_programs_and_backends_without_times_are_refused():
+    emit = compile(TWO_PRODUCTS, target=TARGET).ir("emit")
+    with pytest.raises(PolicyError, match="aicf tune takes logical IR"):
+        prepare(emit, Options("", "", "", 1), 16, silent)
+    reference = prepare(TWO_PRODUCTS, Options("reference", "", "", 1), 16, silent)
+    with pytest.raises(
+        PolicyError, match="backend 'reference' cannot be measured; those that can: cpu, cuda"
+    ):
+        open_device(reference)
+
+
+# On this machine
+
+
+def test_the_command_measures_here_and_compile_reads_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    model, table = tmp_path / "two.mlir", tmp_path / "tuning.json"
+    model.write_text(TWO_PRODUCTS)
+    assert main(["tune", str(model), "-o", str(table), "--policy", '{"forbid": ["cpu.gemm_blas"]}']) == 0
+    found = TuningTable.load(table)
+    assert len(found.works) == 2 and all(row.cold.median_us > 0 for work in found.works for row in work.rows)
+    rng = np.random.default_rng(7)
+    x, a, b = (rng.standard_normal(shape, np.float32) for shape in ((16, 32), (32, 24), (24, 8)))
+    exe = compile(model, tuning=table)
+    np.testing.assert_allclose(exe(x, a, b), x @ a @ b, rtol=1e-4, atol=1e-4)
+    measured_ones = [d for d in exe.decisions if "measured time" in d.because]
+    assert len(measured_ones) == 2
+    assert main(["compile", str(model), "--tuning", str(table), "-o", str(tmp_path / "m.aicf")]) == 0
+
+
+def test_preparing_and_measuring_apart(tmp_path: Path):
+    model, table = tmp_path / "two.mlir", tmp_path / "tuning.json"
+    model.write_text(TWO_PRODUCTS)
+    assert main(["tune", str(model), "--prepare", str(tmp_path / "cases")]) == 0
+    assert main(["tune", "--measure", str(tmp_path / "cases"), "-o", str(table)]) == 0
+    assert main(["tune", "--measure", str(tmp_path / "cases"), "-o", str(table), "--add"]) == 0
+    assert len(TuningTable.load(table).works) == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["m.mlir"],
+        ["--measure", "d"],
+        ["m.mlir", "--measure", "d", "-o", "t"],
+        ["m.mlir", "--prepare", "d", "-o", "t"],
+    ],
+)
+def test_options_that_contradict_each_other_are_a_usage_error(arguments: list[str]):
+    assert main(["tune", *arguments]) == 2

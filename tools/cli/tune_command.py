@@ -1,0 +1,109 @@
+"""`aicf tune`: times of every kernel that could run a model, measured on the device, as a table for `--tuning`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from aicf.tuning.prepared import Prepared
+
+
+def tune_command(
+    model: Annotated[
+        Path | None, typer.Argument(help="The model, an .mlir file.", show_default=False)
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Table to write, as in tuning.json.", show_default=False),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(help="Such as cuda or cuda:sm_90a; this machine's cpu by default.", show_default=False),
+    ] = None,
+    dims: Annotated[
+        str, typer.Option(help="Sizes of symbolic dimensions, as in 'N=1,540;M=4'.", show_default=False)
+    ] = "",
+    policy: Annotated[
+        str | None,
+        typer.Option(help="'auto', inline JSON, or a .json or .yaml file.", show_default=False),
+    ] = None,
+    threads: Annotated[int, typer.Option(help="Threads that run the program together.")] = 1,
+    variants: Annotated[int, typer.Option(min=1, help="Most variants of one kernel that are measured.")] = 16,
+    prepare: Annotated[
+        Path | None,
+        typer.Option(help="Only compile, into this folder; needs no device.", show_default=False),
+    ] = None,
+    measure: Annotated[
+        Path | None,
+        typer.Option(help="Only measure what --prepare put into this folder.", show_default=False),
+    ] = None,
+    add: Annotated[bool, typer.Option(help="Keep what the table holds of other work.")] = False,
+) -> None:
+    """Measure every kernel that could run a model, for `aicf compile --tuning`.
+
+    MODEL and -o compile and measure here. MODEL and --prepare compile on any machine; --measure and -o then measure on
+    the machine with the device.
+    """
+    if measure is not None:
+        _check(
+            model is None and prepare is None,
+            "--measure takes no MODEL and no --prepare: both are in the folder",
+        )
+        _check(output is not None, "--measure needs -o, the table to write")
+    else:
+        _check(model is not None, "give a MODEL, or a folder to --measure")
+        _check((output is None) != (prepare is None), "give -o to measure here, or --prepare to only compile")
+    prepared = _prepared(model, measure, target, dims, policy, threads, variants)
+    if prepare is not None:
+        from aicf.tuning.prepared import save
+
+        save(prepared, prepare)
+        print(f"{prepare}: {len(prepared.cases)} cases for {prepared.backend}:{prepared.arch}")
+    if output is not None:
+        _measure(prepared, output, add)
+
+
+def _check(holds: bool, message: str) -> None:
+    if not holds:
+        raise typer.BadParameter(message)
+
+
+def _prepared(
+    model: Path | None,
+    folder: Path | None,
+    target: str | None,
+    dims: str,
+    policy: str | None,
+    threads: int,
+    variants: int,
+) -> Prepared:
+    from aicf.compiled import Options
+    from aicf.progress import progress
+    from aicf.sources import policy_text
+    from aicf.tuning.prepared import load, prepare
+
+    if folder is not None:
+        return load(folder)
+    assert model is not None
+    options = Options(target or "", policy_text(policy), dims, threads)
+    with progress("preparing") as step:
+        return prepare(model, options, variants, step)
+
+
+def _measure(prepared: Prepared, output: Path, add: bool) -> None:
+    from aicf.policies.tuning_table import TuningTable
+    from aicf.progress import progress
+    from aicf.tuning.devices import open_device
+    from aicf.tuning.measure import added, measure
+
+    older = TuningTable.load(output) if add and output.exists() else None
+    device = open_device(prepared)
+    with progress("measuring") as step:
+        table = measure(prepared, device, step)
+    table = table if older is None else added(table, older)
+    table.save(output)
+    rows = sum(len(work.rows) for work in table.works)
+    print(f"{output}: {rows} times of {len(table.works)} pieces of work on {device.name}")
