@@ -179,7 +179,7 @@ class _Writer:
         for lane in range(VECTOR):
             lines += self._computed(lane, [names[lane] for names in values])
         stores = [line for place in range(len(self.outputs)) for line in self._stored(place)]
-        tests = ["row < %d" % self.problem.m] if self.guards.rows else []
+        tests = [f"row < {self.problem.m}"] if self.guards.rows else []
         if self.guards.columns and self.whole:
             tests.append(f"column < {self.problem.n}")
         if tests:
