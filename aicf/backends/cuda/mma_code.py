@@ -204,6 +204,7 @@ def gemm_code(
     constants |= {
         "FINISH_ROWS": finished if spec.through == "cluster" else 0,
         "FINISHED": finished,
+        "SLOT_BYTES": finished * (spec.bn + PART_PADDING) * 4,
         "STEPS": steps,
         "HELD": epilogue.held,
         "PREFETCH": 0 < epilogue.held * steps <= PREFETCHED_WORDS,
@@ -276,7 +277,7 @@ def _constants(
         "STAGE_BYTES": spec.stage_bytes(problem),
         "B_OFFSETS": tuple((spec.bm + f * spec.bn) * spec.bk * 2 for f in range(problem.factors)),
         "PART_ROW": part_row,
-        "PART_BYTES": part_row * spec.bm,
+        "PARTS_AT": slots * spec.stage_bytes(problem) if spec.through == "cluster" else 0,
         "FACTORS": problem.factors,
         "PRODUCTS": problem.products,
         "SPLIT": spec.split,

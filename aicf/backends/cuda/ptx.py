@@ -516,6 +516,28 @@ def store_sums(typingctx: Any, address: Any, accumulator: Any, columns: Any, row
 
 
 @intrinsic
+def push_sums(typingctx: Any, targets: Any, accumulator: Any, columns: Any) -> Any:
+    """As `store_sums`, into the shared memory of blocks of a cluster: `targets` are the places of this lane's first sums
+    in every 8 rows of the tile, as `map_shared` gives them."""
+    if not isinstance(targets, types.UniTuple) or (literals := _literals(columns)) is None:
+        return None
+
+    def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        word, single = ir.IntType(32), ir.FloatType()
+        function = ir.FunctionType(ir.VoidType(), [word, single, single])
+        text = "st.shared::cluster.v2.f32 [$0], {$1,$2};"
+        store = ir.InlineAsm(function, text, "r,f,f,~{memory}", side_effect=True)
+        for first in range(0, signature.args[1].count, 2):
+            tile, lower = divmod(first, 4)
+            target = builder.extract_value(values[0], tile // literals[0] * 2 + lower // 2)
+            place = builder.add(target, ir.Constant(word, tile % literals[0] * 32))
+            builder.call(store, [place, *(builder.extract_value(values[1], first + i) for i in range(2))])
+        return context.get_dummy_value()
+
+    return types.void(targets, accumulator, columns), codegen
+
+
+@intrinsic
 def quotient(typingctx: Any, dividend: Any, divisor: Any) -> Any:
     """Unsigned 32-bit division, without the checks of Python's `//`."""
 

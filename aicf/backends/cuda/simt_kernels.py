@@ -92,6 +92,9 @@ _TILES = (
     (128, 128, 16, 8, 8, 1),
     (128, 128, 8, 8, 8, 1),
     (128, 64, 16, 8, 8, 1),
+    (128, 64, 16, 8, 8, 2),
+    (64, 64, 16, 8, 8, 4),
+    (128, 64, 16, 8, 4, 1),
     (64, 64, 16, 8, 4, 1),
     (64, 64, 16, 4, 4, 1),
     (32, 64, 16, 4, 4, 2),
@@ -155,12 +158,12 @@ def predicted_us(spec: SimtSpec, problem: GemmProblem, arch: GpuArch) -> float:
     rounds = ceil(blocks / arch.multiprocessors)
     # Few warps on a multiprocessor cannot hide latency; small tiles are bound by shared memory.
     warps = min(rounds, resident) * spec.threads / 32
-    efficiency = 0.8 * min(1.0, 0.25 + warps / 10) * min(1.0, 0.3 + spec.tm * spec.tn / 90)
+    efficiency = 0.8 * min(1.0, 0.1 + warps / 10.5) * min(1.0, 0.3 + spec.tm * spec.tn / 90)
     per_block = 2.0 * spec.bm * spec.bn * problem.factors * spec.bk * spec.loops(problem)
     rate = arch.f32_tflops * 1e6 * _RATES[problem.dtype] / arch.multiprocessors
     compute = rounds * per_block / (rate * efficiency)
     l2 = spec.stage_bytes(problem) * spec.loops(problem) * blocks / (arch.copy_l2_gbs * 1e3)
-    latency = 2.0 + 0.05 * spec.loops(problem) + (0.9 if spec.split > 1 else 0.0)
+    latency = 1.2 + 0.05 * spec.loops(problem) + (1.2 if spec.split > 1 else 0.0)
     return latency + max(compute, l2)
 
 

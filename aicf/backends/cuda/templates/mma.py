@@ -32,7 +32,6 @@ from aicf.backends.cuda.ptx import (
     i32,
     i64,
     launch_dependents,
-    load_cluster_f32x4,
     load_f32x4,
     load_matrices,
     load_matrices_transposed,
@@ -41,6 +40,7 @@ from aicf.backends.cuda.ptx import (
     map_shared,
     mma_tile_bf16,
     mma_tile_f16,
+    push_sums,
     quotient,
     remainder,
     shared_base,
@@ -168,6 +168,8 @@ def gemm_mma():
     batch = quotient(u32(cuda.blockIdx.z), PRODUCTS)
     if PROGRAMMATIC:
         launch_dependents()
+    if CLUSTER:  # the other half comes where blocks first write to each other: by then all have started
+        cluster_arrive()
 
     # GROUP tiles below each other, then the next column of tiles: neighbours in time share tiles of A and B.
     group = i32(quotient(u32(cuda.blockIdx.x), GROUP * GRID_N))
@@ -258,17 +260,29 @@ def gemm_mma():
         if reading == u32(base + STAGES * STAGE_BYTES):
             reading = u32(base)
 
-    # Sums through shared memory, so that a thread finishes neighbours in a row.
-    cuda.syncthreads()
-    at_row = warp_m * (M_TILES * 16) + (lane >> 2)
+    # Sums through shared memory, so that a thread finishes neighbours in a row. The blocks of a cluster each finish some
+    # rows, and get the parts of those rows from all others in order of rank.
+    parts = u32(base + PARTS_AT)
     at_column = warp_n * (N_TILES * 8) + (lane & 3) * 2
-    part = base + warp_k * PART_BYTES + at_row * PART_ROW + at_column * 4
-    for factor in unrolled(FACTORS):
-        store_sums(u32(part + factor * WARPS_K * PART_BYTES), acc[factor], N_TILES, PART_ROW)
     if CLUSTER:
+        targets = registers(2 * M_TILES, u32(0))
+        cluster_wait()
+        for factor in unrolled(FACTORS):
+            slot = parts + ((factor * SPLIT + rank) * WARPS_K + warp_k) * SLOT_BYTES + at_column * 4
+            for i in unrolled(2 * M_TILES):
+                first_row = warp_m * (M_TILES * 16) + i * 8
+                owner = quotient(u32(first_row), FINISHED)
+                at_row = i32(remainder(u32(first_row), FINISHED)) + (lane >> 2)
+                targets[i] = map_shared(u32(slot + at_row * PART_ROW), owner)
+            push_sums(targets[0 : 2 * M_TILES], acc[factor], N_TILES)
         cluster_arrive()
         cluster_wait()
     else:
+        cuda.syncthreads()
+        at_row = warp_m * (M_TILES * 16) + (lane >> 2)
+        slot = parts + warp_k * SLOT_BYTES + at_row * PART_ROW + at_column * 4
+        for factor in unrolled(FACTORS):
+            store_sums(u32(slot + factor * WARPS_K * SLOT_BYTES), acc[factor], N_TILES, PART_ROW)
         cuda.syncthreads()
 
     sums = registers(4 * FACTORS, f32(0))
@@ -283,9 +297,6 @@ def gemm_mma():
             if HELD > 0:
                 fetched[0:HELD] = splice(FETCH, u32(m0 + row), u32(n0 + column), batch)
             splice(FINISH_VECTOR, row, column, fetched[0:HELD])
-    if CLUSTER:  # no block leaves while another reads its sums
-        cluster_arrive()
-        cluster_wait()
 
 
 def finish_vector(row, column, words):
@@ -294,12 +305,10 @@ def finish_vector(row, column, words):
         for factor in unrolled(FACTORS):
             for block in unrolled(SPLIT if CLUSTER else 1):
                 for depth in unrolled(WARPS_K):
-                    at = u32(base + (factor * WARPS_K + depth) * PART_BYTES + row * PART_ROW + column * 4)
+                    slot = ((factor * (SPLIT if CLUSTER else 1) + block) * WARPS_K + depth) * SLOT_BYTES
+                    at = u32(parts + slot + (row - rank * FINISH_ROWS) * PART_ROW + column * 4)
                     added = registers(4, f32(0))
-                    if CLUSTER:
-                        added[0:4] = load_cluster_f32x4(map_shared(at, u32(block)))
-                    else:
-                        added[0:4] = load_shared_f32x4(at)
+                    added[0:4] = load_shared_f32x4(at)
                     for lane_of_four in unrolled(4):
                         if block + depth == 0:
                             sums[4 * factor + lane_of_four] = added[lane_of_four]
