@@ -1,8 +1,8 @@
 """The text that ends a GEMM tile: four neighbouring sums of a row become elements of the results.
 
-Two snippets for `staging`. `fetch(row, column, batch)` loads what the epilogue reads beside the sums, as u32 words that a
-kernel may hold in registers while it multiplies; `finish(row, column, batch, held, sums)` computes and stores. Both are
-told the pointers as the registers `pointers`. The scalar program itself comes from `scalar_code`.
+Two snippets for `staging`. `fetch(row, column, batch)` loads what the epilogue reads beside the sums, as u32 words that
+a kernel may hold in registers while it multiplies; `finish(row, column, batch, held, sums)` computes and stores. Both
+are told the pointers as the registers `pointers`. The scalar program itself comes from `scalar_code`.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def make_epilogue(
     """The end of a tile of `problem`.
 
     Args:
-        point: The scalar program at one point: parameters are the sums, the extras as values, then one index per
-            parallel dim; None stores the sums as they are.
+        point: The scalar program at one point, as `point_snippet` gives it with every operand an accumulator; the
+            addresses of its outputs are not used. None stores the sums as they are.
         extras, outputs: Over the epilogue's dims, in the order of the pointers.
         first_pointer: Place of the first extra among `pointers`; the others follow, then the outputs.
         guards: What has to be checked.
@@ -179,7 +179,7 @@ class _Writer:
         for lane in range(VECTOR):
             lines += self._computed(lane, [names[lane] for names in values])
         stores = [line for place in range(len(self.outputs)) for line in self._stored(place)]
-        tests = ["row < %d" % self.problem.m] if self.guards.rows else []
+        tests = [f"row < {self.problem.m}"] if self.guards.rows else []
         if self.guards.columns and self.whole:
             tests.append(f"column < {self.problem.n}")
         if tests:

@@ -1,8 +1,8 @@
 """Reads a matrix product from its operands: sizes, strides, and where its epilogue reads and writes. Plain data.
 
-Shared by the descriptors (which see a `Work`) and the code generators (which see a `Launch`) of the GEMM families. Batch
-dims that only continue the rows of A (a shared B) are taken into the rows, so that ``[batch, seq, features]`` times a
-weight is one matrix; the epilogue still sees every dim.
+Shared by the descriptors (which see a `Work`) and the code generators (which see a `Launch`) of the GEMM families.
+Batch dims that only continue the rows of A (a shared B) are taken into the rows, so that ``[batch, seq, features]``
+times a weight is one matrix; the epilogue still sees every dim.
 """
 
 from __future__ import annotations

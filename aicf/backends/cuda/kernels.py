@@ -9,6 +9,7 @@ from aicf.backends.cuda import (
     gemv_kernels,
     generated_kernels,
     mma_kernels,
+    simt_kernels,
     wgmma_kernels,
 )
 
@@ -17,6 +18,7 @@ KERNELS: tuple[KernelDescriptor, ...] = (
     wgmma_kernels.WgmmaKernel(),
     mma_kernels.MmaKernel(),
     gemv_kernels.GemvKernel(),
+    simt_kernels.SimtKernel(),
     *attention_kernels.KERNELS,
     *generated_kernels.KERNELS,
 )

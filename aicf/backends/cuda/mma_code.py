@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from math import ceil, gcd
-
-from xdsl.dialects.builtin import ArrayAttr, StringAttr
 
 from aicf.backends.base import Launch
 from aicf.backends.cuda.code import KernelCode
 from aicf.backends.cuda.gemm_epilogue import Epilogue, Guards, make_epilogue
-from aicf.backends.cuda.gemm_problem import (
-    Access,
-    GemmProblem,
-    epilogue_accesses,
-    operands_of,
-    problem_of_launch,
-    strided,
+from aicf.backends.cuda.gemm_parts import (
+    Ends,
+    batch_address,
+    choose_pointers,
+    ends_of,
+    pointers_of,
+    reads_b_early,
 )
+from aicf.backends.cuda.gemm_problem import Access, GemmProblem, problem_of_launch
 from aicf.backends.cuda.launches import KernelLaunch, address_of
 from aicf.backends.cuda.mma_kernels import PART_PADDING, MmaSpec, spec_of
 from aicf.backends.cuda.staging import Constant, Snippet, part, stage
@@ -131,106 +130,39 @@ def _copy_width(inner_stride: int, strides: Sequence[int], alignment: int) -> in
     return gcd(16, alignment, *(2 * stride for stride in strides))
 
 
-# Scalar code around the templates
-
-
-def choose_pointers(count: int, products: int) -> tuple[Snippet, list[str]]:
-    """A snippet from the product's number to its pointers, and the names of all parameters."""
-    names = [[f"p{product}_{i}" for i in range(count)] for product in range(products)]
-    lines = [f"q{i} = {name}" for i, name in enumerate(names[0])]
-    for product in range(1, products):
-        chosen = "\n    ".join(f"q{i} = {name}" for i, name in enumerate(names[product]))
-        lines.append(f"if product == {product}:\n    {chosen}")
-    result = "".join(f"q{i}, " for i in range(count))
-    return Snippet(("product",), tuple(lines), f"({result})"), [name for own in names for name in own]
-
-
-def batch_address(sizes: Sequence[int], strides: Sequence[int], element_bytes: int = 2) -> Snippet:
-    """A snippet from a base address and the number of a matrix to the address of that matrix."""
-    lines: list[str] = ["rest = u32(batch)"]
-    terms: list[str] = []
-    for dim in range(len(sizes) - 1, -1, -1):
-        if strides[dim] and sizes[dim] > 1:
-            lines.append(f"d{dim} = i64(remainder(rest, {sizes[dim]}))")
-            terms.append(f"d{dim} * {strides[dim] * element_bytes}")
-        lines.append(f"rest = quotient(rest, {sizes[dim]})")
-    if not terms:
-        return Snippet(("base", "batch"), (), "base")
-    return Snippet(("base", "batch"), tuple(lines), f"u64(base + u64({' + '.join(terms)}))")
-
-
 # The kernels
-
-
-@dataclass(frozen=True)
-class _Ends:
-    """What follows the sums of one product: the scalar program and its operands."""
-
-    point: Snippet | None
-    extras: tuple[Access, ...]
-    outputs: tuple[Access, ...]
-    scalars: Mapping[str, Snippet]
-
-    def epilogue(self, problem: GemmProblem, first_pointer: int, guards: Guards) -> Epilogue:
-        return make_epilogue(
-            problem, self.point, self.extras, self.outputs, first_pointer, guards, self.scalars
-        )
 
 
 def emit(launch: Launch, arch: GpuArch) -> list[KernelLaunch]:
     """The launches of one instruction: the products, and behind a workspace split the sums of the parts."""
-    from aicf.backends.cuda.scalar_code import load_snippet, point_snippet, store_snippet
-
     problem, spec = problem_of_launch(launch), spec_of(launch.record)
-    roles = operands_of(launch.kind, len(launch.ins), len(launch.outs))
-    extras = [launch.ins[place] for place in roles.extras[0]]
-    outputs = [launch.outs[place] for place in roles.outputs[0]]
-    accesses = epilogue_accesses(
-        launch.code, problem.factors, list(map(strided, extras)), list(map(strided, outputs))
-    )
-    point = None
-    if launch.code is not None:
-        rounding = launch.record["rounding"]
-        assert isinstance(rounding, StringAttr)
-        operands = problem.factors + len(extras)
-        point = point_snippet(launch.code, operands, (), tuple(outputs), rounding.data)
-    scalars = {f"LOAD_{o.dtype}": load_snippet(o.dtype) for o in extras}
-    scalars |= {f"STORE_{o.dtype}": store_snippet(o.dtype) for o in outputs}
-    return launches(launch, arch, problem, spec, _Ends(point, *accesses, scalars))
+    return launches(launch, arch, problem, spec, ends_of(launch, problem))
 
 
 def launches(
-    launch: Launch, arch: GpuArch, problem: GemmProblem, spec: MmaSpec, ends: _Ends
+    launch: Launch, arch: GpuArch, problem: GemmProblem, spec: MmaSpec, ends: Ends
 ) -> list[KernelLaunch]:
-    """As `emit`, with the scalar code at hand."""
-    roles = operands_of(launch.kind, len(launch.ins), len(launch.outs))
-    early = launch.record.get("early_reads")
-    early_b = isinstance(early, ArrayAttr) and len(early.data) > 0
-    per_product = problem.factors
-    factors = [roles.b[p * per_product : (p + 1) * per_product] for p in range(problem.products)]
-    b_refs = [[address_of(launch.ins[place]) for place in places] for places in factors]
-    end_refs = [
-        [
-            *(address_of(launch.ins[place]) for place in roles.extras[p]),
-            *(address_of(launch.outs[place]) for place in roles.outputs[p]),
-        ]
-        for p in range(problem.products)
-    ]
-    a_ref = address_of(launch.ins[0])
+    """As `emit`, with problem, spec and scalar code at hand."""
+    pointers, early_b = pointers_of(launch, problem), reads_b_early(launch)
     cluster = (1, spec.split if spec.through == "cluster" else 1, 1)
     block = (spec.threads, 1, 1)
     shared = spec.shared_bytes(problem)
     if spec.through != "workspace":
-        arguments = (a_ref, *(ref for b, e in zip(b_refs, end_refs, strict=True) for ref in (*b, *e)))
+        own = zip(pointers.b, pointers.ends, strict=True)
+        arguments = (pointers.a, *(address for b, end in own for address in (*b, *end)))
         code = gemm_code(problem, spec, arch, ends, early_b)
         return [KernelLaunch(code, arguments, spec.grid(problem), block, cluster, shared)]
     parts = address_of(launch.ws[0])
     first = gemm_code(problem, spec, arch, None, early_b)
-    arguments = (a_ref, *(ref for b in b_refs for ref in (*b, *[parts] * problem.factors)))
+    arguments = (
+        pointers.a,
+        *(address for b in pointers.b for address in (*b, *[parts] * problem.factors)),
+    )
     last, grid = sum_code(problem, spec, arch, ends)
+    ends_arguments = (parts, *(address for end in pointers.ends for address in end))
     return [
         KernelLaunch(first, arguments, spec.grid(problem), block, cluster, shared),
-        KernelLaunch(last, (parts, *(ref for e in end_refs for ref in e)), grid, (SUM_THREADS, 1, 1)),
+        KernelLaunch(last, ends_arguments, grid, (SUM_THREADS, 1, 1)),
     ]
 
 
@@ -252,7 +184,7 @@ def _parts_epilogue(problem: GemmProblem, spec: MmaSpec, guards: Guards) -> Epil
 
 
 def gemm_code(
-    problem: GemmProblem, spec: MmaSpec, arch: GpuArch, ends: _Ends | None, early_b: bool
+    problem: GemmProblem, spec: MmaSpec, arch: GpuArch, ends: Ends | None, early_b: bool
 ) -> KernelCode:
     """The product kernel; without `ends` it stores the parts of a split into a workspace."""
     from aicf.backends.cuda.templates import mma
@@ -272,6 +204,7 @@ def gemm_code(
     constants |= {
         "FINISH_ROWS": finished if spec.through == "cluster" else 0,
         "FINISHED": finished,
+        "SLOT_BYTES": finished * (spec.bn + PART_PADDING) * 4,
         "STEPS": steps,
         "HELD": epilogue.held,
         "PREFETCH": 0 < epilogue.held * steps <= PREFETCHED_WORDS,
@@ -344,7 +277,7 @@ def _constants(
         "STAGE_BYTES": spec.stage_bytes(problem),
         "B_OFFSETS": tuple((spec.bm + f * spec.bn) * spec.bk * 2 for f in range(problem.factors)),
         "PART_ROW": part_row,
-        "PART_BYTES": part_row * spec.bm,
+        "PARTS_AT": slots * spec.stage_bytes(problem) if spec.through == "cluster" else 0,
         "FACTORS": problem.factors,
         "PRODUCTS": problem.products,
         "SPLIT": spec.split,
@@ -362,7 +295,7 @@ def _constants(
 
 
 def sum_code(
-    problem: GemmProblem, spec: MmaSpec, arch: GpuArch, ends: _Ends
+    problem: GemmProblem, spec: MmaSpec, arch: GpuArch, ends: Ends
 ) -> tuple[KernelCode, tuple[int, int, int]]:
     """The kernel that adds the parts of a workspace, and its grid."""
     from aicf.backends.cuda.templates import mma

@@ -6,9 +6,10 @@ No code generator is imported here; `mma_code` turns the record into kernels.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
+from typing import cast
 
 from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntegerAttr, StringAttr, i64
 from xdsl.ir import Attribute
@@ -70,9 +71,11 @@ class MmaSpec:
         return (self.bm + problem.factors * self.bn) * self.bk * 2
 
     def shared_bytes(self, problem: GemmProblem) -> int:
-        """Dynamic shared memory: the stages, and later, in their place, the partial sums."""
+        """Dynamic shared memory: the stages, and later, in their place, the partial sums; blocks of a cluster write sums
+        to each other while some still read their stages, so there they have a place of their own."""
         parts = problem.factors * self.warps_k * self.bm * (self.bn + PART_PADDING) * 4
-        return max(self.slots(problem) * self.stage_bytes(problem), parts)
+        stages = self.slots(problem) * self.stage_bytes(problem)
+        return stages + parts if self.through == "cluster" else max(stages, parts)
 
     def slots(self, problem: GemmProblem) -> int:
         """Stages that are used: no more than there are K tiles."""
@@ -112,9 +115,9 @@ _TILES = (
     (64, 96, 2, 2, 1),
     (64, 48, 2, 1, 2),
 )
-_DEPTHS = (32, 64)
-_STAGES = (3, 4, 6)
-_SPLITS = (1, 2, 3, 4, 6, 8)
+_DEPTHS = (32, 64, 128)
+_STAGES = (2, 3, 4, 6, 8)
+_SPLITS = (1, 2, 4, 8)
 _REGISTERS = 200
 """Accumulators and fragments of a thread beyond which the compiler would spill."""
 
@@ -138,7 +141,7 @@ def spec_reason(spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> str | Non
     if spec.through == "cluster":
         if not arch.has_tma:
             return f"{arch.name} has no clusters"
-        if spec.split > 8 or spec.bm % spec.split:
+        if spec.split > 8 or spec.bm % (8 * spec.split):
             return f"a cluster of {spec.split} blocks cannot share {spec.bm} rows"
     if max(spec.grid(problem)[1:]) > 65535:
         return f"{problem.batches} matrices are more than a grid has room for"
@@ -147,58 +150,65 @@ def spec_reason(spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> str | Non
 
 def legal_specs(problem: GemmProblem, arch: GpuArch) -> Iterator[MmaSpec]:
     """All specs worth measuring for `problem` on `arch`, in a fixed order."""
-    for bm, bn, warps_m, warps_n, warps_k in _TILES:
+    for tile in _TILES:
+        bm, bn = tile[:2]
         if (bm > 16 and bm >= 2 * _padded(problem.m)) or (bn > 32 and bn >= 2 * _padded(problem.n)):
             continue
         for bk in _DEPTHS:
-            for stages in _STAGES:
-                for split in _SPLITS:
-                    through = ("none",) if split == 1 else ("cluster", "workspace")
-                    for place in through:
-                        spec = MmaSpec(bm, bn, bk, warps_m, warps_n, warps_k, stages, split, place)
-                        if stages > _STAGES[0] and spec.loops(problem) < stages:
-                            continue
-                        if spec_reason(spec, problem, arch) is None:
-                            yield spec
+            for split in _SPLITS:
+                for through in ("none",) if split == 1 else ("cluster", "workspace"):
+                    for stages in _stages(MmaSpec(bm, bn, bk, *tile[2:], 2, split, through), problem, arch):
+                        yield MmaSpec(bm, bn, bk, *tile[2:], stages, split, through)
+
+
+def _stages(spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> list[int]:
+    """The most stages with which two blocks fit beside each other (so that the next kernel's can start while this one's
+    compute), and the most with which one does."""
+    legal = [
+        stages
+        for stages in _STAGES
+        if (stages == _STAGES[0] or stages <= spec.loops(problem))
+        and spec_reason(replace(spec, stages=stages), problem, arch) is None
+    ]
+    half = arch.shared_bytes // 2 - 1024
+    paired = [stages for stages in legal if replace(spec, stages=stages).shared_bytes(problem) <= half]
+    return sorted({found[-1] for found in (paired, legal) if found})
 
 
 def _padded(size: int) -> int:
     return max(16, size)
 
 
+_LAUNCH_US, _LOOP_US = 1.2, 0.05
+_THROUGH_US = {"none": 0.0, "cluster": 0.9, "workspace": 1.0}
+_PEAK_SHARE = 0.45
+"""What mma.sync reaches of a Hopper tensor core with warp tiles of 2048 sums or more; with smaller ones, loads from
+shared memory and latency take more. All figures fitted to measurements on an H100."""
+
+
 def predicted_us(spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> float:
-    """Microseconds: the slowest of memory, L2 and tensor cores over the waves of blocks, plus latencies."""
-    blocks = spec.grid(problem)[0] * spec.grid(problem)[1] * spec.grid(problem)[2]
-    resident = max(1, min(arch.shared_bytes // (spec.shared_bytes(problem) + 1024), 2048 // spec.threads, 4))
-    waves = ceil(blocks / (arch.multiprocessors * resident))
-    per_wave = min(blocks, arch.multiprocessors * resident)
-    busy = min(1.0, blocks / arch.multiprocessors)
-    loops = spec.loops(problem)
-    # mma.sync reaches about 60 % of what wgmma does on Hopper; a small warp tile is bound by shared memory.
-    warp_tile = (spec.bm // spec.warps_m) * (spec.bn // spec.warps_n)
-    efficiency = 0.55 * min(1.0, 0.35 + 0.65 * warp_tile / 2048)
-    flops = 2.0 * spec.bm * spec.bn * problem.factors * spec.bk * loops * blocks
-    compute = flops / (arch.tensor_tflops * 1e6 * efficiency * busy)
-    l2 = spec.stage_bytes(problem) * loops * blocks / (arch.copy_l2_gbs * 1e3 * max(busy, 0.3))
-    unique = 2.0 * problem.batches * problem.products * problem.k * problem.n * problem.factors
-    unique += 2.0 * problem.m * problem.n * problem.products * problem.batches
-    memory = unique / (arch.bandwidth_gbs * 1e3)
-    latency = 1.8 + 0.06 * loops + 0.1 * waves * (per_wave > 0)
-    latency += {"none": 0.0, "cluster": 0.9, "workspace": 1.6}[spec.through]
-    if spec.through == "workspace":
-        latency += 2.0 * spec.workspace_bytes(problem) / (arch.copy_l2_gbs * 1e3)
-    return latency + max(compute, l2, memory)
-
-
-def best_spec(problem: GemmProblem, arch: GpuArch) -> tuple[float, MmaSpec]:
-    """The cheapest by the prior; ties to the first."""
-    return _best(problem, arch)
+    """Microseconds: the slowest of tensor cores, L2 and memory, plus latencies."""
+    tiles, ranges, matrices = spec.grid(problem)
+    blocks, loops = tiles * ranges * matrices, spec.loops(problem)
+    warp_tile = (spec.bm // spec.warps_m) * (spec.bn // spec.warps_n) * problem.factors
+    share = _PEAK_SHARE * min(1.0, (warp_tile / 2048) ** 0.5)
+    flops = 2.0 * spec.bm * spec.bn * problem.factors * spec.bk * loops
+    multiprocessor = arch.tensor_tflops * 1e6 / arch.multiprocessors * share
+    compute = ceil(blocks / arch.multiprocessors) * flops / multiprocessor
+    l2 = spec.stage_bytes(problem) * loops * blocks / (arch.copy_l2_gbs * 1e3)
+    touched = (
+        problem.products * problem.batches * (problem.factors * problem.k * problem.n + problem.m * problem.n)
+    )
+    memory = 2.0 * touched / (arch.bandwidth_gbs * 1e3)
+    parts = 2.0 * spec.workspace_bytes(problem) / (arch.copy_l2_gbs * 1e3)
+    return _LAUNCH_US + _LOOP_US * loops + _THROUGH_US[spec.through] + parts + max(compute, l2, memory)
 
 
 @functools.lru_cache(maxsize=4096)
-def _best(problem: GemmProblem, arch: GpuArch) -> tuple[float, MmaSpec]:
+def ranked_specs(problem: GemmProblem, arch: GpuArch) -> tuple[tuple[float, MmaSpec], ...]:
+    """All legal specs with their predicted microseconds, the cheapest first; ties in the order of `legal_specs`."""
     found = [(predicted_us(spec, problem, arch), spec) for spec in legal_specs(problem, arch)]
-    return min(found, key=lambda entry: entry[0])
+    return tuple(sorted(found, key=lambda entry: entry[0]))
 
 
 # Records
@@ -241,25 +251,26 @@ def spec_record(spec: MmaSpec, problem: GemmProblem) -> dict[str, Attribute]:
 
 def spec_of(record: Mapping[str, Attribute]) -> MmaSpec:
     """The spec of a record. Raises PlanError if an entry is missing."""
+    bm, bn, bk = integers(record, "tile")
+    warps_m, warps_n, warps_k = integers(record, "warps")
+    stages, split, group = (integers(record, key)[0] for key in ("stages", "split_k", "tile_group"))
     return MmaSpec(
-        *_integers(record, "tile"),
-        *_integers(record, "warps"),
-        *(_integers(record, "stages") + _integers(record, "split_k")),
-        _text(record, "split_through"),
-        *_integers(record, "tile_group"),
+        bm, bn, bk, warps_m, warps_n, warps_k, stages, split, text_entry(record, "split_through"), group
     )
 
 
-def _integers(record: Mapping[str, Attribute], key: str) -> list[int]:
+def integers(record: Mapping[str, Attribute], key: str) -> list[int]:
+    """The integers of an entry, one or an array. Raises PlanError if the record lacks it."""
     value = record.get(key)
-    entries = value.data if isinstance(value, ArrayAttr) else (value,)
+    entries = cast("ArrayAttr[Attribute]", value).data if isinstance(value, ArrayAttr) else (value,)
     numbers = [entry.value.data for entry in entries if isinstance(entry, IntegerAttr)]
     if not numbers:
         raise PlanError(f"kernel record lacks '{key}': run select-kernels again")
     return numbers
 
 
-def _text(record: Mapping[str, Attribute], key: str) -> str:
+def text_entry(record: Mapping[str, Attribute], key: str) -> str:
+    """A string entry. Raises PlanError if the record lacks it."""
     value = record.get(key)
     if not isinstance(value, StringAttr):
         raise PlanError(f"kernel record lacks the string '{key}': run select-kernels again")
@@ -267,7 +278,7 @@ def _text(record: Mapping[str, Attribute], key: str) -> str:
 
 
 def early_reads(work: Work) -> list[int]:
-    """B operands that nothing before the instruction writes: they are read before its programmatic wait. All or none."""
+    """B operands that nothing before the instruction writes: read before its programmatic wait. All or none."""
     roles = operands_of(work.kind, len(work.operands), len(work.results))
     operands = [work.operands[place] for place in roles.b]
     early = all(operand.role in EARLY_ROLES and not operand.updated for operand in operands)
@@ -295,9 +306,10 @@ class MmaKernel:
             return spec_reason(MmaSpec(16, 32, 32, 1, 1, 2, 3), problem, arch_named(target.arch.data))
         return None
 
-    def specs(self, work: Work, target: TargetAttr) -> list[MmaSpec]:
-        """All specs that could run `work`, for the tuner."""
-        return list(legal_specs(problem_of_work(work), arch_named(target.arch.data)))
+    def candidates(self, work: Work, target: TargetAttr) -> Sequence[Mapping[str, Attribute]]:
+        """See `TunableKernel`: the records of all `ranked_specs`."""
+        ranked = ranked_specs(problem_of_work(work), arch_named(target.arch.data))
+        return [self.record_of(work, target, spec) for _, spec in ranked]
 
     def candidates(self, work: Work, target: TargetAttr) -> list[dict[str, Attribute]]:
         """See `TunableKernel`."""
@@ -307,30 +319,27 @@ class MmaKernel:
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
         """See `KernelDescriptor`."""
-        return best_spec(problem_of_work(work), arch_named(target.arch.data))[0]
+        return ranked_specs(problem_of_work(work), arch_named(target.arch.data))[0][0]
 
     def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
         """See `KernelDescriptor`: the record of the spec that the prior prefers."""
-        spec = best_spec(problem_of_work(work), arch_named(target.arch.data))[1]
+        spec = ranked_specs(problem_of_work(work), arch_named(target.arch.data))[0][1]
         return self.record_of(work, target, spec)
 
     def record_of(self, work: Work, target: TargetAttr, spec: MmaSpec) -> dict[str, Attribute]:
-        """The record of `work` run by `spec`, one of `specs`."""
-        return {
+        """The record of `work` run by `spec`, one of `legal_specs`."""
+        arch = arch_named(target.arch.data)
+        entries: dict[str, Attribute] = {
             **spec_record(spec, problem_of_work(work)),
             "transpose_a": work.attrs["transpose_a"],
             "transpose_b": work.attrs["transpose_b"],
-            "early_reads": ArrayAttr([integer(place) for place in early_reads(work)]),
-            "fixed_addresses": ArrayAttr([]),
-            "triggers": BoolAttr.from_bool(arch_named(target.arch.data).has_tma),
             "rounding": StringAttr("fused"),
         }
+        if arch.has_tma:
+            entries["early_reads"] = ArrayAttr([integer(place) for place in early_reads(work)])
+            entries["triggers"] = BoolAttr.from_bool(True)
+        return entries
 
     def prepare(self, work: Work, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
         """See `KernelDescriptor`; never reached by a record of this kernel."""
         raise PlanError(f"kernel '{self.id}' reads plain memory: its record must not ask for a layout")
-
-
-def grouped(spec: MmaSpec, group: int) -> MmaSpec:
-    """`spec` with another order of tiles."""
-    return replace(spec, group=group)

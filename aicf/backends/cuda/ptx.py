@@ -259,37 +259,41 @@ def wait_copies(typingctx: Any, pending: Any) -> Any:
 
 def _literals(*given: Any) -> list[int] | None:
     """The values of arguments that are literal integers, None if one is not."""
-    return (
-        [one.literal_value for one in given]
-        if all(isinstance(one, types.IntegerLiteral) for one in given)
-        else None
-    )
+    if not all(isinstance(one, types.IntegerLiteral) for one in given):
+        return None
+    return [one.literal_value for one in given]
+
+
+def _cached(width: int) -> str:
+    """Copies of 16 bytes may pass by L1, smaller ones may not."""
+    return "cg" if width == 16 else "ca"
 
 
 @intrinsic
 def copy_rows(
-    typingctx: Any, target: Any, source: Any, count: Any, target_step: Any, source_step: Any
+    typingctx: Any, width: Any, target: Any, source: Any, count: Any, target_step: Any, source_step: Any
 ) -> Any:
-    """`count` copies of 16 bytes, their places in shared and in global memory that many bytes apart (literals)."""
-    if (literals := _literals(count, target_step, source_step)) is None:
+    """`count` copies of `width` (4, 8, 16) bytes, their places in shared and in global memory that many bytes apart."""
+    if (literals := _literals(count, target_step, source_step, width)) is None:
         return None
 
     def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         word, long = ir.IntType(32), ir.IntType(64)
         function = ir.FunctionType(ir.VoidType(), [word, long])
-        text = "cp.async.cg.shared.global.L2::128B [$0], [$1], 16;"
+        text = f"cp.async.{_cached(literals[3])}.shared.global.L2::128B [$0], [$1], {literals[3]};"
         copy = ir.InlineAsm(function, text, "r,l,~{memory}", side_effect=True)
         for i in range(literals[0]):
-            place = builder.add(values[0], ir.Constant(word, i * literals[1]))
-            builder.call(copy, [place, builder.add(values[1], ir.Constant(long, i * literals[2]))])
+            place = builder.add(values[1], ir.Constant(word, i * literals[1]))
+            builder.call(copy, [place, builder.add(values[2], ir.Constant(long, i * literals[2]))])
         return context.get_dummy_value()
 
-    return types.void(u32, u64, count, target_step, source_step), codegen
+    return types.void(width, u32, u64, count, target_step, source_step), codegen
 
 
 @intrinsic
 def copy_rows_or_zero(
     typingctx: Any,
+    width: Any,
     target: Any,
     source: Any,
     rows_left: Any,
@@ -299,23 +303,23 @@ def copy_rows_or_zero(
     source_step: Any,
     row_step: Any,
 ) -> Any:
-    """As `copy_rows`, with zeros past the first `size` bytes of 16, and where i `row_step` is `rows_left` or more."""
-    if (literals := _literals(count, target_step, source_step, row_step)) is None:
+    """As `copy_rows`, with zeros past the first `size` bytes, and where i `row_step` is `rows_left` or more."""
+    if (literals := _literals(count, target_step, source_step, row_step, width)) is None:
         return None
 
     def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         word, long = ir.IntType(32), ir.IntType(64)
         function = ir.FunctionType(ir.VoidType(), [word, long, word])
-        text = "cp.async.cg.shared.global.L2::128B [$0], [$1], 16, $2;"
+        text = f"cp.async.{_cached(literals[4])}.shared.global.L2::128B [$0], [$1], {literals[4]}, $2;"
         copy = ir.InlineAsm(function, text, "r,l,r,~{memory}", side_effect=True)
         for i in range(literals[0]):
-            inside = builder.icmp_signed("<", ir.Constant(word, i * literals[3]), values[2])
-            given = builder.select(inside, values[3], ir.Constant(word, 0))
-            place = builder.add(values[0], ir.Constant(word, i * literals[1]))
-            builder.call(copy, [place, builder.add(values[1], ir.Constant(long, i * literals[2])), given])
+            inside = builder.icmp_signed("<", ir.Constant(word, i * literals[3]), values[3])
+            given = builder.select(inside, values[4], ir.Constant(word, 0))
+            place = builder.add(values[1], ir.Constant(word, i * literals[1]))
+            builder.call(copy, [place, builder.add(values[2], ir.Constant(long, i * literals[2])), given])
         return context.get_dummy_value()
 
-    return types.void(u32, u64, i32, i32, count, target_step, source_step, row_step), codegen
+    return types.void(width, u32, u64, i32, i32, count, target_step, source_step, row_step), codegen
 
 
 def _ldmatrix(builder: Any, addresses: Any, transposed: bool) -> Any:
@@ -329,7 +333,7 @@ def _ldmatrix(builder: Any, addresses: Any, transposed: bool) -> Any:
 
 @intrinsic
 def load_matrices(typingctx: Any, address: Any, count: Any, step: Any) -> Any:
-    """`load_matrices(address, n, step)`, numbers literal: n times `load_matrix_x4`, `step` bytes apart; 4 n registers."""
+    """`load_matrices(address, n, step)`, numbers literal: n `load_matrix_x4`, `step` bytes apart; 4 n registers."""
     if (literals := _literals(count, step)) is None:
         return None
 
@@ -393,6 +397,116 @@ mma_tile_f16, mma_tile_bf16 = _mma_tile("f16"), _mma_tile("bf16")
 per 8 columns, 4 of the accumulator per 16x8, columns innermost."""
 
 
+def _zeros(dtype: str) -> Intrinsic:
+    @intrinsic
+    def zeros_of(typingctx: Any, count: Any) -> Any:
+        if (literals := _literals(count)) is None:
+            return None
+
+        def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            return cgutils.pack_array(builder, [ir.Constant(_LLVM[dtype], 0)] * literals[0])
+
+        return types.UniTuple(_NUMBA[dtype], literals[0])(count), codegen
+
+    return zeros_of
+
+
+zeros_f32, zeros_f64, zeros_i32, zeros_i64 = map(_zeros, ("f32", "f64", "i32", "i64"))
+
+
+@intrinsic
+def multiply_add(typingctx: Any, accumulator: Any, a: Any, b: Any) -> Any:
+    """Outer product of two tuples added to sums, columns (b) innermost; floats with one rounding, integers wrap."""
+    if not all(isinstance(given, types.UniTuple) for given in (accumulator, a, b)):
+        return None
+
+    def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        sums, left, right = (
+            [builder.extract_value(value, i) for i in range(given.count)]
+            for value, given in zip(values, signature.args, strict=True)
+        )
+        for row, x in enumerate(left):
+            for column, y in enumerate(right):
+                at = row * len(right) + column
+                if isinstance(accumulator.dtype, types.Float):
+                    sums[at] = builder.fma(x, y, sums[at])
+                else:
+                    sums[at] = builder.add(builder.mul(x, y), sums[at])
+        return cgutils.pack_array(builder, sums)
+
+    return accumulator(accumulator, a, b), codegen
+
+
+_FOUR = {"f32": ("v4.f32", 1), "i32": ("v4.u32", 1), "f64": ("v2.f64", 2), "i64": ("v2.u64", 2)}
+"""Access of four elements in shared memory: instruction suffix, and how many it takes."""
+
+
+def _load_groups(dtype: str, space: str) -> Intrinsic:
+    suffix, pieces = _FOUR[dtype]
+    wide = 4 // pieces
+
+    @intrinsic
+    def load_groups(typingctx: Any, address: Any, count: Any, step: Any) -> Any:
+        if (literals := _literals(count, step)) is None:
+            return None
+
+        def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            word, element = ir.IntType(32), _LLVM[dtype]
+            registers = ",".join(f"${i}" for i in range(wide))
+            text = f"ld.{space}.{suffix} {{{registers}}}, [${wide}];"
+            constraints = f"={_CONSTRAINT[dtype]}," * wide + "r,~{memory}"
+            function = ir.FunctionType(ir.LiteralStructType([element] * wide), [word])
+            load = ir.InlineAsm(function, text, constraints, side_effect=True)
+            out: list[Any] = []
+            for group in range(literals[0]):
+                for piece in range(pieces):
+                    place = builder.add(values[0], ir.Constant(word, group * literals[1] + 16 * piece))
+                    made = builder.call(load, [place])
+                    out += [builder.extract_value(made, i) for i in range(wide)]
+            return cgutils.pack_array(builder, out)
+
+        return types.UniTuple(_NUMBA[dtype], 4 * literals[0])(u32, count, step), codegen
+
+    return load_groups
+
+
+def _store_groups(dtype: str) -> Intrinsic:
+    suffix, pieces = _FOUR[dtype]
+    wide = 4 // pieces
+
+    @intrinsic
+    def store_groups(typingctx: Any, address: Any, sums: Any, columns: Any, row_bytes: Any) -> Any:
+        if (literals := _literals(columns, row_bytes)) is None:
+            return None
+
+        def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            word, element = ir.IntType(32), _LLVM[dtype]
+            registers = ",".join(f"${i + 1}" for i in range(wide))
+            constraints = "r" + f",{_CONSTRAINT[dtype]}" * wide + ",~{memory}"
+            function = ir.FunctionType(ir.VoidType(), [word] + [element] * wide)
+            store = ir.InlineAsm(
+                function, f"st.shared.{suffix} [$0], {{{registers}}};", constraints, side_effect=True
+            )
+            size = 16 // wide
+            for first in range(0, sums.count, wide):
+                row, column = divmod(first, literals[0])
+                # Groups of 4 rows are 16 apart, groups of 4 columns 32: a warp is 4 x 8 lanes.
+                place = (row // 4 * 16 + row % 4) * literals[1] + (column // 4 * 32 + column % 4) * size
+                given = [builder.extract_value(values[1], first + i) for i in range(wide)]
+                builder.call(store, [builder.add(values[0], ir.Constant(word, place)), *given])
+            return context.get_dummy_value()
+
+        return types.void(u32, sums, columns, row_bytes), codegen
+
+    return store_groups
+
+
+for _dtype in _FOUR:
+    globals()[f"load_groups_{_dtype}"] = _load_groups(_dtype, "shared")
+    globals()[f"load_cluster_groups_{_dtype}"] = _load_groups(_dtype, "shared::cluster")
+    globals()[f"store_groups_{_dtype}"] = _store_groups(_dtype)
+
+
 @intrinsic
 def store_sums(typingctx: Any, address: Any, accumulator: Any, columns: Any, row_bytes: Any) -> Any:
     """`store_sums(address, accumulator, n, row_bytes)`, both numbers literal: the sums of a warp's tile that this lane
@@ -413,6 +527,28 @@ def store_sums(typingctx: Any, address: Any, accumulator: Any, columns: Any, row
         return context.get_dummy_value()
 
     return types.void(u32, accumulator, columns, row_bytes), codegen
+
+
+@intrinsic
+def push_sums(typingctx: Any, targets: Any, accumulator: Any, columns: Any) -> Any:
+    """As `store_sums`, into the shared memory of blocks of a cluster: `targets` are the places of this lane's first sums
+    in every 8 rows of the tile, as `map_shared` gives them."""
+    if not isinstance(targets, types.UniTuple) or (literals := _literals(columns)) is None:
+        return None
+
+    def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        word, single = ir.IntType(32), ir.FloatType()
+        function = ir.FunctionType(ir.VoidType(), [word, single, single])
+        text = "st.shared::cluster.v2.f32 [$0], {$1,$2};"
+        store = ir.InlineAsm(function, text, "r,f,f,~{memory}", side_effect=True)
+        for first in range(0, signature.args[1].count, 2):
+            tile, lower = divmod(first, 4)
+            target = builder.extract_value(values[0], tile // literals[0] * 2 + lower // 2)
+            place = builder.add(target, ir.Constant(word, tile % literals[0] * 32))
+            builder.call(store, [place, *(builder.extract_value(values[1], first + i) for i in range(2))])
+        return context.get_dummy_value()
+
+    return types.void(targets, accumulator, columns), codegen
 
 
 @intrinsic

@@ -1,20 +1,19 @@
 # pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false, reportPrivateImportUsage=false
-# pyright: reportUnboundVariable=false, reportPossiblyUnbound=false, reportCallIssue=false, reportUndefinedVariable=false
+# pyright: reportUnboundVariable=false, reportCallIssue=false, reportUndefinedVariable=false
 # numba-cuda ships no types, and its module `numba.cuda` is found by an import hook.
-# ruff: noqa: F821  (constants, parameters and the names of an enclosing template come with staging)
 """The tensor-core GEMM for Ampere and later: cp.async stages, ldmatrix, mma.sync. Templates for `staging`.
 
-A block makes a BM x BN tile. Its warps stand WARPS_M x WARPS_N over the tile and WARPS_K deep: those behind each other
-take turns at the 16-deep steps of k, and their sums are added at the end. With SPLIT > 1 several blocks share a tile and
-each takes a range of k: in one cluster, which then adds the parts through distributed shared memory, or through a
-workspace that `add_parts` sums up. Parts are always added in ascending order of block, then of warp.
+A block makes a BM x BN tile. Its warps stand WARPS_M x WARPS_N over the tile and WARPS_K deep: those behind each
+other take turns at the 16-deep steps of k, and their sums are added at the end. With SPLIT > 1 several blocks share a
+tile and each takes a range of k: in one cluster, which then adds the parts through distributed shared memory, or
+through a workspace that `add_parts` sums up. Parts are always added in ascending order of block, then of warp.
 
 A tile of an operand lies in shared memory as rows of 16-byte chunks, along k or along m (n) as the operand does in
 global memory; within groups of 8 rows the chunks are permuted so that ldmatrix meets no bank twice.
 
-`mma_code` gives the constants: BM, BN, BK, WARPS_*; M_TILES (16 rows) and N_TILES (8 columns) of a warp; K_STEPS of a
-warp in a K tile; LOOPS, K tiles of a block; STAGES in shared memory, AHEAD of them under way before the loop; TILE_A and
-TILE_B, the geometry of a tile (`mma_code.TileGeometry`); STEPS, the vectors of four sums that a thread finishes.
+`mma_code` gives the constants: BM, BN, BK, WARPS_*; M_TILES (16 rows) and N_TILES (8 columns) of a warp; K_STEPS of
+a warp in a K tile; LOOPS, K tiles of a block; STAGES in shared memory, AHEAD of them under way before the loop; TILE_A
+and TILE_B, the geometry of a tile (`mma_code.TileGeometry`); STEPS, the vectors of four sums that a thread finishes.
 """
 
 from __future__ import annotations
@@ -33,7 +32,6 @@ from aicf.backends.cuda.ptx import (
     i32,
     i64,
     launch_dependents,
-    load_cluster_f32x4,
     load_f32x4,
     load_matrices,
     load_matrices_transposed,
@@ -42,6 +40,7 @@ from aicf.backends.cuda.ptx import (
     map_shared,
     mma_tile_bf16,
     mma_tile_f16,
+    push_sums,
     quotient,
     remainder,
     shared_base,
@@ -107,6 +106,7 @@ def copy_tile(shared, base, outer, inner, tile):
             rows_left = i32(tile["outer_size"] - row if tile["check_outer"] else tile["rows"])
             size = i32(max(min((tile["inner_size"] - first) * 2, 16), 0) if tile["check_inner"] else 16)
             copy_rows_or_zero(
+                16,
                 u32(shared + place),
                 source,
                 rows_left,
@@ -118,6 +118,7 @@ def copy_tile(shared, base, outer, inner, tile):
             )
         else:
             copy_rows(
+                16,
                 u32(shared + place),
                 source,
                 tile["copies"],
@@ -167,6 +168,8 @@ def gemm_mma():
     batch = quotient(u32(cuda.blockIdx.z), PRODUCTS)
     if PROGRAMMATIC:
         launch_dependents()
+    if CLUSTER:  # the other half comes where blocks first write to each other: by then all have started
+        cluster_arrive()
 
     # GROUP tiles below each other, then the next column of tiles: neighbours in time share tiles of A and B.
     group = i32(quotient(u32(cuda.blockIdx.x), GROUP * GRID_N))
@@ -257,17 +260,29 @@ def gemm_mma():
         if reading == u32(base + STAGES * STAGE_BYTES):
             reading = u32(base)
 
-    # Sums through shared memory, so that a thread finishes neighbours in a row.
-    cuda.syncthreads()
-    at_row = warp_m * (M_TILES * 16) + (lane >> 2)
+    # Sums through shared memory, so that a thread finishes neighbours in a row. The blocks of a cluster each finish some
+    # rows, and get the parts of those rows from all others in order of rank.
+    parts = u32(base + PARTS_AT)
     at_column = warp_n * (N_TILES * 8) + (lane & 3) * 2
-    part = base + warp_k * PART_BYTES + at_row * PART_ROW + at_column * 4
-    for factor in unrolled(FACTORS):
-        store_sums(u32(part + factor * WARPS_K * PART_BYTES), acc[factor], N_TILES, PART_ROW)
     if CLUSTER:
+        targets = registers(2 * M_TILES, u32(0))
+        cluster_wait()
+        for factor in unrolled(FACTORS):
+            slot = parts + ((factor * SPLIT + rank) * WARPS_K + warp_k) * SLOT_BYTES + at_column * 4
+            for i in unrolled(2 * M_TILES):
+                first_row = warp_m * (M_TILES * 16) + i * 8
+                owner = quotient(u32(first_row), FINISHED)
+                at_row = i32(remainder(u32(first_row), FINISHED)) + (lane >> 2)
+                targets[i] = map_shared(u32(slot + at_row * PART_ROW), owner)
+            push_sums(targets[0 : 2 * M_TILES], acc[factor], N_TILES)
         cluster_arrive()
         cluster_wait()
     else:
+        cuda.syncthreads()
+        at_row = warp_m * (M_TILES * 16) + (lane >> 2)
+        slot = parts + warp_k * SLOT_BYTES + at_row * PART_ROW + at_column * 4
+        for factor in unrolled(FACTORS):
+            store_sums(u32(slot + factor * WARPS_K * SLOT_BYTES), acc[factor], N_TILES, PART_ROW)
         cuda.syncthreads()
 
     sums = registers(4 * FACTORS, f32(0))
@@ -282,9 +297,6 @@ def gemm_mma():
             if HELD > 0:
                 fetched[0:HELD] = splice(FETCH, u32(m0 + row), u32(n0 + column), batch)
             splice(FINISH_VECTOR, row, column, fetched[0:HELD])
-    if CLUSTER:  # no block leaves while another reads its sums
-        cluster_arrive()
-        cluster_wait()
 
 
 def finish_vector(row, column, words):
@@ -293,12 +305,10 @@ def finish_vector(row, column, words):
         for factor in unrolled(FACTORS):
             for block in unrolled(SPLIT if CLUSTER else 1):
                 for depth in unrolled(WARPS_K):
-                    at = u32(base + (factor * WARPS_K + depth) * PART_BYTES + row * PART_ROW + column * 4)
+                    slot = ((factor * (SPLIT if CLUSTER else 1) + block) * WARPS_K + depth) * SLOT_BYTES
+                    at = u32(parts + slot + (row - rank * FINISH_ROWS) * PART_ROW + column * 4)
                     added = registers(4, f32(0))
-                    if CLUSTER:
-                        added[0:4] = load_cluster_f32x4(map_shared(at, u32(block)))
-                    else:
-                        added[0:4] = load_shared_f32x4(at)
+                    added[0:4] = load_shared_f32x4(at)
                     for lane_of_four in unrolled(4):
                         if block + depth == 0:
                             sums[4 * factor + lane_of_four] = added[lane_of_four]

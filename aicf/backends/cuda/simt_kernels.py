@@ -1,0 +1,264 @@
+"""The descriptor of `cuda.gemm_simt`: products outside tensor cores, in IEEE f32 and f64 or wrapping integers.
+
+No code generator is imported here; `simt_code` turns the record into kernels.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, StringAttr
+from xdsl.ir import Attribute
+
+from aicf.backends.base import Work
+from aicf.backends.cuda.gemm_problem import KINDS, GemmProblem, problem_of_work, product_reason
+from aicf.backends.cuda.mma_kernels import early_reads, integer, integers
+from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch, arch_named
+from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
+from aicf.errors import PlanError
+
+VERSION = 1
+DTYPES = ("f32", "f64", "i32", "i64")
+ROW_PADDING = 4
+"""Elements behind each row in shared memory: transposing copies then meet no bank twice."""
+
+
+@dataclass(frozen=True)
+class SimtSpec:
+    """Every decision about one product.
+
+    Args:
+        bm, bn, bk: Tile of a block, and the depth of one stage.
+        tm, tn: Sums of a thread.
+        depth: Sets of warps that share a tile and take turns at k.
+        stages: Stages in shared memory.
+        split: Blocks of a cluster that share a tile, each with a range of k.
+        group: Tiles below each other before the next column of tiles.
+    """
+
+    bm: int
+    bn: int
+    bk: int
+    tm: int
+    tn: int
+    depth: int
+    stages: int
+    split: int = 1
+    group: int = 8
+
+    @property
+    def warps(self) -> tuple[int, int]:
+        """Of one set, along rows and columns: a warp is 4 x 8 lanes."""
+        return self.bm // (4 * self.tm), self.bn // (8 * self.tn)
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return 32 * self.warps[0] * self.warps[1] * self.depth
+
+    def loops(self, problem: GemmProblem) -> int:
+        """K tiles of a block."""
+        return ceil(ceil(problem.k / self.bk) / self.split)
+
+    def slots(self, problem: GemmProblem) -> int:
+        """Stages that are used: no more than there are K tiles."""
+        return min(self.stages, self.loops(problem))
+
+    def row_bytes(self, problem: GemmProblem, elements: int) -> int:
+        """Of a row of `elements` in shared memory."""
+        return (elements + ROW_PADDING) * ELEMENT_BYTES[problem.dtype]
+
+    def stage_bytes(self, problem: GemmProblem) -> int:
+        """Of one stage: a tile of A and one of each factor."""
+        rows = self.row_bytes(problem, self.bm) + problem.factors * self.row_bytes(problem, self.bn)
+        return rows * self.bk
+
+    def shared_bytes(self, problem: GemmProblem) -> int:
+        """Dynamic shared memory: the stages, and later, in their place, the sums."""
+        parts = problem.factors * self.depth * self.bm * self.row_bytes(problem, self.bn)
+        return max(self.slots(problem) * self.stage_bytes(problem), parts)
+
+    def grid(self, problem: GemmProblem) -> tuple[int, int, int]:
+        """Blocks: tiles, ranges of k, matrices times products."""
+        tiles = ceil(problem.m / self.bm) * ceil(problem.n / self.bn)
+        return tiles, self.split, problem.batches * problem.products
+
+
+# Tiles: (bm, bn, bk, tm, tn, depth)
+_TILES = (
+    (128, 128, 16, 8, 8, 1),
+    (128, 128, 8, 8, 8, 1),
+    (128, 64, 16, 8, 8, 1),
+    (128, 64, 16, 8, 8, 2),
+    (64, 64, 16, 8, 8, 4),
+    (128, 64, 16, 8, 4, 1),
+    (64, 64, 16, 8, 4, 1),
+    (64, 64, 16, 4, 4, 1),
+    (32, 64, 16, 4, 4, 2),
+    (32, 32, 32, 4, 4, 4),
+    (16, 32, 32, 4, 4, 8),
+)
+_STAGES = (3, 4)
+_SPLITS = (1, 2, 4)
+
+
+def spec_reason(spec: SimtSpec, problem: GemmProblem, arch: GpuArch) -> str | None:
+    """Why `spec` cannot run `problem` on `arch`, None if it can."""
+    sums = spec.tm * spec.tn * problem.factors * ELEMENT_BYTES[problem.dtype] // 4
+    if sums > 160:
+        return f"{spec.tm}x{spec.tn} sums of {problem.dtype} need more registers than a thread has"
+    shared = spec.shared_bytes(problem)
+    if shared > arch.shared_bytes:
+        return f"{shared >> 10} KiB of shared memory, {arch.name} has {arch.shared_bytes >> 10}"
+    if max(spec.bm, spec.bn) > spec.threads:
+        return f"tile {spec.bm}x{spec.bn} is wider than its {spec.threads} threads"
+    if spec.split > 1 and not arch.has_tma:
+        return f"{arch.name} has no clusters"
+    if spec.split > 1 and (spec.split - 1) * spec.loops(problem) * spec.bk >= problem.k:
+        return f"k = {problem.k} is too short for {spec.split} ranges"
+    if max(spec.grid(problem)[1:]) > 65535:
+        return f"{problem.batches} matrices are more than a grid has room for"
+    return None
+
+
+def legal_specs(problem: GemmProblem, arch: GpuArch) -> Iterator[SimtSpec]:
+    """All specs worth measuring for `problem` on `arch`, in a fixed order."""
+    for tile in _TILES:
+        if (tile[0] > 16 and tile[0] >= 2 * problem.m) or (tile[1] > 32 and tile[1] >= 2 * problem.n):
+            continue
+        for stages in _STAGES:
+            for split in _SPLITS:
+                spec = SimtSpec(*tile, stages, split)
+                if stages > _STAGES[0] and spec.loops(problem) < stages:
+                    continue
+                if spec_reason(spec, problem, arch) is None:
+                    yield spec
+
+
+_RATES = {"f32": 1.0, "f64": 0.5, "i32": 0.5, "i64": 0.1}
+"""Products of a multiprocessor against f32."""
+
+
+def predicted_us(spec: SimtSpec, problem: GemmProblem, arch: GpuArch) -> float:
+    """Microseconds: the slower of L2 and arithmetic over the waves of blocks, plus latencies."""
+    grid = spec.grid(problem)
+    blocks = grid[0] * grid[1] * grid[2]
+    registers = 40 + spec.tm * spec.tn * problem.factors * ELEMENT_BYTES[problem.dtype] // 4 * 1.4
+    resident = max(
+        1,
+        min(
+            arch.shared_bytes // (spec.shared_bytes(problem) + 1024),
+            int(65536 // (registers * spec.threads)),
+            2048 // spec.threads,
+        ),
+    )
+    rounds = ceil(blocks / arch.multiprocessors)
+    # Few warps on a multiprocessor cannot hide latency; small tiles are bound by shared memory.
+    warps = min(rounds, resident) * spec.threads / 32
+    efficiency = 0.8 * min(1.0, 0.1 + warps / 10.5) * min(1.0, 0.3 + spec.tm * spec.tn / 90)
+    per_block = 2.0 * spec.bm * spec.bn * problem.factors * spec.bk * spec.loops(problem)
+    rate = arch.f32_tflops * 1e6 * _RATES[problem.dtype] / arch.multiprocessors
+    compute = rounds * per_block / (rate * efficiency)
+    l2 = spec.stage_bytes(problem) * spec.loops(problem) * blocks / (arch.copy_l2_gbs * 1e3)
+    latency = 1.2 + 0.05 * spec.loops(problem) + (1.2 if spec.split > 1 else 0.0)
+    return latency + max(compute, l2)
+
+
+@functools.lru_cache(maxsize=4096)
+def ranked_specs(problem: GemmProblem, arch: GpuArch) -> tuple[tuple[float, SimtSpec], ...]:
+    """All legal specs with their predicted microseconds, the cheapest first; ties in the order of `legal_specs`."""
+    found = [(predicted_us(spec, problem, arch), spec) for spec in legal_specs(problem, arch)]
+    return tuple(sorted(found, key=lambda entry: entry[0]))
+
+
+def combination_order(spec: SimtSpec) -> str:
+    """How the sums of one element are combined, for the record."""
+    text = "ascending k"
+    if spec.depth > 1:
+        text += f", {spec.depth} sets of warps by turns, added in order"
+    if spec.split > 1:
+        text += f"; {spec.split} ranges of k, added in ascending order"
+    return text
+
+
+def spec_record(spec: SimtSpec, problem: GemmProblem) -> dict[str, Attribute]:
+    """The entries of the kernel record that say how."""
+    return {
+        "tile": ArrayAttr([integer(v) for v in (spec.bm, spec.bn, spec.bk)]),
+        "thread_tile": ArrayAttr([integer(v) for v in (spec.tm, spec.tn)]),
+        "depth": integer(spec.depth),
+        "stages": integer(spec.stages),
+        "split_k": integer(spec.split),
+        "tile_group": integer(spec.group),
+        "grid": ArrayAttr([integer(v) for v in spec.grid(problem)]),
+        "block": ArrayAttr([integer(v) for v in (spec.threads, 1, 1)]),
+        "cluster": ArrayAttr([integer(v) for v in (1, spec.split, 1)]),
+        "shared_bytes": integer(spec.shared_bytes(problem)),
+        "combination_order": StringAttr(combination_order(spec)),
+    }
+
+
+def spec_of(record: Mapping[str, Attribute]) -> SimtSpec:
+    """The spec of a record. Raises PlanError if an entry is missing."""
+    bm, bn, bk = integers(record, "tile")
+    tm, tn = integers(record, "thread_tile")
+    depth, stages, split, group = (
+        integers(record, key)[0] for key in ("depth", "stages", "split_k", "tile_group")
+    )
+    return SimtSpec(bm, bn, bk, tm, tn, depth, stages, split, group)
+
+
+@dataclass(frozen=True)
+class SimtKernel:
+    """Products of f32 (IEEE), f64 and integers with any epilogue."""
+
+    id: str = "cuda.gemm_simt"
+    version: int = VERSION
+    determinism: str = "bitwise"
+    simplicity: int = 2
+    kinds: frozenset[str] = KINDS
+
+    def legal(self, work: Work, target: TargetAttr) -> str | None:
+        """See `KernelDescriptor`."""
+        if work.operands[0].dtype not in DTYPES:
+            return f"multiplies {', '.join(DTYPES)}, A is {work.operands[0].dtype}"
+        if (reason := product_reason(work)) is not None:
+            return reason
+        problem, arch = problem_of_work(work), arch_named(target.arch.data)
+        if next(legal_specs(problem, arch), None) is None:
+            return spec_reason(SimtSpec(16, 32, 32, 4, 4, 8, 3), problem, arch)
+        return None
+
+    def candidates(self, work: Work, target: TargetAttr) -> Sequence[Mapping[str, Attribute]]:
+        """See `TunableKernel`: the records of all `ranked_specs`."""
+        ranked = ranked_specs(problem_of_work(work), arch_named(target.arch.data))
+        return [self.record_of(work, target, spec) for _, spec in ranked]
+
+    def cost_us(self, work: Work, target: TargetAttr) -> float:
+        """See `KernelDescriptor`."""
+        return ranked_specs(problem_of_work(work), arch_named(target.arch.data))[0][0]
+
+    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
+        """See `KernelDescriptor`: the record of the spec that the prior prefers."""
+        spec = ranked_specs(problem_of_work(work), arch_named(target.arch.data))[0][1]
+        return self.record_of(work, target, spec)
+
+    def record_of(self, work: Work, target: TargetAttr, spec: SimtSpec) -> dict[str, Attribute]:
+        """The record of `work` run by `spec`, one of `legal_specs`."""
+        entries: dict[str, Attribute] = {
+            **spec_record(spec, problem_of_work(work)),
+            "transpose_a": work.attrs["transpose_a"],
+            "transpose_b": work.attrs["transpose_b"],
+            "rounding": StringAttr("fused"),
+        }
+        if arch_named(target.arch.data).has_tma:
+            entries["early_reads"] = ArrayAttr([integer(place) for place in early_reads(work)])
+            entries["triggers"] = BoolAttr.from_bool(True)
+        return entries
+
+    def prepare(self, work: Work, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
+        """See `KernelDescriptor`; never reached by a record of this kernel."""
+        raise PlanError(f"kernel '{self.id}' reads plain memory: its record must not ask for a layout")

@@ -1,0 +1,183 @@
+"""`cuda.gemm_mma` without a GPU: what is legal and why not, what records hold, what compiled code contains."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr
+
+from aicf.backends.base import Work
+from aicf.backends.cuda.gemm_problem import problem_of_work
+from aicf.backends.cuda.mma_code import emit, tile_geometry
+from aicf.backends.cuda.mma_kernels import MmaKernel, MmaSpec, legal_specs, spec_of, spec_reason
+from aicf.backends.cuda.target import ARCHES
+from aicf.dialects.emit_types import TargetAttr
+from tests.backends.cuda.gemm_launches import compiled, instructions, launch_of
+from tests.backends.cuda.wgmma_programs import work
+
+TARGET = TargetAttr("cuda", "sm_90a")
+AMPERE = TargetAttr("cuda", "sm_80")
+KERNEL = MmaKernel()
+ARCH = ARCHES["sm_90a"]
+
+
+def emitted(job: Work, spec: MmaSpec, target: TargetAttr = TARGET):
+    """The launches of `job` by `spec`, compiled for `target`."""
+    assert KERNEL.legal(job, target) is None
+    record = KERNEL.record_of(job, target, spec)
+    arch = ARCHES[target.arch.data]
+    return compiled(emit(launch_of(job, KERNEL.id, record), arch), arch.name)
+
+
+@pytest.mark.parametrize(
+    ("job", "reason"),
+    [
+        (work(128, 768, 768, kind="gemm"), None),
+        (work(1, 1, 1, kind="gemm", dtype="f16"), None),
+        (work(77, 99, 133, kind="gemm", dtype="f16", transpose_a=True, transpose_b=False), None),
+        (work(128, 768, 768, kind="gemm_multi", products=3, after="bias"), None),
+        (work(8, 8, 8, kind="gemm", dtype="f32"), "tensor cores multiply f16 and bf16"),
+        (work(8, 8, 0, kind="gemm"), "nothing to multiply"),
+        (work(8, 8, 8, kind="gemm", batch=(70000,)), "70000 matrices are more than a grid has room for"),
+    ],
+)
+def test_legality_says_why_not(job: Work, reason: str | None) -> None:
+    """Any shape and orientation of f16 and bf16 is legal; everything else is refused in words."""
+    found = KERNEL.legal(job, TARGET)
+    assert found is None if reason is None else found is not None and reason in found
+
+
+def test_products_of_several_b_must_be_alike() -> None:
+    """One tile serves all B operands, so they have one shape, one layout and one type."""
+    job = work(64, 64, 64, kind="gemm_multi", products=2, dtype="f16")
+    other = replace(job.operands[2], strides=(1, 64))
+    mixed = replace(job, operands=(job.operands[0], job.operands[1], other))
+    assert "B operands differ" in str(KERNEL.legal(mixed, TARGET))
+
+
+@pytest.mark.parametrize("arch", list(ARCHES))
+@pytest.mark.parametrize("shape", [(1, 8, 8), (128, 768, 3072), (540, 10, 64), (4096, 4096, 4096)])
+def test_every_proposed_spec_fits(arch: str, shape: tuple[int, int, int]) -> None:
+    """Specs fit shared memory, cover k, and have clusters only where the architecture does."""
+    problem = problem_of_work(work(*shape, kind="gemm", dtype="f16"))
+    found = list(legal_specs(problem, ARCHES[arch]))
+    assert found
+    for spec in found:
+        assert spec.shared_bytes(problem) <= ARCHES[arch].shared_bytes
+        assert spec.split * spec.loops(problem) * spec.bk >= problem.k
+        assert spec.through != "cluster" or ARCHES[arch].has_tma
+
+
+def test_candidates_start_with_the_record_and_have_its_entries() -> None:
+    """A tuning table finds a variant by the values of its entries, so all records have the same ones."""
+    job = work(128, 768, 768, kind="gemm_epilogue", dtype="f16", after="bias")
+    found = KERNEL.candidates(job, TARGET)
+    assert found[0] == KERNEL.record(job, TARGET)
+    assert all(record.keys() == found[0].keys() for record in found)
+    assert len({str(record) for record in found}) == len(found)
+
+
+def test_a_record_gives_its_spec_back() -> None:
+    """What the code generator reads is what was decided."""
+    job = work(128, 768, 3072, kind="gemm", dtype="f16")
+    spec = MmaSpec(64, 64, 64, 2, 2, 1, 4, 4, "cluster", 2)
+    record = KERNEL.record_of(job, TARGET, spec)
+    assert spec_of(record) == spec
+    assert "4 ranges of k, added in ascending order" in str(record["combination_order"])
+    assert isinstance(record["rounding"], StringAttr)
+
+
+def test_only_weights_are_read_early() -> None:
+    """A B operand that an earlier kernel may write is not read before the programmatic wait."""
+
+    def early(role: str) -> list[int]:
+        record = KERNEL.record(work(64, 64, 64, kind="gemm", b_role=role), TARGET)
+        entries = record["early_reads"]
+        assert isinstance(entries, ArrayAttr)
+        return [entry.value.data for entry in entries if isinstance(entry, IntegerAttr)]
+
+    assert early("param") == [1]
+    assert early("temp") == []
+    assert "early_reads" not in KERNEL.record(work(64, 64, 64, kind="gemm"), AMPERE)
+
+
+@pytest.mark.parametrize(
+    ("strides", "alignment", "width"),
+    [
+        ((64, 1), 16, 16),
+        ((1, 72), 16, 16),
+        ((68, 1), 16, 8),
+        ((66, 1), 16, 4),
+        ((65, 1), 16, 2),
+        ((64, 1), 4, 4),
+    ],
+)
+def test_copies_are_as_wide_as_rows_are_aligned(strides: tuple[int, int], alignment: int, width: int) -> None:
+    """16 bytes where every row starts at a multiple of 16, narrower ones else, single elements last."""
+    assert tile_geometry(64, 64, strides, (), alignment, (64, 64), 64, 128, 2, 4).width == width
+
+
+@pytest.mark.parametrize("size", [16, 32, 48, 64, 96, 128])
+def test_no_two_rows_of_eight_share_a_bank(size: int) -> None:
+    """ldmatrix reads the same chunk of 8 rows at once: after the permutation they lie in 8 different bank groups."""
+    tile = tile_geometry(128, 64, (1, 128), (), 16, (size, 64), 64, 128, 2, 4)
+    assert tile.chunks == size // 8
+    for chunk in range(tile.chunks):
+        places = [row * tile.chunks + (chunk ^ ((row >> tile.shift) & tile.mask)) for row in range(8)]
+        assert len({place % 8 for place in places}) == 8
+        assert len({place // tile.chunks for place in places}) == 8
+
+
+def test_bias_and_residual_through_a_cluster(tmp_path: Path) -> None:
+    """Weights are copied asynchronously before the wait; tensor cores multiply; nothing spills."""
+    job = work(128, 768, 768, kind="gemm_epilogue", dtype="f16", transpose_b=False, after="bias_residual")
+    ((launch, cubin),) = emitted(job, MmaSpec(64, 64, 64, 2, 2, 1, 4, 4, "cluster"))
+    found = instructions(cubin, tmp_path)
+    assert launch.grid == (24, 4, 1) and launch.cluster == (1, 4, 1)
+    assert cubin.stack_bytes == 0 and cubin.registers <= 128
+    assert found["HMMA"] >= 32 and found["LDSM"] >= 16 and found["LDGSTS"] >= 16
+    assert found["STL"] == found["LDL"] == 0
+
+
+def test_a_workspace_split_is_two_launches_on_ampere() -> None:
+    """Without clusters the parts meet in a workspace, and a second launch adds them."""
+    job = work(64, 96, 1024, kind="gemm_epilogue", dtype="f16", after="bias_gelu")
+    parts = emitted(job, MmaSpec(64, 32, 32, 2, 2, 1, 3, 4, "workspace"), AMPERE)
+    assert [launch.code.name for launch, _ in parts] == ["gemm_mma_f16_64x32x32", "add_parts"]
+    assert all(cubin.stack_bytes == 0 for _, cubin in parts)
+    assert not any("wait_for_predecessors" in launch.code.source for launch, _ in parts)
+
+
+def test_unaligned_rows_and_edges_compile(tmp_path: Path) -> None:
+    """Odd sizes take single elements through registers, in the same kernel."""
+    job = work(77, 99, 133, kind="gemm", dtype="bf16", transpose_a=True, transpose_b=False)
+    ((_, cubin),) = emitted(job, MmaSpec(32, 64, 32, 1, 2, 2, 3))
+    found = instructions(cubin, tmp_path)
+    assert found["LDGSTS"] == 0 and found["LDG"] > 0 and cubin.stack_bytes == 0
+
+
+def test_gated_products_share_one_a(tmp_path: Path) -> None:
+    """Two accumulators, one pass over A."""
+    job = work(128, 256, 256, kind="gemm_gated", dtype="bf16", after="gate")
+    ((_, cubin),) = emitted(job, MmaSpec(64, 64, 64, 2, 2, 1, 3))
+    assert instructions(cubin, tmp_path)["HMMA"] == 64
+    assert cubin.stack_bytes == 0
+
+
+def test_several_products_choose_their_operands_by_block() -> None:
+    """One launch, the third grid dim tells which B, bias and result."""
+    job = work(128, 768, 768, kind="gemm_multi", dtype="f16", products=3, after="bias")
+    ((launch, cubin),) = emitted(job, MmaSpec(128, 32, 64, 4, 1, 1, 4))
+    assert launch.grid == (24, 1, 3) and len(launch.arguments) == 10 and cubin.stack_bytes == 0
+
+
+def test_a_tile_that_does_not_fit_says_so() -> None:
+    """Reasons name the number that is too large."""
+    problem = problem_of_work(work(128, 128, 4096, kind="gemm", dtype="f16"))
+    assert "KiB of shared memory" in str(spec_reason(MmaSpec(128, 128, 64, 2, 4, 1, 8), problem, ARCH))
+    assert "does not divide over its warps" in str(
+        spec_reason(MmaSpec(24, 64, 64, 1, 2, 1, 3), problem, ARCH)
+    )
+    assert "too short" in str(spec_reason(MmaSpec(64, 64, 64, 2, 2, 1, 3, 80, "workspace"), problem, ARCH))

@@ -1,0 +1,122 @@
+"""`cuda.gemm_simt` without a GPU: what is legal, how operands are copied, what compiled code contains."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from aicf.backends.base import Work
+from aicf.backends.cuda.gemm_problem import problem_of_work
+from aicf.backends.cuda.simt_code import emit, tile_copies
+from aicf.backends.cuda.simt_kernels import SimtKernel, SimtSpec, legal_specs, spec_of
+from aicf.backends.cuda.target import ARCHES
+from aicf.dialects.emit_types import TargetAttr
+from tests.backends.cuda.gemm_launches import compiled, instructions, launch_of
+from tests.backends.cuda.wgmma_programs import work
+
+TARGET = TargetAttr("cuda", "sm_90a")
+KERNEL = SimtKernel()
+LARGE = SimtSpec(128, 128, 16, 8, 8, 1, 3)
+SMALL = SimtSpec(32, 32, 32, 4, 4, 4, 3)
+
+
+def emitted(job: Work, spec: SimtSpec, arch: str = "sm_90a"):
+    """The launch of `job` by `spec` and its cubin."""
+    target = TargetAttr("cuda", arch)
+    assert KERNEL.legal(job, target) is None
+    record = KERNEL.record_of(job, target, spec)
+    (made,) = compiled(emit(launch_of(job, KERNEL.id, record), ARCHES[arch]), arch)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("job", "reason"),
+    [
+        (work(540, 10, 64, kind="gemm_epilogue", dtype="f32", after="bias"), None),
+        (work(3, 5, 7, kind="gemm", dtype="f64", transpose_a=True), None),
+        (work(3, 5, 7, kind="gemm", dtype="i64"), None),
+        (work(8, 8, 8, kind="gemm", dtype="f16"), "multiplies f32, f64, i32, i64, A is f16"),
+        (work(8, 8, 0, kind="gemm", dtype="f32"), "nothing to multiply"),
+    ],
+)
+def test_legality_says_why_not(job: Work, reason: str | None) -> None:
+    """Any shape and orientation of the four types is legal."""
+    found = KERNEL.legal(job, TARGET)
+    assert found is None if reason is None else found is not None and reason in found
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "i32", "i64"])
+@pytest.mark.parametrize("layout", [(False, False), (True, True), (False, True)])
+@pytest.mark.parametrize("shape", [(540, 128, 64), (33, 41, 20), (4096, 4096, 4096)])
+def test_the_copies_of_every_spec_cover_the_tile_once(
+    dtype: str, layout: tuple[bool, bool], shape: tuple[int, int, int]
+) -> None:
+    """Each element of a tile is copied by exactly one thread, whatever lies along k."""
+    problem = problem_of_work(
+        work(*shape, kind="gemm", dtype=dtype, transpose_a=layout[0], transpose_b=layout[1])
+    )
+    for spec in legal_specs(problem, ARCHES["sm_90a"]):
+        tile = tile_copies(
+            spec, problem, spec.bm, problem.m, problem.a_strides, problem.a_batch, problem.a_alignment
+        )
+        touched = [
+            (row + (i * tile.step if tile.down_k else 0), place + (0 if tile.down_k else i * tile.step) + e)
+            for thread in range(spec.threads)
+            if thread // tile.fast < tile.slow
+            for again in range(tile.repeats)
+            for row, place in [
+                (thread % tile.fast + again * tile.fast, thread // tile.fast)
+                if tile.fast_along_k
+                else (thread // tile.fast, thread % tile.fast * tile.elements)
+            ]
+            for i in range(tile.count)
+            for e in range(tile.elements)
+        ]
+        assert sorted(touched) == [(k, m) for k in range(spec.bk) for m in range(spec.bm)]
+
+
+def test_candidates_start_with_the_record_and_give_their_specs_back() -> None:
+    """A tuning table finds a variant by the values of its entries, so all records have the same ones."""
+    job = work(64, 128, 64, kind="gemm_epilogue", dtype="f32", after="bias_relu")
+    found = KERNEL.candidates(job, TARGET)
+    assert found[0] == KERNEL.record(job, TARGET)
+    assert all(record.keys() == found[0].keys() for record in found)
+    assert len({spec_of(record) for record in found}) == len(found)
+
+
+@pytest.mark.parametrize("transpose_b", [False, True])
+def test_large_f32_is_fused_multiply_adds_without_spills(transpose_b: bool, tmp_path: Path) -> None:
+    """One FFMA per product and lane, four shared loads of 16 bytes per 64 of them, two blocks on a multiprocessor."""
+    job = work(4096, 4096, 4096, kind="gemm", dtype="f32", transpose_b=transpose_b)
+    launch, cubin = emitted(job, LARGE)
+    found = instructions(cubin, tmp_path)
+    assert launch.grid == (1024, 1, 1)
+    assert found["FFMA"] == 16 * 64 and found["LDGSTS"] > 0
+    assert cubin.stack_bytes == 0 and cubin.registers <= 128
+
+
+@pytest.mark.parametrize(("dtype", "opcode"), [("f64", "DFMA"), ("i32", "IMAD")])
+def test_other_types_have_their_own_arithmetic(dtype: str, opcode: str, tmp_path: Path) -> None:
+    """The sums of f64 and i32 are made in their own type."""
+    _, cubin = emitted(work(100, 70, 33, kind="gemm", dtype=dtype), SMALL)
+    assert instructions(cubin, tmp_path)[opcode] >= 128
+    assert cubin.stack_bytes == 0
+
+
+def test_a_cluster_adds_its_parts_in_order() -> None:
+    """The blocks that share a tile are one cluster, and the record says how their sums combine."""
+    job = work(64, 96, 1000, kind="gemm_epilogue", dtype="f32", after="bias")
+    spec = SimtSpec(32, 32, 32, 4, 4, 4, 3, 4)
+    launch, cubin = emitted(job, spec)
+    assert launch.cluster == (1, 4, 1) and cubin.stack_bytes == 0
+    order = str(KERNEL.record_of(job, TARGET, spec)["combination_order"])
+    assert "4 sets of warps by turns, added in order; 4 ranges of k, added in ascending order" in order
+
+
+def test_ampere_code_has_no_programmatic_waits() -> None:
+    """griddepcontrol is Hopper's."""
+    launch, cubin = emitted(
+        work(540, 64, 128, kind="gemm_epilogue", dtype="f32", after="bias"), SMALL, "sm_80"
+    )
+    assert "wait_for_predecessors" not in launch.code.source and cubin.stack_bytes == 0
