@@ -15,6 +15,7 @@ from aicf.backends.cuda.gemv_kernels import (
     GemvProblem,
     RowsSpec,
     Spec,
+    TilesSpec,
     read_problem,
     read_spec,
     rounding_of,
@@ -34,7 +35,7 @@ from aicf.backends.cuda.scalar_code import (
 )
 from aicf.backends.cuda.staging import Constant, Snippet, stage
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch
-from aicf.backends.cuda.templates.gemv import gemv_columns, gemv_rows
+from aicf.backends.cuda.templates.gemv import gemv_columns, gemv_rows, gemv_tiles
 from aicf.backends.nests import Access, access_of
 from aicf.dialects.emit_kernels import KernelOp, PhaseOp, ReduceOp, StoreOp, YieldOp
 
@@ -63,19 +64,23 @@ def make_launch(launch: Launch, problem: GemvProblem, spec: Spec, programmatic: 
         *(f"in{i}" for i in range(1, len(launch.ins))),
         *(f"out{o}" for o in range(len(launch.outs))),
     ]
-    if isinstance(spec, RowsSpec):
-        template, constants = gemv_rows, text.shared() | text.rows(spec)
-        grid, shared = spec.grid, 0
-    else:
-        template, constants = gemv_columns, text.shared() | text.columns(spec)
-        grid, shared = spec.grid(problem), spec.shared_bytes(problem)
-    source = stage(template, {**constants, "PROGRAMMATIC": programmatic})
+    shared = 0
+    match spec:
+        case RowsSpec():
+            template, constants = gemv_rows, text.rows(spec)
+        case ColumnsSpec():
+            template, constants = gemv_columns, text.columns(spec)
+            shared = spec.shared_bytes(problem)
+        case TilesSpec():
+            template, constants = gemv_tiles, text.tiles(spec)
+            shared = spec.shared_bytes(problem)
+    source = stage(template, {**text.shared(), **constants, "PROGRAMMATIC": programmatic})
     source = source.replace("(pointers)", f"({', '.join(names)})", 1)
     code = KernelCode(template.__name__, source, ("ptr",) * len(names), spec.threads, spec.blocks_per_sm)
     return KernelLaunch(
         code,
         tuple(address_of(ref) for ref in (*launch.ins, *launch.outs)),
-        (grid, 1 if problem.gated else len(problem.weights), 1),
+        (spec.grid(problem), 1 if problem.gated else len(problem.weights), 1),
         (spec.threads, 1, 1),
         shared_bytes=shared,
     )
@@ -93,9 +98,9 @@ class _Text:
     def shared(self) -> dict[str, Constant | Snippet]:
         """What both templates name in capitals."""
         problem, spec = self.problem, self.spec
-        chunks = spec.chunks(problem)
-        program = _row_program(self.launch, problem, spec, chunks, self.rounding)
-        totals = program.totals * spec.groups * spec.parts
+        share = share_of(problem, spec)
+        program = _row_program(self.launch, problem, spec, share, self.rounding)
+        totals = program.totals * spec.groups * spec.parts * share.lines
         return {
             "M": problem.m,
             "N": problem.n,
@@ -104,8 +109,8 @@ class _Text:
             "X_WORDS": problem.vector * ELEMENT_BYTES[problem.x_dtype] // 4,
             "X_ROWS": tuple(row * ELEMENT_BYTES[problem.x_dtype] for row in problem.x_rows),
             "PRODUCTS": problem.products,
-            "CHUNKS": chunks,
-            "K_TAIL": spec.parts * chunks * 32 * problem.vector != problem.k,
+            "CHUNKS": share.chunks,
+            "K_TAIL": share.masked,
             "EARLY_WEIGHTS": all(weight in spec.early for weight in problem.weights),
             "EXTRAS": len(self.early_extras) + len(self.late_extras),
             "EARLY_EXTRAS": len(self.early_extras),
@@ -130,8 +135,6 @@ class _Text:
             "ROWS": spec.rows,
             "GROUPS": spec.groups,
             "SPLIT": spec.parts,
-            "GRID": spec.grid,
-            "STEPS": spec.steps(problem),
             "CHAINS": spec.chains,
             "COUNT": spec.count(problem),
             "TRIGGER": spec.trigger,
@@ -154,6 +157,31 @@ class _Text:
             "STEPS": spec.steps(problem),
             "K_PADDED": spec.padded(problem),
             "ROUNDS": -(-problem.m * spec.columns(problem) // spec.threads),
+            "FINISH": self._finish("r * EXTRAS + "),
+        }
+
+    def tiles(self, spec: TilesSpec) -> dict[str, Constant | Snippet]:
+        """What `gemv_tiles` names beside them."""
+        problem = self.problem
+        step = problem.x_rows[1] - problem.x_rows[0] if problem.m > 1 else 0
+        accumulator = tuple(f"c{i}" for i in range(4))
+        factors = ("a0", "a1", "a2", "a3", "b0", "b1")
+        call = f"mma_{problem.dtype}(({', '.join(accumulator)}), {', '.join(factors)})"
+        return {
+            "W_ROW_BYTES": problem.w_steps[0] * 2,
+            "X_ROW_BYTES": step * 2,
+            "TILES": spec.tiles,
+            "GROUPS": spec.groups,
+            "SPLIT": spec.parts,
+            "COLUMNS": spec.columns,
+            "SLOTS": spec.slots(problem),
+            "UNROLL": spec.unroll,
+            "STEPS": spec.steps(problem),
+            "THREADS": spec.threads,
+            "ROUNDS": -(-problem.m * spec.columns // spec.threads),
+            "PROLOGUE": self.launch.prologue is not None,
+            "PACK": Snippet(("low", "high"), (), f"pack_{problem.dtype}(low, high)"),
+            "PRODUCT": Snippet((*accumulator, *factors), (), call),
             "FINISH": self._finish("r * EXTRAS + "),
         }
 
@@ -256,13 +284,51 @@ class _Program:
     words: int = 0
 
 
+@dataclass(frozen=True)
+class Share:
+    """What a thread holds of the activations, for the row program.
+
+    Args:
+        rows: Rows, held side by side.
+        chunks: Pieces of a row, of `vector` elements each.
+        vector: Elements of a piece.
+        stride: Elements between the pieces.
+        exchange: Lane distances over which the lanes that share a row exchange.
+        lines: Rows that the lanes of a warp hold in the same register.
+        masked: Whether pieces may lie behind the end of the row.
+    """
+
+    rows: int
+    chunks: int
+    vector: int
+    stride: int
+    exchange: tuple[int, ...]
+    lines: int
+    masked: bool
+
+    @property
+    def elements(self) -> int:
+        """Of one row."""
+        return self.chunks * self.vector
+
+
+def share_of(problem: GemvProblem, spec: Spec) -> Share:
+    """The share of a thread in the template of `spec`."""
+    chunks, vector = spec.chunks(problem), problem.vector
+    if isinstance(spec, TilesSpec):
+        masked = spec.steps(problem) * spec.parts * chunks * 32 != problem.k
+        return Share(spec.slots(problem), chunks, vector, 32, (2, 1), 8, masked)
+    masked = spec.parts * chunks * 32 * vector != problem.k
+    return Share(problem.m, chunks, vector, 32 * vector, (16, 8, 4, 2, 1), 1, masked)
+
+
 def _row_program(
-    launch: Launch, problem: GemvProblem, spec: Spec, chunks: int, rounding: Rounding
+    launch: Launch, problem: GemvProblem, spec: Spec, share: Share, rounding: Rounding
 ) -> _Program:
     """The prologue on registers: each thread has its share of every row in `a`, and leaves the result there."""
     if launch.prologue is None:
         return _Program()
-    return _RowProgram(launch, launch.prologue, problem, spec, chunks, rounding).text()
+    return _RowProgram(launch, launch.prologue, problem, spec, share, rounding).text()
 
 
 class _RowProgram:
@@ -279,25 +345,23 @@ class _RowProgram:
         kernel: KernelOp,
         problem: GemvProblem,
         spec: Spec,
-        chunks: int,
+        share: Share,
         rounding: Rounding,
     ):
-        self.launch, self.kernel, self.problem, self.spec = launch, kernel, problem, spec
-        self.elements = chunks * problem.vector
-        self.chunks = chunks
+        self.launch, self.kernel, self.problem, self.spec, self.share = launch, kernel, problem, spec, share
+        self.elements = share.elements
         self.rounding: Rounding = rounding
-        self.masked = spec.parts * self.elements * 32 != problem.k
         self.program = _Program()
         self.body: list[str] = []
-        self.rows = [ScalarText(rounding, f"row{m}_") for m in range(problem.m)]
-        self.arrays: list[dict[SSAValue, str]] = [{} for _ in range(problem.m)]
+        self.rows = [ScalarText(rounding, f"row{m}_") for m in range(share.rows)]
+        self.arrays: list[dict[SSAValue, str]] = [{} for _ in range(share.rows)]
         """Of each row: text of a value that varies, at element `e`."""
         self.packed: dict[BlockArgument, list[str]] = {}
         """Operands that lie packed in `words`: what unpacks them."""
 
     def text(self) -> _Program:
         """All of it."""
-        for m in range(self.problem.m):
+        for m in range(self.share.rows):
             self.arrays[m][self.kernel.body.block.args[0]] = f"a[{m * self.elements} + e]"
         for place, number in enumerate(self.problem.prologue, 1):
             self._operand(self.kernel.body.block.args[place], number)
@@ -317,7 +381,9 @@ class _RowProgram:
         shared = not any(rows)
         lines: list[str] = []
         first = self.program.given
-        for m, index in enumerate(product(*map(range, self.problem.row_shape))):
+        indices = [*product(*map(range, self.problem.row_shape))]
+        for m in range(self.share.rows):
+            index = indices[m]
             if m == 0 or not shared:
                 first = self.program.given
                 self.program.given += self.elements if step else 1
@@ -344,7 +410,7 @@ class _RowProgram:
         count = vector * size // 4
         if step == 1 and count % 4 == 0 and (ref.offset + start * size) % 16 == 0:
             return self._wide_loads(first, base, ref, start)
-        k = f"min(k0 + i32(e // {vector} * {32 * vector} + e % {vector}), i32({self.problem.k - 1}))"
+        k = f"min(k0 + i32(e // {vector} * {self.share.stride} + e % {vector}), i32({self.problem.k - 1}))"
         address = f"{base} + u64({k}) * u64({step * size}) + u64({start * size})"
         line = f"    given[{first} + e] = {load_text(ref.dtype, address)}"
         return [f"for e in unrolled({self.elements}):", line], []
@@ -352,19 +418,21 @@ class _RowProgram:
     def _wide_loads(self, first: int, base: str, ref: BufferRef, start: int) -> tuple[list[str], list[str]]:
         size, vector = ELEMENT_BYTES[ref.dtype], self.problem.vector
         count = vector * size // 4
-        load, guard = ("load_u32x4_or_zero", ", inside[j]") if self.masked else ("load_u32x4", "")
+        load, guard = ("load_u32x4_or_zero", ", inside[j]") if self.share.masked else ("load_u32x4", "")
         word = self.program.words
-        self.program.words += self.chunks * count
-        address = f"{base} + u64(k0) * u64({size}) + u64({start * size} + j * {32 * vector * size} + c * 4)"
+        self.program.words += self.share.chunks * count
+        address = (
+            f"{base} + u64(k0) * u64({size}) + u64({start * size} + j * {self.share.stride * size} + c * 4)"
+        )
         loads = [
-            f"for j in unrolled({self.chunks}):",
+            f"for j in unrolled({self.share.chunks}):",
             f"    for c in unrolled(0, {count}, 4):",
             f"        words[{word} + j * {count} + c : {word + 4} + j * {count} + c] = {load}({address}{guard})",
         ]
         at, each = f"{first} + i * {4 // size}", 4 // size
         values = _UNPACK[ref.dtype].result.replace("word", f"words[{word} + i]")
         return loads, [
-            f"for i in unrolled({self.chunks * count}):",
+            f"for i in unrolled({self.share.chunks * count}):",
             f"    given[{at} : {at} + {each}] = {values}",
         ]
 
@@ -372,8 +440,8 @@ class _RowProgram:
         for argument in [a for a in self.packed if any(use.operation.parent_op() is phase for use in a.uses)]:
             self.body += self.packed.pop(argument)
         reduces = [op for op in phase.body.block.ops if isinstance(op, ReduceOp)]
-        sums = {op: [f"sum{number}_{i}_{m}" for m in range(self.problem.m)] for i, op in enumerate(reduces)}
-        for m in range(self.problem.m):
+        sums = {op: [f"sum{number}_{i}_{m}" for m in range(self.share.rows)] for i, op in enumerate(reduces)}
+        for m in range(self.share.rows):
             self._invariant(m, phase)
             if self.kernel.sweeps_reduce_space(phase):
                 self._sweep(number, m, phase, {op: names[m] for op, names in sums.items()})
@@ -438,7 +506,7 @@ class _RowProgram:
 
     def _inside(self, value: str, outside: str) -> str:
         """The value where the row has an element, else `outside`."""
-        if not self.masked:
+        if not self.share.masked:
             return value
         return f"cuda.selp(inside[e // {self.problem.vector}] != i32(0), {value}, {outside})"
 
@@ -448,26 +516,25 @@ class _RowProgram:
         ordered = [(op, name) for op, names in sums.items() for name in names]
         for op, name in ordered:
             dtype = dtype_of(op.value)
-            shuffled = f"cuda.shfl_xor_sync(ALL_LANES, {name}, 16 >> s)"
-            self.body += [
-                "for s in unrolled(5):",
-                f"    {name} = {combine_text(op.combine.data, dtype, name, shuffled)}",
-            ]
+            for distance in self.share.exchange:
+                other = f"cuda.shfl_xor_sync(ALL_LANES, {name}, {distance})"
+                self.body.append(f"{name} = {combine_text(op.combine.data, dtype, name, other)}")
         if parts == 1 or not ordered:
             return
+        lines = self.share.lines
+        writer, line = ("lane == i32(0)", "") if lines == 1 else ("(lane & i32(3)) == i32(0)", " + line")
         first = self.program.totals
         self.program.totals += len(ordered)
-        self.body.append("if lane == i32(0):")
+        self.body.append(f"if {writer}:")
         for slot, (_, name) in enumerate(ordered, first):
-            self.body.append(
-                f"    totals[i32({slot * groups * parts}) + group * i32({parts}) + part] = {name}"
-            )
+            at = f"i32({slot * groups * parts * lines}) + (group * i32({parts}) + part) * i32({lines}){line}"
+            self.body.append(f"    totals[{at}] = {name}")
         self.body.append("cuda.syncthreads()")
         for slot, (op, name) in enumerate(ordered, first):
-            at = f"totals[i32({slot * groups * parts}) + group * i32({parts}) + i32(s)]"
-            dtype = dtype_of(op.value)
+            at = f"i32({slot * groups * parts * lines}) + group * i32({parts * lines}){line}"
+            value = f"totals[{at} + i32(s * {lines})]"
             self.body += [
-                f"{name} = {at.replace('i32(s)', 'i32(0)')}",
+                f"{name} = totals[{at}]",
                 f"for s in unrolled(1, {parts}):",
-                f"    {name} = {combine_text(op.combine.data, dtype, name, at)}",
+                f"    {name} = {combine_text(op.combine.data, dtype_of(op.value), name, value)}",
             ]

@@ -48,6 +48,8 @@ class GemvProblem:
         gated: Whether all weights meet in one epilogue; else each has its own result.
         prologue: Operand numbers of what the row program reads beside x.
         epilogue: For each result, operand numbers of what its epilogue reads.
+        tiles_apply: Whether rows of x lie evenly and in the weights' type, and the row program reads one value for all
+            rows, so that tensor cores can take them.
     """
 
     m: int
@@ -63,6 +65,7 @@ class GemvProblem:
     gated: bool
     prologue: tuple[int, ...]
     epilogue: tuple[tuple[int, ...], ...]
+    tiles_apply: bool
 
     @property
     def vector(self) -> int:
@@ -97,6 +100,12 @@ def read_problem(kind: str, attrs: Mapping[str, Attribute], operands: Sequence[O
     n, steps = (w.shape[-2], w.strides[-2:]) if transpose_b else (w.shape[-1], w.strides[:-3:-1])
     rest = list(range(1 + count + extras, len(operands)))
     each = len(rest) // results
+    prologue = tuple(range(1 + count, 1 + count + extras))
+    even = (
+        all(offset == i * (offsets[1] - offsets[0]) for i, offset in enumerate(offsets))
+        if offsets[1:]
+        else True
+    )
     return GemvProblem(
         m=prod(rows),
         n=n,
@@ -109,8 +118,11 @@ def read_problem(kind: str, attrs: Mapping[str, Attribute], operands: Sequence[O
         w_steps=(steps[0], steps[1]),
         weights=tuple(range(1, 1 + count)),
         gated=kind in _GATED,
-        prologue=tuple(range(1 + count, 1 + count + extras)),
+        prologue=prologue,
         epilogue=tuple(tuple(rest[i * each : (i + 1) * each]) for i in range(results)),
+        tiles_apply=even
+        and x.dtype == w.dtype
+        and all(prod(operands[i].shape) == shape[-1] for i in prologue),
     )
 
 
@@ -134,7 +146,6 @@ class RowsSpec:
         rows: Weight rows that a warp takes at once.
         groups: Warps of a block that take different rows.
         parts: Warps of a block that share a row, each with a contiguous share of K.
-        grid: Blocks for each result.
         chains: Independent chains of multiply-adds for one sum.
         blocks_per_sm: Blocks that fit on one multiprocessor by their registers, so that kernels of a chain overlap.
         trigger: When dependents may start: at the `start`, after the `wait`, or when the activations are `loaded`.
@@ -144,7 +155,6 @@ class RowsSpec:
     rows: int
     groups: int
     parts: int
-    grid: int
     chains: int = 2
     blocks_per_sm: int = 1
     trigger: str = "start"
@@ -163,9 +173,9 @@ class RowsSpec:
         """Sums of a thread, a power of two."""
         return 1 << (problem.m * self.rows - 1).bit_length()
 
-    def steps(self, problem: GemvProblem) -> int:
-        """Blocks of rows that each block goes over."""
-        return ceil(problem.n / (self.grid * self.groups * self.rows))
+    def grid(self, problem: GemvProblem) -> int:
+        """Blocks for each result."""
+        return ceil(problem.n / (self.groups * self.rows))
 
     def registers(self, problem: GemvProblem) -> int:
         """Estimate of the registers of a thread: activations in f32, packed weights, sums, addresses."""
@@ -251,7 +261,75 @@ class ColumnsSpec:
         )
 
 
-Spec = RowsSpec | ColumnsSpec
+@dataclass(frozen=True)
+class TilesSpec:
+    """How a product of 2 to 16 rows with weights [N, K] of f16 or bf16 runs on tensor cores.
+
+    Args:
+        tiles: Times 8 weight rows of a warp.
+        groups: Warps of a block that take different weight rows.
+        parts: Warps of a block that share K.
+        unroll: Loads of 16 bytes that a thread has under way for each tile.
+        early: Operand numbers that are read before the wait.
+    """
+
+    tiles: int
+    groups: int
+    parts: int
+    unroll: int
+    early: tuple[int, ...] = ()
+
+    blocks_per_sm = 1
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return 32 * self.groups * self.parts
+
+    @property
+    def columns(self) -> int:
+        """Results of a block for each row."""
+        return 8 * self.tiles * self.groups
+
+    def slots(self, problem: GemvProblem) -> int:
+        """Activation rows of a lane."""
+        return ceil(problem.m / 8)
+
+    def grid(self, problem: GemvProblem) -> int:
+        """Blocks for each result."""
+        return ceil(problem.n / self.columns)
+
+    def chunks(self, problem: GemvProblem) -> int:
+        """16-byte pieces of an activation row that a thread holds at once."""
+        return self.unroll
+
+    def steps(self, problem: GemvProblem) -> int:
+        """Rounds of `unroll` loads."""
+        return ceil(problem.k / (32 * self.unroll * self.parts))
+
+    def shared_bytes(self, problem: GemvProblem) -> int:
+        """One set of sums for each warp that shares K, in f32."""
+        return 4 * self.parts * problem.products * 8 * self.slots(problem) * self.columns
+
+    def registers(self, problem: GemvProblem) -> int:
+        """Estimate of the registers of a thread."""
+        weights = problem.products * self.tiles * (4 * self.unroll + 6)
+        rows = self.slots(problem) * self.unroll * (12 if problem.prologue else 4)
+        return weights + rows + len(problem.prologue) * self.unroll * 4 + 40
+
+    def fits(self, problem: GemvProblem, arch: GpuArch) -> bool:
+        """Whether registers and shared memory suffice, and a row program sees the whole row."""
+        registers = self.registers(problem)
+        room = arch.shared_bytes - 2048
+        whole = self.steps(problem) == 1 or not problem.prologue
+        return (
+            registers + 16 <= min(255, REGISTERS // self.threads)
+            and self.shared_bytes(problem) <= room
+            and whole
+        )
+
+
+Spec = RowsSpec | ColumnsSpec | TilesSpec
 
 REGISTERS = 65536
 """Of a multiprocessor."""
@@ -267,7 +345,9 @@ def candidates(problem: GemvProblem, arch: GpuArch) -> list[Spec]:
     if problem.w_steps[1] == 1:
         rows = [spec for spec in _rows_specs(problem, arch) if spec.fits(problem)]
         rows.sort(key=lambda spec: _rows_rank(problem, spec, arch))
-        return [*rows]
+        tiles = [spec for spec in _tiles_specs(problem) if spec.fits(problem, arch)]
+        tiles.sort(key=lambda spec: _tiles_rank(problem, spec, arch))
+        return [*tiles[:8], *rows]
     columns = [spec for spec in _columns_specs(problem) if spec.fits(problem, arch)]
     columns.sort(key=lambda spec: _columns_rank(problem, spec, arch))
     return [*columns]
@@ -279,8 +359,7 @@ def _rows_specs(problem: GemvProblem, arch: GpuArch) -> Iterator[RowsSpec]:
         threads = 32 * parts * groups
         if not 96 <= threads <= 512 or (rows > 1 and rows > problem.n):
             continue
-        blocks = ceil(problem.n / (rows * groups))
-        spec = RowsSpec(rows, groups, parts, blocks, 1 if rows * problem.m >= 4 else 2)
+        spec = RowsSpec(rows, groups, parts, 1 if rows * problem.m >= 4 else 2)
         registers = min(255, ceil(spec.registers(problem) / 8) * 8)
         yield replace(
             spec, blocks_per_sm=max(1, min(REGISTERS // (threads * registers), 2048 // threads, 16))
@@ -294,6 +373,21 @@ def _rows_rank(problem: GemvProblem, spec: RowsSpec, arch: GpuArch) -> tuple[flo
     waste = round(loaded / problem.k, 1)
     idle = problem.n < spec.groups * spec.rows * arch.multiprocessors
     return (waste, idle, abs(spec.chunks(problem) - 2), abs(spec.rows - 4), abs(spec.threads - 192))
+
+
+def _tiles_specs(problem: GemvProblem) -> Iterator[TilesSpec]:
+    if problem.m == 1 or problem.dtype not in ("f16", "bf16") or not problem.tiles_apply:
+        return
+    for tiles, groups, parts, unroll in product((1, 2), (1, 2, 4), (1, 2, 4, 6, 8, 12, 16), (2, 4, 6, 8, 12)):
+        if 96 <= 32 * groups * parts <= 512:
+            yield TilesSpec(tiles, groups, parts, unroll)
+
+
+def _tiles_rank(problem: GemvProblem, spec: TilesSpec, arch: GpuArch) -> tuple[float, ...]:
+    """As for rows: small blocks, all multiprocessors busy, no round twice if it can be one."""
+    waste = round(spec.steps(problem) * spec.unroll * spec.parts * 32 / problem.k, 1)
+    idle = problem.n < spec.columns * arch.multiprocessors * 0.7
+    return (waste, idle, spec.steps(problem) > 1, abs(spec.threads - 192), abs(spec.unroll - 8), spec.columns)
 
 
 def _columns_specs(problem: GemvProblem) -> Iterator[ColumnsSpec]:
@@ -330,6 +424,10 @@ def read_spec(record: Mapping[str, Attribute]) -> Spec:
         )
     entries = cast("ArrayAttr[Attribute]", early).data
     numbers = tuple(entry.value.data for entry in entries if isinstance(entry, IntegerAttr))
+    if along.data == "tiles":
+        keys = ("tiles_per_warp", "row_groups", "k_parts", "unroll")
+        tiles, groups, parts, unroll = (_integer_of(record, key) for key in keys)
+        return TilesSpec(tiles, groups, parts, unroll, numbers)
     if along.data == "columns":
         lanes, parts, unroll = (_integer_of(record, key) for key in ("lanes_n", "k_parts", "unroll"))
         return ColumnsSpec(lanes, parts, unroll, numbers)
@@ -337,7 +435,6 @@ def read_spec(record: Mapping[str, Attribute]) -> Spec:
         rows=_integer_of(record, "rows_per_warp"),
         groups=_integer_of(record, "row_groups"),
         parts=_integer_of(record, "k_parts"),
-        grid=_integer_of(record, "blocks"),
         chains=_integer_of(record, "chains"),
         blocks_per_sm=_integer_of(record, "blocks_per_sm"),
         trigger=trigger.data,
@@ -357,10 +454,18 @@ def spec_record(work: Work, problem: GemvProblem, spec: Spec) -> dict[str, Attri
             "along": StringAttr("rows"),
             "rows_per_warp": _integer(spec.rows),
             "row_groups": _integer(spec.groups),
-            "blocks": _integer(spec.grid),
             "chains": _integer(spec.chains),
             "blocks_per_sm": _integer(spec.blocks_per_sm),
             "trigger_at": StringAttr(spec.trigger),
+        }
+    elif isinstance(spec, TilesSpec):
+        lanes = "tensor core products of a warp in order of K"
+        entries = {
+            "along": StringAttr("tiles"),
+            "tiles_per_warp": _integer(spec.tiles),
+            "row_groups": _integer(spec.groups),
+            "unroll": _integer(spec.unroll),
+            "trigger_at": StringAttr("start"),
         }
     else:
         lanes = f"every {spec.shares}th row of a thread in order, lanes by exchange"
@@ -368,11 +473,11 @@ def spec_record(work: Work, problem: GemvProblem, spec: Spec) -> dict[str, Attri
             "along": StringAttr("columns"),
             "lanes_n": _integer(spec.lanes),
             "unroll": _integer(spec.unroll),
-            "blocks": _integer(spec.grid(problem)),
             "trigger_at": StringAttr("start"),
         }
     entries |= {
         "k_parts": _integer(spec.parts),
+        "blocks": _integer(spec.grid(problem)),
         "block": ArrayAttr([_integer(size) for size in (spec.threads, 1, 1)]),
         "combination_order": StringAttr(
             lanes if spec.parts == 1 else f"{lanes}, {spec.parts} warps in order"

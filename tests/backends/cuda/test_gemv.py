@@ -6,7 +6,7 @@ import dataclasses
 import re
 import subprocess
 import sysconfig
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from aicf.backends.cuda.gemv_kernels import (
     ColumnsSpec,
     GemvKernel,
     RowsSpec,
+    TilesSpec,
     choose,
     read_problem,
     read_spec,
@@ -150,7 +151,7 @@ def product(
     return Work("w", kind, entries, operands, outputs, Block(), code, prologue)
 
 
-def up_projection(m: int = 1, dtype: str = "f16", **options: bool) -> Work:
+def up_projection(m: int = 1, dtype: str = "f16", transpose_b: bool = True) -> Work:
     """Layer norm, 768 -> 3072, bias and GELU."""
     return product(
         m,
@@ -162,11 +163,11 @@ def up_projection(m: int = 1, dtype: str = "f16", **options: bool) -> Work:
         code=bias_gelu(m, 3072, dtype),
         prologue=layer_norm(m, 768, dtype),
         attrs={"prologue_operands": 2},
-        **options,
+        transpose_b=transpose_b,
     )
 
 
-def down_projection(m: int = 1, dtype: str = "f16", **options: bool) -> Work:
+def down_projection(m: int = 1, dtype: str = "f16", transpose_b: bool = True) -> Work:
     """3072 -> 768, bias and residual."""
     return product(
         m,
@@ -176,7 +177,7 @@ def down_projection(m: int = 1, dtype: str = "f16", **options: bool) -> Work:
         kind="gemm_epilogue",
         extras=[("param", (768,)), ("temp", (m, 768))],
         code=bias_residual(m, 768, dtype),
-        **options,
+        transpose_b=transpose_b,
     )
 
 
@@ -233,6 +234,8 @@ WORKS = {
         attrs={"prologue_operands": 2},
     ),
     "three side by side": lambda: product(1, 768, 768, kind="gemm_multi", attrs={"products": 3}),
+    "tiles, 4 rows": lambda: down_projection(4),
+    "tiles with norm, 16 rows": lambda: up_projection(16, "bf16"),
     "columns": lambda: down_projection(transpose_b=False),
     "columns with norm": lambda: up_projection(transpose_b=False),
 }
@@ -270,6 +273,12 @@ def test_activations_are_read_after_the_wait(tmp_path: Path) -> None:
     assert not any("LDG" in text for text in instructions[:wait])
 
 
+def _expected(name: str) -> type[RowsSpec | ColumnsSpec | TilesSpec]:
+    if "columns" in name:
+        return ColumnsSpec
+    return TilesSpec if "tiles" in name or "bf16" in name else RowsSpec
+
+
 @pytest.mark.parametrize("name", WORKS)
 def test_records_hold_every_decision(name: str) -> None:
     """The record gives back the spec; operands read early are the parameters, never x or a residual."""
@@ -281,7 +290,7 @@ def test_records_hold_every_decision(name: str) -> None:
     params = tuple(i for i, o in enumerate(work.operands) if o.role == "param")
     assert read_spec(record) == dataclasses.replace(chosen, early=params)
     assert read_problem(work.kind, record, work.operands) == problem
-    assert isinstance(chosen, ColumnsSpec if "columns" in name else RowsSpec)
+    assert isinstance(chosen, _expected(name))
     assert KERNEL.cost_us(work, TARGET) > 0
 
 
@@ -332,9 +341,8 @@ def _strided(work: Work, place: int, shape: Sequence[int], strides: Sequence[int
         (lambda: product(1, 64, 64, kind="gemm_epilogue"), "has no generated code"),
     ],
 )
-def test_refusals_name_their_reason(work: object, reason: str) -> None:
+def test_refusals_name_their_reason(work: Callable[[], Work], reason: str) -> None:
     """What it cannot run it refuses in the user's words."""
-    assert callable(work)
     refused = KERNEL.legal(work(), TARGET)
     assert refused is not None and reason in refused
 

@@ -17,10 +17,10 @@ from aicf.backends.cuda.staging import registers, splice, unrolled
 def gemv_rows(pointers: object):
     """Weights [N, K]: a warp takes ROWS of them at once, and one of SPLIT shares of K.
 
-    A thread holds its share of all M activation rows in registers, CHUNKS times 16 bytes of weights wide, and goes over
-    STEPS blocks of weight rows; the weights of the next block are loaded as soon as those of this one are used. Sum
-    q = m * ROWS + r of a thread is of activation row m and weight row r. Sums are combined in the warp by exchange in
-    halves (lane l ends with sum l // (32 // COUNT)), then over the SPLIT warps in their order.
+    A thread holds its share of all M activation rows and of its weights in registers, CHUNKS times 16 bytes of weights
+    wide. Sum q = m * ROWS + r of a thread is of activation row m and weight row r. Sums are combined in the warp by
+    exchange in halves (lane l ends with sum l // (32 // COUNT)), then over the SPLIT warps in their order. (Blocks that
+    go over several sets of rows, loading ahead, were no faster for any size.)
     """
     if PROGRAMMATIC and TRIGGER == "start":
         launch_dependents()
@@ -46,7 +46,7 @@ def gemv_rows(pointers: object):
         q = thread & i32(COUNT - 1)
         mine = block_row + i32(thread // i32(COUNT)) * i32(ROWS) + q % i32(ROWS)
         finishes = (thread < i32(GROUPS * COUNT)) & (q < i32(M * ROWS))
-        sums = cuda.shared.array(2 * PRODUCTS * SPLIT * GROUPS * COUNT, f32)
+        sums = cuda.shared.array(PRODUCTS * SPLIT * GROUPS * COUNT, f32)
         totals = cuda.shared.array(TOTALS, f32)
     m = i32(min(q // i32(ROWS), i32(M - 1)))
 
@@ -73,7 +73,7 @@ def gemv_rows(pointers: object):
     words = registers(WORDS, u32(0))
     splice(EARLY_ROW_OPERANDS)
     extra = registers(EXTRAS, f32(0.0))
-    if STEPS == 1 and EARLY_EXTRAS > 0:
+    if EARLY_EXTRAS > 0:
         extra[0:EARLY_EXTRAS] = splice(LOAD_EARLY_EXTRAS, m, min(mine, i32(N - 1)))
     if PROGRAMMATIC:
         wait_for_predecessors()
@@ -93,7 +93,7 @@ def gemv_rows(pointers: object):
                     xw[(i * CHUNKS + j) * X_WORDS + c : (i * CHUNKS + j) * X_WORDS + c + 4] = load_u32x4(
                         x_at + u64(j * 128 * X_WORDS + c * 4)
                     )
-    if STEPS == 1 and EXTRAS > EARLY_EXTRAS:
+    if EXTRAS > EARLY_EXTRAS:
         extra[EARLY_EXTRAS:EXTRAS] = splice(LOAD_LATE_EXTRAS, m, min(mine, i32(N - 1)))
     splice(LATE_ROW_OPERANDS)
     if not EARLY_WEIGHTS:
@@ -112,77 +112,49 @@ def gemv_rows(pointers: object):
         a[i * VEC // X_WORDS : (i + 1) * VEC // X_WORDS] = splice(UNPACK_X, xw[i])
     splice(ROW_PROGRAM)
 
-    for step in range(STEPS):
-        if STEPS > 1:
-            if EARLY_EXTRAS > 0:
-                extra[0:EARLY_EXTRAS] = splice(LOAD_EARLY_EXTRAS, m, min(mine, i32(N - 1)))
-            if EXTRAS > EARLY_EXTRAS:
-                extra[EARLY_EXTRAS:EXTRAS] = splice(LOAD_LATE_EXTRAS, m, min(mine, i32(N - 1)))
-        # Several chains per sum, so that multiply-adds need not wait for each other.
-        acc = registers(PRODUCTS * COUNT * CHAINS, f32(0.0))
-        for p in unrolled(PRODUCTS):
+    # Several chains per sum, so that multiply-adds need not wait for each other.
+    acc = registers(PRODUCTS * COUNT * CHAINS, f32(0.0))
+    for p in unrolled(PRODUCTS):
+        for j in unrolled(CHUNKS):
             for r in unrolled(ROWS):
-                if STEPS > 1:
-                    at[p * ROWS + r] += u64(GRID * GROUPS * ROWS * W_ROW_BYTES)
-            for j in unrolled(CHUNKS):
-                for r in unrolled(ROWS):
-                    for c in unrolled(4):
-                        v = splice(UNPACK_W, w[((p * ROWS + r) * CHUNKS + j) * 4 + c])
-                        for i in unrolled(M):
-                            for e in unrolled(VEC // 4):
-                                acc[(p * COUNT + i * ROWS + r) * CHAINS + c % CHAINS] += (
-                                    v[e] * a[(i * CHUNKS + j) * VEC + c * (VEC // 4) + e]
-                                )
-                    if STEPS > 1:
-                        w[((p * ROWS + r) * CHUNKS + j) * 4 : ((p * ROWS + r) * CHUNKS + j) * 4 + 4] = (
-                            stream_u32x4_or_zero(
-                                at[p * ROWS + r] + u64(j * 512),
-                                cuda.selp(row + i32(GRID * GROUPS * ROWS + r) < i32(N), inside[j], i32(0)),
+                for c in unrolled(4):
+                    v = splice(UNPACK_W, w[((p * ROWS + r) * CHUNKS + j) * 4 + c])
+                    for i in unrolled(M):
+                        for e in unrolled(VEC // 4):
+                            acc[(p * COUNT + i * ROWS + r) * CHAINS + c % CHAINS] += (
+                                v[e] * a[(i * CHUNKS + j) * VEC + c * (VEC // 4) + e]
                             )
-                        )
-        total = registers(PRODUCTS * COUNT, f32(0.0))
+    total = registers(PRODUCTS * COUNT, f32(0.0))
+    for p in unrolled(PRODUCTS):
+        for i in unrolled(COUNT):
+            for c in unrolled(CHAINS):
+                total[p * COUNT + i] += acc[(p * COUNT + i) * CHAINS + c]
+        for s in unrolled(5):
+            if COUNT >> s > 1:
+                upper = (lane & i32(16 >> s)) != i32(0)
+                for i in unrolled(COUNT >> (s + 1)):
+                    high = total[p * COUNT + i + (COUNT >> (s + 1))]
+                    kept = cuda.selp(upper, high, total[p * COUNT + i])
+                    sent = cuda.selp(upper, total[p * COUNT + i], high)
+                    total[p * COUNT + i] = kept + cuda.shfl_xor_sync(ALL_LANES, sent, 16 >> s)
+            else:
+                total[p * COUNT] += cuda.shfl_xor_sync(ALL_LANES, total[p * COUNT], 16 >> s)
+    result = registers(PRODUCTS, f32(0.0))
+    if SPLIT == 1:
         for p in unrolled(PRODUCTS):
-            for i in unrolled(COUNT):
-                for c in unrolled(CHAINS):
-                    total[p * COUNT + i] += acc[(p * COUNT + i) * CHAINS + c]
-            for s in unrolled(5):
-                if COUNT >> s > 1:
-                    upper = (lane & i32(16 >> s)) != i32(0)
-                    for i in unrolled(COUNT >> (s + 1)):
-                        kept = cuda.selp(
-                            upper, total[p * COUNT + i + (COUNT >> (s + 1))], total[p * COUNT + i]
-                        )
-                        sent = cuda.selp(
-                            upper, total[p * COUNT + i], total[p * COUNT + i + (COUNT >> (s + 1))]
-                        )
-                        total[p * COUNT + i] = kept + cuda.shfl_xor_sync(ALL_LANES, sent, 16 >> s)
-                else:
-                    total[p * COUNT] += cuda.shfl_xor_sync(ALL_LANES, total[p * COUNT], 16 >> s)
-        result = registers(PRODUCTS, f32(0.0))
-        if SPLIT == 1:
+            result[p] = total[p * COUNT]
+    else:
+        if (lane & i32(32 // COUNT - 1)) == i32(0):
+            place = (part * i32(GROUPS) + group) * i32(COUNT) + (i32(lane * i32(COUNT)) >> i32(5))
             for p in unrolled(PRODUCTS):
-                result[p] = total[p * COUNT]
-        else:
-            # Two sets of sums in turn, so that one barrier a step is enough.
-            turn = i32((step & 1) * (PRODUCTS * SPLIT * GROUPS * COUNT))
-            if (lane & i32(32 // COUNT - 1)) == i32(0):
-                for p in unrolled(PRODUCTS):
-                    sums[
-                        turn
-                        + i32(p * SPLIT * GROUPS * COUNT)
-                        + (part * i32(GROUPS) + group) * i32(COUNT)
-                        + (i32(lane * i32(COUNT)) >> i32(5))
-                    ] = total[p * COUNT]
-            cuda.syncthreads()
-            if finishes:
-                for p in unrolled(PRODUCTS):
-                    for s in unrolled(SPLIT):
-                        result[p] += sums[turn + i32((p * SPLIT + s) * GROUPS * COUNT) + thread]
-        if finishes & (mine < i32(N)):
-            splice(FINISH, m, mine)
-        if STEPS > 1:
-            mine += i32(GRID * GROUPS * ROWS)
-            row += i32(GRID * GROUPS * ROWS)
+                sums[i32(p * SPLIT * GROUPS * COUNT) + place] = total[p * COUNT]
+        cuda.syncthreads()
+        if finishes:
+            for p in unrolled(PRODUCTS):
+                for s in unrolled(SPLIT):
+                    result[p] += sums[i32((p * SPLIT + s) * GROUPS * COUNT) + thread]
+    if finishes & (mine < i32(N)):
+        splice(FINISH, m, mine)
 
 
 def gemv_columns(pointers: object):
@@ -326,5 +298,162 @@ def gemv_columns(pointers: object):
                 for s in unrolled(WARPS):
                     result[p] += load_shared_f32(
                         partial + u32((s * PRODUCTS + p) * M * COLUMNS * 4) + u32(place) * u32(4)
+                    )
+            splice(FINISH, m, mine)
+
+
+def gemv_tiles(pointers: object):
+    """Weights [N, K] of f16 or bf16 for 2 to 16 activation rows: the products run on tensor cores.
+
+    A warp takes TILES times 8 weight rows and one of SPLIT shares of K. Lane l loads 16 bytes of row l / 4 at place
+    l % 4 of 32 neighbouring elements, of the weights and likewise of the activations (SLOTS = 2: also row l / 4 + 8),
+    and feeds them to two products of depth 16 as they lie: the elements of K come in another order, the same on both
+    sides. There are STEPS rounds of UNROLL loads, each under way while the one before is used. The SPLIT warps are
+    summed in their order.
+    """
+    if PROGRAMMATIC:
+        launch_dependents()
+    thread = i32(cuda.threadIdx.x)
+    lane = thread & i32(31)
+    warp = thread >> i32(5)
+    group = i32(warp // i32(SPLIT))
+    part = i32(warp - group * i32(SPLIT))
+    line = lane >> i32(2)
+    first = i32(cuda.blockIdx.x) * i32(COLUMNS)
+    row = first + group * i32(TILES * 8) + line
+    k0 = part * i32(STEPS * UNROLL * 32) + (lane & i32(3)) * i32(8)
+    inside = registers(UNROLL, i32(1))
+    if K_TAIL:
+        for j in unrolled(UNROLL):
+            inside[j] = cuda.selp(k0 + i32(j * 32) < i32(K), i32(1), i32(0))
+    memory = shared_base(cuda.shared.array(0, u8))
+    totals = cuda.shared.array(TOTALS, f32)
+
+    base = registers(PRODUCTS, u64(0))
+    base[0:PRODUCTS] = splice(WEIGHTS)
+    at = registers(PRODUCTS * TILES, u64(0))
+    w = registers(PRODUCTS * TILES * UNROLL * 4, u32(0))
+    for p in unrolled(PRODUCTS):
+        for r in unrolled(TILES):
+            at[p * TILES + r] = (
+                base[p] + u64(min(row + i32(r * 8), i32(N - 1))) * u64(W_ROW_BYTES) + u64(k0) * u64(2)
+            )
+    if EARLY_WEIGHTS:
+        for i in unrolled(PRODUCTS * TILES):
+            for j in unrolled(UNROLL):
+                w[(i * UNROLL + j) * 4 : (i * UNROLL + j) * 4 + 4] = stream_u32x4_or_zero(
+                    at[i] + u64(j * 64), inside[j]
+                )
+    given = registers(GIVEN, f32(0.0))
+    words = registers(WORDS, u32(0))
+    splice(EARLY_ROW_OPERANDS)
+    extra = registers(EXTRAS * ROUNDS, f32(0.0))
+    if EARLY_EXTRAS > 0:
+        for r in unrolled(ROUNDS):
+            m = min((thread + i32(r * THREADS)) // i32(COLUMNS), i32(M - 1))
+            mine = first + (thread + i32(r * THREADS)) % i32(COLUMNS)
+            extra[r * EXTRAS : r * EXTRAS + EARLY_EXTRAS] = splice(
+                LOAD_EARLY_EXTRAS, m, min(mine, i32(N - 1))
+            )
+    if PROGRAMMATIC:
+        wait_for_predecessors()
+
+    x_at = registers(SLOTS, u64(0))
+    has = registers(SLOTS, i32(0))
+    xw = registers(SLOTS * UNROLL * 4, u32(0))
+    for i in unrolled(SLOTS):
+        has[i] = cuda.selp(line + i32(i * 8) < i32(M), i32(1), i32(0))
+        x_at[i] = x + u64(line + i32(i * 8)) * u64(X_ROW_BYTES) + u64(k0) * u64(2)
+        for j in unrolled(UNROLL):
+            xw[(i * UNROLL + j) * 4 : (i * UNROLL + j) * 4 + 4] = load_u32x4_or_zero(
+                x_at[i] + u64(j * 64), has[i] & inside[j]
+            )
+    if EXTRAS > EARLY_EXTRAS:
+        for r in unrolled(ROUNDS):
+            m = min((thread + i32(r * THREADS)) // i32(COLUMNS), i32(M - 1))
+            mine = first + (thread + i32(r * THREADS)) % i32(COLUMNS)
+            extra[r * EXTRAS + EARLY_EXTRAS : r * EXTRAS + EXTRAS] = splice(
+                LOAD_LATE_EXTRAS, m, min(mine, i32(N - 1))
+            )
+    if not EARLY_WEIGHTS:
+        for i in unrolled(PRODUCTS * TILES):
+            for j in unrolled(UNROLL):
+                w[(i * UNROLL + j) * 4 : (i * UNROLL + j) * 4 + 4] = stream_u32x4_or_zero(
+                    at[i] + u64(j * 64), inside[j]
+                )
+    splice(LATE_ROW_OPERANDS)
+    if PROLOGUE:
+        a = registers(SLOTS * UNROLL * 8, f32(0.0))
+        for i in unrolled(SLOTS * UNROLL * 4):
+            a[i * 2 : i * 2 + 2] = splice(UNPACK_X, xw[i])
+        splice(ROW_PROGRAM)
+        for i in unrolled(SLOTS * UNROLL * 4):
+            xw[i] = splice(PACK, a[i * 2], a[i * 2 + 1])
+
+    acc = registers(PRODUCTS * TILES * 4, f32(0.0))
+    for step in range(STEPS):
+        for i in unrolled(PRODUCTS * TILES):
+            at[i] += u64(UNROLL * 64)
+        for i in unrolled(SLOTS):
+            x_at[i] += u64(UNROLL * 64)
+        for j in unrolled(UNROLL):
+            for i in unrolled(PRODUCTS * TILES):
+                for h in unrolled(2):
+                    acc[i * 4 : i * 4 + 4] = splice(
+                        PRODUCT,
+                        acc[i * 4],
+                        acc[i * 4 + 1],
+                        acc[i * 4 + 2],
+                        acc[i * 4 + 3],
+                        xw[j * 4 + h * 2],
+                        xw[((SLOTS - 1) * UNROLL + j) * 4 + h * 2],
+                        xw[j * 4 + h * 2 + 1],
+                        xw[((SLOTS - 1) * UNROLL + j) * 4 + h * 2 + 1],
+                        w[(i * UNROLL + j) * 4 + h * 2],
+                        w[(i * UNROLL + j) * 4 + h * 2 + 1],
+                    )
+            if STEPS > 1:
+                more = cuda.selp(
+                    (i32(step) < i32(STEPS - 1))
+                    & (k0 + (i32(step) + i32(1)) * i32(UNROLL * 32) + i32(j * 32) < i32(K)),
+                    i32(1),
+                    i32(0),
+                )
+                for i in unrolled(PRODUCTS * TILES):
+                    w[(i * UNROLL + j) * 4 : (i * UNROLL + j) * 4 + 4] = stream_u32x4_or_zero(
+                        at[i] + u64(j * 64), more
+                    )
+                for i in unrolled(SLOTS):
+                    xw[(i * UNROLL + j) * 4 : (i * UNROLL + j) * 4 + 4] = load_u32x4_or_zero(
+                        x_at[i] + u64(j * 64), has[i] & more
+                    )
+
+    # Registers 0, 1 of a tile are activation row l / 4 at weight rows 2 * (l % 4), + 1; registers 2, 3 row l / 4 + 8.
+    for p in unrolled(PRODUCTS):
+        for r in unrolled(TILES):
+            for i in unrolled(SLOTS):
+                for c in unrolled(2):
+                    column = (group * i32(TILES) + i32(r)) * i32(8) + (lane & i32(3)) * i32(2) + i32(c)
+                    store_shared_f32(
+                        memory
+                        + u32(
+                            ((part * i32(PRODUCTS) + i32(p)) * i32(SLOTS * 8) + line + i32(i * 8))
+                            * i32(COLUMNS)
+                            + column
+                        )
+                        * u32(4),
+                        acc[(p * TILES + r) * 4 + i * 2 + c],
+                    )
+    cuda.syncthreads()
+    for r in unrolled(ROUNDS):
+        place = thread + i32(r * THREADS)
+        m = place // i32(COLUMNS)
+        mine = first + place % i32(COLUMNS)
+        if (place < i32(M * COLUMNS)) & (mine < i32(N)):
+            result = registers(PRODUCTS, f32(0.0))
+            for p in unrolled(PRODUCTS):
+                for s in unrolled(SPLIT):
+                    result[p] += load_shared_f32(
+                        memory + u32((s * PRODUCTS + p) * SLOTS * 8 * COLUMNS * 4) + u32(place) * u32(4)
                     )
             splice(FINISH, m, mine)
