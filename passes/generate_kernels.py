@@ -34,7 +34,7 @@ class GenerateKernelsPass(ModulePass):
             if not isinstance(function, func.FuncOp) or function.is_declaration:
                 continue
             for group in function.body.block.ops:
-                if isinstance(group, GroupOp) and group.kernel is not None and group.code is None:
+                if isinstance(group, GroupOp) and group.kernel is not None and _is_open(group):
                     _generate(op, function, group, work_of_group(group).work)
         table = symbols(op)
         for program in programs(op):
@@ -44,18 +44,23 @@ class GenerateKernelsPass(ModulePass):
 
 def _generate_for(module: ModuleOp, program: ProgramOp, table: dict[str, Operation]) -> None:
     for instruction in program.instructions:
-        if instruction.kernel is None or instruction.code is not None or instruction.body is None:
+        if instruction.kernel is None or instruction.body is None or not _is_open(instruction):
             continue
         work = instruction_work(program, instruction, table, True).work
         for made in _generate(module, program, instruction, work):
             table[made.sym_name.data] = made
 
 
+def _is_open(user: GroupOp | ResolvedOp) -> bool:
+    """Whether a scalar program may be missing."""
+    return user.code is None or user.prologue is None
+
+
 def _generate(module: ModuleOp, before: Operation, user: GroupOp | ResolvedOp, work: Work) -> list[KernelOp]:
     """Adds the scalar programs of the work in front of `before`, and links them."""
     made: list[KernelOp] = []
     for field, code in (("prologue", work.prologue), ("code", work.code)):
-        if code is not None:
+        if code is not None and field not in user.properties:
             module.body.block.insert_op_before(code, before)
             user.properties[field] = SymbolRefAttr(code.sym_name)
             record(module, GenerateKernelsPass.name, [work.id], code.sym_name.data, _describe(code))

@@ -92,3 +92,28 @@ func.func @concat(%x : tensor<2x3xf32> {logical.name = "x", logical.role = "inpu
   %c = logical.concat %x, %x {axis = 0, aicf.id = "cat", aicf.src = ["cat"]} : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<4x3xf32>
   func.return %c : tensor<4x3xf32>
 }
+
+// A residual and the norm behind it are one kernel where nothing else reads the sum; what is computed of the scale, and
+// read through a broadcast, joins.
+// CHECK-LABEL: func.func @residual_norm
+// CHECK: %y = emit.group "sum" from ["sum", "ln"] ins(%{{.*}} = %x : tensor<4x8xf32>, %{{.*}} = %r : tensor<4x8xf32>, %{{.*}} = %w : tensor<8xf32>)
+// CHECK-NEXT:   logical.add
+// CHECK-NEXT:   logical.tanh
+// CHECK: emit.yield
+// CHECK-NEXT: }
+// CHECK-NEXT: func.return %y
+func.func @residual_norm(
+    %x : tensor<4x8xf32> {logical.name = "x", logical.role = "input"},
+    %r : tensor<4x8xf32> {logical.name = "r", logical.role = "input"},
+    %w : tensor<8xf32> {logical.name = "w", logical.role = "param"}) -> (tensor<4x8xf32> {logical.name = "y"}) {
+  %h = logical.add %x, %r {aicf.id = "sum", aicf.src = ["sum"]} : tensor<4x8xf32>
+  %ww = logical.tanh %w {aicf.id = "ln.w", aicf.src = ["ln"]} : tensor<8xf32>
+  %q = logical.mul %h, %h {aicf.id = "ln.square", aicf.src = ["ln"]} : tensor<4x8xf32>
+  %s = logical.reduce_sum %q {axes = [1], keepdims, aicf.id = "ln.sum", aicf.src = ["ln"]} : tensor<4x8xf32> -> tensor<4x1xf32>
+  %i = logical.rsqrt %s {aicf.id = "ln.rsqrt", aicf.src = ["ln"]} : tensor<4x1xf32>
+  %ib = logical.broadcast %i {dimensions = [0, 1], aicf.id = "ln.rb", aicf.src = ["ln"]} : tensor<4x1xf32> -> tensor<4x8xf32>
+  %n = logical.mul %h, %ib {aicf.id = "ln.scaled", aicf.src = ["ln"]} : tensor<4x8xf32>
+  %wb = logical.broadcast %ww {dimensions = [1], aicf.id = "ln.wb", aicf.src = ["ln"]} : tensor<8xf32> -> tensor<4x8xf32>
+  %y = logical.mul %n, %wb {aicf.id = "ln", aicf.src = ["ln"]} : tensor<4x8xf32>
+  func.return %y : tensor<4x8xf32>
+}

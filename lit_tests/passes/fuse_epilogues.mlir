@@ -8,6 +8,7 @@
 // CHECK-NEXT: emit.decision "fuse-epilogues" ["second", "second.act"] choice "one kernel for 2 ops"
 // CHECK-NEXT: emit.decision "fuse-epilogues" ["rows"] choice "alone" because "nothing pointwise reads it alone"
 // CHECK-NEXT: emit.decision "fuse-epilogues" ["gate", "square", "gate.sigmoid", "gate.product", "gate.sum"] choice "one kernel for 5 ops"
+// CHECK-NEXT: emit.decision "fuse-epilogues" ["post", "post.residual"] choice "one kernel for 2 ops"
 // CHECK-NEXT: }
 
 // OFF: emit.decision "fuse-epilogues" ["fc", "fc.matmul"] choice "alone" because "epilogue fusion is off by policy"
@@ -96,4 +97,19 @@ func.func @gate(
   %p = logical.mul %m, %s {aicf.id = "gate.product", aicf.src = ["gate.product"]} : tensor<4x8xf32>
   %g = logical.add %p, %q {aicf.id = "gate.sum", aicf.src = ["gate.sum"]} : tensor<4x8xf32>
   func.return %g : tensor<4x8xf32>
+}
+
+// A residual behind a product is the product's, and the norm behind it a kernel of its own: the sum is written once and
+// read once, as if the norm had taken it. A sum that the norm widens is written narrow.
+// CHECK-LABEL: func.func @post_norm
+// CHECK: %[[H:.*]] = emit.group "post" from ["post"] ins({{.*}}) -> (tensor<4x8xf32>)
+// CHECK: logical.cast %[[H]]
+func.func @post_norm(
+    %x : tensor<4x8xf32> {logical.name = "x", logical.role = "input"},
+    %w : tensor<8x8xf32> {logical.name = "w", logical.role = "param"}) -> (tensor<4xf64> {logical.name = "y"}) {
+  %m = logical.matmul %x, %w {aicf.id = "post", aicf.src = ["post"]} : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+  %h = logical.add %m, %x {aicf.id = "post.residual", aicf.src = ["post"]} : tensor<4x8xf32>
+  %v = logical.cast %h {aicf.id = "post.widen", aicf.src = ["norm"]} : tensor<4x8xf32> -> tensor<4x8xf64>
+  %s = logical.reduce_sum %v {axes = [1], aicf.id = "post.sum", aicf.src = ["norm"]} : tensor<4x8xf64> -> tensor<4xf64>
+  func.return %s : tensor<4xf64>
 }

@@ -245,6 +245,59 @@ emit.program @nocode attributes {phase = "scheduled"} {
 
 // -----
 
+// A row program where the left operand is one of the instruction's.
+// CHECK: error: emit.resolved: instruction 'a' (from a.op): its body computes no left operand of a product in rows
+emit.body @a.body {
+^bb0(%v : tensor<4x8xf32>, %w : tensor<8x4xf32>):
+  %r = logical.matmul %v, %w : (tensor<4x8xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
+  emit.yield %r : tensor<4x4xf32>
+}
+emit.kernel @a.rows parallel [4] reduce [8] ins [affine_map<(d0, d1) -> (d0, d1)>] outs [affine_map<(d0, d1) -> (d0, d1)>] {
+^bb0(%v : f32):
+  emit.phase {
+    %r = math.tanh %v : f32
+    emit.store %r, 0 : f32
+    emit.yield
+  }
+}
+emit.program @norows attributes {phase = "scheduled"} {
+  %x = emit.bind input "x" : !emit.buffer<4x8xf32, bound>
+  %w = emit.bind param "w" : !emit.buffer<8x4xf32, bound>
+  %y = emit.bind output "y" : !emit.buffer<4x4xf32, bound>
+  emit.resolved "gemm" id(2) name("a") src(["a.op"]) ins(%x, %w : !emit.buffer<4x8xf32, bound>, !emit.buffer<8x4xf32, bound>) outs(%y : !emit.buffer<4x4xf32, bound>)
+    attrs {transpose_a = false, transpose_b = false} schema("gemm.v1") blob("0x0000") body(@a.body) prologue(@a.rows) stream(0) after([])
+}
+
+// -----
+
+// A row program of another body.
+// CHECK: error: emit.resolved: instruction 'a' (from a.op): @a.rows is not the code of its body; run generate-kernels again
+emit.body @a.body {
+^bb0(%v : tensor<4x8xf32>, %w : tensor<8x4xf32>):
+  %s = logical.reduce_max %v {axes = [1]} : tensor<4x8xf32> -> tensor<4xf32>
+  %t = logical.broadcast %s {dimensions = [0]} : tensor<4xf32> -> tensor<4x8xf32>
+  %d = logical.sub %v, %t : tensor<4x8xf32>
+  %r = logical.matmul %d, %w : (tensor<4x8xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
+  emit.yield %r : tensor<4x4xf32>
+}
+emit.kernel @a.rows parallel [4] reduce [8] ins [affine_map<(d0, d1) -> (d0, d1)>] outs [affine_map<(d0, d1) -> (d0, d1)>] {
+^bb0(%v : f32):
+  emit.phase {
+    %r = math.tanh %v : f32
+    emit.store %r, 0 : f32
+    emit.yield
+  }
+}
+emit.program @otherrows attributes {phase = "scheduled"} {
+  %x = emit.bind input "x" : !emit.buffer<4x8xf32, bound>
+  %w = emit.bind param "w" : !emit.buffer<8x4xf32, bound>
+  %y = emit.bind output "y" : !emit.buffer<4x4xf32, bound>
+  emit.resolved "norm_gemm" id(28) name("a") src(["a.op"]) ins(%x, %w : !emit.buffer<4x8xf32, bound>, !emit.buffer<8x4xf32, bound>) outs(%y : !emit.buffer<4x4xf32, bound>)
+    attrs {transpose_a = false, transpose_b = false, prologue_operands = 0 : i64} schema("norm_gemm.v1") blob("0x00000000000000000000") body(@a.body) prologue(@a.rows) stream(0) after([])
+}
+
+// -----
+
 // A planned program says how large its arena is.
 // CHECK: error: program @no_arena is planned but states no arena_bytes
 emit.program @no_arena attributes {phase = "planned"} {

@@ -40,7 +40,7 @@ class Products:
     Args:
         matmuls: The products, in text order; all of one shape.
         prologue: The ops that make the left operand; empty where it is an operand of the body.
-        epilogues: The ops behind the products, for each result; they share nothing but constants.
+        epilogues: The ops behind the products, for each result: the same program each time, on operands of its own.
         results: What the body gives. Either there is one, of all products together, or one of each product.
     """
 
@@ -140,7 +140,21 @@ def _is_complete(found: Products, order: Sequence[Operation]) -> bool:
     single = len(found.results) == 1 and len(found.matmuls) <= 2
     if not single and (len(found.results) != len(found.matmuls) or found.prologue):
         return False
-    return all(_follows(found, number) for number in range(len(found.results)))
+    programs = [_program(found, number) for number in range(len(found.results))]
+    same = all(program == programs[0] for program in programs[1:])
+    return same and all(_follows(found, number) for number in range(len(found.results)))
+
+
+def _program(found: Products, number: int) -> list[tuple[object, ...]]:
+    """The epilogue of result `number` with its values named by when they are met, to compare epilogues by."""
+    names: dict[SSAValue, int] = {value: place for place, value in enumerate(found.accumulators(number))}
+    lines: list[tuple[object, ...]] = []
+    for op in found.epilogues[number]:
+        operands = tuple((names.setdefault(value, len(names)), value.type) for value in op.operands)
+        lines.append((op.name, tuple(op.properties.items()), operands, op.results[0].type))
+        names[op.results[0]] = len(names)
+    lines.append((names.setdefault(found.results[number], len(names)),))
+    return lines
 
 
 def _follows(found: Products, number: int) -> bool:

@@ -83,6 +83,28 @@ GELU = (
     f"%g3 = logical.mul %s, %half : {M}",
     f"%r = logical.mul %g3, %g2 : {M}",
 )
+PRODUCT_TYPES = f"{{transpose_b}} : (tensor<4x8xf32>, tensor<6x8xf32>) -> {M}"
+GATED = f"{FACTORS}, %u : tensor<6x8xf32>"
+TWO_PRODUCTS = (PRODUCT, f"%n = logical.matmul %a, %u {PRODUCT_TYPES}")
+ROWS = (
+    "%x2 = logical.mul %a, %a : tensor<4x8xf32>",
+    "%xs = logical.reduce_sum %x2 {axes = [1], keepdims} : tensor<4x8xf32> -> tensor<4x1xf32>",
+    "%xi = logical.rsqrt %xs : tensor<4x1xf32>",
+    "%xb = logical.broadcast %xi {dimensions = [0, 1]} : tensor<4x1xf32> -> tensor<4x8xf32>",
+    "%xn = logical.mul %a, %xb : tensor<4x8xf32>",
+    "%sb = logical.broadcast %s {dimensions = [1]} : tensor<8xf32> -> tensor<4x8xf32>",
+    "%n = logical.mul %xn, %sb : tensor<4x8xf32>",
+)
+HEADS = f"{FACTORS}, %v : tensor<6x5xf32>"
+SCORES = f"%t = logical.matmul %a, %w {PRODUCT_TYPES}"
+MIXED = f"%y = logical.matmul %r, %v : ({M}, tensor<6x5xf32>) -> tensor<4x5xf32>"
+SCALE = (f"%k = logical.constant dense<4.0> : {M}", f"%u = logical.div %t, %k : {M}")
+
+
+def softmax_of(value: str) -> list[str]:
+    return [line.replace("%x", f"%{value}") for line in SOFTMAX]
+
+
 LR = "%lr : tensor<f32>"
 SPREAD = f"%l = logical.broadcast %lr {{dimensions = []}} : tensor<f32> -> {M}"
 
@@ -247,6 +269,110 @@ CASES = {
         ],
         "sgd_step",
         {"learning_rate_operand": -1},
+    ),
+    "gated": (
+        GATED,
+        [*TWO_PRODUCTS, f"%r = logical.mul %m, %n : {M}", yields("r")],
+        "gemm_gated",
+        {"transpose_a": False, "transpose_b": True},
+    ),
+    "gated_with_one_product_left_out": (
+        GATED,
+        [*TWO_PRODUCTS, f"%r = logical.relu %m : {M}", yields("r")],
+        "generated",
+        {},
+    ),
+    "gated_of_other_order": (
+        "%w : tensor<6x8xf32>, %a : tensor<4x8xf32>, %u : tensor<6x8xf32>",
+        [*TWO_PRODUCTS, f"%r = logical.mul %m, %n : {M}", yields("r")],
+        "generated",
+        {},
+    ),
+    "multi": (
+        GATED,
+        [*TWO_PRODUCTS, f"emit.yield %m, %n : {M}, {M}"],
+        "gemm_multi",
+        {"transpose_a": False, "transpose_b": True, "products": 2},
+    ),
+    "multi_with_other_epilogues": (
+        GATED,
+        [
+            *TWO_PRODUCTS,
+            f"%p = logical.relu %m : {M}",
+            f"%q = logical.tanh %n : {M}",
+            f"emit.yield %p, %q : {M}, {M}",
+        ],
+        "generated",
+        {},
+    ),
+    "multi_in_another_order": (
+        GATED,
+        [*TWO_PRODUCTS, f"emit.yield %n, %m : {M}, {M}"],
+        "generated",
+        {},
+    ),
+    "norm_gemm": (
+        f"{FACTORS}, %s : tensor<8xf32>",
+        [*ROWS, f"%m = logical.matmul %n, %w {PRODUCT_TYPES}", yields("m")],
+        "norm_gemm",
+        {"transpose_a": False, "transpose_b": True, "prologue_operands": 1},
+    ),
+    "norm_gemm_whose_rows_are_read_again": (
+        f"{FACTORS}, %s : tensor<8xf32>",
+        [
+            *ROWS,
+            f"%m = logical.matmul %n, %w {PRODUCT_TYPES}",
+            f"emit.yield %m, %n : {M}, tensor<4x8xf32>",
+        ],
+        "generated",
+        {},
+    ),
+    "norm_gated": (
+        f"{GATED}, %s : tensor<8xf32>",
+        [
+            *ROWS,
+            f"%p = logical.matmul %n, %w {PRODUCT_TYPES}",
+            f"%q = logical.matmul %n, %u {PRODUCT_TYPES}",
+            f"%r = logical.mul %p, %q : {M}",
+            yields("r"),
+        ],
+        "norm_gated",
+        {"transpose_a": False, "transpose_b": True, "prologue_operands": 1},
+    ),
+    "attention": (
+        HEADS,
+        [SCORES, *softmax_of("t"), MIXED, yields("y", "tensor<4x5xf32>")],
+        "attention",
+        {"scale": 1.0, "mask": False, "causal": False},
+    ),
+    "attention_with_scale_and_mask": (
+        f"{HEADS}, %z : {M}",
+        [
+            *(SCORES, *SCALE, f"%p = logical.add %z, %u : {M}"),
+            *softmax_of("p"),
+            *(MIXED, yields("y", "tensor<4x5xf32>")),
+        ],
+        "attention",
+        {"scale": 0.25, "mask": True, "causal": False},
+    ),
+    "attention_masked_in_front_of_the_scale": (
+        f"{HEADS}, %z : {M}",
+        [
+            *(SCORES, f"%p = logical.add %t, %z : {M}", SCALE[0], f"%u = logical.div %p, %k : {M}"),
+            *softmax_of("u"),
+            *(MIXED, yields("y", "tensor<4x5xf32>")),
+        ],
+        "generated",
+        {},
+    ),
+    "attention_with_more_behind_it": (
+        HEADS,
+        [
+            *(SCORES, *softmax_of("t"), MIXED, "%o = logical.relu %y : tensor<4x5xf32>"),
+            yields("o", "tensor<4x5xf32>"),
+        ],
+        "generated",
+        {},
     ),
     "two_results": (
         XY,

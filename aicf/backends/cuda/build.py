@@ -29,6 +29,7 @@ _FAMILIES: dict[str, str] = {
     "cuda.cublaslt": "aicf.backends.cuda.cublaslt_code",
     "cuda.gemm_wgmma": "aicf.backends.cuda.wgmma_code",
     "cuda.gemm_mma": "aicf.backends.cuda.mma_code",
+    "cuda.gemv": "aicf.backends.cuda.gemv_code",
     "cuda.attention": "aicf.backends.cuda.attention_code",
     "cuda.attention_simt": "aicf.backends.cuda.attention_code",
     "cuda.generated": "aicf.backends.cuda.generated_code",

@@ -87,7 +87,9 @@ class _Maker:
         head, _, body = staged.partition("(operands):\n")
         index = f"    index = {self.code.index}\n"
         source = f"{head}({', '.join(names)}):\n{index}{body}"
-        code = KernelCode(self.name, source, ("ptr",) * len(names), self.spec.threads)
+        # Rows that are read again live from many blocks side by side, not from many registers.
+        together = 1024 // self.spec.threads if self.spec.strategy == "rows" else 1
+        code = KernelCode(self.name, source, ("ptr",) * len(names), self.spec.threads, max(1, together))
         arguments: tuple[Address, ...] = tuple(address_of(ref) for ref in (*self.refs, *self.workspace))
         return KernelLaunch(code, arguments, grid, (self.spec.threads, 1, 1))
 

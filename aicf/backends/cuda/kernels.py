@@ -6,6 +6,7 @@ from aicf.backends.base import KernelDescriptor
 from aicf.backends.cuda import (
     attention_kernels,
     cublaslt_kernels,
+    gemv_kernels,
     generated_kernels,
     mma_kernels,
     wgmma_kernels,
@@ -15,6 +16,7 @@ KERNELS: tuple[KernelDescriptor, ...] = (
     cublaslt_kernels.CublasLtKernel(),
     wgmma_kernels.WgmmaKernel(),
     mma_kernels.MmaKernel(),
+    gemv_kernels.GemvKernel(),
     *attention_kernels.KERNELS,
     *generated_kernels.KERNELS,
 )

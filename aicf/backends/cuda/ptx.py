@@ -161,6 +161,20 @@ store_f32x2 = void_asm("st.global.v2.f32 [$0], {$1,$2};", ["u64", "f32", "f32"])
 store_f64x2 = void_asm("st.global.v2.f64 [$0], {$1,$2};", ["u64", "f64", "f64"])
 store_i64x2 = void_asm("st.global.v2.s64 [$0], {$1,$2};", ["u64", "i64", "i64"])
 
+
+def _load_or_zero(load: str, memory: bool) -> Intrinsic:
+    """Four words that are loaded where the second argument is not 0, else zeros."""
+    text = (
+        "{ .reg .pred p; .reg .b32 a,b,c,d; mov.b32 a,0; mov.b32 b,0; mov.b32 c,0; mov.b32 d,0; "
+        f"setp.ne.b32 p,$5,0; @p {load} {{a,b,c,d}}, [$4]; "
+        "mov.b32 $0,a; mov.b32 $1,b; mov.b32 $2,c; mov.b32 $3,d; }"
+    )
+    return value_asm(text, ["u32"] * 4, ["u64", "i32"], memory=memory)
+
+
+load_u32x4_or_zero = _load_or_zero("ld.global.v4.u32", False)
+stream_u32x4_or_zero = _load_or_zero("ld.relaxed.gpu.global.L1::no_allocate.L2::256B.v4.u32", True)
+
 # Shared memory
 
 load_shared_f32 = value_asm("ld.shared.f32 $0, [$1];", ["f32"], ["u32"], memory=True)

@@ -21,9 +21,9 @@ builtin.module attributes {
 // CHECK-LABEL: func.func @grouped
 func.func @grouped(%x : tensor<4xf32>) -> tensor<4xf32> {
   // CHECK: %r = emit.group "g" from ["a", "b"] ins(%a = %x : tensor<4xf32>) -> (tensor<4xf32>)
-  // CHECK-SAME: kernel("cpu.generated", {version = 1 : i64, determinism = "bitwise"}) code(@g.code)
+  // CHECK-SAME: kernel("cpu.generated", {version = 1 : i64, determinism = "bitwise"}) code(@g.code) prologue(@g.prologue)
   // CHECK-SAME: attributes {aicf.note = "kept"} {
-  %r = emit.group "g" from ["a", "b"] ins(%a = %x : tensor<4xf32>) -> (tensor<4xf32>) kernel("cpu.generated", {version = 1 : i64, determinism = "bitwise"}) code(@g.code) attributes {aicf.note = "kept"} {
+  %r = emit.group "g" from ["a", "b"] ins(%a = %x : tensor<4xf32>) -> (tensor<4xf32>) kernel("cpu.generated", {version = 1 : i64, determinism = "bitwise"}) code(@g.code) prologue(@g.prologue) attributes {aicf.note = "kept"} {
     %q = logical.exp %a : tensor<4xf32>
     // CHECK: emit.yield {aicf.note = "kept"} %q : tensor<4xf32>
     emit.yield {aicf.note = "kept"} %q : tensor<4xf32>
@@ -145,13 +145,13 @@ emit.program @every_field attributes {graphs = [["first"], ["second"]], aicf.not
   // CHECK:      emit.resolved "gemm_epilogue" id(17) name("first") src(["fc1", "relu1"])
   // CHECK-NEXT:   ins(%x, %w : !emit.buffer<4x8xf32, bound>, !emit.buffer<16x8xf32, bound>) outs(%y : !emit.buffer<4x16xf32, bound>) ws(%s : !emit.buffer<1024xi8, arena>)
   // CHECK-NEXT:   attrs {transpose_a = false, transpose_b = true, bias = false, residual = false, activation = "relu"} schema("gemm_epilogue.v1") blob("0x0001000001")
-  // CHECK-NEXT:   body(@fc1.body) code(@fc1.code)
+  // CHECK-NEXT:   body(@fc1.body) code(@fc1.code) prologue(@fc1.rows)
   // CHECK-NEXT:   kernel("cpu.gemm", {version = 1 : i64, determinism = "bitwise", layouts = [unit, #emit.layout<"packed_b", {bytes = 512 : i64}>], workspace_bytes = 1024 : i64, threads = 2 : i64, may_alias = {{\[\[}}0 : i64, 0 : i64]]})
   // CHECK-NEXT:   constraints {may_alias = {{\[\[}}0 : i64, 1 : i64]]} hints {expected_us = 5.300000e+00 : f64}
   // CHECK-NEXT:   stream(1) after([]) attributes {aicf.note = "kept"}
   emit.resolved "gemm_epilogue" name("first") after([]) stream(1) hints {expected_us = 5.3 : f64} constraints {may_alias = [[0 : i64, 1 : i64]]}
     kernel("cpu.gemm", {version = 1 : i64, determinism = "bitwise", layouts = [unit, #emit.layout<"packed_b", {bytes = 512 : i64}>], workspace_bytes = 1024 : i64, threads = 2 : i64, may_alias = [[0 : i64, 0 : i64]]})
-    code(@fc1.code) body(@fc1.body) src(["fc1", "relu1"]) id(17)
+    prologue(@fc1.rows) code(@fc1.code) body(@fc1.body) src(["fc1", "relu1"]) id(17)
     ws(%s : !emit.buffer<1024xi8, arena>) outs(%y : !emit.buffer<4x16xf32, bound>) ins(%x, %w : !emit.buffer<4x8xf32, bound>, !emit.buffer<16x8xf32, bound>)
     blob("0x0001000001") schema("gemm_epilogue.v1") attrs {transpose_a = false, transpose_b = true, bias = false, residual = false, activation = "relu"}
     attributes {aicf.note = "kept"}

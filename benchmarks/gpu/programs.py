@@ -8,8 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.func import FuncOp
 
 from aicf import Graph, Value
+from aicf.dialects.types import tensor_info
+from aicf.passes.support.work import argument_attrs
+from aicf.runtime.tensors import numpy_dtype
 
 
 @dataclass(frozen=True)
@@ -149,3 +157,17 @@ def _linear(graph: Graph, x: Value, name: str, outputs: int, inputs: int, dtype:
 def _layer_norm(graph: Graph, x: Value, name: str, size: int, epsilon: float, dtype: str) -> Value:
     scale, bias = (graph.param(f"{name}.{part}", (size,), dtype) for part in ("weight", "bias"))
     return graph.layer_norm(x, scale, bias, epsilon=epsilon, name=name)
+
+
+def blank_weights(graph: Graph) -> dict[str, NDArray[Any]]:
+    """Zeros for every parameter, to compile with: shapes and types decide everything, values nothing."""
+    weights: dict[str, NDArray[Any]] = {}
+    for function in (op for op in graph.module().body.block.ops if isinstance(op, FuncOp)):
+        for index, argument in enumerate(function.args):
+            attributes = argument_attrs(function, index)
+            if attributes["logical.role"].data == "param":
+                info = tensor_info(argument.type)
+                weights[attributes["logical.name"].data] = np.zeros(
+                    info.sizes, numpy_dtype(info.element.name)
+                )
+    return weights

@@ -1,0 +1,157 @@
+"""The rivals of the GPU benchmark: each program of `programs` as a PyTorch module, and some in JAX.
+
+A module's parameters have the names of the program's, so one set of random weights serves both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+Forward = Callable[[Tensor], Tensor]
+
+
+class Chain(nn.Module):
+    """Pre-norm blocks: layer_norm, up, gelu, down, residual."""
+
+    def __init__(self, layers: int, hidden: int, inner: int) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleDict(
+            {
+                str(i): nn.ModuleDict(
+                    {
+                        "norm": nn.LayerNorm(hidden),
+                        "up": nn.Linear(hidden, inner),
+                        "down": nn.Linear(inner, hidden),
+                    }
+                )
+                for i in range(layers)
+            }
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x and the result [tokens, hidden]."""
+        for block in self.blocks.values():
+            x = x + block["down"](functional.gelu(block["up"](block["norm"](x))))
+        return x
+
+    def weights(self) -> dict[str, Tensor]:
+        """By the program's names."""
+        return {name.removeprefix("blocks."): value for name, value in self.state_dict().items()}
+
+
+class Bert(nn.Module):
+    """`transformers`' encoder of random weights, with PyTorch's fused attention."""
+
+    def __init__(self, layers: int) -> None:
+        super().__init__()
+        from transformers import BertConfig
+        from transformers.models.bert.modeling_bert import BertEncoder
+
+        config = BertConfig(num_hidden_layers=layers)
+        config._attn_implementation = "sdpa"
+        self.encoder = BertEncoder(config)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x and the result [batch, tokens, hidden]."""
+        return self.encoder(x)[0]
+
+    def weights(self) -> dict[str, Tensor]:
+        """By the program's names."""
+        return dict(self.encoder.state_dict())
+
+
+class Fc(nn.Module):
+    """One product, with bias and ReLU or without."""
+
+    def __init__(self, outputs: int, inputs: int, bias: bool) -> None:
+        super().__init__()
+        self.fc = nn.Linear(inputs, outputs, bias=bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x [rows, inputs], the result [rows, outputs]."""
+        y = self.fc(x)
+        return y if self.fc.bias is None else functional.relu(y)
+
+    def weights(self) -> dict[str, Tensor]:
+        """By the program's names."""
+        return dict(self.state_dict())
+
+
+class SwiGlu(nn.Module):
+    """silu(gate(x)) * up(x)."""
+
+    def __init__(self, hidden: int, inner: int) -> None:
+        super().__init__()
+        self.gate = nn.Linear(hidden, inner, bias=False)
+        self.up = nn.Linear(hidden, inner, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x [tokens, hidden], the result [tokens, inner]."""
+        return functional.silu(self.gate(x)) * self.up(x)
+
+    def weights(self) -> dict[str, Tensor]:
+        """By the program's names."""
+        return dict(self.state_dict())
+
+
+class Rows(nn.Module):
+    """An operation on rows that has no product."""
+
+    def __init__(self, function: Forward, norm: int = 0) -> None:
+        super().__init__()
+        self.function = function
+        self.norm = nn.LayerNorm(norm) if norm else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x and the result [rows, columns]."""
+        return self.function(x) if self.norm is None else self.norm(x)
+
+    def weights(self) -> dict[str, Tensor]:
+        """By the program's names."""
+        return dict(self.state_dict())
+
+
+@dataclass(frozen=True)
+class Peer:
+    """How a row's rival is made, and what it takes."""
+
+    module: Callable[[], nn.Module]
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+
+PEERS: dict[str, Peer] = {
+    "mlp_chain": Peer(lambda: Chain(12, 768, 3072), (1, 768), torch.float16),
+    "bert_1x128": Peer(lambda: Bert(12), (1, 128, 768), torch.float16),
+    "bert_8x128": Peer(lambda: Bert(12), (8, 128, 768), torch.float16),
+    "gemm_bias_relu_4096": Peer(lambda: Fc(4096, 4096, True), (4096, 4096), torch.bfloat16),
+    "gemm_4096": Peer(lambda: Fc(4096, 4096, False), (4096, 4096), torch.bfloat16),
+    "gemm_8192": Peer(lambda: Fc(8192, 8192, False), (8192, 8192), torch.bfloat16),
+    "swiglu_2048": Peer(lambda: SwiGlu(4096, 11008), (2048, 4096), torch.bfloat16),
+    "pointwise_256MB": Peer(
+        lambda: Rows(lambda x: functional.gelu(x * 0.5 + 1.0, approximate="tanh")),
+        (16384, 4096),
+        torch.float32,
+    ),
+    "softmax_256MB": Peer(lambda: Rows(lambda x: torch.softmax(x, -1)), (16384, 4096), torch.float32),
+    "layer_norm_256MB": Peer(lambda: Rows(lambda x: x, norm=4096), (16384, 4096), torch.float32),
+}
+
+
+def captured(function: Forward, x: Tensor) -> Callable[[], object]:
+    """`function` on x in a CUDA Graph of PyTorch's."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            function(x)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        function(x)
+    return graph.replay

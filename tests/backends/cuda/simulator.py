@@ -1,0 +1,212 @@
+"""Runs the text of a kernel on the CPU: one Python thread a GPU thread, NumPy scalars for registers.
+
+What generated kernels compute is tested without a GPU this way. Every access is checked: inside its buffer, aligned,
+read only where something was written. Barriers and shuffles wait for all threads that take part.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import threading
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from aicf.backends.cuda.launches import KernelLaunch
+
+_SPACE = 40
+_WORDS = {"f32": "<f4", "f64": "<f8", "u8": "<u1", "u16": "<u2", "u32": "<u4", "i32": "<i4", "i64": "<i8"}
+
+
+def _integer(bits: int, signed: bool) -> Callable[[Any], int]:
+    def convert(value: Any) -> int:
+        low = int(value) & ((1 << bits) - 1)
+        return low - (1 << bits) if signed and low >> (bits - 1) else low
+
+    return convert
+
+
+i32, i64, u16, u32, u64 = (
+    _integer(b, s) for b, s in ((32, True), (64, True), (16, False), (32, False), (64, False))
+)
+
+
+class Memory:
+    """The buffers of a program, by the index that addresses name; unwritten bytes are known."""
+
+    def __init__(self, sizes: Sequence[int]):
+        self.buffers = [np.full(size, 0xA5, np.uint8) for size in sizes]
+        self.written = [np.zeros(size, np.bool_) for size in sizes]
+
+    def fill(self, base: int, values: np.ndarray) -> None:
+        """Puts a whole buffer."""
+        raw = np.frombuffer(np.ascontiguousarray(values).tobytes(), np.uint8)
+        self.buffers[base][: raw.size] = raw
+        self.written[base][: raw.size] = True
+
+    def _place(self, address: int, size: int) -> tuple[int, slice]:
+        base, offset = (address >> _SPACE) - 1, address & ((1 << _SPACE) - 1)
+        assert 0 <= base < len(self.buffers) and offset + size <= self.buffers[base].size, (
+            "outside of its buffer"
+        )
+        assert offset % size == 0, f"{size} bytes at {offset} are not aligned"
+        return base, slice(offset, offset + size)
+
+    def load(self, address: int, kind: str, count: int) -> Any:
+        """One word or a tuple of them."""
+        dtype = np.dtype(_WORDS[kind])
+        base, place = self._place(address, dtype.itemsize * count)
+        assert self.written[base][place].all(), "read before anything was written"
+        values = self.buffers[base][place].view(dtype)
+        words = tuple(value if kind[0] == "f" else int(value) for value in values)
+        return words[0] if count == 1 else words
+
+    def store(self, address: int, kind: str, values: Sequence[Any]) -> None:
+        """One word or several."""
+        dtype = np.dtype(_WORDS[kind])
+        base, place = self._place(address, dtype.itemsize * len(values))
+        self.buffers[base][place] = np.array(values, dtype).view(np.uint8)
+        self.written[base][place] = True
+
+
+class _Block:
+    """What the threads of a block share."""
+
+    def __init__(self, threads: int):
+        self.barrier = threading.Barrier(threads)
+        self.warps = [threading.Barrier(min(32, threads - 32 * w)) for w in range(-(-threads // 32))]
+        self.lanes: list[Any] = [None] * threads
+        self.arrays: dict[int, list[Any]] = {}
+
+
+class _Thread(threading.local):
+    number = 0
+    block_index: tuple[int, int] = (0, 0)
+    block: _Block
+    arrays: Any
+
+
+def run(launches: Sequence[KernelLaunch], memory: Memory) -> None:
+    """Runs the launches one after the other, and their blocks."""
+    for launch in launches:
+        here = _Thread()
+        namespace = _namespace(memory, here)
+        exec(compile(launch.code.source, launch.code.name, "exec"), namespace)
+        name = launch.code.source.partition("def ")[2].partition("(")[0]
+        arguments = [((a.base + 1) << _SPACE) + a.offset for a in launch.arguments]  # type: ignore[union-attr]
+        for y, x in itertools.product(range(launch.grid[1]), range(launch.grid[0])):
+            _run_block(namespace[name], arguments, launch.block[0], (x, y), here)
+
+
+def _run_block(
+    function: Callable[..., None], arguments: list[int], threads: int, index: tuple[int, int], here: _Thread
+) -> None:
+    block, errors = _Block(threads), list[BaseException]()
+
+    def work(number: int) -> None:
+        here.number, here.block_index, here.block, here.arrays = number, index, block, itertools.count()
+        try:
+            with np.errstate(all="ignore"):
+                function(*arguments)
+        except BaseException as error:
+            errors.append(error)
+            block.barrier.abort()
+            for warp in block.warps:
+                warp.abort()
+
+    workers = [threading.Thread(target=work, args=(number,)) for number in range(threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    for error in sorted(errors, key=lambda e: isinstance(e, threading.BrokenBarrierError)):
+        raise error
+
+
+def _shuffle(here: _Thread, mask: int, value: Any, step: int) -> Any:
+    block, number = here.block, here.number
+    warp = block.warps[number // 32]
+    block.lanes[number] = value
+    warp.wait()
+    other = block.lanes[number ^ step]
+    warp.wait()
+    return other
+
+
+def _shared_array(here: _Thread, size: int, dtype: Any) -> list[Any]:
+    return here.block.arrays.setdefault(next(here.arrays), [None] * size)
+
+
+def _half(dtype: Any) -> dict[str, Callable[..., Any]]:
+    name = "f16" if dtype is np.float16 else "bf16"
+
+    def narrow(x: Any) -> int:
+        return int(np.array(x, np.float32).astype(dtype).view(np.uint16))
+
+    def widen(word: int) -> Any:
+        return np.array(word, np.uint16).view(dtype).astype(np.float32)[()]
+
+    return {
+        f"f32_to_{name}": narrow,
+        f"{name}_to_f32": widen,
+        f"pack_{name}": lambda a, b: narrow(a) | narrow(b) << 16,
+        f"unpack_{name}": lambda word: (widen(word & 0xFFFF), widen(word >> 16)),
+    }
+
+
+def _namespace(memory: Memory, here: _Thread) -> dict[str, Any]:
+    f32, f64 = np.float32, np.float64
+    libdevice = SimpleNamespace(
+        expf=np.exp,
+        exp=np.exp,
+        logf=np.log,
+        fsqrt_rn=np.sqrt,
+        rsqrtf=lambda x: f32(1) / np.sqrt(x),
+        rsqrt=lambda x: f64(1) / np.sqrt(x),
+        tanhf=np.tanh,
+        erff=lambda x: f32(math.erf(x)),
+        fabsf=np.abs,
+        fdiv_rn=lambda a, b: a / b,
+        ddiv_rn=lambda a, b: a / b,
+        int_as_float=lambda bits: np.array(bits, np.int32).view(f32)[()],
+        longlong_as_double=lambda bits: np.array(bits, np.int64).view(f64)[()],
+    )
+
+    class Index:
+        def __init__(self, read: Callable[[], tuple[int, int]]):
+            self.read = read
+
+        x = property(lambda self: self.read()[0])
+        y = property(lambda self: self.read()[1])
+
+    cuda = SimpleNamespace(
+        threadIdx=Index(lambda: (here.number, 0)),
+        blockIdx=Index(lambda: here.block_index),
+        syncthreads=lambda: here.block.barrier.wait(),  # noqa: PLW0108: the block is this thread's own
+        shfl_xor_sync=lambda mask, value, step: _shuffle(here, mask, value, step),
+        shared=SimpleNamespace(array=lambda size, dtype: _shared_array(here, size, dtype)),
+        selp=lambda condition, a, b: a if condition else b,
+        libdevice=libdevice,
+    )
+    names: dict[str, Any] = {
+        "cuda": cuda,
+        "f32": f32,
+        "f64": f64,
+        **{"i32": i32, "i64": i64, "u16": u16, "u32": u32, "u64": u64},
+        "max_nan": np.maximum,
+        "min_nan": np.minimum,
+        "ALL_LANES": 0xFFFFFFFF,
+        "wait_for_predecessors": lambda: None,
+        "launch_dependents": lambda: None,
+        **_half(np.float16),
+        **_half(ml_dtypes.bfloat16),
+    }
+    for kind, count in itertools.product(_WORDS, (1, 2, 4)):
+        suffix = kind if count == 1 else f"{kind}x{count}"
+        names[f"load_{suffix}"] = lambda address, k=kind, n=count: memory.load(address, k, n)
+        names[f"store_{suffix}"] = lambda address, *values, k=kind: memory.store(address, k, values)
+    return names

@@ -1,0 +1,309 @@
+"""Generated kernels without a GPU: what is decided, what the code computes (simulated), what the machine code holds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from aicf.backends.base import BufferRef
+from aicf.backends.cuda.generated_code import launches_of
+from aicf.backends.cuda.generated_kernels import read_spec, spec_record
+from aicf.backends.cuda.generated_spec import GeneratedSpec, choose, partial_bytes
+from aicf.backends.cuda.target import ELEMENT_BYTES, arch_named
+from aicf.backends.cuda.toolchain import compile_kernels
+from aicf.backends.nests import LoopNest, nest_of
+from aicf.dialects.emit_kernels import KernelOp
+from aicf.dialects.emit_types import contiguous_strides
+from aicf.errors import PlanError
+from tests.backends.cpu.kernels_text import layer_norm, pointwise, reduction, softmax
+from tests.backends.cuda.sass import instructions
+from tests.backends.cuda.simulator import Memory, run
+
+ARCH = arch_named("sm_90a")
+DTYPES = {
+    "f32": np.float32,
+    "f64": np.float64,
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "i32": np.int32,
+    "i64": np.int64,
+    "i1": np.bool_,
+}
+Shape = tuple[int, ...]
+
+
+def references(shapes: Sequence[Shape], dtypes: Sequence[str]) -> list[BufferRef]:
+    """Contiguous buffers, one table entry each."""
+    pairs = zip(shapes, dtypes, strict=True)
+    return [BufferRef(i, 0, s, contiguous_strides(s), d) for i, (s, d) in enumerate(pairs)]
+
+
+def decided(
+    kernel: KernelOp, shapes: Sequence[Shape], dtypes: Sequence[str]
+) -> tuple[LoopNest, GeneratedSpec]:
+    """The nest of a kernel on contiguous operands, and what is chosen for it."""
+    nest = nest_of(kernel, [contiguous_strides(s) for s in shapes], dtypes)
+    return nest, choose(nest, [0] * len(shapes), ARCH)
+
+
+def data(shape: Shape, dtype: str, seed: int) -> np.ndarray:
+    """Random elements."""
+    random = np.random.default_rng(seed)
+    if dtype == "i1":
+        return random.random(shape) > 0.5
+    if dtype[0] == "i":
+        return random.integers(-1000, 1000, shape).astype(DTYPES[dtype])
+    return random.standard_normal(shape).astype(DTYPES[dtype])
+
+
+def simulated(
+    kernel: KernelOp, shapes: Sequence[Shape], dtypes: Sequence[str], spec: GeneratedSpec | None = None
+) -> list[np.ndarray]:
+    """Inputs and the output of a kernel with one output, run twice: the second time on the first one's result."""
+    nest, chosen = decided(kernel, shapes, dtypes)
+    spec = spec or chosen
+    refs = references(shapes, dtypes)
+    workspace = []
+    sizes = [int(np.prod(s)) * ELEMENT_BYTES[d] for s, d in zip(shapes, dtypes, strict=True)]
+    if spec.splits > 1:
+        sizes.append(partial_bytes(nest, spec))
+        workspace = [BufferRef(len(refs), 0, (sizes[-1],), (1,), "i1")]
+    memory = Memory(sizes)
+    arrays = [data(s, d, seed) for seed, (s, d) in enumerate(zip(shapes, dtypes, strict=True))]
+    for number in range(nest.inputs):
+        memory.fill(number, arrays[number])
+    run(launches_of("k", nest, spec, refs, workspace), memory)
+    assert memory.written[len(shapes) - 1].all(), "an element of the output was not written"
+    result = memory.buffers[len(shapes) - 1].view(DTYPES[dtypes[-1]]).reshape(shapes[-1])
+    return [*arrays[:-1], result]
+
+
+def softmax_of(x: np.ndarray, axis: int = -1) -> np.ndarray:
+    """In float64."""
+    wide = x.astype(np.float64)
+    e = np.exp(wide - wide.max(axis, keepdims=True))
+    return e / e.sum(axis, keepdims=True)
+
+
+def close(found: np.ndarray, wanted: np.ndarray, tolerance: float) -> None:
+    """Relative to the largest magnitude; NaN never passes."""
+    difference = np.abs(found.astype(np.float64) - wanted.astype(np.float64)).max()
+    assert difference <= tolerance * max(1e-3, np.abs(wanted.astype(np.float64)).max())
+
+
+# Decisions
+
+
+@pytest.mark.parametrize(
+    ("kernel", "shapes", "dtype", "strategy", "vector"),
+    [
+        (softmax(16384, 4096), [(16384, 4096)] * 2, "f32", "resident", 4),
+        (softmax(32768, 4096, "f16"), [(32768, 4096)] * 2, "f16", "resident", 8),
+        (softmax(2048, 32768), [(2048, 32768)] * 2, "f32", "resident", 4),
+        (softmax(512, 131072), [(512, 131072)] * 2, "f32", "rows", 4),
+        (softmax(64, 4096, first=True), [(4096, 64)] * 2, "f32", "columns", 4),
+        (softmax(64, 4095), [(64, 4095)] * 2, "f32", "resident", 1),
+        (reduction("1", "67108864", "d1", "d0"), [(67108864,), (1,)], "f32", "rows", 4),
+        (reduction("4096", "16384", "d1, d0", "d0"), [(16384, 4096), (4096,)], "f32", "columns", 4),
+        (
+            pointwise("512, 512", "d1, d0", "%x : f32", "%r = math.exp %x : f32"),
+            [(512, 512)] * 2,
+            "f32",
+            "tiles",
+            4,
+        ),
+        (
+            pointwise("100, 257", "", "%x : f32", "%r = math.exp %x : f32"),
+            [(100, 257)] * 2,
+            "f32",
+            "pointwise",
+            4,
+        ),
+    ],
+)
+def test_strategy_follows_the_space_and_the_strides(
+    kernel: KernelOp, shapes: list[Shape], dtype: str, strategy: str, vector: int
+) -> None:
+    """Rows stay in registers up to 32K elements; 16-byte vectors wherever sizes and alignment allow them."""
+    nest, spec = decided(kernel, shapes, [dtype] * 2)
+    assert (spec.strategy, spec.vector) == (strategy, vector)
+    assert spec.problem(nest) is None
+    assert read_spec(spec_record(nest, spec)) == spec
+
+
+def test_an_unaligned_operand_narrows_the_vector() -> None:
+    """An operand that starts 4 bytes behind an aligned address is read by elements."""
+    kernel = pointwise("64, 64", "", "%x : f32", "%r = math.exp %x : f32")
+    nest = nest_of(kernel, [(64, 1), (64, 1)], ["f32"] * 2)
+    assert choose(nest, [0, 0], ARCH).vector == 4
+    assert choose(nest, [1, 1], ARCH).vector == 1
+
+
+def test_a_full_reduction_fills_the_gpu_without_atomics() -> None:
+    """One point, many elements: the row is split over the multiprocessors, and the parts have a place each."""
+    nest, spec = decided(reduction("1", "67108864", "d1", "d0"), [(67108864,), (1,)], ["f32"] * 2)
+    assert spec.splits >= ARCH.multiprocessors
+    assert partial_bytes(nest, spec) == 4 * spec.splits
+    assert "ascending" in spec.combination_order(nest)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"strategy": "pointwise"},
+        {"unroll": 1},
+        {"lanes": 48},
+        {"splits": 4},
+        {"vector": 3},
+        {"strategy": "magic"},
+    ],
+)
+def test_a_record_that_contradicts_itself_is_refused(change: dict[str, object]) -> None:
+    """An edited record gives an error that says what is wrong, not a wrong kernel."""
+    shapes = [(64, 1024)] * 2
+    nest, spec = decided(softmax(64, 1024), shapes, ["f32"] * 2)
+    with pytest.raises(PlanError, match="contradicts itself"):
+        launches_of("k", nest, replace(spec, **change), references(shapes, ["f32"] * 2))  # type: ignore[arg-type]
+
+
+# Values, on a simulated GPU
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(1, 1), (5, 10), (3, 33), (2, 768), (2, 1100)])
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+def test_softmax_rows(rows: int, columns: int, dtype: str) -> None:
+    """Rows in registers: parts of a warp, a warp, a block; whole and ragged."""
+    x, y = simulated(softmax(rows, columns, dtype), [(rows, columns)] * 2, [dtype] * 2)
+    close(y, softmax_of(x), 1e-6 if dtype == "f32" else 1e-3)
+
+
+@pytest.mark.parametrize("splits", [1, 3])
+@pytest.mark.parametrize("columns", [300, 512])
+def test_softmax_of_long_rows(splits: int, columns: int) -> None:
+    """Rows that are read again in every phase, by one block or by several with partial results in between."""
+    spec = GeneratedSpec("rows", 4, 64, 64, 2, splits)
+    x, y = simulated(softmax(2, columns), [(2, columns)] * 2, ["f32"] * 2, spec)
+    close(y, softmax_of(x), 1e-6)
+
+
+@pytest.mark.parametrize("splits", [1, 2])
+@pytest.mark.parametrize("points", [20, 64])
+def test_softmax_of_columns(splits: int, points: int) -> None:
+    """The reduced dim is not the contiguous one."""
+    spec = GeneratedSpec("columns", 4, 64, 8, 2, splits)
+    x, y = simulated(softmax(points, 37, first=True), [(37, points)] * 2, ["f32"] * 2, spec)
+    close(y, softmax_of(x, 0), 1e-6)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_layer_norm_with_operands_that_rows_share(late: bool) -> None:
+    """Scale and bias come with the row or where they are used."""
+    shapes = [(3, 200), (200,), (200,), (3, 200)]
+    spec = GeneratedSpec("resident", 4, 64, 64, 1, 1, late)
+    x, scale, bias, y = simulated(layer_norm(3, 200), shapes, ["f32"] * 4, spec)
+    wide = x.astype(np.float64)
+    centered = wide - wide.mean(1, keepdims=True)
+    wanted = centered / np.sqrt((centered**2).mean(1, keepdims=True) + 1e-5) * scale + bias
+    close(y, wanted, 2e-6)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "bf16", "i32", "i64"])
+@pytest.mark.parametrize("how", ["sum", "max", "min"])
+def test_reductions_of_every_type(dtype: str, how: str) -> None:
+    """Rows and columns; integers exactly."""
+    combine = {"sum": np.sum, "max": np.max, "min": np.min}[how]
+    for ins, axis, shapes in (("d0, d1", 1, [(5, 100), (5,)]), ("d1, d0", 0, [(100, 6), (6,)])):
+        kernel = reduction(str(shapes[1][0]), "100", ins, "d0", how, dtype)
+        x, y = simulated(kernel, shapes, [dtype] * 2)
+        wanted = combine(x if dtype[0] == "i" else x.astype(np.float64), axis=axis)
+        close(y, wanted, {"bf16": 5e-3, "f32": 1e-6}.get(dtype, 0 if dtype[0] == "i" else 1e-14))
+
+
+def test_two_reduced_dims_around_a_parallel_one() -> None:
+    """Sums over batch and position of [batch, channel, position]: no two dims merge."""
+    kernel = reduction("6", "4, 24", "d1, d0, d2", "d0")
+    x, y = simulated(kernel, [(4, 6, 24), (6,)], ["f32"] * 2)
+    close(y, x.astype(np.float64).sum((0, 2)), 1e-6)
+
+
+def test_broadcast_operands() -> None:
+    """A row and a column vector, each indexed by its own dim."""
+    body = "%s = arith.addf %x, %y : f32 %r = arith.mulf %s, %z : f32"
+    kernel = pointwise("10, 12", "d0, d1;d1;d0", "%x : f32, %y : f32, %z : f32", body)
+    x, y, z, out = simulated(kernel, [(10, 12), (12,), (10,), (10, 12)], ["f32"] * 4)
+    assert (out == (x + y) * z[:, None]).all()
+
+
+@pytest.mark.parametrize("size", [1, 7, 1003])
+def test_casts_and_tails(size: int) -> None:
+    """A flat kernel of any size: vectors, and the elements behind the last one."""
+    kernel = pointwise(str(size), "", "%x : f16", "%r = emit.cast %x : f16 to f32")
+    x, y = simulated(kernel, [(size,)] * 2, ["f16", "f32"])
+    assert (x.astype(np.float32) == y).all()
+    kernel = pointwise(
+        str(size), "", "%x : i1", "%t = arith.constant true %r = arith.xori %x, %t : i1", result="i1"
+    )
+    x, y = simulated(kernel, [(size,)] * 2, ["i1"] * 2)
+    assert (x != y).all()
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "dtype"), [(20, 70, "f32"), (64, 64, "f16"), (33, 16, "i1"), (16, 65, "i64")]
+)
+def test_transposes_through_shared_memory(rows: int, columns: int, dtype: str) -> None:
+    """Tiles that fit and tiles at the edge, batches outside."""
+    op = {"f": "%r = arith.negf %x", "i": "%r = arith.addi %x, %x"}[dtype[0]]
+    kernel = pointwise(
+        f"2, {rows}, {columns}", "d0, d2, d1", f"%x : {dtype}", f"{op} : {dtype}", result=dtype
+    )
+    shapes = [(2, columns, rows), (2, rows, columns)]
+    assert decided(kernel, shapes, [dtype] * 2)[1].strategy == "tiles"
+    x, y = simulated(kernel, shapes, [dtype] * 2)
+    turned = x.swapaxes(1, 2)
+    assert (y == (-turned if dtype[0] == "f" else turned ^ turned if dtype == "i1" else 2 * turned)).all()
+
+
+# Machine code
+
+
+@pytest.mark.parametrize(
+    ("kernel", "shapes", "dtypes", "registers"),
+    [
+        (pointwise("65536", "", "%x : f32", "%r = math.exp %x : f32"), [(65536,)] * 2, ["f32"] * 2, 40),
+        (softmax(256, 4096), [(256, 4096)] * 2, ["f32"] * 2, 64),
+        (softmax(256, 4096, "f16"), [(256, 4096)] * 2, ["f16"] * 2, 80),
+        (layer_norm(256, 4096), [(256, 4096), (4096,), (4096,), (256, 4096)], ["f32"] * 4, 72),
+        (softmax(64, 65536), [(64, 65536)] * 2, ["f32"] * 2, 64),
+    ],
+)
+def test_streaming_kernels_move_sixteen_bytes_at_a_time(
+    kernel: KernelOp, shapes: list[Shape], dtypes: list[str], registers: int
+) -> None:
+    """All loads and stores of elements are 16 bytes wide, nothing spills, nothing is atomic."""
+    nest, spec = decided(kernel, shapes, dtypes)
+    workspace = [BufferRef(9, 0, (partial_bytes(nest, spec),), (1,), "i1")] if spec.splits > 1 else []
+    launches = launches_of("k", nest, spec, references(shapes, dtypes), workspace)
+    cubins = compile_kernels((launch.code for launch in launches), "sm_90a")
+    for cubin in cubins.values():
+        assert cubin.stack_bytes == 0
+        assert cubin.registers <= registers
+        names = instructions(cubin)
+        assert not [name for name in names if re.match(r"(ATOM|RED|LDL|STL)\b", name)]
+    last = instructions(cubins[launches[-1].code.symbol])
+    assert "LDG.E.128" in last and "STG.E.128" in last
+    if spec.splits == 1:
+        assert {name for name in last if name.startswith(("LDG", "STG"))} == {"LDG.E.128", "STG.E.128"}
+
+
+def test_the_same_decisions_give_the_same_text() -> None:
+    """Text and symbol are a pure function of the record and the operands."""
+    shapes = [(64, 768)] * 2
+    nest, spec = decided(softmax(64, 768), shapes, ["f32"] * 2)
+    refs = references(shapes, ["f32"] * 2)
+    first, second = (launches_of("k", nest, spec, refs) for _ in range(2))
+    assert first == second
