@@ -52,8 +52,12 @@ class Decision:
         head = f"{self.made_by} of {self.subjects[0]}: {self.choice}, because {self.because}"
         return [
             head + (f" ({figures})" if figures else ""),
-            *(f"  not {name}: {why}" for name, why in self.rejected.items()),
+            *(f"  {line}" for line in self.against()),
         ]
+
+    def against(self) -> list[str]:
+        """A line for each rejected alternative."""
+        return [f"not {name}: {why}" for name, why in self.rejected.items()]
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,9 @@ class InstructionRow:
     Args:
         src: Ids of the ops it stands for.
         decisions: Choice and reason, of the group first and then of the kernel.
-        expected_us: Predicted microseconds, None if no pass predicted.
+        expected_us: Microseconds, measured or predicted; None if no pass said.
+        measured: Whether they were measured.
+        rejected: A line for each kernel and variant that was not taken, with the reason.
         bytes: Bytes of its operands and results.
     """
 
@@ -73,11 +79,19 @@ class InstructionRow:
     src: tuple[str, ...]
     decisions: tuple[tuple[str, str], ...]
     expected_us: float | None
+    measured: bool
+    rejected: tuple[str, ...]
     bytes: int
+
+    @property
+    def time(self) -> str:
+        """The microseconds in words, empty if unknown."""
+        if self.expected_us is None:
+            return ""
+        return f"{self.expected_us:.2f} us {'measured' if self.measured else 'predicted'}"
 
     def cells(self) -> tuple[str, ...]:
         """The row as text, in the order of `COLUMNS`."""
-        expected = "" if self.expected_us is None else f"{self.expected_us:.2f}"
         src = ", ".join(self.src)
         return (
             self.name,
@@ -86,12 +100,12 @@ class InstructionRow:
             src,
             "; ".join(choice for choice, _ in self.decisions),
             "; ".join(because for _, because in self.decisions),
-            expected,
+            self.time,
             f"{self.bytes:,}",
         )
 
 
-COLUMNS = ("instruction", "kind", "kernel", "src", "decision", "reason", "predicted us", "bytes")
+COLUMNS = ("instruction", "kind", "kernel", "src", "decision", "reason", "time", "bytes")
 
 
 @dataclass(frozen=True)
@@ -123,6 +137,21 @@ class Explanation:
         for program in self.programs:
             table = format_table(COLUMNS, [row.cells() for row in program.rows])
             blocks.append(f"@{program.name}: {program.memory}\n{table}")
+        return "\n\n".join(blocks)
+
+    @property
+    def rejected(self) -> str:
+        """Every instruction with its kernel, and under it the kernels that were not taken, each with its reason."""
+        blocks = [self.title]
+        for program in self.programs:
+            lines = [f"@{program.name}"]
+            for row in program.rows:
+                because = row.decisions[-1][1] if row.decisions else "it was given"
+                lines.append(
+                    f"{row.name}: {', '.join(filter(None, (row.kernel, row.time)))}, because {because}"
+                )
+                lines += [f"  {line}" for line in row.rejected]
+            blocks.append("\n".join(lines))
         return "\n\n".join(blocks)
 
 
@@ -194,6 +223,8 @@ def _row(node: Node, launch: Launch, plan: CapturePlan, decisions: Sequence[Deci
         src=node.src,
         decisions=tuple((decision.choice, decision.because) for decision in telling),
         expected_us=float(expected) if isinstance(expected, int | float) else None,
+        measured=selected is not None and "cold_us" in selected.cost,
+        rejected=tuple(selected.against()) if selected else (),
         bytes=sum(_touched_bytes(place, plan) for place in places),
     )
 

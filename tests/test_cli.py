@@ -79,13 +79,21 @@ def test_explain_is_plain_in_a_pipe(folder: Path, capsys: pytest.CaptureFixture[
     assert main(["explain", str(folder / "mlp.aicf")]) == 0
     out = capsys.readouterr().out
     assert out == f"{aicf.load(folder / 'mlp.aicf').explain()}\n"
-    assert "\x1b" not in out and "instruction" in out and "decision" in out and "predicted us" in out
+    assert "\x1b" not in out and "instruction" in out and "decision" in out and " us predicted" in out
 
 
 def test_explain_answers_for_one_value(folder: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["explain", str(folder / "mlp.aicf"), "relu1"]) == 0
     out = capsys.readouterr().out
     assert "instruction fc1@N=3" in out and "because" in out and "not cpu.gemm_portable" in out
+
+
+def test_explain_lists_what_was_rejected(folder: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["explain", str(folder / "mlp.aicf"), "--rejected"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    place = next(number for number, line in enumerate(lines) if line.startswith("fc1@N=3: cpu.gemm_"))
+    assert lines[place].endswith("because lowest predicted time; unmeasured")
+    assert any(line.startswith("  not cpu.gemm_portable: ") for line in lines[place + 1 : place + 4])
 
 
 def test_explain_on_a_terminal_fits_it(folder: Path):

@@ -1,7 +1,8 @@
 """Timing cases on the GPU of this machine: inside a captured graph of many runs, as a program would run them.
 
 A cold run has operands of its own, and the cache is overwritten before each launch of the graph; warm runs share their
-operands. Runs follow each other as instructions of a program do, early where the kernel allows it.
+operands. Runs follow each other as instructions of a program do, early where the kernel allows it. Launches are short
+and have pauses between: a GPU that works without a break lowers its clock, and what is measured last would lose.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from time import sleep
 
 import numpy as np
 
@@ -36,7 +38,11 @@ from aicf.tuning.host_device import fill
 from aicf.tuning.measure import Samples, Variant
 
 RUNS = 32
-"""Runs in one launch of the graph, memory allowing; its own start is then a small part of the time."""
+"""Most runs in one launch of the graph; its own start is then a small part of the time."""
+LAUNCH_US = 1500
+"""About how long a launch may take; a long run needs fewer of its kind beside it."""
+PAUSE_S = 0.01
+"""Between launches."""
 LAUNCHES = 20
 WARM_UP = 3
 FLUSH_BYTES = 192 << 20
@@ -44,6 +50,7 @@ FLUSH_BYTES = 192 << 20
 ALGORITHMS = 8
 """Most algorithms of a library call that are measured."""
 
+_HALVES = (1, 2, 4, 8, 16, 32)
 _ALIGN = 256
 _RANDOM_BYTES = 4 << 20
 """Of one operand made on the host; a larger one repeats them."""
@@ -96,11 +103,13 @@ class GpuDevice:
         (program,) = module.programs
         sizes = [_aligned(memory.nbytes) for memory in case.memory]
         copies = self._copies(sum(sizes))
-        programs = (
-            _repeated(program, COLD, RUNS, copies, case.starts_early),
-            _repeated(program, WARM, RUNS, 1, case.starts_early),
-        )
-        code = CudaCode(replace(module, programs=programs), cubins, self._device)
+        lengths = [runs for runs in _HALVES if runs <= RUNS]
+        programs = {
+            (name, runs): _repeated(program, f"{name}{runs}", runs, sets, case.starts_early)
+            for runs in lengths
+            for name, sets in ((COLD, min(copies, runs)), (WARM, 1))
+        }
+        code = CudaCode(replace(module, programs=tuple(programs.values())), cubins, self._device)
         with ExitStack() as cleanup:
             block = self._allocated(copies * sum(sizes), cleanup)
             flush = self._allocated(FLUSH_BYTES, cleanup)
@@ -108,9 +117,14 @@ class GpuDevice:
             cleanup.callback(self._device.close_stream, stream)
             self._fill(case.memory, sizes, copies, block, stream)
             table = [start for copy in range(copies) for start in _starts(block + copy * sum(sizes), sizes)]
-            run = _Run(self._device, code, stream, cleanup)
-            cold = run.samples(programs[0], table, lambda: self._flush(flush, stream), RUNS)
-            warm = run.samples(programs[1], table[: len(sizes)], _nothing, RUNS)
+            timer = _Timer(self._device, code, stream, cleanup)
+            one = timer.samples(programs[WARM, 1], 1, table[: len(sizes)], _nothing, WARM_UP)
+            runs = max([1, *(runs for runs in lengths if runs * min(one) <= LAUNCH_US)])
+            cold_table = table[: min(copies, runs) * len(sizes)]
+            cold = timer.samples(
+                programs[COLD, runs], runs, cold_table, lambda: self._flush(flush, stream), LAUNCHES
+            )
+            warm = timer.samples(programs[WARM, runs], runs, table[: len(sizes)], _nothing, LAUNCHES)
         return Samples(cold, warm)
 
     def _copies(self, footprint: int) -> int:
@@ -122,7 +136,7 @@ class GpuDevice:
                 f"a case needs {footprint:,} bytes for its operands, and half of what {self.name} has free is "
                 f"{free // 2:,}"
             )
-        return max(divisor for divisor in (1, 2, 4, 8, 16, 32) if divisor <= min(room, RUNS))
+        return max(half for half in _HALVES if half <= min(room, RUNS))
 
     def _allocated(self, nbytes: int, cleanup: ExitStack) -> int:
         address = self._device.allocate(max(nbytes, _ALIGN))
@@ -151,7 +165,7 @@ def _nothing() -> None:
 
 
 @dataclass(frozen=True)
-class _Run:
+class _Timer:
     """Launches programs of loaded code and takes times; everything goes with `cleanup`."""
 
     device: CudaDevice
@@ -160,9 +174,14 @@ class _Run:
     cleanup: ExitStack
 
     def samples(
-        self, program: DeviceProgram, table: Sequence[int], before: Callable[[], None], runs: int
+        self,
+        program: DeviceProgram,
+        runs: int,
+        table: Sequence[int],
+        before: Callable[[], None],
+        launches: int,
     ) -> list[float]:
-        """Microseconds of one run, for each launch of the graph; `before` is queued in front of it and not timed."""
+        """Microseconds of one of `runs` runs, for each launch of the graph; `before` is queued in front, not timed."""
         size = descriptor_bytes(program)
         descriptors = self.device.allocate(size) if size else 0
         if size:
@@ -170,7 +189,8 @@ class _Run:
         graph = self.code.capture(program.entry, table, descriptors, self.stream)
         found: list[float] = []
         with self._events() as (start, end):
-            for number in range(WARM_UP + LAUNCHES):
+            for number in range(WARM_UP + launches):
+                sleep(PAUSE_S)
                 before()
                 driver = self.device.enter()
                 driver.record(start, self.stream)

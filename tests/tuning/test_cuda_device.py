@@ -59,13 +59,15 @@ def test_cold_runs_have_operands_of_their_own_behind_a_flush(
 ):
     """Every run of the cold program reads another set; all sets hold the same data; nothing stays allocated."""
     monkeypatch.setattr(cuda_device, "FLUSH_BYTES", FLUSH_BYTES)
+    monkeypatch.setattr(cuda_device, "PAUSE_S", 0.0)
+    monkeypatch.setattr(cuda_device, "LAUNCH_US", 1e9)
     seen: list[tuple[int, ...]] = []
     gpu.kernels["k"] = lambda values: seen.append(tuple(values))
     device = GpuDevice(prepared())
     samples = device.time(case(ONE), case(ONE).native)
     assert len(samples.cold) == len(samples.warm) == LAUNCHES
     launches = WARM_UP + LAUNCHES
-    cold, warm = seen[: launches * RUNS], seen[launches * RUNS :]
+    cold, warm = seen[-2 * launches * RUNS : -launches * RUNS], seen[-launches * RUNS :]
     assert len(warm) == launches * RUNS
     assert len(set(cold)) == RUNS and len(set(warm)) == 1 and warm[0] in cold
     flushes = [size for size in gpu.named("clear") if size == FLUSH_BYTES]

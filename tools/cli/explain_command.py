@@ -20,12 +20,18 @@ def explain_command(
         str | None,
         typer.Argument(help="An op id, instruction, input, output or weight.", show_default=False),
     ] = None,
+    rejected: Annotated[
+        bool,
+        typer.Option("--rejected", help="List the kernels that each instruction could not or did not take."),
+    ] = False,
 ) -> None:
     """Show every instruction with the decision behind it, or what one value became and why."""
     from aicf.compiled import load
 
     explanation = load(model).explain(value)
-    if isinstance(explanation, Explanation) and sys.stdout.isatty():
+    if isinstance(explanation, Explanation) and rejected:
+        print(explanation.rejected)
+    elif isinstance(explanation, Explanation) and sys.stdout.isatty():
         show_tables(explanation)
     else:
         print(explanation)
@@ -47,13 +53,13 @@ def _show_row(console: Console, row: InstructionRow) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    predicted = "" if row.expected_us is None else f", {row.expected_us:.2f} us predicted"
+    time = f", {row.time}" if row.time else ""
     console.print(
         Text.assemble(
             (row.name, "cyan"),
             f" {row.kind} by ",
             (row.kernel, "green"),
-            f" for {', '.join(row.src)}: {row.bytes:,} bytes{predicted}",
+            f" for {', '.join(row.src)}: {row.bytes:,} bytes{time}",
         )
     )
     for choice, because in row.decisions:

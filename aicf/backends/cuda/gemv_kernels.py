@@ -624,6 +624,10 @@ class GemvKernel:
         assert spec is not None
         return spec_record(work, problem, spec)
 
+    def candidates(self, work: Work, target: TargetAttr) -> list[dict[str, Attribute]]:
+        """See `TunableKernel`."""
+        return specs(work, target)
+
     def prepare(self, work: Work, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
         """See `KernelDescriptor`; never reached by a record of this kernel."""
         raise PlanError(f"kernel '{self.id}' reads plain memory: its record must not ask for a layout")
