@@ -20,9 +20,9 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 # Python puts this folder first on its path, where this file would hide the package `cuda`.
-sys.path[0] = str(ROOT)
+sys.path[0] = str(ROOT / "benchmarks" / "gpu")
 
-from benchmarks import programs  # noqa: E402
+import programs  # noqa: E402
 
 REACH: dict[str, float] = {"mlp_chain": 60, "bert_1x128": 300, "bert_8x128": 800, "gemm_bias_relu_4096": 176}
 """Microseconds to reach."""
