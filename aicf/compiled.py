@@ -261,7 +261,7 @@ def _weights(file: Artifact, given: Mapping[str, Array] | str | Path | None) -> 
     if isinstance(given, Mapping):
         return given
     try:
-        return safetensors.numpy.load_file(given)
+        return safetensors.numpy.load_file(given)  # pyright: ignore[reportUnknownMemberType]
     except (OSError, safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
         raise ArtifactError(f"{given} is no readable safetensors file: {error}") from error
 

@@ -12,6 +12,7 @@ import argparse
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
@@ -50,9 +51,7 @@ def prepare_all(options: argparse.Namespace) -> None:
     for name in filter(None, options.rows.split(",")) if options.rows else programs.PROGRAMS:
         started = time.perf_counter()
         asked = Options(options.target, "", "", 1)
-        made = prepare(
-            programs.PROGRAMS[name](), asked, options.variants, lambda what: print(f"{name}: {what}")
-        )
+        made = prepare(programs.PROGRAMS[name](), asked, options.variants, partial(print, f"{name}:"))
         save(made, options.directory / name)
         print(f"{name}: {len(made.cases)} cases, {time.perf_counter() - started:.0f} s", flush=True)
 

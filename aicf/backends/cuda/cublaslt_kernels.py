@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import gcd, prod
 
 from xdsl.dialects.builtin import ArrayAttr, BoolAttr, DictionaryAttr, IntegerAttr, StringAttr, i64
@@ -151,7 +152,7 @@ def _whole(access: Access, problem: GemmProblem, batch: _Batch, what: str) -> Ma
 def _joined(strides: Sequence[int], sizes: Sequence[int]) -> int | None:
     """The stride of several dims seen as one, 0 if there is one element; None if they are no such thing."""
     dims = [(stride, size) for stride, size in zip(strides, sizes, strict=True) if size > 1]
-    for (outer, _), (inner, size) in zip(dims, dims[1:], strict=False):
+    for (outer, _), (inner, size) in pairwise(dims):
         if outer != inner * size:
             return None
     return dims[-1][0] if dims else 0
@@ -261,4 +262,3 @@ class CublasLtKernel:
     def prepare(self, work: Work, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
         """See `KernelDescriptor`; never reached by a record of this kernel."""
         raise PlanError(f"kernel '{self.id}' reads plain memory: its record must not ask for a layout")
-

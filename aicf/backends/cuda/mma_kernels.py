@@ -71,8 +71,8 @@ class MmaSpec:
         return (self.bm + problem.factors * self.bn) * self.bk * 2
 
     def shared_bytes(self, problem: GemmProblem) -> int:
-        """Dynamic shared memory: the stages, and later, in their place, the partial sums; blocks of a cluster write sums
-        to each other while some still read their stages, so there they have a place of their own."""
+        """Dynamic shared memory: the stages, and later, in their place, the partial sums. Blocks of a cluster write
+        sums to each other while some still read their stages: there the sums have a place of their own."""
         parts = problem.factors * self.warps_k * self.bm * (self.bn + PART_PADDING) * 4
         stages = self.slots(problem) * self.stage_bytes(problem)
         return stages + parts if self.through == "cluster" else max(stages, parts)
@@ -310,12 +310,6 @@ class MmaKernel:
         """See `TunableKernel`: the records of all `ranked_specs`."""
         ranked = ranked_specs(problem_of_work(work), arch_named(target.arch.data))
         return [self.record_of(work, target, spec) for _, spec in ranked]
-
-    def candidates(self, work: Work, target: TargetAttr) -> list[dict[str, Attribute]]:
-        """See `TunableKernel`."""
-        problem, arch = problem_of_work(work), arch_named(target.arch.data)
-        ranked = sorted(self.specs(work, target), key=lambda spec: predicted_us(spec, problem, arch))
-        return [self.record_of(work, target, spec) for spec in ranked]
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
         """See `KernelDescriptor`."""

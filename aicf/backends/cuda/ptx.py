@@ -531,8 +531,8 @@ def store_sums(typingctx: Any, address: Any, accumulator: Any, columns: Any, row
 
 @intrinsic
 def push_sums(typingctx: Any, targets: Any, accumulator: Any, columns: Any) -> Any:
-    """As `store_sums`, into the shared memory of blocks of a cluster: `targets` are the places of this lane's first sums
-    in every 8 rows of the tile, as `map_shared` gives them."""
+    """As `store_sums`, into the shared memory of blocks of a cluster: `targets` are the places of this lane's first
+    sums in every 8 rows of the tile, as `map_shared` gives them."""
     if not isinstance(targets, types.UniTuple) or (literals := _literals(columns)) is None:
         return None
 
@@ -685,9 +685,9 @@ barrier_arrive_cluster = void_asm("mbarrier.arrive.shared::cluster.b64 _, [$0];"
 store_matrix_x4 = void_asm(
     "stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1,$2,$3,$4};", ["u32", "u32", "u32", "u32", "u32"]
 )
+store_shared_f32x2 = void_asm("st.shared.v2.f32 [$0], {$1,$2};", ["u32", "f32", "f32"])
 store_cluster_f32x2 = void_asm("st.shared::cluster.v2.f32 [$0], {$1,$2};", ["u32", "f32", "f32"])
 """Stores into the shared memory of a block of the cluster, at an address that `map_shared` gives."""
-store_f32x2 = void_asm("st.global.v2.f32 [$0], {$1,$2};", ["u64", "f32", "f32"])
 for _count in (24, 40):
     globals()[f"fewer_registers_{_count}"] = void_asm(f"setmaxnreg.dec.sync.aligned.u32 {_count};", [])
 for _count in (104, 216, 232, 240):

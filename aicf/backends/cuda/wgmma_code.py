@@ -1,3 +1,5 @@
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+# Templates are text in the form of functions: their parameters have no types.
 """Launches of the wgmma kernel: the template with its constants, the tensor maps, the arguments."""
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntegerAttr, StringAttr, i64
 from xdsl.ir import Attribute
@@ -93,7 +94,9 @@ def integers(record: Mapping[str, Attribute], key: str) -> list[int]:
     value = record.get(key)
     if not isinstance(value, ArrayAttr):
         raise PlanError(f"kernel record of a wgmma product lacks '{key}': run select-kernels again")
-    return [entry.value.data for entry in value.data if isinstance(entry, IntegerAttr)]
+    return [
+        entry.value.data for entry in cast("ArrayAttr[Attribute]", value) if isinstance(entry, IntegerAttr)
+    ]
 
 
 def spec_of(record: Mapping[str, Attribute]) -> Spec:
@@ -102,7 +105,7 @@ def spec_of(record: Mapping[str, Attribute]) -> Spec:
     if (len(tile), len(cluster), len(ring)) != (2, 3, 3):
         raise PlanError("kernel record of a wgmma product contradicts itself: run select-kernels again")
     stages, band, blocks = ring
-    return Spec(tile[0], tile[1], stages, *cluster, band, blocks)
+    return Spec(tile[0], tile[1], stages, cluster[0], cluster[1], cluster[2], band, blocks)
 
 
 def combination_order(spec: Spec) -> str:

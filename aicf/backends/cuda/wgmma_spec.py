@@ -299,8 +299,8 @@ def _variants(tile_m: int, tile_n: int) -> Iterator[Spec]:
 
 
 def _fitted(spec: Spec, depth: int, task: Task, arch: GpuArch) -> Spec | None:
-    """`spec` with up to `depth` stages, no more than it has use for; None if two do not fit, or if it differs from another
-    only in an order that few units do not have."""
+    """`spec` with up to `depth` stages, no more than it has use for; None if two do not fit, or if it differs from
+    another only in an order that few units do not have."""
     room = (arch.shared_bytes + 1024) // spec.blocks_per_sm - 3072 - spec.line_bytes(task)
     uses = spec.part_steps(task) * ceil(spec.all_units(task) / spec.clusters(task, arch))
     stages = min(depth, room // spec.stage_bytes, max(2, uses))

@@ -34,7 +34,9 @@ class DeviceTensor:
         self.gpu = gpu
         self.block = gpu.allocate(values.nbytes + offset)
         self.strides = dense_strides(values.shape) if strides is None else strides
-        self.array: np.ndarray = np.ndarray(values.shape, values.dtype, gpu.blocks[self.block], self._start(offset))
+        self.array: np.ndarray = np.ndarray(
+            values.shape, values.dtype, gpu.blocks[self.block], self._start(offset)
+        )
         self.array[...] = values
         self.device = (2, index)
         self.asked_for: list[int | None] = []

@@ -89,7 +89,7 @@ def test_every_listed_spec_is_legal_and_fits_the_multiprocessor(name: str) -> No
         assert spec_reason(spec, task(job), ARCH) is None
         assert spec.shared_bytes(task(job)) <= ARCH.shared_bytes
         clusters = spec.clusters(task(job), ARCH)
-        assert 0 < clusters and (spec.split_k > 1 or clusters * spec.cluster <= 132 * spec.blocks_per_sm)
+        assert clusters > 0 and (spec.split_k > 1 or clusters * spec.cluster <= 132 * spec.blocks_per_sm)
 
 
 @pytest.mark.parametrize("name", WORKS)
@@ -135,7 +135,7 @@ def test_the_prior_spreads_small_products_over_the_multiprocessors() -> None:
     """A few rows are split along K, in a fixed order, until most multiprocessors have work."""
     record = KERNEL.record(WORKS["small"], TARGET)
     blocks = integers(record, "grid")[0]
-    assert 48 <= blocks
+    assert blocks >= 48
     order = str(record["combination_order"])
     split = record["split_k"]
     assert isinstance(split, IntegerAttr)

@@ -1,5 +1,4 @@
 # pyright: basic, reportUndefinedVariable=false
-# ruff: noqa: F821, F841
 """Matrix times a few rows: kernels that stream the weights once, written for `staging`.
 
 One token of a network is a chain of such products, each a few microseconds long, and what decides is the time between

@@ -260,8 +260,8 @@ def gemm_mma():
         if reading == u32(base + STAGES * STAGE_BYTES):
             reading = u32(base)
 
-    # Sums through shared memory, so that a thread finishes neighbours in a row. The blocks of a cluster each finish some
-    # rows, and get the parts of those rows from all others in order of rank.
+    # Sums through shared memory, so that a thread finishes neighbours in a row. The blocks of a cluster each finish
+    # some rows, and get the parts of those rows from all others in order of rank.
     parts = u32(base + PARTS_AT)
     at_column = warp_n * (N_TILES * 8) + (lane & 3) * 2
     if CLUSTER:

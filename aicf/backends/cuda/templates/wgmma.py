@@ -1,12 +1,12 @@
 # pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false, reportPrivateImportUsage=false
-# pyright: reportUndefinedVariable=false
+# pyright: reportUndefinedVariable=false, reportCallIssue=false, reportArgumentType=false
 # Names in capitals are constants and parts that wgmma_code puts in.
 """The Hopper matrix product: one warpgroup copies tiles, one or two multiply them. Templates for `staging`.
 
 A block has a *producer*, one thread that keeps a ring of STAGES buffers in shared memory filled by bulk tensor copies,
 and CONSUMERS warpgroups that multiply out of the ring, 64 rows of the tile each, with sums in registers. Two barriers
-a stage pass it on: `full` (the bytes of A and B have come) and `empty` (every reader is done). Blocks stay: block i does
-tiles i, i + STEP, ..., and the producer is already filling the ring for the next tile while the consumers store.
+a stage pass it on: `full` (the bytes of A and B have come) and `empty` (every reader is done). Blocks stay: block i
+does tiles i, i + STEP, ..., and the producer is already filling the ring for the next tile while the consumers store.
 
 Blocks of a cluster that lie side by side share operands: each copies its part of a common operand into all of them
 (multicast), and a stage is empty only when all of them have read it. Or a cluster splits K (SPLIT_K): every block
