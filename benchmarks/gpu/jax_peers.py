@@ -1,4 +1,4 @@
-"""The programs of the GPU benchmark in JAX, compiled by XLA: functions of the weights, by the program's names, and x."""
+"""The programs of the GPU benchmark in JAX, compiled by XLA: functions of the weights (by name) and of x."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 # The other rivals need memory too.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
-import jax  # noqa: E402
-import jax.numpy as jnp  # noqa: E402
+import jax
+import jax.numpy as jnp
 
 Weights = Mapping[str, jax.Array]
 Function = Callable[[Weights, jax.Array], jax.Array]
