@@ -33,9 +33,9 @@ from aicf.backends.cuda.scalar_code import (
     point_snippet,
     store_text,
 )
-from aicf.backends.cuda.staging import Constant, Snippet, stage
+from aicf.backends.cuda.staging import Constant, Snippet, part, stage
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch
-from aicf.backends.cuda.templates.gemv import gemv_columns, gemv_rows, gemv_tiles
+from aicf.backends.cuda.templates import gemv as templates
 from aicf.backends.nests import Access, access_of
 from aicf.dialects.emit_kernels import KernelOp, PhaseOp, ReduceOp, StoreOp, YieldOp
 
@@ -45,6 +45,16 @@ _UNPACK = {
     "f32": Snippet(("word",), (), "(bits_to_f32(word),)"),
 }
 """A word of memory as a tuple of f32."""
+
+_PARTS: dict[str, Constant | Snippet] = {
+    function.__name__.upper(): part(function)
+    for function in (
+        templates.weights_along_k,
+        templates.weights_along_n,
+        templates.extras_of_rounds,
+        templates.finish_rounds,
+    )
+}
 
 _CHAINS = 4
 """Independent chains of a reduction of the row program: one add need not wait for the one before."""
@@ -67,14 +77,14 @@ def make_launch(launch: Launch, problem: GemvProblem, spec: Spec, programmatic: 
     shared = 0
     match spec:
         case RowsSpec():
-            template, constants = gemv_rows, text.rows(spec)
+            template, constants = templates.gemv_rows, text.rows(spec)
         case ColumnsSpec():
-            template, constants = gemv_columns, text.columns(spec)
+            template, constants = templates.gemv_columns, text.columns(spec)
             shared = spec.shared_bytes(problem)
         case TilesSpec():
-            template, constants = gemv_tiles, text.tiles(spec)
+            template, constants = templates.gemv_tiles, text.tiles(spec)
             shared = spec.shared_bytes(problem)
-    source = stage(template, {**text.shared(), **constants, "PROGRAMMATIC": programmatic})
+    source = stage(template, {**_PARTS, **text.shared(), **constants, "PROGRAMMATIC": programmatic})
     source = source.replace("(pointers)", f"({', '.join(names)})", 1)
     code = KernelCode(template.__name__, source, ("ptr",) * len(names), spec.threads, spec.blocks_per_sm)
     return KernelLaunch(
@@ -96,7 +106,7 @@ class _Text:
         self.late_extras = [e for e in self._extras() if e.operand not in spec.early]
 
     def shared(self) -> dict[str, Constant | Snippet]:
-        """What both templates name in capitals."""
+        """What all templates name in capitals."""
         problem, spec = self.problem, self.spec
         share = share_of(problem, spec)
         program = _row_program(self.launch, problem, spec, share, self.rounding)
@@ -115,10 +125,13 @@ class _Text:
             "EXTRAS": len(self.early_extras) + len(self.late_extras),
             "EARLY_EXTRAS": len(self.early_extras),
             "WEIGHTS": Snippet((), (), self._weights()),
+            "STREAM": _load("stream_u32x4", share.masked),
+            "LOAD": _load("load_u32x4", share.masked),
             "UNPACK_W": _UNPACK[problem.dtype],
             "UNPACK_X": _UNPACK[problem.x_dtype],
             "LOAD_EARLY_EXTRAS": self._loads(self.early_extras),
             "LOAD_LATE_EXTRAS": self._loads(self.late_extras),
+            "FINISH": self._finish(),
             "EARLY_ROW_OPERANDS": Snippet((), program.early),
             "LATE_ROW_OPERANDS": Snippet((), program.late),
             "ROW_PROGRAM": Snippet((), program.body),
@@ -138,7 +151,6 @@ class _Text:
             "CHAINS": spec.chains,
             "COUNT": spec.count(problem),
             "TRIGGER": spec.trigger,
-            "FINISH": self._finish(""),
         }
 
     def columns(self, spec: ColumnsSpec) -> dict[str, Constant | Snippet]:
@@ -157,7 +169,6 @@ class _Text:
             "STEPS": spec.steps(problem),
             "K_PADDED": spec.padded(problem),
             "ROUNDS": -(-problem.m * spec.columns(problem) // spec.threads),
-            "FINISH": self._finish("r * EXTRAS + "),
         }
 
     def tiles(self, spec: TilesSpec) -> dict[str, Constant | Snippet]:
@@ -182,7 +193,6 @@ class _Text:
             "PROLOGUE": self.launch.prologue is not None,
             "PACK": Snippet(("low", "high"), (), f"pack_{problem.dtype}(low, high)"),
             "PRODUCT": Snippet((*accumulator, *factors), (), call),
-            "FINISH": self._finish("r * EXTRAS + "),
         }
 
     def _weights(self) -> str:
@@ -216,26 +226,26 @@ class _Text:
         ]
         return Snippet(("m", "n"), (), f"({', '.join(texts)},)" if texts else "")
 
-    def _finish(self, extras: str) -> Snippet:
-        """The epilogue of one sum and the store of its result; `extras` leads the numbers of what it reads."""
+    def _finish(self) -> Snippet:
+        """The epilogue of one result and its store; what it reads beside the sums is in `extra` from `first` on."""
         lines: list[str] = []
-        value = "result[0]"
+        value = "sums[0]"
         code = self.launch.code
         ref = self.launch.outs[0]
         strides = ref.strides
         access = Access(ref.dtype, 0, strides)
         if code is not None:
             point = point_snippet(code, len(code.in_maps), (), self.launch.outs[:1], self.rounding)
-            lines += [f"acc{i} = result[{i}]" for i in range(self.problem.products)]
+            lines += [f"acc{i} = sums[{i}]" for i in range(self.problem.products)]
             for place, extra in enumerate((*self.early_extras, *self.late_extras)):
-                lines.append(f"acc{extra.argument} = extra[{extras}{place}]")
+                lines.append(f"acc{extra.argument} = extra[first + {place}]")
             lines += point.body
             value = point.result
             access = access_of(code.out_maps[0], strides, ref.dtype)
         base = _chosen([f"out{o}" for o in range(len(self.launch.outs))])
         element = element_text(access, _indices(self.problem))
         lines.append(store_text(ref.dtype, address_text(base, element, ref.dtype), value))
-        return Snippet(("m", "n"), tuple(lines))
+        return Snippet(("m", "n", "first", "sums"), tuple(lines))
 
 
 @dataclass(frozen=True)
@@ -246,6 +256,12 @@ class _Extra:
     argument: int
     access: Access
     base: str
+
+
+def _load(intrinsic: str, masked: bool) -> Snippet:
+    """16 bytes at an address; with `masked`, zeros unless `inside`."""
+    text = f"{intrinsic}_or_zero(address, inside)" if masked else f"{intrinsic}(address)"
+    return Snippet(("address", "inside"), (), text)
 
 
 def _chosen(names: Sequence[str]) -> str:
