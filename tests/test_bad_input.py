@@ -187,7 +187,8 @@ COMMANDS = {
     ),
     "unknown field of a policy": (
         ["compile", str(MLP), "-o", "x", "--policy", '{"speed": 1}'],
-        "speed: unknown field; legal: determinism, forbid, fusion, groups, kernels, rounding, streams, version",
+        "speed: unknown field; legal: determinism, forbid, fusion, groups, kernels, measurements, "
+        "rounding, streams, version",
     ),
     "unknown kernel": (
         ["compile", str(MLP), "-o", "x", "--dims", "N=1", "--policy", '{"kernels": {"fc1": "cpu.gem"}}'],
@@ -241,7 +242,7 @@ def test_commands(
 @pytest.mark.parametrize(
     ("pipeline", "message"),
     [
-        ("fuse-epilogue", "unknown pass 'fuse-epilogue'; did you mean 'fuse-epilogues'?"),
+        ("fuse-epilogue", "unknown pass 'fuse-epilogue'; did you mean 'fuse-epilogues'"),
         ("specialize-shapes{dim=1}", "pass 'specialize-shapes' has no option 'dim'; did you mean 'dims'?"),
         ("schedule{a", "malformed pipeline 'schedule{a'"),
     ],

@@ -114,4 +114,4 @@ def test_without_the_package_there_is_no_such_backend(tmp_path: Path):
         capture_output=True,
         text=True,
     )
-    assert "unknown backend 'numpy'; registered: cpu, reference" in done.stderr
+    assert "unknown backend 'numpy'; registered: cpu, cuda, reference" in done.stderr

@@ -128,8 +128,8 @@ def compile_side_by_side(codes: Sequence[KernelCode], arch: str) -> dict[str, by
             images |= _collect(share, worker, arch)
     finally:
         for worker in workers:
-            worker.kill()
-            worker.wait()
+            with worker:  # which closes its pipes and waits
+                worker.kill()
     return images
 
 
