@@ -15,16 +15,8 @@ from xdsl.ir import Attribute, Block
 
 from aicf.backends.base import BufferRef, Launch, OperandInfo, Work
 from aicf.backends.cuda.gemv_code import emit
-from aicf.backends.cuda.gemv_kernels import (
-    ColumnsSpec,
-    GemvKernel,
-    RowsSpec,
-    TilesSpec,
-    choose,
-    read_problem,
-    read_spec,
-    specs,
-)
+from aicf.backends.cuda.gemv_kernels import GemvKernel, read_spec, specs
+from aicf.backends.cuda.gemv_spec import ColumnsSpec, RowsSpec, TilesSpec, choose, read_problem
 from aicf.backends.cuda.launches import KernelLaunch
 from aicf.backends.cuda.target import ARCHES
 from aicf.backends.cuda.toolchain import compile_kernels
