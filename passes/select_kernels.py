@@ -160,8 +160,8 @@ class _Chooser:
         legal, rejected = _deterministic(legal, rejected, self.policy)
         options: list[_Option] = []
         for kernel in legal:
-            variants, stale = self.measured.variants(kernel, work, rows)
-            rejected |= stale
+            variants, reasons = self.measured.variants(kernel, work, measured)
+            rejected |= reasons
             for variant in variants:
                 why = None if refuse is None else refuse(variant.record)
                 if why is None:

@@ -22,6 +22,7 @@ __all__ = [
     "Backend",
     "BufferRef",
     "CodeUnit",
+    "ConcurrentBackend",
     "DeviceCode",
     "DeviceGivenKernel",
     "Entry",
@@ -245,4 +246,19 @@ class Backend(Protocol):
 
     def devices(self) -> Sequence[Mapping[str, str]]:
         """What this backend could run on here: name, architecture, memory."""
+        ...
+
+
+@runtime_checkable
+class ConcurrentBackend(Protocol):
+    """What a `Backend` also offers if its devices run independent instructions at the same time."""
+
+    @property
+    def join_us(self) -> float:
+        """Microseconds from the end of an instruction to the start of one that waits for it on another stream, more
+        than on the same one."""
+        ...
+
+    def device_share(self, kernel: KernelAttr, target: TargetAttr) -> float:
+        """Part of the device, above 0 up to 1, that a launch with this record keeps busy."""
         ...

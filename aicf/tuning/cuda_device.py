@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import accumulate
 from time import sleep
 
@@ -26,7 +27,7 @@ from aicf.backends.cuda.device_program import (
     KernelNode,
     LibraryNode,
 )
-from aicf.backends.cuda.driver import version_text
+from aicf.backends.cuda.driver import DriverError, version_text
 from aicf.backends.cuda.graph import descriptor_bytes
 from aicf.backends.cuda.loader import CudaCode
 from aicf.backends.cuda.storage import read, stored
@@ -39,23 +40,22 @@ from aicf.tuning.measure import Samples, Variant
 
 RUNS = 32
 """Most runs in one launch of the graph; its own start is then a small part of the time."""
-LAUNCH_US = 1500
+LAUNCH_US = 600
 """About how long a launch may take; a long run needs fewer of its kind beside it."""
-PAUSE_S = 0.01
+PAUSE_S = 0.002
 """Between launches."""
-LAUNCHES = 20
-WARM_UP = 3
+LAUNCHES = 9
+WARM_UP = 2
 FLUSH_BYTES = 192 << 20
 """Written before a cold launch; several times the largest L2 cache."""
 ALGORITHMS = 8
 """Most algorithms of a library call that are measured."""
 
-_HALVES = (1, 2, 4, 8, 16, 32)
+_LENGTHS = (1, 2, 4, 8, 16, 32)
+"""Runs in one launch."""
 _ALIGN = 256
 _RANDOM_BYTES = 4 << 20
-"""Of one operand made on the host; a larger one repeats them."""
-
-COLD, WARM = "cold", "warm"
+"""Made on the host for each element type; a larger operand repeats them."""
 
 
 class GpuDevice:
@@ -77,8 +77,22 @@ class GpuDevice:
 
     @property
     def libraries(self) -> Mapping[str, str]:
-        """cublasLt, if a case calls it."""
-        return {"cublasLt": library.version()} if self._calls_library else {}
+        """cublasLt, if a case calls it and it is here."""
+        if not self._calls_library:
+            return {}
+        try:
+            return {"cublasLt": library.version()}
+        except BackendUnavailable:
+            return {}
+
+    @property
+    def lost(self) -> bool:
+        """See `Device`: a kernel that touches foreign memory breaks the context of its process."""
+        try:
+            self._device.available()
+        except DriverError:
+            return True
+        return False
 
     def variants(self, case: Case) -> Sequence[Variant]:
         """See `Device`: one for each algorithm that the library would take."""
@@ -103,13 +117,13 @@ class GpuDevice:
         (program,) = module.programs
         sizes = [_aligned(memory.nbytes) for memory in case.memory]
         copies = self._copies(sum(sizes))
-        lengths = [runs for runs in _HALVES if runs <= RUNS]
-        programs = {
-            (name, runs): _repeated(program, f"{name}{runs}", runs, sets, case.starts_early)
-            for runs in lengths
-            for name, sets in ((COLD, min(copies, runs)), (WARM, 1))
-        }
-        code = CudaCode(replace(module, programs=tuple(programs.values())), cubins, self._device)
+
+        def timed(runs: int, sets: int, before: Callable[[], None], launches: int) -> list[float]:
+            repeated = _repeated(program, runs, sets, case.starts_early)
+            code = CudaCode(replace(module, programs=(repeated,)), cubins, self._device)
+            timer = _Timer(self._device, code, stream, cleanup)
+            return timer.samples(repeated, runs, table[: sets * len(sizes)], before, launches)
+
         with ExitStack() as cleanup:
             block = self._allocated(copies * sum(sizes), cleanup)
             flush = self._allocated(FLUSH_BYTES, cleanup)
@@ -117,18 +131,15 @@ class GpuDevice:
             cleanup.callback(self._device.close_stream, stream)
             self._fill(case.memory, sizes, copies, block, stream)
             table = [start for copy in range(copies) for start in _starts(block + copy * sum(sizes), sizes)]
-            timer = _Timer(self._device, code, stream, cleanup)
-            one = timer.samples(programs[WARM, 1], 1, table[: len(sizes)], _nothing, WARM_UP)
-            runs = max([1, *(runs for runs in lengths if runs * min(one) <= LAUNCH_US)])
-            cold_table = table[: min(copies, runs) * len(sizes)]
-            cold = timer.samples(
-                programs[COLD, runs], runs, cold_table, lambda: self._flush(flush, stream), LAUNCHES
-            )
-            warm = timer.samples(programs[WARM, runs], runs, table[: len(sizes)], _nothing, LAUNCHES)
+            one = min(timed(1, 1, _nothing, WARM_UP))
+            runs = max([1, *(runs for runs in _LENGTHS if runs <= RUNS and runs * one <= LAUNCH_US)])
+            cold = timed(runs, min(copies, runs), lambda: self._flush(flush, stream), LAUNCHES)
+            warm = timed(runs, 1, _nothing, LAUNCHES)
         return Samples(cold, warm)
 
     def _copies(self, footprint: int) -> int:
-        """Sets of operands: one for each run, or what half of the free memory holds."""
+        """Sets of operands: so many that the first is out of the cache when its turn comes again, no more than there
+        are runs or half of the free memory holds."""
         free, _ = self._device.available()
         room = (free // 2 - FLUSH_BYTES) // max(footprint, 1)
         if room < 1:
@@ -136,7 +147,7 @@ class GpuDevice:
                 f"a case needs {footprint:,} bytes for its operands, and half of what {self.name} has free is "
                 f"{free // 2:,}"
             )
-        return max(half for half in _HALVES if half <= min(room, RUNS))
+        return min(room, RUNS, 1 + -(-FLUSH_BYTES // max(footprint, 1)))
 
     def _allocated(self, nbytes: int, cleanup: ExitStack) -> int:
         address = self._device.allocate(max(nbytes, _ALIGN))
@@ -147,11 +158,15 @@ class GpuDevice:
         self, memory: Sequence[Memory], sizes: Sequence[int], copies: int, block: int, stream: int
     ) -> None:
         """Random data in the first set of operands, and the same in the others."""
-        for number, (region, start) in enumerate(zip(memory, _starts(block, sizes), strict=True)):
-            data = _random(region, number)
-            for at in range(0, region.nbytes, _RANDOM_BYTES):
-                size = min(_RANDOM_BYTES, region.nbytes - at)
-                self._device.upload(start + at, data.ctypes.data, size, stream)
+        for region, start in zip(memory, _starts(block, sizes), strict=True):
+            data = _random(region.dtype)
+            done = min(region.nbytes, _RANDOM_BYTES)
+            if done:
+                self._device.upload(start, data.ctypes.data, done, stream)
+            while done < region.nbytes:
+                size = min(done, region.nbytes - done)
+                self._device.copy(start + done, start, size, stream)
+                done += size
         self._device.synchronize(stream)
         for copy in range(1, copies):
             self._device.copy(block + copy * sum(sizes), block, sum(sizes), stream)
@@ -215,16 +230,18 @@ def _starts(block: int, sizes: Sequence[int]) -> list[int]:
     return list(accumulate(sizes[:-1], initial=block))
 
 
-def _random(memory: Memory, seed: int) -> Array:
-    data = np.zeros(min(memory.nbytes, _RANDOM_BYTES), np.uint8)
-    fill(data, memory.dtype, np.random.default_rng(seed))
+@cache
+def _random(dtype: str) -> Array:
+    """What operands of a type begin with."""
+    data = np.zeros(_RANDOM_BYTES, np.uint8)
+    fill(data, dtype, np.random.default_rng(0))
     return data
 
 
 # Programs of many runs
 
 
-def _repeated(program: DeviceProgram, entry: str, runs: int, copies: int, early: bool) -> DeviceProgram:
+def _repeated(program: DeviceProgram, runs: int, copies: int, early: bool) -> DeviceProgram:
     """A program of `runs` runs in a row, on `copies` sets of operands in turn.
 
     Args:
@@ -248,7 +265,7 @@ def _repeated(program: DeviceProgram, entry: str, runs: int, copies: int, early:
             kernels.append(replace(node, addresses=moved, maps=maps, after=after))
     order = program.order * runs
     size = program.table_size * copies
-    return DeviceProgram(entry, size, tuple(kernels), tuple(libraries), order)
+    return DeviceProgram(program.entry, size, tuple(kernels), tuple(libraries), order)
 
 
 def _shifted(address: Address, shift: int) -> Address:

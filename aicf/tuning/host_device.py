@@ -32,6 +32,7 @@ class HostDevice:
     """`Device` of backend `cpu`."""
 
     driver = ""
+    lost = False
 
     def __init__(self, prepared: Prepared) -> None:
         self._backend, self._threads = prepared.backend, prepared.threads

@@ -85,7 +85,7 @@ def test_a_gpu_without_room_is_told_before_anything_runs(gpu: FakeDriver):
 def test_runs_follow_each_other_as_instructions_do():
     """Edges inside a run stay; a run waits for the one in front, early where the kernel may start early."""
     two = DeviceProgram("p", 3, (kernel(), kernel(Dependency(0, True))), (), "kk")
-    repeated = cuda_device._repeated(two, "cold", 3, 2, True)  # pyright: ignore[reportPrivateUsage]
+    repeated = cuda_device._repeated(two, 3, 2, True)  # pyright: ignore[reportPrivateUsage]
     assert [node.after for node in repeated.nodes()] == [
         (),
         (Dependency(0, True),),
@@ -102,7 +102,7 @@ def test_descriptors_move_with_their_operands():
     map_ = TensorMap(1, 0, "f16", (64, 8), (128,), (64, 8), 128)
     node = replace(kernel(), maps=(map_,), order="maas")
     repeated = cuda_device._repeated(  # pyright: ignore[reportPrivateUsage]
-        DeviceProgram("p", 3, (node,), (), "k"), "cold", 2, 2, False
+        DeviceProgram("p", 3, (node,), (), "k"), 2, 2, False
     )
     assert [node.maps[0].base for node in repeated.kernels] == [1, 4]
     assert repeated.kernels[1].after == (Dependency(0, False),)
