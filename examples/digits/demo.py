@@ -76,7 +76,7 @@ def missing_device(model: aicf.CompiledModel) -> str | None:
 
 
 def report_times(digits: Digits, classifier: MLPClassifier, model: aicf.CompiledModel) -> None:
-    """Prints median times of a replay beside predict_proba and NumPy, one thread each, in turns. Inputs are on the host."""
+    """Prints median times on host arrays: a replay beside predict_proba and NumPy, one thread each, in turns."""
     weights = weights_of(classifier)
     for x in (digits.test_x[:1], digits.test_x):
         replayed = model.bind(x=np.ascontiguousarray(x))
