@@ -327,7 +327,7 @@ class MmaKernel:
             **spec_record(spec, problem_of_work(work)),
             "transpose_a": work.attrs["transpose_a"],
             "transpose_b": work.attrs["transpose_b"],
-            "rounding": StringAttr("fused"),
+            "rounding": StringAttr(work.rounding),
         }
         if arch.has_tma:
             entries["early_reads"] = ArrayAttr([integer(place) for place in early_reads(work)])
