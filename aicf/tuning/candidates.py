@@ -52,6 +52,8 @@ from aicf.sources import Model, read_model
 from aicf.tuning.cases import Case, Memory, Prepared
 
 _PROGRAM = "tune"
+_FIXED = ("param", "const", "derived")
+"""Roles of binds that no instruction of the one-instruction program writes."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +182,8 @@ def _one_launch(unit: CodeUnit, candidate: Candidate) -> CodeUnit:
 
 
 def _memory(plan: CapturePlan) -> tuple[Memory, ...]:
-    return (Memory(plan.arena_bytes, "u8"), *(Memory(bind.nbytes, bind.dtype) for bind in plan.graph.binds))
+    binds = (Memory(bind.nbytes, bind.dtype, bind.role in _FIXED) for bind in plan.graph.binds)
+    return (Memory(plan.arena_bytes, "u8"), *binds)
 
 
 # A module with one group
