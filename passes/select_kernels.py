@@ -123,6 +123,7 @@ class _Chooser:
         self, group_work: GroupWork, what: str, way_out: str, refuse: Refuse | None = None
     ) -> tuple[KernelAttr, FloatAttr]:
         """The record of the kernel that runs the work, and its microseconds; writes the ledger."""
+        group_work = group_work.rounded(self.policy.rounding)
         work = group_work.work
         measured = self.measured.find(work)
         options, rejected = self._options(group_work, measured, refuse)

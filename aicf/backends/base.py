@@ -70,6 +70,8 @@ class Work:
         body: The meaning: primitive logical ops from block arguments (operands) to `emit.yield` (results).
         code: The generated scalar program, for kinds that have one (epilogues and generated kernels).
         prologue: The generated row program that makes operand 0 of the product, for kinds that have one.
+        rounding: As in the policy: `fused` lets a value between two ops of the body stay in the type it is computed
+            in, `strict` rounds it to its own.
     """
 
     id: str
@@ -80,6 +82,7 @@ class Work:
     body: Block
     code: KernelOp | None
     prologue: KernelOp | None = None
+    rounding: str = "fused"
 
 
 class KernelDescriptor(Protocol):

@@ -418,7 +418,9 @@ def refusal(plan: Outline, context: FusionContext, kinds: Collection[str] | None
     """Why no kernel of the target runs the group as one of `kinds` (any by default); None if one does."""
     if kinds is not None and plan.work.work.kind not in kinds:
         return f"its body is {plan.work.work.kind}, not {' or '.join(kinds)}"
-    legal, rejected = legal_kernels(plan.work, context.target, frozenset(context.policy.forbid))
+    legal, rejected = legal_kernels(
+        plan.work.rounded(context.policy.rounding), context.target, frozenset(context.policy.forbid)
+    )
     if legal:
         return None
     return "; ".join(f"{k}: {why}" for k, why in rejected.items()) or "no kernel of the target has its kind"

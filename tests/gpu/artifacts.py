@@ -7,6 +7,8 @@ no weights: those follow from the case. Nor do they hold algorithms of cublasLt:
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -25,10 +27,13 @@ from aicf.passes.support.pipeline import apply_pass
 from aicf.policies.tuning_table import Header, MeasuredWork, Row, Timing, TuningTable
 from aicf.sources import read_model
 from aicf.tuning.candidates import Candidate, candidates
-from tests.gpu.cases import CASES, TARGET, Case
+from tests.gpu.cases import CASES, ROOT, TARGET, Case
 
 FOLDER = "AICF_GPU_ARTIFACTS"
 """Environment variable: the folder of artifacts; unset, cases are compiled when they are tested."""
+
+DIGITS = "digits"
+"""Name of the folder in it that holds what the digits demo made."""
 
 _ALL = 100_000
 
@@ -49,6 +54,26 @@ def obtained(name: str) -> CompiledModel:
     else:
         model = aicf.load(path_of(name, Path(folder)), weights=CASES[name].make().weights)
     return changed(model, _with_algorithms)
+
+
+def digits_folder(own: Path) -> Path:
+    """What the digits demo made for `TARGET`: in the folder of artifacts, else now in `own`."""
+    folder = os.environ.get(FOLDER)
+    if folder is not None:
+        return Path(folder) / DIGITS
+    make_digits(own)
+    return own
+
+
+def make_digits(build: Path) -> None:
+    """Runs the digits demo for `TARGET`, which ends with the artifact where there is no GPU."""
+    command = [sys.executable, ROOT / "examples" / "digits" / "demo.py", "--target", TARGET, "--build", build]
+    subprocess.run(command, cwd=ROOT, env=environment(), check=True)
+
+
+def environment() -> dict[str, str]:
+    """For a process that imports what this one can."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
 def path_of(name: str, folder: Path) -> Path:

@@ -137,7 +137,7 @@ def _variants() -> dict[str, Case]:
     deep = partial(dense, "f16", 64, 128, 1024)
     table: dict[str, tuple[str, Callable[[], Graph], dict[str, object]]] = {
         "wgmma-wide": (WGMMA, square, {"tile": [128, 256]}),
-        "wgmma-tall": (WGMMA, square, {"tile": [256, 128]}),
+        "wgmma-narrow": (WGMMA, square, {"tile": [128, 64]}),
         "wgmma-shared-a": (WGMMA, square, {"cluster_shape": [1, 2, 1]}),
         "wgmma-shared-b": (WGMMA, square, {"cluster_shape": [2, 1, 1]}),
         "wgmma-split": (WGMMA, deep, {"cluster_shape": [1, 1, 4]}),

@@ -1,13 +1,15 @@
-"""The GPU tests leave nothing on the device."""
+"""The GPU tests leave nothing on the device, and their log says which one it was."""
 
 from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
 from aicf import runtime
+from aicf.errors import BackendUnavailable
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -16,3 +18,10 @@ def _nothing_stays() -> Iterator[None]:
     yield
     runtime.shutdown()
     gc.collect()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """A line for each GPU; none where there is none."""
+    with suppress(BackendUnavailable):
+        for device in runtime.devices("cuda"):
+            terminalreporter.write_line(f"{device.name}, {device.arch}, {device.memory}")

@@ -1,4 +1,4 @@
-"""Compiles every case of the GPU tests into a folder; needs no GPU.
+"""Compiles every case of the GPU tests, and the digits demo, into a folder; needs no GPU.
 
     python -m tests.gpu.prepare DIR [CASE...]
 
@@ -11,12 +11,12 @@ import sys
 import time
 from pathlib import Path
 
-from tests.gpu.artifacts import compiled, path_of
+from tests.gpu.artifacts import DIGITS, compiled, make_digits, path_of
 from tests.gpu.cases import CASES
 
 
 def main(directory: str, *names: str) -> None:
-    """Writes an artifact without weights for each of `names`, by default for all."""
+    """Writes an artifact without weights for each of `names`, by default for all, and then the digits demo."""
     folder = Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
     for name in names or CASES:
@@ -29,6 +29,8 @@ def main(directory: str, *names: str) -> None:
             f"{name}: {len(kernels)} instructions, {seconds:.1f} s: {', '.join(sorted(set(kernels)))}",
             flush=True,
         )
+    if not names:
+        make_digits(folder / DIGITS)
 
 
 if __name__ == "__main__":

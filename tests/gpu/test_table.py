@@ -28,9 +28,7 @@ def test_every_kernel_runs_a_case() -> None:
 def test_every_kernel_of_products_runs_every_kind_it_takes() -> None:
     """Through a policy that names both; cublasLt, which takes two, has a case by a tuning table for each."""
     pinned = {
-        (kernel, kind)
-        for case in CASES.values()
-        for kind, kernel in case.policy.get("kernels", {}).items()
+        (kernel, kind) for case in CASES.values() for kind, kernel in case.policy.get("kernels", {}).items()
     }
     products = [kernel for kernel in KERNELS if kernel.id.startswith("cuda.gem")]
     assert {(kernel.id, kind) for kernel in products for kind in kernel.kinds} <= pinned

@@ -385,6 +385,8 @@ def _reason(work: Work) -> str | None:
         return "queries, keys and values have different batch sizes"
     if 0 in (problem.count, problem.m, problem.n, problem.d, problem.dv):
         return "an operand is empty"
+    if work.rounding == "strict" and q.dtype in HALVES:
+        return f"scores and weights stay in f32 here, the policy wants them rounded to {q.dtype}"
     if problem.mask is not None and problem.mask[1] not in MASK_TYPES:
         return (
             f"a mask of {problem.mask[1]} is not added on cuda, only one of {', '.join(MASK_TYPES)}: cast it"

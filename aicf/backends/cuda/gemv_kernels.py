@@ -121,7 +121,7 @@ def spec_record(work: Work, problem: GemvProblem, spec: Spec) -> dict[str, Attri
         ),
         "early_reads": ArrayAttr([_integer(operand) for operand in early_reads(work)]),
         "triggers": BoolAttr.from_bool(True),
-        "rounding": StringAttr("fused"),
+        "rounding": StringAttr(work.rounding),
     }
     for key in ("transpose_a", "transpose_b", "prologue_operands", "products"):
         if key in work.attrs:
