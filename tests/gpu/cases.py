@@ -66,6 +66,7 @@ def _graphs() -> dict[str, Case]:
         "bool_operations": (programs.bool_operations, ("i1",), (GENERATED, COPY, CONCAT)),
         "broadcasting": (programs.broadcasting, ("f32", "f16"), (GENERATED,)),
         "row_reductions": (programs.row_reductions, ("f32", "f16", "bf16"), (GENERATED,)),
+        "many_blocks": (programs.many_blocks, ("f32", "f16"), (GENERATED,)),
         "norms": (programs.norms, ("f32", "f16", "bf16"), (GENERATED,)),
         "column_reductions": (programs.column_reductions, ("f32", "f16"), (GENERATED,)),
         "integer_reductions": (programs.integer_reductions, ("i32",), (GENERATED,)),
@@ -140,6 +141,7 @@ def _variants() -> dict[str, Case]:
     table: dict[str, tuple[str, Callable[[], Graph], dict[str, object]]] = {
         "wgmma-wide": (WGMMA, square, {"tile": [128, 256]}),
         "wgmma-narrow": (WGMMA, square, {"tile": [128, 64]}),
+        "wgmma-waves": (WGMMA, partial(programs.product, "bf16", 2048, 1536, 128), {"tile": [128, 128]}),
         "wgmma-shared-a": (WGMMA, square, {"cluster_shape": [1, 2, 1]}),
         "wgmma-shared-b": (WGMMA, square, {"cluster_shape": [2, 1, 1]}),
         "wgmma-split": (WGMMA, deep, {"cluster_shape": [1, 1, 4]}),
