@@ -61,7 +61,7 @@ def _fuse(output: logical.MatmulOp, context: FusionContext) -> None:
     elif (reader := _other_reader(members, output)) is not None:
         because = f"'{id_of(reader)}' reads what is between the products, so it is written in any case"
     elif (because := context.why_none_of(KINDS)) is None:
-        because = "no kernel of the target takes it as one"
+        because = "no kernel of the target gains by taking it as one"
         plan, refused = _first_legal(members, attention, context)
     if plan is None:
         record(

@@ -18,6 +18,7 @@ from aicf.passes.support.fusion import (
     form_group,
     fusion_contexts,
     id_of,
+    left_behind,
     outline,
     pointwise_like,
     refusal,
@@ -77,8 +78,8 @@ def _fuse(pair: Pair, context: FusionContext) -> None:
     if not context.policy.fusion.gated:
         because = "gated fusion is off by policy"
     elif (because := context.why_none_of(KINDS)) is None:
-        because = "no kernel of the target takes both products"
-        plan = _first_legal(_plans(cuts, pair, context), context, refused)
+        because = "no kernel of the target gains by taking both products"
+        plan = _first_legal(_plans(cuts, pair, context), cuts[0], context, refused)
     if plan is None:
         record(context.module, FuseGatedPass.name, [id_of(op) for op in pair], "apart", because, refused)
         return
@@ -101,10 +102,15 @@ def _plans(cuts: Sequence[Sequence[Operation]], pair: Pair, context: FusionConte
         yield outline(cut, context.group_id(cut))
 
 
-def _first_legal(plans: Iterator[Outline], context: FusionContext, refused: dict[str, str]) -> Outline | None:
+def _first_legal(
+    plans: Iterator[Outline], largest: Sequence[Operation], context: FusionContext, refused: dict[str, str]
+) -> Outline | None:
     for plan in plans:
         has_rows = any(op.has_trait(logical.Reduction) for op in plan.members)
-        reason = refusal_behind_rows(plan, context) if has_rows else refusal(plan, context, KINDS[:1])
+        loss = left_behind(largest, plan.members)
+        reason = (
+            refusal_behind_rows(plan, context, loss) if has_rows else refusal(plan, context, KINDS[:1], loss)
+        )
         if reason is None:
             return plan
         refused[" + ".join(id_of(op) for op in plan.members)] = reason
