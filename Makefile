@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready-$(shell cksum < pyproject.toml | tr ' ' '-')
 PEERS_READY := $(READY)-peers
 
-.PHONY: test lint demo test-peers docs clean
+.PHONY: test lint demo test-peers test-gpu sanitize-gpu docs clean
 
 # The tests run even if lint fails, so that one run says everything.
 test: $(READY)
@@ -26,6 +26,14 @@ demo: $(READY)
 
 test-peers: $(PEERS_READY)
 	$(BIN)/python -m pytest -m peers
+
+# With AICF_GPU_ARTIFACTS=DIR from `python -m tests.gpu.prepare DIR`, nothing is compiled on the machine with the GPU.
+test-gpu: $(READY)
+	$(BIN)/python -m pytest -m gpu
+
+# Every case once under each of NVIDIA's checkers, which come with the CUDA toolkit.
+sanitize-gpu: $(READY)
+	tests/gpu/sanitize.sh $(BIN)/python
 
 docs: $(READY)
 	$(BIN)/python -m aicf.tools.docgen

@@ -7,7 +7,8 @@ stages that are not kept, and `native="rebuild"`, import the compiler when they 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, overload
@@ -145,11 +146,7 @@ class CompiledModel(Executable):
         Raises:
             InputMismatch: the program has no such value.
         """
-        if value is not None:
-            return explain_value(self.plan, self.decisions, value)
-        target = f"{self.plan.backend}:{self.plan.arch}, {self.plan.threads} thread"
-        plural = "s" if self.plan.threads > 1 else ""
-        return explain_programs(f"{self.name} for {target}{plural}", self.plan, self.decisions)
+        return _explained(self.name, self.plan, self.decisions, value)
 
     def save(self, path: str | Path, weights: bool = True) -> None:
         """Writes the artifact, whole or not at all. It holds the initial weights, not a changed `state()`.
@@ -222,18 +219,52 @@ def load(
     if native not in ("use", "rebuild"):
         raise InputMismatch(f"native='{native}' is not legal; legal: use, rebuild")
     file = artifact.read(path)
-    try:
+    with _located(path):
         return _load(file, native == "rebuild", weights)
+
+
+@contextmanager
+def _located(path: str | Path) -> Generator[None]:
+    """Puts the file's name in front of what is wrong with it."""
+    try:
+        yield
     except ArtifactError as error:
         if error.location is not None:
             raise
         raise ArtifactError(error.message, location=str(path)) from error
 
 
+def explain(path: str | Path, value: str | None = None) -> Explanation | ValueExplanation:
+    """See `CompiledModel.explain`; needs neither the weights nor the device that the artifact is for.
+
+    Raises:
+        ArtifactError: the file is no artifact, damaged, edited, or of a newer format.
+        InputMismatch: the program has no such value.
+    """
+    file = artifact.read(path)
+    with _located(path):
+        plan, decisions = _read_plan(file)
+        return _explained(_read_manifest(file).name, plan, decisions, value)
+
+
+def _explained(
+    name: str, plan: ModulePlan, decisions: Sequence[Decision], value: str | None
+) -> Explanation | ValueExplanation:
+    if value is not None:
+        return explain_value(plan, decisions, value)
+    target = f"{plan.backend}:{plan.arch}, {plan.threads} thread"
+    plural = "s" if plan.threads > 1 else ""
+    return explain_programs(f"{name} for {target}{plural}", plan, decisions)
+
+
+def _read_plan(file: Artifact) -> tuple[ModulePlan, tuple[Decision, ...]]:
+    plan = ModulePlan.from_json(_read_json(file, PLAN))
+    return plan, from_plain(_Ledger, {"decisions": _read_json(file, LEDGER)}, "ledger").decisions
+
+
 def _load(file: Artifact, rebuild: bool, given: Mapping[str, Array] | str | Path | None) -> CompiledModel:
     ours = _read_manifest(file)
-    plan = ModulePlan.from_json(_read_json(file, PLAN))
-    decisions = from_plain(_Ledger, {"decisions": _read_json(file, LEDGER)}, "ledger").decisions
+    plan, decisions = _read_plan(file)
     logical = file.text(LOGICAL) if LOGICAL in file.entries else None
     record = Record(ours.name, ours.options, logical, file.text(EMIT), decisions, file.toolchain)
     weights = _weights(file, given)

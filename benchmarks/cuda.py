@@ -1,4 +1,4 @@
-"""Speed on an NVIDIA GPU beside PyTorch (eager, eager in a CUDA Graph, torch.compile), in one run.
+"""Speed on an NVIDIA GPU beside PyTorch (eager, eager in a CUDA Graph, torch.compile) and JAX, in one run.
 
     python benchmarks/cuda.py compile DIR              no GPU needed: writes one artifact a program, without weights
     python benchmarks/cuda.py run DIR --output JSON    on the GPU: checks against float64, then times in turns
@@ -41,7 +41,7 @@ def main() -> None:
     compiling.add_argument("--tuning", type=Path, default=None)
     compiling.set_defaults(run=compile_all)
     running = commands.add_parser("run", help="measure")
-    running.add_argument("--peers", default="eager,graph,compile", help="of eager, graph, compile")
+    running.add_argument("--peers", default="eager,graph,compile,jax", help="of eager, graph, compile, jax")
     running.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "cuda.json")
     running.set_defaults(run=run_all)
     for command in (compiling, running):
@@ -110,7 +110,7 @@ def run_row(name: str, path: Path, peers: list[str]) -> dict[str, Any]:
             "error": error(y, wanted),
             "error_torch": error(eager, wanted),
         }
-        del wanted, eager
+        del eager
         rivals: dict[str, Callable[[], object]] = {"aicf": ours.replay}
         if "eager" in peers:
             rivals["torch_eager"] = lambda: module(x)
@@ -125,11 +125,26 @@ def run_row(name: str, path: Path, peers: list[str]) -> dict[str, Any]:
             torch.cuda.synchronize()
             row["torch_compile_seconds"] = round(time.perf_counter() - started, 1)
             rivals["torch_compile"] = lambda: compiled(x)
-        times = in_turns(rivals, torch.cuda.synchronize)
+        waits = [torch.cuda.synchronize]
+        if "jax" in peers:
+            import jax_peers
+
+            arrays = {key: to_numpy(value) for key, value in module.weights().items()}
+            rivals["jax"], wait = jax_peers.compiled(name, arrays, to_numpy(x))
+            row["error_jax"] = error(torch.from_dlpack(rivals["jax"]()), wanted)
+            waits.append(wait)
+        del wanted
+
+        def wait_for_all() -> None:
+            for wait in waits:
+                wait()
+
+        times = in_turns(rivals, wait_for_all)
         times["copy"] = copy_time(x) if name.endswith("MB") else 0.0
-    best = min((value for key, value in times.items() if key.startswith("torch")), default=0.0)
+    best = min((value for key, value in times.items() if key not in ("aicf", "copy")), default=0.0)
     row["us"] = {key: round(value, 2) for key, value in times.items() if value}
-    row["host_us"] = round(host_time(ours.replay, torch.cuda.synchronize), 2)
+    replays = {key: rivals[key] for key in ("aicf", "torch_graph") if key in rivals}
+    row["host_us"] = {key: round(host_time(run, torch.cuda.synchronize), 2) for key, run in replays.items()}
     if best:
         row["ratio_to_best_peer"] = round(times["aicf"] / best, 3)
     if name in REACH:

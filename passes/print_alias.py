@@ -41,7 +41,8 @@ def _lines(instruction: ResolvedOp, names: Mapping[Operation, str]) -> Iterator[
     for family, values in families:
         for number, value in enumerate(values):
             label, region = f"{family} {number}", region_of(value)
-            place = f"{name_of(region.root, names)}, bytes {region.offset} to {region.offset + region.size}"
+            start = region.offset + region.below
+            place = f"{name_of(region.root, names)}, bytes {start} to {start + region.size}"
             relations = [
                 _relation(region, other, earlier) for earlier, other in seen if region.overlaps(other)
             ]

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp, i64
+from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntegerAttr, ModuleOp, i64
 from xdsl.passes import ModulePass
 
+from aicf.backends.base import ConcurrentBackend
+from aicf.backends.registry import get_backend
 from aicf.dialects.emit import BindOp, EdgeAttr, ProgramOp, ResolvedOp, SlotOp
-from aicf.passes.analysis.accesses import accesses_of, written_roots
+from aicf.dialects.emit_types import TargetAttr
+from aicf.passes.analysis.accesses import Access, accesses_of, written_roots
 from aicf.passes.support.early_start import may_start_early
 from aicf.passes.support.ledger import record
 from aicf.passes.support.policy import policy_of
 from aicf.passes.support.programs import advance, programs
+from aicf.passes.support.streams import Step, predicted_us
+from aicf.passes.support.work import TARGET_ATTR
+
+MOST_STREAMS = 4
+"""Of those whose number is left to the predicted times."""
+
+GAIN = 0.98
+"""Another stream must bring the predicted time below this part of what it is without."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +35,9 @@ class SchedulePass(ModulePass):
     With one stream every instruction waits for the one before it. With more, an instruction follows a predecessor on
     the stream that one ended, or opens another stream; edges are those that read-after-write, write-after-read and
     write-after-write need and that others do not imply. An instruction that has a stream keeps stream and edges.
+
+    The policy says how many streams there may be, or leaves it to the predicted times of the instructions: on a device
+    that runs independent ones side by side, as many as make the whole program faster.
 
     An only edge is programmatic where both kernels allow it: the successor starts early, reads what is never written
     (its weights), and waits inside for the rest.
@@ -48,59 +63,115 @@ def _schedule(module: ModuleOp, program: ProgramOp, streams: int) -> None:
             "every instruction states its stream",
         )
         return
-    planner = _Planner(streams, written_roots(program))
-    for op in instructions:
-        planner.place(op)
-    used = max((op.stream.value.data for op in instructions if op.stream is not None), default=0) + 1
+    accesses = [tuple(accesses_of(op)) for op in instructions]
+    if streams:
+        planner, allowed = _placed(accesses, streams), f"the policy allows {_counted(streams)}"
+    else:
+        planner, allowed = _fastest(module, instructions, accesses)
+    planner.write(instructions, written_roots(program))
+    used = max(planner.stream, default=0) + 1
     edges = sum(len(op.after) for op in instructions)
     early = sum(edge.kind.data == "programmatic" for op in instructions for edge in op.after)
-    choice = f"{len(instructions)} instructions in text order on {used} stream{'s' if used > 1 else ''}"
-    allowed = f"{streams} stream{'s' if streams > 1 else ''}"
+    choice = f"{len(instructions)} instructions in text order on {_counted(used)}"
     kinds = f", {early} of them programmatic," if early else ""
-    because = f"{edges} edges{kinds} order every conflicting pair; the policy allows {allowed}"
+    because = f"{edges} edges{kinds} order every conflicting pair; {allowed}"
     record(module, SchedulePass.name, [program.sym_name.data], choice, because)
+
+
+def _counted(streams: int) -> str:
+    return f"{streams} stream{'s' if streams > 1 else ''}"
+
+
+def _fastest(
+    module: ModuleOp, instructions: Sequence[ResolvedOp], accesses: Sequence[tuple[Access, ...]]
+) -> tuple[_Planner, str]:
+    """The plan with as many streams as pay, and why."""
+    one = _placed(accesses, 1)
+    target = module.attributes.get(TARGET_ATTR)
+    backend = get_backend(target.backend.data) if isinstance(target, TargetAttr) else None
+    if not isinstance(target, TargetAttr) or not isinstance(backend, ConcurrentBackend):
+        return one, "instructions run one after the other"
+    if any(_expected_us(op) is None for op in instructions):
+        return one, "not every instruction has a predicted time"
+    shares = [0.0 if op.kernel is None else backend.device_share(op.kernel, target) for op in instructions]
+    times = [_expected_us(op) or 0.0 for op in instructions]
+    best, best_us = one, predicted_us(one.steps(times, shares), backend.join_us)
+    tried = {1: best_us}
+    for streams in range(2, MOST_STREAMS + 1):
+        plan = _placed(accesses, streams)
+        if max(plan.stream, default=0) + 1 < streams:
+            break
+        tried[streams] = predicted_us(plan.steps(times, shares), backend.join_us)
+        if tried[streams] < GAIN * best_us:
+            best, best_us = plan, tried[streams]
+    if len(tried) == 1:
+        return best, "no two instructions are independent"
+    return best, "predicted " + ", ".join(f"{us:.1f} us on {_counted(count)}" for count, us in tried.items())
+
+
+def _expected_us(op: ResolvedOp) -> float | None:
+    found = op.hints.data.get("expected_us")
+    return found.value.data if isinstance(found, FloatAttr) else None
+
+
+def _placed(accesses: Sequence[tuple[Access, ...]], streams: int) -> _Planner:
+    planner = _Planner(streams)
+    for touched in accesses:
+        planner.place(touched)
+    return planner
 
 
 @dataclass
 class _Planner:
-    """Hazards and stream ends, instruction by instruction."""
+    """Hazards and stream ends, instruction by instruction.
+
+    Args:
+        streams: Most streams.
+        stream, after: What was decided for each instruction so far: its stream, and the places of those it waits for.
+        writer, readers: Of each buffer: the last instruction that writes it, and those that have read it since.
+        closure: Of each instruction, as bits, all that end before it starts.
+        ends: The last instruction of each stream.
+    """
 
     streams: int
-    written: frozenset[BindOp | SlotOp] = frozenset()
+    stream: list[int] = field(default_factory=list[int])
+    after: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])
     writer: dict[BindOp | SlotOp, int] = field(default_factory=dict[BindOp | SlotOp, int])
     readers: dict[BindOp | SlotOp, list[int]] = field(default_factory=dict[BindOp | SlotOp, list[int]])
-    placed: list[ResolvedOp] = field(default_factory=list[ResolvedOp])
     closure: list[int] = field(default_factory=list[int])
     ends: dict[int, int] = field(default_factory=dict[int, int])
 
-    def place(self, op: ResolvedOp) -> None:
-        """Gives `op` its stream and edges."""
-        needed = self._hazards(op)
+    def place(self, accesses: Sequence[Access]) -> None:
+        """Decides stream and edges of the next instruction, which touches `accesses`."""
+        needed = self._hazards(accesses)
         stream = self._stream(needed)
         if stream in self.ends:
             needed.add(self.ends[stream])
         edges = self._irredundant(needed)
-        place = len(self.placed)
-        self.placed.append(op)
+        place = len(self.stream)
         mask = 0
         for source in edges:
             mask |= self.closure[source] | 1 << source
         self.closure.append(mask)
         self.ends[stream] = place
-        self._note(op, place)
-        op.properties["stream"] = IntegerAttr(stream, i64)
-        op.properties["after"] = ArrayAttr(
-            [self._edge(op, self.placed[source], len(edges)) for source in edges]
-        )
+        self._note(accesses, place)
+        self.stream.append(stream)
+        self.after.append(tuple(edges))
 
-    def _edge(self, op: ResolvedOp, source: ResolvedOp, count: int) -> EdgeAttr:
-        """A programmatic edge if it is the only one and both kernels allow it, else a full one."""
-        early = count == 1 and may_start_early(op, source, self.written)
-        return EdgeAttr(source.instruction.data, "programmatic" if early else "full")
+    def steps(self, times: Sequence[float], shares: Sequence[float]) -> list[Step]:
+        """The plan as `predicted_us` reads it; `times` in microseconds, of each instruction alone."""
+        return [Step(*step) for step in zip(times, shares, self.stream, self.after, strict=True)]
 
-    def _hazards(self, op: ResolvedOp) -> set[int]:
+    def write(self, instructions: Sequence[ResolvedOp], written: frozenset[BindOp | SlotOp]) -> None:
+        """Puts the plan into the program; `written`: what the program writes."""
+        for op, stream, after in zip(instructions, self.stream, self.after, strict=True):
+            sources = [instructions[place] for place in after]
+            op.properties["stream"] = IntegerAttr(stream, i64)
+            op.properties["after"] = ArrayAttr([_edge(op, source, len(after), written) for source in sources])
+
+    def _hazards(self, accesses: Sequence[Access]) -> set[int]:
         needed: set[int] = set()
-        for access in accesses_of(op):
+        for access in accesses:
             root = access.region.root
             if root in self.writer:
                 needed.add(self.writer[root])
@@ -108,8 +179,8 @@ class _Planner:
                 needed.update(self.readers.get(root, ()))
         return needed
 
-    def _note(self, op: ResolvedOp, place: int) -> None:
-        for access in accesses_of(op):
+    def _note(self, accesses: Sequence[Access], place: int) -> None:
+        for access in accesses:
             root = access.region.root
             if access.writes:
                 self.writer[root] = place
@@ -137,3 +208,9 @@ class _Planner:
                 kept.append(source)
                 implied |= self.closure[source] | 1 << source
         return sorted(kept)
+
+
+def _edge(op: ResolvedOp, source: ResolvedOp, count: int, written: frozenset[BindOp | SlotOp]) -> EdgeAttr:
+    """A programmatic edge if it is the only one and both kernels allow it, else a full one."""
+    early = count == 1 and may_start_early(op, source, written)
+    return EdgeAttr(source.instruction.data, "programmatic" if early else "full")

@@ -123,6 +123,7 @@ class _Chooser:
         self, group_work: GroupWork, what: str, way_out: str, refuse: Refuse | None = None
     ) -> tuple[KernelAttr, FloatAttr]:
         """The record of the kernel that runs the work, and its microseconds; writes the ledger."""
+        group_work = group_work.rounded(self.policy.rounding)
         work = group_work.work
         measured = self.measured.find(work)
         options, rejected = self._options(group_work, measured, refuse)
@@ -160,8 +161,8 @@ class _Chooser:
         legal, rejected = _deterministic(legal, rejected, self.policy)
         options: list[_Option] = []
         for kernel in legal:
-            variants, stale = self.measured.variants(kernel, work, rows)
-            rejected |= stale
+            variants, reasons = self.measured.variants(kernel, work, measured)
+            rejected |= reasons
             for variant in variants:
                 why = None if refuse is None else refuse(variant.record)
                 if why is None:

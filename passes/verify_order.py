@@ -11,7 +11,8 @@ from xdsl.ir import OpResult
 from xdsl.passes import ModulePass
 
 from aicf.dialects.emit import BindOp, ProgramOp, SlotOp
-from aicf.passes.analysis.accesses import Access, accesses_by_root, written_roots
+from aicf.passes.analysis.accesses import Access, accesses_by_root, region_of, written_roots
+from aicf.passes.analysis.coverage import is_covered
 from aicf.passes.analysis.happens_before import HappensBefore
 from aicf.passes.analysis.liveness import Interference, Lifetime, interfering, slot_lifetimes
 from aicf.passes.support.early_start import early_conflict, waits_inside
@@ -24,9 +25,9 @@ class VerifyOrderPass(ModulePass):
     """Checks every scheduled program over happens-before, the closure of `after`; text order proves nothing.
 
     Values are defined before they are used; the text is a topological order of the edges; two accesses that share
-    bytes, one of them a write, are ordered; slots that share bytes are never alive together; a slot is written
-    before it is read, and every output is written. What starts early over a programmatic edge waits inside, and
-    reads nothing before its wait that the program writes. Raises InvalidIR naming both instructions.
+    bytes, one of them a write, are ordered; slots that share bytes are never alive together; all that is read of a
+    slot is written before, and all of every output is written. What starts early over a programmatic edge waits
+    inside, and reads nothing before its wait that the program writes. Raises InvalidIR naming both instructions.
     """
 
     name = "verify-order"
@@ -83,8 +84,13 @@ def _verify_root(
                 _verify_pair(write, other, root, order)
     if isinstance(root, SlotOp):
         _verify_written_first(root, accesses, order)
-    elif root.role.data == "output" and not writes:
-        raise invalid(root, f"output '{root.bind_name.data}' of @{program.sym_name.data} is never written")
+    elif root.role.data == "output" and not is_covered(
+        region_of(root.buffer), [write.region for write in writes]
+    ):
+        part = "part of " if writes else ""
+        raise invalid(
+            root, f"{part}output '{root.bind_name.data}' of @{program.sym_name.data} is never written"
+        )
 
 
 def _verify_pair(write: Access, other: Access, root: BindOp | SlotOp, order: HappensBefore) -> None:
@@ -107,14 +113,17 @@ def _root_name(root: BindOp | SlotOp) -> str:
 
 
 def _verify_written_first(root: SlotOp, accesses: Sequence[Access], order: HappensBefore) -> None:
-    writers = [access.instruction for access in accesses if access.writes]
+    writes = [access for access in accesses if access.writes]
     for access in accesses:
         reader = access.instruction
-        if access.writes or any(order.before(writer, reader) for writer in writers):
+        if access.writes:
             continue
-        raise invalid(
-            reader, f"'{reader.instruction.data}' reads {_root_name(root)} before anything wrote it"
-        )
+        earlier = [write.region for write in writes if order.before(write.instruction, reader)]
+        if not is_covered(access.region, earlier):
+            part = "part of " if earlier else ""
+            raise invalid(
+                reader, f"'{reader.instruction.data}' reads {part}{_root_name(root)} before anything wrote it"
+            )
 
 
 def _verify_shared_bytes(program: ProgramOp, order: HappensBefore) -> None:

@@ -22,6 +22,7 @@ __all__ = [
     "Backend",
     "BufferRef",
     "CodeUnit",
+    "ConcurrentBackend",
     "DeviceCode",
     "DeviceGivenKernel",
     "Entry",
@@ -70,6 +71,8 @@ class Work:
         body: The meaning: primitive logical ops from block arguments (operands) to `emit.yield` (results).
         code: The generated scalar program, for kinds that have one (epilogues and generated kernels).
         prologue: The generated row program that makes operand 0 of the product, for kinds that have one.
+        rounding: As in the policy: `fused` lets a value between two ops of the body stay in the type it is computed
+            in, `strict` rounds it to its own.
     """
 
     id: str
@@ -80,6 +83,7 @@ class Work:
     body: Block
     code: KernelOp | None
     prologue: KernelOp | None = None
+    rounding: str = "fused"
 
 
 class KernelDescriptor(Protocol):
@@ -260,4 +264,19 @@ class Backend(Protocol):
 
     def devices(self) -> Sequence[Mapping[str, str]]:
         """What this backend could run on here: name, architecture, memory."""
+        ...
+
+
+@runtime_checkable
+class ConcurrentBackend(Protocol):
+    """What a `Backend` also offers if its devices run independent instructions at the same time."""
+
+    @property
+    def join_us(self) -> float:
+        """Microseconds from the end of an instruction to the start of one that waits for it on another stream, more
+        than on the same one."""
+        ...
+
+    def device_share(self, kernel: KernelAttr, target: TargetAttr) -> float:
+        """Part of the device, above 0 up to 1, that a launch with this record keeps busy."""
         ...

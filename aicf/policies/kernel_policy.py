@@ -65,7 +65,7 @@ class KernelPolicy:
         kernels: Group id, or kind for all groups of it, to kernel id; an id goes before a kind.
         forbid: Kernel ids that are never chosen.
         groups: Ids of ops that form one group each; a list of one keeps that op alone.
-        streams: Most streams that `schedule` may use.
+        streams: Most streams that `schedule` may use; 0 leaves their number to the predicted times.
         measurements: Which times of a tuning table count: `cold`, with nothing in the device's cache, or `warm`.
 
     Raises:
@@ -79,7 +79,7 @@ class KernelPolicy:
     kernels: Mapping[str, str] = field(default_factory=dict[str, str])
     forbid: tuple[str, ...] = ()
     groups: tuple[tuple[str, ...], ...] = ()
-    streams: int = 1
+    streams: int = 0
     measurements: str = "cold"
 
     def __post_init__(self) -> None:
@@ -88,8 +88,8 @@ class KernelPolicy:
         _one_of("determinism", self.determinism, DETERMINISM)
         _one_of("rounding", self.rounding, ROUNDING)
         _one_of("measurements", self.measurements, MEASUREMENTS)
-        if self.streams < 1:
-            raise PolicyError(f"streams: must be at least 1, got {self.streams}")
+        if self.streams < 0:
+            raise PolicyError(f"streams: must be at least 0, got {self.streams}")
         self._check_groups()
 
     def _check_groups(self) -> None:

@@ -120,7 +120,7 @@ class Row:
     @property
     def variant(self) -> str:
         """The variant in words, empty if the kernel has only one."""
-        return " ".join(f"{key}={_short(value)}" for key, value in self.spec.items())
+        return _words(self.spec)
 
     @property
     def label(self) -> str:
@@ -132,17 +132,49 @@ class Row:
         return self.warm if measurements == "warm" else self.cold
 
 
-def _short(value: object) -> str:
-    return str(value).replace(" ", "")
+@dataclass(frozen=True)
+class Failure:
+    """One kernel, in one variant, that could not be measured on a piece of work, and the reason."""
+
+    kernel: str
+    version: int
+    spec: dict[str, object]
+    reason: str
+
+    @property
+    def label(self) -> str:
+        """Kernel and variant."""
+        return f"{self.kernel} {_words(self.spec)}".strip()
+
+
+def _words(spec: Mapping[str, object]) -> str:
+    return " ".join(f"{key}={str(value).replace(' ', '')}" for key, value in spec.items())
 
 
 @dataclass(frozen=True)
 class MeasuredWork:
-    """All rows of one piece of work; `key` is the digest of `work`."""
+    """What was found of one piece of work, variant by variant; `key` is the digest of `work`."""
 
     key: str
     work: WorkKey
     rows: tuple[Row, ...]
+    failed: tuple[Failure, ...] = ()
+
+    def merged(self, newer: MeasuredWork) -> MeasuredWork:
+        """With what `newer` found: of a variant that both have, and of all variants of a kernel that has changed, only
+        the newer result stays."""
+        results = {_identity(result): result for result in (*newer.rows, *newer.failed)}
+        versions = {result.kernel: result.version for result in results.values()}
+        for result in (*self.rows, *self.failed):
+            if versions.get(result.kernel, result.version) == result.version:
+                results.setdefault(_identity(result), result)
+        rows = tuple(result for result in results.values() if isinstance(result, Row))
+        failed = tuple(result for result in results.values() if isinstance(result, Failure))
+        return MeasuredWork(self.key, self.work, rows, failed)
+
+
+def _identity(result: Row | Failure) -> tuple[str, str]:
+    return result.kernel, _json(result.spec)
 
 
 @dataclass(frozen=True)
@@ -185,8 +217,11 @@ class TuningTable:
         return TuningTable(self.header, tuple(entry for entry in self.works if entry.key in keys))
 
     def with_works(self, works: Sequence[MeasuredWork]) -> TuningTable:
-        """The table with `works` added, each in place of the one with its key; sorted."""
-        merged = {entry.key: entry for entry in (*self.works, *works)}
+        """The table with what `works` found added, see `MeasuredWork.merged`; sorted."""
+        merged = dict(self._by_key)
+        for entry in works:
+            older = merged.get(entry.key)
+            merged[entry.key] = entry if older is None else older.merged(entry)
         return TuningTable(self.header, tuple(sorted((_sorted(e) for e in merged.values()), key=_order)))
 
     # Text
@@ -301,12 +336,17 @@ def _order(entry: MeasuredWork) -> tuple[str, str]:
 
 def _sorted(entry: MeasuredWork) -> MeasuredWork:
     rows = sorted(entry.rows, key=lambda row: (row.cold.median_us, row.kernel, _json(row.spec)))
-    return MeasuredWork(entry.key, entry.work, tuple(rows))
+    return MeasuredWork(entry.key, entry.work, tuple(rows), tuple(sorted(entry.failed, key=_identity)))
 
 
 def _work_text(entry: MeasuredWork) -> str:
-    rows = ",\n".join(f"   {_json(to_plain(row))}" for row in entry.rows)
-    return f'  {{"key": {_json(entry.key)}, "work": {_json(to_plain(entry.work))}, "rows": [\n{rows}]}}'
+    head = f'"key": {_json(entry.key)}, "work": {_json(to_plain(entry.work))}'
+    return f'  {{{head}, "rows": {_lines(entry.rows)}, "failed": {_lines(entry.failed)}}}'
+
+
+def _lines(results: Sequence[Row | Failure]) -> str:
+    lines = ",\n".join(f"   {_json(to_plain(result))}" for result in results)
+    return f"[\n{lines}]" if lines else "[]"
 
 
 def _json(value: object) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, cast
@@ -10,7 +11,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from aicf.backends.native import DeviceCode, DeviceGraph, DeviceMemory
-from aicf.errors import CaptureError, InputMismatch
+from aicf.errors import AicfError, CaptureError, InputMismatch
 from aicf.runtime import ranges
 from aicf.runtime.capture_plan import ARENA, CapturePlan
 from aicf.runtime.device_array import ADDRESS_ALIGN, DeviceArray, device_view, host_view
@@ -196,7 +197,8 @@ class DeviceGraphExec(GraphExec):
             self._bound = {
                 name: bound for name, bound in self._bound.items() if bound is not taken.own.get(name)
             }
-            taken.memory.synchronize(taken.queue.handle)
+            with suppress(AicfError):  # a broken device has nothing in flight, and says so at the next use
+                taken.memory.synchronize(taken.queue.handle)
             if self._device_state is not None:
                 self._device_state.release()
 

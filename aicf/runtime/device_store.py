@@ -126,7 +126,7 @@ class DeviceStore:
         if needed > free:
             raise BackendUnavailable(
                 f"@{plan.name} needs {needed:,} bytes of memory on {memory.name}, {free:,} of {total:,} are free; end "
-                "other processes on it, use smaller dims, or a memory budget in the policy"
+                "other processes on it, or use smaller dims"
             )
 
     # What all GraphExecs read

@@ -10,6 +10,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
@@ -312,12 +313,13 @@ class Executable:
                     deque()
                 )  # calls in flight return their GraphExec to the old one, which goes with them
             lent = list(self._lent)
-        for graph_exec in lent:
-            graph_exec.release()
-        if self._state is not None:
-            self._state.release()
-        self._store.release()
-        self._code.release()
+        with ExitStack() as parts:  # the last one first; what fails keeps none of the others
+            parts.callback(self._code.release)
+            parts.callback(self._store.release)
+            if self._state is not None:
+                parts.callback(self._state.release)
+            for graph_exec in lent:
+                parts.callback(graph_exec.release)
 
     # Which program runs
 

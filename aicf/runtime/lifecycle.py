@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from contextlib import ExitStack
 from typing import Protocol
 
 
@@ -49,9 +50,10 @@ def shutdown() -> None:
     with _lock:
         holders = list(_holders)
         _holders.clear()
-    for holder in holders:
-        holder.release()
     _initialized = False
+    with ExitStack() as rest:  # one that fails keeps none of the others
+        for holder in reversed(holders):
+            rest.callback(holder.release)
 
 
 def _forget_after_fork() -> None:

@@ -1,8 +1,10 @@
 """Timing cases on the GPU of this machine: inside a captured graph of many runs, as a program would run them.
 
-A cold run has operands of its own, and the cache is overwritten before each launch of the graph; warm runs share their
-operands. Runs follow each other as instructions of a program do, early where the kernel allows it. Launches are short
-and have pauses between: a GPU that works without a break lowers its clock, and what is measured last would lose.
+Before a cold launch of the graph the cache is overwritten, and each run has weights and constants of its own, which so
+come from memory; what the program computes stays where the instruction in front would have left it. Work without
+weights has all of its operands for itself. Warm runs share all operands. Runs follow each other as instructions of a
+program do, early where the kernel allows it. Launches are short and have pauses between: a GPU that works without a
+break lowers its clock, and what is measured last would lose.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import hashlib
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from functools import cache
 from time import sleep
 
 import numpy as np
@@ -26,7 +28,7 @@ from aicf.backends.cuda.device_program import (
     KernelNode,
     LibraryNode,
 )
-from aicf.backends.cuda.driver import version_text
+from aicf.backends.cuda.driver import DriverError, version_text
 from aicf.backends.cuda.graph import descriptor_bytes
 from aicf.backends.cuda.loader import CudaCode
 from aicf.backends.cuda.storage import read, stored
@@ -39,23 +41,22 @@ from aicf.tuning.measure import Samples, Variant
 
 RUNS = 32
 """Most runs in one launch of the graph; its own start is then a small part of the time."""
-LAUNCH_US = 1500
+LAUNCH_US = 600
 """About how long a launch may take; a long run needs fewer of its kind beside it."""
-PAUSE_S = 0.01
+PAUSE_S = 0.002
 """Between launches."""
-LAUNCHES = 20
-WARM_UP = 3
+LAUNCHES = 9
+WARM_UP = 2
 FLUSH_BYTES = 192 << 20
 """Written before a cold launch; several times the largest L2 cache."""
 ALGORITHMS = 8
 """Most algorithms of a library call that are measured."""
 
-_HALVES = (1, 2, 4, 8, 16, 32)
+_LENGTHS = (1, 2, 4, 8, 16, 32)
+"""Runs in one launch."""
 _ALIGN = 256
 _RANDOM_BYTES = 4 << 20
-"""Of one operand made on the host; a larger one repeats them."""
-
-COLD, WARM = "cold", "warm"
+"""Made on the host for each element type; a larger operand repeats them."""
 
 
 class GpuDevice:
@@ -77,8 +78,22 @@ class GpuDevice:
 
     @property
     def libraries(self) -> Mapping[str, str]:
-        """cublasLt, if a case calls it."""
-        return {"cublasLt": library.version()} if self._calls_library else {}
+        """cublasLt, if a case calls it and it is here."""
+        if not self._calls_library:
+            return {}
+        try:
+            return {"cublasLt": library.version()}
+        except BackendUnavailable:
+            return {}
+
+    @property
+    def lost(self) -> bool:
+        """See `Device`: a kernel that touches foreign memory breaks the context of its process."""
+        try:
+            self._device.available()
+        except DriverError:
+            return True
+        return False
 
     def variants(self, case: Case) -> Sequence[Variant]:
         """See `Device`: one for each algorithm that the library would take."""
@@ -101,60 +116,60 @@ class GpuDevice:
         """See `Device`."""
         module, cubins = read(native.code)
         (program,) = module.programs
-        sizes = [_aligned(memory.nbytes) for memory in case.memory]
-        copies = self._copies(sum(sizes))
-        lengths = [runs for runs in _HALVES if runs <= RUNS]
-        programs = {
-            (name, runs): _repeated(program, f"{name}{runs}", runs, sets, case.starts_early)
-            for runs in lengths
-            for name, sets in ((COLD, min(copies, runs)), (WARM, 1))
-        }
-        code = CudaCode(replace(module, programs=tuple(programs.values())), cubins, self._device)
+        layout = _Layout.of(case.memory)
+        copies = self._copies(layout)
+
+        def timed(runs: int, sets: int, before: Callable[[], None], launches: int) -> list[float]:
+            repeated = _repeated(program, runs, sets, case.starts_early)
+            code = CudaCode(replace(module, programs=(repeated,)), cubins, self._device)
+            timer = _Timer(self._device, code, stream, cleanup)
+            return timer.samples(repeated, runs, layout.table(block, sets), before, launches)
+
         with ExitStack() as cleanup:
-            block = self._allocated(copies * sum(sizes), cleanup)
+            block = self._allocated(layout.nbytes(copies), cleanup)
             flush = self._allocated(FLUSH_BYTES, cleanup)
             stream = self._device.open_stream()
             cleanup.callback(self._device.close_stream, stream)
-            self._fill(case.memory, sizes, copies, block, stream)
-            table = [start for copy in range(copies) for start in _starts(block + copy * sum(sizes), sizes)]
-            timer = _Timer(self._device, code, stream, cleanup)
-            one = timer.samples(programs[WARM, 1], 1, table[: len(sizes)], _nothing, WARM_UP)
-            runs = max([1, *(runs for runs in lengths if runs * min(one) <= LAUNCH_US)])
-            cold_table = table[: min(copies, runs) * len(sizes)]
-            cold = timer.samples(
-                programs[COLD, runs], runs, cold_table, lambda: self._flush(flush, stream), LAUNCHES
-            )
-            warm = timer.samples(programs[WARM, runs], runs, table[: len(sizes)], _nothing, LAUNCHES)
+            self._fill(case.memory, layout, copies, block, stream)
+            one = min(timed(1, 1, _nothing, WARM_UP))
+            runs = max([1, *(runs for runs in _LENGTHS if runs <= RUNS and runs * one <= LAUNCH_US)])
+            cold = timed(runs, min(copies, runs), lambda: self._flush(flush, stream), LAUNCHES)
+            warm = timed(runs, 1, _nothing, LAUNCHES)
         return Samples(cold, warm)
 
-    def _copies(self, footprint: int) -> int:
-        """Sets of operands: one for each run, or what half of the free memory holds."""
+    def _copies(self, layout: _Layout) -> int:
+        """Sets of operands: so many that the first is out of the cache when its turn comes again, no more than there
+        are runs or half of the free memory holds."""
         free, _ = self._device.available()
-        room = (free // 2 - FLUSH_BYTES) // max(footprint, 1)
-        if room < 1:
+        room = free // 2 - FLUSH_BYTES - layout.shared
+        if room < layout.own:
             raise BackendUnavailable(
-                f"a case needs {footprint:,} bytes for its operands, and half of what {self.name} has free is "
+                f"a case needs {layout.nbytes(1):,} bytes for its operands, and half of what {self.name} has free is "
                 f"{free // 2:,}"
             )
-        return max(half for half in _HALVES if half <= min(room, RUNS))
+        own = max(layout.own, 1)
+        return max(1, min(room // own, RUNS, 1 + -(-FLUSH_BYTES // own)))
 
     def _allocated(self, nbytes: int, cleanup: ExitStack) -> int:
         address = self._device.allocate(max(nbytes, _ALIGN))
         cleanup.callback(self._device.free, address)
         return address
 
-    def _fill(
-        self, memory: Sequence[Memory], sizes: Sequence[int], copies: int, block: int, stream: int
-    ) -> None:
+    def _fill(self, memory: Sequence[Memory], layout: _Layout, copies: int, block: int, stream: int) -> None:
         """Random data in the first set of operands, and the same in the others."""
-        for number, (region, start) in enumerate(zip(memory, _starts(block, sizes), strict=True)):
-            data = _random(region, number)
-            for at in range(0, region.nbytes, _RANDOM_BYTES):
-                size = min(_RANDOM_BYTES, region.nbytes - at)
-                self._device.upload(start + at, data.ctypes.data, size, stream)
+        for region, start in zip(memory, layout.table(block, 1), strict=True):
+            data = _random(region.dtype)
+            done = min(region.nbytes, _RANDOM_BYTES)
+            if done:
+                self._device.upload(start, data.ctypes.data, done, stream)
+            while done < region.nbytes:
+                size = min(done, region.nbytes - done)
+                self._device.copy(start + done, start, size, stream)
+                done += size
         self._device.synchronize(stream)
+        own = block + layout.shared
         for copy in range(1, copies):
-            self._device.copy(block + copy * sum(sizes), block, sum(sizes), stream)
+            self._device.copy(own + copy * layout.own, own, layout.own, stream)
 
     def _flush(self, flush: int, stream: int) -> None:
         self._device.clear(flush, FLUSH_BYTES, stream)
@@ -211,20 +226,54 @@ def _aligned(nbytes: int) -> int:
     return -(-nbytes // _ALIGN) * _ALIGN
 
 
-def _starts(block: int, sizes: Sequence[int]) -> list[int]:
-    return list(accumulate(sizes[:-1], initial=block))
+@dataclass(frozen=True)
+class _Layout:
+    """Where the operands of a case lie in one block of memory: first those that all runs share, then sets of those that
+    a run has for itself.
+
+    Args:
+        places: For each operand, whether it is of a set, and its offset in the set or in front of the sets.
+        shared, own: Bytes in front of the sets, and of one set.
+    """
+
+    places: tuple[tuple[bool, int], ...]
+    shared: int
+    own: int
+
+    @staticmethod
+    def of(memory: Sequence[Memory]) -> _Layout:
+        """What is fixed is of a set; if nothing is, everything."""
+        some = any(region.fixed for region in memory)
+        ends = {False: 0, True: 0}
+        places: list[tuple[bool, int]] = []
+        for region in memory:
+            own = region.fixed or not some
+            places.append((own, ends[own]))
+            ends[own] += _aligned(region.nbytes)
+        return _Layout(tuple(places), ends[False], ends[True])
+
+    def nbytes(self, copies: int) -> int:
+        """Of the block with `copies` sets."""
+        return self.shared + copies * self.own
+
+    def table(self, block: int, copies: int) -> list[int]:
+        """Addresses of all operands, set after set."""
+        sets = [block + self.shared + copy * self.own for copy in range(copies)]
+        return [(start if own else block) + offset for start in sets for own, offset in self.places]
 
 
-def _random(memory: Memory, seed: int) -> Array:
-    data = np.zeros(min(memory.nbytes, _RANDOM_BYTES), np.uint8)
-    fill(data, memory.dtype, np.random.default_rng(seed))
+@cache
+def _random(dtype: str) -> Array:
+    """What operands of a type begin with."""
+    data = np.zeros(_RANDOM_BYTES, np.uint8)
+    fill(data, dtype, np.random.default_rng(0))
     return data
 
 
 # Programs of many runs
 
 
-def _repeated(program: DeviceProgram, entry: str, runs: int, copies: int, early: bool) -> DeviceProgram:
+def _repeated(program: DeviceProgram, runs: int, copies: int, early: bool) -> DeviceProgram:
     """A program of `runs` runs in a row, on `copies` sets of operands in turn.
 
     Args:
@@ -248,7 +297,7 @@ def _repeated(program: DeviceProgram, entry: str, runs: int, copies: int, early:
             kernels.append(replace(node, addresses=moved, maps=maps, after=after))
     order = program.order * runs
     size = program.table_size * copies
-    return DeviceProgram(entry, size, tuple(kernels), tuple(libraries), order)
+    return DeviceProgram(program.entry, size, tuple(kernels), tuple(libraries), order)
 
 
 def _shifted(address: Address, shift: int) -> Address:

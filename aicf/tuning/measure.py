@@ -1,19 +1,19 @@
 """From cases to a tuning table, on whatever device times them.
 
 How a device takes a time is its own affair (`host_device`, `cuda_device`); here every case is timed in turn, and the
-times become rows.
+times become rows. A case that fails becomes a row too, with the reason, and the others go on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median, quantiles
 from typing import Protocol
 
 from aicf.backends.native import NativeCode
-from aicf.errors import PolicyError
-from aicf.policies.tuning_table import Header, MeasuredWork, Row, Timing, TuningTable
+from aicf.errors import AicfError, PolicyError
+from aicf.policies.tuning_table import Failure, Header, MeasuredWork, Row, Timing, TuningTable
 from aicf.progress import Step
 from aicf.tuning.cases import Case, Prepared
 
@@ -56,6 +56,11 @@ class Device(Protocol):
         """Versions of the libraries that cases may call."""
         ...
 
+    @property
+    def lost(self) -> bool:
+        """Whether a case that failed left it useless to this process."""
+        ...
+
     def variants(self, case: Case) -> Sequence[Variant]:
         """The ways in which the device offers to run a case with `device_fields`; none if it cannot."""
         ...
@@ -70,18 +75,16 @@ class Device(Protocol):
         ...
 
 
-def measure(prepared: Prepared, device: Device, step: Step) -> TuningTable:
-    """The table of all cases, sorted.
+def measure(prepared: Prepared, device: Device, step: Step, older: TuningTable | None = None) -> TuningTable:
+    """The table of all cases, sorted. If the device is lost, the rest stays unmeasured, see `Device.lost`.
 
     Args:
         step: Is told what is being done.
+        older: A table of the same device; what it has is not measured again.
+
+    Raises:
+        PolicyError: `older` is of another device, driver or library.
     """
-    rows: dict[str, list[Row]] = {}
-    works = {case.work.digest: case.work for case in prepared.cases}
-    for number, case in enumerate(prepared.cases, 1):
-        step(f"measuring {number} of {len(prepared.cases)}: {case.label}")
-        found = rows.setdefault(case.work.digest, [])
-        found += [_row(case, variant, device) for variant in _variants(case, device)]
     header = Header(
         prepared.backend,
         prepared.arch,
@@ -91,8 +94,43 @@ def measure(prepared: Prepared, device: Device, step: Step) -> TuningTable:
         dict(sorted(device.libraries.items())),
         prepared.toolchain,
     )
-    measured = [MeasuredWork(key, works[key], tuple(found)) for key, found in rows.items() if found]
-    return TuningTable(header).with_works(measured)
+    if older is not None:
+        _check_together(header, older.header)
+    found: dict[str, MeasuredWork] = {}
+    for number, case in enumerate(prepared.cases, 1):
+        if device.lost:
+            break
+        key = case.work.digest
+        if older is None or not _has(older, case):
+            step(f"measuring {number} of {len(prepared.cases)}: {case.label}")
+            measured = _measured(case, device)
+            found[key] = found[key].merged(measured) if key in found else measured
+    return TuningTable(header).with_works(list(found.values()))
+
+
+def _has(table: TuningTable, case: Case) -> bool:
+    """Whether the table knows the case; of one with `device_fields`, whether it knows any of its variants."""
+    measured = table.find(case.work)
+    results = () if measured is None else (*measured.rows, *measured.failed)
+    own = [result for result in results if (result.kernel, result.version) == (case.kernel, case.version)]
+    return any(case.device_fields or result.spec == case.spec for result in own)
+
+
+def _measured(case: Case, device: Device) -> MeasuredWork:
+    """A case alone: its rows, or the reasons why there are none."""
+    rows: list[Row] = []
+    failed: list[Failure] = []
+    variants: Sequence[Variant] = ()
+    try:
+        variants = _variants(case, device)
+    except AicfError as error:
+        failed.append(Failure(case.kernel, case.version, case.spec, error.message))
+    for variant in variants:
+        try:
+            rows.append(_row(case, variant, device))
+        except AicfError as error:
+            failed.append(Failure(case.kernel, case.version, variant.spec, error.message))
+    return MeasuredWork(case.work.digest, case.work, tuple(rows), tuple(failed))
 
 
 def _variants(case: Case, device: Device) -> Sequence[Variant]:
@@ -116,16 +154,27 @@ def timing_of(samples: Sequence[float]) -> Timing:
 
 
 def added(table: TuningTable, older: TuningTable) -> TuningTable:
-    """`older` with the works of `table` in place of its own.
+    """`older` with the results of `table`, those that both have as `table` has them.
 
     Raises:
         PolicyError: they were not measured on the same device with the same driver and libraries.
     """
-    for what in ("backend", "arch", "threads", "device", "driver", "libraries"):
-        before, now = getattr(older.header, what), getattr(table.header, what)
-        if before != now:
-            raise PolicyError(
-                f"tuning: the table has {what} {before}, now it is {now}: times of both cannot be compared; "
-                "write a table of its own"
-            )
-    return TuningTable(table.header, older.works).with_works(table.works)
+    _check_together(table.header, older.header)
+    libraries = {**older.header.libraries, **table.header.libraries}
+    return TuningTable(replace(table.header, libraries=libraries), older.works).with_works(table.works)
+
+
+def _check_together(now: Header, before: Header) -> None:
+    """Raises PolicyError if times cannot be compared."""
+    for what in ("backend", "arch", "threads", "device", "driver"):
+        _check_same(what, getattr(before, what), getattr(now, what))
+    for name in now.libraries.keys() & before.libraries.keys():
+        _check_same(name, before.libraries[name], now.libraries[name])
+
+
+def _check_same(what: str, before: object, now: object) -> None:
+    if before != now:
+        raise PolicyError(
+            f"tuning: the table has {what} {before}, now it is {now}: times of both cannot be compared; write a table "
+            "of its own"
+        )

@@ -1,4 +1,4 @@
-"""The rivals of the GPU benchmark: each program of `programs` as a PyTorch module, and some in JAX.
+"""The rivals of the GPU benchmark: each program of `programs` as a PyTorch module.
 
 A module's parameters have the names of the program's, so one set of random weights serves both.
 """

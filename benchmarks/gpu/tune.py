@@ -3,17 +3,24 @@
     python benchmarks/gpu/tune.py prepare DIR --rows bert_1x128   no GPU needed: compiles the candidates of each row
     python benchmarks/gpu/tune.py measure DIR                     on the GPU: extends benchmarks/tuning/h100.json
 
-Work that several programs share is measured with the first of them.
+A piece of work that several programs share is measured once; what the table has is not measured again.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from aicf.policies.tuning_table import Timing
+    from aicf.tuning.cases import Prepared
+    from aicf.tuning.measure import Device
 
 ROOT = Path(__file__).parent.parent.parent
 sys.path.insert(1, str(ROOT))
@@ -57,27 +64,44 @@ def prepare_all(options: argparse.Namespace) -> None:
 
 
 def measure_all(options: argparse.Namespace) -> None:
-    """Times what is in the folders, each piece of work once; the table is written after every folder."""
-    from aicf.policies.tuning_table import TuningTable
+    """Times what is in the folders and not yet in the table, which is written after every piece of work."""
     from aicf.tuning.cases import load
     from aicf.tuning.devices import open_device
+
+    folders = [load(path) for path in sorted(options.directory.iterdir()) if path.is_dir()]
+    works = {case.work.digest: case.work for cases in folders for case in cases.cases}
+    device = open_device(folders[0])
+    for key in works:
+        for cases in folders:
+            of_work = tuple(case for case in cases.cases if case.work.digest == key)
+            if of_work and measure_work(replace(cases, cases=of_work), device, options.output):
+                # A kernel broke the GPU for this process; the next one goes on behind it.
+                os.execv(sys.executable, [sys.executable, *sys.argv])
+
+
+def measure_work(cases: Prepared, device: Device, path: Path) -> bool:
+    """Times cases of one piece of work and adds them to the table; whether the device is lost."""
+    from aicf.policies.tuning_table import TuningTable
     from aicf.tuning.measure import added, measure
 
-    table = TuningTable.load(options.output) if options.output.exists() else None
-    done: set[str] = set()
-    for folder in sorted(path for path in options.directory.iterdir() if path.is_dir()):
-        cases = load(folder)
-        fresh = replace(cases, cases=tuple(case for case in cases.cases if case.work.digest not in done))
-        done |= {case.work.digest for case in fresh.cases}
-        started = time.perf_counter()
-        found = measure(fresh, open_device(cases), lambda what: None)
-        table = found if table is None else added(found, table)
-        options.output.parent.mkdir(parents=True, exist_ok=True)
-        table.save(options.output)
-        print(f"{folder.name}: {len(fresh.cases)} cases, {time.perf_counter() - started:.0f} s", flush=True)
-        for work in found.works:
-            for row in work.rows[:3]:
-                print(f"  {work.work.kind} {work.key}: {row.label}: cold {row.cold}, warm {row.warm}")
+    started = time.perf_counter()
+    older = TuningTable.load(path) if path.exists() else None
+    found = measure(cases, device, lambda what: None, older)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    (found if older is None else added(found, older)).save(path)
+    for work in found.works:
+        shapes = " ".join(str(list(operand.shape)) for operand in work.work.operands)
+        count, seconds = len(work.rows) + len(work.failed), time.perf_counter() - started
+        print(f"{work.work.kind} {work.key} {shapes}: {count} in {seconds:.1f} s", flush=True)
+        for row in work.rows[:4]:
+            print(f"  {row.label}: cold {_text(row.cold)}, warm {_text(row.warm)}")
+        for failure in work.failed:
+            print(f"  {failure.label} failed: {failure.reason}")
+    return device.lost
+
+
+def _text(timing: Timing) -> str:
+    return f"{timing.median_us:.2f}±{timing.spread_us:.2f}"
 
 
 if __name__ == "__main__":

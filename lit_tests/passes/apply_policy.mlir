@@ -11,7 +11,7 @@
 // CHECK:      emit.decision "apply-policy" ["module"] choice "policy: given" because "option policy"
 
 // AUTO:       aicf.policy = {version = 1 : i64, determinism = "bitwise", rounding = "fused",
-// AUTO-SAME:    kernels = {}, forbid = [], groups = [], streams = 1 : i64, measurements = "cold"}
+// AUTO-SAME:    kernels = {}, forbid = [], groups = [], streams = 0 : i64, measurements = "cold"}
 // AUTO:       emit.decision "apply-policy" ["module"] choice "policy: the default"
 
 // KERNEL: error: kernels.fc1: backend 'reference' has no kernel 'reference.bodi'; did you mean 'reference.body'?

@@ -4,7 +4,7 @@
 // RUN: aicf-opt %t.once -p 'schedule' > %t.twice
 // RUN: diff %t.once %t.twice
 
-// ONE: emit.decision "schedule" ["diamond"] choice "4 instructions in text order on 1 stream" because "3 edges order every conflicting pair; the policy allows 1 stream"
+// ONE: emit.decision "schedule" ["diamond"] choice "4 instructions in text order on 1 stream" because "3 edges order every conflicting pair; instructions run one after the other"
 // TWO: emit.decision "schedule" ["diamond"] choice "4 instructions in text order on 2 streams" because "3 edges order every conflicting pair; the policy allows 2 streams"
 // CHECK: emit.decision "schedule" ["given"] choice "as written" because "every instruction states its stream"
 

@@ -148,3 +148,57 @@ emit.program @reads_too_early attributes {phase = "scheduled"} {
   emit.resolved "relu" id(1) name("a") src(["a"]) ins(%x : !emit.buffer<3xf32, bound>) outs(%a : !emit.buffer<3xf32, arena>) kernel("cuda.early", {version = 1 : i64, determinism = "bitwise", early_reads = [], triggers = true}) stream(0) after([])
   emit.resolved "relu" id(1) name("b") src(["b"]) ins(%a : !emit.buffer<3xf32, arena>) outs(%y : !emit.buffer<3xf32, bound>) kernel("cuda.early", {version = 1 : i64, determinism = "bitwise", early_reads = [0 : i64], triggers = true}) stream(0) after(["a" programmatic])
 }
+
+// -----
+
+// Half of the slot is written only after the read.
+// CHECK: error: {{.*}}'read' reads part of slot %a before anything wrote it
+emit.program @half attributes {phase = "scheduled"} {
+  %x = emit.bind input "x" : !emit.buffer<2xf32, bound>
+  %y = emit.bind output "y" : !emit.buffer<4xf32, bound>
+  %a = emit.slot : !emit.buffer<4xf32, arena>
+  %low = emit.view %a offset(0) : !emit.buffer<4xf32, arena> to !emit.buffer<2xf32, arena>
+  %high = emit.view %a offset(2) : !emit.buffer<4xf32, arena> to !emit.buffer<2xf32, arena>
+  emit.resolved "relu" id(1) name("low") src(["low"]) ins(%x : !emit.buffer<2xf32, bound>) outs(%low : !emit.buffer<2xf32, arena>) stream(0) after([])
+  emit.resolved "relu" id(1) name("read") src(["read"]) ins(%a : !emit.buffer<4xf32, arena>) outs(%y : !emit.buffer<4xf32, bound>) stream(0) after(["low" full])
+  emit.resolved "relu" id(1) name("high") src(["high"]) ins(%x : !emit.buffer<2xf32, bound>) outs(%high : !emit.buffer<2xf32, arena>) stream(0) after(["read" full])
+}
+
+// -----
+
+// Every second element is written; the ranges alone do not tell.
+// CHECK: error: {{.*}}'read' reads part of slot %a before anything wrote it
+emit.program @comb attributes {phase = "scheduled"} {
+  %x = emit.bind input "x" : !emit.buffer<2xf32, bound>
+  %y = emit.bind output "y" : !emit.buffer<4xf32, bound>
+  %a = emit.slot : !emit.buffer<4xf32, arena>
+  %even = emit.view %a offset(0) : !emit.buffer<4xf32, arena> to !emit.buffer<2xf32, arena, strides [2]>
+  emit.resolved "relu" id(1) name("even") src(["even"]) ins(%x : !emit.buffer<2xf32, bound>) outs(%even : !emit.buffer<2xf32, arena, strides [2]>) stream(0) after([])
+  emit.resolved "relu" id(1) name("read") src(["read"]) ins(%a : !emit.buffer<4xf32, arena>) outs(%y : !emit.buffer<4xf32, bound>) stream(0) after(["even" full])
+}
+
+// -----
+
+// A view that runs backwards lies below its first element, where the other stream writes.
+// CHECK: error: {{.*}}'late' writes slot %a that 'back' may read at the same time
+emit.program @backwards_view attributes {phase = "scheduled"} {
+  %x = emit.bind input "x" : !emit.buffer<4xf32, bound>
+  %y = emit.bind output "y" : !emit.buffer<2xf32, bound>
+  %a = emit.slot : !emit.buffer<4xf32, arena>
+  %low = emit.view %a offset(0) : !emit.buffer<4xf32, arena> to !emit.buffer<1xf32, arena>
+  %back = emit.view %a offset(1) : !emit.buffer<4xf32, arena> to !emit.buffer<2xf32, arena, strides [-1]>
+  emit.resolved "relu" id(1) name("all") src(["all"]) ins(%x : !emit.buffer<4xf32, bound>) outs(%a : !emit.buffer<4xf32, arena>) stream(0) after([])
+  emit.resolved "relu" id(1) name("back") src(["back"]) ins(%back : !emit.buffer<2xf32, arena, strides [-1]>) outs(%y : !emit.buffer<2xf32, bound>) stream(0) after(["all" full])
+  emit.resolved "relu" id(1) name("late") src(["late"]) ins(%low : !emit.buffer<1xf32, arena>) outs(%low : !emit.buffer<1xf32, arena>) stream(1) after(["all" full])
+}
+
+// -----
+
+// Half of an output is left as it was.
+// CHECK: error: emit.bind: part of output 'y' of @half_output is never written
+emit.program @half_output attributes {phase = "scheduled"} {
+  %x = emit.bind input "x" : !emit.buffer<2xf32, bound>
+  %y = emit.bind output "y" : !emit.buffer<4xf32, bound>
+  %high = emit.view %y offset(2) : !emit.buffer<4xf32, bound> to !emit.buffer<2xf32, bound>
+  emit.resolved "relu" id(1) name("high") src(["high"]) ins(%x : !emit.buffer<2xf32, bound>) outs(%high : !emit.buffer<2xf32, bound>) stream(0) after([])
+}

@@ -20,8 +20,8 @@ class Region:
 
     Args:
         root: Bind or slot.
-        offset: Bytes from the root's first element.
-        size: Bytes from the first to past the last element.
+        offset: Bytes from the root's first element to the first of the value; a negative stride goes below it.
+        size: Bytes from the lowest to past the highest element.
         type: Shape and strides of the value.
     """
 
@@ -35,7 +35,13 @@ class Region:
         mine, theirs = self.place(), other.place()
         if mine is None or theirs is None or mine[0] != theirs[0]:
             return False
-        return mine[1] < theirs[1] + other.size and theirs[1] < mine[1] + self.size
+        start, its_start = mine[1] + self.below, theirs[1] + other.below
+        return start < its_start + other.size and its_start < start + self.size
+
+    @property
+    def below(self) -> int:
+        """Bytes from the first element to the lowest: zero or less."""
+        return self.type.reach[0] * self.type.element_bytes
 
     def same_elements(self, other: Region) -> bool:
         """Whether both map every index to the same bytes."""

@@ -438,7 +438,9 @@ def refusal(
     """
     if kinds is not None and plan.work.work.kind not in kinds:
         return f"its body is {plan.work.work.kind}, not {' or '.join(kinds)}"
-    legal, rejected = legal_kernels(plan.work, context.target, frozenset(context.policy.forbid))
+    legal, rejected = legal_kernels(
+        plan.work.rounded(context.policy.rounding), context.target, frozenset(context.policy.forbid)
+    )
     if legal:
         return None if context.is_wanted(plan) else _against(plan.work.work, legal, context.target, loss)
     return "; ".join(f"{k}: {why}" for k, why in rejected.items()) or "no kernel of the target has its kind"

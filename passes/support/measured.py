@@ -86,29 +86,37 @@ class Measurements:
         return None if self.table is None else self.table.find(key_of(work))
 
     def variants(
-        self, kernel: KernelDescriptor, work: Work, rows: Sequence[Row]
+        self, kernel: KernelDescriptor, work: Work, measured: MeasuredWork | None
     ) -> tuple[list[Variant], dict[str, str]]:
-        """The measured variants of a legal kernel, else the one it would take itself; and why rows have none.
+        """The measured variants of a legal kernel, else the one it would take itself; and why others are none.
 
         Args:
-            rows: All rows of the work.
+            measured: What was found of the work.
         """
-        own = [row for row in rows if row.kernel == kernel.id]
+        own = [] if measured is None else [row for row in measured.rows if row.kernel == kernel.id]
+        failed = [] if measured is None else [entry for entry in measured.failed if entry.kernel == kernel.id]
+        reasons = {entry.label: f"failed when it was measured: {entry.reason}" for entry in failed}
         if not own:
-            return [Variant(kernel, kernel_record(kernel, kernel.record(work, self.target)), None)], {}
+            # What the kernel would take itself may be what failed.
+            return [] if failed else [self._unmeasured(kernel, work)], reasons
         if isinstance(kernel, DeviceGivenKernel):
             entries = kernel.record(work, self.target)
-            return [Variant(kernel, kernel_record(kernel, _completed(entries, row)), row) for row in own], {}
+            records = [kernel_record(kernel, _completed(entries, row)) for row in own]
+            return [Variant(kernel, *pair) for pair in zip(records, own, strict=True)], reasons
         offered = self._offered(kernel, work)
         found: list[Variant] = []
-        stale: dict[str, str] = {}
         for row in own:
             record = next((entries for spec, entries in offered if spec == row.spec), None)
             if record is None:
-                stale[row.label] = "measured, but the kernel does not offer this variant: run aicf tune again"
+                reasons[row.label] = (
+                    "measured, but the kernel does not offer this variant: run aicf tune again"
+                )
             else:
                 found.append(Variant(kernel, kernel_record(kernel, record), row))
-        return found, stale
+        return found, reasons
+
+    def _unmeasured(self, kernel: KernelDescriptor, work: Work) -> Variant:
+        return Variant(kernel, kernel_record(kernel, kernel.record(work, self.target)), None)
 
     def _offered(self, kernel: KernelDescriptor, work: Work) -> Sequence[Offer]:
         """Every variant of a kernel, worked out once for works that are alike."""
@@ -138,11 +146,16 @@ def records_of(kernel: KernelDescriptor, work: Work, target: TargetAttr) -> Sequ
     return [kernel.record(work, target)]
 
 
+_CONSEQUENCES = ("grid", "block", "cluster", "shared_bytes", "workspace_bytes", "combination_order")
+"""Entries that follow from others, which tell more."""
+
+
 def specs_of(records: Sequence[Mapping[str, Attribute]]) -> list[dict[str, object]]:
-    """Of each record the entries that tell it from the others, as plain values: as few as do, the first ones."""
+    """Of each record the entries that tell it from the others, as plain values: as few as do, the first ones, those
+    that were decided before those that follow from them."""
     telling: list[str] = []
     told = 1
-    for name in records[0]:
+    for name in sorted(records[0], key=_CONSEQUENCES.__contains__):
         apart = len({tuple(record.get(each) for each in (*telling, name)) for record in records})
         if apart > told:
             telling.append(name)

@@ -7,7 +7,7 @@ select, generate, lower and verify all come here, so they agree.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
 from xdsl.dialects import func
@@ -51,6 +51,10 @@ class GroupWork:
     operands: tuple[PeeledOperand, ...]
     results: tuple[View, ...]
     no_code: str | None
+
+    def rounded(self, rounding: str) -> GroupWork:
+        """The same with the rounding that a policy asks for."""
+        return replace(self, work=replace(self.work, rounding=rounding))
 
 
 def target_of(module: ModuleOp) -> TargetAttr:

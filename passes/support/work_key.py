@@ -19,11 +19,16 @@ def key_of(work: Work) -> WorkKey:
     """The key of `work`: its body without ids, its operands without names."""
     return WorkKey(
         work.kind,
-        {name: plain_value(value) for name, value in sorted(work.attrs.items())},
+        {name: plain_value(value) for name, value in sorted(work.attrs.items())} | _rounding(work),
         text_digest(body_text(work.body)),
         tuple(_operand(info) for info in work.operands),
         tuple(_operand(info) for info in work.results),
     )
+
+
+def _rounding(work: Work) -> dict[str, object]:
+    """Kernels that round every value are others; `fused` is what a key means that says nothing."""
+    return {} if work.rounding == "fused" else {"rounding": work.rounding}
 
 
 def _operand(info: OperandInfo) -> OperandKey:

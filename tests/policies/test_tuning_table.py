@@ -9,6 +9,7 @@ import pytest
 
 from aicf.errors import PolicyError
 from aicf.policies.tuning_table import (
+    Failure,
     Header,
     MeasuredWork,
     OperandKey,
@@ -68,7 +69,35 @@ def test_a_table_can_be_narrowed_and_extended():
     assert [entry.key for entry in table().only({key}).works] == [key]
     faster = MeasuredWork(key, work(16), (row("cuda.c", 1.0),))
     grown = table().with_works([faster])
-    assert len(grown.works) == 2 and grown.find(work(16)) == faster
+    found = grown.find(work(16))
+    assert len(grown.works) == 2 and found is not None
+    assert [entry.kernel for entry in found.rows] == ["cuda.c", "cuda.a", "cuda.b"]
+
+
+def test_of_a_variant_that_was_measured_again_the_newer_result_stays():
+    """A time replaces a time or a failure and the other way round; rows of other variants stay, unless their kernel
+    has another version now."""
+    key = work(16).digest
+    older = MeasuredWork(
+        key,
+        work(16),
+        (row("cuda.a", 2.0), row("cuda.b", 3.0, tile=64), row("cuda.b", 4.0, tile=32)),
+        (Failure("cuda.c", 2, {}, "too large"), Failure("cuda.d", 1, {}, "it is old")),
+    )
+    newer = MeasuredWork(
+        key,
+        work(16),
+        (row("cuda.c", 1.0), row("cuda.d", 6.0, tile=64)),
+        (Failure("cuda.b", 2, {"tile": 64}, "it hangs"),),
+    )
+    merged = older.merged(newer)
+    assert {(entry.label, entry.cold.median_us) for entry in merged.rows} == {
+        ("cuda.a", 2.0),
+        ("cuda.b tile=32", 4.0),
+        ("cuda.c", 1.0),
+        ("cuda.d tile=64", 6.0),
+    }
+    assert [entry.label for entry in merged.failed] == ["cuda.b tile=64"]
 
 
 def test_labels_name_the_variant():

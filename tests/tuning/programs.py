@@ -46,6 +46,7 @@ class FakeDevice:
     offers: Sequence[Variant] = ()
     name: str = "a fake device"
     driver: str = "1.0"
+    lost: bool = False
 
     def __post_init__(self) -> None:
         self.libraries: dict[str, str] = {}

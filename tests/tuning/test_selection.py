@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
@@ -18,8 +20,9 @@ from aicf.explain import Decision
 from aicf.frontends.text import make_context
 from aicf.passes.select_kernels import SelectKernelsPass
 from aicf.passes.support.pipeline import apply_pass
-from aicf.policies.tuning_table import Header, MeasuredWork, Row, Timing, TuningTable
+from aicf.policies.tuning_table import Failure, Header, MeasuredWork, Row, Timing, TuningTable
 from aicf.sources import read_model
+from aicf.tools.aicf_cli import main
 from aicf.tuning.candidates import candidates
 
 from .programs import (
@@ -171,6 +174,24 @@ def test_a_kernel_that_needs_the_device_is_legal_with_a_row_alone(monkeypatch: p
     assert found.decisions["second"].rejected["cpu.library"] == "unmeasured: run aicf tune"
 
 
+def test_a_variant_that_failed_is_not_taken_although_it_is_legal(monkeypatch: pytest.MonkeyPatch):
+    """Neither is what its kernel would take itself, if no variant of it was measured: that may be the one."""
+    register(monkeypatch, TiledKernel())
+    key = table_of(row("cpu.gemm_portable", 2.0)).works[0]
+    failed = (
+        Failure("cpu.tiled", 3, {"tile": 64}, "it touches foreign memory"),
+        Failure("cpu.gemm_avx2", 1, {}, "too little memory"),
+    )
+    tiled = row("cpu.tiled", 3.0, version=3, tile=128)
+    for rows, best in (((tiled,), "cpu.tiled"), ((), "cpu.gemm_portable")):
+        works = [MeasuredWork(key.key, key.work, rows, failed)]
+        decision = select(TuningTable(HEADER).with_works(works)).decisions["first"]
+        assert decision.choice == best
+        wanted = "failed when it was measured: it touches foreign memory"
+        assert decision.rejected["cpu.tiled tile=64"] == wanted
+        assert decision.rejected["cpu.gemm_avx2"] == "failed when it was measured: too little memory"
+
+
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
@@ -223,3 +244,22 @@ def test_an_executable_keeps_the_rows_that_it_read():
     assert first.record.options == second.record.options
     assert TuningTable.from_text(second.record.options.tuning) == table
     assert "emit.group" in stage_text(second.record, "select-kernels")
+
+
+def test_explain_names_kernel_reason_and_the_rejected_with_their_times(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """Also of an artifact without weights: nothing is loaded."""
+    table = table_of(row("cpu.gemm_avx2", 4.31, 2.0), row("cpu.gemm_portable", 3.92, 3.0))
+    exe = compile(
+        TWO_PRODUCTS.replace('"input"})', '"param"})'),
+        {"b": np.eye(24, 8, dtype=np.float32)},
+        TARGET,
+        tuning=table,
+    )
+    exe.save(tmp_path / "two.aicf", weights=False)
+    assert main(["explain", str(tmp_path / "two.aicf"), "--rejected"]) == 0
+    out = capsys.readouterr().out
+    assert "first: cpu.gemm_portable, 3.92 us measured, because lowest measured time, cold" in out
+    assert "  not cpu.gemm_avx2: measured 4.31 us, not 3.92" in out
+    assert "second: " in out and "us predicted, because" in out

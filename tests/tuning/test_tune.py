@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,11 +11,11 @@ import pytest
 
 from aicf.compiled import Options
 from aicf.compiler import compile
-from aicf.errors import ArtifactError, PolicyError
+from aicf.errors import ArtifactError, BackendUnavailable, CaptureError, PolicyError
 from aicf.policies.tuning_table import TuningTable
 from aicf.tools.aicf_cli import main
 from aicf.tuning import cases as folder
-from aicf.tuning.candidates import prepare
+from aicf.tuning.candidates import prepare, spread
 from aicf.tuning.devices import open_device
 from aicf.tuning.measure import Variant, added, measure, timing_of
 
@@ -55,6 +56,17 @@ def test_equal_work_is_measured_once():
     ] * 2
 
 
+def test_variants_are_spread_over_the_values_of_their_entries():
+    """The most promising comes first; a prior that prefers one split everywhere does not hide the others."""
+    specs = [{"tile": tile, "split": split} for split in (8, 4, 2, 1) for tile in (32, 64, 128, 256)]
+    chosen = spread(specs, 5)
+    assert chosen[0] == 0 and len(set(chosen)) == 5
+    assert {specs[place]["split"] for place in chosen} == {8, 4, 2, 1}
+    assert {specs[place]["tile"] for place in chosen} == {32, 64, 128, 256}
+    assert sorted(spread(specs, 100)) == list(range(16))
+    assert spread([{}], 4) == [0]
+
+
 def test_forbidden_kernels_are_not_measured():
     cases = prepared(policy='{"forbid": ["cpu.gemm_avx2"]}').cases
     assert {case.kernel for case in cases} == {"cpu.gemm_portable"}
@@ -83,6 +95,40 @@ def test_what_only_the_device_gives_becomes_rows():
         ({"algorithm": "a"}, {"algorithm": "aa"}),
         ({"algorithm": "b"}, {"algorithm": "bb"}),
     ]
+
+
+def test_a_case_that_fails_is_a_row_with_its_reason_and_the_others_go_on():
+    def times(kernel: str, spec: Mapping[str, object]) -> float:
+        if kernel == "cpu.gemm_avx2":
+            raise BackendUnavailable("a case needs more memory than there is")
+        return 2.0
+
+    for work in measure(prepared(), FakeDevice(times), silent).works:
+        assert [row.kernel for row in work.rows] == ["cpu.gemm_portable"]
+        assert [(failure.kernel, failure.reason) for failure in work.failed] == [
+            ("cpu.gemm_avx2", "a case needs more memory than there is")
+        ]
+
+
+def test_a_lost_device_ends_the_measuring_and_the_next_one_goes_on_behind_it():
+    """What the first process found stays, the case that broke the device is not tried again."""
+    device = FakeDevice(lambda kernel, spec: 1.0)
+
+    def times(kernel: str, spec: Mapping[str, object]) -> float:
+        if kernel == "cpu.gemm_portable":
+            device.lost = True
+            raise CaptureError("instruction 'first' touched foreign memory")
+        return 1.0
+
+    device.times = times
+    made = prepared()
+    first = measure(made, device, silent)
+    assert [len(work.rows) + len(work.failed) for work in first.works] == [2]
+    asked: list[str] = []
+    second = measure(made, FakeDevice(lambda kernel, _: 3.0), asked.append, first)
+    assert len(asked) == 2 and all("second: " in what for what in asked)
+    both = added(second, first)
+    assert sorted(len(work.rows) for work in both.works) == [1, 2]
 
 
 def test_a_folder_gives_the_same_cases_back(tmp_path: Path):

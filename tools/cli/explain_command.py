@@ -26,9 +26,9 @@ def explain_command(
     ] = False,
 ) -> None:
     """Show every instruction with the decision behind it, or what one value became and why."""
-    from aicf.compiled import load
+    from aicf.compiled import explain
 
-    explanation = load(model).explain(value)
+    explanation = explain(model, value)
     if isinstance(explanation, Explanation) and rejected:
         print(explanation.rejected)
     elif isinstance(explanation, Explanation) and sys.stdout.isatty():

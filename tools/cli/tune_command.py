@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -40,7 +41,7 @@ def tune_command(
         Path | None,
         typer.Option(help="Only measure what --prepare put into this folder.", show_default=False),
     ] = None,
-    add: Annotated[bool, typer.Option(help="Keep what the table holds of other work.")] = False,
+    add: Annotated[bool, typer.Option(help="Keep what the table holds, and measure only the rest.")] = False,
 ) -> None:
     """Measure every kernel that could run a model, for `aicf compile --tuning`.
 
@@ -96,6 +97,7 @@ def _prepared(
 
 
 def _measure(prepared: Prepared, output: Path, add: bool) -> None:
+    from aicf.errors import CaptureError
     from aicf.policies.tuning_table import TuningTable
     from aicf.progress import progress
     from aicf.tuning.devices import open_device
@@ -104,8 +106,18 @@ def _measure(prepared: Prepared, output: Path, add: bool) -> None:
     older = TuningTable.load(output) if add and output.exists() else None
     device = open_device(prepared)
     with progress("measuring") as step:
-        table = measure(prepared, device, step)
-    table = table if older is None else added(table, older)
+        found = measure(prepared, device, step, older)
+    failures = [failure for work in found.works for failure in work.failed]
+    if failures and not any(work.rows for work in found.works):
+        raise CaptureError(f"nothing could be measured; {failures[0].label} failed: {failures[0].reason}")
+    table = found if older is None else added(found, older)
     table.save(output)
+    for failure in failures:
+        print(f"{failure.label} failed: {failure.reason}", file=sys.stderr)
     rows = sum(len(work.rows) for work in table.works)
     print(f"{output}: {rows} times of {len(table.works)} pieces of work on {device.name}")
+    if device.lost:
+        raise CaptureError(
+            f"'{failures[-1].label}' left {device.name} useless to this process: run the command again with --add, "
+            "which goes on behind it"
+        )

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
+from typing import cast
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp
+from xdsl.ir import Attribute
 
 from aicf.backends.base import CodeUnit, KernelDescriptor
 from aicf.backends.cuda.kernels import KERNELS
 from aicf.backends.cuda.storage import read
 from aicf.backends.cuda.target import arch_named
 from aicf.backends.native import DeviceCode, NativeCode
-from aicf.dialects.emit_types import TargetAttr
+from aicf.dialects.emit_types import KernelAttr, TargetAttr
 
 
 class CudaBackend:
     """Cubins for NVIDIA GPUs, launched with library calls inside one CUDA Graph."""
 
     name = "cuda"
+    join_us = 1.0
+    """An edge from another branch of a graph is never programmatic, and the branches start one after the other."""
 
     def resolve_arch(self, arch: str | None) -> str:
         """The architecture `arch`, or that of this machine's GPU.
@@ -53,8 +58,23 @@ class CudaBackend:
 
         return load_native(native)
 
+    def device_share(self, kernel: KernelAttr, target: TargetAttr) -> float:
+        """Blocks of the largest launch by multiprocessors; a library's launches are not known and take all."""
+        blocks = _blocks(kernel.record.data)
+        return 1.0 if blocks is None else min(1.0, blocks / arch_named(target.arch.data).multiprocessors)
+
     def devices(self) -> Sequence[Mapping[str, str]]:
         """This machine's GPUs."""
         from aicf.backends.cuda.driver import describe_devices
 
         return describe_devices()
+
+
+def _blocks(record: Mapping[str, Attribute]) -> int | None:
+    """Blocks of the largest launch of a record: of its `grid`, or of one of its `grids`; None if it states none."""
+    grids = record.get("grids", ArrayAttr([record["grid"]]) if "grid" in record else None)
+    return None if grids is None else max(map(_product, cast("ArrayAttr[Attribute]", grids).data))
+
+
+def _product(grid: Attribute) -> int:
+    return prod(size.value.data for size in cast("ArrayAttr[IntegerAttr]", grid).data)

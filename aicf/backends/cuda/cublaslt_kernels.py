@@ -181,6 +181,8 @@ def _reason(work: Work, target: TargetAttr) -> str | None:
         return f"the library multiplies {', '.join(DTYPES)}, all operands alike; here are {', '.join(sorted(dtypes))}"
     if len(work.results) != 1:
         return "the library gives one result"
+    if work.rounding == "strict" and work.kind != "gemm" and dtypes <= {"f16", "bf16"}:
+        return "the library rounds once behind its epilogue, the policy wants every value rounded"
     if arch_named(target.arch.data).capability < 80:
         return "the algorithms are those of sm_80 and later"
     return product_reason(work)

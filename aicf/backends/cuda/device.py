@@ -12,6 +12,21 @@ from aicf.backends.cuda.driver import DeviceFacts, Driver, DriverError, first_de
 _DLPACK_CUDA = 2
 
 
+@contextmanager
+def _unless_broken() -> Generator[None]:
+    """For giving back: what a broken context held is gone with it, and to say so again helps nobody."""
+    try:
+        yield
+    except DriverError as error:
+        if not error.is_sticky:
+            raise
+
+
+def _release(driver: Driver) -> None:
+    with _unless_broken():
+        driver.release(0)
+
+
 class CudaDevice:
     """The first GPU of this machine (`CUDA_VISIBLE_DEVICES` orders them), in its primary context.
 
@@ -22,7 +37,7 @@ class CudaDevice:
         self.driver: Driver = open_driver()
         self.facts: DeviceFacts = first_device(self.driver)
         self._context = self.driver.retain(0)
-        weakref.finalize(self, self.driver.release, 0).atexit = False
+        weakref.finalize(self, _release, self.driver).atexit = False
 
     def enter(self) -> Driver:
         """The driver, with this GPU's context current in the calling thread."""
@@ -31,12 +46,9 @@ class CudaDevice:
 
     def close(self, action: Callable[[int], None], handle: int) -> None:
         """Gives `handle` back; what a broken context held is gone with it."""
-        try:
+        with _unless_broken():
             self.enter()
             action(handle)
-        except DriverError as error:
-            if not error.is_sticky:
-                raise
 
     def in_each_thread(self, launch: Callable[[], None]) -> Callable[[], None]:
         """`launch`, which first makes this GPU's context current where another thread than the last calls."""

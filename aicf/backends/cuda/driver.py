@@ -59,7 +59,7 @@ class DeviceFacts:
 
     @property
     def arch(self) -> str:
-        """The architecture whose code it runs best, empty if it is older than all we know."""
+        """The architecture whose code it runs best, empty if it runs none of those we know."""
         fitting = [arch for arch in ARCHES.values() if runs_on(arch.name, self.capability)]
         return max(fitting, key=lambda arch: (arch.capability, arch.has_tma)).name if fitting else ""
 
@@ -216,12 +216,14 @@ def open_driver() -> Driver:
 def host_arch() -> str:
     """The architecture of this machine's first GPU, `sm_90a` on Hopper.
 
-    Raises BackendUnavailable: there is no driver, no GPU, or one that is too old.
+    Raises BackendUnavailable: there is no driver, no GPU, or one that this release makes no code for.
     """
     facts = first_device(open_driver())
     if not facts.arch:
         known = ", ".join(ARCHES)
-        raise BackendUnavailable(f"{facts.name} ({_capability(facts)}) runs none of {known}; use a newer GPU")
+        raise BackendUnavailable(
+            f"{facts.name} ({capability_text(facts)}) runs none of {known}; use target cpu"
+        )
     return facts.arch
 
 
@@ -245,12 +247,13 @@ def _described(facts: DeviceFacts) -> Mapping[str, str]:
     more = f"{facts.multiprocessors} multiprocessors, driver for CUDA {version_text(facts.driver)}"
     return {
         "name": facts.name,
-        "arch": facts.arch or f"older than sm_80 ({_capability(facts)})",
+        "arch": facts.arch or f"none that is known ({capability_text(facts)})",
         "memory": f"{size}, {more}",
     }
 
 
-def _capability(facts: DeviceFacts) -> str:
+def capability_text(facts: DeviceFacts) -> str:
+    """The compute capability of a GPU in words."""
     return f"compute capability {facts.capability // 10}.{facts.capability % 10}"
 
 

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from xdsl.dialects.builtin import ArrayAttr, StringAttr
+from xdsl.dialects.builtin import ArrayAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.base import Launch
 from aicf.backends.cuda.device_program import Address
 from aicf.backends.cuda.gemm_epilogue import Epilogue, Guards, make_epilogue
 from aicf.backends.cuda.gemm_problem import Access, GemmProblem, epilogue_accesses, operands_of, strided
+from aicf.backends.cuda.generated_kernels import read_rounding
 from aicf.backends.cuda.launches import address_of
 from aicf.backends.cuda.scalar_code import load_snippet, point_snippet, store_snippet
 from aicf.backends.cuda.staging import Snippet
@@ -76,9 +77,8 @@ def ends_of(launch: Launch, problem: GemmProblem) -> Ends:
     point = None
     if launch.code is not None:
         # Every operand is given as a value, as if it were an accumulator: the tile's end loads neighbours together.
-        strict = launch.record.get("rounding") == StringAttr("strict")
         operands = problem.factors + len(extras)
-        point = point_snippet(launch.code, operands, (), tuple(outputs), "strict" if strict else "fused")
+        point = point_snippet(launch.code, operands, (), tuple(outputs), read_rounding(launch.record))
     scalars = {f"LOAD_{operand.dtype}": load_snippet(operand.dtype) for operand in extras}
     scalars |= {f"STORE_{output.dtype}": store_snippet(output.dtype) for output in outputs}
     return Ends(point, *accesses, scalars)

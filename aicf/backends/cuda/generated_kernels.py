@@ -100,7 +100,7 @@ class GeneratedKernel(_PlainOperands):
         """See `KernelDescriptor`."""
         assert work.code is not None
         nest, spec = _decide(work, target)
-        entries = {**spec_record(nest, spec), **_start_and_rounding()}
+        entries = {**spec_record(nest, spec), **_start_and_rounding(work)}
         if workspace := partial_bytes(nest, spec):
             entries["workspace_bytes"] = _integer(workspace)
         if spec.splits == 1:
@@ -177,7 +177,7 @@ class MoveKernel(_PlainOperands):
         return {
             "axis": work.attrs.get("axis", _integer(0)),
             "parts": ArrayAttr(parts),
-            **_start_and_rounding(),
+            **_start_and_rounding(work),
         }
 
 
@@ -192,12 +192,12 @@ def _integer(value: int) -> IntegerAttr:
     return IntegerAttr(value, i64)
 
 
-def _start_and_rounding() -> dict[str, Attribute]:
+def _start_and_rounding(work: Work) -> dict[str, Attribute]:
     """What all kernels here do: wait before they read anything, let their successors start at once."""
     return {
         "early_reads": ArrayAttr([]),
         "triggers": BoolAttr.from_bool(True),
-        "rounding": StringAttr("fused"),
+        "rounding": StringAttr(work.rounding),
     }
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from aicf.backends.cuda.device import CudaDevice
 from aicf.backends.cuda.device_program import DeviceModule, DeviceProgram, KernelNode, LibraryNode
-from aicf.backends.cuda.driver import DriverError, version_text
+from aicf.backends.cuda.driver import DeviceFacts, DriverError, capability_text, version_text
 from aicf.backends.cuda.graph import CapturedProgram, LibraryCaller, descriptor_bytes
 from aicf.backends.cuda.storage import read
 from aicf.backends.cuda.target import runs_on
@@ -71,10 +71,14 @@ def _check_machine(module: DeviceModule, device: CudaDevice) -> None:
             f"{version_text(module.minimum_driver)}; install a newer driver"
         )
     if not runs_on(module.arch, facts.capability):
-        here = facts.arch or "an older architecture"
-        raise BackendUnavailable(
-            f"the code is for {module.arch}, and {facts.name} is {here}; compile with --target cuda:{here}"
-        )
+        raise BackendUnavailable(f"the code is for {module.arch}, and {_other_gpu(facts)}")
+
+
+def _other_gpu(facts: DeviceFacts) -> str:
+    """What the GPU is instead, and the way out."""
+    if facts.arch:
+        return f"{facts.name} is {facts.arch}; compile with --target cuda:{facts.arch}"
+    return f"{facts.name} has {capability_text(facts)}, for which this release makes no code; use target cpu"
 
 
 class CudaCode:

@@ -179,36 +179,79 @@ def _padded(size: int) -> int:
     return max(16, size)
 
 
-_LAUNCH_US, _LOOP_US = 1.2, 0.05
-_THROUGH_US = {"none": 0.0, "cluster": 0.9, "workspace": 1.0}
+_LAUNCH_US = 0.9
+_LOOP_US = 0.05
+_STEP_US = 0.008, 0.011
+"""A warp's step of 16 in k: whatever its tile, and for a tile of 1024 sums. It is latency, not throughput."""
+_END_US = 0.37
+"""For 1024 sums of a multiprocessor: through shared memory and the epilogue to the result."""
+_CLUSTER_US = 0.43
+"""For every block that shares a tile: they can only start together, and they exchange sums."""
+_CLUSTER_SHARE = 0.85
+"""Of the multiprocessors, for clusters: they do not reach over the parts that a GPU consists of."""
+_WORKSPACE_US = 2.0
+"""One more launch."""
+_READ_SHARE = 1.65
+"""Of the L2 copy throughput, for reads alone."""
 _PEAK_SHARE = 0.45
-"""What mma.sync reaches of a Hopper tensor core with warp tiles of 2048 sums or more; with smaller ones, loads from
-shared memory and latency take more. All figures fitted to measurements on an H100."""
+"""What mma.sync reaches of a Hopper tensor core. All figures are fitted to measurements on an H100, of products
+inside a transformer: the kernel in front has just ended, the weights are not in L2."""
 
 
 def predicted_us(spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> float:
-    """Microseconds: the slowest of tensor cores, L2 and memory, plus latencies."""
+    """Microseconds: launch, the rounds of blocks, and what a split costs; no less than reading memory takes."""
     tiles, ranges, matrices = spec.grid(problem)
-    blocks, loops = tiles * ranges * matrices, spec.loops(problem)
-    warp_tile = (spec.bm // spec.warps_m) * (spec.bn // spec.warps_n) * problem.factors
-    share = _PEAK_SHARE * min(1.0, (warp_tile / 2048) ** 0.5)
-    flops = 2.0 * spec.bm * spec.bn * problem.factors * spec.bk * loops
-    multiprocessor = arch.tensor_tflops * 1e6 / arch.multiprocessors * share
-    compute = ceil(blocks / arch.multiprocessors) * flops / multiprocessor
-    l2 = spec.stage_bytes(problem) * loops * blocks / (arch.copy_l2_gbs * 1e3)
-    touched = (
-        problem.products * problem.batches * (problem.factors * problem.k * problem.n + problem.m * problem.n)
-    )
+    blocks = tiles * ranges * matrices
+    usable = int(arch.multiprocessors * (_CLUSTER_SHARE if spec.through == "cluster" else 1.0))
+    together = min(_resident(spec, problem, arch), ceil(blocks / usable))
+    rounds = ceil(blocks / (together * usable))
+    per_round = spec.loops(problem) * _loop_us(spec, problem, arch, together, blocks)
+    end = _END_US * spec.bm * spec.bn * problem.factors * together / (1024 * spec.split)
+    p = problem
+    touched = p.products * p.batches * (p.factors * p.k * p.n + p.m * p.n) + p.batches * p.m * p.k
     memory = 2.0 * touched / (arch.bandwidth_gbs * 1e3)
-    parts = 2.0 * spec.workspace_bytes(problem) / (arch.copy_l2_gbs * 1e3)
-    return _LAUNCH_US + _LOOP_US * loops + _THROUGH_US[spec.through] + parts + max(compute, l2, memory)
+    return _LAUNCH_US + max(rounds * (per_round + end), memory) + _split_us(spec, problem, arch)
+
+
+def _resident(spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> int:
+    """Blocks that fit beside each other on a multiprocessor."""
+    by_shared = arch.shared_bytes // (spec.shared_bytes(problem) + 1024)
+    by_registers = 65536 // (min(255, _warp_tile(spec, problem) // 32 + 64) * spec.threads)
+    return max(1, min(by_shared, by_registers))
+
+
+def _warp_tile(spec: MmaSpec, problem: GemmProblem) -> int:
+    """Sums of a warp."""
+    return (spec.bm // spec.warps_m) * (spec.bn // spec.warps_n) * problem.factors
+
+
+def _loop_us(spec: MmaSpec, problem: GemmProblem, arch: GpuArch, together: int, blocks: int) -> float:
+    """Of one K tile of the `together` blocks of a multiprocessor: the slowest of what a warp waits for, tensor cores
+    and L2."""
+    fixed, per_tile = _STEP_US
+    warp = spec.bk / 16 / spec.warps_k * (fixed + per_tile * _warp_tile(spec, problem) / 1024)
+    flops = 2.0 * spec.bm * spec.bn * problem.factors * spec.bk * together
+    compute = flops / (arch.tensor_tflops * 1e6 / arch.multiprocessors * _PEAK_SHARE)
+    running = min(blocks, together * arch.multiprocessors)
+    l2 = spec.stage_bytes(problem) * running / (arch.copy_l2_gbs * 1e3 * _READ_SHARE)
+    return _LOOP_US + max(warp, compute, l2)
+
+
+def _split_us(spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> float:
+    """What it costs that several blocks share a tile."""
+    if spec.through == "cluster":
+        return _CLUSTER_US * spec.split
+    if spec.through == "workspace":
+        return _WORKSPACE_US + 2.0 * spec.workspace_bytes(problem) / (arch.copy_l2_gbs * 1e3)
+    return 0.0
 
 
 @functools.lru_cache(maxsize=4096)
 def ranked_specs(problem: GemmProblem, arch: GpuArch) -> tuple[tuple[float, MmaSpec], ...]:
-    """All legal specs with their predicted microseconds, the cheapest first; ties in the order of `legal_specs`."""
+    """All legal specs with their predicted microseconds, the cheapest first; of equal ones that which leaves the next
+    kernel more shared memory, then in the order of `legal_specs`."""
     found = [(predicted_us(spec, problem, arch), spec) for spec in legal_specs(problem, arch)]
-    return tuple(sorted(found, key=lambda entry: entry[0]))
+    return tuple(sorted(found, key=lambda entry: (entry[0], entry[1].shared_bytes(problem))))
 
 
 # Records
@@ -327,7 +370,7 @@ class MmaKernel:
             **spec_record(spec, problem_of_work(work)),
             "transpose_a": work.attrs["transpose_a"],
             "transpose_b": work.attrs["transpose_b"],
-            "rounding": StringAttr("fused"),
+            "rounding": StringAttr(work.rounding),
         }
         if arch.has_tma:
             entries["early_reads"] = ArrayAttr([integer(place) for place in early_reads(work)])

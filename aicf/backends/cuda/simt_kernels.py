@@ -252,7 +252,7 @@ class SimtKernel:
             **spec_record(spec, problem_of_work(work)),
             "transpose_a": work.attrs["transpose_a"],
             "transpose_b": work.attrs["transpose_b"],
-            "rounding": StringAttr("fused"),
+            "rounding": StringAttr(work.rounding),
         }
         if arch_named(target.arch.data).has_tma:
             entries["early_reads"] = ArrayAttr([integer(place) for place in early_reads(work)])

@@ -15,6 +15,7 @@ from aicf.backends.base import BufferRef, Launch
 from aicf.backends.cuda.code import KernelCode
 from aicf.backends.cuda.device_program import TensorMap
 from aicf.backends.cuda.gemm_problem import Access, operands_of
+from aicf.backends.cuda.generated_kernels import read_rounding
 from aicf.backends.cuda.launches import KernelLaunch, address_of
 from aicf.backends.cuda.scalar_code import load_text, point_snippet, store_text
 from aicf.backends.cuda.staging import Constant, Snippet, stage
@@ -33,7 +34,8 @@ def emit(launch: Launch, arch: GpuArch) -> Sequence[KernelLaunch]:
     point = None
     if launch.code is not None:
         # What the epilogue reads from memory is given to the point as values: the kernel loads neighbours together.
-        point = point_snippet(launch.code, len(launch.code.in_maps), (), launch.outs[:1])
+        operands = len(launch.code.in_maps)
+        point = point_snippet(launch.code, operands, (), launch.outs[:1], read_rounding(launch.record))
     source = kernel_source(task, spec, point, arch)
     roles = operands_of(launch.kind, len(launch.ins), len(launch.outs))
     pointers = [

@@ -188,7 +188,7 @@ class WgmmaKernel:
             "fixed_addresses": _array([0, *_roles(work).b]),
             "may_alias": _may_alias(work.code, _roles(work), task),
             "triggers": BoolAttr.from_bool(True),
-            "rounding": StringAttr("fused"),
+            "rounding": StringAttr(work.rounding),
         }
 
     def prepare(self, work: Work, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:

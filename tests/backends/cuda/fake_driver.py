@@ -45,6 +45,8 @@ class FakeDriver:
         device: The GPU it pretends to have; None for none.
         kernels: What each symbol does.
         seed: Of the orders in which graphs run.
+        failures: Error codes by name: of calls, and of kernels that break the context.
+        fail_at: The length of `calls` at which a call fails, once.
     """
 
     device: DeviceFacts | None = HOPPER
@@ -52,6 +54,7 @@ class FakeDriver:
     seed: int = 0
     calls: list[tuple[str, Any]] = field(default_factory=list)
     failures: dict[str, int] = field(default_factory=dict)
+    fail_at: int | None = None
     broken: int = 0
     blocks: dict[int, Any] = field(default_factory=dict)
     sizes: dict[int, int] = field(default_factory=dict)
@@ -72,6 +75,8 @@ class FakeDriver:
     def _note(self, name: str, argument: Any = None) -> None:
         self.calls.append((name, argument))
         code = self.broken or self.failures.get(name, 0)
+        if len(self.calls) == self.fail_at:
+            self.fail_at, code = None, code or 1
         if code:
             error = DriverError(name, code, f"fake error {code}")
             if error.is_sticky:

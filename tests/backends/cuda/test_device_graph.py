@@ -126,7 +126,7 @@ class Captured:
 def test_edges_are_those_of_the_program(gpu: FakeDriver) -> None:
     """Full and programmatic ones, and none besides; a full edge beats a programmatic one to the same node."""
     steps = (Address(1, 0), Address(2, 0))
-    Captured(
+    program = Captured(
         gpu,
         {"a": plus_one, "b": plus_one, "c": plus_one},
         node("a", "aa", addresses=steps),
@@ -142,6 +142,9 @@ def test_edges_are_those_of_the_program(gpu: FakeDriver) -> None:
     }
     edges = {name: {(nodes[edge.node], edge.programmatic) for edge in after} for name, after in added.items()}
     assert edges == {"a": set(), "b": {("a", True)}, "c": {("b", True), ("a", False)}}
+    before = program.at(1).copy()
+    program.run()
+    np.testing.assert_array_equal(program.at(2), before + 1)
 
 
 def test_arguments_are_addresses_maps_and_numbers_in_order(gpu: FakeDriver) -> None:
@@ -227,7 +230,7 @@ def test_library_calls_are_captured_with_full_edges(gpu: FakeDriver, library: Fa
     assert [(kinds[edge.node], edge.programmatic) for edge in after_b] == [("call", False)]
     for _ in range(5):
         program.run()
-        np.testing.assert_array_equal(program.at(0), program.at(1) * 2 + 1 + 1)
+        np.testing.assert_array_equal(program.at(0), program.at(1) + (program.at(1) + 1) + 1)
 
 
 def test_a_library_call_is_captured_again_for_a_new_address(gpu: FakeDriver, library: FakeLibrary) -> None:
@@ -237,7 +240,7 @@ def test_a_library_call_is_captured_again_for_a_new_address(gpu: FakeDriver, lib
     floats(other)[:] = random(np.random.default_rng(3), COUNT)
     program.graph.set_pointers({1: other})
     program.run()
-    np.testing.assert_array_equal(program.at(3), floats(other) * 2 + 1)
+    np.testing.assert_array_equal(program.at(3), floats(other) + (floats(other) + 1))
     assert len(gpu.graphs) == len(gpu.executables) == 1
 
 

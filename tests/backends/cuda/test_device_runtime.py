@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 
 import numpy as np
+import pytest
 
 from aicf import runtime
+from aicf.errors import AicfError
 from tests.backends.cuda.device_programs import device_executable
 from tests.backends.cuda.fake_driver import FakeDriver
 from tests.runtime.support import ADD_RELU, BUCKETS, COUNTER, add_relu, random, scale
@@ -107,3 +109,36 @@ def test_the_predicted_peak_is_what_is_requested(gpu: FakeDriver) -> None:
         del exe
         gc.collect()
         assert runtime.statistics("device").live_bytes == 0 == gpu.live_bytes
+
+
+def test_shutdown_of_a_broken_device_gives_everything_back(gpu: FakeDriver) -> None:
+    """Nothing is raised for programs that keep nothing; after that the device, if it works again, is used again."""
+    b = random(RNG, 6)
+    executables = [device_executable(gpu, ADD_RELU, {"b": b}) for _ in range(2)]
+    x = random(RNG, 4, 6)
+    for exe in executables:
+        exe(x)
+    bound = executables[0].instantiate()
+    bound.fill({"x": x})
+    bound.replay()
+    gpu.broken = 700
+    runtime.shutdown()
+    gc.collect()  # the errors on the way held what they passed through
+    assert runtime.statistics("device").live_bytes == 0
+    gpu.broken = 0
+    for exe in executables:
+        np.testing.assert_array_equal(exe(x)[0], add_relu(x, b)[0])
+
+
+def test_lost_state_is_told_and_keeps_no_other_executable(gpu: FakeDriver) -> None:
+    """What a broken device kept cannot be brought back; the rest is released nevertheless."""
+    b, w = random(RNG, 6), random(RNG, 3)
+    counter, other = device_executable(gpu, COUNTER, {"w": w}), device_executable(gpu, ADD_RELU, {"b": b})
+    counter(random(RNG, 3))
+    other(random(RNG, 4, 6))
+    gpu.broken = 700
+    with pytest.raises(AicfError, match="fake error 700"):
+        runtime.shutdown()
+    gpu.broken = 0
+    gc.collect()  # the errors on the way held what they passed through
+    assert runtime.statistics("device").live_bytes == 0

@@ -10,7 +10,53 @@ on registers, one reduction, the epilogue and the store. Names in capitals are c
 
 from __future__ import annotations
 
+from typing import Any
+
 from aicf.backends.cuda.staging import registers, splice, unrolled
+
+# Parts: they work on the registers and indices of the kernel that splices them.
+
+
+def weights_along_k(count: Any, chunks: Any, step: Any) -> None:
+    """The first `chunks` pieces of `count` weight rows, `step` bytes apart, into `w`; zeros behind K."""
+    for i in unrolled(count):
+        for j in unrolled(chunks):
+            w[(i * chunks + j) * 4 : (i * chunks + j) * 4 + 4] = splice(
+                STREAM, at[i] + u64(j * step), inside[j]
+            )
+
+
+def weights_along_n(product: Any, u: Any) -> None:
+    """Piece `u` of the current step of a weight [K, N], into `w`; zeros behind K and N."""
+    w[(product * UNROLL + u) * 4 : (product * UNROLL + u) * 4 + 4] = stream_u32x4_or_zero(
+        at[product] + u64(u * SHARES * W_ROW_BYTES),
+        cuda.selp((column < i32(N)) & (share + i32(u * SHARES) < i32(K)), i32(1), i32(0)),
+    )
+
+
+def extras_of_rounds(loads: Any, start: Any, stop: Any) -> None:
+    """Numbers `start` to `stop` of what the epilogue reads beside the sums, for every result of this thread."""
+    for r in unrolled(ROUNDS):
+        place = thread + i32(r * THREADS)
+        m = min(place // i32(COLUMNS), i32(M - 1))
+        mine = min(first + place % i32(COLUMNS), i32(N - 1))
+        extra[r * EXTRAS + start : r * EXTRAS + stop] = splice(loads, m, mine)
+
+
+def finish_rounds(sums: Any, parts: Any, size: Any) -> None:
+    """Combines the sums of `parts` warps in their order, `size` for each product from `sums` on, and stores results."""
+    for r in unrolled(ROUNDS):
+        place = thread + i32(r * THREADS)
+        m = place // i32(COLUMNS)
+        mine = first + place % i32(COLUMNS)
+        if (place < i32(M * COLUMNS)) & (mine < i32(N)):
+            result = registers(PRODUCTS, f32(0.0))
+            for p in unrolled(PRODUCTS):
+                for s in unrolled(parts):
+                    result[p] += load_shared_f32(
+                        sums + u32((s * PRODUCTS + p) * size * 4) + u32(place) * u32(4)
+                    )
+            splice(FINISH, m, mine, r * EXTRAS, result[0:PRODUCTS])
 
 
 def gemv_rows(pointers: object):
@@ -60,14 +106,7 @@ def gemv_rows(pointers: object):
                 base[p] + u64(min(row + i32(r), i32(N - 1))) * u64(W_ROW_BYTES) + u64(k0) * u64(16 // VEC)
             )
     if EARLY_WEIGHTS:
-        for i in unrolled(PRODUCTS * ROWS):
-            for j in unrolled(CHUNKS):
-                if K_TAIL:
-                    w[(i * CHUNKS + j) * 4 : (i * CHUNKS + j) * 4 + 4] = stream_u32x4_or_zero(
-                        at[i] + u64(j * 512), inside[j]
-                    )
-                else:
-                    w[(i * CHUNKS + j) * 4 : (i * CHUNKS + j) * 4 + 4] = stream_u32x4(at[i] + u64(j * 512))
+        splice(WEIGHTS_ALONG_K, PRODUCTS * ROWS, CHUNKS, 512)
     given = registers(GIVEN, f32(0.0))
     words = registers(WORDS, u32(0))
     splice(EARLY_ROW_OPERANDS)
@@ -84,26 +123,14 @@ def gemv_rows(pointers: object):
         x_at = x + u64(X_ROWS[i]) + u64(k0) * u64(X_WORDS * 4 // VEC)
         for j in unrolled(CHUNKS):
             for c in unrolled(0, X_WORDS, 4):
-                if K_TAIL:
-                    xw[(i * CHUNKS + j) * X_WORDS + c : (i * CHUNKS + j) * X_WORDS + c + 4] = (
-                        load_u32x4_or_zero(x_at + u64(j * 128 * X_WORDS + c * 4), inside[j])
-                    )
-                else:
-                    xw[(i * CHUNKS + j) * X_WORDS + c : (i * CHUNKS + j) * X_WORDS + c + 4] = load_u32x4(
-                        x_at + u64(j * 128 * X_WORDS + c * 4)
-                    )
+                xw[(i * CHUNKS + j) * X_WORDS + c : (i * CHUNKS + j) * X_WORDS + c + 4] = splice(
+                    LOAD, x_at + u64(j * 128 * X_WORDS + c * 4), inside[j]
+                )
     if EXTRAS > EARLY_EXTRAS:
         extra[EARLY_EXTRAS:EXTRAS] = splice(LOAD_LATE_EXTRAS, m, min(mine, i32(N - 1)))
     splice(LATE_ROW_OPERANDS)
     if not EARLY_WEIGHTS:
-        for i in unrolled(PRODUCTS * ROWS):
-            for j in unrolled(CHUNKS):
-                if K_TAIL:
-                    w[(i * CHUNKS + j) * 4 : (i * CHUNKS + j) * 4 + 4] = stream_u32x4_or_zero(
-                        at[i] + u64(j * 512), inside[j]
-                    )
-                else:
-                    w[(i * CHUNKS + j) * 4 : (i * CHUNKS + j) * 4 + 4] = stream_u32x4(at[i] + u64(j * 512))
+        splice(WEIGHTS_ALONG_K, PRODUCTS * ROWS, CHUNKS, 512)
     if PROGRAMMATIC and TRIGGER == "loaded":
         launch_dependents()
     a = registers(M * CHUNKS * VEC, f32(0.0))
@@ -153,7 +180,7 @@ def gemv_rows(pointers: object):
                 for s in unrolled(SPLIT):
                     result[p] += sums[i32((p * SPLIT + s) * GROUPS * COUNT) + thread]
     if finishes & (mine < i32(N)):
-        splice(FINISH, m, mine)
+        splice(FINISH, m, mine, 0, result[0:PRODUCTS])
 
 
 def gemv_columns(pointers: object):
@@ -189,22 +216,15 @@ def gemv_columns(pointers: object):
     for p in unrolled(PRODUCTS):
         at[p] = base[p] + u64(share) * u64(W_ROW_BYTES) + u64(column) * u64(16 // VEC)
     if EARLY_WEIGHTS:
-        for i in unrolled(PRODUCTS * UNROLL):
-            w[i * 4 : i * 4 + 4] = stream_u32x4_or_zero(
-                at[i // UNROLL] + u64(i % UNROLL * SHARES * W_ROW_BYTES),
-                cuda.selp((column < i32(N)) & (share + i32(i % UNROLL * SHARES) < i32(K)), i32(1), i32(0)),
-            )
+        for i in unrolled(PRODUCTS):
+            for u in unrolled(UNROLL):
+                splice(WEIGHTS_ALONG_N, i, u)
     given = registers(GIVEN, f32(0.0))
     words = registers(WORDS, u32(0))
     splice(EARLY_ROW_OPERANDS)
     extra = registers(EXTRAS * ROUNDS, f32(0.0))
     if EARLY_EXTRAS > 0:
-        for r in unrolled(ROUNDS):
-            m = min((thread + i32(r * THREADS)) // i32(COLUMNS), i32(M - 1))
-            mine = first + (thread + i32(r * THREADS)) % i32(COLUMNS)
-            extra[r * EXTRAS : r * EXTRAS + EARLY_EXTRAS] = splice(
-                LOAD_EARLY_EXTRAS, m, min(mine, i32(N - 1))
-            )
+        splice(EXTRAS_OF_ROUNDS, LOAD_EARLY_EXTRAS, 0, EARLY_EXTRAS)
     if PROGRAMMATIC:
         wait_for_predecessors()
 
@@ -223,18 +243,11 @@ def gemv_columns(pointers: object):
                         // X_WORDS
                     ] = splice(UNPACK_X, word[d])
     if EXTRAS > EARLY_EXTRAS:
-        for r in unrolled(ROUNDS):
-            m = min((thread + i32(r * THREADS)) // i32(COLUMNS), i32(M - 1))
-            mine = first + (thread + i32(r * THREADS)) % i32(COLUMNS)
-            extra[r * EXTRAS + EARLY_EXTRAS : r * EXTRAS + EXTRAS] = splice(
-                LOAD_LATE_EXTRAS, m, min(mine, i32(N - 1))
-            )
+        splice(EXTRAS_OF_ROUNDS, LOAD_LATE_EXTRAS, EARLY_EXTRAS, EXTRAS)
     if not EARLY_WEIGHTS:
-        for i in unrolled(PRODUCTS * UNROLL):
-            w[i * 4 : i * 4 + 4] = stream_u32x4_or_zero(
-                at[i // UNROLL] + u64(i % UNROLL * SHARES * W_ROW_BYTES),
-                cuda.selp((column < i32(N)) & (share + i32(i % UNROLL * SHARES) < i32(K)), i32(1), i32(0)),
-            )
+        for i in unrolled(PRODUCTS):
+            for u in unrolled(UNROLL):
+                splice(WEIGHTS_ALONG_N, i, u)
     splice(LATE_ROW_OPERANDS)
     splice(ROW_PROGRAM)
     for i in unrolled(M):
@@ -267,10 +280,7 @@ def gemv_columns(pointers: object):
                         for e in unrolled(VEC // 4):
                             acc[(p * M + i) * VEC + c * (VEC // 4) + e] += v[e] * one[i]
                 if STEPS > 1:
-                    w[(p * UNROLL + u) * 4 : (p * UNROLL + u) * 4 + 4] = stream_u32x4_or_zero(
-                        at[p] + u64(u * SHARES * W_ROW_BYTES),
-                        cuda.selp((column < i32(N)) & (share + i32(u * SHARES) < i32(K)), i32(1), i32(0)),
-                    )
+                    splice(WEIGHTS_ALONG_N, p, u)
         x_from += u32(UNROLL * SHARES * 4)
 
     partial = memory + u32(M * K_PADDED * 4)
@@ -287,18 +297,7 @@ def gemv_columns(pointers: object):
                     *acc[i * VEC + c : i * VEC + c + 4],
                 )
     cuda.syncthreads()
-    for r in unrolled(ROUNDS):
-        place = thread + i32(r * THREADS)
-        m = place // i32(COLUMNS)
-        mine = first + place % i32(COLUMNS)
-        if (place < i32(M * COLUMNS)) & (mine < i32(N)):
-            result = registers(PRODUCTS, f32(0.0))
-            for p in unrolled(PRODUCTS):
-                for s in unrolled(WARPS):
-                    result[p] += load_shared_f32(
-                        partial + u32((s * PRODUCTS + p) * M * COLUMNS * 4) + u32(place) * u32(4)
-                    )
-            splice(FINISH, m, mine)
+    splice(FINISH_ROUNDS, partial, WARPS, M * COLUMNS)
 
 
 def gemv_tiles(pointers: object):
@@ -338,22 +337,13 @@ def gemv_tiles(pointers: object):
                 base[p] + u64(min(row + i32(r * 8), i32(N - 1))) * u64(W_ROW_BYTES) + u64(k0) * u64(2)
             )
     if EARLY_WEIGHTS:
-        for i in unrolled(PRODUCTS * TILES):
-            for j in unrolled(UNROLL):
-                w[(i * UNROLL + j) * 4 : (i * UNROLL + j) * 4 + 4] = stream_u32x4_or_zero(
-                    at[i] + u64(j * 64), inside[j]
-                )
+        splice(WEIGHTS_ALONG_K, PRODUCTS * TILES, UNROLL, 64)
     given = registers(GIVEN, f32(0.0))
     words = registers(WORDS, u32(0))
     splice(EARLY_ROW_OPERANDS)
     extra = registers(EXTRAS * ROUNDS, f32(0.0))
     if EARLY_EXTRAS > 0:
-        for r in unrolled(ROUNDS):
-            m = min((thread + i32(r * THREADS)) // i32(COLUMNS), i32(M - 1))
-            mine = first + (thread + i32(r * THREADS)) % i32(COLUMNS)
-            extra[r * EXTRAS : r * EXTRAS + EARLY_EXTRAS] = splice(
-                LOAD_EARLY_EXTRAS, m, min(mine, i32(N - 1))
-            )
+        splice(EXTRAS_OF_ROUNDS, LOAD_EARLY_EXTRAS, 0, EARLY_EXTRAS)
     if PROGRAMMATIC:
         wait_for_predecessors()
 
@@ -368,18 +358,9 @@ def gemv_tiles(pointers: object):
                 x_at[i] + u64(j * 64), has[i] & inside[j]
             )
     if EXTRAS > EARLY_EXTRAS:
-        for r in unrolled(ROUNDS):
-            m = min((thread + i32(r * THREADS)) // i32(COLUMNS), i32(M - 1))
-            mine = first + (thread + i32(r * THREADS)) % i32(COLUMNS)
-            extra[r * EXTRAS + EARLY_EXTRAS : r * EXTRAS + EXTRAS] = splice(
-                LOAD_LATE_EXTRAS, m, min(mine, i32(N - 1))
-            )
+        splice(EXTRAS_OF_ROUNDS, LOAD_LATE_EXTRAS, EARLY_EXTRAS, EXTRAS)
     if not EARLY_WEIGHTS:
-        for i in unrolled(PRODUCTS * TILES):
-            for j in unrolled(UNROLL):
-                w[(i * UNROLL + j) * 4 : (i * UNROLL + j) * 4 + 4] = stream_u32x4_or_zero(
-                    at[i] + u64(j * 64), inside[j]
-                )
+        splice(WEIGHTS_ALONG_K, PRODUCTS * TILES, UNROLL, 64)
     splice(LATE_ROW_OPERANDS)
     if PROLOGUE:
         a = registers(SLOTS * UNROLL * 8, f32(0.0))
@@ -444,15 +425,4 @@ def gemv_tiles(pointers: object):
                         acc[(p * TILES + r) * 4 + i * 2 + c],
                     )
     cuda.syncthreads()
-    for r in unrolled(ROUNDS):
-        place = thread + i32(r * THREADS)
-        m = place // i32(COLUMNS)
-        mine = first + place % i32(COLUMNS)
-        if (place < i32(M * COLUMNS)) & (mine < i32(N)):
-            result = registers(PRODUCTS, f32(0.0))
-            for p in unrolled(PRODUCTS):
-                for s in unrolled(SPLIT):
-                    result[p] += load_shared_f32(
-                        memory + u32((s * PRODUCTS + p) * SLOTS * 8 * COLUMNS * 4) + u32(place) * u32(4)
-                    )
-            splice(FINISH, m, mine)
+    splice(FINISH_ROUNDS, memory, SPLIT, SLOTS * 8 * COLUMNS)

@@ -1,0 +1,480 @@
+"""What can be wrong with a GPU, a driver, an artifact or the toolchain: one line that names it, before any launch.
+
+And what is left afterwards: the process, the other executables, and the one that failed once the cause is gone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aicf
+from aicf import runtime
+from aicf.backends.cuda import driver as driver_module
+from aicf.backends.cuda import loader, toolchain
+from aicf.backends.cuda.driver import OUT_OF_MEMORY, CudaDriver, DeviceFacts, DriverError
+from aicf.compiled import CompiledModel
+from aicf.errors import AicfError, BackendUnavailable, CaptureError, PolicyError, UnsupportedOp
+from aicf.tools.aicf_cli import main
+from tests.backends.cuda.device_programs import device_executable, symbol_of
+from tests.backends.cuda.fake_driver import HOPPER, FakeDriver
+from tests.backends.cuda.recorded_models import TARGET, SilentKernels, SilentLibrary, compiled
+from tests.runtime.support import ADD_RELU, add_relu, executable, random
+
+RNG = np.random.default_rng(53)
+B = random(RNG, 6)
+ILLEGAL_ADDRESS = 700
+
+
+def add(gpu: FakeDriver) -> runtime.Executable:
+    return device_executable(gpu, ADD_RELU, {"b": B})
+
+
+def check_works(exe: runtime.Executable) -> None:
+    x = random(RNG, 4, 6)
+    for got, wanted in zip(exe(x), add_relu(x, B), strict=True):
+        np.testing.assert_array_equal(got, wanted)
+
+
+def one_line(error: BaseException) -> str:
+    """The message of an error, which is one line."""
+    text = str(error)
+    assert "\n" not in text
+    return text
+
+
+# This machine does not fit
+
+MACHINES: dict[str, tuple[DeviceFacts | None, str]] = {
+    "no GPU": (None, "there is no NVIDIA GPU here (CUDA_VISIBLE_DEVICES may hide it); use target cpu"),
+    "driver too old": (
+        replace(HOPPER, driver=12080),
+        "the NVIDIA driver supports CUDA 12.8, the code needs 13.0; install a newer driver",
+    ),
+    "older architecture": (
+        replace(HOPPER, name="A100", capability=80),
+        "the code is for sm_90a, and A100 is sm_80; compile with --target cuda:sm_80",
+    ),
+    "unknown old architecture": (
+        replace(HOPPER, name="V100", capability=70),
+        "the code is for sm_90a, and V100 has compute capability 7.0, for which this release makes no code; "
+        "use target cpu",
+    ),
+    "unknown new architecture": (
+        replace(HOPPER, name="B200", capability=100),
+        "the code is for sm_90a, and B200 has compute capability 10.0, for which this release makes no code; "
+        "use target cpu",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MACHINES)
+def test_a_machine_that_does_not_fit_is_told_before_any_launch(case: str, gpu: FakeDriver) -> None:
+    """Nothing is allocated, loaded or launched; on the right machine the same executable runs."""
+    gpu.device, message = MACHINES[case]
+    exe = add(gpu)
+    with pytest.raises(BackendUnavailable) as error:
+        exe(random(RNG, 4, 6))
+    assert one_line(error.value) == message
+    assert not {"allocate", "load", "launch", "run"} & {name for name, _ in gpu.calls}
+    gpu.device = HOPPER
+    check_works(exe)
+
+
+@pytest.mark.parametrize("case", MACHINES)
+def test_asking_for_this_machines_gpu(case: str, gpu: FakeDriver) -> None:
+    """`cuda` without an architecture asks the GPU; the error says what to write instead."""
+    gpu.device, _ = MACHINES[case]
+    wanted = {
+        "no GPU": "there is no NVIDIA GPU here .*; use target cpu",
+        "driver too old": None,
+        "older architecture": None,
+        "unknown old architecture": r"V100 \(compute capability 7.0\) runs none of sm_80, .*, sm_90a; use target cpu",
+        "unknown new architecture": r"B200 \(compute capability 10.0\) runs none of sm_80, .*, sm_90a; use target cpu",
+    }[case]
+    if wanted is None:
+        assert driver_module.host_arch() in ("sm_90a", "sm_80")
+    else:
+        with pytest.raises(BackendUnavailable, match=wanted) as error:
+            driver_module.host_arch()
+        one_line(error.value)
+
+
+def test_an_unknown_architecture_is_a_policy_error() -> None:
+    with pytest.raises(PolicyError, match="unknown cuda architecture 'sm_91'; legal: sm_80, .*sm_90a"):
+        aicf.compile(PROGRAM.format(dtype="f32"), target="cuda:sm_91")
+
+
+# The driver library
+
+
+class Api(SimpleNamespace):
+    """The driver's Python package, whose functions give back what `results` say: a status and values."""
+
+    def __init__(self, **results: tuple[Any, ...] | BaseException) -> None:
+        self.results = results
+        names = {
+            2: "CUDA_ERROR_OUT_OF_MEMORY",
+            100: "CUDA_ERROR_NO_DEVICE",
+            803: "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
+        }
+        super().__init__(
+            CUresult=lambda code: SimpleNamespace(name=names.get(code, "CUDA_ERROR")),
+            cuGetErrorString=lambda status: (0, b"told by the driver"),
+        )
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        result = self.results[name]
+
+        def call(*arguments: object) -> Any:
+            if isinstance(result, BaseException):
+                raise result
+            return result
+
+        return call
+
+
+def real_driver(
+    monkeypatch: pytest.MonkeyPatch, api: Api | ImportError, has_library: bool = True
+) -> CudaDriver:
+    """`CudaDriver` on a made-up package and library."""
+
+    def load_package(name: str) -> Api:
+        if isinstance(api, ImportError):
+            raise api
+        return api
+
+    def load_library(name: str) -> Any:
+        if not has_library:
+            raise OSError(f"{name}: cannot open shared object file")
+        return SimpleNamespace(cuGraphLaunch=None)
+
+    monkeypatch.setattr(driver_module, "import_module", load_package)
+    monkeypatch.setattr(ctypes, "CDLL", load_library)
+    return CudaDriver()
+
+
+DRIVERS: dict[str, tuple[Api | ImportError, bool, str]] = {
+    "package missing": (
+        ImportError("No module named 'cuda'"),
+        True,
+        "the package cuda-bindings does not import (No module named 'cuda'); install the NVIDIA driver and aicf[cuda]",
+    ),
+    "library missing for the package": (
+        Api(cuInit=RuntimeError("Failed to dlopen libcuda.so.1")),
+        True,
+        "this machine has no NVIDIA driver (libcuda.so.1); install the NVIDIA driver and aicf[cuda]",
+    ),
+    "library missing": (
+        Api(cuInit=(0,)),
+        False,
+        "this machine has no NVIDIA driver (libcuda.so.1); install the NVIDIA driver and aicf[cuda]",
+    ),
+    "driver broken": (
+        Api(cuInit=(803,)),
+        True,
+        "the NVIDIA driver does not start: cuInit failed: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (told by the driver)",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", DRIVERS)
+def test_no_driver(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    api, has_library, message = DRIVERS[case]
+    with pytest.raises(BackendUnavailable) as error:
+        real_driver(monkeypatch, api, has_library)
+    assert one_line(error.value) == message
+
+
+def test_a_driver_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It starts with an error of its own; that means there are none."""
+    assert real_driver(monkeypatch, Api(cuInit=(100,))).count() == 0
+
+
+def test_the_drivers_own_shortage_is_told_with_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = real_driver(
+        monkeypatch,
+        Api(
+            cuInit=(0,),
+            cuDeviceGetCount=(0, 1),
+            cuMemAlloc=(2,),
+            cuMemHostAlloc=(2,),
+            cuMemGetInfo=(0, 1000, 5000),
+        ),
+    )
+    for allocate, what in ((driver.allocate, "GPU"), (driver.allocate_pinned, "pinned host")):
+        with pytest.raises(BackendUnavailable) as error:
+            allocate(70000)
+        assert one_line(error.value) == (
+            f"70,000 bytes of {what} memory cannot be allocated (1,000 of 5,000 bytes of the GPU are free); end other "
+            "processes on it, or use smaller dims"
+        )
+
+
+# Memory
+
+
+def test_too_little_memory_is_predicted(gpu: FakeDriver) -> None:
+    """Before anything is requested: what is needed, on what, and what is free."""
+    exe = add(gpu)
+    peak = exe.memory()["peak@add_relu"]
+    gpu.device = replace(HOPPER, memory_bytes=peak - 1)
+    with pytest.raises(BackendUnavailable) as error:
+        exe(random(RNG, 4, 6))
+    assert one_line(error.value) == (
+        f"@add_relu needs {peak:,} bytes of memory on GPU 0 (Fake H100), {peak - 1:,} of {peak - 1:,} are free; end "
+        "other processes on it, or use smaller dims"
+    )
+    assert not gpu.named("allocate") and not gpu.named("launch")
+    gpu.device = replace(HOPPER, memory_bytes=peak)
+    check_works(exe)
+
+
+def test_memory_that_is_gone_after_the_prediction(gpu: FakeDriver) -> None:
+    """Another process was faster: the allocation fails, nothing leaks, and the next call works."""
+    exe, other = add(gpu), add(gpu)
+    check_works(other)
+    held = gpu.live_bytes
+    gpu.failures["allocate"] = OUT_OF_MEMORY
+    with pytest.raises(AicfError, match="allocate failed"):
+        exe(random(RNG, 4, 6))
+    del gpu.failures["allocate"]
+    gc.collect()
+    assert gpu.live_bytes == held
+    check_works(other)
+    check_works(exe)
+
+
+# Versions and types
+
+
+def test_a_library_of_another_version(gpu: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Algorithms hold for one version; the instruction is named, nothing was launched."""
+    exe = compiled("library_call")
+    gpu.kernels = SilentKernels()
+    monkeypatch.setattr(loader, "import_module", lambda name: SilentLibrary(gpu, "9.9.9"))
+    x = np.zeros((64, 64), np.float16)
+    with pytest.raises(BackendUnavailable) as error:
+        exe(x)
+    assert one_line(error.value) == (
+        "instruction 'product' was compiled for cublasLt 1.2.3, here is 9.9.9: algorithms are valid for one version; "
+        "install that one, or run aicf tune here and compile again"
+    )
+    assert not gpu.named("launch") and not gpu.named("allocate")
+    monkeypatch.setattr(loader, "import_module", lambda name: SilentLibrary(gpu))
+    assert exe(x).shape == (64, 64)
+
+
+def test_a_missing_library(gpu: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> Any:
+        raise ImportError("No module named 'nvmath'")
+
+    monkeypatch.setattr(loader, "import_module", missing)
+    with pytest.raises(BackendUnavailable) as error:
+        compiled("library_call")(np.zeros((64, 64), np.float16))
+    assert one_line(error.value) == (
+        "instruction 'product' needs the library cublasLt (No module named 'nvmath'); install aicf[cuda]"
+    )
+
+
+PROGRAM = """
+func.func @f(%x : tensor<2x8x{dtype}> {{logical.name = "x", logical.role = "input"}})
+    -> (tensor<2x8x{dtype}> {{logical.name = "y"}}) {{
+  %y = logical.relu %x : tensor<2x8x{dtype}>
+  func.return %y : tensor<2x8x{dtype}>
+}}
+"""
+
+
+@pytest.mark.parametrize("dtype", ["i8", "ui8", "i16"])
+def test_an_element_type_that_the_target_does_not_run(dtype: str) -> None:
+    """The op and its source are named, with what every kernel says."""
+    with pytest.raises(UnsupportedOp) as error:
+        aicf.compile(PROGRAM.format(dtype=dtype), target=TARGET)
+    assert "no kernel of target cuda runs 'y' (logical.relu)" in one_line(error.value)
+    assert "element type" in str(error.value)
+
+
+def test_missing_toolkit_wheels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What compiling lacks is named before a kernel is compiled."""
+    real = toolchain.version
+
+    def version(package: str) -> str:
+        if package == "nvidia-nvjitlink":
+            raise PackageNotFoundError(package)
+        return real(package)
+
+    monkeypatch.setattr(toolchain, "version", version)
+    with pytest.raises(BackendUnavailable) as error:
+        aicf.compile(PROGRAM.format(dtype="f32"), target=TARGET)
+    assert one_line(error.value) == (
+        "compiling for cuda needs the package nvidia-nvjitlink; install aicf[cuda]"
+    )
+
+
+def test_toolkit_wheels_of_another_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their code would not load with the driver that is asked for."""
+    monkeypatch.setattr(toolchain, "version", lambda package: "13.9.1")
+    with pytest.raises(BackendUnavailable) as error:
+        aicf.compile(PROGRAM.format(dtype="f32"), target=TARGET)
+    assert one_line(error.value) == (
+        "nvidia-nvvm 13.9.1 is not of the CUDA 13.0 line, whose code driver 580 loads; install aicf[cuda]"
+    )
+
+
+# Without a GPU
+
+
+@pytest.fixture
+def model() -> CompiledModel:
+    return compiled("chain")
+
+
+def test_all_but_running_works_without_a_gpu(model: CompiledModel, gpu: FakeDriver, tmp_path: Path) -> None:
+    """Compile, explain, sizes, IR, save, load; running says that there is none."""
+    gpu.device = None
+    path = tmp_path / "chain.aicf"
+    model.save(path)
+    for exe in (model, aicf.load(path)):
+        assert "up0" in str(exe.explain()) and "norm_gemm" in str(exe.explain("up0"))
+        assert exe.memory()["weights"] > 0 and exe.ir("emit") == model.ir("emit")
+        for run in (exe, exe.bind, exe.run, exe.instantiate().fill):
+            with pytest.raises(BackendUnavailable, match="there is no NVIDIA GPU here"):
+                run({"x": np.zeros((1, 64), np.float16)})
+    assert {name for name, _ in gpu.calls} <= {"count"}
+
+
+def test_the_command_line_without_a_gpu(
+    model: CompiledModel, gpu: FakeDriver, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`explain` works; `run`, `bench` and `compile --target cuda` end with one line and status 1."""
+    gpu.device = None
+    path, program = tmp_path / "chain.aicf", tmp_path / "f.mlir"
+    model.save(path)
+    np.save(tmp_path / "x.npy", np.zeros((1, 64), np.float16))
+    program.write_text(PROGRAM.format(dtype="f32"))
+    assert main(["explain", str(path)]) == 0
+    capsys.readouterr()
+    for command in (
+        ["run", str(path), "--input", f"x={tmp_path / 'x.npy'}", "--output", str(tmp_path)],
+        ["bench", str(path)],
+        ["compile", str(program), "-o", str(tmp_path / "f.aicf"), "--target", "cuda"],
+    ):
+        assert main(command) == 1
+        error = capsys.readouterr().err
+        assert "there is no NVIDIA GPU here" in error and error.count("\n") == 1
+
+
+# Failures while it runs
+
+
+def test_a_failing_launch_names_the_instruction(gpu: FakeDriver) -> None:
+    """A checked run goes instruction by instruction; what failed for a passing reason works again."""
+    exe = add(gpu)
+    bound = exe.bind(x=random(RNG, 4, 6))
+    bound.replay()
+    (plan,) = exe.plan.programs
+    gpu.failures["run"] = 1
+    with pytest.raises(CaptureError) as error:
+        bound.check()
+    assert one_line(error.value) == "instruction 'sum' failed: run failed: fake error 1"
+    del gpu.failures["run"]
+    bound.check()
+    symbol = symbol_of(plan, 1)
+    gpu.failures[symbol] = ILLEGAL_ADDRESS
+    with pytest.raises(CaptureError) as error:
+        bound.check()
+    assert one_line(error.value).startswith("instruction 'act' failed: synchronize failed: ")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("add_kernel", "instruction 'before' cannot be captured: add_kernel failed: fake error 1"),
+        ("capture", "instruction 'product' cannot be captured: capture failed: fake error 1"),
+        (
+            "instantiate",
+            "the graph of entry 'aicf_library_5f_call' cannot be made: instantiate failed: fake error 1",
+        ),
+        (
+            "allow_shared",
+            "instruction 'before' needs 0 bytes of shared memory: allow_shared failed: fake error 1",
+        ),
+    ],
+)
+def test_a_failing_capture_names_the_instruction(
+    call: str, message: str, gpu: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu.kernels = SilentKernels()
+    monkeypatch.setattr(loader, "import_module", lambda name: SilentLibrary(gpu))
+    gpu.failures[call] = 1
+    with pytest.raises(CaptureError) as error:
+        compiled("library_call")(np.zeros((64, 64), np.float16))
+    assert one_line(error.value) == message and not gpu.named("launch")
+
+
+def test_after_a_broken_context_the_process_goes_on(gpu: FakeDriver) -> None:
+    """Every later use of the GPU says what to do; the CPU still works, and giving everything back raises nothing."""
+    exe, other, host = add(gpu), add(gpu), executable(ADD_RELU, {"b": B})
+    check_works(exe)
+    check_works(other)
+    gpu.failures["launch"] = ILLEGAL_ADDRESS
+    for each in (exe, other, exe):
+        with pytest.raises(
+            DriverError, match="a kernel broke the GPU context of this process.*start a new process"
+        ):
+            each(random(RNG, 4, 6))
+        check_works(host)
+    del exe, other
+    gc.collect()
+    runtime.shutdown()
+    check_works(host)
+
+
+def test_every_driver_call_of_a_first_run_may_fail(gpu: FakeDriver) -> None:
+    """Each in turn, once: an error of one line; nothing leaks, and both executables work afterwards."""
+    other = add(gpu)
+    check_works(other)
+    before = _held(gpu)
+    exe = add(gpu)
+    gpu.calls.clear()
+    check_works(exe)
+    calls = [name for name, _ in gpu.calls]
+    assert len(set(calls)) > 12
+    del exe
+    gc.collect()
+    for number in _not_closing(calls):
+        exe = add(gpu)
+        gpu.calls.clear()
+        gpu.fail_at = number + 1
+        with pytest.raises(AicfError) as error:
+            exe(random(RNG, 4, 6))
+        assert gpu.calls[number][0] == calls[number] and gpu.fail_at is None
+        assert calls[number] in one_line(error.value), calls[number]
+        check_works(other)
+        check_works(exe)
+        del exe, error
+        gc.collect()
+        assert _held(gpu) == before, calls[number]
+
+
+def _not_closing(calls: Sequence[str]) -> Iterator[int]:
+    """The calls that are not made to give something back: those run in finalizers, from where nothing is raised."""
+    for number, (call, following) in enumerate(zip(calls, [*calls[1:], ""], strict=True)):
+        if not {call, following} & {"close_stream", "close_event", "free", "free_pinned"}:
+            yield number
+
+
+def _held(gpu: FakeDriver) -> tuple[int, ...]:
+    """What is open on the driver, by number."""
+    kinds = (gpu.sizes, gpu.pinned, gpu.queues, gpu.modules, gpu.graphs, gpu.executables)
+    return (*(len(kind) for kind in kinds), gpu.contexts)

@@ -1,0 +1,152 @@
+"""Where the compiled cases come from: a folder that `prepare` filled, or a compile on the spot.
+
+A machine with a GPU need not have what compiles for it, and the machine that compiles need not have a GPU. Files hold
+no weights: those follow from the case. Nor do they hold algorithms of cublasLt: the library that is there is asked.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import aicf
+from aicf.backends.cuda import library
+from aicf.backends.cuda.device import CudaDevice
+from aicf.backends.cuda.device_program import DeviceModule, DeviceProgram, LibraryNode
+from aicf.backends.cuda.storage import read, stored
+from aicf.compiled import CompiledModel, Options
+from aicf.compiler import passes_of
+from aicf.dialects.plain_values import plain_value
+from aicf.frontends.text import make_context
+from aicf.passes.select_kernels import SelectKernelsPass
+from aicf.passes.support.pipeline import apply_pass
+from aicf.policies.tuning_table import Header, MeasuredWork, Row, Timing, TuningTable
+from aicf.sources import read_model
+from aicf.tuning.candidates import Candidate, candidates
+from tests.gpu.cases import CASES, ROOT, TARGET, Case
+
+FOLDER = "AICF_GPU_ARTIFACTS"
+"""Environment variable: the folder of artifacts; unset, cases are compiled when they are tested."""
+
+DIGITS = "digits"
+"""Name of the folder in it that holds what the digits demo made."""
+
+_ALL = 100_000
+
+
+def compiled(name: str) -> CompiledModel:
+    """The case, compiled now."""
+    case = CASES[name]
+    program = case.make()
+    tuning = None if case.variant is None else _table_of(case)
+    return aicf.compile(program.module, program.weights, TARGET, policy=case.policy, tuning=tuning, name=name)
+
+
+def obtained(name: str) -> CompiledModel:
+    """The case from the folder, if there is one, else compiled now; ready to run on this machine's GPU."""
+    folder = os.environ.get(FOLDER)
+    if folder is None:
+        model = compiled(name)
+    else:
+        model = aicf.load(path_of(name, Path(folder)), weights=CASES[name].make().weights)
+    return changed(model, _with_algorithms)
+
+
+def digits_folder(own: Path) -> Path:
+    """What the digits demo made for `TARGET`: in the folder of artifacts, else now in `own`."""
+    folder = os.environ.get(FOLDER)
+    if folder is not None:
+        return Path(folder) / DIGITS
+    make_digits(own)
+    return own
+
+
+def make_digits(build: Path) -> None:
+    """Runs the digits demo for `TARGET`, which ends with the artifact where there is no GPU."""
+    command = [sys.executable, ROOT / "examples" / "digits" / "demo.py", "--target", TARGET, "--build", build]
+    subprocess.run(command, cwd=ROOT, env=environment(), check=True)
+
+
+def environment() -> dict[str, str]:
+    """For a process that imports what this one can."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
+def path_of(name: str, folder: Path) -> Path:
+    """The file of a case."""
+    return folder / f"{name}.aicf"
+
+
+def changed(model: CompiledModel, change: Callable[[DeviceProgram], DeviceProgram]) -> CompiledModel:
+    """The model with its programs' code as `change` makes it."""
+    module, _ = read(model.native.code)
+    fresh = replace(module, programs=tuple(change(program) for program in module.programs))
+    return with_module(model, fresh)
+
+
+def with_module(model: CompiledModel, module: DeviceModule) -> CompiledModel:
+    """The model with another module around its kernels."""
+    _, cubins = read(model.native.code)
+    section = b"".join(cubins[entry.symbol] for entry in module.cubins)
+    native = replace(model.native, code=stored(module, section))
+    return CompiledModel(model.record, model.plan, native, model.weights)
+
+
+# A variant, by a table that has measured nothing else
+
+
+def _table_of(case: Case) -> TuningTable:
+    """A tuning table with one row: the variant that the case asks for."""
+    found = next(each for each in _candidates(case) if _is_wanted(each, case))
+    given = {name: plain_value(found.record.record.data[name]) for name in _device_fields(found)}
+    timing = Timing(1.0, 0.0)
+    row = Row(found.kernel.id, found.kernel.version, found.spec, given, timing, timing)
+    backend, _, arch = TARGET.partition(":")
+    header = Header(backend, arch, 1, "none: a test's choice", "", {}, {})
+    return TuningTable(header).with_works([MeasuredWork(found.work.digest, found.work, (row,))])
+
+
+def _device_fields(candidate: Candidate) -> tuple[str, ...]:
+    return tuple(getattr(candidate.kernel, "device_fields", ()))
+
+
+def _candidates(case: Case) -> list[Candidate]:
+    """What could run the case's instructions."""
+    context = make_context()
+    source = read_model(case.make().module, context)
+    for module_pass in passes_of(source, Options(TARGET, "", "", 1)):
+        if isinstance(module_pass, SelectKernelsPass):
+            break
+        apply_pass(module_pass, context, source.module)
+    return candidates(source.module, _ALL)
+
+
+def _is_wanted(candidate: Candidate, case: Case) -> bool:
+    assert case.variant is not None
+    record = candidate.record.record.data
+    return candidate.kernel.id == case.kernels[0] and all(
+        name in record and plain_value(record[name]) == value for name, value in case.variant.items()
+    )
+
+
+# Algorithms of the library
+
+
+def _with_algorithms(program: DeviceProgram) -> DeviceProgram:
+    """Each library call with the first algorithm that the library here offers for it."""
+    return replace(program, libraries=tuple(_with_algorithm(node) for node in program.libraries))
+
+
+def _with_algorithm(node: LibraryNode) -> LibraryNode:
+    CudaDevice().enter()
+    handle = library.open_handle()
+    try:
+        (algorithm, nbytes), *_ = library.algorithms(handle, node, 1)
+    finally:
+        library.close_handle(handle)
+    assert nbytes <= node.call["workspace_bytes"]
+    return replace(node, version=library.version(), call={**node.call, "algorithm": algorithm.hex()})

@@ -1,0 +1,259 @@
+"""The table of the GPU tests: programs, the kernels that must run them, and how exact they must be.
+
+A case pins a kernel by the policy, or one of its variants (a tile, a split) by a tuning table of one row. Nothing here
+needs a GPU: `prepare` compiles the same table where there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aicf.frontends.builder import Graph
+from aicf.frontends.text import parse_module
+from aicf.policies.kernel_policy import Fusion
+from tests.gpu import programs
+from tests.gpu.programs import Program, random_arrays
+from tests.support.fused_graphs import FAMILIES, fused_program
+from tests.support.random_graphs import random_program
+
+ROOT = Path(__file__).parent.parent.parent
+TARGET = "cuda:sm_90a"
+
+GENERATED, COPY, CONCAT = "cuda.generated", "cuda.copy", "cuda.concat"
+WGMMA, MMA, SIMT, GEMV = "cuda.gemm_wgmma", "cuda.gemm_mma", "cuda.gemm_simt", "cuda.gemv"
+ATTENTION, ATTENTION_SIMT, LIBRARY = "cuda.attention", "cuda.attention_simt", "cuda.cublaslt"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One program, compiled for `TARGET`.
+
+    Args:
+        make: Makes the program, always the same.
+        kernels: Kernels that must be among those that run it.
+        policy: What the compiler is told.
+        variant: Entries of the first kernel's record that say which variant of it runs; None leaves it to the compiler.
+        depth: How many roundings in a row there are at least; the tolerance grows with it.
+    """
+
+    make: Callable[[], Program]
+    kernels: tuple[str, ...]
+    policy: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    variant: Mapping[str, object] | None = None
+    depth: int = 1
+
+
+def _built(name: str, build: Callable[[], Graph]) -> Callable[[], Program]:
+    def make() -> Program:
+        module = build().module()
+        return Program(module, random_arrays(module, name))
+
+    return make
+
+
+def _graphs() -> dict[str, Case]:
+    """Generated kernels: every operation and element type."""
+    table: dict[str, tuple[Callable[[str], Graph], tuple[str, ...], tuple[str, ...]]] = {
+        "float_operations": (programs.float_operations, ("f32",), (GENERATED,)),
+        "summed_operations": (programs.summed_operations, ("f16", "bf16", "f64"), (GENERATED,)),
+        "integer_operations": (programs.integer_operations, ("i32", "i64"), (GENERATED,)),
+        "bool_operations": (programs.bool_operations, ("i1",), (GENERATED, COPY, CONCAT)),
+        "broadcasting": (programs.broadcasting, ("f32", "f16"), (GENERATED,)),
+        "row_reductions": (programs.row_reductions, ("f32", "f16", "bf16"), (GENERATED,)),
+        "many_blocks": (programs.many_blocks, ("f32", "f16"), (GENERATED,)),
+        "norms": (programs.norms, ("f32", "f16", "bf16"), (GENERATED,)),
+        "column_reductions": (programs.column_reductions, ("f32", "f16"), (GENERATED,)),
+        "integer_reductions": (programs.integer_reductions, ("i32",), (GENERATED,)),
+        "moves": (programs.moves, ("f32", "bf16", "i64"), (COPY, CONCAT)),
+    }
+    cases: dict[str, Case] = {}
+    for family, (build, dtypes, kernels) in table.items():
+        for dtype in dtypes:
+            name = f"{family}-{dtype}"
+            cases[name] = Case(_built(name, partial(build, dtype)), kernels)
+    return cases
+
+
+KIND_OF = {
+    "product": "gemm",
+    "dense": "gemm_epilogue",
+    "gated": "gemm_gated",
+    "projections": "gemm_multi",
+    "normed_dense": "norm_gemm",
+    "normed_gated": "norm_gated",
+}
+"""What a program multiplies to the kind of its instruction."""
+
+
+def _product(name: str, kernel: str, build: Callable[[], Graph], depth: int = 1) -> tuple[str, Case]:
+    """A case whose products all run on one kernel; the name says after the first hyphen what they are."""
+    policy = {"kernels": {KIND_OF[name.split("-")[1]]: kernel}}
+    return name, Case(_built(name, build), (kernel,), policy, depth=depth)
+
+
+def _products() -> dict[str, Case]:
+    product, dense, gated = programs.product, programs.dense, programs.gated
+    projections, normed = programs.projections, programs.normed_dense
+    return dict(
+        (
+            _product("wgmma-product-f16", WGMMA, partial(product, "f16", 192, 320, 256)),
+            _product("wgmma-product-nn", WGMMA, partial(product, "bf16", 128, 256, 72, transpose="nn")),
+            _product("wgmma-product-tt", WGMMA, partial(product, "f16", 96, 136, 128, transpose="tt")),
+            _product("wgmma-product-batched", WGMMA, partial(product, "bf16", 100, 72, 64, (3, 2))),
+            _product("wgmma-dense-bf16", WGMMA, partial(dense, "bf16", 77, 51, 72)),
+            _product("wgmma-gated-bf16", WGMMA, partial(gated, "bf16", 130, 192, 256)),
+            _product("wgmma-projections-f16", WGMMA, partial(projections, "f16", 128, 128, 128)),
+            _product("mma-product-f16", MMA, partial(product, "f16", 75, 100, 136)),
+            _product("mma-product-nn", MMA, partial(product, "bf16", 33, 49, 51, transpose="nn")),
+            _product("mma-product-tn", MMA, partial(product, "f16", 40, 56, 64, transpose="tn")),
+            _product("mma-product-shared", MMA, partial(product, "f16", 48, 64, 96, (4,), shared=True)),
+            _product("mma-dense-f16", MMA, partial(dense, "f16", 128, 192, 512)),
+            _product("mma-gated-bf16", MMA, partial(gated, "bf16", 40, 96, 128)),
+            _product("mma-projections-f16", MMA, partial(projections, "f16", 50, 64, 96)),
+            _product("simt-product-f32", SIMT, partial(product, "f32", 75, 100, 136)),
+            _product("simt-product-f64", SIMT, partial(product, "f64", 33, 40, 51, transpose="nn")),
+            _product("simt-product-i32", SIMT, partial(product, "i32", 33, 40, 50)),
+            _product("simt-dense-f32", SIMT, partial(dense, "f32", 128, 192, 512)),
+            _product("simt-gated-f32", SIMT, partial(gated, "f32", 40, 96, 128)),
+            _product("simt-projections-f64", SIMT, partial(projections, "f64", 20, 33, 40)),
+            _product("gemv-dense-f16", GEMV, partial(dense, "f16", 1, 512, 768)),
+            _product("gemv-product-f32", GEMV, partial(product, "f32", 4, 96, 256)),
+            _product("gemv-normed_dense-f16", GEMV, partial(normed, "f16", 1, 512, 256), 2),
+            _product("gemv-normed_dense-bf16", GEMV, partial(normed, "bf16", 16, 96, 384), 2),
+            _product("gemv-gated-bf16", GEMV, partial(gated, "bf16", 2, 256, 512)),
+            _product("gemv-normed_gated-f16", GEMV, partial(gated, "f16", 1, 256, 512, norm=True), 2),
+            _product("gemv-projections-f16", GEMV, partial(projections, "f16", 1, 192, 192)),
+        )
+    )
+
+
+def _variants() -> dict[str, Case]:
+    """Variants that the compiler does not take by itself at these sizes: other tiles, and sums split in every way."""
+    dense, gated, make = programs.dense, programs.gated, programs.attention
+    square = partial(programs.product, "bf16", 512, 512, 256)
+    deep = partial(dense, "f16", 64, 128, 1024)
+    table: dict[str, tuple[str, Callable[[], Graph], dict[str, object]]] = {
+        "wgmma-wide": (WGMMA, square, {"tile": [128, 256]}),
+        "wgmma-narrow": (WGMMA, square, {"tile": [128, 64]}),
+        "wgmma-waves": (WGMMA, partial(programs.product, "bf16", 2048, 1536, 128), {"tile": [128, 128]}),
+        "wgmma-shared-a": (WGMMA, square, {"cluster_shape": [1, 2, 1]}),
+        "wgmma-shared-b": (WGMMA, square, {"cluster_shape": [2, 1, 1]}),
+        "wgmma-split": (WGMMA, deep, {"cluster_shape": [1, 1, 4]}),
+        "wgmma-split-gated": (WGMMA, partial(gated, "bf16", 64, 128, 512), {"cluster_shape": [1, 1, 2]}),
+        "mma-split-cluster": (MMA, deep, {"split_k": 4, "split_through": "cluster"}),
+        "mma-split-workspace": (MMA, deep, {"split_k": 8, "split_through": "workspace"}),
+        "mma-split-gated": (
+            MMA,
+            partial(gated, "f16", 40, 96, 512),
+            {"split_k": 2, "split_through": "workspace"},
+        ),
+        "mma-warps-along-k": (MMA, deep, {"warps": [1, 1, 4]}),
+        "mma-wide": (MMA, partial(dense, "bf16", 100, 200, 96), {"tile": [64, 128, 32]}),
+        "simt-split": (SIMT, partial(dense, "f32", 40, 64, 512), {"split_k": 4}),
+        "attention-warps": (
+            ATTENTION,
+            partial(make, "f16", 64, 100, 64, 64),
+            {"combination_order": "keys in tiles, in order; then the warps, in order"},
+        ),
+        "library-product": (LIBRARY, partial(programs.product, "f16", 64, 96, 128), {}),
+        "library-dense": (LIBRARY, partial(dense, "bf16", 64, 96, 128, "relu", residual=False), {}),
+    }
+    return {
+        name: Case(_built(name, build), (kernel,), {}, want) for name, (kernel, build, want) in table.items()
+    }
+
+
+def _attentions() -> dict[str, Case]:
+    make = programs.attention
+    table: dict[str, tuple[str, Callable[[], Graph]]] = {
+        "attention-f16": (ATTENTION, partial(make, "f16", 128, 128, 64, 64)),
+        "attention-odd": (ATTENTION, partial(make, "bf16", 77, 51, 32, 48)),
+        "attention-mask": (ATTENTION, partial(make, "f16", 64, 96, 64, 64, (2, 1, 1, 96))),
+        "attention-full-mask": (ATTENTION, partial(make, "bf16", 33, 65, 64, 64, (33, 65))),
+        "attention_simt-f32": (ATTENTION_SIMT, partial(make, "f32", 33, 50, 24, 20)),
+        "attention_simt-mask": (ATTENTION_SIMT, partial(make, "f16", 20, 33, 20, 24, (2, 1, 1, 33))),
+    }
+    return {name: Case(_built(name, build), (kernel,)) for name, (kernel, build) in table.items()}
+
+
+def _models() -> dict[str, Case]:
+    """Models in small, as the compiler likes to run them."""
+    chain, encoder = programs.chain, programs.encoder
+    return {
+        "chain-1": Case(_built("chain-1", partial(chain, "f16", 1)), (GEMV,), depth=4),
+        "chain-64": Case(_built("chain-64", partial(chain, "f16", 64)), (), depth=4),
+        "chain-f32": Case(_built("chain-f32", partial(chain, "f32", 48, 1, 64, 128)), (SIMT,), depth=4),
+        "encoder-f16": Case(
+            _built("encoder-f16", partial(encoder, "f16", 2, 64, 2, 64)), (ATTENTION,), depth=4
+        ),
+        "encoder-bf16": Case(
+            _built("encoder-bf16", partial(encoder, "bf16", 1, 33, 2, 32)), (ATTENTION,), depth=4
+        ),
+        "encoder-f32": Case(
+            _built("encoder-f32", partial(encoder, "f32", 1, 24, 2, 16)), (ATTENTION_SIMT,), depth=4
+        ),
+    }
+
+
+def _policies() -> dict[str, Case]:
+    """What a user may ask for: branches side by side, a rounding after each operation, no fusion."""
+    encoder = partial(programs.encoder, "f16", 2, 64, 2, 64)
+    unfused = dict.fromkeys((entry.name for entry in fields(Fusion)), False)
+    table: dict[str, tuple[Callable[[], Graph], tuple[str, ...], dict[str, Any]]] = {
+        "encoder-streams": (encoder, (ATTENTION,), {"streams": 3, "fusion": {"horizontal": False}}),
+        "encoder-unfused": (encoder, (MMA, GENERATED), {"fusion": unfused}),
+        "norms-strict": (partial(programs.norms, "f16"), (GENERATED,), {"rounding": "strict"}),
+    }
+    return {
+        name: Case(_built(name, build), kernels, policy, depth=4)
+        for name, (build, kernels, policy) in table.items()
+    }
+
+
+def _random() -> dict[str, Case]:
+    """Random programs over all operations, and random ones of the forms that passes fuse."""
+    cases: dict[str, Case] = {}
+    for dtype, seeds in (("f32", (0, 1, 2)), ("f16", (3, 4)), ("bf16", (5,)), ("f64", (6,))):
+        for seed in seeds:
+            cases[f"random-{dtype}-{seed}"] = Case(partial(_random_program, dtype, seed), (), depth=4)
+    for seed, family in enumerate(FAMILIES):
+        for dtype in ("f32", "f16"):
+            cases[f"fused-{family}-{dtype}"] = Case(partial(_fused_program, family, seed, dtype), (), depth=4)
+    return cases
+
+
+def _random_program(dtype: str, seed: int) -> Program:
+    made = random_program(seed, float_type=dtype)
+    return Program(made.module, made.inputs)
+
+
+def _fused_program(family: str, seed: int, dtype: str) -> Program:
+    made = fused_program(family, seed, dtype)
+    return Program(made.module, made.inputs)
+
+
+def _step() -> Program:
+    module = parse_module((ROOT / "examples" / "sgd" / "step.mlir").read_text())
+    return Program(module, {**random_arrays(module, "step"), "lr": np.array(0.125, np.float32)})
+
+
+STEP = "step-of-descent"
+"""The case that updates its parameters."""
+
+STATELESS: dict[str, Case] = {
+    **_graphs(),
+    **_products(),
+    **_variants(),
+    **_attentions(),
+    **_models(),
+    **_policies(),
+    **_random(),
+}
+CASES: dict[str, Case] = {**STATELESS, STEP: Case(_step, (SIMT, GENERATED))}
+"""By name."""

@@ -1,0 +1,361 @@
+"""The programs that the GPU tests run: each holds one family of operations, or one model in small.
+
+A program is a module and an array for each argument; everything follows from its name and element type. Sizes are
+small, so that all of them compile and run in a minute or two, and odd where a kernel has to mind its edges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from math import sqrt
+from typing import Any, get_args
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+
+from aicf.dialects.logical import Predicate
+from aicf.dialects.types import TensorInfo, tensor_info
+from aicf.frontends.builder import Graph, Value
+from aicf.passes.support.work import argument_attrs
+from aicf.runtime.tensors import numpy_dtype
+
+Array = NDArray[Any]
+
+PREDICATES = get_args(Predicate)
+DTYPES = ("f64", "f32", "f16", "bf16", "i64", "i32", "i1")
+UNARY = ("neg", "exp", "tanh", "erf", "relu", "sigmoid", "silu", "gelu")
+OF_POSITIVE = ("log", "sqrt", "rsqrt")
+BINARY = ("add", "sub", "mul", "div", "max", "min")
+REDUCTIONS = ("reduce_sum", "reduce_mean", "reduce_max")
+
+
+@dataclass(frozen=True)
+class Program:
+    """A module with one function, and an array for each of its arguments by name."""
+
+    module: ModuleOp
+    arrays: dict[str, Array]
+
+    @property
+    def inputs(self) -> dict[str, Array]:
+        """What is given at every run."""
+        return {name: self.arrays[name] for name, role, _ in arguments(self.module) if role == "input"}
+
+    @property
+    def weights(self) -> dict[str, Array]:
+        """What is given once: parameters, states and meta tensors."""
+        return {name: self.arrays[name] for name, role, _ in arguments(self.module) if role != "input"}
+
+
+def arguments(module: ModuleOp) -> list[tuple[str, str, TensorInfo]]:
+    """Name, role and type of each argument of the one function."""
+    (function,) = (op for op in module.body.block.ops if isinstance(op, FuncOp))
+    found: list[tuple[str, str, TensorInfo]] = []
+    for index, argument in enumerate(function.args):
+        attributes = argument_attrs(function, index)
+        name, role = (attributes[f"logical.{what}"].data for what in ("name", "role"))
+        found.append((name, role, tensor_info(argument.type)))
+    return found
+
+
+def random_arrays(module: ModuleOp, name: str) -> dict[str, Array]:
+    """Normally distributed floats (weight matrices scaled so that products stay near 1), small integers, fair bools."""
+    random = np.random.default_rng(crc32(name.encode()))
+    return {
+        argument: _random_array(random, info, role == "param" and info.rank >= 2)
+        for argument, role, info in arguments(module)
+    }
+
+
+def _random_array(random: np.random.Generator, info: TensorInfo, is_matrix: bool) -> Array:
+    dtype, shape = numpy_dtype(info.element.name), info.shape
+    if info.element.is_float:
+        return (random.standard_normal(shape) / (sqrt(shape[-1]) if is_matrix else 1)).astype(dtype)
+    low, high = (0, 2) if dtype == np.bool_ else (-9, 10)
+    return random.integers(low, high, shape).astype(dtype)
+
+
+# Generated kernels: pointwise, reductions, moves
+
+
+def float_operations(dtype: str) -> Graph:
+    """Every elementwise operation on floats: f32 each as an output of its own, NaN where it has no value."""
+    g = Graph("float_operations")
+    x, y = g.input("x", (48, 128), dtype), g.input("y", (48, 128), dtype)
+    for name, value in {**_unary(g, x, x), **_binary(g, x, y), **_casts(g, x)}.items():
+        g.output(value, name)
+    return g
+
+
+def summed_operations(dtype: str) -> Graph:
+    """The same in few kernels: a sum of everything; 33 x 77 is whole vectors for no kernel."""
+    g = Graph("summed_operations")
+    x, y = g.input("x", (33, 77), dtype), g.input("y", (33, 77), dtype)
+    positive, divisor = x * x + 0.5, y * y + 0.5
+    g.output(_sum(g, _unary(g, x, positive).values()), "unary")
+    g.output(_sum(g, _binary(g, x, divisor).values()), "binary")
+    g.output(_sum(g, (g.cast(value, dtype) for value in _casts(g, x).values())), "casts")
+    return g
+
+
+def integer_operations(dtype: str) -> Graph:
+    """Every elementwise operation on integers; some divisors are 0."""
+    g = Graph("integer_operations")
+    x, y = g.input("x", (33, 76), dtype), g.input("y", (33, 76), dtype)
+    values = {"neg": g.neg(x), "relu": g.relu(x), **_binary(g, x, y)}
+    if dtype == "i32":
+        for name, value in {**values, **_casts(g, x)}.items():
+            g.output(value, name)
+    else:
+        g.output(_sum(g, values.values()), "values")
+        g.output(_sum(g, (g.cast(value, dtype) for value in _casts(g, x).values())), "casts")
+    return g
+
+
+def _unary(g: Graph, x: Value, positive: Value) -> dict[str, Value]:
+    """Operations on one float; `positive` is what roots and logarithms are taken of."""
+    values = {name: getattr(g, name)(x) for name in UNARY}
+    values |= {name: getattr(g, name)(positive) for name in OF_POSITIVE}
+    return {**values, "gelu_tanh": g.gelu(x, "tanh")}
+
+
+def _binary(g: Graph, x: Value, y: Value) -> dict[str, Value]:
+    """Operations on two numbers, comparisons (some values are equal) and a selection."""
+    values = {name: getattr(g, name)(x, y) for name in BINARY}
+    values |= {predicate: g.compare(predicate, x, g.max(x, y)) for predicate in PREDICATES}
+    return {**values, "select": g.select(g.compare("lt", x, y), x + 1, y)}
+
+
+def _casts(g: Graph, x: Value) -> dict[str, Value]:
+    """Conversions to every other type."""
+    return {f"cast_{other}": g.cast(x, other) for other in DTYPES if other != x.dtype}
+
+
+def _sum(g: Graph, values: Iterable[Value]) -> Value:
+    """The sum of numbers and of bools, each bool with a weight of its own."""
+    numbers = list(values)
+    bools = [value for value in numbers if value.dtype == "i1"]
+    numbers = [value for value in numbers if value.dtype != "i1"]
+    numbers += [g.cast(value, numbers[0].dtype) * 2**place for place, value in enumerate(bools)]
+    return reduce(g.add, numbers)
+
+
+def bool_operations(dtype: str) -> Graph:
+    """What there is for bools: selection, comparison, conversion, and moving them."""
+    g = Graph("bool_operations")
+    p, q = g.input("p", (33, 77), dtype), g.input("q", (33, 77), dtype)
+    g.output(g.select(p, q, p), "select")
+    g.output(g.cast(p, "f32"), "cast_f32")
+    g.output(g.cast(p, "i64"), "cast_i64")
+    g.output(g.transpose(p, (1, 0)), "transpose")
+    g.output(g.concat([p, q], 1), "concat")
+    return g
+
+
+def broadcasting(dtype: str) -> Graph:
+    """A row, a column, a scalar and a constant tensor beside a matrix, fused into chains."""
+    g = Graph("broadcasting")
+    x, row = g.input("x", (3, 40, 72), dtype), g.param("row", (72,), dtype)
+    column, scalar = g.input("column", (40, 1), dtype), g.param("scalar", (), dtype)
+    table = g.constant(np.arange(72).reshape(1, 72) / 16 - 2, (1, 72), dtype)
+    g.output(g.tanh(x * row + column) * scalar + table, "chain")
+    g.output(g.broadcast_to(g.exp(column), (2, 40, 72)), "repeated")
+    return g
+
+
+def row_reductions(dtype: str) -> Graph:
+    """Reductions along the last dimension: short rows, odd ones, and long ones that no block holds in registers."""
+    g = Graph("row_reductions")
+    for size, rows in ((40, 65), (1001, 9), (40_000, 3)):
+        x = g.input(f"x{size}", (rows, size), dtype)
+        for name in REDUCTIONS:
+            g.output(getattr(g, name)(x * 0.5 if name == "reduce_sum" else x, [-1]), f"{name}_{size}")
+        g.output(g.softmax(x), f"softmax_{size}")
+    return g
+
+
+def many_blocks(dtype: str) -> Graph:
+    """As many elements, rows and columns as fill the GPU several times."""
+    g = Graph("many_blocks")
+    x = g.input("x", (3000, 1024), dtype)
+    g.output(g.gelu(x * 0.5 + 1.0, "tanh"), "pointwise")
+    g.output(g.softmax(x), "rows")
+    g.output(g.reduce_sum(x, [0]), "columns")
+    g.output(g.reduce_max(x, [0, 1]), "all")
+    return g
+
+
+def norms(dtype: str) -> Graph:
+    """Normalised rows: layer_norm over one and two dimensions, with a residual in front, and by the mean square."""
+    g = Graph("norms")
+    x, y = g.input("x", (37, 256), dtype), g.input("y", (37, 256), dtype)
+    scale, bias = g.param("scale", (256,), dtype), g.param("bias", (256,), dtype)
+    g.output(g.layer_norm(x + y, scale, bias), "residual")
+    mean = g.reduce_mean(x * x, [-1], keepdims=True)
+    g.output(x * g.rsqrt(mean + 1e-5) * scale, "mean_square")
+    z = g.input("z", (6, 10, 24), dtype)
+    g.output(g.layer_norm(z, g.param("s", (10, 24), dtype), g.param("t", (10, 24), dtype), 1), "two_dims")
+    return g
+
+
+def column_reductions(dtype: str) -> Graph:
+    """Reductions along the first dimension, one in the middle, two at once and everything."""
+    g = Graph("column_reductions")
+    x = g.input("x", (70, 5, 44), dtype)
+    for name in REDUCTIONS:
+        for label, axes in (("first", [0]), ("middle", [1]), ("outer", [0, 2]), ("all", [0, 1, 2])):
+            g.output(getattr(g, name)(x, axes), f"{name}_{label}")
+    g.output(g.softmax(x, 0), "softmax_first")
+    long = g.input("long", (600, 700), dtype)
+    g.output(g.reduce_sum(long, [0, 1]), "sum_long")
+    return g
+
+
+def integer_reductions(dtype: str) -> Graph:
+    """Sums and maxima of integers along rows, columns and everything."""
+    g = Graph("integer_reductions")
+    x = g.input("x", (70, 300), dtype)
+    for label, axes in (("rows", [1]), ("columns", [0]), ("all", [0, 1])):
+        g.output(g.reduce_sum(x, axes), f"sum_{label}")
+        g.output(g.reduce_max(x, axes, keepdims=True), f"max_{label}")
+    return g
+
+
+def moves(dtype: str) -> Graph:
+    """Transposes, slices with steps, concatenations, reshapes and what they feed."""
+    g = Graph("moves")
+    x, y = g.input("x", (70, 100), dtype), g.input("y", (70, 33), dtype)
+    z = g.input("z", (2, 5, 12, 16), dtype)
+    g.output(g.transpose(x, (1, 0)), "transpose")
+    g.output(g.transpose(z, (0, 2, 1, 3)), "heads")
+    g.output(g.transpose(z, (3, 1, 0, 2)), "permuted")
+    g.output(g.slice(x, [3, 1], [20, 30], [3, 2]), "slice")
+    g.output(g.concat([x, y, x], 1), "concat_columns")
+    g.output(g.concat([y, g.slice(x, [0, 5], [-1, 33])], 0), "concat_rows")
+    g.output(g.reshape(g.transpose(x, (1, 0)), (70, 100)), "reshape")
+    g.output(g.transpose(x, (1, 0)) + 1, "transpose_add")
+    return g
+
+
+# Matrix products
+
+
+def product(
+    dtype: str,
+    m: int,
+    n: int,
+    k: int,
+    batch: tuple[int, ...] = (),
+    transpose: str = "nt",
+    shared: bool = False,
+) -> Graph:
+    """a b, with a or b stored transposed where `transpose` has a t; `shared` gives all batches one b."""
+    g = Graph("product")
+    a_shape = (k, m) if transpose[0] == "t" else (m, k)
+    b_shape = (n, k) if transpose[1] == "t" else (k, n)
+    a = g.input("a", (*batch, *a_shape), dtype)
+    b = g.param("b", b_shape if shared else (*batch, *b_shape), dtype)
+    y = g.matmul(a, b, transpose_a=transpose[0] == "t", transpose_b=transpose[1] == "t")
+    g.output(y, "y")
+    return g
+
+
+def dense(dtype: str, m: int, n: int, k: int, activation: str = "gelu", residual: bool = True) -> Graph:
+    """activation(x w^T + bias) + residual."""
+    g = Graph("dense")
+    x, w, b = g.input("x", (m, k), dtype), g.param("w", (n, k), dtype), g.param("bias", (n,), dtype)
+    y = getattr(g, activation)(g.linear(x, w, b))
+    g.output(y + g.input("residual", (m, n), dtype) if residual else y, "y")
+    return g
+
+
+def normed_dense(dtype: str, m: int, n: int, k: int) -> Graph:
+    """gelu(layer_norm(x) w^T + bias)."""
+    g = Graph("normed_dense")
+    x, w, b = g.input("x", (m, k), dtype), g.param("w", (n, k), dtype), g.param("bias", (n,), dtype)
+    g.output(g.gelu(g.linear(_layer_norm(g, x, "norm"), w, b)), "y")
+    return g
+
+
+def gated(dtype: str, m: int, n: int, k: int, norm: bool = False) -> Graph:
+    """silu(x gate) * (x up), of normalised rows if `norm`."""
+    g = Graph("gated")
+    x = g.input("x", (m, k), dtype)
+    if norm:
+        x = _layer_norm(g, x, "norm")
+    gate, up = (g.linear(x, g.param(name, (n, k), dtype)) for name in ("gate", "up"))
+    g.output(g.silu(gate) * up, "y")
+    return g
+
+
+def projections(dtype: str, m: int, n: int, k: int) -> Graph:
+    """Three products of one matrix, with biases."""
+    g = Graph("projections")
+    x = g.input("x", (m, k), dtype)
+    for name in "qkv":
+        w, b = g.param(f"{name}.weight", (n, k), dtype), g.param(f"{name}.bias", (n,), dtype)
+        g.output(g.linear(x, w, b), name)
+    return g
+
+
+def attention(
+    dtype: str, rows: int, columns: int, depth: int, width: int, mask: Sequence[int] | None = None
+) -> Graph:
+    """softmax(q k^T / sqrt(depth) + mask) v of 2 x 3 heads; `mask` is the shape of what is added."""
+    g = Graph("attention")
+    q = g.input("q", (2, 3, rows, depth), dtype)
+    k, v = g.input("k", (2, 3, columns, depth), dtype), g.input("v", (2, 3, columns, width), dtype)
+    scores = g.matmul(q, k, transpose_b=True) * (1 / sqrt(depth))
+    if mask is not None:
+        scores = scores + g.input("mask", mask, dtype)
+    y = g.matmul(g.softmax(scores), v)
+    g.output(g.reshape(g.transpose(y, (0, 2, 1, 3)), (2, rows, 3 * width)), "y")
+    return g
+
+
+# Models in small
+
+
+def chain(dtype: str, tokens: int, layers: int = 3, hidden: int = 256, inner: int = 512) -> Graph:
+    """Pre-norm blocks x + down(gelu(up(layer_norm(x))))."""
+    g = Graph("chain")
+    x = g.input("x", (tokens, hidden), dtype)
+    for i in range(layers):
+        up = g.gelu(_linear(g, _layer_norm(g, x, f"{i}.norm"), f"{i}.up", inner))
+        x = _linear(g, up, f"{i}.down", hidden) + x
+    g.output(x, "y")
+    return g
+
+
+def encoder(dtype: str, batch: int, tokens: int, heads: int, depth: int) -> Graph:
+    """One layer of BERT's encoder; attention is written as products and softmax."""
+    g = Graph("encoder")
+    hidden = heads * depth
+    x = g.input("x", (batch, tokens, hidden), dtype)
+    q, k, v = (
+        g.transpose(g.reshape(_linear(g, x, name, hidden), (batch, tokens, heads, depth)), (0, 2, 1, 3))
+        for name in ("query", "key", "value")
+    )
+    scores = g.matmul(q, k, transpose_b=True) * (1 / sqrt(depth))
+    context = g.transpose(g.matmul(g.softmax(scores), v), (0, 2, 1, 3))
+    attended = _linear(g, g.reshape(context, (batch, tokens, hidden)), "projection", hidden)
+    x = _layer_norm(g, attended + x, "norm1")
+    down = _linear(g, g.gelu(_linear(g, x, "up", 4 * hidden)), "down", hidden)
+    g.output(_layer_norm(g, down + x, "norm2"), "y")
+    return g
+
+
+def _linear(g: Graph, x: Value, name: str, outputs: int) -> Value:
+    inputs = x.info.shape[-1]
+    weight = g.param(f"{name}.weight", (outputs, inputs), x.dtype)
+    return g.linear(x, weight, g.param(f"{name}.bias", (outputs,), x.dtype))
+
+
+def _layer_norm(g: Graph, x: Value, name: str) -> Value:
+    scale, bias = (g.param(f"{name}.{part}", x.info.shape[-1:], x.dtype) for part in ("weight", "bias"))
+    return g.layer_norm(x, scale, bias)

@@ -1,0 +1,39 @@
+"""What the table of GPU cases holds, without a GPU: nothing may be left out."""
+
+from __future__ import annotations
+
+from xdsl.dialects.func import FuncOp
+
+from aicf.backends.cuda.kernels import KERNELS
+from aicf.semantics.meanings import SEMANTICS
+from tests.gpu.cases import CASES, STATELESS
+from tests.gpu.test_cases import LONG
+
+
+def test_every_operation_is_in_a_case() -> None:
+    """An operation added to the dialect is missing here until a program of the table has it."""
+    held: set[type] = set()
+    for name in CASES:
+        if not name.startswith(("random", "fused")):
+            (function,) = (op for op in CASES[name].make().module.ops if isinstance(op, FuncOp))
+            held |= {type(op) for op in function.body.block.ops}
+    assert set(SEMANTICS) <= held
+
+
+def test_every_kernel_runs_a_case() -> None:
+    """A kernel added to the backend is missing here until a case pins it."""
+    assert {kernel.id for kernel in KERNELS} <= {kernel for case in CASES.values() for kernel in case.kernels}
+
+
+def test_every_kernel_of_products_runs_every_kind_it_takes() -> None:
+    """Through a policy that names both; cublasLt, which takes two, has a case by a tuning table for each."""
+    pinned = {
+        (kernel, kind) for case in CASES.values() for kind, kernel in case.policy.get("kernels", {}).items()
+    }
+    products = [kernel for kernel in KERNELS if kernel.id.startswith("cuda.gem")]
+    assert {(kernel.id, kind) for kernel in products for kind in kernel.kinds} <= pinned
+
+
+def test_names_of_long_cases_are_those_of_cases() -> None:
+    """A case that is renamed keeps its thousand replays."""
+    assert set(LONG) <= set(STATELESS)

@@ -1,0 +1,173 @@
+"""Small damages to a placed emit program, and their undoing: what a broken pass or a careless edit would leave.
+
+Which damage is harmful is not known here; a simulator and the verifiers judge the damaged program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, StringAttr, i64
+from xdsl.ir import Attribute, Operation
+
+from aicf.dialects.emit import EdgeAttr, ProgramOp, ResolvedOp
+from aicf.dialects.emit_types import KernelAttr
+
+GRANULE = 64
+"""Bytes between the offsets that slots are moved to."""
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """One damage: its `kind`, what makes it different from others of the kind, and what does it."""
+
+    kind: str
+    name: str
+    apply: Callable[[], None]
+
+
+class Original:
+    """A program as it was, to go back to: fields and operands of all its ops, and their order."""
+
+    def __init__(self, program: ProgramOp) -> None:
+        self.program = program
+        self.fields = dict(program.properties)
+        self.ops = [(op, dict(op.properties), tuple(op.operands)) for op in program.body.block.ops]
+
+    def restore(self) -> None:
+        """Undoes every mutation."""
+        self.program.properties = dict(self.fields)
+        for op, fields, operands in self.ops:
+            op.properties = dict(fields)
+            if tuple(op.operands) != operands:
+                op.operands = operands
+        block = self.program.body.block
+        if [op for op, _, _ in self.ops] != list(block.ops):
+            for op, _, _ in self.ops:
+                op.detach()
+            block.add_ops(op for op, _, _ in self.ops)
+
+
+def mutations(program: ProgramOp) -> list[Mutation]:
+    """All single damages of a final program."""
+    return [
+        *_moved_slots(program),
+        *_damaged_edges(program),
+        *_moved_waits(program),
+        *_swapped(program),
+        *_redirected(program),
+    ]
+
+
+def _moved_slots(program: ProgramOp) -> Iterator[Mutation]:
+    """Every slot to every other place in the arena; `early reuse` is the place of another slot."""
+    assert program.arena_bytes is not None
+    taken = {slot.offset.value.data for slot in program.slots if slot.offset is not None}
+    for number, slot in enumerate(program.slots):
+        assert slot.offset is not None and slot.size is not None
+        last = program.arena_bytes.value.data - slot.size.value.data
+        for offset in range(0, last + 1, GRANULE):
+            if offset != slot.offset.value.data:
+                kind = "early reuse" if offset in taken else "moved slot"
+                yield Mutation(
+                    kind, f"{number} to {offset}", _setter(slot, "offset", IntegerAttr(offset, i64))
+                )
+
+
+def _setter(op: Operation, key: str, value: Attribute) -> Callable[[], None]:
+    def apply() -> None:
+        op.properties[key] = value
+
+    return apply
+
+
+def _damaged_edges(program: ProgramOp) -> Iterator[Mutation]:
+    """Edges dropped, of the other kind, and from another source."""
+    for place, op in enumerate(program.instructions):
+        name = op.instruction.data
+        for number, edge in enumerate(op.after):
+            source, kind = edge.source.data, edge.kind.data
+            yield Mutation("dropped edge", f"{source}-{name}", _edge_setter(op, number, None))
+            other = "programmatic" if kind == "full" else "full"
+            yield Mutation(
+                f"edge {other}", f"{source}-{name}", _edge_setter(op, number, EdgeAttr(source, other))
+            )
+            for earlier in program.instructions[:place]:
+                if (away := earlier.instruction.data) != source:
+                    change = _edge_setter(op, number, EdgeAttr(away, kind))
+                    yield Mutation("bent edge", f"{source}-{name} from {away}", change)
+
+
+def _edge_setter(op: ResolvedOp, number: int, edge: EdgeAttr | None) -> Callable[[], None]:
+    """Puts `edge` in the place of edge `number` of what the op waited for at first; None drops it."""
+    old = op.after.data[number]
+
+    def apply() -> None:
+        kept = [edge if each == old else each for each in op.after]
+        op.properties["after"] = ArrayAttr([each for each in kept if each is not None])
+
+    return apply
+
+
+def _moved_waits(program: ProgramOp) -> Iterator[Mutation]:
+    """Each operand read before the wait, all of them, or no wait at all."""
+    for op in program.instructions:
+        assert op.kernel is not None
+        name, count = op.instruction.data, len(op.ins)
+        early = {str(number): [number] for number in range(count)} | {"all": [*range(count)], "none": []}
+        for what, numbers in early.items():
+            value = ArrayAttr([IntegerAttr(number, i64) for number in numbers])
+            yield Mutation("moved early_reads", f"{name} {what}", _record_setter(op, value))
+        yield Mutation("no wait", name, _record_setter(op, None))
+
+
+def _record_setter(op: ResolvedOp, early: ArrayAttr[IntegerAttr] | None) -> Callable[[], None]:
+    assert op.kernel is not None
+    record = {key: value for key, value in op.kernel.record.data.items() if key != "early_reads"}
+    if early is not None:
+        record["early_reads"] = early
+    return _setter(op, "kernel", KernelAttr(op.kernel.kernel.data, DictionaryAttr(record)))
+
+
+def _swapped(program: ProgramOp) -> Iterator[Mutation]:
+    """Two instructions change places in the text: each with its edges, or each taking over those of the other."""
+    instructions = program.instructions
+    for place, op in enumerate(instructions):
+        for other in instructions[place + 1 :]:
+            name = f"{op.instruction.data}, {other.instruction.data}"
+            yield Mutation("swapped text", name, lambda a=op, b=other: _exchange(program, a, b, False))
+            yield Mutation("swapped order", name, lambda a=op, b=other: _exchange(program, a, b, True))
+
+
+def _exchange(program: ProgramOp, one: ResolvedOp, other: ResolvedOp, is_renamed: bool) -> None:
+    block = program.body.block
+    ops = list(block.ops)
+    places = ops.index(one), ops.index(other)
+    ops[places[0]], ops[places[1]] = other, one
+    for op in list(block.ops):
+        op.detach()
+    block.add_ops(ops)
+    if is_renamed:
+        names = one.instruction.data, other.instruction.data
+        renamed = {names[0]: names[1], names[1]: names[0]}
+        one.properties["after"], other.properties["after"] = other.after, one.after
+        for op in program.instructions:
+            op.properties["after"] = ArrayAttr(
+                [EdgeAttr(renamed.get(e.source.data, e.source.data), e.kind.data) for e in op.after]
+            )
+    order = ArrayAttr([StringAttr(op.instruction.data) for op in program.instructions])
+    program.properties["graphs"] = ArrayAttr([order])
+
+
+def _redirected(program: ProgramOp) -> Iterator[Mutation]:
+    """Each operand in the arena replaced by each other slot of its type."""
+    slots = [slot.buffer for slot in program.slots]
+    for op in program.instructions:
+        for number, value in enumerate(op.operands):
+            for place, slot in enumerate(slots):
+                if slot is not value and slot.type == value.type:
+                    name = f"{op.instruction.data} operand {number} to {place}"
+                    yield Mutation(
+                        "other slot", name, lambda o=op, n=number, s=slot: o.operands.__setitem__(n, s)
+                    )
