@@ -35,7 +35,8 @@ class FuseAttentionPass(ModulePass):
     """Groups `softmax(q k^T * scale + mask) v` where nothing else reads what is between the products.
 
     Runs before views are materialised: transposes and reshapes of queries, keys, values and mask become strides of the
-    operands, and those behind the second product strides of the result, so that no head is ever moved.
+    operands, and those behind the second product strides of the result, so that no head is ever moved. Kernels that
+    say what the parts would cost take it only where it is no less.
     """
 
     name = "fuse-attention"

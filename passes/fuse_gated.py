@@ -38,7 +38,8 @@ class FuseGatedPass(ModulePass):
     """Groups two products with one left operand, right operands of one type, and pointwise ops that read both results.
 
     `silu(x Wg) * (x Wu)` reads x once and writes the product of the two alone. A row program that makes the left
-    operand for them only (a layer_norm) joins as the prologue if a kernel takes it.
+    operand for them only (a layer_norm) joins as the prologue if a kernel takes it. Kernels that say what the parts
+    would cost take it only where it is no less.
     """
 
     name = "fuse-gated"

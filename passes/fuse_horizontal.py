@@ -37,7 +37,8 @@ class FuseHorizontalPass(ModulePass):
     """Groups products with one left operand and right operands of one type, with a result each.
 
     Each product takes the pointwise ops behind it along, as many as all of them have alike: a bias each, for instance.
-    Products of which one needs another's result stay apart.
+    Products of which one needs another's result stay apart, and for kernels that say what the parts would cost those
+    that would leave something behind.
     """
 
     name = "fuse-horizontal"

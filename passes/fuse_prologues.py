@@ -35,7 +35,8 @@ class FuseProloguesPass(ModulePass):
     """Groups a row program with the product that reads its result, and with the pointwise ops behind the product.
 
     Several products take a copy of the row program each, but only if every reader is a product and a kernel takes each
-    of them; else the rows are written for all. Only kernels that hold all rows of their tile at once take a prologue.
+    of them; else the rows are written for all, as they are for kernels that say what the parts would cost. Only kernels
+    that hold all rows of their tile at once take a prologue.
     """
 
     name = "fuse-prologues"

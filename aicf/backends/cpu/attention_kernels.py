@@ -32,7 +32,6 @@ from aicf.backends.cpu.legality import (
 )
 from aicf.backends.cpu.records import attention_record
 from aicf.backends.cpu.target import ELEMENT_BYTES
-from aicf.dialects import logical
 from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.kinds import FLAGS
 
@@ -91,7 +90,7 @@ def _attention_reason(work: Work) -> str | None:
         return "an attention is of f32 or f64"
     if len({operand.dtype for operand in (*work.operands, *work.results)}) > 1:
         return "queries, keys, values, mask and result are not of one type"
-    if any(isinstance(op, logical.CastOp) for op in work.body.ops):
+    if any(op.name == "logical.cast" for op in work.body.ops):
         return "its scores are computed in another type"
     if work.attrs["causal"] == FLAGS[True]:
         return "it has no causal mask of its own: add one to the scores"
