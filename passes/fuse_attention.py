@@ -35,7 +35,8 @@ class FuseAttentionPass(ModulePass):
     """Groups `softmax(q k^T * scale + mask) v` where nothing else reads what is between the products.
 
     Runs before views are materialised: transposes and reshapes of queries, keys, values and mask become strides of the
-    operands, and those behind the second product strides of the result, so that no head is ever moved.
+    operands, and those behind the second product strides of the result, so that no head is ever moved. Kernels that
+    say what the parts would cost take it only where it is no less.
     """
 
     name = "fuse-attention"
@@ -61,7 +62,7 @@ def _fuse(output: logical.MatmulOp, context: FusionContext) -> None:
     elif (reader := _other_reader(members, output)) is not None:
         because = f"'{id_of(reader)}' reads what is between the products, so it is written in any case"
     elif (because := context.why_none_of(KINDS)) is None:
-        because = "no kernel of the target takes it as one"
+        because = "no kernel of the target gains by taking it as one"
         plan, refused = _first_legal(members, attention, context)
     if plan is None:
         record(

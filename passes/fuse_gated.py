@@ -18,6 +18,7 @@ from aicf.passes.support.fusion import (
     form_group,
     fusion_contexts,
     id_of,
+    left_behind,
     outline,
     pointwise_like,
     refusal,
@@ -37,7 +38,8 @@ class FuseGatedPass(ModulePass):
     """Groups two products with one left operand, right operands of one type, and pointwise ops that read both results.
 
     `silu(x Wg) * (x Wu)` reads x once and writes the product of the two alone. A row program that makes the left
-    operand for them only (a layer_norm) joins as the prologue if a kernel takes it.
+    operand for them only (a layer_norm) joins as the prologue if a kernel takes it. Kernels that say what the parts
+    would cost take it only where it is no less.
     """
 
     name = "fuse-gated"
@@ -77,8 +79,8 @@ def _fuse(pair: Pair, context: FusionContext) -> None:
     if not context.policy.fusion.gated:
         because = "gated fusion is off by policy"
     elif (because := context.why_none_of(KINDS)) is None:
-        because = "no kernel of the target takes both products"
-        plan = _first_legal(_plans(cuts, pair, context), context, refused)
+        because = "no kernel of the target gains by taking both products"
+        plan = _first_legal(_plans(cuts, pair, context), cuts[0], context, refused)
     if plan is None:
         record(context.module, FuseGatedPass.name, [id_of(op) for op in pair], "apart", because, refused)
         return
@@ -101,10 +103,15 @@ def _plans(cuts: Sequence[Sequence[Operation]], pair: Pair, context: FusionConte
         yield outline(cut, context.group_id(cut))
 
 
-def _first_legal(plans: Iterator[Outline], context: FusionContext, refused: dict[str, str]) -> Outline | None:
+def _first_legal(
+    plans: Iterator[Outline], largest: Sequence[Operation], context: FusionContext, refused: dict[str, str]
+) -> Outline | None:
     for plan in plans:
         has_rows = any(op.has_trait(logical.Reduction) for op in plan.members)
-        reason = refusal_behind_rows(plan, context) if has_rows else refusal(plan, context, KINDS[:1])
+        loss = left_behind(largest, plan.members)
+        reason = (
+            refusal_behind_rows(plan, context, loss) if has_rows else refusal(plan, context, KINDS[:1], loss)
+        )
         if reason is None:
             return plan
         refused[" + ".join(id_of(op) for op in plan.members)] = reason

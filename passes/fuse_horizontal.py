@@ -18,6 +18,7 @@ from aicf.passes.support.fusion import (
     form_group,
     fusion_contexts,
     id_of,
+    left_behind,
     outline,
     pointwise_like,
     refusal,
@@ -36,7 +37,8 @@ class FuseHorizontalPass(ModulePass):
     """Groups products with one left operand and right operands of one type, with a result each.
 
     Each product takes the pointwise ops behind it along, as many as all of them have alike: a bias each, for instance.
-    Products of which one needs another's result stay apart.
+    Products of which one needs another's result stay apart, and for kernels that say what the parts would cost those
+    that would leave something behind.
     """
 
     name = "fuse-horizontal"
@@ -71,7 +73,7 @@ def _fuse(products: Sequence[logical.MatmulOp], context: FusionContext) -> None:
     if not context.policy.fusion.horizontal:
         because = "horizontal fusion is off by policy"
     elif (because := context.why_none_of(KINDS)) is None:
-        because = "no kernel of the target takes the products together"
+        because = "no kernel of the target gains by taking the products together"
         plan = _first_legal(products, context, refused)
     if plan is None:
         ids = [id_of(product) for product in products]
@@ -88,7 +90,8 @@ def _first_legal(
     products: Sequence[logical.MatmulOp], context: FusionContext, refused: dict[str, str]
 ) -> Outline | None:
     """The products with the most pointwise ops behind each that a kernel takes, and why not with more."""
-    for cuts in _even_cuts([_cuts(product, context) for product in products]):
+    choices = [_cuts(product, context) for product in products]
+    for cuts in _even_cuts(choices):
         members = sorted((op for cut in cuts for op in cut), key=context.position.__getitem__)
         label = " + ".join(id_of(op) for op in members)
         results = [_result(cut) for cut in cuts]
@@ -98,7 +101,8 @@ def _first_legal(
             refused[label] = "one of them needs the result of another"
         else:
             plan = outline(members, context.group_id(members), results)
-            if (reason := refusal(plan, context, KINDS)) is None:
+            own = [op for cuts in choices for op in cuts[max(cuts)]]
+            if (reason := refusal(plan, context, KINDS, left_behind(own, members))) is None:
                 return plan
             refused[label] = reason
     return None

@@ -19,6 +19,7 @@ from aicf.passes.support.fusion import (
     form_group,
     fusion_contexts,
     id_of,
+    left_behind,
     pointwise_like,
 )
 from aicf.passes.support.identity import IdTable, derived_id, set_identity, sources, value_hint
@@ -34,7 +35,8 @@ class FuseProloguesPass(ModulePass):
     """Groups a row program with the product that reads its result, and with the pointwise ops behind the product.
 
     Several products take a copy of the row program each, but only if every reader is a product and a kernel takes each
-    of them; else the rows are written for all. Only kernels that hold all rows of their tile at once take a prologue.
+    of them; else the rows are written for all, as they are for kernels that say what the parts would cost. Only kernels
+    that hold all rows of their tile at once take a prologue.
     """
 
     name = "fuse-prologues"
@@ -60,7 +62,7 @@ def _fuse(value: OpResult, context: FusionContext) -> None:
     elif other := next((op for op in readers if op not in products), None):
         because = f"{_name(other)} reads the rows too, so they are written in any case"
     elif (because := context.why_none_of(KINDS[:1])) is None:
-        because = "no kernel of the target computes the rows in front of the product"
+        because = "no kernel of the target gains by computing the rows in front of the product"
         for rows in programs:
             if (plans := _plans(rows, products, context, refused)) is not None:
                 _form(rows, plans, products, context, refused)
@@ -82,18 +84,25 @@ def _name(op: Operation) -> str:
 def _plans(
     rows: Rows, products: Products, context: FusionContext, refused: dict[str, str]
 ) -> list[Outline] | None:
-    """A group for each product, all with `rows` in front; None if one has none."""
+    """A group for each product, all with `rows` in front; None if one has none.
+
+    Where results of products meet, the first product takes along what reads both.
+    """
     found: list[Outline] = []
+    taken: set[Operation] = set()
+    loss = f"each of {len(products)} products would compute the rows" if len(products) > 1 else None
     for product in products:
         accept = pointwise_like(product)
         cluster = Cluster([product], context)
         if context.policy.fusion.epilogue:
             cluster.grow(accept)
         cuts: list[Sequence[Operation]] = [*cluster.candidates(accept), (product,)]
-        plan = _first_legal(rows, product, cuts, context, refused)
+        free = [cut for cut in cuts if taken.isdisjoint(cut)]
+        plan = _first_legal(rows, product, free, loss, context, refused)
         if plan is None:
             return None
         found.append(plan)
+        taken |= set(plan.members) - set(rows)
     return found
 
 
@@ -101,12 +110,13 @@ def _first_legal(
     rows: Rows,
     product: logical.MatmulOp,
     cuts: Sequence[Sequence[Operation]],
+    loss: str | None,
     context: FusionContext,
     refused: dict[str, str],
 ) -> Outline | None:
     for cut in cuts:
         plan = outline_behind_rows(rows, cut, [product], context)
-        if (reason := refusal_behind_rows(plan, context)) is None:
+        if (reason := refusal_behind_rows(plan, context, loss or left_behind(cuts[0], cut))) is None:
             return plan
         refused[" + ".join(id_of(op) for op in (rows[-1], *cut))] = reason
     return None

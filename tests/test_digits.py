@@ -29,6 +29,7 @@ def load_module(name: str) -> ModuleType:
 
 
 fit = load_module("fit")
+check = load_module("check")
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +89,20 @@ def test_a_new_process_with_the_artifact_alone_gives_the_same(
     )
     assert "compilers imported: none" in done.stdout
     np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), exe(digits.test_x))
+
+
+def test_stored_answers_are_what_an_artifact_is_held_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """One other label, or one probability too far off, does not agree."""
+    random = np.random.default_rng(8)
+    expected = random.dirichlet(np.ones(10), 540)
+    check.store_answers(tmp_path, random.random((540, 64), np.float32), expected.argmax(axis=1), expected)
+    assert check.report_agreement(expected + 5e-6, tmp_path)
+    assert "100.00% of the labels" in capsys.readouterr().out
+    off, other = expected.copy(), expected.copy()
+    off[17, 3] += 2e-5
+    other[5] = other[5, ::-1]
+    assert not check.report_agreement(off, tmp_path)
+    assert not check.report_agreement(other, tmp_path)
 
 
 def test_a_second_run_reuses_the_weights(digits, classifier: MLPClassifier, weights: Path):

@@ -26,6 +26,7 @@ __all__ = [
     "DeviceCode",
     "DeviceGivenKernel",
     "Entry",
+    "FusedKernel",
     "KernelDescriptor",
     "Launch",
     "LoadedCode",
@@ -144,6 +145,20 @@ class TunableKernel(Protocol):
         All have the same entries. A measurement finds its variant by the entries whose values differ, so the records
         may only depend on `work` and `target`, and other candidates mean another `version`. Only for legal work.
         """
+        ...
+
+
+@runtime_checkable
+class FusedKernel(Protocol):
+    """What a `KernelDescriptor` also says if a fusion may cost more than its parts: what the parts would cost.
+
+    A fusion that only kernels with this offer is formed if it is predicted to take no longer, one that another kernel
+    takes is formed always.
+    """
+
+    def apart_us(self, work: Work, target: TargetAttr) -> float:
+        """Predicted microseconds of `work` as instructions of their own, infinite where it should never be taken
+        apart. Only for legal work."""
         ...
 
 

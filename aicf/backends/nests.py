@@ -125,6 +125,32 @@ def nest_of(kernel: KernelOp, strides: Sequence[Sequence[int]], dtypes: Sequence
     return LoopNest(kernel, tuple(dims), accesses, len(kernel.in_maps))
 
 
+@dataclass(frozen=True)
+class Row:
+    """A row program at one row.
+
+    Args:
+        nest: Its loops over the row.
+        strides: From one row to the next, one per access.
+    """
+
+    nest: LoopNest
+    strides: tuple[int, ...]
+
+
+def has_even_rows(nest: LoopNest) -> bool:
+    """Whether the parallel points of a nest are rows at one distance from each other in every operand."""
+    return len(nest.parallel_dims) <= 1
+
+
+def one_row(nest: LoopNest) -> Row:
+    """A nest that `has_even_rows`, without the loop over its rows."""
+    dims = tuple(dim for dim in nest.dims if dim.is_reduce)
+    steps = [dim.strides for dim in nest.dims if not dim.is_reduce]
+    strides = steps[0] if steps else (0,) * len(nest.accesses)
+    return Row(LoopNest(nest.kernel, dims, nest.accesses, nest.inputs), strides)
+
+
 def _steps_over(outer: Dim, inner: Dim) -> bool:
     """Whether for every access the outer dim continues where the inner one ends."""
     return all(o == i * inner.size for o, i in zip(outer.strides, inner.strides, strict=True))

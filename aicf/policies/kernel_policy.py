@@ -62,7 +62,8 @@ class KernelPolicy:
         determinism: `bitwise` admits only kernels that give the same bits always, `any` all kernels.
         rounding: `fused` lets a fused intermediate stay in the accumulation type, `strict` rounds it to its own.
         fusion: Which fusions are allowed.
-        kernels: Group id, or kind for all groups of it, to kernel id; an id goes before a kind.
+        kernels: Group id, or kind for all groups of it, to kernel id; an id goes before a kind. Fusions of that id or
+            kind are formed whatever they are predicted to cost.
         forbid: Kernel ids that are never chosen.
         groups: Ids of ops that form one group each; a list of one keeps that op alone.
         streams: Most streams that `schedule` may use; 0 leaves their number to the predicted times.

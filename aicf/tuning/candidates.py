@@ -6,7 +6,8 @@ times; here nothing is left out but what the policy forbids, and the variants be
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from xdsl.context import Context
@@ -51,6 +52,8 @@ from aicf.sources import Model, read_model
 from aicf.tuning.cases import Case, Memory, Prepared
 
 _PROGRAM = "tune"
+_FIXED = ("param", "const", "derived")
+"""Roles of binds that no instruction of the one-instruction program writes."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,8 @@ def _variants_of(
     variants: int,
 ) -> list[Candidate]:
     records = records_of(kernel, group_work.work, target)
-    pairs = list(zip(specs_of(records), records, strict=True))[:variants]
+    specs = specs_of(records)
+    pairs = [(specs[place], records[place]) for place in spread(specs, variants)]
     given: Mapping[str, Attribute] = {}
     if isinstance(kernel, DeviceGivenKernel):
         given = kernel.device_fields
@@ -115,6 +119,26 @@ def _variants_of(
         Candidate(group, key, kernel, kernel_record(kernel, {**record, **given}), spec)
         for spec, record in pairs
     ]
+
+
+def spread(specs: Sequence[Mapping[str, object]], count: int) -> list[int]:
+    """The variants to measure: places in `specs`, which lists the most promising first.
+
+    A prior that is wrong about one entry, say about what a split costs, is wrong about many variants in a row. So a
+    variant ranks lower for each entry that it has in common with those already chosen.
+    """
+    left = list(range(len(specs)))
+    texts = [{(entry, str(value)) for entry, value in spec.items()} for spec in specs]
+    taken: Counter[tuple[str, str]] = Counter()
+    chosen: list[int] = []
+    while left and len(chosen) < count:
+        best = min(
+            left, key=lambda place: (1 + place / count / 2) * (1 + sum(taken[e] for e in texts[place]))
+        )
+        left.remove(best)
+        chosen.append(best)
+        taken.update(texts[best])
+    return chosen
 
 
 def compiled(candidate: Candidate, module: ModuleOp, context: Context) -> Case:
@@ -158,7 +182,8 @@ def _one_launch(unit: CodeUnit, candidate: Candidate) -> CodeUnit:
 
 
 def _memory(plan: CapturePlan) -> tuple[Memory, ...]:
-    return (Memory(plan.arena_bytes, "u8"), *(Memory(bind.nbytes, bind.dtype) for bind in plan.graph.binds))
+    binds = (Memory(bind.nbytes, bind.dtype, bind.role in _FIXED) for bind in plan.graph.binds)
+    return (Memory(plan.arena_bytes, "u8"), *binds)
 
 
 # A module with one group

@@ -18,16 +18,23 @@ from aicf.files import write_whole
 from aicf.plain import from_plain, to_plain
 from aicf.policies.tuning_table import WorkKey
 
-FORMAT = 1
+FORMAT = 2
 INDEX = "cases.json"
 
 
 @dataclass(frozen=True)
 class Memory:
-    """What lies behind one entry of the pointer table: its bytes, and the element type of its data (`u8` for none)."""
+    """What lies behind one entry of the pointer table.
+
+    Args:
+        nbytes: Its size.
+        dtype: Element type of its data, `u8` for none.
+        fixed: Whether the program never writes it, as weights and constants.
+    """
 
     nbytes: int
     dtype: str
+    fixed: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,10 @@
 """Timing cases on the GPU of this machine: inside a captured graph of many runs, as a program would run them.
 
-A cold run has operands of its own, and the cache is overwritten before each launch of the graph; warm runs share their
-operands. Runs follow each other as instructions of a program do, early where the kernel allows it. Launches are short
-and have pauses between: a GPU that works without a break lowers its clock, and what is measured last would lose.
+Before a cold launch of the graph the cache is overwritten, and each run has weights and constants of its own, which so
+come from memory; what the program computes stays where the instruction in front would have left it. Work without
+weights has all of its operands for itself. Warm runs share all operands. Runs follow each other as instructions of a
+program do, early where the kernel allows it. Launches are short and have pauses between: a GPU that works without a
+break lowers its clock, and what is measured last would lose.
 """
 
 from __future__ import annotations
@@ -12,7 +14,6 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import accumulate
 from time import sleep
 
 import numpy as np
@@ -115,50 +116,48 @@ class GpuDevice:
         """See `Device`."""
         module, cubins = read(native.code)
         (program,) = module.programs
-        sizes = [_aligned(memory.nbytes) for memory in case.memory]
-        copies = self._copies(sum(sizes))
+        layout = _Layout.of(case.memory)
+        copies = self._copies(layout)
 
         def timed(runs: int, sets: int, before: Callable[[], None], launches: int) -> list[float]:
             repeated = _repeated(program, runs, sets, case.starts_early)
             code = CudaCode(replace(module, programs=(repeated,)), cubins, self._device)
             timer = _Timer(self._device, code, stream, cleanup)
-            return timer.samples(repeated, runs, table[: sets * len(sizes)], before, launches)
+            return timer.samples(repeated, runs, layout.table(block, sets), before, launches)
 
         with ExitStack() as cleanup:
-            block = self._allocated(copies * sum(sizes), cleanup)
+            block = self._allocated(layout.nbytes(copies), cleanup)
             flush = self._allocated(FLUSH_BYTES, cleanup)
             stream = self._device.open_stream()
             cleanup.callback(self._device.close_stream, stream)
-            self._fill(case.memory, sizes, copies, block, stream)
-            table = [start for copy in range(copies) for start in _starts(block + copy * sum(sizes), sizes)]
+            self._fill(case.memory, layout, copies, block, stream)
             one = min(timed(1, 1, _nothing, WARM_UP))
             runs = max([1, *(runs for runs in _LENGTHS if runs <= RUNS and runs * one <= LAUNCH_US)])
             cold = timed(runs, min(copies, runs), lambda: self._flush(flush, stream), LAUNCHES)
             warm = timed(runs, 1, _nothing, LAUNCHES)
         return Samples(cold, warm)
 
-    def _copies(self, footprint: int) -> int:
+    def _copies(self, layout: _Layout) -> int:
         """Sets of operands: so many that the first is out of the cache when its turn comes again, no more than there
         are runs or half of the free memory holds."""
         free, _ = self._device.available()
-        room = (free // 2 - FLUSH_BYTES) // max(footprint, 1)
-        if room < 1:
+        room = free // 2 - FLUSH_BYTES - layout.shared
+        if room < layout.own:
             raise BackendUnavailable(
-                f"a case needs {footprint:,} bytes for its operands, and half of what {self.name} has free is "
+                f"a case needs {layout.nbytes(1):,} bytes for its operands, and half of what {self.name} has free is "
                 f"{free // 2:,}"
             )
-        return min(room, RUNS, 1 + -(-FLUSH_BYTES // max(footprint, 1)))
+        own = max(layout.own, 1)
+        return max(1, min(room // own, RUNS, 1 + -(-FLUSH_BYTES // own)))
 
     def _allocated(self, nbytes: int, cleanup: ExitStack) -> int:
         address = self._device.allocate(max(nbytes, _ALIGN))
         cleanup.callback(self._device.free, address)
         return address
 
-    def _fill(
-        self, memory: Sequence[Memory], sizes: Sequence[int], copies: int, block: int, stream: int
-    ) -> None:
+    def _fill(self, memory: Sequence[Memory], layout: _Layout, copies: int, block: int, stream: int) -> None:
         """Random data in the first set of operands, and the same in the others."""
-        for region, start in zip(memory, _starts(block, sizes), strict=True):
+        for region, start in zip(memory, layout.table(block, 1), strict=True):
             data = _random(region.dtype)
             done = min(region.nbytes, _RANDOM_BYTES)
             if done:
@@ -168,8 +167,9 @@ class GpuDevice:
                 self._device.copy(start + done, start, size, stream)
                 done += size
         self._device.synchronize(stream)
+        own = block + layout.shared
         for copy in range(1, copies):
-            self._device.copy(block + copy * sum(sizes), block, sum(sizes), stream)
+            self._device.copy(own + copy * layout.own, own, layout.own, stream)
 
     def _flush(self, flush: int, stream: int) -> None:
         self._device.clear(flush, FLUSH_BYTES, stream)
@@ -226,8 +226,40 @@ def _aligned(nbytes: int) -> int:
     return -(-nbytes // _ALIGN) * _ALIGN
 
 
-def _starts(block: int, sizes: Sequence[int]) -> list[int]:
-    return list(accumulate(sizes[:-1], initial=block))
+@dataclass(frozen=True)
+class _Layout:
+    """Where the operands of a case lie in one block of memory: first those that all runs share, then sets of those that
+    a run has for itself.
+
+    Args:
+        places: For each operand, whether it is of a set, and its offset in the set or in front of the sets.
+        shared, own: Bytes in front of the sets, and of one set.
+    """
+
+    places: tuple[tuple[bool, int], ...]
+    shared: int
+    own: int
+
+    @staticmethod
+    def of(memory: Sequence[Memory]) -> _Layout:
+        """What is fixed is of a set; if nothing is, everything."""
+        some = any(region.fixed for region in memory)
+        ends = {False: 0, True: 0}
+        places: list[tuple[bool, int]] = []
+        for region in memory:
+            own = region.fixed or not some
+            places.append((own, ends[own]))
+            ends[own] += _aligned(region.nbytes)
+        return _Layout(tuple(places), ends[False], ends[True])
+
+    def nbytes(self, copies: int) -> int:
+        """Of the block with `copies` sets."""
+        return self.shared + copies * self.own
+
+    def table(self, block: int, copies: int) -> list[int]:
+        """Addresses of all operands, set after set."""
+        sets = [block + self.shared + copy * self.own for copy in range(copies)]
+        return [(start if own else block) + offset for start in sets for own, offset in self.places]
 
 
 @cache

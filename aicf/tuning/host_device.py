@@ -23,6 +23,8 @@ from aicf.tuning.measure import Samples, Variant
 
 _FLUSH_BYTES = 64 << 20
 """Written between cold runs; more than the caches of a core that count."""
+_DEVIATION = 0.1
+"""Of random floats."""
 _RUNS = 30
 _WARM_NS = 50_000
 """A warm sample is as many runs as take about this long, so that the clock does not count."""
@@ -91,7 +93,11 @@ def _filled(memory: Memory, seed: int) -> Array:
 
 
 def fill(buffer: Array, dtype: str, rng: np.random.Generator) -> None:
-    """Normal floats, zeros and ones of other types; memory that holds no data (`u8`) stays as it is."""
+    """Normal floats, zeros and ones of other types; memory that holds no data (`u8`) stays as it is.
+
+    The floats are small, so that sums of many products stay as large as in a trained model: what is not takes the slow
+    path of exponentials and divisions.
+    """
     if dtype == "u8":
         return
     element = numpy_dtype(dtype)
@@ -99,7 +105,7 @@ def fill(buffer: Array, dtype: str, rng: np.random.Generator) -> None:
     if dtype.startswith("i"):
         values[:] = rng.integers(0, 2, values.size).astype(element)
     else:
-        values[:] = rng.standard_normal(values.size, np.float32).astype(element)
+        values[:] = (_DEVIATION * rng.standard_normal(values.size, np.float32)).astype(element)
 
 
 def _nanoseconds(run: Callable[[], None]) -> int:

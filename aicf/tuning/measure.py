@@ -81,16 +81,10 @@ def measure(prepared: Prepared, device: Device, step: Step, older: TuningTable |
     Args:
         step: Is told what is being done.
         older: A table of the same device; what it has is not measured again.
+
+    Raises:
+        PolicyError: `older` is of another device, driver or library.
     """
-    found: dict[str, MeasuredWork] = {}
-    for number, case in enumerate(prepared.cases, 1):
-        if device.lost:
-            break
-        key = case.work.digest
-        if older is None or not _has(older, case):
-            step(f"measuring {number} of {len(prepared.cases)}: {case.label}")
-            measured = _measured(case, device)
-            found[key] = found[key].merged(measured) if key in found else measured
     header = Header(
         prepared.backend,
         prepared.arch,
@@ -100,6 +94,17 @@ def measure(prepared: Prepared, device: Device, step: Step, older: TuningTable |
         dict(sorted(device.libraries.items())),
         prepared.toolchain,
     )
+    if older is not None:
+        _check_together(header, older.header)
+    found: dict[str, MeasuredWork] = {}
+    for number, case in enumerate(prepared.cases, 1):
+        if device.lost:
+            break
+        key = case.work.digest
+        if older is None or not _has(older, case):
+            step(f"measuring {number} of {len(prepared.cases)}: {case.label}")
+            measured = _measured(case, device)
+            found[key] = found[key].merged(measured) if key in found else measured
     return TuningTable(header).with_works(list(found.values()))
 
 
@@ -154,13 +159,17 @@ def added(table: TuningTable, older: TuningTable) -> TuningTable:
     Raises:
         PolicyError: they were not measured on the same device with the same driver and libraries.
     """
-    now, before = table.header, older.header
+    _check_together(table.header, older.header)
+    libraries = {**older.header.libraries, **table.header.libraries}
+    return TuningTable(replace(table.header, libraries=libraries), older.works).with_works(table.works)
+
+
+def _check_together(now: Header, before: Header) -> None:
+    """Raises PolicyError if times cannot be compared."""
     for what in ("backend", "arch", "threads", "device", "driver"):
         _check_same(what, getattr(before, what), getattr(now, what))
     for name in now.libraries.keys() & before.libraries.keys():
         _check_same(name, before.libraries[name], now.libraries[name])
-    header = replace(now, libraries={**before.libraries, **now.libraries})
-    return TuningTable(header, older.works).with_works(table.works)
 
 
 def _check_same(what: str, before: object, now: object) -> None:

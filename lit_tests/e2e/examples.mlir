@@ -11,7 +11,7 @@
 // DIGITS: emit.program @prepare
 // DIGITS: emit.program @"digits@N=540" attributes {phase = "final", {{.*}}graphs = {{\[\[}}"fc1@N=540", "fc2@N=540", "fc3@N=540", "prob@N=540"]]}
 
-// BLOCK: emit.program @block attributes {phase = "final", arena_bytes = 1310720 : i64, graphs = {{\[\[}}"norm", "up", "down"]]} {
+// BLOCK: emit.program @block attributes {phase = "final", arena_bytes = 1310720 : i64, graphs = {{\[\[}}"up", "down"]]} {
 // BLOCK: kernel("cpu.gemm_avx512",
 
 // SGD: emit.program @step attributes {phase = "final",

@@ -1,14 +1,15 @@
 // RUN: aicf-opt %s -p 'set-target{target=reference},fuse-gated' | filecheck %s
 // RUN: aicf-opt %s -p 'set-target{target=reference},apply-policy{policy="{\"fusion\": {\"gated\": false}}"},fuse-gated' | filecheck %s --check-prefix=OFF
 // RUN: aicf-opt %s -p 'set-target{target=reference},apply-policy{policy="{\"fusion\": {\"prologue\": false}}"},fuse-gated' | filecheck %s --check-prefix=PLAIN
-// RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},fuse-gated' | filecheck %s --check-prefix=NONE
+// RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},fuse-gated' | filecheck %s --check-prefix=CPU
 // RUN: aicf-opt %s -p 'set-target{target=reference},fuse-gated,fuse-elementwise,select-kernels,generate-kernels,lower-to-emit' | filecheck %s --check-prefix=EMIT
 
 // CHECK: emit.decision "fuse-gated" ["gate", "gate.bias", "up", "act.sigmoid", "act", "y"] choice "one kernel for 6 ops" because "the left operand is read once, and only what is made of both products is written"
 // CHECK-NEXT: emit.decision "fuse-gated" ["ngate", "n.square"{{.*}}"ny"] choice "one kernel for 11 ops" because "the left operand is read once, and only what is made of both products is written; its rows are computed on the way in"
 // CHECK-NEXT: }
 // OFF: emit.decision "fuse-gated" ["gate", "up"] choice "apart" because "gated fusion is off by policy"
-// NONE: emit.decision "fuse-gated" ["gate", "up"] choice "apart" because "the target has no kernel of kind gemm_gated or norm_gated"
+// CPU: emit.decision "fuse-gated" ["gate", "gate.bias", "up", "act.sigmoid", "act", "y"] choice "one kernel for 6 ops"
+// CPU-NEXT: emit.decision "fuse-gated" ["ngate", {{.*}}, "ny"] choice "one kernel for 11 ops"
 // PLAIN: emit.decision "fuse-gated" ["ngate", "nup", "nact.sigmoid", "nact", "ny"] choice "one kernel for 5 ops"
 
 // A SwiGLU: both products, the bias of one, and what joins them.

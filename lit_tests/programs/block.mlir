@@ -1,4 +1,4 @@
-// RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{\"streams\": 2}"},assign-ids' > %t.identified
+// RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{\"streams\": 2, \"fusion\": {\"prologue\": false}}"},assign-ids' > %t.identified
 // RUN: filecheck %s --check-prefix=IDENTIFIED < %t.identified
 // RUN: aicf-opt %t.identified -p 'verify-logical,logical-canonicalize,logical-cse,logical-dce,fold-constants,specialize-shapes' > %t.specialized
 // RUN: filecheck %s --check-prefix=SPECIALIZED < %t.specialized
@@ -18,11 +18,11 @@
 // RUN: filecheck %s --check-prefix=PLANNED < %t.planned
 // RUN: aicf-opt %t.planned -p 'plan-capture,verify-emit,verify-order,verify-capture-safe' > %t.final
 // RUN: filecheck %s --check-prefix=FINAL < %t.final
-// RUN: aicf-opt %s -p 'aicf-inference{target="cpu:x86-64-v3" policy="{\"streams\": 2}"}' > %t.whole
+// RUN: aicf-opt %s -p 'aicf-inference{target="cpu:x86-64-v3" policy="{\"streams\": 2, \"fusion\": {\"prologue\": false}}"}' > %t.whole
 // RUN: diff %t.final %t.whole
 
-// A pre-norm MLP block with a projected residual on two streams: the projection runs beside normalisation and the first
-// product, and joins in the epilogue of the second.
+// A pre-norm MLP block with a projected residual on two streams: the projection runs beside normalisation (which the
+// policy keeps an instruction of its own) and the first product, and joins in the epilogue of the second.
 
 // The text of every stage parses back, the later passes go on from there, and the end is byte for byte that of the whole
 // pipeline at once.

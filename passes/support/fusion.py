@@ -12,11 +12,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, count
+from math import isinf
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
 
+from aicf.backends.base import FusedKernel, KernelDescriptor, Work
 from aicf.backends.registry import get_kernels
 from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp, YieldOp
@@ -46,6 +48,10 @@ _MEMBER_LIMIT = 128
 
 _CANDIDATE_LIMIT = 8
 """How many prefixes of a cluster are tried on the kernels: enough to find a legal one, few enough to stay linear."""
+
+
+_SAME = 1 + 1e-6
+"""Two predicted times with a smaller ratio are one time, rounded differently."""
 
 
 @dataclass
@@ -102,6 +108,12 @@ class FusionContext:
     def may_be_one(self, ops: Iterable[Operation]) -> bool:
         """Whether the policy's pinned groups let all of `ops` share a group."""
         return len({self._pin(op) for op in ops}) <= 1
+
+    def is_wanted(self, plan: Outline) -> bool:
+        """Whether the policy asks for the group, whatever it costs: by its ops, or by a kernel for it or its kind."""
+        pins = {self._pin(op) for op in plan.members}
+        keys = (plan.id, without_bucket(plan.id), plan.work.work.kind)
+        return (len(pins) == 1 and None not in pins) or any(key in self.policy.kernels for key in keys)
 
     def why_none_of(self, kinds: Collection[str]) -> str | None:
         """Says that no kernel of the target runs instructions of `kinds` at all; None if one may."""
@@ -414,13 +426,45 @@ def first_legal(
     return None, refused
 
 
-def refusal(plan: Outline, context: FusionContext, kinds: Collection[str] | None = None) -> str | None:
-    """Why no kernel of the target runs the group as one of `kinds` (any by default); None if one does."""
+def refusal(
+    plan: Outline,
+    context: FusionContext,
+    kinds: Collection[str] | None = None,
+    loss: str | None = None,
+) -> str | None:
+    """Why no kernel of the target runs the group as one of `kinds` (any by default), or why it should not; else None.
+
+    `loss` is what the fusion costs beyond the group itself: enough to refuse it where kernels say what parts cost.
+    """
     if kinds is not None and plan.work.work.kind not in kinds:
         return f"its body is {plan.work.work.kind}, not {' or '.join(kinds)}"
     legal, rejected = legal_kernels(
         plan.work.rounded(context.policy.rounding), context.target, frozenset(context.policy.forbid)
     )
     if legal:
-        return None
+        return None if context.is_wanted(plan) else _against(plan.work.work, legal, context.target, loss)
     return "; ".join(f"{k}: {why}" for k, why in rejected.items()) or "no kernel of the target has its kind"
+
+
+def _against(
+    work: Work, kernels: Sequence[KernelDescriptor], target: TargetAttr, loss: str | None
+) -> str | None:
+    """The loss, or that the parts are predicted to take less time; None if neither is so, or nothing is known of it.
+
+    Both times are cost priors: what groups form never depends on a tuning table.
+    """
+    priced = [kernel for kernel in kernels if isinstance(kernel, FusedKernel)]
+    if len(priced) < len(kernels) or isinf(apart := min(k.apart_us(work, target) for k in priced)):
+        return None
+    if loss is not None:
+        return loss
+    whole = min(kernel.cost_us(work, target) for kernel in kernels)
+    return None if whole <= apart * _SAME else f"predicted {whole:.3g} us, and {apart:.3g} us apart"
+
+
+def left_behind(largest: Iterable[Operation], members: Collection[Operation]) -> str | None:
+    """Says that ops which a product could take along by itself are not among `members`; None if all are."""
+    left = next((op for op in largest if op not in members), None)
+    return (
+        None if left is None else f"'{id_of(left)}' would be left behind, which a product alone takes along"
+    )

@@ -146,11 +146,16 @@ def records_of(kernel: KernelDescriptor, work: Work, target: TargetAttr) -> Sequ
     return [kernel.record(work, target)]
 
 
+_CONSEQUENCES = ("grid", "block", "cluster", "shared_bytes", "workspace_bytes", "combination_order")
+"""Entries that follow from others, which tell more."""
+
+
 def specs_of(records: Sequence[Mapping[str, Attribute]]) -> list[dict[str, object]]:
-    """Of each record the entries that tell it from the others, as plain values: as few as do, the first ones."""
+    """Of each record the entries that tell it from the others, as plain values: as few as do, the first ones, those
+    that were decided before those that follow from them."""
     telling: list[str] = []
     told = 1
-    for name in records[0]:
+    for name in sorted(records[0], key=_CONSEQUENCES.__contains__):
         apart = len({tuple(record.get(each) for each in (*telling, name)) for record in records})
         if apart > told:
             telling.append(name)

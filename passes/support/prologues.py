@@ -98,8 +98,8 @@ def outline_behind_rows(
     return outline(members, context.group_id([*products, *members]), results)
 
 
-def refusal_behind_rows(plan: Outline, context: FusionContext) -> str | None:
-    """Why no kernel of the target runs the group with its prologue; None if one does."""
+def refusal_behind_rows(plan: Outline, context: FusionContext, loss: str | None = None) -> str | None:
+    """Why no kernel of the target runs the group with its prologue, or why it should not; `loss` as in `refusal`."""
     if not context.may_be_one(plan.members):
         return "the policy pins its ops to different groups"
-    return refusal(plan, context, KINDS)
+    return refusal(plan, context, KINDS, loss)

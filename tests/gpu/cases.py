@@ -7,14 +7,16 @@ needs a GPU: `prepare` compiles the same table where there is none.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from aicf.frontends.builder import Graph
 from aicf.frontends.text import parse_module
+from aicf.policies.kernel_policy import Fusion
 from tests.gpu import programs
 from tests.gpu.programs import Program, random_arrays
 from tests.support.fused_graphs import FAMILIES, fused_program
@@ -42,7 +44,7 @@ class Case:
 
     make: Callable[[], Program]
     kernels: tuple[str, ...]
-    policy: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
+    policy: Mapping[str, Any] = field(default_factory=dict[str, Any])
     variant: Mapping[str, object] | None = None
     depth: int = 1
 
@@ -64,6 +66,7 @@ def _graphs() -> dict[str, Case]:
         "bool_operations": (programs.bool_operations, ("i1",), (GENERATED, COPY, CONCAT)),
         "broadcasting": (programs.broadcasting, ("f32", "f16"), (GENERATED,)),
         "row_reductions": (programs.row_reductions, ("f32", "f16", "bf16"), (GENERATED,)),
+        "many_blocks": (programs.many_blocks, ("f32", "f16"), (GENERATED,)),
         "norms": (programs.norms, ("f32", "f16", "bf16"), (GENERATED,)),
         "column_reductions": (programs.column_reductions, ("f32", "f16"), (GENERATED,)),
         "integer_reductions": (programs.integer_reductions, ("i32",), (GENERATED,)),
@@ -138,6 +141,7 @@ def _variants() -> dict[str, Case]:
     table: dict[str, tuple[str, Callable[[], Graph], dict[str, object]]] = {
         "wgmma-wide": (WGMMA, square, {"tile": [128, 256]}),
         "wgmma-narrow": (WGMMA, square, {"tile": [128, 64]}),
+        "wgmma-waves": (WGMMA, partial(programs.product, "bf16", 2048, 1536, 128), {"tile": [128, 128]}),
         "wgmma-shared-a": (WGMMA, square, {"cluster_shape": [1, 2, 1]}),
         "wgmma-shared-b": (WGMMA, square, {"cluster_shape": [2, 1, 1]}),
         "wgmma-split": (WGMMA, deep, {"cluster_shape": [1, 1, 4]}),
@@ -197,6 +201,21 @@ def _models() -> dict[str, Case]:
     }
 
 
+def _policies() -> dict[str, Case]:
+    """What a user may ask for: branches side by side, a rounding after each operation, no fusion."""
+    encoder = partial(programs.encoder, "f16", 2, 64, 2, 64)
+    unfused = dict.fromkeys((entry.name for entry in fields(Fusion)), False)
+    table: dict[str, tuple[Callable[[], Graph], tuple[str, ...], dict[str, Any]]] = {
+        "encoder-streams": (encoder, (ATTENTION,), {"streams": 3, "fusion": {"horizontal": False}}),
+        "encoder-unfused": (encoder, (MMA, GENERATED), {"fusion": unfused}),
+        "norms-strict": (partial(programs.norms, "f16"), (GENERATED,), {"rounding": "strict"}),
+    }
+    return {
+        name: Case(_built(name, build), kernels, policy, depth=4)
+        for name, (build, kernels, policy) in table.items()
+    }
+
+
 def _random() -> dict[str, Case]:
     """Random programs over all operations, and random ones of the forms that passes fuse."""
     cases: dict[str, Case] = {}
@@ -233,6 +252,7 @@ STATELESS: dict[str, Case] = {
     **_variants(),
     **_attentions(),
     **_models(),
+    **_policies(),
     **_random(),
 }
 CASES: dict[str, Case] = {**STATELESS, STEP: Case(_step, (SIMT, GENERATED))}

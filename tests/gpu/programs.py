@@ -179,6 +179,17 @@ def row_reductions(dtype: str) -> Graph:
     return g
 
 
+def many_blocks(dtype: str) -> Graph:
+    """As many elements, rows and columns as fill the GPU several times."""
+    g = Graph("many_blocks")
+    x = g.input("x", (3000, 1024), dtype)
+    g.output(g.gelu(x * 0.5 + 1.0, "tanh"), "pointwise")
+    g.output(g.softmax(x), "rows")
+    g.output(g.reduce_sum(x, [0]), "columns")
+    g.output(g.reduce_max(x, [0, 1]), "all")
+    return g
+
+
 def norms(dtype: str) -> Graph:
     """Normalised rows: layer_norm over one and two dimensions, with a residual in front, and by the mean square."""
     g = Graph("norms")

@@ -14,7 +14,10 @@ from tests.gpu.harness import POISONS, assert_right, bits, instance, poison, pro
 pytestmark = pytest.mark.gpu
 
 REPLAYS = 1000
-LONG = ("chain-1", "encoder-f16", "row_reductions-f32", "wgmma-split", "mma-split-workspace", "simt-split")
+LONG = (
+    *("chain-1", "encoder-f16", "encoder-streams", "row_reductions-f32"),
+    *("wgmma-split", "mma-split-workspace", "simt-split"),
+)
 """Cases that are replayed so often; the others a few times."""
 
 

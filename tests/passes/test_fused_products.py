@@ -13,6 +13,7 @@ from aicf.dialects.emit import ProgramOp
 from aicf.frontends.text import make_context, parse_module, verify_module
 from aicf.passes.aicf_inference import AicfInferencePass, run
 from aicf.passes.raise_emit import RaiseEmitPass
+from aicf.passes.set_target import SetTargetPass
 from tests.passes.test_pipeline_prefixes import assert_close, check_prefixes, reference_run
 from tests.passes.test_raise_emit import compiled, stripped
 from tests.support.fused_graphs import FAMILIES, fused_program
@@ -37,13 +38,16 @@ def test_every_prefix_keeps_the_meaning(family: str, dtype: str) -> None:
         assert program.kinds <= kinds_of(program.module), label
 
 
+@pytest.mark.parametrize("target", [TARGET, "cpu:x86-64-v3"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_recompiling_a_raised_program_gives_the_same_program(family: str) -> None:
-    for seed in range(SEEDS):
-        program = fused_program(family, 100 + seed, "f16" if seed % 2 else "f32")
+def test_recompiling_a_raised_program_gives_the_same_program(family: str, target: str) -> None:
+    """Also where kernels price fusions: what was formed is formed again, pinned or not."""
+    for seed in range(SEEDS if target == TARGET else 4):
+        dtype = "f16" if seed % 2 and target == TARGET else "f32"
+        program = fused_program(family, 100 + seed, dtype)
         module, feeds, label = program.module, program.inputs, f"{family} seed {seed}"
         expected, magnitude = reference_run(module, feeds, "")
-        compiled(module, TARGET)
+        compiled(module, target)
         once = stripped(module)
         for pin in ("all", "groups", "nothing"):
             raised = parse_module(str(module), "compiled")
@@ -52,6 +56,19 @@ def test_recompiling_a_raised_program_gives_the_same_program(family: str) -> Non
             assert_close(expected, run_module(raised, feeds, "exact"), magnitude, label)
             compiled(raised, start="lowered")
             assert stripped(raised) == once, f"{label}, pin {pin}"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_pinned_groups_go_to_a_target_that_would_not_form_them(family: str) -> None:
+    """Groups that `reference` formed stay groups on `cpu`, whatever they are predicted to cost."""
+    for seed in range(4):
+        program = fused_program(family, 300 + seed)
+        compiled(program.module, TARGET)
+        raised = parse_module(str(program.module), "compiled")
+        RaiseEmitPass("groups").apply(make_context(), raised)
+        SetTargetPass("cpu:x86-64-v3").apply(make_context(), raised)
+        compiled(raised, start="lowered")
+        assert program.kinds <= kinds_of(raised), f"{family} seed {seed}"
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -42,7 +42,7 @@ class _Writer:
     def argument(self, name: str, *shape: int) -> Value:
         make = self.graph.input if name.startswith("x") else self.graph.param
         name = f"{name}{len(self.inputs)}"
-        dtype = {"f16": np.float16, "f32": np.float32}[self.dtype]
+        dtype = {"f16": np.float16, "f32": np.float32, "f64": np.float64}[self.dtype]
         self.inputs[name] = self.random.uniform(-1, 1, shape).astype(dtype)
         return make(name, shape, self.dtype)
 
@@ -167,7 +167,7 @@ def fused_program(family: str, seed: int, dtype: str = "f32") -> FusedProgram:
     Args:
         family: A key of `FAMILIES`.
         seed: Decides everything.
-        dtype: f16 or f32.
+        dtype: f16, f32 or f64.
     """
     w = _Writer(np.random.default_rng(seed), dtype)
     kinds = FAMILIES[family](w)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from aicf.backends.cuda import library
@@ -54,25 +57,52 @@ def prepared(*cases: Case) -> Prepared:
 ONE = DeviceProgram("p", 3, (kernel(),), (), "k")
 
 
-def test_cold_runs_have_operands_of_their_own_behind_a_flush(
-    gpu: FakeDriver, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("fixed", [False, True])
+def test_cold_runs_have_weights_of_their_own_behind_a_flush(
+    fixed: bool, gpu: FakeDriver, monkeypatch: pytest.MonkeyPatch
 ):
-    """Every run of the cold program reads another set; all sets hold the same data; nothing stays allocated."""
+    """Every run of the cold program reads other weights, or all of another set if there are none; nothing stays
+    allocated."""
     monkeypatch.setattr(cuda_device, "FLUSH_BYTES", FLUSH_BYTES)
     monkeypatch.setattr(cuda_device, "PAUSE_S", 0.0)
     monkeypatch.setattr(cuda_device, "LAUNCH_US", 1e9)
     seen: list[tuple[int, ...]] = []
     gpu.kernels["k"] = lambda values: seen.append(tuple(values))
     device = GpuDevice(prepared())
-    samples = device.time(case(ONE), case(ONE).native)
+    made = replace(case(ONE), memory=(*MEMORY[:2], replace(MEMORY[2], fixed=fixed)))
+    samples = device.time(made, made.native)
     assert len(samples.cold) == len(samples.warm) == LAUNCHES
     launches = WARM_UP + LAUNCHES
     cold, warm = seen[-2 * launches * RUNS : -launches * RUNS], seen[-launches * RUNS :]
     assert len(warm) == launches * RUNS
-    assert len(set(cold)) == RUNS and len(set(warm)) == 1 and warm[0] in cold
+    data, weights = ({values[place] for values in cold} for place in (0, 1))
+    assert len(weights) == RUNS and len(data) == (1 if fixed else RUNS)
+    assert len(set(warm)) == 1 and warm[0] in cold
     flushes = [size for size in gpu.named("clear") if size == FLUSH_BYTES]
     assert len(flushes) == launches
     assert gpu.live_bytes == 0
+
+
+def test_all_sets_of_operands_hold_the_same_random_data(gpu: FakeDriver, monkeypatch: pytest.MonkeyPatch):
+    """Small floats in every operand, larger than what is made on the host too; what has no data is left alone."""
+    monkeypatch.setattr(cuda_device, "FLUSH_BYTES", FLUSH_BYTES)
+    monkeypatch.setattr(cuda_device, "PAUSE_S", 0.0)
+    monkeypatch.setattr(cuda_device, "_RANDOM_BYTES", 512)
+    cuda_device._random.cache_clear()  # pyright: ignore[reportPrivateUsage]
+    seen: dict[int, bytes] = {}
+
+    def look(values: Sequence[int]) -> None:
+        for address, nbytes in zip(values, (1000, 448), strict=False):
+            seen[address] = ctypes.string_at(address, nbytes)
+
+    gpu.kernels["k"] = look
+    GpuDevice(prepared()).time(case(ONE), case(ONE).native)
+    cuda_device._random.cache_clear()  # pyright: ignore[reportPrivateUsage]
+    halves = {data for data in seen.values() if len(data) == 1000}
+    (found,) = {np.frombuffer(data, np.float16).tobytes() for data in halves}
+    values = np.frombuffer(found, np.float16).astype(np.float64)
+    assert 0.05 < values.std() < 0.2 and np.isfinite(values).all()
+    assert (values[:244] == values[256:500]).all()
 
 
 def test_a_gpu_without_room_is_told_before_anything_runs(gpu: FakeDriver):

@@ -15,7 +15,7 @@ from aicf.errors import ArtifactError, BackendUnavailable, CaptureError, PolicyE
 from aicf.policies.tuning_table import TuningTable
 from aicf.tools.aicf_cli import main
 from aicf.tuning import cases as folder
-from aicf.tuning.candidates import prepare
+from aicf.tuning.candidates import prepare, spread
 from aicf.tuning.devices import open_device
 from aicf.tuning.measure import Variant, added, measure, timing_of
 
@@ -54,6 +54,17 @@ def test_equal_work_is_measured_once():
     assert [d.because for d in kernels.decisions if d.made_by == "select-kernels"][1:] == [
         "lowest measured time, cold"
     ] * 2
+
+
+def test_variants_are_spread_over_the_values_of_their_entries():
+    """The most promising comes first; a prior that prefers one split everywhere does not hide the others."""
+    specs = [{"tile": tile, "split": split} for split in (8, 4, 2, 1) for tile in (32, 64, 128, 256)]
+    chosen = spread(specs, 5)
+    assert chosen[0] == 0 and len(set(chosen)) == 5
+    assert {specs[place]["split"] for place in chosen} == {8, 4, 2, 1}
+    assert {specs[place]["tile"] for place in chosen} == {32, 64, 128, 256}
+    assert sorted(spread(specs, 100)) == list(range(16))
+    assert spread([{}], 4) == [0]
 
 
 def test_forbidden_kernels_are_not_measured():

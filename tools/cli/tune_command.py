@@ -107,9 +107,11 @@ def _measure(prepared: Prepared, output: Path, add: bool) -> None:
     device = open_device(prepared)
     with progress("measuring") as step:
         found = measure(prepared, device, step, older)
+    failures = [failure for work in found.works for failure in work.failed]
+    if failures and not any(work.rows for work in found.works):
+        raise CaptureError(f"nothing could be measured; {failures[0].label} failed: {failures[0].reason}")
     table = found if older is None else added(found, older)
     table.save(output)
-    failures = [failure for work in found.works for failure in work.failed]
     for failure in failures:
         print(f"{failure.label} failed: {failure.reason}", file=sys.stderr)
     rows = sum(len(work.rows) for work in table.works)

@@ -14,20 +14,34 @@ from typing import Any
 from llvmlite import ir
 
 from aicf.backends.base import BufferRef, CodeUnit, Launch
+from aicf.backends.cpu.attention import AttentionPointers, emit_attention
+from aicf.backends.cpu.attention_spec import read_attention
 from aicf.backends.cpu.barrier import emit_barrier_function
 from aicf.backends.cpu.blas import FUNCTIONS, table_name
 from aicf.backends.cpu.epilogue import make_epilogue
-from aicf.backends.cpu.gemm import GemmPointers, emit_gemm
-from aicf.backends.cpu.gemm_work import GemmWork, epilogue_accesses, read_gemm
+from aicf.backends.cpu.gemm import GemmPointers, RowProgram, emit_gemm
+from aicf.backends.cpu.gemm_spec import GemmSpec
+from aicf.backends.cpu.gemm_work import GemmWork, read_gemm
 from aicf.backends.cpu.ir_builder import F32, F64, I8, I32, I64, PTR, VOID, Emitter, Value
 from aicf.backends.cpu.loader import BARRIER, PROFILE_SUFFIX, YIELD
 from aicf.backends.cpu.loops import LoopPointers, emit_loops
 from aicf.backends.cpu.module import compile_module, new_module
 from aicf.backends.cpu.pack import emit_pack
-from aicf.backends.cpu.records import gemm_spec, get_bool, get_int, get_text, loop_spec, sub_records
+from aicf.backends.cpu.records import (
+    attention_spec,
+    gemm_spec,
+    get_bool,
+    get_float,
+    get_int,
+    get_record,
+    get_text,
+    loop_spec,
+    sub_records,
+)
+from aicf.backends.cpu.row_program import make_rows
 from aicf.backends.cpu.target import CpuLevel
 from aicf.backends.moves import moved_text, moves
-from aicf.backends.nests import Strided, nest_of
+from aicf.backends.nests import LoopNest, Strided, nest_of, one_row
 from aicf.errors import PlanError
 
 
@@ -202,9 +216,11 @@ def _identity(launch: Launch) -> str:
         [(ref.shape, ref.strides, ref.dtype, str(ref.layout)) for ref in refs]
         for refs in (launch.ins, launch.outs)
     ]
-    code = "" if launch.code is None else str(launch.code).split(" parallel ", 1)[1]
+    code = [
+        str(code).split(" parallel ", 1)[1] for code in (launch.prologue, launch.code) if code is not None
+    ]
     moved = moved_text(launch.body) if launch.kernel in ("cpu.copy", "cpu.concat") else ""
-    return f"{launch.kernel} {record} {operands} {len(launch.ws)} {code} {moved}"
+    return f"{launch.kernel} {launch.kind} {record} {operands} {len(launch.ws)} {code} {moved}"
 
 
 def _strided(ref: BufferRef) -> Strided:
@@ -215,13 +231,11 @@ def _strided(ref: BufferRef) -> Strided:
 
 
 def _read(launch: Launch) -> GemmWork:
-    """The product of a GEMM instruction, checked against its record."""
-    operands = [_strided(ref) for ref in launch.ins]
-    accesses = epilogue_accesses(launch.code, operands[2:], [_strided(ref) for ref in launch.outs])
+    """The products of a GEMM instruction, checked against its record."""
     transposed = (get_bool(launch.record, "transpose_a"), get_bool(launch.record, "transpose_b"))
-    packed = launch.ins[1].layout
-    panel = None if packed is None else get_int(packed.parameters_.data, "nr")
-    work = read_gemm(operands[0], operands[1], transposed, accesses, panel)
+    operands, results = ([_strided(ref) for ref in refs] for refs in (launch.ins, launch.outs))
+    packed = launch.ins[1].layout is not None
+    work = read_gemm(launch.kind, operands, results, transposed, launch.code, launch.prologue, packed)
     if work.batch_in_rows != get_int(launch.record, "batch_in_rows"):
         raise PlanError(
             f"instruction '{launch.name}': its buffers let {work.batch_in_rows} batch dims become rows, its kernel "
@@ -233,21 +247,55 @@ def _read(launch: Launch) -> GemmWork:
 def _gemm(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
     work = _read(launch)
     spec = gemm_spec(launch.record, work.problem, em.level.has_fma)
-    layout = launch.ins[1].layout
-    if (spec.b_source == "packed") != (layout is not None) or (
-        layout is not None and get_int(layout.parameters_.data, "nr") != spec.nr
-    ):
-        raise PlanError(
-            f"instruction '{launch.name}': the layout of operand 1 is not the one its kernel record asks for: "
-            "run lower-to-emit again"
-        )
+    _check_layouts(launch, spec, work.places.rights)
     if spec.workspace_bytes and not call.ws:
         raise PlanError(
             f"instruction '{launch.name}' needs {spec.workspace_bytes} bytes of workspace: run lower-to-emit again"
         )
     workspace = call.ws[0] if call.ws else None
-    epilogue = make_epilogue(launch.code, work.accesses, (*call.ins[2:], *call.outs))
-    emit_gemm(em, spec, GemmPointers(call.ins[0], call.ins[1], workspace, call.tid, call.nthreads), epilogue)
+    outs = [call.outs] if len(work.places.extras) == 1 else [(out,) for out in call.outs]
+    pointers = [
+        (*(call.ins[place] for place in extras), *own)
+        for extras, own in zip(work.places.extras, outs, strict=True)
+    ]
+    epilogue = make_epilogue(em, launch.code, work.accesses[0], pointers)
+    a = call.ins[0] if work.rows is None else None
+    rights = tuple(call.ins[place] for place in work.places.rights)
+    rows = None if work.rows is None else _row_program(launch, call, work.rows, work.places.rows)
+    emit_gemm(em, spec, GemmPointers(a, rights, workspace, call.tid, call.nthreads), epilogue, rows)
+
+
+def _check_layouts(launch: Launch, spec: GemmSpec, rights: Sequence[int]) -> None:
+    """Refuses right operands that do not lie as the record says."""
+    for place in rights:
+        layout = launch.ins[place].layout
+        if (spec.b_source == "packed") != (layout is not None) or (
+            layout is not None and get_int(layout.parameters_.data, "nr") != spec.nr
+        ):
+            raise PlanError(
+                f"instruction '{launch.name}': the layout of operand {place} is not the one its kernel record asks "
+                "for: run lower-to-emit again"
+            )
+
+
+def _row_program(launch: Launch, call: _Call, nest: LoopNest, operands: Sequence[int]) -> RowProgram:
+    """The rows in front of the products, with the decisions of the record."""
+    row = one_row(nest)
+    spec = loop_spec(get_record(launch.record, "rows"), row.nest)
+    return make_rows(row, spec, [call.ins[place] for place in operands])
+
+
+def _attention(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
+    problem = read_attention([_strided(ref) for ref in launch.ins], _strided(launch.outs[0]))
+    spec = attention_spec(launch.record, problem, em.level.has_fma)
+    if not call.ws:
+        raise PlanError(
+            f"instruction '{launch.name}' needs {spec.workspace_bytes} bytes of workspace: run lower-to-emit again"
+        )
+    mask = call.ins[3] if problem.mask is not None else None
+    q, k, v = call.ins[:3]
+    pointers = AttentionPointers(q, k, v, mask, call.outs[0], call.ws[0], call.tid, call.nthreads)
+    emit_attention(em, spec, get_float(launch.record, "scale"), pointers)
 
 
 _CBLAS_ROW_MAJOR = 101
@@ -260,7 +308,7 @@ def _blas(em: Emitter, launch: Launch, call: _Call, functions: Sequence[str]) ->
     assert name is not None
     at = em.b.gep(call.table, [em.index(functions.index(name))], source_etype=PTR)
     callee = em.b.load(at, typ=PTR)
-    problem, output = work.problem, work.accesses[0]
+    problem, output = work.problem, work.accesses[0][0]
     scalar = F32 if problem.dtype == "f32" else F64
     signature = ir.FunctionType(
         VOID, [I32, I32, I32, I64, I64, I64, scalar, PTR, I64, PTR, I64, scalar, PTR, I64]
@@ -345,6 +393,9 @@ _EMITTERS: Mapping[str, Callable[[Emitter, Launch, _Call, Sequence[str]], None]]
     "cpu.gemm_avx2": _gemm,
     "cpu.gemm_portable": _gemm,
     "cpu.gemm_blas": _blas,
+    "cpu.attention_avx512": _attention,
+    "cpu.attention_avx2": _attention,
+    "cpu.attention_portable": _attention,
     "cpu.generated": _generated,
     "cpu.copy": _move,
     "cpu.concat": _move,

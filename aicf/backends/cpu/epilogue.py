@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.ir import SSAValue
-
-from aicf.backends.cpu.gemm import Epilogue, Tile
+from aicf.backends.cpu.gemm import Epilogue, EpilogueOf, PointerTable, Tile
 from aicf.backends.cpu.ir_builder import Emitter, Value
 from aicf.backends.cpu.loops import Evaluator
 from aicf.backends.cpu.scalar_ops import Scalars
@@ -14,18 +12,24 @@ from aicf.backends.nests import Access
 from aicf.dialects.emit_kernels import KernelOp, StoreOp
 
 
-def make_epilogue(code: KernelOp | None, accesses: Sequence[Access], pointers: Sequence[Value]) -> Epilogue:
-    """An epilogue that stores what `code` computes, or the sums themselves if there is none.
+def make_epilogue(
+    em: Emitter, code: KernelOp | None, accesses: Sequence[Access], pointers: Sequence[Sequence[Value]]
+) -> EpilogueOf:
+    """Epilogues that store what `code` computes, or the sums themselves if there is none.
 
     Args:
-        code: One phase over (batch..., row, column); operand 0 is the accumulator.
-        accesses, pointers: Of the other operands, then of the outputs.
+        em: Where the products' code is about to be emitted.
+        code: One phase over (batch..., row, column); its first operands are the sums.
+        accesses: Of the other operands, then of the outputs.
+        pointers: An address per access, for each of the products side by side.
     """
+    tables = [PointerTable(em, addresses) for addresses in zip(*pointers, strict=True)]
 
-    def epilogue(em: Emitter, tile: Tile) -> None:
-        _TileEnd(em, tile, code, accesses, pointers).run()
+    def epilogue_of(product: Value | None) -> Epilogue:
+        chosen = [table.at(product) for table in tables]
+        return lambda em, tile: _TileEnd(em, tile, code, accesses, chosen).run()
 
-    return epilogue
+    return epilogue_of
 
 
 class _TileEnd:
@@ -65,7 +69,12 @@ class _TileEnd:
         stores = [op for op in self.code.phases[0].body.block.ops if isinstance(op, StoreOp)]
         # All values before any store: an output may lie on an operand.
         for op, value in [(op, here.value(op.value)) for op in stores]:
-            self._store(len(self.code.in_maps) - 1 + op.output.value.data, value, row, vector)
+            self._store(self._operands + op.output.value.data, value, row, vector)
+
+    @property
+    def _operands(self) -> int:
+        """How many of the accesses are operands."""
+        return len(self.accesses) - (1 if self.code is None else len(self.code.out_maps))
 
     def _address(self, number: int, row: int, vector: int) -> Value:
         access = self.accesses[number]
@@ -99,8 +108,9 @@ class _Here(Evaluator):
         self.end = end
         self.row = row
         self.vector = vector
-        accumulator: SSAValue = code.body.block.args[0]
-        self.values[accumulator] = end.tile.acc[row][vector]
+        sums = end.tile.sums(end.em, row, vector)
+        self.values.update(zip(code.body.block.args[: len(sums)], sums, strict=True))
+        self.accumulators = len(sums)
 
     def load(self, operand: int) -> Value:
-        return self.end.load(operand - 1, self.row, self.vector)
+        return self.end.load(operand - self.accumulators, self.row, self.vector)

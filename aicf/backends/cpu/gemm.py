@@ -1,5 +1,8 @@
 """Code for ``C = epilogue(A * B)``: a register-tiled microkernel over packed panels of B.
 
+Several products of one A run in one loop nest: side by side, one after the other for each block of rows, or joined,
+when the sums of a tile of all of them meet in one epilogue. Rows of A that are made here (a norm) lie in workspace.
+
 Every decision (tile, unrolling, split of K, blocking, how B is fetched, who computes which tile) is a field of
 `GemmSpec`; the emitter decides nothing.
 
@@ -10,11 +13,12 @@ rows of a B panel are loaded as vectors.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from aicf.backends.cpu.gemm_spec import CACHE_LINE, GemmSpec, check
-from aicf.backends.cpu.ir_builder import F32, F64, I8, I32, I64, Emitter, Value
+from aicf.backends.cpu.ir_builder import F32, F64, I8, I32, I64, PTR, Emitter, Value
+from aicf.backends.cpu.loops import share_of
 from aicf.backends.cpu.pack import emit_pack_panel
 
 
@@ -29,174 +33,294 @@ class Tile:
     active: tuple[int, ...]
     """Lanes of each vector that exist in C."""
     acc: list[list[Value]]
+    """Sums of the product, of the last one where several are joined."""
+    dtype: str
+    earlier: tuple[Value, ...] = ()
+    """Where the sums of the products before it wait in memory: ``[row][vector][lane]`` each."""
+
+    def sums(self, em: Emitter, row: int, vector: int) -> list[Value]:
+        """One vector of the sums of every joined product, in order."""
+        at = (row * len(self.active) + vector) * self.lanes
+        waiting = [em.load(em.address(a, at, self.dtype), self.dtype, self.lanes) for a in self.earlier]
+        return [*waiting, self.acc[row][vector]]
 
 
 Epilogue = Callable[[Emitter, Tile], None]
 """Emits code that turns a tile into stores; it must store every active lane of the tile."""
 
+EpilogueOf = Callable[[Value | None], Epilogue]
+"""The epilogue of one of the products side by side, by its number; None where there is only one epilogue."""
+
+RowProgram = Callable[[Emitter, Value, Value, Value, Value], None]
+"""Emits code for (block, first, end, target): makes rows `first` up to `end`, counted from row `block` of A, at
+`target`, where row 0 of the block goes."""
+
 
 @dataclass(frozen=True)
 class GemmPointers:
-    """Run-time operands of the emitted code."""
+    """Run-time operands of the emitted code: one B per product; no A if its rows are made here."""
 
-    a: Value
-    b: Value
+    a: Value | None
+    b: tuple[Value, ...]
     workspace: Value | None
     tid: Value
     nthreads: Value
 
 
-def emit_gemm(em: Emitter, spec: GemmSpec, pointers: GemmPointers, epilogue: Epilogue) -> None:
-    """Emit the whole product at the current position of `em`; ValueError if the spec contradicts itself."""
+class PointerTable:
+    """Addresses of which one is taken by a number that is known at run time only."""
+
+    def __init__(self, em: Emitter, pointers: Sequence[Value]) -> None:
+        self.em = em
+        self.pointers = tuple(pointers)
+        self.table = em.stack(PTR, len(pointers)) if len(pointers) > 1 else None
+        for number, pointer in enumerate(self.pointers if self.table is not None else ()):
+            em.b.store(pointer, self._slot(em.index(number)))
+
+    def _slot(self, number: Value) -> Value:
+        return self.em.b.gep(self.table, [number], source_etype=PTR)
+
+    def at(self, number: Value | None) -> Value:
+        """Address `number`; the only one for None."""
+        if self.table is None or number is None:
+            return self.pointers[0]
+        return self.em.b.load(self._slot(number), typ=PTR)
+
+
+def emit_gemm(
+    em: Emitter,
+    spec: GemmSpec,
+    pointers: GemmPointers,
+    epilogue: EpilogueOf,
+    rows: RowProgram | None = None,
+) -> None:
+    """Emit all products at the current position of `em`; ValueError if the spec contradicts itself."""
     if (problem := check(spec)) is not None:
         raise ValueError(problem)
-    _Gemm(em, spec, pointers, epilogue).batches((), pointers.a, pointers.b)
+    _Gemm(em, spec, pointers, epilogue, rows).batches((), pointers.a, em.index(0))
+
+
+def emit_share(
+    em: Emitter,
+    total: int,
+    full: int,
+    threads: tuple[Value, Value],
+    body: Callable[[Value, list[Value]], list[Value]],
+    emit_tail: Callable[[], None],
+) -> None:
+    """Give this thread (number, count) its contiguous share of `total` items, of which those past `full` are a tail."""
+    tid, nthreads = threads
+    count = em.index(total)
+    low = em.b.sdiv(em.b.mul(tid, count), nthreads)
+    following = em.b.add(tid, em.index(1))
+    high = em.b.sdiv(em.b.mul(following, count), nthreads)
+    limit = em.index(full)
+    stop = em.b.select(em.b.icmp_signed("<", high, limit), high, limit)
+    em.loop(low, stop, 1, [], body)
+    if total > full:
+        own_tail = em.b.and_(em.b.icmp_signed(">", high, limit), em.b.icmp_signed("<=", low, limit))
+        em.when(own_tail, emit_tail)
 
 
 class _Gemm:
-    """Loop nest of one product: batch, blocks of rows, panels, tiles, K."""
+    """Loop nest of one A: batch, blocks of rows, products side by side, panels, tiles, K."""
 
-    def __init__(self, em: Emitter, spec: GemmSpec, pointers: GemmPointers, epilogue: Epilogue) -> None:
+    def __init__(
+        self,
+        em: Emitter,
+        spec: GemmSpec,
+        pointers: GemmPointers,
+        epilogue: EpilogueOf,
+        rows: RowProgram | None,
+    ) -> None:
         self.em = em
         self.spec = spec
         self.p = spec.problem
         self.pointers = pointers
         self.epilogue = epilogue
+        self.make_rows = rows
         self.float = spec.problem.dtype in ("f32", "f64")
-        workspace = pointers.workspace
-        if workspace is not None and spec.threads > 1:
-            share = em.index(spec.workspace_bytes // spec.threads)
-            workspace = em.b.gep(workspace, [em.b.mul(pointers.tid, share)], source_etype=I8)
-        self.panel_space = workspace
+        self.beside = spec.problem.products // spec.problem.tile_products
+        self.b_table = PointerTable(em, pointers.b if self.beside > 1 else pointers.b[:1])
+        self.workspace = self._own_workspace()
 
-    def batches(self, index: tuple[Value, ...], a: Value, b: Value) -> None:
+    def _own_workspace(self) -> Value | None:
+        """This thread's share of the workspace: rows of A, then panels of B."""
+        em, workspace = self.em, self.pointers.workspace
+        if workspace is None or self.spec.threads == 1:
+            return workspace
+        share = em.index(self.spec.workspace_bytes // self.spec.threads)
+        return em.b.gep(workspace, [em.b.mul(self.pointers.tid, share)], source_etype=I8)
+
+    @property
+    def threads(self) -> tuple[Value, Value]:
+        return self.pointers.tid, self.pointers.nthreads
+
+    def batches(self, index: tuple[Value, ...], a: Value | None, b_offset: Value) -> None:
+        """The loops over batch dims; `b_offset` counts elements from the start of every B."""
         depth = len(index)
         if depth == len(self.p.batch):
-            self.product(index, a, b)
+            self.blocks(index, a, b_offset)
             return
         em = self.em
 
         def body(i: Value, _: list[Value]) -> list[Value]:
             a_next = em.address(a, em.b.mul(i, em.index(self.p.a_batch_strides[depth])), self.p.dtype)
-            b_next = em.address(b, em.b.mul(i, em.index(self.p.b_batch_strides[depth])), self.p.dtype)
+            b_next = em.b.add(b_offset, em.b.mul(i, em.index(self.p.b_batch_strides[depth])))
             self.batches((*index, i), a_next, b_next)
             return []
 
         em.loop(0, self.p.batch[depth], 1, [], body)
 
-    def product(self, batch: tuple[Value, ...], a: Value, b: Value) -> None:
+    def blocks(self, batch: tuple[Value, ...], a: Value | None, b_offset: Value) -> None:
         """Row blocks; the last may be short."""
         block = self.spec.mc or self.p.m
         full = self.p.m // block * block
 
         def body(row: Value, _: list[Value]) -> list[Value]:
-            self.row_block(batch, a, b, row, block)
+            self.row_block(batch, a, b_offset, row, block)
             return []
 
         self.em.loop(0, full, block, [], body)
         if full < self.p.m:
-            self.row_block(batch, a, b, self.em.index(full), self.p.m - full)
+            self.row_block(batch, a, b_offset, self.em.index(full), self.p.m - full)
 
-    def row_block(self, batch: tuple[Value, ...], a: Value, b: Value, row: Value, rows: int) -> None:
+    def row_block(
+        self, batch: tuple[Value, ...], a: Value | None, b_offset: Value, row: Value, rows: int
+    ) -> None:
+        em = self.em
+        if self.make_rows is None:
+            a_block = em.address(a, em.b.mul(row, em.index(self.p.a_strides[0])), self.p.dtype)
+        else:
+            a_block = self.workspace
+            self.make_rows(em, row, *self.needed_rows(rows), a_block)
+
+        def product(number: Value | None) -> None:
+            bs = [self.b_table.at(number)] if self.p.tile_products == 1 else self.pointers.b
+            moved = [em.address(b, b_offset, self.p.dtype) for b in bs]
+            self.panels(batch, a_block, moved, row, rows, self.epilogue(number))
+
+        def body(number: Value, _: list[Value]) -> list[Value]:
+            product(number)
+            return []
+
+        if self.beside == 1:
+            product(None)
+        else:
+            em.loop(0, self.beside, 1, [], body)
+
+    def needed_rows(self, rows: int) -> tuple[Value, Value]:
+        """Which rows of a block this thread multiplies."""
         em, spec = self.em, self.spec
-        a_block = em.address(a, em.b.mul(row, em.index(self.p.a_strides[0])), self.p.dtype)
+        if spec.partition != "rows":
+            return em.index(0), em.index(rows)
+        tiles = -(-rows // spec.mr)
+        first, end = (em.b.mul(tile, em.index(spec.mr)) for tile in share_of(em, tiles, *self.threads))
+        limit = em.index(rows)
+        return first, em.b.select(em.b.icmp_signed("<", end, limit), end, limit)
+
+    def panels(
+        self,
+        batch: tuple[Value, ...],
+        a: Value,
+        bs: Sequence[Value],
+        row: Value,
+        rows: int,
+        epilogue: Epilogue,
+    ) -> None:
+        """A row block against all panels of one product, or of all joined ones."""
+        em, spec = self.em, self.spec
         full = self.p.n // spec.nr
         tail = self.p.n - full * spec.nr
 
         def panel(index: Value, columns: int) -> None:
-            self.panel(batch, a_block, b, row, rows, index, columns)
+            self.panel(batch, a, bs, row, rows, index, columns, epilogue)
 
         def body(index: Value, _: list[Value]) -> list[Value]:
             panel(index, spec.nr)
             return []
 
-        if spec.partition != "columns":
-            em.loop(0, full, 1, [], body)
-            if tail:
-                panel(em.index(full), tail)
+        if spec.partition == "columns":
+            total = full + (tail > 0)
+            emit_share(em, total, full, self.threads, body, lambda: panel(em.index(full), tail))
             return
-        self.shared(full + (tail > 0), full, tail > 0, body, lambda: panel(em.index(full), tail))
-
-    def shared(
-        self,
-        total: int,
-        full: int,
-        has_tail: bool,
-        body: Callable[[Value, list[Value]], list[Value]],
-        emit_tail: Callable[[], None],
-    ) -> None:
-        """Give this thread its contiguous share of `total` items, the last of which may be the tail."""
-        em, pointers = self.em, self.pointers
-        count = em.index(total)
-        low = em.b.sdiv(em.b.mul(pointers.tid, count), pointers.nthreads)
-        following = em.b.add(pointers.tid, em.index(1))
-        high = em.b.sdiv(em.b.mul(following, count), pointers.nthreads)
-        limit = em.index(full)
-        stop = em.b.select(em.b.icmp_signed("<", high, limit), high, limit)
-        em.loop(low, stop, 1, [], body)
-        if has_tail:
-            own_tail = em.b.and_(em.b.icmp_signed(">", high, limit), em.b.icmp_signed("<=", low, limit))
-            em.when(own_tail, emit_tail)
+        em.loop(0, full, 1, [], body)
+        if tail:
+            panel(em.index(full), tail)
 
     def panel(
-        self, batch: tuple[Value, ...], a: Value, b: Value, row: Value, rows: int, index: Value, columns: int
+        self,
+        batch: tuple[Value, ...],
+        a: Value,
+        bs: Sequence[Value],
+        row: Value,
+        rows: int,
+        index: Value,
+        columns: int,
+        epilogue: Epilogue,
     ) -> None:
-        """All tiles of a row block against one panel of B, whose first `columns` columns exist."""
+        """All tiles of a row block against one panel of each B, whose first `columns` columns exist."""
         em, spec = self.em, self.spec
         col = em.b.mul(index, em.index(spec.nr))
-        if spec.b_source == "packed":
-            b_panel = em.address(b, em.b.mul(index, em.index(spec.panel_elements)), self.p.dtype)
-        else:
-            b_panel = em.address(b, em.b.mul(col, em.index(self.p.b_strides[1])), self.p.dtype)
-        if spec.b_source == "workspace":
-            emit_pack_panel(
-                em,
-                self.p.dtype,
-                spec.lanes,
-                self.p.k,
-                spec.nr,
-                columns,
-                self.p.b_strides,
-                b_panel,
-                self.panel_space,
-            )
-            b_panel = self.panel_space
+        b_panels = [self.b_panel(number, b, index, col, columns) for number, b in enumerate(bs)]
         full = rows // spec.mr
         tail = rows - full * spec.mr
 
         def tile(i: Value, count: int) -> None:
-            self.tile(batch, a, b_panel, row, i, count, col, columns)
+            self.tile(batch, a, b_panels, row, i, count, col, columns, epilogue)
 
         def body(i: Value, _: list[Value]) -> list[Value]:
             tile(i, spec.mr)
             return []
 
-        if spec.partition != "rows":
-            em.loop(0, full, 1, [], body)
-            if tail:
-                tile(em.index(full), tail)
+        if spec.partition == "rows":
+            total = full + (tail > 0)
+            emit_share(em, total, full, self.threads, body, lambda: tile(em.index(full), tail))
             return
-        self.shared(full + (tail > 0), full, tail > 0, body, lambda: tile(em.index(full), tail))
+        em.loop(0, full, 1, [], body)
+        if tail:
+            tile(em.index(full), tail)
+
+    def b_panel(self, number: int, b: Value, index: Value, col: Value, columns: int) -> Value:
+        """Where the panel of the joined product `number` lies; packs it if it must."""
+        em, spec = self.em, self.spec
+        if spec.b_source == "packed":
+            return em.address(b, em.b.mul(index, em.index(spec.panel_elements)), self.p.dtype)
+        in_place = em.address(b, em.b.mul(col, em.index(self.p.b_strides[1])), self.p.dtype)
+        if spec.b_source == "direct":
+            return in_place
+        offset = spec.row_elements + number * spec.panel_elements
+        space = em.address(self.workspace, offset, self.p.dtype)
+        sizes = (spec.lanes, self.p.k, spec.nr, columns)
+        emit_pack_panel(em, self.p.dtype, *sizes, self.p.b_strides, in_place, space)
+        return space
 
     def tile(
         self,
         batch: tuple[Value, ...],
         a: Value,
-        b_panel: Value,
+        b_panels: Sequence[Value],
         row: Value,
         i: Value,
         rows: int,
         col: Value,
         columns: int,
+        epilogue: Epilogue,
     ) -> None:
-        """One register tile: K loop, then the epilogue."""
+        """One register tile of each joined product: K loop, then the epilogue."""
         em, spec, p = self.em, self.spec, self.p
         first = em.b.mul(i, em.index(spec.mr))
         a_tile = em.address(a, em.b.mul(first, em.index(p.a_strides[0])), p.dtype)
         vectors = -(-columns // spec.lanes)
         active = tuple(min(spec.lanes, columns - j * spec.lanes) for j in range(vectors))
+        earlier: list[Value] = []
+        for b_panel in b_panels[:-1]:
+            acc = self.sums(a_tile, b_panel, rows, active, self.prefetch_start(b_panel, i))
+            earlier.append(self.buffered(acc))
+        b_panel = b_panels[-1]
         acc = self.sums(a_tile, b_panel, rows, active, self.prefetch_start(b_panel, i))
-        self.finish(Tile(batch, em.b.add(row, first), col, spec.lanes, active, acc))
+        at = em.b.add(row, first)
+        self.finish(Tile(batch, at, col, spec.lanes, active, acc, p.dtype, tuple(earlier)), epilogue)
 
     def prefetch_start(self, b_panel: Value, i: Value) -> Value | None:
         """Where tile number `i` starts to prefetch: each tile of a panel fetches its share of the next one."""
@@ -271,26 +395,34 @@ class _Gemm:
     def multiply_add(self, x: Value, y: Value, z: Value) -> Value:
         return self.em.fma(x, y, z) if self.float else self.em.b.add(self.em.b.mul(x, y), z)
 
-    def finish(self, tile: Tile) -> None:
+    def buffered(self, acc: list[list[Value]]) -> Value:
+        """Stores the sums of a tile on the stack, ``[row][vector][lane]``; gives the address."""
+        em, lanes, dtype = self.em, self.spec.lanes, self.p.dtype
+        scalar = {"f32": F32, "f64": F64, "i32": I32, "i64": I64}[dtype]
+        buffer = em.stack(scalar, len(acc) * len(acc[0]) * lanes)
+        for place, value in enumerate(value for values in acc for value in values):
+            em.store(value, em.address(buffer, place * lanes, dtype), dtype, lanes)
+        return buffer
+
+    def finish(self, tile: Tile, epilogue: Epilogue) -> None:
         """Run the epilogue on the tile in registers, or row by row from the stack."""
         em, spec = self.em, self.spec
         rows, vectors = len(tile.acc), len(tile.active)
         if not spec.tile_buffer or rows == 1:
-            self.epilogue(em, tile)
+            epilogue(em, tile)
             return
         dtype = self.p.dtype
-        scalar = {"f32": F32, "f64": F64, "i32": I32, "i64": I64}[dtype]
-        buffer = em.stack(scalar, rows * vectors * spec.lanes)
-        for r, values in enumerate(tile.acc):
-            for j, value in enumerate(values):
-                em.store(value, em.address(buffer, (r * vectors + j) * spec.lanes, dtype), dtype, spec.lanes)
+        buffers = (*tile.earlier, self.buffered(tile.acc))
 
         def body(r: Value, _: list[Value]) -> list[Value]:
-            line = em.address(buffer, em.b.mul(r, em.index(vectors * spec.lanes)), dtype)
+            *earlier, line = (
+                em.address(buffer, em.b.mul(r, em.index(vectors * spec.lanes)), dtype) for buffer in buffers
+            )
             values = [
                 em.load(em.address(line, j * spec.lanes, dtype), dtype, spec.lanes) for j in range(vectors)
             ]
-            self.epilogue(em, replace(tile, row=em.b.add(tile.row, r), acc=[values]))
+            row = em.b.add(tile.row, r)
+            epilogue(em, replace(tile, row=row, acc=[values], earlier=tuple(earlier)))
             return []
 
         em.loop(0, rows, 1, [], body)

@@ -1,5 +1,8 @@
 """What a GEMM on the CPU is and every decision about its code, with a cost prior. Imports no code generator.
 
+A GEMM here may be more than one product: several of one A, side by side or with one epilogue over all of their sums,
+and A may be made row by row on the way in.
+
 `gemm.py` turns a `GemmSpec` into code and decides nothing; `propose` lists sensible specs for a problem, cheapest
 first, for a pass to choose from.
 """
@@ -34,6 +37,17 @@ class GemmProblem:
     a_batch_strides: tuple[int, ...] = ()
     b_batch_strides: tuple[int, ...] = ()
     """0 where B is shared by the batch; for packed B, in packed elements."""
+    products: int = 1
+    """How many B of equal shape and strides A is multiplied with."""
+    joined: bool = False
+    """The epilogue takes the sums of all products together (a gate); else each product has its own."""
+    makes_rows: bool = False
+    """A is no operand: a row program writes its rows into workspace block by block, as `a_strides` say."""
+
+    @property
+    def tile_products(self) -> int:
+        """Products whose sums one tile holds."""
+        return self.products if self.joined else 1
 
 
 @dataclass(frozen=True)
@@ -87,10 +101,18 @@ class GemmSpec:
         return 3.0
 
     @property
+    def row_elements(self) -> int:
+        """Elements of a block of A that a row program makes, padded to whole cache lines."""
+        if not self.problem.makes_rows:
+            return 0
+        line = CACHE_LINE // ELEMENT_BYTES[self.problem.dtype]
+        return -(-(self.mc or self.problem.m) * self.problem.k // line) * line
+
+    @property
     def workspace_bytes(self) -> int:
-        """Bytes of workspace needed, all threads together."""
-        panel = self.panel_elements if self.b_source == "workspace" else 0
-        return panel * ELEMENT_BYTES[self.problem.dtype] * self.threads
+        """Bytes of workspace needed, all threads together: each has its own rows of A and panels of B."""
+        panels = self.panel_elements * self.problem.tile_products if self.b_source == "workspace" else 0
+        return (self.row_elements + panels) * ELEMENT_BYTES[self.problem.dtype] * self.threads
 
     @property
     def combination_order(self) -> str:
@@ -114,8 +136,13 @@ _L3_BYTES_PER_CYCLE = 12.0
 _TILE_OVERHEAD_CYCLES = 12.0
 _STORE_CYCLES = 1.5
 _BLOCK_BYTES = 768 << 10
-_MEETING_CYCLES = 6000.0
+MEETING_CYCLES = 6000.0
 """What sharing an instruction costs: threads meet before and after it, and one has to wait for the other."""
+
+
+def traffic_cycles(bytes_: float) -> float:
+    """Cycles to read or write that much once, from the level of cache that holds it."""
+    return bytes_ / (_L2_BYTES_PER_CYCLE if bytes_ <= _L2_BYTES else _L3_BYTES_PER_CYCLE)
 
 
 def check(spec: GemmSpec) -> str | None:
@@ -132,13 +159,25 @@ def check(spec: GemmSpec) -> str | None:
     return None
 
 
-def cycles(spec: GemmSpec, epilogue_cycles: float = 0.0) -> float:
-    """Predicted cycles of one thread's share.
+def cycles(spec: GemmSpec, epilogue_cycles: float = 0.0, row_cycles: float = 0.0) -> float:
+    """Predicted cycles of one thread's share of all products, and of the rows of A where they are made here.
+
+    A row takes `row_cycles`. Threads that share columns make all rows each, threads that share rows only their own.
+    """
+    p = spec.problem
+    products = _product_cycles(spec, epilogue_cycles / p.tile_products) * p.products
+    if not p.makes_rows:
+        return products
+    tiles = -(-p.m // spec.mr)
+    share = -(-tiles // spec.threads) / tiles if spec.partition == "rows" else 1.0
+    return products + p.m * row_cycles * share
+
+
+def _compute_cycles(spec: GemmSpec, epilogue_cycles: float) -> float:
+    """Predicted cycles of one product if all of B were in the first level of cache.
 
     Per tile and step of K: the multiply-adds (two a cycle), the loads (two a cycle) and the latency of the longest
-    chain, whichever is largest; then stores and the epilogue (`epilogue_cycles` per vector). Traffic of B from L2 or
-    L3 is a second bound. Every extra copy of the tile's code (tails) costs a little, which breaks near-ties toward less
-    code.
+    chain, whichever is largest; then stores and the epilogue (`epilogue_cycles` per vector).
     """
     p = spec.problem
     work = spec.work
@@ -154,13 +193,26 @@ def cycles(spec: GemmSpec, epilogue_cycles: float = 0.0) -> float:
 
     full_panels, column_tail = divmod(p.n, spec.nr)
     tail_vectors = -(-column_tail // spec.lanes)
-    copies = (min(full_panels, 1) + min(column_tail, 1)) * (min(p.m // spec.mr, 1) + min(p.m % spec.mr, 1))
     full_rows, row_tail = divmod(p.m, spec.mr)
     total = 1.0
     for panels, vectors in ((full_panels, spec.nv), (min(column_tail, 1), tail_vectors)):
         total += panels * (
             full_rows * tile(spec.mr, vectors) + (tile(row_tail, vectors) if row_tail else 0.0)
         )
+    return total
+
+
+def _product_cycles(spec: GemmSpec, epilogue_cycles: float) -> float:
+    """Predicted cycles of one thread's share of one product.
+
+    Traffic of B from L2 or L3 is a second bound beside the arithmetic. Every extra copy of the tile's code (tails)
+    costs a little, which breaks near-ties toward less code.
+    """
+    p = spec.problem
+    full_panels, column_tail = divmod(p.n, spec.nr)
+    tail_vectors = -(-column_tail // spec.lanes)
+    copies = (min(full_panels, 1) + min(column_tail, 1)) * (min(p.m // spec.mr, 1) + min(p.m % spec.mr, 1))
+    total = _compute_cycles(spec, epilogue_cycles)
     size = ELEMENT_BYTES[p.dtype]
     b_bytes = (full_panels * spec.nv + tail_vectors) * spec.lanes * p.k * size
     blocks = -(-p.m // spec.mc) if spec.mc else 1
@@ -176,7 +228,7 @@ def cycles(spec: GemmSpec, epilogue_cycles: float = 0.0) -> float:
         # Rows a power of two apart fall into few cache sets: measured at twice the time from L2 on.
         total *= 2.0 if p.b_strides[0] * size % 2048 == 0 and p.k > 64 and p.m > 2 * spec.mr else 1.1
         if column_tail % spec.lanes and spec.lanes * size == 16:
-            total += p.k * spec.lanes * (full_rows + 1)  # masked loads come apart without AVX
+            total += p.k * spec.lanes * (p.m // spec.mr + 1)  # masked loads come apart without AVX
     batch = 1
     for count in p.batch:
         batch *= count
@@ -185,7 +237,7 @@ def cycles(spec: GemmSpec, epilogue_cycles: float = 0.0) -> float:
         return total
     rows_of_tiles, panels = -(-p.m // spec.mr), full_panels + (column_tail > 0)
     shares = rows_of_tiles if spec.partition == "rows" else panels
-    return total * -(-shares // spec.threads) / shares + _MEETING_CYCLES
+    return total * -(-shares // spec.threads) / shares + MEETING_CYCLES / p.products
 
 
 def _tiles(
@@ -219,22 +271,25 @@ def propose(
     *,
     threads: int = 1,
     epilogue_cycles: float = 0.0,
+    row_cycles: float = 0.0,
     vectors_of: Sequence[int] = range(1, 9),
     count: int = 4,
 ) -> list[tuple[float, GemmSpec]]:
-    """Up to `count` legal specs with predicted microseconds, cheapest first, ties to the smaller tile.
+    """Up to `count` legal specs with predicted microseconds, cheapest first, ties to less arithmetic, then less code.
 
     Panels of B have one of `vectors_of` vectors, or as few as N needs. `epilogue_cycles` is the cost of the
     epilogue per vector; an expensive one (over 8) leaves the registers by a tile buffer, so that its code is emitted
-    once a row and not once a vector of the tile.
+    once a row and not once a vector of the tile. `row_cycles` is the cost of a row of A that is made on the way in;
+    threads then share rows where B lets them, so that none makes the rows of another.
     """
     size = ELEMENT_BYTES[problem.dtype]
-    found: list[tuple[float, int, GemmSpec]] = []
+    found: list[tuple[float, tuple[int, int], GemmSpec]] = []
     for rows, vectors, split in _tiles(problem, level, vectors_of):
         spare = _BLOCK_BYTES // max(1, problem.k * size) // rows * rows
         blocked = problem.m * problem.k * size > 2 * _L2_BYTES and spare >= rows
         panels = -(-problem.n // (vectors * level.lanes(problem.dtype)))
-        by_columns = b_source == "workspace" or panels >= 2 * threads
+        own_rows = problem.makes_rows and problem.m >= 2 * rows * threads
+        by_columns = b_source == "workspace" or (panels >= 2 * threads and not own_rows)
         spec = GemmSpec(
             problem,
             lanes=level.lanes(problem.dtype),
@@ -251,6 +306,9 @@ def propose(
             tile_buffer=epilogue_cycles > 8,
         )
         if check(spec) is None:
-            found.append((cycles(spec, epilogue_cycles), rows * vectors * split, spec))
+            arithmetic = round(_compute_cycles(spec, epilogue_cycles))
+            found.append(
+                (cycles(spec, epilogue_cycles, row_cycles), (arithmetic, rows * vectors * split), spec)
+            )
     found.sort(key=lambda entry: (round(entry[0]), entry[1], entry[2].mr, entry[2].nv))
     return [(predicted / NOMINAL_GHZ / 1000, spec) for predicted, _, spec in found[:count]]

@@ -1,4 +1,5 @@
-"""Reads a matrix product from its operands: the problem, and where the epilogue reads and writes. No code generator.
+"""Reads matrix products from their operands: the problem, where the epilogues read and write, and the rows in front.
+No code generator.
 
 Batch dims that only continue the rows (a shared B, contiguous rows) are taken into the rows, so that ``[batch, seq,
 features]`` times a weight is one matrix.
@@ -7,53 +8,149 @@ features]`` times a weight is one matrix.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from operator import mul
 
 from aicf.backends.cpu.gemm_spec import GemmProblem
-from aicf.backends.nests import Access, Strided, access_of
+from aicf.backends.nests import Access, LoopNest, Strided, access_of, nest_of
 from aicf.dialects.emit_kernels import KernelOp
+
+KINDS = ("gemm", "gemm_epilogue", "gemm_gated", "gemm_multi", "norm_gemm", "norm_gated")
+"""Kinds of instructions that multiply one left operand."""
+
+_JOINED = ("gemm_gated", "norm_gated")
+"""Kinds with two products and one epilogue over the sums of both."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """Which operand of an instruction is what.
+
+    Args:
+        rights: The B of each product.
+        rows: What the row program in front reads, x first; empty where operand 0 is A.
+        extras: What each epilogue reads besides the sums.
+    """
+
+    rights: tuple[int, ...]
+    rows: tuple[int, ...]
+    extras: tuple[tuple[int, ...], ...]
+
+    @property
+    def accumulators(self) -> int:
+        """Sums that one epilogue starts from."""
+        return len(self.rights) // len(self.extras)
+
+
+def places(kind: str, operands: int, results: int, prologue: KernelOp | None) -> Places:
+    """The places of an instruction's operands.
+
+    Operand 0 is A, or x that the prologue makes A of; the right operands follow, then what else the prologue reads,
+    then what each epilogue reads.
+    """
+    products = 2 if kind in _JOINED else results
+    first = 1 + products
+    inner = 0 if prologue is None else len(prologue.in_maps) - 1
+    each = (operands - first - inner) // results
+    starts = range(first + inner, operands - each + 1, each) if each else [operands] * results
+    return Places(
+        tuple(range(1, first)),
+        () if prologue is None else (0, *range(first, first + inner)),
+        tuple(tuple(range(start, start + each)) for start in starts),
+    )
 
 
 @dataclass(frozen=True)
 class GemmWork:
-    """A product with its epilogue.
+    """Products of one left operand with what is in front of them and behind them.
 
     Args:
         problem: Sizes and strides of A and B.
         batch_in_rows: How many batch dims became rows.
-        accesses: Of epilogue operands (without the accumulator), then of outputs; strides per (batch..., row, column).
+        places: Which operand is what.
+        accesses: For each epilogue those of its operands (without the sums), then of its outputs; strides per
+            (batch..., row, column).
+        rows: The row program that makes A, over all rows; None where A is an operand.
     """
 
     problem: GemmProblem
     batch_in_rows: int
-    accesses: tuple[Access, ...]
+    places: Places
+    accesses: tuple[tuple[Access, ...], ...]
+    rows: LoopNest | None
 
 
-def epilogue_accesses(
-    code: KernelOp | None, operands: Sequence[Strided], outputs: Sequence[Strided]
+def read_gemm(
+    kind: str,
+    operands: Sequence[Strided],
+    results: Sequence[Strided],
+    transposed: tuple[bool, bool],
+    code: KernelOp | None,
+    prologue: KernelOp | None,
+    packed: bool = False,
+) -> GemmWork:
+    """The work of an instruction of one of `KINDS`.
+
+    Args:
+        kind: Its kind.
+        operands, results: As the kind orders them; A is ``[batch..., rows, columns]``, B may have rank 2.
+        transposed: Whether the last two dims of A, of B are swapped.
+        code: The epilogue, None for a plain product.
+        prologue: The row program, None where operand 0 is A.
+        packed: B lies in packed panels, whose strides are of no use.
+    """
+    found = places(kind, len(operands), len(results), prologue)
+    a, b = operands[0], operands[found.rights[0]]
+    rows = None
+    if prologue is not None:
+        a = Strided(a.shape, contiguous(a.shape), b.dtype)
+        given = (*(operands[place] for place in found.rows), a)
+        rows = nest_of(prologue, [o.strides for o in given], [o.dtype for o in given])
+    accesses = [
+        _epilogue_accesses(code, found.accumulators, [operands[place] for place in own], outs)
+        for own, outs in zip(found.extras, _per_epilogue(results, found), strict=True)
+    ]
+    flat = [access for own in accesses for access in own]
+    problem, collapsed, steps = _collapse(a, b, transposed, flat, packed)
+    moved = [Access(old.dtype, old.offset, tuple(new)) for old, new in zip(flat, steps, strict=True)]
+    ends = list(accumulate(map(len, accesses)))
+    starts = [0, *ends[:-1]]
+    joined, makes_rows = found.accumulators > 1, rows is not None
+    return GemmWork(
+        replace(problem, products=len(found.rights), joined=joined, makes_rows=makes_rows),
+        collapsed,
+        found,
+        tuple(tuple(moved[start:end]) for start, end in zip(starts, ends, strict=True)),
+        rows,
+    )
+
+
+def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
+    """Element strides of an array in row-major order."""
+    sizes = [max(1, size) for size in reversed(shape[1:])]
+    return tuple(reversed([1, *accumulate(sizes, mul)]))
+
+
+def _per_epilogue(results: Sequence[Strided], found: Places) -> list[Sequence[Strided]]:
+    """The results of each epilogue: one each, or all of them the only one's."""
+    return [results] if len(found.extras) == 1 else [[result] for result in results]
+
+
+def _epilogue_accesses(
+    code: KernelOp | None, accumulators: int, operands: Sequence[Strided], outputs: Sequence[Strided]
 ) -> list[Access]:
     """Accesses over the dims of the product: of `operands` (epilogue only), then of `outputs`."""
     if code is None:
         return [Access(out.dtype, 0, out.strides) for out in outputs]
-    maps = (*code.in_maps[1:], *code.out_maps)
+    maps = (*code.in_maps[accumulators:], *code.out_maps)
     return [access_of(m, o.strides, o.dtype) for m, o in zip(maps, (*operands, *outputs), strict=True)]
 
 
-def read_gemm(
-    a: Strided,
-    b: Strided,
-    transposed: tuple[bool, bool],
-    accesses: Sequence[Access],
-    packed_panel: int | None = None,
-) -> GemmWork:
-    """The work of ``a @ b``.
-
-    Args:
-        a, b: Operands, ``[batch..., rows, columns]``; `b` may have rank 2.
-        transposed: Whether the last two dims of `a`, of `b` are swapped.
-        accesses: As `epilogue_accesses` gives them.
-        packed_panel: Unused strides of B are left out if it lies in packed panels.
-    """
+def _collapse(
+    a: Strided, b: Strided, transposed: tuple[bool, bool], accesses: Sequence[Access], packed: bool
+) -> tuple[GemmProblem, int, list[list[int]]]:
+    """The problem with as many batch dims as rows as there can be, how many those are, and the new strides."""
     m, k = a.shape[-2:][:: -1 if transposed[0] else 1]
     n = b.shape[-2:][:: -1 if transposed[1] else 1][1]
     a_strides = a.strides[-2:][:: -1 if transposed[0] else 1]
@@ -76,21 +173,10 @@ def read_gemm(
                 strides[-2] = kept
         m *= size
         collapsed += 1
-    problem = GemmProblem(
-        a.dtype,
-        m,
-        n,
-        k,
-        (row, a_strides[1]),
-        (0, 0) if packed_panel is not None else (b_strides[0], b_strides[1]),
-        tuple(batch),
-        tuple(a_batch),
-        tuple(b_batch),
-    )
-    found = (
-        Access(old.dtype, old.offset, tuple(strides)) for old, strides in zip(accesses, steps, strict=True)
-    )
-    return GemmWork(problem, collapsed, tuple(found))
+    right = (0, 0) if packed else (b_strides[0], b_strides[1])
+    a_steps = (row, a_strides[1])
+    problem = GemmProblem(a.dtype, m, n, k, a_steps, right, tuple(batch), tuple(a_batch), tuple(b_batch))
+    return problem, collapsed, steps
 
 
 def _continues_rows(size: int, m: int, row: int, a_step: int, b_step: int, steps: list[list[int]]) -> bool:

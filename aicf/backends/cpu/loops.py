@@ -336,7 +336,8 @@ class _Sweep:
         for number, op in enumerate(self.reduces):
             partial = results[number * self.groups : (number + 1) * self.groups]
             if self.loops.inner:
-                self.points[0].values[op.result] = self._combined(op, partial)
+                how, dtype = op.combine.data, dtype_of(op.value)
+                self.points[0].values[op.result] = combined(self.scalars, how, dtype, partial)
             else:
                 for point, value in zip(self.points, partial, strict=True):
                     point.values[op.result] = value
@@ -441,18 +442,16 @@ class _Sweep:
         for op, value in [(op, cell.value(op.value)) for op in self.stores]:
             self.loops.store(value, op.output.value.data, cell.bases, cell.shift, lanes, cell.active)
 
-    def _combined(self, op: ReduceOp, partial: list[Value]) -> Value:
-        """Partial results to one scalar: pairwise over the vectors, then over the lanes."""
-        how, dtype = op.combine.data, dtype_of(op.value)
-        values, lanes = list(partial), self.scalars.lanes
-        while len(values) > 1:
-            half = (len(values) + 1) // 2
-            pairs = zip(values, values[half:], strict=False)
-            values = [self.scalars.combine(how, dtype, x, y) for x, y in pairs] + values[
-                len(values) - half : half
-            ]
-        value = values[0]
-        while lanes > 1:
-            lanes //= 2
-            value = Scalars(self.em, lanes).combine(how, dtype, *self.em.halves(value))
-        return value
+
+def combined(scalars: Scalars, how: str, dtype: str, partial: Sequence[Value]) -> Value:
+    """Partial results to one scalar: pairwise over the vectors, then over the lanes."""
+    values, lanes = list(partial), scalars.lanes
+    while len(values) > 1:
+        half = (len(values) + 1) // 2
+        pairs = zip(values, values[half:], strict=False)
+        values = [scalars.combine(how, dtype, x, y) for x, y in pairs] + values[len(values) - half : half]
+    value = values[0]
+    while lanes > 1:
+        lanes //= 2
+        value = Scalars(scalars.em, lanes).combine(how, dtype, *scalars.em.halves(value))
+    return value

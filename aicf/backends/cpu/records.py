@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import cast
 
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, StringAttr, i64
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FloatAttr, IntegerAttr, StringAttr, i64
 from xdsl.ir import Attribute
 
+from aicf.backends.cpu.attention_spec import AttentionProblem, AttentionSpec, Share, padded_row
 from aicf.backends.cpu.gemm_spec import BSource, GemmProblem, GemmSpec, Partition, check
 from aicf.backends.cpu.loop_spec import LoopSpec
 from aicf.backends.nests import LoopNest
@@ -45,6 +46,14 @@ def get_int(record: Record, key: str) -> int:
 def get_bool(record: Record, key: str) -> bool:
     """A bool entry."""
     return bool(get_int(record, key))
+
+
+def get_float(record: Record, key: str) -> float:
+    """A number. Raises PlanError if the record lacks it."""
+    value = record.get(key)
+    if not isinstance(value, FloatAttr):
+        raise PlanError(f"kernel record lacks the number '{key}': run select-kernels again")
+    return value.value.data
 
 
 def get_text(record: Record, key: str) -> str:
@@ -104,6 +113,31 @@ def _one_of(record: Record, key: str, legal: tuple[str, ...]) -> str:
     return value
 
 
+def attention_record(spec: AttentionSpec) -> dict[str, Attribute]:
+    """Every decision about an attention."""
+    return {
+        "block_rows": integer(spec.block_rows),
+        "scores": DictionaryAttr(gemm_record(spec.scores)),
+        "output": DictionaryAttr(gemm_record(spec.output)),
+        "share": StringAttr(spec.share),
+        "threads": integer(spec.threads),
+        "workspace_bytes": integer(spec.workspace_bytes),
+        "combination_order": StringAttr(spec.combination_order),
+    }
+
+
+def attention_spec(record: Record, problem: AttentionProblem, fused: bool) -> AttentionSpec:
+    """The decisions of a record for `problem`. Raises PlanError if they contradict each other."""
+    rows, threads = get_int(record, "block_rows"), get_int(record, "threads")
+    share = cast(Share, _one_of(record, "share", ("none", "batches", "rows")))
+    scores = gemm_spec(get_record(record, "scores"), problem.scores(rows), fused)
+    row = padded_row(problem.n, scores.lanes)
+    output = gemm_spec(get_record(record, "output"), problem.output(rows, row), fused)
+    if rows < 1 or (share == "none") != (threads == 1) or scores.b_source != "packed":
+        raise PlanError("kernel record of an attention contradicts itself: run select-kernels again")
+    return AttentionSpec(problem, rows, scores, output, share, threads)
+
+
 def loop_record(spec: LoopSpec, nest: LoopNest) -> dict[str, Attribute]:
     """Every decision about the loops of a generated kernel."""
     return {
@@ -133,6 +167,14 @@ def loop_spec(record: Record, nest: LoopNest) -> LoopSpec:
     if spec.lanes < 1 or spec.lanes & (spec.lanes - 1) or (spec.threads == 1) != (spec.partition_dim == -1):
         raise PlanError("kernel record of a generated kernel contradicts itself: run select-kernels again")
     return spec
+
+
+def get_record(record: Record, key: str) -> Record:
+    """A dictionary. Raises PlanError if the record lacks it."""
+    value = record.get(key)
+    if not isinstance(value, DictionaryAttr):
+        raise PlanError(f"kernel record lacks the entries '{key}': run select-kernels again")
+    return value.data
 
 
 def sub_records(record: Record, key: str) -> list[Record]:

@@ -198,16 +198,16 @@ def shared_layout(problem: AttentionProblem, spec: AttentionSpec) -> SharedLayou
     return SharedLayout(k_pitch, v_pitch, partial_pitch, tiles, v, stage, states, total)
 
 
-_OTHER_REGISTERS = 44
+_OTHER_REGISTERS, _OTHER_WGMMA_REGISTERS = 44, 34
 """Registers beside those of the matrices: addresses, fragments in flight, maxima and sums."""
 
 
 def registers_of(problem: AttentionProblem, spec: AttentionSpec) -> int:
-    """Registers of one thread, about: queries, scores and results of its rows."""
-    queries = 0 if spec.warpgroups else problem.d // 4
-    weights = spec.keys // 4 if spec.warpgroups else 0
-    row = queries + spec.keys // 2 + weights + problem.dv // 2 + 8
-    return spec.row_tiles * row + _OTHER_REGISTERS
+    """Registers of one thread, about: scores and results of its rows, and with mma.sync the queries."""
+    row = spec.keys // 2 + problem.dv // 2
+    if spec.warpgroups:
+        return row + spec.keys * 3 // 16 + _OTHER_WGMMA_REGISTERS
+    return spec.row_tiles * (row + problem.d // 4 + 8) + _OTHER_REGISTERS
 
 
 def specs(problem: AttentionProblem, arch: GpuArch) -> Iterator[AttentionSpec]:
@@ -249,7 +249,7 @@ def _fits(problem: AttentionProblem, spec: AttentionSpec, arch: GpuArch) -> bool
 _CLOCK_MHZ = 1700.0
 _START_CLOCKS = 2000.0
 """Launch, first copy and last store of a block."""
-_WARP_CLOCKS, _COMBINE_CLOCKS = 30.0, 80.0
+_WARP_CLOCKS, _COMBINE_CLOCKS = 30.0, 200.0
 """More for every warp of a block, and for every partial result of a row."""
 _TILE_CLOCKS = 400.0
 """A tile's barriers, and reductions over the lanes of a row."""
@@ -257,6 +257,9 @@ _MMA_CLOCKS = (7.0, 5.5)
 """One m16n8k16 of one quarter of a multiprocessor, with its share of ldmatrix, for one or two 16-row tiles."""
 _SCORE_CLOCKS = 0.35
 """One score in one quarter: scale, exponential, sum, conversion."""
+_WGMMA_CLOCKS = (200.0, 0.0525)
+"""A tile of 64 queries that a warpgroup takes (wgmma): its barriers; each key, softmax included, for each element of
+key and value."""
 _COPY_BYTES = 40.0
 """Bytes a clock from L2 to one multiprocessor."""
 
@@ -268,19 +271,27 @@ def predicted_us(problem: AttentionProblem, spec: AttentionSpec, arch: GpuArch) 
     tiles = -(-problem.n // spec.block_n)
     resident = resident_blocks(problem, spec, arch)
     sharing = min(resident, -(-blocks // arch.multiprocessors))
-    warps = sharing * spec.threads // 32
-    products = spec.row_tiles * (spec.keys // 8) * (problem.d + problem.dv) // 16
-    chain = products * _MMA_CLOCKS[spec.row_tiles - 1] + spec.row_tiles * 16 * spec.keys * _SCORE_CLOCKS
-    throughput = chain * warps / min(4, warps)
-    copies = sharing * 2 * spec.block_n * (problem.d + problem.dv) / _COPY_BYTES
-    queries = sharing * 2 * spec.block_m * problem.d / _COPY_BYTES
+    chain, throughput = _tile_clocks(problem, spec, sharing * spec.threads // 32)
+    copies = 2 * spec.block_n * (problem.d + problem.dv) / _COPY_BYTES
+    queries = 2 * spec.block_m * problem.d / _COPY_BYTES
     ends = _START_CLOCKS + _WARP_CLOCKS * spec.threads / 32
     ends += _COMBINE_CLOCKS * spec.warps_n if spec.warps_n > 1 else 0.0
     rounds = blocks / (arch.multiprocessors * resident)
     # Blocks drift apart, so a last round is rarely a whole one.
     rounds = (max(1.0, rounds) + ceil(rounds)) / 2
-    clocks = ends + queries + copies + tiles * max(chain + _TILE_CLOCKS, throughput, copies)
+    clocks = ends + queries + copies + tiles * max(chain, throughput, sharing * copies)
     return rounds * clocks / _CLOCK_MHZ
+
+
+def _tile_clocks(problem: AttentionProblem, spec: AttentionSpec, warps: int) -> tuple[float, float]:
+    """Clocks of one tile of keys: for a warp alone, and until all `warps` of a multiprocessor have done theirs."""
+    if spec.warpgroups:
+        start, product = _WGMMA_CLOCKS
+        chain = start + product * spec.keys * (problem.d + problem.dv)
+        return chain, chain * warps / 4
+    products = spec.row_tiles * (spec.keys // 8) * (problem.d + problem.dv) // 16
+    chain = products * _MMA_CLOCKS[spec.row_tiles - 1] + spec.row_tiles * 16 * spec.keys * _SCORE_CLOCKS
+    return chain + _TILE_CLOCKS, chain * warps / min(4, warps)
 
 
 def resident_blocks(problem: AttentionProblem, spec: AttentionSpec, arch: GpuArch) -> int:

@@ -31,9 +31,6 @@ DTYPES = ("f16", "bf16")
 EARLY_ROLES = frozenset({"param", "const", "derived"})
 PART_PADDING = 8
 """Floats behind each row of partial sums, so that a warp's stores meet no bank twice."""
-ALONE_BYTES = 114 << 10
-"""Shared memory that only one block of a multiprocessor can have. The blocks of a cluster are put on as few
-multiprocessors as they fit; asking for this much spreads them."""
 
 
 @dataclass(frozen=True)
@@ -78,9 +75,7 @@ class MmaSpec:
         sums to each other while some still read their stages: there the sums have a place of their own."""
         parts = problem.factors * self.warps_k * self.bm * (self.bn + PART_PADDING) * 4
         stages = self.slots(problem) * self.stage_bytes(problem)
-        if self.through == "cluster":
-            return max(stages + parts, ALONE_BYTES)
-        return max(stages, parts)
+        return stages + parts if self.through == "cluster" else max(stages, parts)
 
     def slots(self, problem: GemmProblem) -> int:
         """Stages that are used: no more than there are K tiles."""

@@ -320,36 +320,58 @@ def _fitted(spec: Spec, depth: int, task: Task, arch: GpuArch) -> Spec | None:
 
 # Cost prior
 
-_START_US = 2.2
+_START_US = 1.7
 """Launch, first copies, last stores."""
-_CLUSTER_US = 0.4
-_REDUCE_US = 0.9
-_EPILOGUE_US = 0.9
-"""Of a tile with 128 sums a thread."""
-_L2_SHARE = 0.72
-"""Of the L2 throughput that copies into shared memory reach."""
+_STEP_US = 0.12
+"""The least that a stage takes."""
+_CLUSTER_US = 0.7
+_REDUCE_US = 0.43
+"""For every block that shares a tile: they can only start together, and they exchange sums."""
+_EPILOGUE_US = 0.86
+"""Of 128 sums of every thread of a warpgroup."""
+_SHARED_GBS = 195.0
+"""Into the shared memory of one multiprocessor."""
+_L2_SHARE = 1.6
+"""Of the L2 copy throughput, for reads alone."""
+_BEHIND_SHARE = 0.1
+"""Of the time of L2, that is seen even where tensor cores take longer."""
+_SPLIT_SHARE = 0.85
+"""Of the multiprocessors, for clusters of more than two: they do not reach over the parts that a GPU consists of."""
 
 
 def predicted_us(spec: Spec, task: Task, arch: GpuArch) -> float:
-    """Microseconds: the slower of tensor cores and L2 for every wave of units, plus what is not hidden; at least the
-    time of memory."""
-    waves = ceil(spec.all_units(task) / spec.resident(arch))
-    busy = min(1.0, spec.all_units(task) / spec.resident(arch))
-    steps = spec.part_steps(task)
-    flops = 2.0 * spec.tile_m * spec.tile_n * K_STEP * steps
-    multiply = flops * spec.blocks_per_sm / (arch.tensor_tflops * 1e6 / arch.multiprocessors)
+    """Microseconds: the waves of units, each the slowest of tensor cores, L2 and shared memory and its epilogue, at
+    least the time of memory, plus what is not hidden. Fitted to measurements on an H100."""
+    usable = int(arch.multiprocessors * (_SPLIT_SHARE if spec.cluster > 2 else 1.0))
+    slots = usable * _beside(spec, task, arch)
+    blocks = spec.all_units(task) * spec.cluster
+    together = min(_beside(spec, task, arch), ceil(blocks / usable))
+    flops = 2.0 * spec.tile_m * spec.tile_n * K_STEP * together
+    multiply = flops / (arch.tensor_tflops * 1e6 / arch.multiprocessors)
     loaded = K_STEP * 2.0 * (spec.tile_m / spec.cluster_n + spec.tile_n / spec.cluster_m)
-    per_block = arch.copy_l2_gbs * 1e3 * _L2_SHARE / (arch.multiprocessors * max(busy, 0.5))
-    copy = loaded * steps * spec.blocks_per_sm / per_block
-    epilogue = _EPILOGUE_US * spec.sums / 128 * (0.5 if spec.blocks_per_sm > 1 else 1.0)
+    copy = loaded * together / (_SHARED_GBS * 1e3)
+    l2 = loaded * min(blocks, slots) / (arch.copy_l2_gbs * 1e3 * _L2_SHARE)
+    epilogue = _EPILOGUE_US * spec.sums * spec.consumers * together / (128 * spec.split_k)
+    step = max(multiply, copy, l2, _STEP_US) + _BEHIND_SHARE * l2
+    wave = spec.part_steps(task) * step + epilogue
     p = task.problem
     operands = p.m * p.k + p.k * p.n * p.factors * p.products
     results = p.m * p.n * p.products * ELEMENT_BYTES[task.output.dtype]
     memory = p.batches * (2.0 * operands + results) / (arch.bandwidth_gbs * 1e3)
-    fixed = _START_US + _CLUSTER_US * (spec.cluster > 1) + _REDUCE_US * (spec.split_k > 1)
-    return fixed + max(waves * (max(multiply, copy) + epilogue), memory)
+    fixed = _START_US + _CLUSTER_US * (spec.sharers > 1) + _REDUCE_US * spec.split_k * (spec.split_k > 1)
+    return fixed + max(ceil(blocks / slots) * wave, memory)
+
+
+def _beside(spec: Spec, task: Task, arch: GpuArch) -> int:
+    """Blocks of a multiprocessor: those that stay, or, if K is split, those that fit."""
+    if spec.split_k == 1:
+        return spec.blocks_per_sm
+    return max(1, arch.shared_bytes // (spec.shared_bytes(task) + 1024))
 
 
 def ranked_specs(task: Task, arch: GpuArch) -> list[Spec]:
-    """All legal specs, by the prior the cheapest first; equal ones in the order of `legal_specs`."""
-    return sorted(legal_specs(task, arch), key=lambda spec: predicted_us(spec, task, arch))
+    """All legal specs, by the prior the cheapest first; of equal ones that which leaves the next kernel more shared
+    memory, then in the order of `legal_specs`."""
+    return sorted(
+        legal_specs(task, arch), key=lambda spec: (predicted_us(spec, task, arch), spec.shared_bytes(task))
+    )

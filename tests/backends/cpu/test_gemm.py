@@ -49,7 +49,9 @@ def gemm(spec: GemmSpec, level: CpuLevel) -> Function:
     def emit(
         em: Emitter, a: Value, b: Value, c: Value, workspace: Value, tid: Value, nthreads: Value
     ) -> None:
-        emit_gemm(em, spec, GemmPointers(a, b, workspace, tid, nthreads), storing(c, spec.problem))
+        emit_gemm(
+            em, spec, GemmPointers(a, (b,), workspace, tid, nthreads), lambda _: storing(c, spec.problem)
+        )
 
     return Function(level, 4, emit)
 
@@ -214,6 +216,6 @@ def test_every_level_compiles_without_undefined_symbols(level: CpuLevel) -> None
     spec = GemmSpec(problem, level.lanes("f32"), mr=4, nv=2, b_source="direct", threads=2, partition="rows")
 
     def emit(em: Emitter, a: Value, b: Value, c: Value, w: Value, tid: Value, nthreads: Value) -> None:
-        emit_gemm(em, spec, GemmPointers(a, b, w, tid, nthreads), storing(c, problem))
+        emit_gemm(em, spec, GemmPointers(a, (b,), w, tid, nthreads), lambda _: storing(c, problem))
 
     assert undefined_symbols(Function.compile_only(level, 4, emit)) == []

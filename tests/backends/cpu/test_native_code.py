@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from aicf.backends.cpu.backend import CpuBackend
-from aicf.backends.cpu.kernels import SCALAR_OPS
+from aicf.backends.cpu.legality import SCALAR_OPS
 from aicf.backends.cpu.scalar_ops import EMITTERS
 from aicf.backends.cpu.target import LEVELS, CpuLevel, check_host, host_level, level_named
 from aicf.backends.native import NativeCode

@@ -146,6 +146,23 @@ def test_candidates_differ_in_values_only_and_start_with_the_record() -> None:
     assert [read_spec(record) for record in records] == list(ranked_specs(problem_of(work), ARCHES["sm_90a"]))
 
 
+@pytest.mark.parametrize(
+    ("batch", "rows", "heads", "size", "fastest"),
+    [
+        (1, 128, 12, 64, AttentionSpec(64, 128, 1, 4, 1, True)),
+        (8, 128, 12, 64, AttentionSpec(64, 128, 1, 4, 1, True)),
+        (8, 512, 12, 64, AttentionSpec(64, 128, 2, 4, 1, True)),
+        (4, 2048, 8, 128, AttentionSpec(128, 128, 2, 8, 1, True)),
+    ],
+)
+def test_the_prior_chooses_what_was_fastest(
+    batch: int, rows: int, heads: int, size: int, fastest: AttentionSpec
+) -> None:
+    """Without a table, self-attention gets the tiling that won on an H100."""
+    x = packed(batch, rows, heads, size)
+    assert read_spec(KERNEL.record(attention([x, x, x], x), TARGET)) == fastest
+
+
 def test_the_launch_follows_from_record_and_operands() -> None:
     """One block for each tile of queries and each head; the mask is the last argument."""
     work = attention([X, X, X, MASK], X)
@@ -158,17 +175,16 @@ def test_the_launch_follows_from_record_and_operands() -> None:
 @pytest.mark.parametrize(
     ("work", "spec", "arch"),
     [
-        (bert(), None, "sm_90a"),
+        (bert(), AttentionSpec(32, 128, 1, 2, 2), "sm_90a"),
         (attention([X, X, X, MASK], replace(X, offset=1)), AttentionSpec(32, 64, 2, 1, 2), "sm_80"),
     ],
     ids=["bert", "masked"],
 )
 def test_compiled_code_multiplies_on_tensor_cores(
-    work: Work, spec: AttentionSpec | None, arch: str, tmp_path: Path
+    work: Work, spec: AttentionSpec, arch: str, tmp_path: Path
 ) -> None:
     """The intended products and loads, no spills, no atomics; griddepcontrol from sm_90 on."""
-    record = KERNEL.record(work, TARGET) if spec is None else KERNEL.record_of(work, spec)
-    code = launch(work, record, arch=arch).code
+    code = launch(work, KERNEL.record_of(work, spec), arch=arch).code
     (cubin,) = compile_kernels([code], arch).values()
     assert cubin.stack_bytes == 0 and cubin.registers <= 255
     sass = disassembled(cubin.code, tmp_path)

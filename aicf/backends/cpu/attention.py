@@ -1,0 +1,233 @@
+"""Code for ``softmax(q @ k^T * scale + mask) @ v``: the GEMM microkernel twice, with the softmax of its rows between.
+
+For each batch element keys and values are packed once; then a block of queries at a time makes its scores in workspace,
+turns each row into exponentials in place, and multiplies them with the values; the sum of a row divides last. All
+decisions come with `AttentionSpec`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from aicf.backends.cpu.attention_spec import AttentionSpec, Matrix
+from aicf.backends.cpu.gemm import Epilogue, GemmPointers, Tile, emit_gemm, emit_share
+from aicf.backends.cpu.gemm_spec import GemmSpec
+from aicf.backends.cpu.ir_builder import I8, Emitter, Value
+from aicf.backends.cpu.loops import combined, share_of
+from aicf.backends.cpu.pack import emit_pack
+from aicf.backends.cpu.scalar_ops import Scalars
+from aicf.backends.cpu.target import ELEMENT_BYTES
+
+
+@dataclass(frozen=True)
+class AttentionPointers:
+    """Run-time operands of the emitted code."""
+
+    q: Value
+    k: Value
+    v: Value
+    mask: Value | None
+    result: Value
+    workspace: Value
+    tid: Value
+    nthreads: Value
+
+
+def emit_attention(em: Emitter, spec: AttentionSpec, scale: float, pointers: AttentionPointers) -> None:
+    """Emit the attention of all batch elements at the current position of `em`."""
+    _Attention(em, spec, scale, pointers).run()
+
+
+class _Attention:
+    def __init__(self, em: Emitter, spec: AttentionSpec, scale: float, pointers: AttentionPointers) -> None:
+        self.em = em
+        self.spec = spec
+        self.scale = scale
+        self.pointers = pointers
+        self.problem = spec.problem
+        self.dtype = spec.problem.dtype
+        self.scalars = Scalars(em, spec.lanes)
+        self.keys, self.values, self.scores, self.sums = self._workspace()
+
+    def _workspace(self) -> list[Value]:
+        """This thread's packed keys, packed values, scores and sums of rows."""
+        em, spec = self.em, self.spec
+        base = self.pointers.workspace
+        if spec.threads > 1:
+            share = em.index(sum(spec.parts) * ELEMENT_BYTES[self.dtype])
+            base = em.b.gep(base, [em.b.mul(self.pointers.tid, share)], source_etype=I8)
+        starts = [sum(spec.parts[:number]) for number in range(len(spec.parts))]
+        return [em.address(base, start, self.dtype) for start in starts]
+
+    def run(self) -> None:
+        em, count = self.em, self.problem.count
+
+        def body(number: Value, _: list[Value]) -> list[Value]:
+            self.batch_element(number)
+            return []
+
+        if self.spec.share == "batches":
+            low, high = share_of(em, count, self.pointers.tid, self.pointers.nthreads)
+            em.loop(low, high, 1, [], body)
+        else:
+            em.loop(0, count, 1, [], body)
+
+    def batch_element(self, number: Value) -> None:
+        em, p, spec, pointers = self.em, self.problem, self.spec, self.pointers
+        index = self._index(number)
+        k, v = self._at(pointers.k, p.k, index), self._at(pointers.v, p.v, index)
+        keys = spec.scores.problem
+        emit_pack(em, self.dtype, spec.lanes, p.d, p.n, spec.scores.nr, keys.b_strides, k, self.keys)
+        if spec.output.b_source == "packed":
+            strides = spec.output.problem.b_strides
+            emit_pack(em, self.dtype, spec.lanes, p.n, p.dv, spec.output.nr, strides, v, self.values)
+            v = self.values
+        mask = None if p.mask is None else self._at(pointers.mask, p.mask, index)
+        q, result = self._at(pointers.q, p.q, index), self._at(pointers.result, p.result, index)
+        self.blocks(q, v, mask, result)
+
+    def _index(self, number: Value) -> list[Value]:
+        """The place of a batch element in each batch dim."""
+        em, index = self.em, list[Value]()
+        for size in reversed(self.problem.batch):
+            index.insert(0, em.b.srem(number, em.index(size)))
+            number = em.b.sdiv(number, em.index(size))
+        return index
+
+    def _at(self, pointer: Value, matrix: Matrix, index: Sequence[Value]) -> Value:
+        for place, stride in zip(index, matrix.batch, strict=True):
+            pointer = self.em.moved(pointer, place, stride, self.dtype)
+        return pointer
+
+    def blocks(self, q: Value, v: Value, mask: Value | None, result: Value) -> None:
+        """The blocks of queries; the last may be short."""
+        em, p, rows = self.em, self.problem, self.spec.block_rows
+        full = p.m // rows
+
+        def block(number: Value, count: int) -> None:
+            first = em.b.mul(number, em.index(rows))
+            matrices = ((q, p.q), (result, p.result), *([] if p.mask is None else [(mask, p.mask)]))
+            moved = [em.moved(pointer, first, matrix.row, self.dtype) for pointer, matrix in matrices]
+            self.block(count, moved[0], v, moved[1], *moved[2:])
+
+        def body(number: Value, _: list[Value]) -> list[Value]:
+            block(number, rows)
+            return []
+
+        def tail() -> None:
+            block(em.index(full), p.m - full * rows)
+
+        if self.spec.share == "rows":
+            threads = self.pointers.tid, self.pointers.nthreads
+            emit_share(em, -(-p.m // rows), full, threads, body, tail)
+            return
+        em.loop(0, full, 1, [], body)
+        if full * rows < p.m:
+            tail()
+
+    def block(self, rows: int, q: Value, v: Value, result: Value, mask: Value | None = None) -> None:
+        """One block of `rows` queries, from scores to output."""
+        em, spec = self.em, self.spec
+        self.product(replace(spec.scores, problem=self.problem.scores(rows)), q, self.keys, self.score(mask))
+
+        def body(row: Value, _: list[Value]) -> list[Value]:
+            total = self.exponentials(em.moved(self.scores, row, spec.row_elements, self.dtype))
+            em.store(total, em.address(self.sums, row, self.dtype), self.dtype, 1)
+            return []
+
+        em.loop(0, rows, 1, [], body)
+        output = replace(spec.output, problem=self.problem.output(rows, spec.row_elements))
+        self.product(output, self.scores, v, self.divided(result))
+
+    def product(self, spec: GemmSpec, a: Value, b: Value, epilogue: Epilogue) -> None:
+        """One of the two products of a block; this thread does all of it."""
+        nothing = self.em.index(0)
+        emit_gemm(self.em, spec, GemmPointers(a, (b,), None, nothing, nothing), lambda _: epilogue)
+
+    # Ends of the two products.
+
+    def score(self, mask: Value | None) -> Epilogue:
+        """Stores scores with scale and mask, whole vectors."""
+
+        def epilogue(em: Emitter, tile: Tile) -> None:
+            for row, values in enumerate(tile.acc):
+                for vector, value in enumerate(values):
+                    if self.scale != 1.0:
+                        value = em.b.fmul(value, em.const(self.dtype, tile.lanes, self.scale))
+                    if mask is not None:
+                        value = em.b.fadd(value, self.mask_at(mask, tile, row, vector))
+                    at = self.tile_address(self.scores, self.spec.row_elements, 1, tile, row, vector)
+                    em.store(value, at, self.dtype, tile.lanes)
+
+        return epilogue
+
+    def mask_at(self, mask: Value, tile: Tile, row: int, vector: int) -> Value:
+        """The mask at one vector of a tile of scores."""
+        place = self.problem.mask
+        assert place is not None
+        at = self.tile_address(mask, place.row, place.column, tile, row, vector)
+        return self.em.load_strided(at, place.column, self.dtype, tile.lanes, tile.active[vector])
+
+    def divided(self, result: Value) -> Epilogue:
+        """Stores the output, each row divided by its sum of exponentials."""
+        place = self.problem.result
+
+        def epilogue(em: Emitter, tile: Tile) -> None:
+            sums = em.address(self.sums, tile.row, self.dtype)
+            for row, values in enumerate(tile.acc):
+                total = em.splat(em.load(em.address(sums, row, self.dtype), self.dtype, 1), tile.lanes)
+                for vector, value in enumerate(values):
+                    at = self.tile_address(result, place.row, place.column, tile, row, vector)
+                    quotient = em.b.fdiv(value, total)
+                    em.store_strided(quotient, at, place.column, self.dtype, tile.lanes, tile.active[vector])
+
+        return epilogue
+
+    def tile_address(
+        self, base: Value, row_step: int, column_step: int, tile: Tile, row: int, vector: int
+    ) -> Value:
+        """Where a vector of a tile lies in a matrix of the block at `base`."""
+        em = self.em
+        start = em.moved(em.moved(base, tile.row, row_step, self.dtype), tile.col, column_step, self.dtype)
+        return em.address(start, row * row_step + vector * tile.lanes * column_step, self.dtype)
+
+    # Softmax of one row, in place.
+
+    def exponentials(self, row: Value) -> Value:
+        """Turns a row of scores into ``exp(score - largest)``; gives their sum."""
+        em, lanes = self.em, self.spec.lanes
+
+        def score(at: Value) -> Value:
+            return em.load(em.address(row, at, self.dtype), self.dtype, lanes)
+
+        largest = em.splat(self.reduced("max", score), lanes)
+
+        def exponential(at: Value) -> Value:
+            value = self.scalars.math(self.dtype).exp(em.b.fsub(score(at), largest))
+            em.store(value, em.address(row, at, self.dtype), self.dtype, lanes)
+            return value
+
+        return self.reduced("sum", exponential)
+
+    def reduced(self, how: str, cell: Callable[[Value], Value]) -> Value:
+        """Combines the vectors that `cell` gives for each place of a row."""
+        em, lanes, n = self.em, self.spec.lanes, self.problem.n
+        chunk = lanes * self.spec.unroll
+        start = self.scalars.identity(how, self.dtype)
+
+        def step(partial: Value, value: Value) -> Value:
+            return self.scalars.combine(how, self.dtype, partial, value)
+
+        def body(i: Value, partial: list[Value]) -> list[Value]:
+            first = em.scaled(i, chunk)
+            places = [em.b.add(first, em.index(at)) for at in range(0, chunk, lanes)]
+            return [step(sums, cell(at)) for sums, at in zip(partial, places, strict=True)]
+
+        partial = em.loop(0, n // chunk, 1, [start] * self.spec.unroll, body)
+        for place, at in enumerate(range(n // chunk * chunk, n, lanes)):
+            value = cell(em.index(at))
+            if n - at < lanes:
+                value = em.b.select(em.lane_mask(lanes, n - at), value, start)
+            partial[place] = step(partial[place], value)
+        return combined(self.scalars, how, self.dtype, partial)

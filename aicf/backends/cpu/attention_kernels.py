@@ -1,0 +1,113 @@
+"""Descriptors of the CPU kernels that compute an attention as one instruction. No code generator is imported here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+
+from xdsl.dialects.builtin import FloatAttr
+from xdsl.ir import Attribute
+
+from aicf.backends.base import OperandInfo, Work
+from aicf.backends.cpu.attention_spec import (
+    AttentionProblem,
+    AttentionSpec,
+    choose,
+    cost_us,
+    read_attention,
+    softmax_cycles,
+)
+from aicf.backends.cpu.gemm_kernels import GemmKernel
+from aicf.backends.cpu.gemm_spec import MEETING_CYCLES, NOMINAL_GHZ, traffic_cycles
+from aicf.backends.cpu.gemm_work import contiguous
+from aicf.backends.cpu.legality import (
+    DETERMINISM,
+    VERSION,
+    PlainOperands,
+    level_reason,
+    strided,
+    threads_of,
+    unsupported_dtype,
+    variant_of,
+)
+from aicf.backends.cpu.records import attention_record
+from aicf.backends.cpu.target import ELEMENT_BYTES
+from aicf.dialects.emit_types import TargetAttr
+from aicf.dialects.kinds import FLAGS
+
+
+@dataclass(frozen=True)
+class AttentionKernel(PlainOperands):
+    """The packed microkernel for scores and output, with the softmax of a block of rows in cache between them."""
+
+    id: str
+    level: str
+    """The lowest level that has its instructions; the portable variant runs anywhere."""
+    simplicity: int
+    version: int = VERSION
+    determinism: str = DETERMINISM
+    kinds: frozenset[str] = frozenset({"attention"})
+
+    def legal(self, work: Work, target: TargetAttr) -> str | None:
+        """See `KernelDescriptor`."""
+        return unsupported_dtype(work) or _attention_reason(work) or level_reason(target, self.level)
+
+    def cost_us(self, work: Work, target: TargetAttr) -> float:
+        """See `KernelDescriptor`."""
+        return cost_us(self._spec(work, target))
+
+    def apart_us(self, work: Work, target: TargetAttr) -> float:
+        """See `FusedKernel`: two products, a softmax, and a copy where the result is no matrix after the other."""
+        problem = _problem(work)
+        product = GemmKernel("", self.level, 0)
+        parts = sum(product.product_us(part, target) for part in _products(work, problem))
+        lanes, threads = variant_of(target, self.level).lanes(problem.dtype), threads_of(target)
+        size = ELEMENT_BYTES[problem.dtype]
+        cycles = problem.count * softmax_cycles(problem, lanes) / threads
+        cycles += MEETING_CYCLES if threads > 1 else 0.0
+        # Scores are written, read and written by the softmax, and read again.
+        cycles += 4 * traffic_cycles(problem.count * problem.m * problem.n * size)
+        if work.results[0].strides != contiguous(work.results[0].shape):
+            cycles += 2 * traffic_cycles(problem.count * problem.m * problem.dv * size)
+        return parts + cycles / NOMINAL_GHZ / 1000
+
+    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
+        """See `KernelDescriptor`."""
+        scale = work.attrs["scale"]
+        assert isinstance(scale, FloatAttr)
+        return {**attention_record(self._spec(work, target)), "scale": scale}
+
+    def _spec(self, work: Work, target: TargetAttr) -> AttentionSpec:
+        return choose(_problem(work), variant_of(target, self.level), threads_of(target))
+
+
+def _problem(work: Work) -> AttentionProblem:
+    return read_attention([strided(operand) for operand in work.operands], strided(work.results[0]))
+
+
+def _attention_reason(work: Work) -> str | None:
+    if work.operands[0].dtype not in ("f32", "f64"):
+        return "an attention is of f32 or f64"
+    if len({operand.dtype for operand in (*work.operands, *work.results)}) > 1:
+        return "queries, keys, values, mask and result are not of one type"
+    if any(op.name == "logical.cast" for op in work.body.ops):
+        return "its scores are computed in another type"
+    if work.attrs["causal"] == FLAGS[True]:
+        return "it has no causal mask of its own: add one to the scores"
+    if any(prod(operand.shape) == 0 for operand in work.operands):
+        return "nothing to multiply"
+    return None
+
+
+def _products(work: Work, problem: AttentionProblem) -> tuple[Work, Work]:
+    """The two products as instructions of their own, with the scores in memory between them."""
+    q, k, v = work.operands[:3]
+    shape = (*problem.batch, problem.m, problem.n)
+    scores = OperandInfo("temp", shape, problem.dtype, contiguous(shape))
+    output = OperandInfo("temp", work.results[0].shape, problem.dtype, contiguous(work.results[0].shape))
+
+    def product(a: OperandInfo, b: OperandInfo, result: OperandInfo, transpose_b: bool) -> Work:
+        attrs = {"transpose_a": FLAGS[False], "transpose_b": FLAGS[transpose_b]}
+        return replace(work, kind="gemm", attrs=attrs, operands=(a, b), results=(result,))
+
+    return product(q, k, scores, True), product(scores, v, output, False)

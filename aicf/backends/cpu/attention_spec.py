@@ -1,0 +1,226 @@
+"""What an attention on the CPU is and every decision about its code, with a cost prior. Imports no code generator.
+
+A block of query rows is worked at a time: its scores and probabilities fit the cache and are never written to memory
+that anything else reads. `attention.py` turns an `AttentionSpec` into code and decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import prod
+from typing import Literal
+
+from aicf.backends.cpu.gemm_spec import (
+    CACHE_LINE,
+    MEETING_CYCLES,
+    NOMINAL_GHZ,
+    BSource,
+    GemmProblem,
+    GemmSpec,
+    cycles,
+    propose,
+)
+from aicf.backends.cpu.pack_spec import packed_elements
+from aicf.backends.cpu.target import ELEMENT_BYTES, CpuLevel
+from aicf.backends.nests import Strided
+
+Share = Literal["none", "batches", "rows"]
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Where the matrices of all batch elements lie: strides in elements, 0 where broadcast."""
+
+    batch: tuple[int, ...]
+    row: int
+    column: int
+
+
+@dataclass(frozen=True)
+class AttentionProblem:
+    """``softmax(q @ k^T * scale + mask) @ v`` for every batch element, in one float type.
+
+    Args:
+        batch: Sizes of the batch dims.
+        m, n: Queries and keys.
+        d, dv: Elements of a query or key, and of a value.
+        q, k, v, result: ``[m, d]``, ``[n, d]``, ``[n, dv]`` and ``[m, dv]``.
+        mask: ``[m, n]``; None without one.
+    """
+
+    dtype: str
+    batch: tuple[int, ...]
+    m: int
+    n: int
+    d: int
+    dv: int
+    q: Matrix
+    k: Matrix
+    v: Matrix
+    result: Matrix
+    mask: Matrix | None
+
+    @property
+    def count(self) -> int:
+        """Batch elements."""
+        return prod(self.batch)
+
+    def scores(self, rows: int) -> GemmProblem:
+        """``q @ k^T`` of a block of `rows` queries."""
+        keys = (self.k.column, self.k.row)
+        return GemmProblem(self.dtype, rows, self.n, self.d, (self.q.row, self.q.column), keys)
+
+    def output(self, rows: int, row_elements: int) -> GemmProblem:
+        """``probabilities @ v`` of a block of `rows` queries, whose probabilities are `row_elements` apart."""
+        values = (self.v.row, self.v.column)
+        return GemmProblem(self.dtype, rows, self.dv, self.n, (row_elements, 1), values)
+
+
+def read_attention(operands: Sequence[Strided], result: Strided) -> AttentionProblem:
+    """The problem of an instruction with operands q, k, v and perhaps a mask."""
+    q, k, v = operands[:3]
+    batch, m, n = q.shape[:-2], q.shape[-2], k.shape[-2]
+    mask = _spread(operands[3], (*batch, m, n)) if len(operands) > 3 else None
+    given = (_matrix(q), _matrix(k), _matrix(v), _matrix(result))
+    return AttentionProblem(q.dtype, batch, m, n, q.shape[-1], v.shape[-1], *given, mask)
+
+
+def _matrix(operand: Strided) -> Matrix:
+    return Matrix(operand.strides[:-2], operand.strides[-2], operand.strides[-1])
+
+
+def _spread(mask: Strided, shape: tuple[int, ...]) -> Matrix:
+    """The mask over all of the scores: its missing dims and those of size 1 are repeated."""
+    missing = len(shape) - len(mask.shape)
+    steps = zip(mask.shape, mask.strides, strict=True)
+    strides = [*(0 for _ in range(missing)), *(0 if size == 1 else stride for size, stride in steps)]
+    return Matrix(tuple(strides[:-2]), strides[-2], strides[-1])
+
+
+@dataclass(frozen=True)
+class AttentionSpec:
+    """A problem with every decision about its code.
+
+    Args:
+        block_rows: Queries worked at a time.
+        scores, output: The two products of a full block. Keys always lie in packed panels, values do if the output's
+            `b_source` says so; both are packed once for each batch element.
+        share: What threads divide: batch elements, or the blocks of each.
+    """
+
+    problem: AttentionProblem
+    block_rows: int
+    scores: GemmSpec
+    output: GemmSpec
+    share: Share = "none"
+    threads: int = 1
+
+    @property
+    def lanes(self) -> int:
+        """Elements of a vector."""
+        return self.scores.lanes
+
+    @property
+    def row_elements(self) -> int:
+        """Elements from one row of scores to the next: whole vectors."""
+        return padded_row(self.problem.n, self.lanes)
+
+    @property
+    def unroll(self) -> int:
+        """Vectors of a row of scores that are handled side by side."""
+        return max(1, min(4, self.problem.n // self.lanes))
+
+    @property
+    def parts(self) -> tuple[int, int, int, int]:
+        """Elements of workspace of one thread: packed keys, packed values, scores, sums of rows; whole cache lines."""
+        p = self.problem
+        values = packed_elements(p.n, p.dv, self.output.nr) if self.output.b_source == "packed" else 0
+        keys = packed_elements(p.d, p.n, self.scores.nr)
+        line = CACHE_LINE // ELEMENT_BYTES[p.dtype]
+        sizes = (keys, values, self.block_rows * self.row_elements, self.block_rows)
+        keys, values, scores, sums = (-(-size // line) * line for size in sizes)
+        return keys, values, scores, sums
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Bytes of workspace needed, all threads together."""
+        return sum(self.parts) * ELEMENT_BYTES[self.problem.dtype] * self.threads
+
+    @property
+    def combination_order(self) -> str:
+        """How sums are combined, for the kernel record."""
+        rows = f"{self.unroll * self.lanes} strided partial results, added pairwise"
+        return f"scores {self.scores.combination_order}; rows {rows}; output {self.output.combination_order}"
+
+
+_BLOCK_BYTES = 64 << 10
+"""Scores worked at a time: they stay in the second level of cache at least, beside keys and values."""
+_VECTOR_CYCLES = 15.0
+"""Cycles of one vector of f32 in the softmax: most of it the exponential."""
+_ROW_CYCLES = 45.0
+"""Cycles of a row of scores besides: its largest element and its sum across lanes."""
+_PACK_BYTES_PER_CYCLE = 16.0
+_SCORE_CYCLES = 1.5
+"""Epilogue of a vector of scores: scale and mask."""
+_OUTPUT_CYCLES = 9.0 / 2
+"""Epilogue of a vector of the output: a division."""
+
+
+def padded_row(elements: int, lanes: int) -> int:
+    """Elements of a row in whole vectors."""
+    return -(-elements // lanes) * lanes
+
+
+def softmax_cycles(problem: AttentionProblem, lanes: int) -> float:
+    """Predicted cycles of the softmax of all rows of one batch element."""
+    width = ELEMENT_BYTES[problem.dtype] / 4
+    return problem.m * (-(-problem.n // lanes) * _VECTOR_CYCLES * width + _ROW_CYCLES)
+
+
+def cost_us(spec: AttentionSpec) -> float:
+    """Predicted microseconds of one thread's share."""
+    p, size = spec.problem, ELEMENT_BYTES[spec.problem.dtype]
+    keys, values, _, _ = spec.parts
+    packing = (keys + values) * size / _PACK_BYTES_PER_CYCLE
+    blocks = -(-p.m // spec.block_rows)
+    full = p.m / (blocks * spec.block_rows)
+    products = cycles(spec.scores, _SCORE_CYCLES) + cycles(spec.output, _OUTPUT_CYCLES)
+    rows = blocks * full * products + softmax_cycles(p, spec.lanes)
+    if spec.share == "batches":
+        total = -(-p.count // spec.threads) * (packing + rows)
+    else:
+        total = p.count * (packing + rows * -(-blocks // spec.threads) / blocks)
+    return (total + (MEETING_CYCLES if spec.threads > 1 else 0.0)) / NOMINAL_GHZ / 1000
+
+
+@lru_cache(maxsize=1024)
+def choose(problem: AttentionProblem, level: CpuLevel, threads: int) -> AttentionSpec:
+    """The spec that is predicted to take least, on one thread or on all."""
+    shares: tuple[Share, ...] = ("none", "batches", "rows") if threads > 1 else ("none",)
+    found = [_spec(problem, level, share, 1 if share == "none" else threads) for share in shares]
+    return min(found, key=cost_us)
+
+
+def _spec(problem: AttentionProblem, level: CpuLevel, share: Share, threads: int) -> AttentionSpec:
+    """Blocks of even size, and at least one for each thread that takes blocks."""
+    lanes, size = level.lanes(problem.dtype), ELEMENT_BYTES[problem.dtype]
+    row = padded_row(problem.n, lanes)
+    most = max(1, _BLOCK_BYTES // (row * size))
+    blocks = max(-(-problem.m // most), min(problem.m, threads) if share == "rows" else 1)
+    rows = -(-problem.m // blocks)
+    ((_, scores),) = propose(
+        problem.scores(rows), level, "packed", epilogue_cycles=_SCORE_CYCLES, vectors_of=(1, 2, 3, 4), count=1
+    )
+    outputs: list[tuple[float, GemmSpec]] = []
+    sources: tuple[BSource, ...] = ("packed", "direct")
+    for source in sources:
+        for us, spec in propose(
+            problem.output(rows, row), level, source, epilogue_cycles=_OUTPUT_CYCLES, count=1
+        ):
+            packing = problem.n * problem.dv * size / _PACK_BYTES_PER_CYCLE if source == "packed" else 0.0
+            outputs.append((us * blocks + packing / NOMINAL_GHZ / 1000, spec))
+    _, best = min(outputs, key=lambda entry: entry[0])
+    scores, output = (replace(spec, mc=0, prefetch_lines=0) for spec in (scores, best))
+    return AttentionSpec(problem, rows, scores, output, share, threads)

@@ -1,0 +1,335 @@
+"""Descriptors of the CPU kernels that multiply matrices, and of the one that packs weights for them.
+
+No code generator is imported here.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import inf, prod
+
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr, UnitAttr
+from xdsl.ir import Attribute
+
+from aicf.backends.base import OperandInfo, Work
+from aicf.backends.cpu.blas import LIBRARY
+from aicf.backends.cpu.gemm_spec import NOMINAL_GHZ, BSource, GemmProblem, GemmSpec, propose, traffic_cycles
+from aicf.backends.cpu.gemm_work import KINDS, GemmWork, contiguous, read_gemm
+from aicf.backends.cpu.legality import (
+    DETERMINISM,
+    VERSION,
+    PlainOperands,
+    code_reason,
+    level_of,
+    level_reason,
+    may_alias,
+    strided,
+    threads_of,
+    unsupported_dtype,
+    variant_of,
+)
+from aicf.backends.cpu.loop_spec import LoopSpec, choose, cost_us, point_cycles
+from aicf.backends.cpu.pack_spec import packed_bytes
+from aicf.backends.cpu.records import gemm_record, get_bool, integer, loop_record
+from aicf.backends.cpu.target import ELEMENT_BYTES, CpuLevel
+from aicf.backends.nests import LoopNest, has_even_rows, one_row
+from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
+from aicf.errors import PlanError
+
+PACKED_B = "packed_b"
+"""Layout of a weight for the GEMM microkernel: ``[ceil(n / nr)][k][nr]``, zero padded."""
+
+
+@dataclass(frozen=True)
+class GemmKernel:
+    """The packed microkernel for vectors of one width: products of one A, with epilogues and a row program in front."""
+
+    id: str
+    level: str
+    """The lowest level that has its instructions; the portable variant runs anywhere."""
+    simplicity: int
+    version: int = VERSION
+    determinism: str = DETERMINISM
+    kinds: frozenset[str] = frozenset(KINDS)
+
+    def legal(self, work: Work, target: TargetAttr) -> str | None:
+        """See `KernelDescriptor`."""
+        if (reason := _gemm_reason(work) or _several_reason(work)) is not None:
+            return reason
+        return level_reason(target, self.level)
+
+    def _variant(self, target: TargetAttr) -> CpuLevel:
+        return variant_of(target, self.level)
+
+    def cost_us(self, work: Work, target: TargetAttr) -> float:
+        """See `KernelDescriptor`."""
+        return self._best(work, target)[0]
+
+    def apart_us(self, work: Work, target: TargetAttr) -> float:
+        """See `FusedKernel`: the row program, then one product after the other, the last with the joint epilogue."""
+        if work.kind in ("gemm", "gemm_epilogue"):
+            return inf
+        gemm = read_work(work)
+        rows = 0.0 if gemm.rows is None else _rows_us(gemm.rows, self._variant(target), threads_of(target))
+        products = sum(self.product_us(part, target) for part in _products_apart(work, gemm))
+        # The sums that wait for the last product are written and read again.
+        waiting = (gemm.places.accumulators - 1) * prod(work.results[0].shape)
+        cycles = 2 * traffic_cycles(waiting * ELEMENT_BYTES[gemm.problem.dtype])
+        return rows + products + cycles / NOMINAL_GHZ / 1000
+
+    def product_us(self, work: Work, target: TargetAttr) -> float:
+        """A single product with the kernel that takes least."""
+        own = self.cost_us(work, target)
+        library = BlasKernel()
+        is_plain = work.kind == "gemm" and library.legal(work, target) is None
+        return min(own, library.cost_us(work, target)) if is_plain else own
+
+    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
+        """See `KernelDescriptor`."""
+        _, spec = self._best(work, target)
+        gemm = read_work(work)
+        entries = gemm_record(spec)
+        entries |= {name: work.attrs[name] for name in _TRANSPOSES}
+        entries["batch_in_rows"] = integer(gemm.batch_in_rows)
+        entries["workspace_bytes"] = integer(spec.workspace_bytes)
+        if gemm.rows is not None:
+            row = one_row(gemm.rows)
+            entries["rows"] = DictionaryAttr(
+                loop_record(choose(row.nest, self._variant(target), 1), row.nest)
+            )
+        if spec.b_source == "packed":
+            entries["layouts"] = _layouts(work, gemm, spec)
+        if work.code is not None and gemm.rows is None and len(work.results) == 1:
+            # Rows are read again by other threads and blocks, so nothing is written over what they are made of.
+            sums = gemm.places.accumulators
+            extras = (work.operands[place].dtype for place in gemm.places.extras[0])
+            dtypes = [*(sums * [work.results[0].dtype]), *extras]
+            entries["may_alias"] = may_alias(work.code, dtypes, [r.dtype for r in work.results], sums)
+        return entries
+
+    def _best(self, work: Work, target: TargetAttr) -> tuple[float, GemmSpec]:
+        gemm = read_work(work)
+        problem, level = gemm.problem, self._variant(target)
+        epilogue = 0.0 if work.code is None else point_cycles(work.code) * ELEMENT_BYTES[problem.dtype] / 4
+        rows = 0.0
+        if gemm.rows is not None:
+            rows = _rows_us(gemm.rows, level, 1) * NOMINAL_GHZ * 1000 / max(1, problem.m)
+        packed = all(_can_prepare(work.operands[place], problem) for place in gemm.places.rights)
+        return _cheapest(problem, level, packed, threads_of(target), epilogue, rows)
+
+    def prepare(self, work: Work, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
+        """See `KernelDescriptor`: the record of `cpu.pack`."""
+        level = self._variant(target)
+        return KernelAttr(
+            PackKernel.id,
+            {
+                "version": integer(VERSION),
+                "determinism": StringAttr(DETERMINISM),
+                "lanes": integer(level.lanes(work.operands[operand].dtype)),
+                "threads": integer(1),
+                "nr": layout.parameters_.data["nr"],
+                "k_dim": layout.parameters_.data["k_dim"],
+            },
+        )
+
+
+_TRANSPOSES = ("transpose_a", "transpose_b")
+
+
+def _gemm_reason(work: Work) -> str | None:
+    if (reason := unsupported_dtype(work)) is not None:
+        return reason
+    if work.operands[0].dtype == "i1":
+        return "a matrix product of i1 has no meaning on cpu: cast to a number first"
+    if work.kind == "gemm":
+        return None if len(work.results) == 1 else "a plain product has one result"
+    if work.code is None:
+        return "what follows the product has no generated code"
+    if work.code.reduce_sizes or len(work.code.phases) != 1:
+        return "a reduction follows the product"
+    return code_reason(work.code)
+
+
+def _several_reason(work: Work) -> str | None:
+    """Why the loop nest takes not several products, or not what is in front of them."""
+    if work.kind in ("gemm", "gemm_epilogue"):
+        return None
+    if work.prologue is not None and (reason := code_reason(work.prologue)) is not None:
+        return reason
+    gemm = read_work(work)
+    if 0 in (gemm.problem.m, gemm.problem.n, gemm.problem.k, *gemm.problem.batch):
+        return "nothing to multiply"
+    first = work.operands[gemm.places.rights[0]]
+    if any(work.operands[place].strides != first.strides for place in gemm.places.rights):
+        return "the right operands lie differently in memory"
+    if any(own != gemm.accesses[0] for own in gemm.accesses):
+        return "what the products read and write lies differently in memory for each"
+    if gemm.rows is None:
+        return None
+    if gemm.problem.batch:
+        return "its rows feed a product for each batch element, not one product"
+    return None if has_even_rows(gemm.rows) else "the rows do not follow each other evenly in memory"
+
+
+def read_work(work: Work) -> GemmWork:
+    """The matrix products of a work."""
+    operands = [strided(operand) for operand in work.operands]
+    results = [strided(result) for result in work.results]
+    transposed = (get_bool(work.attrs, "transpose_a"), get_bool(work.attrs, "transpose_b"))
+    return read_gemm(work.kind, operands, results, transposed, work.code, work.prologue)
+
+
+def _can_prepare(b: OperandInfo, problem: GemmProblem) -> bool:
+    """Whether B is a weight that is packed once: one matrix, a parameter that the program does not overwrite."""
+    return (
+        b.role == "param" and not b.updated and len(b.shape) == 2 and 0 not in b.strides and prod(b.shape) > 0
+    )
+
+
+def _rows_us(nest: LoopNest, level: CpuLevel, threads: int) -> float:
+    """Predicted microseconds of all rows: as an instruction of their own, or row by row if `threads` is 1."""
+    if threads > 1:
+        return cost_us(nest, choose(nest, level, threads))
+    row = choose(one_row(nest).nest, level, 1)
+    vector_dim = row.vector_dim + len(nest.parallel_dims) if row.vector_dim >= 0 else -1
+    return cost_us(nest, LoopSpec(vector_dim, row.lanes, row.unroll))
+
+
+def _products_apart(work: Work, gemm: GemmWork) -> Iterator[Work]:
+    """The products as instructions of their own; the sums of a joined one go through memory to the last."""
+    a = work.operands[0]
+    if gemm.rows is not None:
+        dtype = work.operands[gemm.places.rights[0]].dtype
+        a = OperandInfo("temp", a.shape, dtype, contiguous(a.shape))
+    transposed = {name: work.attrs[name] for name in _TRANSPOSES}
+    sums = [replace(work.results[0], role="temp")] * (gemm.places.accumulators - 1)
+    rights = [work.operands[place] for place in gemm.places.rights]
+    plain = replace(work, kind="gemm", attrs=transposed, code=None, prologue=None)
+    for b in rights[: len(sums)]:
+        yield replace(plain, operands=(a, b), results=work.results[:1])
+    for b, extras, result in zip(rights[len(sums) :], gemm.places.extras, work.results, strict=True):
+        own = (a, b, *sums, *(work.operands[place] for place in extras))
+        yield replace(plain, kind="gemm_epilogue", operands=own, results=(result,), code=work.code)
+
+
+@functools.lru_cache(maxsize=4096)
+def _cheapest(
+    problem: GemmProblem, level: CpuLevel, packed: bool, threads: int, epilogue: float, rows: float
+) -> tuple[float, GemmSpec]:
+    """The best spec. A packed weight always has panels of two vectors, so that all buckets share one packing."""
+    found: list[tuple[float, GemmSpec]] = []
+    sources: tuple[BSource, ...] = ("packed",) if packed else ("workspace", "direct")
+    for count in sorted({1, threads}):
+        for source in sources:
+            found += propose(
+                problem,
+                level,
+                source,
+                threads=count,
+                epilogue_cycles=epilogue,
+                row_cycles=rows,
+                vectors_of=(2,) if packed else range(1, 9),
+                count=1,
+            )
+    return min(found, key=lambda entry: entry[0])
+
+
+def _layouts(work: Work, gemm: GemmWork, spec: GemmSpec) -> Attribute:
+    problem = spec.problem
+    layout = LayoutAttr(
+        PACKED_B,
+        {
+            "bytes": integer(packed_bytes(problem.dtype, problem.k, problem.n, spec.nr)),
+            "k_dim": integer(1 if get_bool(work.attrs, "transpose_b") else 0),
+            "nr": integer(spec.nr),
+        },
+    )
+    rights = gemm.places.rights
+    return ArrayAttr([layout if place in rights else UnitAttr() for place in range(len(work.operands))])
+
+
+@dataclass(frozen=True)
+class BlasKernel(PlainOperands):
+    """The GEMM of scipy-openblas64, called through the pointer table."""
+
+    id: str = "cpu.gemm_blas"
+    version: int = VERSION
+    determinism: str = DETERMINISM
+    simplicity: int = 5
+    kinds: frozenset[str] = frozenset({"gemm"})
+
+    def legal(self, work: Work, target: TargetAttr) -> str | None:
+        """See `KernelDescriptor`."""
+        if (reason := _gemm_reason(work)) is not None:
+            return reason
+        if work.operands[0].dtype not in ("f32", "f64"):
+            return f"{LIBRARY} multiplies f32 and f64 only"
+        if library_version(target) is None:
+            return f"the target lists no {LIBRARY}: pip install scipy-openblas64 and resolve the target on that machine"
+        gemm = read_work(work)
+        problem, output = gemm.problem, gemm.accesses[0][0]
+        if min(problem.m, problem.n, problem.k) == 0:
+            return "nothing to multiply"
+        for what, strides in (("A", problem.a_strides), ("B", problem.b_strides), ("C", output.strides[-2:])):
+            if 1 not in strides or min(strides) < 1 or (what == "C" and strides[1] != 1):
+                return (
+                    f"{LIBRARY} needs contiguous rows or columns, the strides of {what} are {list(strides)}"
+                )
+        return None
+
+    def cost_us(self, work: Work, target: TargetAttr) -> float:
+        """See `KernelDescriptor`: call overhead, packing of both operands as fast as B comes from its level of cache,
+        80 % of the arithmetic peak."""
+        problem = read_work(work).problem
+        level = level_of(target)
+        peak = 2.0 * level.lanes(problem.dtype) * (1.0 if level.has_fma else 0.5)
+        b_bytes = problem.k * problem.n * ELEMENT_BYTES[problem.dtype]
+        packing = max((problem.m + problem.n) * problem.k * 0.25, traffic_cycles(b_bytes))
+        cycles = problem.m * problem.n * problem.k / peak / 0.8 + packing + 1200
+        return cycles * prod(problem.batch) / NOMINAL_GHZ / 1000
+
+    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
+        """See `KernelDescriptor`."""
+        version = library_version(target)
+        assert version is not None
+        return {
+            "transpose_a": work.attrs["transpose_a"],
+            "transpose_b": work.attrs["transpose_b"],
+            "batch_in_rows": integer(read_work(work).batch_in_rows),
+            "threads": integer(1),
+            "library": StringAttr(version),
+            "combination_order": StringAttr("the library's, fixed by version and core"),
+        }
+
+
+def library_version(target: TargetAttr) -> str | None:
+    """Version and core of scipy-openblas64 as the target lists it."""
+    libraries = target.facts.data.get("libraries")
+    version = libraries.data.get(LIBRARY) if isinstance(libraries, DictionaryAttr) else None
+    return version.data if isinstance(version, StringAttr) else None
+
+
+@dataclass(frozen=True)
+class PackKernel(PlainOperands):
+    """Packs a weight for the GEMM microkernel; only ever asked for through `GemmKernel.prepare`."""
+
+    id: str = "cpu.pack"
+    version: int = VERSION
+    determinism: str = DETERMINISM
+    simplicity: int = 0
+    kinds: frozenset[str] = frozenset({"pack"})
+
+    def legal(self, work: Work, target: TargetAttr) -> str | None:
+        """See `KernelDescriptor`."""
+        return "weights are packed where a GEMM asks for it, in @prepare"
+
+    def cost_us(self, work: Work, target: TargetAttr) -> float:
+        """See `KernelDescriptor`: two bytes a cycle; run once."""
+        operand = work.operands[0]
+        return prod(operand.shape) * ELEMENT_BYTES[operand.dtype] / 2 / NOMINAL_GHZ / 1000
+
+    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
+        """Its record comes from `GemmKernel.prepare`, which knows the panel."""
+        raise PlanError(f"kernel '{self.id}' is recorded by the kernel that asks for the layout")

@@ -1,0 +1,107 @@
+"""The table of `benchmarks/tuning`: it fits the kernels as they are, and decides what runs the BERT encoder."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aicf.compiled import Options
+from aicf.compiler import passes_of, read_decisions
+from aicf.dialects.emit import GroupOp
+from aicf.dialects.emit_types import KernelAttr
+from aicf.dialects.plain_values import plain_value
+from aicf.explain import Decision
+from aicf.frontends.text import make_context
+from aicf.passes.select_kernels import SelectKernelsPass
+from aicf.passes.support.pipeline import apply_pass
+from aicf.policies.tuning_table import MeasuredWork, Row, Timing, TuningTable
+from aicf.sources import read_model
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+TABLE = TuningTable.load(BENCHMARKS / "tuning" / "h100.json")
+
+
+@dataclass(frozen=True)
+class Selected:
+    """Records by group, and the decisions about them."""
+
+    kernels: dict[str, KernelAttr]
+    decisions: dict[str, Decision]
+
+
+@cache
+def programs() -> Any:
+    """The programs of the GPU benchmark."""
+    sys.path.insert(0, str(BENCHMARKS / "gpu"))
+    try:
+        import programs
+    finally:
+        sys.path.pop(0)
+    return programs
+
+
+def select(name: str, table: TuningTable) -> Selected:
+    """Kernels of a program of the benchmark, one layer of it if it has layers."""
+    model: Any = {
+        "mlp_chain": lambda: programs().mlp_chain(layers=1),
+        "bert_1x128": lambda: programs().bert_encoder(1, 128, programs().EncoderConfig(layers=1)),
+        "bert_8x128": lambda: programs().bert_encoder(8, 128, programs().EncoderConfig(layers=1)),
+    }.get(name, programs().PROGRAMS[name])
+    context = make_context()
+    source = read_model(model(), context)
+    for step in passes_of(source, Options("cuda:sm_90a", "", "", 1, table.to_line())):
+        apply_pass(step, context, source.module)
+        if isinstance(step, SelectKernelsPass):
+            break
+    groups = [op for op in source.module.walk() if isinstance(op, GroupOp)]
+    made = [d for d in read_decisions(source.module) if d.made_by == "select-kernels"]
+    kernels = {group.id.data: group.kernel for group in groups if group.kernel is not None}
+    return Selected(kernels, {decision.subjects[0]: decision for decision in made})
+
+
+@pytest.mark.parametrize("name", sorted(programs().PROGRAMS))
+def test_every_instruction_of_the_benchmark_runs_what_was_measured_fastest(name: str):
+    selected = select(name, TABLE)
+    for group, kernel in selected.kernels.items():
+        decision = selected.decisions[group]
+        measured = TABLE.find(work_of(decision))
+        assert measured is not None
+        best = min(measured.rows, key=lambda row: row.cold.median_us)
+        assert decision.cost["cold_us"] == best.cold.median_us, group
+        assert decision.choice == best.kernel and is_run_by(kernel, best)
+        for row in measured.rows:
+            if row is not best:
+                assert str(decision.rejected[row.label]).startswith("measured")
+
+
+def work_of(decision: Decision) -> Any:
+    """The key of the work that a decision read its times of."""
+    return next(entry.work for entry in TABLE.works if entry.key == decision.cost["tuning_key"])
+
+
+def test_an_edit_of_one_row_changes_exactly_that_kernel():
+    """The product with GELU of the encoder gets the time of its slowest variant as the best: its record changes, all
+    others stay, to the last entry."""
+    before = select("bert_1x128", TABLE)
+    group = "layer.0.intermediate.dense"
+    entry = TABLE.find(work_of(before.decisions[group]))
+    assert entry is not None
+    slowest = max(entry.rows, key=lambda row: row.cold.median_us)
+    edited = replace(slowest, cold=Timing(0.5, 0.0))
+    after = select("bert_1x128", TABLE.with_works([MeasuredWork(entry.key, entry.work, (edited,))]))
+    changed = [name for name, kernel in before.kernels.items() if after.kernels[name] != kernel]
+    assert changed == [group] and len(before.kernels) == 7
+    assert after.decisions[group].cost["expected_us"] == 0.5
+    assert is_run_by(after.kernels[group], edited)
+
+
+def is_run_by(kernel: KernelAttr, row: Row) -> bool:
+    """Whether a record is the one of a row."""
+    record = {key: plain_value(value) for key, value in kernel.record.data.items()}
+    wanted = row.record or row.spec  # the device's own fields tell its variants apart
+    return kernel.kernel.data == row.kernel and all(record[key] == value for key, value in wanted.items())
