@@ -163,8 +163,8 @@ def predicted_us(spec: SimtSpec, problem: GemmProblem, arch: GpuArch) -> float:
     rate = arch.f32_tflops * 1e6 * _RATES[problem.dtype] / arch.multiprocessors
     compute = rounds * per_block / (rate * efficiency)
     l2 = spec.stage_bytes(problem) * spec.loops(problem) * blocks / (arch.copy_l2_gbs * 1e3)
-    latency = 1.2 + 0.05 * spec.loops(problem) + (1.2 if spec.split > 1 else 0.0)
-    return latency + max(compute, l2)
+    together = 0.5 * spec.split * rounds if spec.split > 1 else 0.0
+    return 1.2 + 0.05 * spec.loops(problem) + together + max(compute, l2)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -223,26 +223,28 @@ class Spec:
         """Clusters that run at a time."""
         return arch.multiprocessors * self.blocks_per_sm // self.cluster
 
-    def waves(self, task: Task, arch: GpuArch) -> int:
-        """Rounds of units, where blocks stay for several."""
-        return ceil(self.all_units(task) / self.clusters(task, arch))
-
     def part_steps(self, task: Task) -> int:
         """Stages that one block of a split multiplies; the last may have fewer."""
         return ceil(task.k_steps / self.split_k)
 
 
+def _register_share(spec: Spec) -> int:
+    """Registers of a thread if all threads of a multiprocessor have as many."""
+    return min(255, 65536 // (spec.threads * spec.blocks_per_sm))
+
+
 def registers(spec: Spec) -> tuple[int, int] | None:
-    """Registers of a producer's and a consumer's thread, where an even share is too few for the sums."""
-    share = min(255, 65536 // (spec.threads * spec.blocks_per_sm))
-    if share >= spec.sums + 64:
+    """Registers of a producer's and a consumer's thread, where an even share is too few for the sums. A legal spec with
+    several blocks on a multiprocessor needs none."""
+    if _register_share(spec) >= spec.sums + 64:
         return None
     return {1: (40, 216), 2: (40, 232)}[spec.consumers]
 
 
 def spec_reason(spec: Spec, task: Task, arch: GpuArch) -> str | None:
     """Why `spec` cannot run `task` on `arch`, None if it can."""
-    if spec.blocks_per_sm > 1 and spec.sums * spec.blocks_per_sm * spec.consumers > 128:
+    if spec.blocks_per_sm > 1 and _register_share(spec) < spec.sums + 64:
+        # What a producer gives up is not enough for the consumers of its block: they would wait for it forever.
         return f"{spec.blocks_per_sm} blocks have too few registers for {spec.sums} sums a thread"
     shared = spec.shared_bytes(task)
     if shared > arch.shared_bytes or (shared + 1024) * spec.blocks_per_sm > arch.shared_bytes + 1024:
@@ -332,11 +334,12 @@ _PEAK_SHARE, _START_COLUMNS = 1.09, 24
 """Of the rated throughput, were a product infinitely wide; columns that it could do while it starts."""
 _ALONE_SHARE = 0.85
 """Of that, for one warpgroup of a multiprocessor: nobody multiplies while it waits."""
-_LATENCY_US = 1.0
+_LATENCY_US = 1.2
 """From asking for a stage to having it."""
-_CLUSTER_US = 1.4
-_REDUCE_US = 0.6
-"""For every block that shares a tile: they can only start together, and they exchange sums."""
+_CLUSTER_US = 1.5
+"""Its blocks can only start together."""
+_REDUCE_US = 0.45, 2.5
+"""For every block that shares a tile, and for 128 sums of every thread of a warpgroup, which they exchange."""
 _CLUSTER_SHARE = 0.85
 """Of the multiprocessors, for clusters of more than two: they do not reach over the parts that a GPU consists of."""
 _EPILOGUE_US = 0.4, 3.6
@@ -364,7 +367,8 @@ def predicted_us(spec: Spec, task: Task, arch: GpuArch) -> float:
     epilogue = (plain + each * task.functions) * spec.sums / (128 * spec.split_k)
     wave += epilogue * (spec.consumers * together) ** _OVERLAP
     if spec.split_k > 1:
-        wave += _REDUCE_US * spec.split_k
+        start, exchange = _REDUCE_US
+        wave += start * spec.split_k + exchange * spec.sums * spec.consumers / 128
     p = task.problem
     operands = p.m * p.k + p.k * p.n * p.factors * p.products
     results = p.m * p.n * p.products * ELEMENT_BYTES[task.output.dtype]
