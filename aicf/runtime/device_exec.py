@@ -398,6 +398,7 @@ class DeviceGraphExec(GraphExec):
         """Points the graph at `pointers`, and back at ours what the last call had elsewhere."""
         back = {index: taken.block[index] for index in self._pointed - pointers.keys()}
         if pointers or back:
+            self._pointed |= pointers.keys()
             taken.graph.set_pointers({**pointers, **back})
             self._pointed = set(pointers)
 

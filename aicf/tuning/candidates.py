@@ -246,6 +246,27 @@ def prepare(model: Model, options: Options, variants: int, step: Step) -> Prepar
         BackendUnavailable: what compiles for the target is missing.
     """
     context = make_context()
+    module = _grouped(model, options, context, step)
+    found = candidates(module, variants)
+    cases: list[Case] = []
+    for number, candidate in enumerate(found, 1):
+        step(f"compiling {number} of {len(found)}: {candidate.label}")
+        cases.append(compiled(candidate, module, context))
+    target = target_of(module)
+    threads = target.facts.data.get("threads")
+    return Prepared(
+        target.backend.data,
+        target.arch.data,
+        int(str(plain_value(threads))) if threads is not None else 1,
+        dict(libraries_of(target)),
+        dict(toolchain_lock()),
+        tuple(cases),
+        _neighbour(options, context) if any(case.starts_early for case in cases) else None,
+    )
+
+
+def _grouped(model: Model, options: Options, context: Context, step: Step) -> ModuleOp:
+    """The model as `select-kernels` sees it."""
     source = read_model(model, context)
     if source.is_emit:
         raise PolicyError(
@@ -256,18 +277,25 @@ def prepare(model: Model, options: Options, variants: int, step: Step) -> Prepar
             break
         step(module_pass.name)
         apply_pass(module_pass, context, source.module)
-    found = candidates(source.module, variants)
-    cases: list[Case] = []
-    for number, candidate in enumerate(found, 1):
-        step(f"compiling {number} of {len(found)}: {candidate.label}")
-        cases.append(compiled(candidate, source.module, context))
-    target = target_of(source.module)
-    threads = target.facts.data.get("threads")
-    return Prepared(
-        target.backend.data,
-        target.arch.data,
-        int(str(plain_value(threads))) if threads is not None else 1,
-        dict(libraries_of(target)),
-        dict(toolchain_lock()),
-        tuple(cases),
-    )
+    return source.module
+
+
+_NEIGHBOUR = """
+func.func @neighbour(
+    %x : tensor<128x768xf16> {logical.name = "x", logical.role = "input"},
+    %scale : tensor<768xf16> {logical.name = "scale", logical.role = "input"},
+    %bias : tensor<768xf16> {logical.name = "bias", logical.role = "input"})
+    -> (tensor<128x768xf16> {logical.name = "y"}) {
+  %y = logical.layer_norm %x, %scale, %bias {axis = 1}
+    : (tensor<128x768xf16>, tensor<768xf16>, tensor<768xf16>) -> tensor<128x768xf16>
+  func.return %y : tensor<128x768xf16>
+}
+"""
+"""A small instruction, as transformers have it between two products."""
+
+
+def _neighbour(options: Options, context: Context) -> Case:
+    """What stands between two runs where instructions may start before the one in front ends: two runs of one large
+    kernel would be in each other's way, as instructions of a program rarely are."""
+    module = _grouped(_NEIGHBOUR, replace(options, policy="", dims=""), context, lambda what: None)
+    return compiled(candidates(module, 1)[0], module, context)

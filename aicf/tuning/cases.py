@@ -18,7 +18,7 @@ from aicf.files import write_whole
 from aicf.plain import from_plain, to_plain
 from aicf.policies.tuning_table import WorkKey
 
-FORMAT = 2
+FORMAT = 3
 INDEX = "cases.json"
 
 
@@ -81,6 +81,7 @@ class Prepared:
         libraries: Versions of the libraries that the target lists.
         toolchain: Versions of the packages that made the code.
         cases: One for each candidate.
+        neighbour: What stands between two runs of a case; None for nothing.
     """
 
     backend: str
@@ -89,6 +90,7 @@ class Prepared:
     libraries: dict[str, object]
     toolchain: dict[str, object]
     cases: tuple[Case, ...]
+    neighbour: Case | None = None
 
 
 # The folder
@@ -132,19 +134,22 @@ class _Index:
     libraries: dict[str, object]
     toolchain: dict[str, object]
     cases: tuple[_StoredCase, ...]
+    neighbour: _StoredCase | None
 
 
 def save(prepared: Prepared, folder: Path) -> None:
     """Writes the folder; the index comes last. Raises ArtifactError if that fails."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for case in prepared.cases:
+        neighbour = prepared.neighbour
+        for case in (*prepared.cases, *(() if neighbour is None else (neighbour,))):
             code = case.native.code
             _write(folder / digest(code), code)
         index = {
-            **to_plain(replace(prepared, cases=())),
+            **to_plain(replace(prepared, cases=(), neighbour=None)),
             "format": FORMAT,
             "cases": [_stored(case) for case in prepared.cases],
+            "neighbour": None if neighbour is None else _stored(neighbour),
         }
         _write(folder / INDEX, (json.dumps(index, indent=1) + "\n").encode())
     except OSError as error:
@@ -175,7 +180,10 @@ def load(folder: Path) -> Prepared:
         raise ArtifactError(f"'{path}' is not of format {FORMAT}; prepare the cases again")
     index = from_plain(_Index, cast(object, value), INDEX)
     cases = tuple(_case(stored, folder) for stored in index.cases)
-    return Prepared(index.backend, index.arch, index.threads, index.libraries, index.toolchain, cases)
+    neighbour = None if index.neighbour is None else _case(index.neighbour, folder)
+    return Prepared(
+        index.backend, index.arch, index.threads, index.libraries, index.toolchain, cases, neighbour
+    )
 
 
 def _case(stored: _StoredCase, folder: Path) -> Case:

@@ -1,10 +1,11 @@
 """Timing cases on the GPU of this machine: inside a captured graph of many runs, as a program would run them.
 
-Before a cold launch of the graph the cache is overwritten, and each run has weights and constants of its own, which so
-come from memory; what the program computes stays where the instruction in front would have left it. Work without
-weights has all of its operands for itself. Warm runs share all operands. Runs follow each other as instructions of a
-program do, early where the kernel allows it. Launches are short and have pauses between: a GPU that works without a
-break lowers its clock, and what is measured last would lose.
+Between two runs stands the neighbour, a small instruction as programs have it between two large ones: it leaves room on
+the multiprocessors, where the next run may begin early. Before a cold launch of the graph the cache is overwritten, and
+each run has weights and constants of its own, which so come from memory; what the program computes stays where the
+instruction in front would have left it. Work without weights has all of its operands for itself. Warm runs share all
+operands. Launches are short and have pauses between: a GPU that works without a break lowers its clock, and what is
+measured last would lose.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
+from statistics import median
 from time import sleep
 
 import numpy as np
@@ -64,6 +66,9 @@ class GpuDevice:
 
     def __init__(self, prepared: Prepared) -> None:
         self._device = CudaDevice()
+        neighbour = prepared.neighbour
+        self._neighbour = None if neighbour is None else _Link.read(neighbour, neighbour.native)
+        self._alone: dict[int, Samples] = {}
         self._calls_library = any(case.device_fields for case in prepared.cases)
 
     @property
@@ -113,15 +118,24 @@ class GpuDevice:
         ]
 
     def time(self, case: Case, native: NativeCode) -> Samples:
-        """See `Device`."""
-        module, cubins = read(native.code)
-        (program,) = module.programs
-        layout = _Layout.of(case.memory)
+        """See `Device`. Behind each run comes the neighbour, if there is one; what it takes alone is not counted."""
+        link = _Link.read(case, native)
+        if self._neighbour is None:
+            return self._timed(link)[1]
+        runs, both = self._timed(link.followed(self._neighbour))
+        if runs not in self._alone:
+            self._alone[runs] = self._timed(self._neighbour, runs)[1]
+        cold, warm = median(self._alone[runs].cold), median(self._alone[runs].warm)
+        return Samples([us - cold for us in both.cold], [us - warm for us in both.warm])
+
+    def _timed(self, link: _Link, runs: int | None = None) -> tuple[int, Samples]:
+        """Times of a link in a chain of `runs`, or as many as a launch has time for, and how many those are."""
+        layout = _Layout.of(link.memory)
         copies = self._copies(layout)
 
         def timed(runs: int, sets: int, before: Callable[[], None], launches: int) -> list[float]:
-            repeated = _repeated(program, runs, sets, case.starts_early)
-            code = CudaCode(replace(module, programs=(repeated,)), cubins, self._device)
+            repeated = _repeated(link.program, runs, sets, link.early)
+            code = CudaCode(replace(link.module, programs=(repeated,)), link.cubins, self._device)
             timer = _Timer(self._device, code, stream, cleanup)
             return timer.samples(repeated, runs, layout.table(block, sets), before, launches)
 
@@ -130,12 +144,13 @@ class GpuDevice:
             flush = self._allocated(FLUSH_BYTES, cleanup)
             stream = self._device.open_stream()
             cleanup.callback(self._device.close_stream, stream)
-            self._fill(case.memory, layout, copies, block, stream)
-            one = min(timed(1, 1, _nothing, WARM_UP))
-            runs = max([1, *(runs for runs in _LENGTHS if runs <= RUNS and runs * one <= LAUNCH_US)])
+            self._fill(link.memory, layout, copies, block, stream)
+            if runs is None:
+                one = min(timed(1, 1, _nothing, WARM_UP))
+                runs = max([1, *(runs for runs in _LENGTHS if runs <= RUNS and runs * one <= LAUNCH_US)])
             cold = timed(runs, min(copies, runs), lambda: self._flush(flush, stream), LAUNCHES)
             warm = timed(runs, 1, _nothing, LAUNCHES)
-        return Samples(cold, warm)
+        return runs, Samples(cold, warm)
 
     def _copies(self, layout: _Layout) -> int:
         """Sets of operands: so many that the first is out of the cache when its turn comes again, no more than there
@@ -273,6 +288,51 @@ def _random(dtype: str) -> Array:
 # Programs of many runs
 
 
+@dataclass(frozen=True)
+class _Link:
+    """What is run again and again.
+
+    Args:
+        program: One run.
+        memory: What its pointer table points to.
+        early: Whether it may start before what is in front of it ends, and lets what follows start early.
+        module, cubins: Its code.
+    """
+
+    program: DeviceProgram
+    memory: tuple[Memory, ...]
+    early: bool
+    module: DeviceModule
+    cubins: Mapping[str, bytes]
+
+    @staticmethod
+    def read(case: Case, native: NativeCode) -> _Link:
+        """A case alone."""
+        module, cubins = read(native.code)
+        (program,) = module.programs
+        return _Link(program, case.memory, case.starts_early, module, cubins)
+
+    def followed(self, other: _Link) -> _Link:
+        """This one, then the other, on memory of its own."""
+        first, count = self.program, len(self.program.order)
+        early = self.early and other.early
+        kernels, libraries = list(first.kernels), list(first.libraries)
+        for number, node in enumerate(other.program.nodes()):
+            after = tuple(replace(edge, node=edge.node + count) for edge in node.after)
+            moved = _moved(node, first.table_size, after if number else (Dependency(count - 1, early),))
+            kernels += [moved] if isinstance(moved, KernelNode) else []
+            libraries += [moved] if isinstance(moved, LibraryNode) else []
+        program = DeviceProgram(
+            first.entry,
+            first.table_size + other.program.table_size,
+            tuple(kernels),
+            tuple(libraries),
+            first.order + other.program.order,
+        )
+        memory = (*self.memory, *(replace(region, fixed=False) for region in other.memory))
+        return _Link(program, memory, early, self.module, {**other.cubins, **self.cubins})
+
+
 def _repeated(program: DeviceProgram, runs: int, copies: int, early: bool) -> DeviceProgram:
     """A program of `runs` runs in a row, on `copies` sets of operands in turn.
 
@@ -284,20 +344,27 @@ def _repeated(program: DeviceProgram, runs: int, copies: int, early: bool) -> De
     count = len(program.order)
     for run in range(runs):
         first = run * count
-        shift = run % copies * program.table_size
         for number, node in enumerate(program.nodes()):
             after = tuple(replace(edge, node=edge.node + first) for edge in node.after)
             if number == 0 and run > 0:
                 after = (Dependency(first - 1, early),)
-            moved = tuple(_shifted(address, shift) for address in node.addresses)
-            if isinstance(node, LibraryNode):
-                libraries.append(replace(node, addresses=moved, after=after))
-                continue
-            maps = tuple(replace(map_, base=map_.base + shift) for map_ in node.maps)
-            kernels.append(replace(node, addresses=moved, maps=maps, after=after))
+            moved = _moved(node, run % copies * program.table_size, after)
+            kernels += [moved] if isinstance(moved, KernelNode) else []
+            libraries += [moved] if isinstance(moved, LibraryNode) else []
     order = program.order * runs
     size = program.table_size * copies
     return DeviceProgram(program.entry, size, tuple(kernels), tuple(libraries), order)
+
+
+def _moved(
+    node: KernelNode | LibraryNode, shift: int, after: tuple[Dependency, ...]
+) -> KernelNode | LibraryNode:
+    """A node on other entries of the pointer table, behind other nodes."""
+    addresses = tuple(_shifted(address, shift) for address in node.addresses)
+    if isinstance(node, LibraryNode):
+        return replace(node, addresses=addresses, after=after)
+    maps = tuple(replace(map_, base=map_.base + shift) for map_ in node.maps)
+    return replace(node, addresses=addresses, maps=maps, after=after)
 
 
 def _shifted(address: Address, shift: int) -> Address:

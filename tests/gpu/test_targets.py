@@ -11,7 +11,7 @@ from tests.gpu.harness import assert_right, executable, program
 pytestmark = pytest.mark.gpu
 
 NAMES = (
-    *("chain-f32", "encoder-f32", "norms-f32", "moves-f32", "integer_operations-i32"),
+    *("chain-f32", "encoder-f32", "norms-f32", "moves-f32", "integer_reductions-i32"),
     *(name for name in CASES if name.startswith("random-f32")),
 )
 

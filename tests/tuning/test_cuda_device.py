@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -103,6 +103,55 @@ def test_all_sets_of_operands_hold_the_same_random_data(gpu: FakeDriver, monkeyp
     values = np.frombuffer(found, np.float16).astype(np.float64)
     assert 0.05 < values.std() < 0.2 and np.isfinite(values).all()
     assert (values[:244] == values[256:500]).all()
+
+
+def test_between_two_runs_stands_the_neighbour_whose_own_time_does_not_count(
+    gpu: FakeDriver, monkeypatch: pytest.MonkeyPatch
+):
+    """A run takes 3 us and the neighbour 1: the case took 3; they alternate, each on operands of its own."""
+    monkeypatch.setattr(cuda_device, "FLUSH_BYTES", FLUSH_BYTES)
+    monkeypatch.setattr(cuda_device, "PAUSE_S", 0.0)
+    ran: list[tuple[str, tuple[int, ...]]] = []
+    taken: list[float] = []
+
+    def kernel_of(name: str, us: float) -> Callable[[Sequence[int]], None]:
+        def run(values: Sequence[int]) -> None:
+            ran.append((name, tuple(values)))
+            taken.append(us)
+
+        return run
+
+    def since_last(start: int, end: int) -> float:
+        us = sum(taken)
+        taken.clear()
+        return us / 1e3
+
+    gpu.kernels |= {"k": kernel_of("k", 3.0), "n": kernel_of("n", 1.0)}
+    monkeypatch.setattr(gpu, "milliseconds", since_last)
+    small = DeviceProgram("p", 3, (replace(kernel(), symbol="n"),), (), "k")
+    device = GpuDevice(replace(prepared(), neighbour=case(small, early=True)))
+    samples = device.time(case(ONE, early=True), case(ONE, early=True).native)
+    assert sorted(samples.cold)[LAUNCHES // 2] == sorted(samples.warm)[LAUNCHES // 2] == 3.0
+    pairs = ran[:200]
+    assert [name for name, _ in pairs] == ["k", "n"] * 100
+    operands = {
+        name: {address for other, values in pairs if other == name for address in values[:2]} for name in "kn"
+    }
+    assert not operands["k"] & operands["n"]
+
+
+def test_a_neighbour_starts_early_only_beside_what_does():
+    memory = (Memory(0, "u8"), Memory(8, "f16", True))
+    program = DeviceProgram("p", 2, (replace(kernel(), addresses=(Address(1, 0),)),), (), "k")
+    module, cubins = read(cuda_code([program]).code)
+    for early in (False, True):
+        link = cuda_device._Link(program, memory, early, module, cubins)  # pyright: ignore[reportPrivateUsage]
+        pair = link.followed(replace(link, early=True))
+        assert pair.early == early
+        assert [node.after for node in pair.program.nodes()] == [(), (Dependency(0, early),)]
+        assert [node.addresses[0].base for node in pair.program.nodes()] == [1, 3]
+        assert [region.fixed for region in pair.memory] == [False, True, False, False]
+        assert pair.program.table_size == 4
 
 
 def test_a_gpu_without_room_is_told_before_anything_runs(gpu: FakeDriver):

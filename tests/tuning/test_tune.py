@@ -135,6 +135,9 @@ def test_a_folder_gives_the_same_cases_back(tmp_path: Path):
     made = prepared()
     folder.save(made, tmp_path)
     assert folder.load(tmp_path) == made
+    with_neighbour = replace(made, neighbour=made.cases[1])
+    folder.save(with_neighbour, tmp_path)
+    assert folder.load(tmp_path) == with_neighbour
 
 
 def test_damaged_and_foreign_folders_are_refused(tmp_path: Path):

@@ -32,7 +32,13 @@ def tune_command(
         typer.Option(help="'auto', inline JSON, or a .json or .yaml file.", show_default=False),
     ] = None,
     threads: Annotated[int, typer.Option(help="Threads that run the program together.")] = 1,
-    variants: Annotated[int, typer.Option(min=1, help="Most variants of one kernel that are measured.")] = 16,
+    variants: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Most variants of one kernel to measure for one piece of work; they are spread over its choices.",
+        ),
+    ] = 16,
     prepare: Annotated[
         Path | None,
         typer.Option(help="Only compile, into this folder; needs no device.", show_default=False),
@@ -43,10 +49,11 @@ def tune_command(
     ] = None,
     add: Annotated[bool, typer.Option(help="Keep what the table holds, and measure only the rest.")] = False,
 ) -> None:
-    """Measure every kernel that could run a model, for `aicf compile --tuning`.
+    """Measure the kernels that could run a model, for `aicf compile --tuning`.
 
     MODEL and -o compile and measure here. MODEL and --prepare compile on any machine; --measure and -o then measure on
-    the machine with the device.
+    the machine with the device. The table has, for each piece of work and variant, the median and spread of cold runs
+    (weights in memory, as inside a program) and warm ones; what fails is in it with its reason.
     """
     if measure is not None:
         _check(

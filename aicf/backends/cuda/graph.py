@@ -91,6 +91,7 @@ class CapturedProgram:
         self._libraries = libraries
         self._owner = owner
         self._table = list(table)
+        self._stale = set[int]()
         self._descriptors = {
             map_: descriptors + DESCRIPTOR_BYTES * number
             for number, map_ in enumerate(descriptors_of(program))
@@ -196,8 +197,10 @@ class CapturedProgram:
         """See `DeviceGraph`. Parameters of the kernels that use an entry are changed in place and its tensor maps
         encoded again; a library call has its addresses inside, so its graph is captured anew."""
         changed = {index for index, address in pointers.items() if self._table[index] != address}
-        for index in changed:
-            self._table[index] = pointers[index]
+        changed |= self._stale
+        self._stale = changed  # until all that uses them is changed: a call in between may fail
+        for index, address in pointers.items():
+            self._table[index] = address
         self._encode({map_: place for map_, place in self._descriptors.items() if map_.base in changed})
         driver = self._device.enter()
         recapture = bool(changed & self._fixed)
@@ -210,8 +213,10 @@ class CapturedProgram:
                 driver.set_kernel(self._executable, self._node_of[number], kernel.params)
         if recapture:
             driver.synchronize(self._stream)
-            self._close()
+            close = self._close
             self._capture()
+            close()
+        self._stale = set[int]()
 
     # One instruction at a time
 

@@ -183,17 +183,17 @@ _LAUNCH_US = 0.9
 _LOOP_US = 0.05
 _STEP_US = 0.008, 0.011
 """A warp's step of 16 in k: whatever its tile, and for a tile of 1024 sums. It is latency, not throughput."""
-_END_US = 0.37
+_END_US = 0.33
 """For 1024 sums of a multiprocessor: through shared memory and the epilogue to the result."""
-_CLUSTER_US = 0.43
+_CLUSTER_US = 0.5
 """For every block that shares a tile: they can only start together, and they exchange sums."""
 _CLUSTER_SHARE = 0.85
 """Of the multiprocessors, for clusters: they do not reach over the parts that a GPU consists of."""
 _WORKSPACE_US = 2.0
 """One more launch."""
-_READ_SHARE = 1.65
+_READ_SHARE = 1.8
 """Of the L2 copy throughput, for reads alone."""
-_PEAK_SHARE = 0.45
+_PEAK_SHARE = 0.6
 """What mma.sync reaches of a Hopper tensor core. All figures are fitted to measurements on an H100, of products
 inside a transformer: the kernel in front has just ended, the weights are not in L2."""
 

@@ -680,6 +680,12 @@ for _rank in (2, 3, 4, 5):
     globals()[f"copy_tensor_{_rank}d"] = _copy_tensor(_rank, False)
     globals()[f"copy_tensor_{_rank}d_multicast"] = _copy_tensor(_rank, True)
 
+    # prefetch_tensor_RANKd(map, indices, innermost first): brings a box of a tensor into L2
+    _indices = ",".join(f"${1 + i}" for i in range(_rank))
+    globals()[f"prefetch_tensor_{_rank}d"] = void_asm(
+        f"cp.async.bulk.prefetch.tensor.{_rank}d.L2.global [$0, {{{_indices}}}];", ["u64", *["i32"] * _rank]
+    )
+
 barrier_arrive_cluster = void_asm("mbarrier.arrive.shared::cluster.b64 _, [$0];", ["u32"])
 """`barrier_arrive_cluster(map_shared(barrier, rank))`: arrives at the barrier of another block."""
 store_matrix_x4 = void_asm(

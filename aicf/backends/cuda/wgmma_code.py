@@ -24,6 +24,8 @@ from aicf.backends.cuda.templates import wgmma as template
 from aicf.backends.cuda.wgmma_kernels import spec_of, task_of_launch
 from aicf.backends.cuda.wgmma_spec import CHUNK_BYTES, K_STEP, LINE_BYTES, Spec, Task, Tensor, registers
 
+FETCHED_STEPS = 16
+"""Most stages of weights that a block brings into L2 beside those it copies, while the kernel in front still runs."""
 _LONG_EPILOGUE = 160
 """Characters of an epilogue at one element beyond which its code is not repeated for all of them."""
 
@@ -113,6 +115,7 @@ def _constants(task: Task, spec: Spec, arch: GpuArch) -> dict[str, Constant | Sn
         "COLUMN_UNITS": columns,
         "CONSUMERS": spec.consumers,
         "EARLY": min(spec.stages, shortest) if task.early else 0,
+        "FETCHED": min(shortest, spec.stages + FETCHED_STEPS) if spec.waves(task, arch) == 1 else 0,
         "GATE_BYTES": width * 4,
         "INSIDE": m % (spec.tile_m * spec.cluster_m) == 0 and n % (width * spec.cluster_n) == 0,
         "LINE_BYTES": LINE_BYTES,
@@ -151,6 +154,7 @@ def _parts(task: Task, spec: Spec, point: Snippet | None) -> dict[str, Constant 
     return {
         "COPY_A": _copy(task, task.a, spec, "a"),
         "COPY_B": _copy(task, task.b, spec, "b"),
+        "PREFETCH_B": _copy(task, task.b, spec, "b", into_l2=True),
         "TILE_OF": _part(template.tile_of),
         "PRODUCE": _part(template.produce),
         "CONSUME": _part(template.consume),
@@ -219,8 +223,8 @@ def _map(task: Task, tensor: Tensor, ref: BufferRef, lines: int) -> TensorMap:
     )
 
 
-def _copy(task: Task, tensor: Tensor, spec: Spec, operand: str) -> Snippet:
-    """Copies this block's share of a stage of A or B into all blocks that need it.
+def _copy(task: Task, tensor: Tensor, spec: Spec, operand: str, into_l2: bool = False) -> Snippet:
+    """Copies this block's share of a stage of A or B into all blocks that need it, or just brings it into L2.
 
     In a cluster, blocks with the same rows need the same A, blocks with the same columns the same B. The first half of
     a gated pair's columns comes from one B, the second from the other.
@@ -242,6 +246,10 @@ def _copy(task: Task, tensor: Tensor, spec: Spec, operand: str) -> Snippet:
         if tensor.batch[dim] != 0
     ]
     function = f"copy_tensor_{2 + len(batch)}d" + ("_multicast" if sharers > 1 else "")
+    target = ["u32(at + u32(place * 128))", "tensor", "ready"]
+    after = [mask] if sharers > 1 else []
+    if into_l2:
+        function, target, after = f"prefetch_tensor_{2 + len(batch)}d", ["tensor"], []
     body: list[str] = []
     if not is_pair:
         names = [f"b{product}_map" for product in range(task.problem.products)]
@@ -254,9 +262,9 @@ def _copy(task: Task, tensor: Tensor, spec: Spec, operand: str) -> Snippet:
         else:
             body.append("line = i32(row + place)")
         lines = ["i32(k)", "line"] if tensor.along_k else ["line", "i32(k)"]
-        call = ["u32(at + u32(place * 128))", "tensor", "ready", *lines, *batch]
-        body.append(f"{function}({', '.join(call + ([mask] if sharers > 1 else []))})")
-    return Snippet(("at", "ready", "k", "row", "matrix"), tuple(body))
+        body.append(f"{function}({', '.join([*target, *lines, *batch, *after])})")
+    params = ("k", "row", "matrix")
+    return Snippet(params if into_l2 else ("at", "ready", *params), tuple(body))
 
 
 # Addresses

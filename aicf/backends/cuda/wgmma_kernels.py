@@ -34,7 +34,7 @@ from aicf.backends.cuda.wgmma_spec import (
     spec_reason,
     tensor_reason,
 )
-from aicf.dialects.emit_kernels import KernelOp, StoreOp
+from aicf.dialects.emit_kernels import KernelOp, SigmoidOp, StoreOp
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
 from aicf.errors import PlanError
 
@@ -59,13 +59,21 @@ def early_reads(work: Work) -> list[int]:
     return list(places) if early else []
 
 
+def functions_in(code: KernelOp | None) -> int:
+    """Calls of libdevice in a scalar program: each is worth a score of simple operations."""
+    if code is None:
+        return 0
+    ops = [op for phase in code.phases for op in phase.body.block.ops]
+    return sum(isinstance(op, SigmoidOp) or op.name.startswith("math.") for op in ops)
+
+
 def task_of_work(work: Work) -> Task:
     """What `work` asks for. It has passed `product_reason` and has one result per product."""
     problem, roles = problem_of_work(work), _roles(work)
     extras = [strided(work.operands[place]) for place in roles.extras[0]]
     outputs = [strided(work.results[place]) for place in roles.outputs[0]]
     reads, writes = epilogue_accesses(work.code, problem.factors, extras, outputs)
-    return Task(problem, reads, writes[0], bool(early_reads(work)))
+    return Task(problem, reads, writes[0], bool(early_reads(work)), functions_in(work.code))
 
 
 def task_of_launch(launch: Launch) -> Task:
@@ -75,7 +83,8 @@ def task_of_launch(launch: Launch) -> Task:
     extras = [strided(launch.ins[place]) for place in roles.extras[0]]
     outputs = [strided(launch.outs[place]) for place in roles.outputs[0]]
     reads, writes = epilogue_accesses(launch.code, problem.factors, extras, outputs)
-    return Task(problem, reads, writes[0], bool(integers(launch.record, "early_reads")))
+    early = bool(integers(launch.record, "early_reads"))
+    return Task(problem, reads, writes[0], early, functions_in(launch.code))
 
 
 # Records

@@ -46,12 +46,14 @@ class Task:
         output: Its result.
         early: Whether nothing writes B while the program runs, so that it may be read before the preceding kernels are
             done.
+        functions: Functions such as erf that the epilogue calls for an element.
     """
 
     problem: GemmProblem
     extras: tuple[Access, ...]
     output: Access
     early: bool
+    functions: int = 0
 
     @property
     def matrices(self) -> int:
@@ -221,6 +223,10 @@ class Spec:
         """Clusters that run at a time."""
         return arch.multiprocessors * self.blocks_per_sm // self.cluster
 
+    def waves(self, task: Task, arch: GpuArch) -> int:
+        """Rounds of units, where blocks stay for several."""
+        return ceil(self.all_units(task) / self.clusters(task, arch))
+
     def part_steps(self, task: Task) -> int:
         """Stages that one block of a split multiplies; the last may have fewer."""
         return ceil(task.k_steps / self.split_k)
@@ -320,46 +326,50 @@ def _fitted(spec: Spec, depth: int, task: Task, arch: GpuArch) -> Spec | None:
 
 # Cost prior
 
-_START_US = 1.7
+_START_US = 0.7
 """Launch, first copies, last stores."""
-_STEP_US = 0.12
-"""The least that a stage takes."""
-_CLUSTER_US = 0.7
-_REDUCE_US = 0.43
+_PEAK_SHARE, _START_COLUMNS = 1.09, 24
+"""Of the rated throughput, were a product infinitely wide; columns that it could do while it starts."""
+_ALONE_SHARE = 0.85
+"""Of that, for one warpgroup of a multiprocessor: nobody multiplies while it waits."""
+_LATENCY_US = 1.0
+"""From asking for a stage to having it."""
+_CLUSTER_US = 1.4
+_REDUCE_US = 0.6
 """For every block that shares a tile: they can only start together, and they exchange sums."""
-_EPILOGUE_US = 0.86
-"""Of 128 sums of every thread of a warpgroup."""
-_SHARED_GBS = 195.0
-"""Into the shared memory of one multiprocessor."""
-_L2_SHARE = 1.6
-"""Of the L2 copy throughput, for reads alone."""
-_BEHIND_SHARE = 0.1
-"""Of the time of L2, that is seen even where tensor cores take longer."""
-_SPLIT_SHARE = 0.85
+_CLUSTER_SHARE = 0.85
 """Of the multiprocessors, for clusters of more than two: they do not reach over the parts that a GPU consists of."""
+_EPILOGUE_US = 0.4, 3.6
+"""Of 128 sums of every thread of a warpgroup: to the result, and for every function on the way."""
+_OVERLAP = 0.58
+"""Power of the warpgroups of a multiprocessor by which their epilogues take longer: they fill each other's waits."""
+_SHARED_GBS = 95.0
+"""Into the shared memory of one multiprocessor."""
+_READ_SHARE = 1.8
+"""Of the L2 copy throughput, for reads alone."""
+_BEHIND_SHARE = 0.05
+"""Of the time of L2, that is seen even where something else takes longer."""
 
 
 def predicted_us(spec: Spec, task: Task, arch: GpuArch) -> float:
-    """Microseconds: the waves of units, each the slowest of tensor cores, L2 and shared memory and its epilogue, at
-    least the time of memory, plus what is not hidden. Fitted to measurements on an H100."""
-    usable = int(arch.multiprocessors * (_SPLIT_SHARE if spec.cluster > 2 else 1.0))
-    slots = usable * _beside(spec, task, arch)
-    blocks = spec.all_units(task) * spec.cluster
-    together = min(_beside(spec, task, arch), ceil(blocks / usable))
-    flops = 2.0 * spec.tile_m * spec.tile_n * K_STEP * together
-    multiply = flops / (arch.tensor_tflops * 1e6 / arch.multiprocessors)
-    loaded = K_STEP * 2.0 * (spec.tile_m / spec.cluster_n + spec.tile_n / spec.cluster_m)
-    copy = loaded * together / (_SHARED_GBS * 1e3)
-    l2 = loaded * min(blocks, slots) / (arch.copy_l2_gbs * 1e3 * _L2_SHARE)
-    epilogue = _EPILOGUE_US * spec.sums * spec.consumers * together / (128 * spec.split_k)
-    step = max(multiply, copy, l2, _STEP_US) + _BEHIND_SHARE * l2
-    wave = spec.part_steps(task) * step + epilogue
+    """Microseconds: the waves of units, each the slowest of tensor cores, latency, L2 and shared memory and its
+    epilogue, at least the time of memory, plus what is not hidden. Fitted to measurements on an H100, most of them
+    inside a transformer: the kernel in front has just ended, the weights are not in L2."""
+    usable = int(arch.multiprocessors * (_CLUSTER_SHARE if spec.cluster > 2 else 1.0))
+    beside = _beside(spec, task, arch)
+    blocks, slots = spec.all_units(task) * spec.cluster, usable * beside
+    together = min(beside, ceil(blocks / usable))
+    wave = spec.part_steps(task) * _step_us(spec, arch, together, min(blocks, slots))
+    plain, each = _EPILOGUE_US
+    epilogue = (plain + each * task.functions) * spec.sums / (128 * spec.split_k)
+    wave += epilogue * (spec.consumers * together) ** _OVERLAP
+    if spec.split_k > 1:
+        wave += _REDUCE_US * spec.split_k
     p = task.problem
     operands = p.m * p.k + p.k * p.n * p.factors * p.products
     results = p.m * p.n * p.products * ELEMENT_BYTES[task.output.dtype]
     memory = p.batches * (2.0 * operands + results) / (arch.bandwidth_gbs * 1e3)
-    fixed = _START_US + _CLUSTER_US * (spec.sharers > 1) + _REDUCE_US * spec.split_k * (spec.split_k > 1)
-    return fixed + max(ceil(blocks / slots) * wave, memory)
+    return _START_US + _CLUSTER_US * (spec.sharers > 1) + max(ceil(blocks / slots) * wave, memory)
 
 
 def _beside(spec: Spec, task: Task, arch: GpuArch) -> int:
@@ -367,6 +377,18 @@ def _beside(spec: Spec, task: Task, arch: GpuArch) -> int:
     if spec.split_k == 1:
         return spec.blocks_per_sm
     return max(1, arch.shared_bytes // (spec.shared_bytes(task) + 1024))
+
+
+def _step_us(spec: Spec, arch: GpuArch, together: int, running: int) -> float:
+    """Of one stage of the `together` blocks of a multiprocessor, while `running` blocks read."""
+    flops = 2.0 * spec.tile_m * spec.tile_n * K_STEP * together
+    share = _PEAK_SHARE * spec.tile_n / (spec.tile_n + _START_COLUMNS)
+    share *= _ALONE_SHARE if spec.consumers * together == 1 else 1.0
+    multiply = flops / (arch.tensor_tflops * 1e6 / arch.multiprocessors * share)
+    loaded = K_STEP * 2.0 * (spec.tile_m / spec.cluster_n + spec.tile_n / spec.cluster_m)
+    copy = loaded * together / (_SHARED_GBS * 1e3)
+    l2 = loaded * running / (arch.copy_l2_gbs * 1e3 * _READ_SHARE)
+    return max(multiply, copy, l2, _LATENCY_US / spec.stages) + _BEHIND_SHARE * l2
 
 
 def ranked_specs(task: Task, arch: GpuArch) -> list[Spec]:

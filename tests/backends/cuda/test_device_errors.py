@@ -26,9 +26,10 @@ from aicf.compiled import CompiledModel
 from aicf.errors import AicfError, BackendUnavailable, CaptureError, PolicyError, UnsupportedOp
 from aicf.tools.aicf_cli import main
 from tests.backends.cuda.device_programs import device_executable, symbol_of
+from tests.backends.cuda.device_tensor import DeviceTensor
 from tests.backends.cuda.fake_driver import HOPPER, FakeDriver
 from tests.backends.cuda.recorded_models import TARGET, SilentKernels, SilentLibrary, compiled
-from tests.runtime.support import ADD_RELU, add_relu, executable, random
+from tests.runtime.support import ADD_RELU, COUNTER, add_relu, executable, random
 
 RNG = np.random.default_rng(53)
 B = random(RNG, 6)
@@ -440,29 +441,105 @@ def test_after_a_broken_context_the_process_goes_on(gpu: FakeDriver) -> None:
     check_works(host)
 
 
-def test_every_driver_call_of_a_first_run_may_fail(gpu: FakeDriver) -> None:
+Step = Callable[[], None]
+"""What is done on the device, with a check of the results; done again after it failed."""
+
+
+def _first_call(gpu: FakeDriver) -> Step:
+    exe = add(gpu)
+    return lambda: check_works(exe)
+
+
+def _arrays_of_the_device(gpu: FakeDriver) -> Step:
+    """The graph is pointed at other memory, and back."""
+    exe = add(gpu)
+    check_works(exe)
+    tensors = [DeviceTensor(gpu, random(RNG, 4, 6)) for _ in range(2)]
+
+    def step() -> None:
+        for x in tensors:
+            for got, wanted in zip(exe(x), add_relu(x.array, B), strict=True):
+                np.testing.assert_array_equal(got, wanted)
+        check_works(exe)
+
+    return step
+
+
+def _bound_arrays(gpu: FakeDriver) -> Step:
+    exe = add(gpu)
+    x, y = DeviceTensor(gpu, random(RNG, 4, 6)), DeviceTensor(gpu, np.full((4, 6), np.nan, np.float32))
+    bound = exe.instantiate()
+
+    def step() -> None:
+        bound.bind({"x": x, "y": y})
+        y.array[...] = np.nan
+        bound.replay()
+        bound.synchronize()
+        np.testing.assert_array_equal(y.array, add_relu(x.array, B)[0])
+
+    return step
+
+
+def _given_outputs(gpu: FakeDriver) -> Step:
+    exe = add(gpu)
+    x = random(RNG, 4, 6)
+    y, z = DeviceTensor(gpu, np.full((4, 6), np.nan, np.float32)), np.full((4, 6), np.nan, np.float32)
+
+    def step() -> None:
+        y.array[...], z[...] = np.nan, np.nan
+        exe.run({"x": x}, out={"y": y, "z": z})
+        for got, wanted in zip((y.array, z), add_relu(x, B), strict=True):
+            np.testing.assert_array_equal(got, wanted)
+
+    return step
+
+
+def _state(gpu: FakeDriver) -> Step:
+    w, x = random(RNG, 3), random(RNG, 3)
+    exe = device_executable(gpu, COUNTER, {"w": w})
+
+    def step() -> None:
+        exe.set_state({"w": w})
+        exe(x)
+        np.testing.assert_array_equal(exe.state()["w"], w + x)
+
+    return step
+
+
+@pytest.fixture
+def small_heap() -> Iterator[None]:
+    """What there is already is never collected: a collection takes no time then."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("small_heap")
+@pytest.mark.parametrize("make", [_first_call, _arrays_of_the_device, _bound_arrays, _given_outputs, _state])
+def test_every_driver_call_may_fail(make: Callable[[FakeDriver], Step], gpu: FakeDriver) -> None:
     """Each in turn, once: an error of one line; nothing leaks, and both executables work afterwards."""
     other = add(gpu)
     check_works(other)
     before = _held(gpu)
-    exe = add(gpu)
+    step = make(gpu)
     gpu.calls.clear()
-    check_works(exe)
+    step()
     calls = [name for name, _ in gpu.calls]
-    assert len(set(calls)) > 12
-    del exe
+    assert len(set(calls)) >= 6
+    del step
     gc.collect()
     for number in _not_closing(calls):
-        exe = add(gpu)
+        step = make(gpu)
         gpu.calls.clear()
         gpu.fail_at = number + 1
         with pytest.raises(AicfError) as error:
-            exe(random(RNG, 4, 6))
+            step()
         assert gpu.calls[number][0] == calls[number] and gpu.fail_at is None
         assert calls[number] in one_line(error.value), calls[number]
         check_works(other)
-        check_works(exe)
-        del exe, error
+        step()
+        del step, error
         gc.collect()
         assert _held(gpu) == before, calls[number]
 
@@ -475,6 +552,6 @@ def _not_closing(calls: Sequence[str]) -> Iterator[int]:
 
 
 def _held(gpu: FakeDriver) -> tuple[int, ...]:
-    """What is open on the driver, by number."""
-    kinds = (gpu.sizes, gpu.pinned, gpu.queues, gpu.modules, gpu.graphs, gpu.executables)
-    return (*(len(kind) for kind in kinds), gpu.contexts)
+    """Bytes of memory that the runtime holds, and what is open on the driver, by number."""
+    kinds = (gpu.pinned, gpu.queues, gpu.modules, gpu.graphs, gpu.executables)
+    return (runtime.statistics("device").live_bytes, gpu.contexts, *(len(kind) for kind in kinds))

@@ -22,7 +22,7 @@ from aicf.backends.cuda.device_program import (
 )
 from aicf.backends.cuda.driver import GraphEdge
 from aicf.backends.native import DeviceGraph
-from aicf.errors import CaptureError
+from aicf.errors import AicfError, CaptureError
 from tests.backends.cuda.device_programs import cuda_code, device_executable
 from tests.backends.cuda.fake_driver import FakeDriver, Kernel
 from tests.runtime.support import ADD_RELU, random
@@ -238,6 +238,23 @@ def test_a_library_call_is_captured_again_for_a_new_address(gpu: FakeDriver, lib
     assert program.graph.fixed == {1, 2, 3}
     other = program.memory.allocate(4 * COUNT)
     floats(other)[:] = random(np.random.default_rng(3), COUNT)
+    program.graph.set_pointers({1: other})
+    program.run()
+    np.testing.assert_array_equal(program.at(3), floats(other) + (floats(other) + 1))
+    assert len(gpu.graphs) == len(gpu.executables) == 1
+
+
+@pytest.mark.parametrize("call", ["new_graph", "capture", "instantiate", "launcher"])
+def test_a_capture_that_fails_is_made_up_for(gpu: FakeDriver, library: FakeLibrary, call: str) -> None:
+    """The old graph stays until the new one is there; the next time all that is not pointed there yet is."""
+    program = Captured(gpu, {"a": plus_one}, node("a", "aa", addresses=(Address(1, 0), Address(2, 0))), ADD)
+    other = program.memory.allocate(4 * COUNT)
+    floats(other)[:] = random(np.random.default_rng(3), COUNT)
+    gpu.failures[call] = 1
+    with pytest.raises(AicfError, match=f"{call} failed"):
+        program.graph.set_pointers({1: other})
+    del gpu.failures[call]
+    assert len(gpu.graphs) == len(gpu.executables) == 1
     program.graph.set_pointers({1: other})
     program.run()
     np.testing.assert_array_equal(program.at(3), floats(other) + (floats(other) + 1))

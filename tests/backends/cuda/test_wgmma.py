@@ -214,5 +214,7 @@ def test_code_multiplies_by_warpgroups_and_copies_in_bulk(name: str, tmp_path: P
     assert re.search(r"WARPGROUP\.DEPBAR\.LE gsb0, 0x1", sass), "products are not kept in flight"
     assert len(re.findall(r"HGMMA\.\S+", sass)) % 4 == 0
     assert ("USETMAXREG" in sass) == (spec.tile_n == 256)
+    waiting = spec.part_steps(task(job)) - spec.stages if spec.waves(task(job), ARCH) == 1 else 0
+    assert ("UTMAPF.L2" in sass) == (task(job).early and waiting > 0), "weights behind the ring go to L2 early"
     if name.startswith("128x256"):
         assert "STSM" in sass and re.search(r"STG\.E\.128", sass)

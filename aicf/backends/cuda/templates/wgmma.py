@@ -106,6 +106,8 @@ def produce():
                 column,
                 matrix,
             )
+        for step in range(EARLY, FETCHED):  # more of this tile's weights, as far as L2
+            splice(PREFETCH_B, (first_step + step) * 64, column, matrix)
     wait_for_predecessors()
     if EARLY > 0:
         for s in unrolled(EARLY):
