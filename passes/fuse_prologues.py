@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -126,10 +127,13 @@ def _form(
     rows: Rows, plans: Sequence[Outline], products: Products, context: FusionContext, refused: dict[str, str]
 ) -> None:
     """Forms the groups; all products but the first get a copy of the rows of their own."""
-    copies = [rows, *(_copy(rows, product, context) for product in products[1:])]
-    cuts = [[op for op in plan.members if op not in rows] for plan in plans]
-    for own, cut, product in zip(copies, cuts, products, strict=True):
-        plan = outline_behind_rows(own, cut, [product], context)
+    copies = [_copy(rows, product, context) for product in products[1:]]
+    cuts = [[op for op in plan.members if op not in rows] for plan in plans[1:]]
+    copied = (
+        outline_behind_rows(own, cut, [product], context)
+        for own, cut, product in zip(copies, cuts, products[1:], strict=True)
+    )
+    for plan in chain(plans[:1], copied):
         subjects = [id_of(member) for member in plan.members]
         group = form_group(plan, context)
         record(
