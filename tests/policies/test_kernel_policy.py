@@ -88,7 +88,7 @@ WRONG: list[tuple[str, str]] = [
         "{stream: 2}",
         "stream: unknown field; did you mean 'streams'? legal: determinism, forbid, fusion, groups, kernels",
     ),
-    ("{streams: 0}", "streams: must be at least 1, got 0"),
+    ("{streams: -1}", "streams: must be at least 0, got -1"),
     ("{streams: two}", 'streams: expected an integer, got "two"'),
     ("{streams: true}", "streams: expected an integer, got true"),
     ("{version: 2}", "version: 2 is not known here; this release reads 1"),
@@ -139,8 +139,8 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
     with pytest.raises(PolicyError, match=r"policy file '.*gone.yaml' cannot be read: .*No such file"):
         resolve_policy(str(tmp_path / "gone.yaml"))
     path = tmp_path / "policy.yaml"
-    path.write_text("streams: 0\n")
-    with pytest.raises(PolicyError, match=r"policy.yaml: streams: must be at least 1, got 0"):
+    path.write_text("streams: -1\n")
+    with pytest.raises(PolicyError, match=r"policy.yaml: streams: must be at least 0, got -1"):
         resolve_policy(str(path))
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(PolicyError, match="cannot be read"):
