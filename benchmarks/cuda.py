@@ -69,14 +69,14 @@ def compile_all(options: argparse.Namespace) -> None:
 
 
 def run_all(options: argparse.Namespace) -> None:
-    """Measures every row and writes the result."""
+    """Measures every row; the result is written after each."""
     rows: list[dict[str, Any]] = []
+    options.output.parent.mkdir(parents=True, exist_ok=True)
     for name in options.rows.split(","):
         row = run_row(name, options.directory / f"{name}.aicf", options.peers.split(","))
         rows.append(row)
         print(json.dumps(row), flush=True)
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(json.dumps({"machine": machine(), "rows": rows}, indent=2) + "\n")
+        options.output.write_text(json.dumps({"machine": machine(), "rows": rows}, indent=2) + "\n")
 
 
 def run_row(name: str, path: Path, peers: list[str]) -> dict[str, Any]:
