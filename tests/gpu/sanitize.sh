@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs the kernels of the GPU tests under compute-sanitizer: reads and writes out of bounds, then races in shared memory.
-# usage: tests/gpu/sanitize.sh PYTHON [pytest options]    COMPUTE_SANITIZER names the tool if it is not on the path
+# usage: tests/gpu/sanitize.sh PYTHON [pytest options, such as another -k]
+# COMPUTE_SANITIZER names the tool if it is not on the path.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 
@@ -21,7 +22,7 @@ done
 
 # The control: a kernel that reads where there is no memory must not go unnoticed.
 echo "== memcheck of a kernel that goes astray"
-sanitize memcheck test_runtime.py "kernel_that_faults" "$@" 2>&1 | grep -m 1 "Invalid __" || failed+=("control")
+sanitize memcheck test_runtime.py "kernel_that_faults" 2>&1 | grep -m 1 "Invalid __" || failed+=("control")
 
 [[ ${#failed[@]} -eq 0 ]] || echo "failed: ${failed[*]}"
 exit "${#failed[@]}"
