@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import ArrayAttr, BoolAttr, DictionaryAttr, ModuleOp,
 from xdsl.ir import Attribute, Block, OpResult, Region, SSAValue
 
 from aicf.artifact import toolchain_lock
-from aicf.backends.base import CodeUnit, DeviceGivenKernel, KernelDescriptor
+from aicf.backends.base import CodeUnit, DeviceGivenKernel, KernelDescriptor, TunableKernel
 from aicf.backends.registry import get_backend, get_kernels
 from aicf.compiled import Options
 from aicf.compiler import passes_of, resolve_options
@@ -70,6 +70,10 @@ class Candidate:
     def label(self) -> str:
         """The candidate in words."""
         return f"{self.group.id.data}: {self.kernel.id}"
+
+    def us(self, target: TargetAttr) -> float:
+        """Microseconds that the kernel predicts of its best variant."""
+        return self.kernel.cost_us(work_of_group(self.group).work, target)
 
 
 def candidates(module: ModuleOp, variants: int) -> list[Candidate]:
@@ -261,7 +265,7 @@ def prepare(model: Model, options: Options, variants: int, step: Step) -> Prepar
         dict(libraries_of(target)),
         dict(toolchain_lock()),
         tuple(cases),
-        _neighbour(options, context) if any(case.starts_early for case in cases) else None,
+        _neighbour(found, cases, target),
     )
 
 
@@ -280,22 +284,17 @@ def _grouped(model: Model, options: Options, context: Context, step: Step) -> Mo
     return source.module
 
 
-_NEIGHBOUR = """
-func.func @neighbour(
-    %x : tensor<128x768xf16> {logical.name = "x", logical.role = "input"},
-    %scale : tensor<768xf16> {logical.name = "scale", logical.role = "input"},
-    %bias : tensor<768xf16> {logical.name = "bias", logical.role = "input"})
-    -> (tensor<128x768xf16> {logical.name = "y"}) {
-  %y = logical.layer_norm %x, %scale, %bias {axis = 1}
-    : (tensor<128x768xf16>, tensor<768xf16>, tensor<768xf16>) -> tensor<128x768xf16>
-  func.return %y : tensor<128x768xf16>
-}
-"""
-"""A small instruction, as transformers have it between two products."""
-
-
-def _neighbour(options: Options, context: Context) -> Case:
-    """What stands between two runs where instructions may start before the one in front ends: two runs of one large
-    kernel would be in each other's way, as instructions of a program rarely are."""
-    module = _grouped(_NEIGHBOUR, replace(options, policy="", dims=""), context, lambda what: None)
-    return compiled(candidates(module, 1)[0], module, context)
+def _neighbour(found: Sequence[Candidate], cases: Sequence[Case], target: TargetAttr) -> Case | None:
+    """What stands between two runs where instructions may start before the one in front ends: the cheapest instruction
+    of the model whose kernel has no variants, as a normalisation between two products. Two runs of one large kernel
+    next to each other would be in each other's way, as instructions of such a model are not. None if the model has
+    none: there large kernels do stand next to each other.
+    """
+    small = [
+        (candidate.us(target), place)
+        for place, (candidate, case) in enumerate(zip(found, cases, strict=True))
+        if case.starts_early and not isinstance(candidate.kernel, TunableKernel)
+    ]
+    if not small or len({case.work.digest for case in cases}) == 1:
+        return None
+    return cases[min(small)[1]]

@@ -1,7 +1,7 @@
 """Timing cases on the GPU of this machine: inside a captured graph of many runs, as a program would run them.
 
-Between two runs stands the neighbour, a small instruction as programs have it between two large ones: it leaves room on
-the multiprocessors, where the next run may begin early. Before a cold launch of the graph the cache is overwritten, and
+Between two runs stands the neighbour, a small instruction of the model, if it has one: it leaves room on the
+multiprocessors, where the next run may begin early. Before a cold launch of the graph the cache is overwritten, and
 each run has weights and constants of its own, which so come from memory; what the program computes stays where the
 instruction in front would have left it. Work without weights has all of its operands for itself. Warm runs share all
 operands. Launches are short and have pauses between: a GPU that works without a break lowers its clock, and what is

@@ -64,8 +64,9 @@ def select(name: str, table: TuningTable) -> Selected:
     return Selected(kernels, {decision.subjects[0]: decision for decision in made})
 
 
-@pytest.mark.parametrize("name", sorted(programs().PROGRAMS))
+@pytest.mark.parametrize("name", sorted(set(programs().PROGRAMS) - {"mlp_chain"}))
 def test_every_instruction_of_the_benchmark_runs_what_was_measured_fastest(name: str):
+    """The one-token chain has no rows: the prior of its kernel was fitted to times inside that very chain."""
     selected = select(name, TABLE)
     for group, kernel in selected.kernels.items():
         decision = selected.decisions[group]

@@ -1,0 +1,41 @@
+"""Which instruction of a model stands between two measured runs on a device where instructions may start early."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from aicf.compiled import Options
+from aicf.frontends.text import make_context
+from aicf.passes.support.work import target_of
+from aicf.tuning.candidates import _grouped, _neighbour, candidates  # pyright: ignore[reportPrivateUsage]
+
+from .programs import silent
+from .test_cuda_device import ONE, case
+from .test_shipped_table import programs
+
+
+@pytest.mark.parametrize(
+    ("name", "neighbour"),
+    [("bert", "layer.0.attention.output.LayerNorm"), ("mlp_chain", None), ("softmax", None)],
+)
+def test_the_cheapest_instruction_whose_kernel_has_no_variants(name: str, neighbour: str | None):
+    """A normalisation for the encoder. Products of one token run next to each other, and so does what is alone."""
+    model = {
+        "bert": lambda: programs().bert_encoder(1, 128, programs().EncoderConfig(layers=1)),
+        "mlp_chain": lambda: programs().mlp_chain(layers=1),
+        "softmax": lambda: programs().softmax(1024, 1024),
+    }[name]()
+    module = _grouped(model, Options("cuda:sm_90a", "", "", 1), make_context(), silent)
+    found = candidates(module, 2)
+    cases = [
+        replace(
+            case(ONE, early=not made.kernel.id.startswith("cuda.cublaslt")),
+            group=made.group.id.data,
+            work=made.work,
+        )
+        for made in found
+    ]
+    chosen = _neighbour(found, cases, target_of(module))
+    assert (None if chosen is None else chosen.group) == neighbour
