@@ -21,8 +21,8 @@ import copy
 import inspect
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
 from types import FunctionType
 from typing import Any, NoReturn, cast
 
@@ -78,10 +78,25 @@ class StagingError(Exception):
 def stage(template: Callable[..., object], constants: Mapping[str, Constant | Snippet]) -> str:
     """The text of `template` with `constants` in place, loops unrolled and constant branches taken.
 
+    The layers of a model ask for the same text again and again: it is made once.
+
     Raises StagingError if a register index is not constant, or a mark is used wrongly.
     """
+    return _staged(template, _Constants(repr(sorted(constants.items())), constants))
+
+
+@dataclass(frozen=True)
+class _Constants:
+    """Constants as a key: by their text, since 1, 1.0 and True are equal and make different kernels."""
+
+    text: str
+    values: Mapping[str, Constant | Snippet] = field(compare=False)
+
+
+@lru_cache(maxsize=1024)
+def _staged(template: Callable[..., object], constants: _Constants) -> str:
     function = copy.deepcopy(_syntax(template))
-    stager = _Stager(dict(constants))
+    stager = _Stager(dict(constants.values))
     function.body = stager.block(function.body)
     function.decorator_list, function.returns = [], None
     for argument in function.args.args:
@@ -287,6 +302,13 @@ class _Stager(ast.NodeTransformer):
 
     def _value(self, node: ast.expr) -> Any:
         """The value of an expression of constants, `_MISSING` for any other."""
+        match node:  # most are one of these
+            case ast.Constant():
+                return node.value
+            case ast.Name():
+                return self.names.get(node.id, _BUILT_INS.get(node.id, _MISSING))
+            case _:
+                pass
         for inner in ast.walk(node):
             if isinstance(inner, ast.Name) and inner.id not in self.names and inner.id not in _BUILT_INS:
                 return _MISSING

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from aicf.backends.cuda.code import Cubin, KernelCode
+from aicf.backends.cuda.numba_passes import linear_passes
 from aicf.errors import BackendUnavailable
 
 PACKAGES = ("numba-cuda", "llvmlite", "cuda-core", "nvidia-nvvm", "nvidia-nvjitlink")
@@ -187,7 +188,7 @@ def compile_kernel(code: KernelCode, arch: str) -> bytes:
     from numba import cuda
 
     major, minor, suffix = _capability(arch)
-    with _numbered_from_one(), warnings.catch_warnings():
+    with _numbered_from_one(), linear_passes(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Numba's advice on performance; ours is checked in SASS
         image, _ = cuda.compile(
             _function(code),
