@@ -15,6 +15,7 @@ import pytest
 import safetensors.numpy
 
 import aicf
+from aicf.backends.cpu.target import host_level
 from aicf.tools.aicf_cli import main
 from tests.support.processes import interruptible
 from tests.test_compiler import MLP, ROOT, STEP, mlp_exact, mlp_weights, normal
@@ -131,7 +132,7 @@ def test_bench_times_programs_and_instructions(folder: Path, capsys: pytest.Capt
 def test_devices_lists_the_backends(capsys: pytest.CaptureFixture[str]):
     assert main(["devices"]) == 0
     out = capsys.readouterr().out
-    assert "reference:typed" in out and "cpu:" in out
+    assert "reference:typed" in out and f"cpu:{host_level().name} " in out
 
 
 @pytest.mark.parametrize(
