@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from aicf.tools.cli.outputs import check_output
+
 
 def compile_command(
     model: Annotated[Path, typer.Argument(help="The model, an .mlir file.", show_default=False)],
@@ -39,6 +41,7 @@ def compile_command(
     """Compile a model into an artifact that loads without a compiler."""
     from aicf.compiler import compile
 
+    check_output(output, "the artifact")
     compiled = compile(
         model, weights, target, dims=dims, policy=policy, tuning=tuning, threads=threads, name=name
     )

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from aicf.tools.cli.outputs import check_output
+
 if TYPE_CHECKING:
+    from aicf.policies.tuning_table import TuningTable
     from aicf.tuning.cases import Prepared
 
 
@@ -64,6 +67,9 @@ def tune_command(
     else:
         _check(model is not None, "give a MODEL, or a folder to --measure")
         _check((output is None) != (prepare is None), "give -o to measure here, or --prepare to only compile")
+    older = None
+    if output is not None:
+        older = _checked_before(output, add, target if measure is None else None)
     prepared = _prepared(model, measure, target, dims, policy, threads, variants)
     if prepare is not None:
         from aicf.tuning.cases import save
@@ -71,7 +77,7 @@ def tune_command(
         save(prepared, prepare)
         print(f"{prepare}: {len(prepared.cases)} cases for {prepared.backend}:{prepared.arch}")
     if output is not None:
-        _measure(prepared, output, add)
+        _measure(prepared, output, older)
 
 
 def _check(holds: bool, message: str) -> None:
@@ -103,14 +109,23 @@ def _prepared(
         return prepare(model, options, variants, step)
 
 
-def _measure(prepared: Prepared, output: Path, add: bool) -> None:
-    from aicf.errors import CaptureError
+def _checked_before(output: Path, add: bool, target: str | None) -> TuningTable | None:
+    """The table to add to, if any. What would make the times useless at the end is an error before they are taken."""
     from aicf.policies.tuning_table import TuningTable
+    from aicf.tuning.devices import check_device
+
+    check_output(output, "the tuning table")
+    if target is not None:
+        check_device(target)
+    return TuningTable.load(output) if add and output.exists() else None
+
+
+def _measure(prepared: Prepared, output: Path, older: TuningTable | None) -> None:
+    from aicf.errors import CaptureError
     from aicf.progress import progress
     from aicf.tuning.devices import open_device
     from aicf.tuning.measure import added, measure
 
-    older = TuningTable.load(output) if add and output.exists() else None
     device = open_device(prepared)
     with progress("measuring") as step:
         found = measure(prepared, device, step, older)
