@@ -11,7 +11,9 @@ from aicf.tools.cli.outputs import check_output
 
 
 def compile_command(
-    model: Annotated[Path, typer.Argument(help="The model, an .mlir file.", show_default=False)],
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="The model, an .mlir file.", show_default=False)
+    ],
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Artifact to write, as in model.aicf.", show_default=False)
     ],

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def tune_command(
     model: Annotated[
-        Path | None, typer.Argument(help="The model, an .mlir file.", show_default=False)
+        Path | None, typer.Argument(metavar="MODEL", help="The model, an .mlir file.", show_default=False)
     ] = None,
     output: Annotated[
         Path | None,
@@ -52,11 +52,12 @@ def tune_command(
     ] = None,
     add: Annotated[bool, typer.Option(help="Keep what the table holds, and measure only the rest.")] = False,
 ) -> None:
-    """Measure the kernels that could run a model, for `aicf compile --tuning`.
+    """Measure kernels for `aicf compile --tuning`.
 
-    MODEL and -o compile and measure here. MODEL and --prepare compile on any machine; --measure and -o then measure on
-    the machine with the device. The table has, for each piece of work and variant, the median and spread of cold runs
-    (weights in memory, as inside a program) and warm ones; what fails is in it with its reason.
+    Every kernel that could run a part of the model. MODEL and -o compile and measure here. MODEL and --prepare compile
+    on any machine; --measure and -o then measure on the machine with the device. The table has, for each piece of work
+    and variant, the median and spread of cold runs (weights in memory, as inside a program) and warm ones; what fails
+    is in it with its reason.
     """
     if measure is not None:
         _check(
