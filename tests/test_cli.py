@@ -52,6 +52,9 @@ def test_compile_says_what_it_made(folder: Path, capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().out == f"{out}: digits for reference:typed, 1 program, 4 instructions\n"
     assert aicf.load(out).name == "digits"
 
+    assert main(["compile", str(ROOT / "examples/softmax.mlir"), "-o", str(out)]) == 0
+    assert capsys.readouterr().out.endswith(", 1 program, 1 instruction\n")
+
 
 def test_run_writes_every_output(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     out = tmp_path / "made" / "here"

@@ -51,4 +51,5 @@ def compile_command(
     plan = compiled.plan
     count = sum(len(program.launches) for program in plan.programs)
     programs = f"{len(plan.programs)} program{'s' if len(plan.programs) > 1 else ''}"
-    print(f"{output}: {compiled.name} for {plan.backend}:{plan.arch}, {programs}, {count} instructions")
+    instructions = f"{count} instruction{'s' if count != 1 else ''}"
+    print(f"{output}: {compiled.name} for {plan.backend}:{plan.arch}, {programs}, {instructions}")
