@@ -6,6 +6,7 @@ import os
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
+from errno import EISDIR
 from pathlib import Path
 from typing import BinaryIO
 
@@ -38,6 +39,27 @@ def write_whole(path: str | Path, write: Callable[[BinaryIO], object]) -> None:
             temporary.unlink()
         raise
     _sync_folder(path.parent)
+
+
+def reason_of(error: Exception) -> str:
+    """Why a file could not be read or written, without the path, which a message names once."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def check_writable(path: Path) -> None:
+    """Finds out before long work whether `write_whole` could write `path`. Nothing of it stays.
+
+    Raises:
+        OSError: It could not.
+    """
+    if path.is_dir():
+        raise IsADirectoryError(EISDIR, os.strerror(EISDIR))
+    if path.exists() and not path.is_file():
+        return
+    path = path.resolve()
+    probe = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
+    probe.open("xb").close()
+    probe.unlink()
 
 
 def _sync_folder(folder: Path) -> None:

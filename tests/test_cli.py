@@ -15,6 +15,7 @@ import pytest
 import safetensors.numpy
 
 import aicf
+from aicf.backends.cpu.target import host_level
 from aicf.tools.aicf_cli import main
 from tests.support.processes import interruptible
 from tests.test_compiler import MLP, ROOT, STEP, mlp_exact, mlp_weights, normal
@@ -50,6 +51,9 @@ def test_compile_says_what_it_made(folder: Path, capsys: pytest.CaptureFixture[s
     assert main([*arguments, "--weights", str(folder / "mlp.safetensors"), "--policy", "auto"]) == 0
     assert capsys.readouterr().out == f"{out}: digits for reference:typed, 1 program, 4 instructions\n"
     assert aicf.load(out).name == "digits"
+
+    assert main(["compile", str(ROOT / "examples/softmax.mlir"), "-o", str(out)]) == 0
+    assert capsys.readouterr().out.endswith(", 1 program, 1 instruction\n")
 
 
 def test_run_writes_every_output(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -131,7 +135,7 @@ def test_bench_times_programs_and_instructions(folder: Path, capsys: pytest.Capt
 def test_devices_lists_the_backends(capsys: pytest.CaptureFixture[str]):
     assert main(["devices"]) == 0
     out = capsys.readouterr().out
-    assert "reference:typed" in out and "cpu:" in out
+    assert "reference:typed" in out and f"cpu:{host_level().name} " in out
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ ANYTHING = ("aicf",)
 EMIT = ("aicf.dialects.emit", "aicf.dialects.emit_types", "aicf.dialects.emit_kernels", "aicf.dialects.kinds")
 PLAIN = ("aicf.dialects.plain_values", "aicf.plain")
 CONTRACT = ("aicf.backends.base", "aicf.backends.native", "aicf.backends.registry")
+HOST = ("aicf.backends.host",)
 LOOPS = ("aicf.backends.nests", "aicf.backends.moves")
 
 # Module prefix (the longest match decides) to what it may import besides itself and aicf.errors.
@@ -41,9 +42,10 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "aicf.dialects.logical",
         "aicf.dialects.types",
         *CONTRACT,
+        *HOST,
         "aicf.semantics",
     ),
-    "aicf.backends.cpu": (*EMIT, "aicf.dialects.types", *CONTRACT, *LOOPS),
+    "aicf.backends.cpu": (*EMIT, "aicf.dialects.types", *CONTRACT, *HOST, *LOOPS),
     "aicf.backends.cuda": (*EMIT, "aicf.dialects.types", *CONTRACT, *LOOPS, *PLAIN),
     "aicf.runtime": (*EMIT, "aicf.dialects.types", "aicf.dialects.logical", *CONTRACT, *PLAIN),
     "aicf.passes": ("aicf.dialects", "aicf.semantics", "aicf.policies", *CONTRACT),

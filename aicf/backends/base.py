@@ -263,7 +263,7 @@ class Backend(Protocol):
         ...
 
     def devices(self) -> Sequence[Mapping[str, str]]:
-        """What this backend could run on here: name, architecture, memory."""
+        """What this backend could run on here: `name`, `arch` as in a target, `memory` in words."""
         ...
 
 

@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 
 from aicf.errors import ArtifactError, PolicyError
-from aicf.files import write_whole
+from aicf.files import reason_of, write_whole
 from aicf.plain import from_plain, to_plain
 
 FORMAT = "aicf.tuning"
@@ -268,7 +268,8 @@ class TuningTable:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise PolicyError(
-                f"tuning table '{path}' cannot be read: {error}; `aicf tune MODEL -o {path}` writes one"
+                f"the tuning table cannot be read: {reason_of(error)}; `aicf tune MODEL -o {path}` writes one",
+                location=str(path),
             ) from None
         return cls.from_text(text, str(path))
 
@@ -277,7 +278,10 @@ class TuningTable:
         try:
             write_whole(path, lambda stream: stream.write(self.to_json().encode()))
         except OSError as error:
-            raise PolicyError(f"tuning table '{path}' cannot be written: {error}") from None
+            raise PolicyError(
+                f"cannot write the tuning table: {reason_of(error)}; choose a path that can be written",
+                location=str(path),
+            ) from None
 
 
 @dataclass(frozen=True)
@@ -302,9 +306,9 @@ def resolve_tuning(text: str) -> TuningTable:
 
 def remeasure(header: Header) -> str:
     """How to get a table that fits."""
-    return (
-        f"measure again on the device: aicf tune MODEL --target {header.backend}:{header.arch} -o tuning.json"
-    )
+    threads = f" --threads {header.threads}" if header.threads > 1 else ""
+    target = f"{header.backend}:{header.arch}"
+    return f"measure again on the device: aicf tune MODEL --target {target}{threads} -o tuning.json"
 
 
 def check_header(header: Header, backend: str, arch: str, threads: int, libraries: Mapping[str, str]) -> None:

@@ -24,7 +24,7 @@ def bind_weights(binds: Sequence[Bind], weights: Mapping[str, Array]) -> dict[st
     """
     names = [bind.name for bind in binds]
     if missing := [name for name in names if name not in weights]:
-        given = ", ".join(weights) or "none"
+        given = ", ".join(weights) or "none; pass a .safetensors file (--weights) or arrays by name"
         raise InputMismatch(
             f"missing weight{'s' if len(missing) > 1 else ''} {', '.join(missing)}; given: {given}"
         )

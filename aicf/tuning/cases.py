@@ -14,7 +14,7 @@ from typing import cast
 from aicf.artifact import digest
 from aicf.backends.native import NativeCode
 from aicf.errors import ArtifactError
-from aicf.files import write_whole
+from aicf.files import reason_of, write_whole
 from aicf.plain import from_plain, to_plain
 from aicf.policies.tuning_table import WorkKey
 
@@ -153,7 +153,9 @@ def save(prepared: Prepared, folder: Path) -> None:
         }
         _write(folder / INDEX, (json.dumps(index, indent=1) + "\n").encode())
     except OSError as error:
-        raise ArtifactError(f"'{folder}' cannot be written: {error}; choose another folder") from error
+        raise ArtifactError(
+            f"'{folder}' cannot be written: {reason_of(error)}; choose another folder"
+        ) from error
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -174,7 +176,7 @@ def load(folder: Path) -> Prepared:
         value: object = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise ArtifactError(
-            f"'{folder}' holds no prepared cases: {error}; `aicf tune MODEL --prepare {folder}` makes them"
+            f"'{folder}' holds no prepared cases: {reason_of(error)}; `aicf tune MODEL --prepare {folder}` makes them"
         ) from None
     if isinstance(value, dict) and cast("dict[str, object]", value).get("format") != FORMAT:
         raise ArtifactError(f"'{path}' is not of format {FORMAT}; prepare the cases again")
@@ -191,7 +193,7 @@ def _case(stored: _StoredCase, folder: Path) -> Case:
         code = (folder / stored.native.sha256).read_bytes()
     except (OSError, ValueError) as error:
         raise ArtifactError(
-            f"the code of '{stored.kernel}' is missing: {error}; prepare the cases again"
+            f"the code of '{stored.kernel}' is missing: {reason_of(error)}; prepare the cases again"
         ) from None
     if digest(code) != stored.native.sha256:
         raise ArtifactError(f"the code of '{stored.kernel}' is damaged; prepare the cases again")

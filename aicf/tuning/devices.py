@@ -5,8 +5,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import cast
 
-from aicf.backends.registry import get_backend
+from aicf.backends.registry import backend_names, resolve_target
 from aicf.errors import BackendUnavailable, PolicyError
+from aicf.runtime.device import devices
 from aicf.tuning.cases import Prepared
 from aicf.tuning.measure import Device
 
@@ -16,6 +17,24 @@ _DEVICES = {
 }
 
 
+def check_device(target: str) -> None:
+    """Raises as `open_device`, and PolicyError for an unknown target; asked before cases are compiled for minutes."""
+    backend, named, _ = target.partition(":")
+    if named:
+        resolve_target(target)
+    _check_backend(backend)
+    reason = f"there is no device of backend '{backend}' here"
+    try:
+        if devices(backend):
+            return
+    except BackendUnavailable as error:
+        reason = error.message
+    raise BackendUnavailable(
+        f"{reason}; `aicf tune MODEL --prepare FOLDER` compiles without one, `aicf tune --measure FOLDER` measures "
+        "where it is"
+    )
+
+
 def open_device(prepared: Prepared) -> Device:
     """The device of this machine that the cases are for.
 
@@ -23,28 +42,11 @@ def open_device(prepared: Prepared) -> Device:
         PolicyError: programs of that backend cannot be timed one instruction at a time.
         BackendUnavailable: there is no such device here.
     """
-    module, name = _entry(prepared.backend)
+    _check_backend(prepared.backend)
+    module, name = _DEVICES[prepared.backend]
     return cast("Device", getattr(import_module(module), name)(prepared))
 
 
-def require_device(backend: str) -> None:
-    """Asks for a device before minutes of compiling go into cases for it.
-
-    Raises:
-        PolicyError: programs of that backend cannot be timed one instruction at a time.
-        BackendUnavailable: there is no such device here.
-    """
-    _entry(backend)
-    way_out = "compile the cases here with --prepare, measure them where it is with --measure"
-    try:
-        found = get_backend(backend).devices()
-    except BackendUnavailable as error:
-        raise BackendUnavailable(f"{error}; or {way_out}") from error
-    if not found:
-        raise BackendUnavailable(f"backend '{backend}' has no device here; {way_out}")
-
-
-def _entry(backend: str) -> tuple[str, str]:
-    if backend not in _DEVICES:
+def _check_backend(backend: str) -> None:
+    if backend in backend_names() and backend not in _DEVICES:
         raise PolicyError(f"backend '{backend}' cannot be measured; those that can: {', '.join(_DEVICES)}")
-    return _DEVICES[backend]

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-import platform
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from statistics import median
 from time import perf_counter_ns
 
 import numpy as np
 
+from aicf.backends.host import processor_name
 from aicf.backends.native import LoadedCode, NativeCode
 from aicf.backends.registry import get_backend, load_native
 from aicf.errors import BackendUnavailable
@@ -44,10 +43,7 @@ class HostDevice:
     @property
     def name(self) -> str:
         """The processor."""
-        info = Path("/proc/cpuinfo")
-        lines = info.read_text().splitlines() if info.exists() else []
-        models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-        return models[0] if models else platform.processor() or platform.machine()
+        return processor_name()
 
     @property
     def libraries(self) -> Mapping[str, str]:

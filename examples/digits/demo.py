@@ -18,6 +18,7 @@ from statistics import median
 import numpy as np
 from check import ARTIFACT, HERE, check, console, store_answers
 from fit import Digits, fitted_classifier, read_digits, weights_of
+from rich.markup import escape
 from sklearn.neural_network import MLPClassifier
 from threadpoolctl import threadpool_limits
 
@@ -48,7 +49,9 @@ def main() -> int:
     model = compile_model(len(digits.test_x), options.target, build)
     show_tables(model.explain())
     if (reason := missing_device(model)) is not None:
-        console.print(f"[bold]not run[/] {reason}; copy {build} to where it can, and run check.py there")
+        console.print(
+            f"[bold]not run[/] {escape(reason)}; copy {build} to where it can, and run check.py there"
+        )
         return 0
     agrees = check(build)
     report_times(digits, classifier, model)

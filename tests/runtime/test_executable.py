@@ -321,7 +321,7 @@ def test_a_bucket_is_chosen_by_the_inputs(buckets: Executable) -> None:
 # Weights and prepared weights
 
 WRONG_WEIGHTS: list[tuple[dict[str, np.ndarray], str]] = [
-    ({}, "missing weight b; given: none"),
+    ({}, "missing weight b; given: none; pass a .safetensors file (--weights) or arrays by name"),
     ({"b": B, "c": B}, "there is no weight 'c'; it has b"),
     ({"b": B[:5]}, "weight 'b': expected f32[6], got f32[5]; save it with that type"),
     ({"b": B.astype(np.float64)}, "weight 'b': expected f32[6], got f64[6]; save it with that type"),

@@ -10,8 +10,8 @@ import pytest
 from aicf.errors import CaptureError
 from aicf.policies.tuning_table import Header, TuningTable
 from aicf.tools.aicf_cli import main
+from aicf.tuning import candidates, cuda_device, devices
 from aicf.tuning import cases as folder
-from aicf.tuning import cuda_device, devices
 from tests.backends.cuda.conftest import gpu
 from tests.backends.cuda.fake_driver import HOPPER, FakeDriver
 
@@ -43,10 +43,21 @@ COMPILE = ["compile", "two.mlir", "-o", "out.json", "--tuning"]
     ("arguments", "message"),
     [
         (MEASURE, "there is no NVIDIA GPU here"),
+        (
+            [*MEASURE[:3], "-o", "no/out.json"],
+            "no/out.json: error: cannot write the tuning table: No such file",
+        ),
+        (
+            ["tune", "--measure", "no", "-o", "out.json"],
+            "'no' holds no prepared cases: No such file or directory; `aicf",
+        ),
+        (
+            [*COMPILE, "h100.json", "--target", "cuda:sm_90a", "--threads", "2"],
+            "aicf tune MODEL --target cuda:sm_90a --threads 2 -o tuning.json",
+        ),
         (["tune", "--measure", "two.mlir", "-o", "out.json"], "'two.mlir' holds no prepared cases"),
         (["tune", "nowhere.mlir", "-o", "out.json"], "nowhere.mlir"),
         (["tune", "two.mlir", "-o", "out.json", "--target", "cuda:sm_42"], "sm_42"),
-        (["tune", "two.mlir", "-o", "out.json", "--target", "cuda:sm_90a"], "here with --prepare, measure"),
         (["tune", "two.mlir", "-o", "out.json", "--target", "reference"], "'reference' cannot be measured"),
         ([*COMPILE, "nowhere.json"], "`aicf tune MODEL -o nowhere.json` writes one"),
         ([*COMPILE, "text.json"], "text.json: no JSON"),
@@ -68,6 +79,36 @@ def test_what_is_wrong_is_one_line(
     err = capsys.readouterr().err
     assert message in err and err.strip().count("\n") == 0
     assert not (here / "out.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-o", "out.json", "--target", "cuda"], "`aicf tune MODEL --prepare FOLDER` compiles without one"),
+        (
+            ["-o", "out.json", "--target", "cuda:sm_90a"],
+            "there is no device of backend 'cuda' here; `aicf tune",
+        ),
+        (
+            ["-o", "no/out.json"],
+            "no/out.json: error: cannot write the tuning table: No such file or directory",
+        ),
+        (["-o", "text.json", "--add"], "text.json: no JSON"),
+    ],
+)
+def test_what_could_not_be_measured_or_kept_is_not_compiled(
+    arguments: list[str],
+    message: str,
+    here: Path,
+    gpu: FakeDriver,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    gpu.device = None
+    monkeypatch.setattr(candidates, "prepare", None)
+    assert main(["tune", "two.mlir", *arguments]) == 1
+    err = capsys.readouterr().err
+    assert message in err and err.strip().count("\n") == 0
 
 
 def test_a_gpu_of_another_architecture_measures_nothing(

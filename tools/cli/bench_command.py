@@ -37,10 +37,15 @@ class Timing:
 
 
 def bench_command(
-    model: Annotated[Path, typer.Argument(help="The artifact.", show_default=False)],
+    model: Annotated[
+        Path, typer.Argument(metavar="ARTIFACT", help="What `aicf compile` wrote.", show_default=False)
+    ],
     repeats: Annotated[int, typer.Option(min=1, help="Runs that are timed.")] = 100,
 ) -> None:
-    """Time an artifact on random inputs: whole calls, replays, and each instruction."""
+    """Time an artifact on random inputs.
+
+    Whole calls, replays, and each instruction.
+    """
     from aicf.compiled import load
 
     compiled = load(model)

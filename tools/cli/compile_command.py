@@ -7,9 +7,13 @@ from typing import Annotated
 
 import typer
 
+from aicf.tools.cli.outputs import check_output
+
 
 def compile_command(
-    model: Annotated[Path, typer.Argument(help="The model, an .mlir file.", show_default=False)],
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="The model, an .mlir file.", show_default=False)
+    ],
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Artifact to write, as in model.aicf.", show_default=False)
     ],
@@ -39,6 +43,7 @@ def compile_command(
     """Compile a model into an artifact that loads without a compiler."""
     from aicf.compiler import compile
 
+    check_output(output, "the artifact")
     compiled = compile(
         model, weights, target, dims=dims, policy=policy, tuning=tuning, threads=threads, name=name
     )
@@ -46,4 +51,5 @@ def compile_command(
     plan = compiled.plan
     count = sum(len(program.launches) for program in plan.programs)
     programs = f"{len(plan.programs)} program{'s' if len(plan.programs) > 1 else ''}"
-    print(f"{output}: {compiled.name} for {plan.backend}:{plan.arch}, {programs}, {count} instructions")
+    instructions = f"{count} instruction{'s' if count != 1 else ''}"
+    print(f"{output}: {compiled.name} for {plan.backend}:{plan.arch}, {programs}, {instructions}")

@@ -6,7 +6,10 @@ from aicf.explain import format_table
 
 
 def devices_command() -> None:
-    """List the devices of every backend that works here, and why the others do not."""
+    """List the devices that programs can run on here.
+
+    A line for each backend that has none says why.
+    """
     from aicf.runtime.device import devices, unavailable
 
     rows = [(f"{device.backend}:{device.arch}", device.name, device.memory) for device in devices()]

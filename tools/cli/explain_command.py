@@ -15,17 +15,24 @@ if TYPE_CHECKING:
 
 
 def explain_command(
-    model: Annotated[Path, typer.Argument(help="The artifact.", show_default=False)],
+    model: Annotated[
+        Path, typer.Argument(metavar="ARTIFACT", help="What `aicf compile` wrote.", show_default=False)
+    ],
     value: Annotated[
         str | None,
-        typer.Argument(help="An op id, instruction, input, output or weight.", show_default=False),
+        typer.Argument(
+            metavar="VALUE", help="An op id, instruction, input, output or weight.", show_default=False
+        ),
     ] = None,
     rejected: Annotated[
         bool,
         typer.Option("--rejected", help="List the kernels that each instruction could not or did not take."),
     ] = False,
 ) -> None:
-    """Show every instruction with the decision behind it, or what one value became and why."""
+    """Show what was decided, and why.
+
+    Every instruction with the decision behind it, or what one value became.
+    """
     from aicf.compiled import explain
 
     explanation = explain(model, value)

@@ -15,10 +15,14 @@ from aicf.runtime.tensors import Array, describe_array
 
 
 def run_command(
-    model: Annotated[Path, typer.Argument(help="The artifact.", show_default=False)],
+    model: Annotated[
+        Path, typer.Argument(metavar="ARTIFACT", help="What `aicf compile` wrote.", show_default=False)
+    ],
     input: Annotated[
         list[str] | None,
-        typer.Option("--input", help="NAME=FILE.npy, once for each input.", show_default=False),
+        typer.Option(
+            "--input", metavar="NAME=FILE.npy", help="An array; once for each input.", show_default=False
+        ),
     ] = None,
     output: Annotated[
         Path,

@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from aicf.tools.cli.outputs import check_output
+
 if TYPE_CHECKING:
+    from aicf.policies.tuning_table import TuningTable
     from aicf.tuning.cases import Prepared
 
 
 def tune_command(
     model: Annotated[
-        Path | None, typer.Argument(help="The model, an .mlir file.", show_default=False)
+        Path | None, typer.Argument(metavar="MODEL", help="The model, an .mlir file.", show_default=False)
     ] = None,
     output: Annotated[
         Path | None,
@@ -49,11 +52,12 @@ def tune_command(
     ] = None,
     add: Annotated[bool, typer.Option(help="Keep what the table holds, and measure only the rest.")] = False,
 ) -> None:
-    """Measure the kernels that could run a model, for `aicf compile --tuning`.
+    """Measure kernels for `aicf compile --tuning`.
 
-    MODEL and -o compile and measure here. MODEL and --prepare compile on any machine; --measure and -o then measure on
-    the machine with the device. The table has, for each piece of work and variant, the median and spread of cold runs
-    (weights in memory, as inside a program) and warm ones; what fails is in it with its reason.
+    Every kernel that could run a part of the model. MODEL and -o compile and measure here. MODEL and --prepare compile
+    on any machine; --measure and -o then measure on the machine with the device. The table has, for each piece of work
+    and variant, the median and spread of cold runs (weights in memory, as inside a program) and warm ones; what fails
+    is in it with its reason.
     """
     if measure is not None:
         _check(
@@ -64,8 +68,9 @@ def tune_command(
     else:
         _check(model is not None, "give a MODEL, or a folder to --measure")
         _check((output is None) != (prepare is None), "give -o to measure here, or --prepare to only compile")
-    if model is not None and output is not None:
-        _require_device(target, threads)
+    older = None
+    if output is not None:
+        older = _checked_before(output, add, target if measure is None else None)
     prepared = _prepared(model, measure, target, dims, policy, threads, variants)
     if prepare is not None:
         from aicf.tuning.cases import save
@@ -73,19 +78,12 @@ def tune_command(
         save(prepared, prepare)
         print(f"{prepare}: {len(prepared.cases)} cases for {prepared.backend}:{prepared.arch}")
     if output is not None:
-        _measure(prepared, output, add)
+        _measure(prepared, output, older)
 
 
 def _check(holds: bool, message: str) -> None:
     if not holds:
         raise typer.BadParameter(message)
-
-
-def _require_device(target: str | None, threads: int) -> None:
-    from aicf.backends.registry import resolve_target
-    from aicf.tuning.devices import require_device
-
-    require_device(resolve_target(target or "cpu", threads).backend.data)
 
 
 def _prepared(
@@ -112,14 +110,23 @@ def _prepared(
         return prepare(model, options, variants, step)
 
 
-def _measure(prepared: Prepared, output: Path, add: bool) -> None:
-    from aicf.errors import CaptureError
+def _checked_before(output: Path, add: bool, target: str | None) -> TuningTable | None:
+    """The table to add to, if any. What would make the times useless at the end is an error before they are taken."""
     from aicf.policies.tuning_table import TuningTable
+    from aicf.tuning.devices import check_device
+
+    check_output(output, "the tuning table")
+    if target is not None:
+        check_device(target)
+    return TuningTable.load(output) if add and output.exists() else None
+
+
+def _measure(prepared: Prepared, output: Path, older: TuningTable | None) -> None:
+    from aicf.errors import CaptureError
     from aicf.progress import progress
     from aicf.tuning.devices import open_device
     from aicf.tuning.measure import added, measure
 
-    older = TuningTable.load(output) if add and output.exists() else None
     device = open_device(prepared)
     with progress("measuring") as step:
         found = measure(prepared, device, step, older)

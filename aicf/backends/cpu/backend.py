@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Mapping, Sequence
 
 from xdsl.dialects.builtin import ModuleOp
@@ -12,6 +11,7 @@ from aicf.backends.cpu.blas import host_libraries
 from aicf.backends.cpu.kernels import KERNELS
 from aicf.backends.cpu.loader import LEVEL_FEATURE, load_native
 from aicf.backends.cpu.target import host_level, level_named
+from aicf.backends.host import memory_text, processor_name
 from aicf.dialects.emit_types import TargetAttr
 
 
@@ -46,11 +46,4 @@ class CpuBackend:
 
     def devices(self) -> Sequence[Mapping[str, str]]:
         """This machine's processor."""
-        libraries = ", ".join(f"{name} {version}" for name, version in self.libraries().items())
-        return [
-            {
-                "name": platform.processor() or platform.machine(),
-                "architecture": host_level().name,
-                "libraries": libraries or "none",
-            }
-        ]
+        return ({"name": processor_name(), "arch": host_level().name, "memory": memory_text()},)

@@ -15,6 +15,7 @@ from aicf.backends.cuda.storage import read
 from aicf.backends.cuda.target import arch_named
 from aicf.backends.native import DeviceCode, NativeCode
 from aicf.dialects.emit_types import KernelAttr, TargetAttr
+from aicf.errors import BackendUnavailable
 
 
 class CudaBackend:
@@ -33,7 +34,12 @@ class CudaBackend:
             return arch_named(arch).name
         from aicf.backends.cuda.driver import host_arch
 
-        return host_arch()
+        try:
+            return host_arch()
+        except BackendUnavailable as error:
+            raise BackendUnavailable(
+                f"{error.message}, or name an architecture to compile for, as in cuda:sm_90a"
+            ) from None
 
     def libraries(self) -> Mapping[str, str]:
         """Libraries of this machine that a target may list, with their versions."""

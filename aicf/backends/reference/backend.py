@@ -5,8 +5,6 @@ Slow and right. It chooses nothing and packs nothing, so plans for it show the p
 
 from __future__ import annotations
 
-import os
-import platform
 from collections.abc import Mapping, Sequence
 from io import StringIO
 
@@ -15,6 +13,7 @@ from xdsl.ir import Attribute
 from xdsl.printer import Printer
 
 from aicf.backends.base import CodeUnit, KernelDescriptor, NativeCode, Work
+from aicf.backends.host import memory_text, processor_name
 from aicf.backends.reference.loader import ENTRY_ATTR, MODE, ReferenceCode, load_native
 from aicf.dialects.emit import ProgramOp, symbols
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
@@ -93,7 +92,4 @@ class ReferenceBackend:
 
     def devices(self) -> Sequence[Mapping[str, str]]:
         """This machine."""
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 0
-        return (
-            {"name": platform.machine(), "arch": MODE, "memory": f"{memory >> 20} MiB" if memory else ""},
-        )
+        return ({"name": processor_name(), "arch": MODE, "memory": memory_text()},)

@@ -373,6 +373,7 @@ def test_the_command_line_without_a_gpu(
         assert main(command) == 1
         error = capsys.readouterr().err
         assert "there is no NVIDIA GPU here" in error and error.count("\n") == 1
+    assert "or name an architecture to compile for, as in cuda:sm_90a" in error
 
 
 # Failures while it runs

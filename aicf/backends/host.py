@@ -1,0 +1,22 @@
+"""What this machine is called and how much memory it has, for lists of devices and for tables of measured times."""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+
+
+def processor_name() -> str:
+    """What the maker calls this machine's processor; its architecture if the system does not tell."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return models[0] if models else platform.processor() or platform.machine()
+
+
+def memory_text() -> str:
+    """This machine's memory in words, empty if the system does not tell."""
+    if not hasattr(os, "sysconf"):
+        return ""
+    return f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.1f} GiB"
