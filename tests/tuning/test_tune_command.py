@@ -46,6 +46,7 @@ COMPILE = ["compile", "two.mlir", "-o", "out.json", "--tuning"]
         (["tune", "--measure", "two.mlir", "-o", "out.json"], "'two.mlir' holds no prepared cases"),
         (["tune", "nowhere.mlir", "-o", "out.json"], "nowhere.mlir"),
         (["tune", "two.mlir", "-o", "out.json", "--target", "cuda:sm_42"], "sm_42"),
+        (["tune", "two.mlir", "-o", "out.json", "--target", "cuda:sm_90a"], "here with --prepare, measure"),
         (["tune", "two.mlir", "-o", "out.json", "--target", "reference"], "'reference' cannot be measured"),
         ([*COMPILE, "nowhere.json"], "`aicf tune MODEL -o nowhere.json` writes one"),
         ([*COMPILE, "text.json"], "text.json: no JSON"),

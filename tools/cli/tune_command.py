@@ -64,6 +64,8 @@ def tune_command(
     else:
         _check(model is not None, "give a MODEL, or a folder to --measure")
         _check((output is None) != (prepare is None), "give -o to measure here, or --prepare to only compile")
+    if model is not None and output is not None:
+        _require_device(target, threads)
     prepared = _prepared(model, measure, target, dims, policy, threads, variants)
     if prepare is not None:
         from aicf.tuning.cases import save
@@ -77,6 +79,13 @@ def tune_command(
 def _check(holds: bool, message: str) -> None:
     if not holds:
         raise typer.BadParameter(message)
+
+
+def _require_device(target: str | None, threads: int) -> None:
+    from aicf.backends.registry import resolve_target
+    from aicf.tuning.devices import require_device
+
+    require_device(resolve_target(target or "cpu", threads).backend.data)
 
 
 def _prepared(

@@ -284,8 +284,12 @@ class _Stager(ast.NodeTransformer):
         return self._folded(self.generic_visit(node))
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
-        """As `visit_BinOp`."""
-        return self._folded(self.generic_visit(node))
+        """As `visit_BinOp`; constants in front decide, or are dropped: `True or x` is True, `False or x` is x."""
+        node = cast(ast.BoolOp, self.generic_visit(node))
+        decisive = isinstance(node.op, ast.Or)
+        while len(node.values) > 1 and (value := self._value(node.values[0])) is not _MISSING:
+            node.values = node.values[:1] if bool(value) is decisive else node.values[1:]
+        return self._folded(node.values[0] if len(node.values) == 1 else node)
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
         """The branch taken, if the test is constant; the other one is not even looked at."""

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -154,8 +154,9 @@ def _start(share: Sequence[KernelCode], arch: str) -> subprocess.Popen[bytes]:
         env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
     )
     assert worker.stdin is not None
-    worker.stdin.write(_task(arch, share))
-    worker.stdin.close()
+    with suppress(BrokenPipeError):  # a worker that died: what it lacks is compiled here, see `_collect`
+        with worker.stdin:
+            worker.stdin.write(_task(arch, share))
     return worker
 
 

@@ -90,3 +90,11 @@ def test_another_toolchain_is_refused(
     monkeypatch.setattr(toolchain, "version", version)
     with pytest.raises(BackendUnavailable, match=message.replace("[", r"\[")):
         compile_kernels([_loop("loop", 3)], ARCH)
+
+
+def test_what_a_dead_worker_lacks_is_compiled_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that ends at once, whether it has read its task or not, costs time and nothing else."""
+    codes = [_loop("first", 2), _loop("second", 5)]
+    monkeypatch.setattr(toolchain, "WORKER", "this")  # python -m this: prints a poem and reads nothing
+    found = compile_side_by_side(codes, ARCH)
+    assert found == {code.symbol: compile_kernel(code, ARCH) for code in codes}
