@@ -225,7 +225,6 @@ def test_other_element_types_are_refused_in_words(dtype: str) -> None:
 # The library
 
 
-@pytest.mark.skipif(not host_libraries(), reason="scipy-openblas64 is not installed")
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("a_shape,b_shape,transpose_a,transpose_b", [m for m in MATMULS if m[0] != (64, 1)])
 def test_library_gemm(a_shape: Any, b_shape: Any, transpose_a: bool, transpose_b: bool, threads: int) -> None:

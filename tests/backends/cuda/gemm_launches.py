@@ -1,14 +1,9 @@
-"""Products of the GEMM families as launches, their code compiled and disassembled."""
+"""Products of the GEMM families as launches, their code compiled."""
 
 from __future__ import annotations
 
-import re
-import subprocess
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
-import pytest
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Attribute
 
@@ -38,15 +33,3 @@ def compiled(
     own = [part for part in parts if isinstance(part, KernelLaunch)]
     cubins = compile_kernels([part.code for part in own], arch)
     return [(part, cubins[part.code.symbol]) for part in own]
-
-
-def instructions(cubin: Cubin, folder: Path) -> Counter[str]:
-    """How often each opcode occurs in the SASS of a cubin, without its modifiers."""
-    nvidia = pytest.importorskip("nvidia.cu13")
-    tool = Path(next(iter(nvidia.__path__))) / "bin" / "cuobjdump"
-    if not tool.exists():
-        pytest.skip("cuobjdump is not installed")
-    path = folder / "a.cubin"
-    path.write_bytes(cubin.code)
-    text = subprocess.run([tool, "-sass", path], capture_output=True, text=True, check=True).stdout
-    return Counter(re.findall(r"^\s+/\*[0-9a-f]{4}\*/\s+(?:@!?U?P\w+\s+)?([A-Z0-9]+)", text, re.MULTILINE))

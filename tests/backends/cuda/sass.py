@@ -1,14 +1,25 @@
-"""Machine code of a cubin as instruction names, by NVIDIA's disassembler (package nvidia-cuda-nvdisasm)."""
+"""Machine code of a cubin as text, by NVIDIA's disassembler (package nvidia-cuda-nvdisasm).
+
+The dev extra installs it: where it is missing, tests fail instead of passing over what they are for.
+"""
 
 from __future__ import annotations
 
 import re
 import subprocess
 import tempfile
+from collections import Counter
+from collections.abc import Iterable
 from importlib.metadata import files
 from pathlib import Path
 
 from aicf.backends.cuda.code import Cubin
+
+SPILLS = ("LDL", "STL")
+"""Starts of the names of instructions on memory of a thread, which holds what registers do not."""
+
+ATOMICS = ("ATOM", "RED.", "REDG", "REDS")
+"""Starts of the names of atomics, with and without a result. (REDUX stays in a warp: it is none.)"""
 
 
 def disassembler() -> Path:
@@ -17,12 +28,29 @@ def disassembler() -> Path:
     return Path(str(found[0].locate()))
 
 
-def instructions(cubin: Cubin) -> list[str]:
-    """Names of all instructions with their modifiers, `LDG.E.128`, in order."""
+def listing(cubin: Cubin) -> list[str]:
+    """All instructions with predicate, modifiers and operands, `@P0 LDG.E.128 R4, desc[UR4][R2.64]`, in order."""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin.code)
         file.flush()
         text = subprocess.run(
             [disassembler(), "-c", file.name], check=True, capture_output=True, text=True
         ).stdout
-    return re.findall(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)", text)
+    # Addresses have four digits in the first 64 KiB, and more behind.
+    return [found.strip() for found in re.findall(r"/\*[0-9a-f]{4,}\*/\s+([^;]*);", text)]
+
+
+def instructions(cubin: Cubin) -> list[str]:
+    """Names of all instructions with their modifiers, `LDG.E.128`, in order."""
+    names = (re.match(r"(?:@!?U?P\w+\s+)?([A-Z][A-Za-z0-9_.]*)", line) for line in listing(cubin))
+    return [name[1] for name in names if name is not None]
+
+
+def opcodes(cubin: Cubin) -> Counter[str]:
+    """How often each instruction occurs, its name without modifiers."""
+    return Counter(name.partition(".")[0] for name in instructions(cubin))
+
+
+def starting(names: Iterable[str], starts: tuple[str, ...]) -> list[str]:
+    """Those of `names` that start with one of `starts`, each once."""
+    return sorted({name for name in names if name.startswith(starts)})

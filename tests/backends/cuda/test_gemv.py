@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import subprocess
-import sysconfig
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 import pytest
 from xdsl.dialects.builtin import BoolAttr, IntegerAttr, StringAttr, i64
@@ -24,6 +21,7 @@ from aicf.dialects.emit_kernels import KernelOp
 from aicf.dialects.emit_types import TargetAttr, contiguous_strides
 from aicf.errors import PlanError
 from tests.backends.cpu.kernels_text import parse_kernel
+from tests.backends.cuda.sass import listing
 
 TARGET = TargetAttr("cuda", "sm_90a")
 ARCH = ARCHES["sm_90a"]
@@ -211,17 +209,6 @@ def launch_of(work: Work, record: Mapping[str, Attribute] | None = None) -> Kern
     return made
 
 
-def sass(code: bytes, directory: Path) -> list[str]:
-    """The instructions of a cubin, with operands."""
-    path = directory / "kernel.cubin"
-    path.write_bytes(code)
-    tool = Path(sysconfig.get_paths()["purelib"]) / "nvidia" / "cu13" / "bin" / "cuobjdump"
-    if not tool.exists():
-        pytest.skip("cuobjdump is not installed")
-    text = subprocess.run([tool, "-sass", path], capture_output=True, text=True, check=True).stdout
-    return re.findall(r"/\*[0-9a-f]{4}\*/\s+([^;]*);", text)
-
-
 WORKS = {
     "norm, bias and gelu": up_projection,
     "bias and residual": down_projection,
@@ -247,7 +234,7 @@ WORKS = {
 
 
 @pytest.mark.parametrize("name", WORKS)
-def test_machine_code(name: str, tmp_path: Path) -> None:
+def test_machine_code(name: str) -> None:
     """Nothing spills, weights come in 16-byte loads that start before the wait, and dependents start before it too."""
     work = WORKS[name]()
     assert KERNEL.legal(work, TARGET) is None
@@ -255,7 +242,7 @@ def test_machine_code(name: str, tmp_path: Path) -> None:
     cubin = compile_kernels([made.code], ARCH.name)[made.code.symbol]
     assert cubin.stack_bytes == 0
     assert cubin.registers * made.code.threads * made.code.blocks_per_sm <= 65536
-    instructions = sass(cubin.code, tmp_path)
+    instructions = listing(cubin)
     wait = next(i for i, text in enumerate(instructions) if "ACQBULK" in text)
     start = next(i for i, text in enumerate(instructions) if "PREEXIT" in text)
     streamed = [i for i, text in enumerate(instructions) if re.search(r"LDG\.E\.NA.*\.128", text)]
@@ -267,13 +254,13 @@ def test_machine_code(name: str, tmp_path: Path) -> None:
     assert stores and min(stores) > wait
 
 
-def test_activations_are_read_after_the_wait(tmp_path: Path) -> None:
+def test_activations_are_read_after_the_wait() -> None:
     """A weight that the program updates, and with it everything else, is not touched before the wait."""
     work = product(1, 512, 1024)
     changed = dataclasses.replace(work.operands[1], updated=True)
     work = dataclasses.replace(work, operands=(work.operands[0], changed))
     made = launch_of(work)
-    instructions = sass(compile_kernels([made.code], ARCH.name)[made.code.symbol].code, tmp_path)
+    instructions = listing(compile_kernels([made.code], ARCH.name)[made.code.symbol])
     wait = next(i for i, text in enumerate(instructions) if "ACQBULK" in text)
     assert not any("LDG" in text for text in instructions[:wait])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -21,7 +20,7 @@ from aicf.dialects.emit_kernels import KernelOp
 from aicf.dialects.emit_types import contiguous_strides
 from aicf.errors import PlanError
 from tests.backends.cpu.kernels_text import layer_norm, pointwise, reduction, softmax
-from tests.backends.cuda.sass import instructions
+from tests.backends.cuda.sass import ATOMICS, SPILLS, instructions, starting
 from tests.backends.cuda.simulator import Memory, run
 
 ARCH = arch_named("sm_90a")
@@ -293,7 +292,7 @@ def test_streaming_kernels_move_sixteen_bytes_at_a_time(
         assert cubin.stack_bytes == 0
         assert cubin.registers <= registers
         names = instructions(cubin)
-        assert not [name for name in names if re.match(r"(ATOM|RED|LDL|STL)\b", name)]
+        assert not starting(names, ATOMICS + SPILLS)
     last = instructions(cubins[launches[-1].code.symbol])
     assert "LDG.E.128" in last and "STG.E.128" in last
     if spec.splits == 1:

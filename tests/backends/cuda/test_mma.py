@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr
@@ -14,7 +13,8 @@ from aicf.backends.cuda.mma_code import emit, tile_geometry
 from aicf.backends.cuda.mma_kernels import MmaKernel, MmaSpec, legal_specs, spec_of, spec_reason
 from aicf.backends.cuda.target import ARCHES
 from aicf.dialects.emit_types import TargetAttr
-from tests.backends.cuda.gemm_launches import compiled, instructions, launch_of
+from tests.backends.cuda.gemm_launches import compiled, launch_of
+from tests.backends.cuda.sass import SPILLS, opcodes, starting
 from tests.backends.cuda.wgmma_programs import work
 
 TARGET = TargetAttr("cuda", "sm_90a")
@@ -130,15 +130,15 @@ def test_no_two_rows_of_eight_share_a_bank(size: int) -> None:
         assert len({place // tile.chunks for place in places}) == 8
 
 
-def test_bias_and_residual_through_a_cluster(tmp_path: Path) -> None:
+def test_bias_and_residual_through_a_cluster() -> None:
     """Weights are copied asynchronously before the wait; tensor cores multiply; nothing spills."""
     job = work(128, 768, 768, kind="gemm_epilogue", dtype="f16", transpose_b=False, after="bias_residual")
     ((launch, cubin),) = emitted(job, MmaSpec(64, 64, 64, 2, 2, 1, 4, 4, "cluster"))
-    found = instructions(cubin, tmp_path)
+    found = opcodes(cubin)
     assert launch.grid == (24, 4, 1) and launch.cluster == (1, 4, 1)
     assert cubin.stack_bytes == 0 and cubin.registers <= 128
     assert found["HMMA"] >= 32 and found["LDSM"] >= 16 and found["LDGSTS"] >= 16
-    assert found["STL"] == found["LDL"] == 0
+    assert not starting(found, SPILLS)
 
 
 def test_a_workspace_split_is_two_launches_on_ampere() -> None:
@@ -150,19 +150,19 @@ def test_a_workspace_split_is_two_launches_on_ampere() -> None:
     assert not any("wait_for_predecessors" in launch.code.source for launch, _ in parts)
 
 
-def test_unaligned_rows_and_edges_compile(tmp_path: Path) -> None:
+def test_unaligned_rows_and_edges_compile() -> None:
     """Odd sizes take single elements through registers, in the same kernel."""
     job = work(77, 99, 133, kind="gemm", dtype="bf16", transpose_a=True, transpose_b=False)
     ((_, cubin),) = emitted(job, MmaSpec(32, 64, 32, 1, 2, 2, 3))
-    found = instructions(cubin, tmp_path)
+    found = opcodes(cubin)
     assert found["LDGSTS"] == 0 and found["LDG"] > 0 and cubin.stack_bytes == 0
 
 
-def test_gated_products_share_one_a(tmp_path: Path) -> None:
+def test_gated_products_share_one_a() -> None:
     """Two accumulators, one pass over A."""
     job = work(128, 256, 256, kind="gemm_gated", dtype="bf16", after="gate")
     ((_, cubin),) = emitted(job, MmaSpec(64, 64, 64, 2, 2, 1, 3))
-    assert instructions(cubin, tmp_path)["HMMA"] == 64
+    assert opcodes(cubin)["HMMA"] == 64
     assert cubin.stack_bytes == 0
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from aicf.backends.base import Work
@@ -12,7 +10,8 @@ from aicf.backends.cuda.simt_code import emit, tile_copies
 from aicf.backends.cuda.simt_kernels import SimtKernel, SimtSpec, legal_specs, spec_of
 from aicf.backends.cuda.target import ARCHES
 from aicf.dialects.emit_types import TargetAttr
-from tests.backends.cuda.gemm_launches import compiled, instructions, launch_of
+from tests.backends.cuda.gemm_launches import compiled, launch_of
+from tests.backends.cuda.sass import opcodes
 from tests.backends.cuda.wgmma_programs import work
 
 TARGET = TargetAttr("cuda", "sm_90a")
@@ -86,21 +85,21 @@ def test_candidates_start_with_the_record_and_give_their_specs_back() -> None:
 
 
 @pytest.mark.parametrize("transpose_b", [False, True])
-def test_large_f32_is_fused_multiply_adds_without_spills(transpose_b: bool, tmp_path: Path) -> None:
+def test_large_f32_is_fused_multiply_adds_without_spills(transpose_b: bool) -> None:
     """One FFMA per product and lane, four shared loads of 16 bytes per 64 of them, two blocks on a multiprocessor."""
     job = work(4096, 4096, 4096, kind="gemm", dtype="f32", transpose_b=transpose_b)
     launch, cubin = emitted(job, LARGE)
-    found = instructions(cubin, tmp_path)
+    found = opcodes(cubin)
     assert launch.grid == (1024, 1, 1)
     assert found["FFMA"] == 16 * 64 and found["LDGSTS"] > 0
     assert cubin.stack_bytes == 0 and cubin.registers <= 128
 
 
 @pytest.mark.parametrize(("dtype", "opcode"), [("f64", "DFMA"), ("i32", "IMAD")])
-def test_other_types_have_their_own_arithmetic(dtype: str, opcode: str, tmp_path: Path) -> None:
+def test_other_types_have_their_own_arithmetic(dtype: str, opcode: str) -> None:
     """The sums of f64 and i32 are made in their own type."""
     _, cubin = emitted(work(100, 70, 33, kind="gemm", dtype=dtype), SMALL)
-    assert instructions(cubin, tmp_path)[opcode] >= 128
+    assert opcodes(cubin)[opcode] >= 128
     assert cubin.stack_bytes == 0
 
 
