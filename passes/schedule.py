@@ -13,6 +13,7 @@ from aicf.backends.base import ConcurrentBackend
 from aicf.backends.registry import get_backend
 from aicf.dialects.emit import BindOp, EdgeAttr, ProgramOp, ResolvedOp, SlotOp
 from aicf.dialects.emit_types import TargetAttr
+from aicf.errors import PlanError
 from aicf.passes.analysis.accesses import Access, accesses_of, written_roots
 from aicf.passes.support.early_start import may_start_early
 from aicf.passes.support.ledger import record
@@ -34,7 +35,7 @@ class SchedulePass(ModulePass):
 
     With one stream every instruction waits for the one before it. With more, an instruction follows a predecessor on
     the stream that one ended, or opens another stream; edges are those that read-after-write, write-after-read and
-    write-after-write need and that others do not imply. An instruction that has a stream keeps stream and edges.
+    write-after-write need and that others do not imply. A program whose instructions all state streams keeps them.
 
     The policy says how many streams there may be, or leaves it to the predicted times of the instructions: on a device
     that runs independent ones side by side, as many as make the whole program faster.
@@ -63,6 +64,7 @@ def _schedule(module: ModuleOp, program: ProgramOp, streams: int) -> None:
             "every instruction states its stream",
         )
         return
+    _check_unstated(instructions)
     accesses = [tuple(accesses_of(op)) for op in instructions]
     if streams:
         planner, allowed = _placed(accesses, streams), f"the policy allows {_counted(streams)}"
@@ -76,6 +78,17 @@ def _schedule(module: ModuleOp, program: ProgramOp, streams: int) -> None:
     kinds = f", {early} of them programmatic," if early else ""
     because = f"{edges} edges{kinds} order every conflicting pair; {allowed}"
     record(module, SchedulePass.name, [program.sym_name.data], choice, because)
+
+
+def _check_unstated(instructions: Sequence[ResolvedOp]) -> None:
+    """Raises PlanError if some instructions state their stream: their edges may need others that are not there yet."""
+    stated = next((op for op in instructions if op.stream is not None), None)
+    open_ = next((op for op in instructions if op.stream is None), None)
+    if stated is not None and open_ is not None:
+        raise PlanError(
+            f"'{stated.instruction.data}' states its stream, '{open_.instruction.data}' does not: state stream and "
+            "edges of all instructions, or of none"
+        )
 
 
 def _counted(streams: int) -> str:

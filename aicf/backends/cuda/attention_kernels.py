@@ -358,10 +358,15 @@ def _read_int(record: Record, name: str) -> int:
     return value.value.data
 
 
-def _common_record(work: Work, blocks: int, threads: int, shared: int, order: str) -> dict[str, Attribute]:
+def _common_record(
+    work: Work, arch: GpuArch, blocks: int, threads: int, shared: int, order: str
+) -> dict[str, Attribute]:
     def triple(x: int) -> Attribute:
         return ArrayAttr([_integer(x), _integer(1), _integer(1)])
 
+    early: dict[str, Attribute] = {}
+    if arch.has_tma:
+        early = {"early_reads": ArrayAttr([]), "triggers": BoolAttr.from_bool(True)}
     return {
         "scale": FloatAttr(_scale(work), f64),
         "grid": triple(blocks),
@@ -369,8 +374,7 @@ def _common_record(work: Work, blocks: int, threads: int, shared: int, order: st
         "cluster": triple(1),
         "shared_bytes": _integer(shared),
         "combination_order": StringAttr(order),
-        "early_reads": ArrayAttr([]),
-        "triggers": BoolAttr.from_bool(True),
+        **early,
         "fixed_addresses": ArrayAttr([]),
         "rounding": StringAttr("fused"),
     }
@@ -458,22 +462,22 @@ class AttentionKernel(_PlainOperands):
     def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
         """See `KernelDescriptor`."""
         problem = problem_of(work)
-        return self.record_of(work, ranked_specs(problem, arch_named(target.arch.data))[0])
+        return self.record_of(work, target, ranked_specs(problem, arch_named(target.arch.data))[0])
 
-    def record_of(self, work: Work, spec: AttentionSpec) -> dict[str, Attribute]:
+    def record_of(self, work: Work, target: TargetAttr, spec: AttentionSpec) -> dict[str, Attribute]:
         """The record with given tiles, one of `specs`."""
         problem = problem_of(work)
         order = "keys in tiles, in order" + ("; then the warps, in order" if spec.warps_n > 1 else "")
         blocks = -(-problem.m // spec.block_m) * problem.count
         shared = shared_layout(problem, spec).total
-        record = _common_record(work, blocks, spec.threads, shared, order)
+        record = _common_record(work, arch_named(target.arch.data), blocks, spec.threads, shared, order)
         tiles = {name: _integer(getattr(spec, name)) for name in _TILES}
         return record | tiles | {"warpgroups": _integer(int(spec.warpgroups))}
 
     def candidates(self, work: Work, target: TargetAttr) -> Sequence[Mapping[str, Attribute]]:
         """The records of all `specs`, by the prior the cheapest first."""
         problem, arch = problem_of(work), arch_named(target.arch.data)
-        return [self.record_of(work, spec) for spec in ranked_specs(problem, arch)]
+        return [self.record_of(work, target, spec) for spec in ranked_specs(problem, arch)]
 
 
 @dataclass(frozen=True)
@@ -516,7 +520,9 @@ class SimtAttentionKernel(_PlainOperands):
         problem = problem_of(work)
         blocks = -(-problem.m // (SIMT_WARPS * SIMT_ROWS)) * problem.count
         order = "keys in tiles of 32, in order; sums over the keys of a tile by halving"
-        return _common_record(work, blocks, 32 * SIMT_WARPS, simt_shared_bytes(problem), order)
+        return _common_record(
+            work, arch_named(target.arch.data), blocks, 32 * SIMT_WARPS, simt_shared_bytes(problem), order
+        )
 
 
 KERNELS = (AttentionKernel(), SimtAttentionKernel())

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import cast
 
-from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, ModuleOp
 from xdsl.ir import Attribute
 
 from aicf.backends.base import CodeUnit, KernelDescriptor
@@ -77,9 +77,20 @@ class CudaBackend:
 
 
 def _blocks(record: Mapping[str, Attribute]) -> int | None:
-    """Blocks of the largest launch of a record: of its `grid`, or of one of its `grids`; None if it states none."""
-    grids = record.get("grids", ArrayAttr([record["grid"]]) if "grid" in record else None)
-    return None if grids is None else max(map(_product, cast("ArrayAttr[Attribute]", grids).data))
+    """Blocks of the largest launch of a record: of its `grid`, of one of its `grids` or `parts`, or its `blocks`; None
+    if it states none."""
+    match record:
+        case {"blocks": IntegerAttr() as blocks}:
+            return blocks.value.data
+        case {"grid": grid}:
+            return _product(grid)
+        case {"grids": ArrayAttr() as grids}:
+            return max(map(_product, grids), default=None)
+        case {"parts": ArrayAttr() as parts}:
+            found = [_blocks(part.data) for part in parts if isinstance(part, DictionaryAttr)]
+            return max((count for count in found if count is not None), default=None)
+        case _:
+            return None
 
 
 def _product(grid: Attribute) -> int:

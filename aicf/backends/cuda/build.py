@@ -6,6 +6,8 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 
+from xdsl.dialects.builtin import BoolAttr
+
 from aicf.backends.base import CodeUnit, Launch
 from aicf.backends.cuda.code import Cubin, KernelCode
 from aicf.backends.cuda.device_program import (
@@ -76,7 +78,7 @@ def _program(unit: CodeUnit, arch: GpuArch, codes: dict[str, KernelCode]) -> Dev
     for launch in unit.launches:
         first = True
         for part in emitter(launch.kernel)(launch, arch):
-            after = _edges(launch, ends, nodes, part) if first else _chained(nodes, part)
+            after = _edges(launch, ends, nodes, part) if first else _chained(launch, nodes, part)
             nodes.append(_node(launch.name, part, after))
             if isinstance(part, KernelLaunch):
                 codes[part.code.symbol] = part.code
@@ -105,10 +107,11 @@ def _edges(
 
 
 def _chained(
-    nodes: Sequence[KernelNode | LibraryNode], part: KernelLaunch | LibraryCall
+    launch: Launch, nodes: Sequence[KernelNode | LibraryNode], part: KernelLaunch | LibraryCall
 ) -> tuple[Dependency, ...]:
-    """The edge inside an instruction: each launch waits for the one before, early where both are ours."""
-    early = isinstance(part, KernelLaunch) and isinstance(nodes[-1], KernelNode)
+    """The edge inside an instruction: each launch waits for the one before, early where both are ours and wait."""
+    waits = "early_reads" in launch.record and launch.record.get("triggers") == BoolAttr.from_bool(True)
+    early = waits and isinstance(part, KernelLaunch) and isinstance(nodes[-1], KernelNode)
     return (Dependency(len(nodes) - 1, early),)
 
 

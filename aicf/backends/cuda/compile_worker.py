@@ -11,10 +11,12 @@ from aicf.backends.cuda.toolchain import compile_kernel, read_task
 
 
 def main() -> None:
-    """Compiles each kernel of the task, in order, and writes 8 bytes of length and the cubin."""
+    """Compiles each kernel of the task, in order, then writes for each 8 bytes of length and the cubin.
+
+    Not before: `toolchain` reads when its own share is done, and a pipe holds little.
+    """
     arch, codes = read_task(sys.stdin.buffer.read())
-    for code in codes:
-        image = compile_kernel(code, arch)
+    for image in [compile_kernel(code, arch) for code in codes]:
         sys.stdout.buffer.write(len(image).to_bytes(8, "little") + image)
     sys.stdout.buffer.flush()
 

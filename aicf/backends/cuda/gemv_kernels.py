@@ -28,7 +28,7 @@ from aicf.backends.cuda.gemv_spec import (
     read_problem,
 )
 from aicf.backends.cuda.scalar_code import TEXTS, Rounding, dtype_of
-from aicf.backends.cuda.target import ELEMENT_BYTES, arch_named
+from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch, arch_named
 from aicf.backends.nests import is_linear
 from aicf.dialects.emit_kernels import KernelOp, ReduceOp, StoreOp, YieldOp
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
@@ -83,7 +83,7 @@ def _integer(value: int) -> IntegerAttr:
     return IntegerAttr(value, i64)
 
 
-def spec_record(work: Work, problem: GemvProblem, spec: Spec) -> dict[str, Attribute]:
+def spec_record(work: Work, problem: GemvProblem, spec: Spec, arch: GpuArch) -> dict[str, Attribute]:
     """Every decision about `work`."""
     if isinstance(spec, RowsSpec):
         lanes = f"{spec.chains} chains of a thread, lanes by exchange in halves"
@@ -120,7 +120,7 @@ def spec_record(work: Work, problem: GemvProblem, spec: Spec) -> dict[str, Attri
             lanes if spec.parts == 1 else f"{lanes}, {spec.parts} warps in order"
         ),
         "early_reads": ArrayAttr([_integer(operand) for operand in early_reads(work)]),
-        "triggers": BoolAttr.from_bool(True),
+        "triggers": BoolAttr.from_bool(arch.has_tma),
         "rounding": StringAttr(work.rounding),
     }
     for key in ("transpose_a", "transpose_b", "prologue_operands", "products"):
@@ -257,9 +257,10 @@ class GemvKernel:
     def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
         """See `KernelDescriptor`."""
         problem = read_problem(work.kind, work.attrs, work.operands)
-        spec = choose(problem, arch_named(target.arch.data))
+        arch = arch_named(target.arch.data)
+        spec = choose(problem, arch)
         assert spec is not None
-        return spec_record(work, problem, spec)
+        return spec_record(work, problem, spec, arch)
 
     def candidates(self, work: Work, target: TargetAttr) -> list[dict[str, Attribute]]:
         """See `TunableKernel`."""
@@ -277,6 +278,5 @@ LATENCY_US = 2.0
 def specs(work: Work, target: TargetAttr) -> list[dict[str, Attribute]]:
     """Records worth a measurement for legal `work`, the one without a measurement first."""
     problem = read_problem(work.kind, work.attrs, work.operands)
-    return [
-        spec_record(work, problem, spec) for spec in candidates(problem, arch_named(target.arch.data))[:12]
-    ]
+    arch = arch_named(target.arch.data)
+    return [spec_record(work, problem, spec, arch) for spec in candidates(problem, arch)[:12]]

@@ -31,7 +31,7 @@ def emit(launch: Launch, arch: GpuArch) -> list[KernelLaunch]:
     refs = (*launch.ins, *launch.outs)
     nest = nest_of(launch.code, [ref.strides for ref in refs], [ref.dtype for ref in refs])
     spec, rounding = read_spec(launch.record), read_rounding(launch.record)
-    return launches_of(launch.kind, nest, spec, refs, launch.ws, rounding)
+    return launches_of(launch.kind, nest, spec, refs, launch.ws, rounding, arch.has_tma)
 
 
 def launches_of(
@@ -41,6 +41,7 @@ def launches_of(
     refs: Sequence[BufferRef],
     workspace: Sequence[BufferRef] = (),
     rounding: Rounding = "fused",
+    programmatic: bool = True,
 ) -> list[KernelLaunch]:
     """The launches of a nest with these decisions.
 
@@ -48,6 +49,7 @@ def launches_of(
         name: Start of the symbols.
         refs: Of the inputs, then of the outputs.
         workspace: One buffer if `spec` splits.
+        programmatic: Whether the GPU has programmatic launch.
 
     Raises:
         PlanError: the decisions do not fit the nest.
@@ -58,7 +60,7 @@ def launches_of(
         )
     kind = TileCode if spec.strategy == "tiles" else PhaseCode
     code = kind(nest, spec, refs, rounding)
-    made = _Maker(name, nest, spec, refs, workspace, code, rounding)
+    made = _Maker(name, nest, spec, refs, workspace, code, rounding, programmatic)
     return _STRATEGIES[spec.strategy](made)
 
 
@@ -74,15 +76,17 @@ class _Maker:
         workspace: Sequence[BufferRef],
         code: PhaseCode,
         rounding: Rounding,
+        programmatic: bool,
     ):
         self.name, self.nest, self.spec, self.code = name, nest, spec, code
         self.rounding: Rounding = rounding
+        self.programmatic = programmatic
         self.refs, self.workspace = refs, workspace
 
     def launch(self, template: Callable[..., object], constants: Constants, grid: Triple) -> KernelLaunch:
         """The template's parameter `operands` stands for one address for each operand, and the workspace."""
         names = [f"a{i}" for i in range(len(self.refs))] + ["w"] * len(self.workspace)
-        common = {"THREADS": self.spec.threads, "LANES": self.spec.lanes}
+        common = {"THREADS": self.spec.threads, "LANES": self.spec.lanes, "PROGRAMMATIC": self.programmatic}
         staged = stage(template, {**common, **constants})
         head, _, body = staged.partition("(operands):\n")
         index = f"    index = {self.code.index}\n"

@@ -100,7 +100,7 @@ class GeneratedKernel(_PlainOperands):
         """See `KernelDescriptor`."""
         assert work.code is not None
         nest, spec = _decide(work, target)
-        entries = {**spec_record(nest, spec), **_start_and_rounding(work)}
+        entries = {**spec_record(nest, spec), **_start_and_rounding(work, target)}
         if workspace := partial_bytes(nest, spec):
             entries["workspace_bytes"] = _integer(workspace)
         if spec.splits == 1:
@@ -177,7 +177,7 @@ class MoveKernel(_PlainOperands):
         return {
             "axis": work.attrs.get("axis", _integer(0)),
             "parts": ArrayAttr(parts),
-            **_start_and_rounding(work),
+            **_start_and_rounding(work, target),
         }
 
 
@@ -192,13 +192,13 @@ def _integer(value: int) -> IntegerAttr:
     return IntegerAttr(value, i64)
 
 
-def _start_and_rounding(work: Work) -> dict[str, Attribute]:
-    """What all kernels here do: wait before they read anything, let their successors start at once."""
-    return {
-        "early_reads": ArrayAttr([]),
-        "triggers": BoolAttr.from_bool(True),
-        "rounding": StringAttr(work.rounding),
-    }
+def _start_and_rounding(work: Work, target: TargetAttr) -> dict[str, Attribute]:
+    """What all kernels here do, where there is programmatic launch: wait before they read anything, and let their
+    successors start at once."""
+    entries: dict[str, Attribute] = {"rounding": StringAttr(work.rounding)}
+    if arch_named(target.arch.data).has_tma:
+        entries |= {"early_reads": ArrayAttr([]), "triggers": BoolAttr.from_bool(True)}
+    return entries
 
 
 def spec_record(nest: LoopNest, spec: GeneratedSpec) -> dict[str, Attribute]:

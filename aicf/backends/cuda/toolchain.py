@@ -22,6 +22,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from aicf.backends.cuda.code import Cubin, KernelCode
@@ -109,9 +110,10 @@ def _keep(path: Path, image: bytes) -> None:
 
 @cache
 def _layer_digest() -> str:
-    """Digest of the PTX layer and of this file: their text is part of every kernel."""
+    """Digest of the PTX layer, of these files and of Python: they are part of every kernel."""
     digest = hashlib.sha256()
-    for name in ("ptx.py", "toolchain.py"):
+    digest.update(sys.version.encode())  # Numba reads bytecode
+    for name in ("ptx.py", "toolchain.py", "numba_passes.py"):
         digest.update(Path(__file__).with_name(name).read_bytes())
     return digest.hexdigest()
 
@@ -154,9 +156,9 @@ def _start(share: Sequence[KernelCode], arch: str) -> subprocess.Popen[bytes]:
         env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
     )
     assert worker.stdin is not None
-    with suppress(BrokenPipeError):  # a worker that died: what it lacks is compiled here, see `_collect`
-        with worker.stdin:
-            worker.stdin.write(_task(arch, share))
+    # A worker that died is no error: what it lacks is compiled here, see `_collect`.
+    with suppress(BrokenPipeError), worker.stdin:
+        worker.stdin.write(_task(arch, share))
     return worker
 
 
@@ -183,13 +185,17 @@ def _collect(share: Sequence[KernelCode], worker: subprocess.Popen[bytes], arch:
     return images
 
 
+_ONE_AT_A_TIME = Lock()
+"""Parts of Numba are replaced while it compiles; threads take turns, as Numba makes them anyway."""
+
+
 def compile_kernel(code: KernelCode, arch: str) -> bytes:
     """The cubin of one kernel, whose entry is `code.symbol`."""
     from cuda.core import Linker, LinkerOptions, ObjectCode
     from numba import cuda
 
     major, minor, suffix = _capability(arch)
-    with _numbered_from_one(), linear_passes(), warnings.catch_warnings():
+    with _ONE_AT_A_TIME, _numbered_from_one(), linear_passes(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Numba's advice on performance; ours is checked in SASS
         image, _ = cuda.compile(
             _function(code),

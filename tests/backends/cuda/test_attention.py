@@ -152,10 +152,10 @@ def test_the_prior_chooses_what_was_fastest(
 def test_the_launch_follows_from_record_and_operands() -> None:
     """One block for each tile of queries and each head; the mask is the last argument."""
     work = attention([X, X, X, MASK], X)
-    made = launch(work, KERNEL.record_of(work, AttentionSpec(64, 64, 2, 4, 1)))
+    made = launch(work, KERNEL.record_of(work, TARGET, AttentionSpec(64, 64, 2, 4, 1)))
     assert made.grid == (2 * 6, 1, 1) and made.block == (128, 1, 1)
     assert [argument.base for argument in made.arguments] == [1, 2, 3, 5, 4]  # type: ignore[union-attr]
-    assert made == launch(work, KERNEL.record_of(work, AttentionSpec(64, 64, 2, 4, 1)))
+    assert made == launch(work, KERNEL.record_of(work, TARGET, AttentionSpec(64, 64, 2, 4, 1)))
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_the_launch_follows_from_record_and_operands() -> None:
 )
 def test_compiled_code_multiplies_on_tensor_cores(work: Work, spec: AttentionSpec, arch: str) -> None:
     """The intended products and loads, no spills, no atomics; griddepcontrol from sm_90 on."""
-    code = launch(work, KERNEL.record_of(work, spec), arch=arch).code
+    code = launch(work, KERNEL.record_of(work, TARGET, spec), arch=arch).code
     (cubin,) = compile_kernels([code], arch).values()
     assert cubin.stack_bytes == 0 and cubin.registers <= 255
     names = instructions(cubin)
@@ -182,7 +182,7 @@ def test_compiled_code_multiplies_on_tensor_cores(work: Work, spec: AttentionSpe
 def test_warpgroups_multiply_from_shared_memory() -> None:
     """A wgmma tiling has HGMMA alone, no fragment loads and no spills, and takes whole panels of 64 elements only."""
     work = bert(8, 512)
-    made = launch(work, KERNEL.record_of(work, AttentionSpec(64, 64, 2, 4, 1, True)))
+    made = launch(work, KERNEL.record_of(work, TARGET, AttentionSpec(64, 64, 2, 4, 1, True)))
     (cubin,) = compile_kernels([made.code], "sm_90a").values()
     names = instructions(cubin)
     assert cubin.stack_bytes == 0

@@ -15,8 +15,9 @@ def pointwise(operands: object):
     """One tile of THREADS * UNROLL vectors a block; neighbouring threads have neighbouring vectors."""
     thread = index(cuda.threadIdx.x)
     first = index(index(cuda.blockIdx.x) * (THREADS * UNROLL) + thread)
-    launch_dependents()
-    wait_for_predecessors()
+    if PROGRAMMATIC:
+        launch_dependents()
+        wait_for_predecessors()
     x = registers(UNROLL * WORDS, 0)
     for i in unrolled(UNROLL):
         at = index(first + i * THREADS)

@@ -23,8 +23,9 @@ def resident(operands: object):
     if POINTS % (THREADS // LANES):
         inside = row < POINTS
         row = index(min(row, index(POINTS - 1)))
-    launch_dependents()
-    wait_for_predecessors()
+    if PROGRAMMATIC:
+        launch_dependents()
+        wait_for_predecessors()
     x = registers(CHUNKS * CELL, 0)
     for c in unrolled(CHUNKS):
         at = index((c * LANES + lane) * VECTOR)
@@ -80,8 +81,9 @@ def sweep(operands: object):
     point = index(point * POINT_VECTOR)
     begin = index(part * SPAN)
     end = index(min(index(begin + SPAN), index(REDUCE)))
-    launch_dependents()
-    wait_for_predecessors()
+    if PROGRAMMATIC:
+        launch_dependents()
+        wait_for_predecessors()
     known = registers(KNOWN, 0)
     known[0:KNOWN_INPUTS] = splice(LOAD_POINT, point, index(0))
     for k in unrolled(FIRST):

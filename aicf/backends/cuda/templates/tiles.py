@@ -18,8 +18,9 @@ def tiles(operands: object):
     place[0:DIMS] = splice(START, index(cuda.blockIdx.x))
     tile = registers(TILED, 0)
     tile[0:TILED] = splice(SHARED)
-    launch_dependents()
-    wait_for_predecessors()
+    if PROGRAMMATIC:
+        launch_dependents()
+        wait_for_predecessors()
     for k in unrolled(TILED):
         x = registers(FETCHES[k] * FETCH_WORDS[k], 0)
         for i in unrolled(FETCHES[k]):
