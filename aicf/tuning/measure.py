@@ -12,7 +12,7 @@ from statistics import median, quantiles
 from typing import Protocol
 
 from aicf.backends.native import NativeCode
-from aicf.errors import AicfError, PolicyError
+from aicf.errors import AicfError, CaptureError, PolicyError
 from aicf.policies.tuning_table import Failure, Header, MeasuredWork, Row, Timing, TuningTable
 from aicf.progress import Step
 from aicf.tuning.cases import Case, Prepared
@@ -135,13 +135,20 @@ def _measured(case: Case, device: Device) -> MeasuredWork:
 
 def _variants(case: Case, device: Device) -> Sequence[Variant]:
     if case.device_fields:
-        return device.variants(case)
+        if not (offered := device.variants(case)):
+            raise CaptureError("the library offers no algorithm for this work")
+        return offered
     return [Variant(case.native, case.spec, {})]
 
 
 def _row(case: Case, variant: Variant, device: Device) -> Row:
     samples = device.time(case, variant.native)
     cold, warm = timing_of(samples.cold), timing_of(samples.warm)
+    if min(cold.median_us, warm.median_us) <= 0:
+        raise CaptureError(
+            f"it took {min(cold.median_us, warm.median_us):.3g} us more than what stands between its runs: too "
+            "little to be told from noise"
+        )
     return Row(case.kernel, case.version, variant.spec, variant.record, cold, warm)
 
 

@@ -110,6 +110,24 @@ def test_a_case_that_fails_is_a_row_with_its_reason_and_the_others_go_on():
         ]
 
 
+def test_a_time_that_is_lost_in_noise_is_a_failure():
+    """What took no longer than what stands between its runs would win against everything."""
+    table = measure(prepared(), FakeDevice(lambda kernel, _: -0.25), silent)
+    assert not any(work.rows for work in table.works)
+    assert all("-0.25 us more than" in failure.reason for work in table.works for failure in work.failed)
+    assert all(work.failed for work in table.works)
+
+
+def test_a_library_that_offers_nothing_is_a_failure():
+    cases = prepared()
+    (first, *_) = cases.cases
+    alone = replace(cases, cases=(replace(first, device_fields=("algorithm",)),))
+    table = measure(alone, FakeDevice(lambda kernel, _: 1.0), silent)
+    (work,) = table.works
+    assert not work.rows
+    assert [failure.reason for failure in work.failed] == ["the library offers no algorithm for this work"]
+
+
 def test_a_lost_device_ends_the_measuring_and_the_next_one_goes_on_behind_it():
     """What the first process found stays, the case that broke the device is not tried again."""
     device = FakeDevice(lambda kernel, spec: 1.0)

@@ -113,8 +113,8 @@ class DeviceProgram:
     Args:
         entry: Symbol of the program.
         table_size: Pointers in its table.
+        kernels, libraries: Nodes of each sort, in launch order; an instruction may have several.
         order: One letter a node: `k` the next kernel, `l` the next library call.
-        instructions: Name of the instruction of each node; an instruction may have several.
     """
 
     entry: str

@@ -20,7 +20,7 @@ from aicf.errors import AicfError, BackendUnavailable
 
 INSTALL = "install the NVIDIA driver and aicf[cuda]"
 OUT_OF_MEMORY = 2
-STICKY = frozenset({214, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 720, 721})
+STICKY = frozenset({214, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721})
 """Errors that break the context of the process: illegal and misaligned addresses, illegal instructions, asserts,
 launch failures, uncorrectable memory. Every later call on this GPU fails with the same one."""
 
