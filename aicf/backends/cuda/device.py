@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from threading import get_ident
+from threading import local
 
 from aicf.backends.cuda.driver import DeviceFacts, Driver, DriverError, first_device, open_driver
 
@@ -51,14 +51,16 @@ class CudaDevice:
             action(handle)
 
     def in_each_thread(self, launch: Callable[[], None]) -> Callable[[], None]:
-        """`launch`, which first makes this GPU's context current where another thread than the last calls."""
-        last, context, make_current = 0, self._context, self.driver.make_current
+        """`launch`, which first makes this GPU's context current in a thread that calls it for the first time.
+
+        Kept by thread, not by its number: the number of a thread that has ended is given to another.
+        """
+        known, context, make_current = local(), self._context, self.driver.make_current
 
         def run() -> None:
-            nonlocal last
-            if (thread := get_ident()) != last:
+            if not hasattr(known, "entered"):
                 make_current(context)
-                last = thread
+                known.entered = True
             launch()
 
         return run

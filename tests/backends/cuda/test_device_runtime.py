@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -39,6 +40,19 @@ def test_two_replays_are_two_graph_launches(gpu: FakeDriver) -> None:
     assert [name for name, _ in gpu.calls] == ["launch", "launch"]
     assert len({executable for _, executable in gpu.calls}) == 1
     np.testing.assert_array_equal(bound["y"].numpy(), add_relu(x, b)[0])
+
+
+def test_every_thread_enters_the_context_once(gpu: FakeDriver) -> None:
+    """Also one that gets the number of a thread that has ended, which is what short-lived threads get."""
+    bound = device_executable(gpu, ADD_RELU, {"b": random(RNG, 6)}).instantiate()
+    bound.fill({"x": random(RNG, 4, 6)})
+    bound.replay()
+    gpu.calls.clear()
+    for _ in range(3):
+        thread = Thread(target=bound.replay, args=(2,))
+        thread.start()
+        thread.join()
+    assert [name for name, _ in gpu.calls] == ["make_current", "launch", "launch"] * 3
 
 
 def test_buckets_and_prepared_weights(gpu: FakeDriver) -> None:
