@@ -46,7 +46,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "aicf.semantics",
     ),
     "aicf.backends.cpu": (*EMIT, "aicf.dialects.types", *CONTRACT, *HOST, *LOOPS),
-    "aicf.backends.cuda": (*EMIT, "aicf.dialects.types", *CONTRACT, *LOOPS, *PLAIN),
+    "aicf.backends.cuda": (*EMIT, "aicf.dialects.types", *CONTRACT, *LOOPS, *PLAIN, "aicf.files"),
     "aicf.runtime": (*EMIT, "aicf.dialects.types", "aicf.dialects.logical", *CONTRACT, *PLAIN),
     "aicf.passes": ("aicf.dialects", "aicf.semantics", "aicf.policies", *CONTRACT),
     "aicf.frontends": ("aicf.dialects",),

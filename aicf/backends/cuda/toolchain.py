@@ -28,6 +28,7 @@ from typing import Any
 from aicf.backends.cuda.code import Cubin, KernelCode
 from aicf.backends.cuda.numba_passes import linear_passes
 from aicf.errors import BackendUnavailable
+from aicf.files import write_whole
 
 PACKAGES = ("numba-cuda", "llvmlite", "cuda-core", "nvidia-nvvm", "nvidia-nvjitlink")
 """What the bytes of a cubin depend on."""
@@ -36,6 +37,8 @@ CUDA_LINE = "13.0"
 """CUDA version of the toolkit wheels: cubins of this line load with driver 580 and later."""
 
 MINIMUM_DRIVER = 13000
+
+_DIGEST_BYTES = 32
 
 WORKER = "aicf.backends.cuda.compile_worker"
 
@@ -91,21 +94,20 @@ def _cache_path(code: KernelCode, arch: str, lock: Mapping[str, str]) -> Path:
 
 
 def _kept(path: Path) -> bytes | None:
+    """The cubin of a cache entry; None if there is none, or if it is damaged: then the kernel is compiled again."""
     try:
-        return path.read_bytes()
+        entry = path.read_bytes()
     except OSError:
         return None
+    digest, image = entry[:_DIGEST_BYTES], entry[_DIGEST_BYTES:]
+    return image if hashlib.sha256(image).digest() == digest else None
 
 
 def _keep(path: Path, image: bytes) -> None:
-    """Writes a cache entry; a cache that cannot be written only costs time."""
-    try:
+    """Writes a cache entry, a digest and the cubin; a cache that cannot be written only costs time."""
+    with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(f".{os.getpid()}")
-        partial.write_bytes(image)
-        partial.replace(path)
-    except OSError:
-        return
+        write_whole(path, lambda stream: stream.write(hashlib.sha256(image).digest() + image))
 
 
 @cache

@@ -71,6 +71,20 @@ def test_the_cache_is_by_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert compiled == [one.symbol, other.symbol]
 
 
+def test_a_damaged_entry_of_the_cache_is_compiled_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AICF_CACHE_DIR", str(tmp_path))
+    code = _loop("loop", 3)
+    first = compile_kernels([code], ARCH)
+    (entry,) = tmp_path.rglob("*.cubin")
+    whole = entry.read_bytes()
+    for damaged in (whole[:-1], whole[:40] + b"x" + whole[41:], b""):
+        entry.write_bytes(damaged)
+        assert compile_kernels([code], ARCH) == first
+        assert entry.read_bytes() == whole
+
+
 @pytest.mark.parametrize(
     ("versions", "message"),
     [
