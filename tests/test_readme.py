@@ -25,7 +25,7 @@ FOLDERS = (
     "benchmarks/",
     "docs/",
 )
-INVENTED = ("passes/some_pass.py", "lit_tests/passes/some_pass.mlir", "examples/digits/build/")
+INVENTED = ("passes/some_pass.py", "lit_tests/passes/some_pass.mlir", "examples/digits/build")
 """Names in instructions, and what the demo makes."""
 
 

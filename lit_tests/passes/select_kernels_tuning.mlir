@@ -16,7 +16,7 @@
 // WARM-SAME: cpu.gemm_portable = "measured 2 us, not 1"
 
 // TARGET: error: tuning: the table was measured on a processor with target cpu:x86-64-v3, this program is for target cpu:x86-64-v2; measure again on the device: aicf tune MODEL --target cpu:x86-64-v2 -o tuning.json
-// NONE: error: tuning table '{{.*}}none.json' cannot be read: {{.*}}; `aicf tune MODEL -o
+// NONE: none.json: error: the tuning table cannot be read: {{.*}}; `aicf tune MODEL -o
 func.func @"f@N=4"(
     %x : tensor<4x8xf32> {logical.name = "x", logical.role = "input"},
     %w : tensor<8x8xf32> {logical.name = "w", logical.role = "param"}) -> (tensor<4x8xf32> {logical.name = "y"}, tensor<4x8xf32> {logical.name = "z"}) {
