@@ -25,7 +25,8 @@ class Interface:
 
 def on_gpu(array: np.ndarray) -> Any:
     """A torch tensor with the array's bits."""
-    torch = pytest.importorskip("torch")
+    import torch
+
     if array.dtype.name == "bfloat16":
         return torch.from_numpy(array.view(np.int16)).cuda().view(torch.bfloat16)
     return torch.from_numpy(array).cuda()
@@ -33,7 +34,8 @@ def on_gpu(array: np.ndarray) -> Any:
 
 def to_host(tensor: Any, like: np.ndarray) -> np.ndarray:
     """The tensor's elements as an array of the type of `like`."""
-    torch = pytest.importorskip("torch")
+    import torch
+
     raw = tensor.view(torch.int16) if like.dtype.name == "bfloat16" else tensor
     return raw.cpu().numpy().view(like.dtype)
 
@@ -41,7 +43,8 @@ def to_host(tensor: Any, like: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("name", NAMES)
 def test_tensors_of_torch_are_read_and_written_in_place(name: str) -> None:
     """Bound by DLPack; new values in the same tensors, and then other tensors, are what the next replay reads."""
-    torch = pytest.importorskip("torch")
+    import torch
+
     model, made = executable(name), program(name)
     inputs = {key: on_gpu(value) for key, value in made.inputs.items()}
     like = model.run(made.inputs)
@@ -65,7 +68,8 @@ def test_tensors_of_torch_are_read_and_written_in_place(name: str) -> None:
 
 def test_the_cuda_array_interface_binds_too() -> None:
     """In and out: what torch gives by the interface is bound, and what we give by it is a tensor of torch."""
-    torch = pytest.importorskip("torch")
+    import torch
+
     model, made = executable("norms-f32"), program("norms-f32")
     graph_exec = model.bind({key: Interface(on_gpu(value)) for key, value in made.inputs.items()})
     graph_exec.replay()

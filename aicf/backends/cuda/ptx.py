@@ -596,7 +596,6 @@ for (_n, _dtype), _made in WGMMA.items():
 
 wgmma_fence = void_asm("wgmma.fence.sync.aligned;", [])
 wgmma_commit = void_asm("wgmma.commit_group.sync.aligned;", [])
-wgmma_wait_0 = void_asm("wgmma.wait_group.sync.aligned 0;", [])
 wgmma_wait_1 = void_asm("wgmma.wait_group.sync.aligned 1;", [])
 fewer_registers_24 = void_asm("setmaxnreg.dec.sync.aligned.u32 24;", [])
 fewer_registers_40 = void_asm("setmaxnreg.dec.sync.aligned.u32 40;", [])
@@ -618,7 +617,6 @@ copy_tensor_2d = void_asm(
     ["u32", "u64", "u32", "i32", "i32"],
 )
 """`copy_tensor_2d(shared, map, barrier, inner index, outer index)`"""
-prefetch_map = void_asm("prefetch.tensormap [$0];", ["u64"])
 
 named_barrier = void_asm("bar.sync $0, $1;", ["u32", "u32"])
 """`named_barrier(number 1..15, threads)`: a barrier of part of a block."""
@@ -700,17 +698,11 @@ cluster_arrive = void_asm("barrier.cluster.arrive.release.aligned;", [])
 cluster_wait = void_asm("barrier.cluster.wait.acquire.aligned;", [])
 map_shared = value_asm("mapa.shared::cluster.u32 $0, $1, $2;", ["u32"], ["u32", "u32"], effect=False)
 """`map_shared(address, rank)`: the same address in the shared memory of another block of the cluster."""
-load_cluster_f32 = value_asm("ld.shared::cluster.f32 $0, [$1];", ["f32"], ["u32"], memory=True)
-load_cluster_f32x4 = value_asm(
-    "ld.shared::cluster.v4.f32 {$0,$1,$2,$3}, [$4];", ["f32"] * 4, ["u32"], memory=True
-)
 
 # Arithmetic
 
 exp2_approx = value_asm("ex2.approx.ftz.f32 $0, $1;", ["f32"], ["f32"], effect=False)
 rcp_approx = value_asm("rcp.approx.ftz.f32 $0, $1;", ["f32"], ["f32"], effect=False)
-rsqrt_approx = value_asm("rsqrt.approx.ftz.f32 $0, $1;", ["f32"], ["f32"], effect=False)
-tanh_approx = value_asm("tanh.approx.f32 $0, $1;", ["f32"], ["f32"], effect=False)
 max_nan = value_asm("max.NaN.f32 $0, $1, $2;", ["f32"], ["f32", "f32"], effect=False)
 min_nan = value_asm("min.NaN.f32 $0, $1, $2;", ["f32"], ["f32", "f32"], effect=False)
 bits_to_f32 = value_asm("mov.b32 $0, $1;", ["f32"], ["u32"], effect=False)

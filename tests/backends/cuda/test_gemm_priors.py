@@ -1,5 +1,9 @@
 """The predicted times of the tensor-core families beside measured ones: what a table of an H100 says is fast comes
-first. The figures are microseconds of one product inside a transformer of twelve layers, its weights not in L2."""
+first.
+
+The figures are microseconds of one product inside a transformer of twelve layers, its weights not in L2: rounded, and
+where runs disagreed the middle, so only their order is held to.
+"""
 
 from __future__ import annotations
 
