@@ -2,7 +2,7 @@
 first.
 
 The figures are microseconds of one product inside a transformer of twelve layers, its weights not in L2: rounded, and
-where runs disagreed the middle, so only their order is held to.
+where runs disagreed the middle, so predictions are held to them loosely.
 """
 
 from __future__ import annotations
