@@ -13,11 +13,9 @@ from typing import cast
 from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntegerAttr
 from xdsl.ir import Attribute
 
+from aicf.backends.base import EARLY_READS, TRIGGERS
 from aicf.dialects.emit import BindOp, ResolvedOp, SlotOp
 from aicf.passes.analysis.accesses import region_of
-
-EARLY_READS = "early_reads"
-TRIGGERS = "triggers"
 
 Root = BindOp | SlotOp
 

@@ -6,8 +6,6 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 
-from xdsl.dialects.builtin import BoolAttr
-
 from aicf.backends.base import CodeUnit, Launch
 from aicf.backends.cuda.code import Cubin, KernelCode
 from aicf.backends.cuda.device_program import (
@@ -23,6 +21,7 @@ from aicf.backends.cuda.device_program import (
     TensorMap,
 )
 from aicf.backends.cuda.launches import Emit, KernelLaunch, LibraryCall
+from aicf.backends.cuda.records import is_programmatic
 from aicf.backends.cuda.storage import stored
 from aicf.backends.cuda.target import GpuArch
 from aicf.backends.cuda.toolchain import MINIMUM_DRIVER, compile_kernels, toolchain_lock
@@ -110,8 +109,8 @@ def _chained(
     launch: Launch, nodes: Sequence[KernelNode | LibraryNode], part: KernelLaunch | LibraryCall
 ) -> tuple[Dependency, ...]:
     """The edge inside an instruction: each launch waits for the one before, early where both are ours and wait."""
-    waits = "early_reads" in launch.record and launch.record.get("triggers") == BoolAttr.from_bool(True)
-    early = waits and isinstance(part, KernelLaunch) and isinstance(nodes[-1], KernelNode)
+    own = isinstance(part, KernelLaunch) and isinstance(nodes[-1], KernelNode)
+    early = own and is_programmatic(launch.record)
     return (Dependency(len(nodes) - 1, early),)
 
 

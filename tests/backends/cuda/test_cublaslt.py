@@ -6,13 +6,13 @@ No GPU and no library: `library_model` does what the library's manual says of a 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from aicf.backends.base import BufferRef, Launch, Work
+from aicf.backends.base import Work
 from aicf.backends.cuda import library
 from aicf.backends.cuda.cublaslt_code import emit
 from aicf.backends.cuda.cublaslt_kernels import CublasLtKernel
@@ -29,6 +29,7 @@ from aicf.passes.select_kernels import SelectKernelsPass
 from aicf.passes.support.pipeline import apply_pass
 from aicf.passes.support.work import work_of_group
 from aicf.sources import read_model
+from tests.backends.cuda.gemm_launches import launch_of
 
 TARGET = TargetAttr("cuda", "sm_90a")
 KERNEL = CublasLtKernel()
@@ -94,21 +95,7 @@ def work_of(text: str) -> Work:
 def call_of(work: Work) -> LibraryCall:
     """The call of a work whose operands are table entries 0, 1, ... in order, results last."""
     record = {**KERNEL.record(work, TARGET), **KERNEL.device_fields}
-    infos = (*work.operands, *work.results)
-    refs = [BufferRef(place, 0, o.shape, o.strides, o.dtype) for place, o in enumerate(infos)]
-    count = len(work.operands)
-    launch = Launch(
-        "p",
-        work.kind,
-        KERNEL.id,
-        record,
-        tuple(refs[:count]),
-        tuple(refs[count:]),
-        (),
-        work.body,
-        work.code,
-        (),
-    )
+    launch = replace(launch_of(work, KERNEL.id, record), ws=())
     (call,) = emit(launch, arch_named("sm_90a"))
     assert isinstance(call, LibraryCall)
     return call
