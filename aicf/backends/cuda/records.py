@@ -14,11 +14,12 @@ from typing import cast
 from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntegerAttr, StringAttr, i64
 from xdsl.ir import Attribute
 
-from aicf.backends.base import EARLY_READS, TRIGGERS, OperandInfo
+from aicf.backends.base import EARLY_READS, TRIGGERS, OperandInfo, Work
 from aicf.backends.cuda.code import KernelCode
 from aicf.backends.cuda.device_program import Address, Scalar, TensorMap
 from aicf.backends.cuda.launches import KernelLaunch, Triple
 from aicf.backends.cuda.target import GpuArch
+from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
 from aicf.dialects.plain_values import plain_value
 from aicf.errors import PlanError
 
@@ -142,6 +143,16 @@ def read_early(record: Record) -> tuple[int, ...]:
     return read_integers(record, EARLY_READS) if is_programmatic(record) else ()
 
 
+class PlainOperands:
+    """A kernel whose records ask for no prepared layout."""
+
+    id: str
+
+    def prepare(self, work: Work, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
+        """See `KernelDescriptor`; never reached by a record of this kernel."""
+        raise PlanError(f"kernel '{self.id}' reads plain memory: its record must not ask for a layout")
+
+
 # Records that were edited
 
 _OF_EVERY_RECORD = ("version", "determinism")
@@ -149,12 +160,22 @@ _IN_THE_PROGRAM = ("may_alias", "layouts")
 """Entries that the program around an instruction holds once it is lowered."""
 
 
+def size_reason(spec: object) -> str | None:
+    """Why the numbers of a spec, a data class, can be none; None if they can. Stages are buffers that are filled while
+    others are read: two at least."""
+    for name, value in vars(spec).items():
+        least = 2 if name == "stages" else 1
+        if isinstance(value, int) and not isinstance(value, bool) and value < least:
+            return f"{name} is {value}, it must be {least} or more"
+    return None
+
+
 def contradiction(record: Record, expected: Record, arch: GpuArch) -> str | None:
     """The first entry of a record that is not as its decisions ask for, in words; None if there is none.
 
     Args:
-        expected: The record of the same decisions about the same work, as its descriptor writes it. Only the shared
-            memory of the record may be more, up to what `arch` has.
+        expected: The record of the same decisions about the same work, as its descriptor writes it. The record may
+            only give a block more shared memory, up to what `arch` has, and fewer blocks to a multiprocessor.
     """
     for key in dict.fromkeys((*expected, *record)):
         if key in _OF_EVERY_RECORD or key in _IN_THE_PROGRAM or record.get(key) == expected.get(key):
@@ -163,10 +184,13 @@ def contradiction(record: Record, expected: Record, arch: GpuArch) -> str | None
             return f"it lacks '{key}', here {plain_value(expected[key])}"
         if key not in expected:
             return f"it has an entry '{key}', which means nothing here"
-        if key == "shared_bytes":
-            given, least = read_integer(record, key), read_integer(expected, key)
-            if least <= given <= arch.shared_bytes:
-                continue
+        if (
+            key == "shared_bytes"
+            and read_integer(expected, key) <= read_integer(record, key) <= arch.shared_bytes
+        ):
+            continue
+        if key == "blocks_per_sm" and 1 <= read_integer(record, key) <= read_integer(expected, key):
+            continue
         return (
             f"its '{key}' is {plain_value(record[key])}, the rest of it asks for {plain_value(expected[key])}"
         )

@@ -25,6 +25,7 @@ from aicf.backends.cuda.gemm_problem import (
     strided,
 )
 from aicf.backends.cuda.records import (
+    PlainOperands,
     Record,
     Shape,
     contradiction,
@@ -34,6 +35,7 @@ from aicf.backends.cuda.records import (
     read_integers,
     read_shape,
     read_triple,
+    size_reason,
     start_entries,
 )
 from aicf.backends.cuda.target import arch_named
@@ -47,8 +49,7 @@ from aicf.backends.cuda.wgmma_spec import (
     tensor_reason,
 )
 from aicf.dialects.emit_kernels import KernelOp, SigmoidOp, StoreOp
-from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
-from aicf.errors import PlanError
+from aicf.dialects.emit_types import TargetAttr
 
 VERSION = 1
 FACTORS = ("f16", "bf16")
@@ -123,7 +124,7 @@ def _may_alias(code: KernelOp | None, roles: GemmOperands, task: Task) -> Attrib
 
 
 @dataclass(frozen=True)
-class WgmmaKernel:
+class WgmmaKernel(PlainOperands):
     """Products of f16 or bf16 with any epilogue, by warpgroup products out of bulk tensor copies."""
 
     id: str = "cuda.gemm_wgmma"
@@ -187,17 +188,13 @@ class WgmmaKernel:
     def record_reason(self, work: Work, record: Record, target: TargetAttr) -> str | None:
         """See `CheckedKernel`. Fewer clusters than fit are slower, but legal."""
         task, spec, arch = task_of_work(work), spec_of(record), arch_named(target.arch.data)
-        if (reason := spec_reason(spec, task, arch)) is not None:
+        if (reason := size_reason(spec) or spec_reason(spec, task, arch)) is not None:
             return reason
         clusters, most = clusters_of(record), spec.clusters(task, arch)
         expected = self.record_of(work, target, spec)
         if spec.split_k == 1 and 0 < clusters <= most and read_shape(record).cluster[0] == spec.cluster:
             expected["grid"] = integers([clusters * spec.cluster, 1, 1])
         return contradiction(record, expected, arch)
-
-    def prepare(self, work: Work, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
-        """See `KernelDescriptor`; never reached by a record of this kernel."""
-        raise PlanError(f"kernel '{self.id}' reads plain memory: its record must not ask for a layout")
 
 
 def _operands_reason(work: Work) -> str | None:

@@ -144,7 +144,9 @@ def test_a_record_without_a_tile_is_an_error() -> None:
         ("shared_bytes", integer(1024), "its 'shared_bytes' is 1024"),
         ("shared_bytes", integer(1 << 20), "its 'shared_bytes' is 1048576"),
         ("early_reads", integers([0]), "its 'early_reads' is [0], the rest of it asks for [1]"),
-        ("tile", integers([128, 512]), "KiB of shared memory a block"),
+        ("tile", integers([128, 512]), "no code for tiles of 128x512"),
+        ("ring", integers([9, 8, 1]), "KiB of shared memory a block"),
+        ("ring", integers([1, 8, 1]), "stages is 1, it must be 2 or more"),
         ("spare", integer(1), "it has an entry 'spare', which means nothing here"),
     ],
 )
