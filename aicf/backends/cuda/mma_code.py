@@ -173,7 +173,7 @@ def _parts_epilogue(problem: GemmProblem, spec: MmaSpec, guards: Guards) -> Epil
 
 def gemm_code(problem: GemmProblem, spec: MmaSpec, residence: Residence, ends: Ends | None) -> KernelCode:
     """The product kernel; without `ends` it stores the parts of a split into a workspace."""
-    from aicf.backends.cuda.templates import mma
+    from aicf.backends.cuda.templates import gemm, mma
 
     guards = Guards(problem.m % spec.bm != 0, problem.n % spec.bn != 0)
     if ends is None:
@@ -200,6 +200,7 @@ def gemm_code(problem: GemmProblem, spec: MmaSpec, residence: Residence, ends: E
         "FETCH": epilogue.fetch,
         "FINISH": epilogue.finish,
         **epilogue.constants,
+        **gemm.BEGINNING,
         **{
             name.upper(): part(getattr(mma, name))
             for name in (

@@ -119,7 +119,7 @@ def emit(launch: Launch, arch: GpuArch) -> list[KernelLaunch]:
 
 def gemm_code(problem: GemmProblem, spec: SimtSpec, residence: Residence, ends: Ends) -> KernelCode:
     """The kernel of a product."""
-    from aicf.backends.cuda.templates import simt
+    from aicf.backends.cuda.templates import gemm, simt
 
     guards = Guards(problem.m % spec.bm != 0, problem.n % spec.bn != 0)
     epilogue = ends.epilogue(problem, problem.factors, guards)
@@ -136,6 +136,7 @@ def gemm_code(problem: GemmProblem, spec: SimtSpec, residence: Residence, ends: 
         "FETCH": epilogue.fetch,
         "FINISH": epilogue.finish,
         **epilogue.constants,
+        **gemm.BEGINNING,
         **{name.upper(): part(getattr(simt, name)) for name in ("copy_tile", "copy_a", "copy_b")},
     }
     source = stage(simt.gemm_simt, constants).replace("gemm_simt()", f"gemm_simt(a, {', '.join(names)})", 1)
