@@ -53,7 +53,7 @@ def build_module(units: Sequence[CodeUnit], arch: GpuArch) -> bytes:
     """
     lock = toolchain_lock()
     codes: dict[str, KernelCode] = {}
-    programs = tuple(_program(unit, arch, codes) for unit in units)
+    programs = tuple(_program(unit, codes) for unit in units)
     cubins = compile_kernels((codes[symbol] for symbol in sorted(codes)), arch.name)
     table, section = _section([cubins[symbol] for symbol in sorted(cubins)])
     return stored(DeviceModule(FORMAT, arch.name, programs, table, dict(lock), MINIMUM_DRIVER), section)
@@ -70,13 +70,13 @@ def _section(cubins: Sequence[Cubin]) -> tuple[tuple[StoredCubin, ...], bytes]:
     return tuple(table), section
 
 
-def _program(unit: CodeUnit, arch: GpuArch, codes: dict[str, KernelCode]) -> DeviceProgram:
+def _program(unit: CodeUnit, codes: dict[str, KernelCode]) -> DeviceProgram:
     """The nodes of one unit; adds the code of its kernels to `codes`."""
     nodes: list[KernelNode | LibraryNode] = []
     ends: dict[str, int] = {}
     for launch in unit.launches:
         first = True
-        for part in emitter(launch.kernel)(launch, arch):
+        for part in emitter(launch.kernel)(launch):
             after = _edges(launch, ends, nodes, part) if first else _chained(launch, nodes, part)
             nodes.append(_node(launch.name, part, after))
             if isinstance(part, KernelLaunch):

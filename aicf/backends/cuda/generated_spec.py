@@ -47,6 +47,8 @@ class GeneratedSpec:
         unroll: Vectors of a thread that are in flight together; all of its row if resident.
         splits: Blocks that share one row or column.
         late: Whether operands that all rows share are loaded where they are used, not with the row: fewer registers.
+        blocks_per_sm: Blocks that must fit on one multiprocessor: rows that are read again live from many blocks side
+            by side, not from many registers.
     """
 
     strategy: str
@@ -56,12 +58,14 @@ class GeneratedSpec:
     unroll: int
     splits: int
     late: bool = False
+    blocks_per_sm: int = 1
 
     def problem(self, nest: LoopNest) -> str | None:
         """Why these decisions do not fit `nest`; None if they do."""
         if self.strategy not in STRATEGIES:
             return f"strategy '{self.strategy}' is none of {', '.join(STRATEGIES)}"
-        if min(self.vector, self.threads, self.lanes, self.unroll, self.splits) < 1 or self.threads > 1024:
+        sizes = (self.vector, self.threads, self.lanes, self.unroll, self.splits, self.blocks_per_sm)
+        if min(sizes) < 1 or self.threads > 1024 or self.threads * self.blocks_per_sm > 2048:
             return "a size is out of range"
         if self.threads % self.lanes or self.lanes & (self.lanes - 1):
             return "the threads of a row must be a power of two that divides the block"
@@ -302,7 +306,7 @@ def _by_rows(nest: LoopNest, offsets: Sequence[int], arch: GpuArch) -> Generated
     if points < arch.multiprocessors:
         wanted = 2 * arch.multiprocessors // points
         splits = max(1, min(wanted, size // (threads * vector * 4)))
-    return GeneratedSpec("rows", vector, threads, threads, 4, splits)
+    return GeneratedSpec("rows", vector, threads, threads, 4, splits, blocks_per_sm=1024 // threads)
 
 
 def _resident(size: int, points: int, vector: int, held: int, arch: GpuArch) -> GeneratedSpec:

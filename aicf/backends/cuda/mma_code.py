@@ -23,7 +23,6 @@ from aicf.backends.cuda.launches import KernelLaunch, address_of
 from aicf.backends.cuda.mma_kernels import PART_PADDING, MmaSpec, part_columns, spec_of
 from aicf.backends.cuda.records import Shape, read_shape, read_triple
 from aicf.backends.cuda.staging import Constant, Snippet, part, stage
-from aicf.backends.cuda.target import GpuArch
 
 PREFETCHED_WORDS = 24
 """Words of the epilogue's operands that a thread may hold while it multiplies."""
@@ -133,7 +132,7 @@ def _copy_width(inner_stride: int, strides: Sequence[int], alignment: int) -> in
 # The kernels
 
 
-def emit(launch: Launch, arch: GpuArch) -> list[KernelLaunch]:
+def emit(launch: Launch) -> list[KernelLaunch]:
     """The launches of one instruction: the products, and behind a workspace split the sums of the parts."""
     problem, spec, residence = (
         problem_of_launch(launch),

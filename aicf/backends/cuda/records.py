@@ -18,6 +18,7 @@ from aicf.backends.base import EARLY_READS, TRIGGERS, OperandInfo, Work
 from aicf.backends.cuda.code import KernelCode
 from aicf.backends.cuda.device_program import Address, Scalar, TensorMap
 from aicf.backends.cuda.launches import KernelLaunch, Triple
+from aicf.backends.cuda.scalar_code import Rounding
 from aicf.backends.cuda.target import GpuArch
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
 from aicf.dialects.plain_values import plain_value
@@ -64,6 +65,14 @@ def read_text(record: Record, key: str) -> str:
     if not isinstance(value, StringAttr):
         raise PlanError(f"kernel record lacks the string '{key}': {_AGAIN}")
     return value.data
+
+
+def read_rounding(record: Record) -> Rounding:
+    """Where f16 and bf16 values are rounded. Raises PlanError if the record does not say."""
+    value = read_text(record, "rounding")
+    if value not in ("fused", "strict"):
+        raise PlanError(f"kernel record: 'rounding' must be fused or strict, not '{value}': {_AGAIN}")
+    return value
 
 
 # How a kernel is launched

@@ -24,7 +24,7 @@ from aicf.backends.cuda.launches import KernelLaunch
 from aicf.backends.cuda.records import read_shape
 from aicf.backends.cuda.simt_kernels import SimtSpec, spec_of
 from aicf.backends.cuda.staging import Constant, Snippet, part, stage
-from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch
+from aicf.backends.cuda.target import ELEMENT_BYTES
 
 _COPY_LANES = 8
 """Neighbours along k that a transposing copy takes: one sector of f32."""
@@ -108,7 +108,7 @@ def tile_copies(
     )  # fmt: skip
 
 
-def emit(launch: Launch, arch: GpuArch) -> list[KernelLaunch]:
+def emit(launch: Launch) -> list[KernelLaunch]:
     """The one launch of an instruction."""
     problem, pointers = problem_of_launch(launch), pointers_of(launch, problem_of_launch(launch))
     own = zip(pointers.b, pointers.ends, strict=True)

@@ -15,12 +15,11 @@ from aicf.backends.base import BufferRef, Launch
 from aicf.backends.cuda.code import KernelCode
 from aicf.backends.cuda.device_program import TensorMap
 from aicf.backends.cuda.gemm_problem import Access, operands_of
-from aicf.backends.cuda.generated_kernels import read_rounding
 from aicf.backends.cuda.launches import KernelLaunch, address_of
-from aicf.backends.cuda.records import read_shape
+from aicf.backends.cuda.records import read_rounding, read_shape
 from aicf.backends.cuda.scalar_code import load_text, point_snippet, store_text
 from aicf.backends.cuda.staging import Constant, Snippet, stage
-from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch
+from aicf.backends.cuda.target import ELEMENT_BYTES
 from aicf.backends.cuda.templates import wgmma as template
 from aicf.backends.cuda.wgmma_kernels import clusters_of, spec_of, task_of_launch
 from aicf.backends.cuda.wgmma_spec import CHUNK_BYTES, K_STEP, LINE_BYTES, Spec, Task, Tensor, registers
@@ -29,7 +28,7 @@ _LONG_EPILOGUE = 160
 """Characters of an epilogue at one element beyond which its code is not repeated for all of them."""
 
 
-def emit(launch: Launch, arch: GpuArch) -> Sequence[KernelLaunch]:
+def emit(launch: Launch) -> Sequence[KernelLaunch]:
     """The one launch of an instruction."""
     task, spec = task_of_launch(launch), spec_of(launch.record)
     point = None

@@ -58,11 +58,9 @@ def bert(batch: int = 1, rows: int = 128, dtype: str = "f16") -> Work:
     return attention([x, x, x], x)
 
 
-def launch(
-    work: Work, record: Mapping[str, Attribute], kernel: str = "cuda.attention", arch: str = "sm_90a"
-) -> KernelLaunch:
+def launch(work: Work, record: Mapping[str, Attribute], kernel: str = KERNEL.id) -> KernelLaunch:
     """The one launch of `work`."""
-    (made,) = emit(launch_of(work, kernel, record), ARCHES[arch])
+    (made,) = emit(launch_of(work, kernel, record))
     assert isinstance(made, KernelLaunch)
     return made
 
@@ -164,7 +162,7 @@ def test_the_launch_follows_from_record_and_operands() -> None:
 )
 def test_compiled_code_multiplies_on_tensor_cores(work: Work, spec: AttentionSpec, arch: str) -> None:
     """The intended products and loads, no spills, no atomics; griddepcontrol from sm_90 on."""
-    code = launch(work, KERNEL.record_of(work, TARGET, spec), arch=arch).code
+    code = launch(work, KERNEL.record_of(work, TargetAttr("cuda", arch), spec)).code
     (cubin,) = compile_kernels([code], arch).values()
     assert cubin.stack_bytes == 0 and cubin.registers <= 255
     names = instructions(cubin)

@@ -130,7 +130,7 @@ def parts() -> Iterator[tuple[str, Launch, KernelLaunch]]:
     for name, module, dims in programs():
         AicfInferencePass("cuda:sm_90a", dims=dims).apply(make_context(), module)
         for launch in (launch for unit in code_units(module) for launch in unit.launches):
-            for part in emitter(launch.kernel)(launch, ARCH):
+            for part in emitter(launch.kernel)(launch):
                 assert isinstance(part, KernelLaunch), "without a tuning table no library is called"
                 yield name, launch, part
 

@@ -47,7 +47,7 @@ WORKS: dict[str, Work] = {
 
 def made(job: Work, spec: Spec | None = None) -> KernelLaunch:
     """The one launch of `job`."""
-    (found,) = emit(launch(job, spec), ARCH)
+    (found,) = emit(launch(job, spec))
     assert isinstance(found, KernelLaunch)
     return found
 
@@ -163,7 +163,7 @@ def test_the_grid_of_the_record_is_the_one_that_is_launched() -> None:
     job = work(4096, 4096, 4096)
     record = {**KERNEL.record_of(job, TARGET, Spec(128, 128, 4)), "grid": integers([64, 1, 1])}
     assert KERNEL.record_reason(job, record, TARGET) is None
-    (found,) = emit(launch_of(job, KERNEL.id, record), ARCH)
+    (found,) = emit(launch_of(job, KERNEL.id, record))
     assert isinstance(found, KernelLaunch) and found.grid == (64, 1, 1)
     assert found.code.source != made(job, Spec(128, 128, 4)).code.source
 
