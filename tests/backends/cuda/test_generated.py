@@ -12,7 +12,7 @@ import pytest
 from aicf.backends.base import BufferRef
 from aicf.backends.cuda.generated_code import launches_of
 from aicf.backends.cuda.generated_kernels import loops_record, read_spec, spec_record
-from aicf.backends.cuda.generated_spec import GeneratedSpec, choose, partial_bytes
+from aicf.backends.cuda.generated_spec import GeneratedSpec, choose, cost_us, partial_bytes
 from aicf.backends.cuda.records import Record
 from aicf.backends.cuda.target import ELEMENT_BYTES, arch_named
 from aicf.backends.cuda.toolchain import compile_kernels
@@ -173,6 +173,19 @@ def test_decisions_that_contradict_each_other_are_refused(change: dict[str, obje
     nest, spec = decided(softmax(64, 1024), shapes, ["f32"] * 2)
     assert spec.problem(nest) is None
     assert replace(spec, **change).problem(nest)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "dtype", "measured"),
+    [(128, 768, "f16", 1.3), (1024, 768, "f16", 1.5), (16384, 4096, "f32", 180.0)],
+)
+def test_the_prior_of_a_norm_is_near_what_was_measured(
+    rows: int, columns: int, dtype: str, measured: float
+) -> None:
+    """Microseconds of an H100: few rows take a launch and a latency, many the bandwidth of memory."""
+    shapes: list[Shape] = [(rows, columns), (columns,), (columns,), (rows, columns)]
+    nest, spec = decided(layer_norm(rows, columns), shapes, [dtype] * 4)
+    assert measured * 0.7 < cost_us(nest, spec, ARCH) < measured * 1.4
 
 
 # Values, on a simulated GPU
