@@ -61,7 +61,7 @@ class DeviceFacts:
     def arch(self) -> str:
         """The architecture whose code it runs best, empty if it runs none of those we know."""
         fitting = [arch for arch in ARCHES.values() if runs_on(arch.name, self.capability)]
-        return max(fitting, key=lambda arch: (arch.capability, arch.has_tma)).name if fitting else ""
+        return max(fitting, key=lambda arch: (arch.capability, arch.is_exact)).name if fitting else ""
 
 
 _NUMBERS: Mapping[str, Any] = {"i32": ctypes.c_int32, "i64": ctypes.c_int64, "f32": ctypes.c_float}
