@@ -215,6 +215,10 @@ class DeviceCode(Protocol):
         """Where its programs run."""
         ...
 
+    def instructions(self, symbol: str) -> tuple[str, ...]:
+        """Names of the instructions of one program, in launch order. Raises ArtifactError if there is none."""
+        ...
+
     def capture(self, symbol: str, table: Sequence[int], descriptors: int, stream: int) -> DeviceGraph:
         """Captures one program.
 

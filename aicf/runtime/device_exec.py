@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import zip_longest
 from typing import Any, Protocol, cast
 
 import numpy as np
 
 from aicf.backends.native import DeviceCode, DeviceGraph, DeviceMemory
-from aicf.errors import AicfError, CaptureError, InputMismatch
+from aicf.errors import AicfError, ArtifactError, CaptureError, InputMismatch
 from aicf.runtime import ranges
 from aicf.runtime.capture_plan import ARENA, CapturePlan
 from aicf.runtime.device_array import ADDRESS_ALIGN, DeviceArray, device_view, host_view
@@ -165,6 +166,7 @@ class DeviceGraphExec(GraphExec):
                 f"@{plan.name}: the arena asks for an alignment above {ALIGN}; plan memory again"
             )
         code = self._source.code()
+        _check_instructions(plan, code)
         self._source.admit(plan, state)
         memory = code.memory
         queue = Queue(memory) if state is None else state.resident().queue
@@ -426,6 +428,21 @@ class DeviceGraphExec(GraphExec):
             if port.bind.name not in results:
                 results[port.bind.name] = staging.arrays[port.bind.name].copy()
         return {port.bind.name: results[port.bind.name] for port in self._program.outputs}
+
+
+def _check_instructions(plan: CapturePlan, code: DeviceCode) -> None:
+    """Raises ArtifactError if `code` was not made from `plan`."""
+    names = tuple(node.name for node in plan.graph.nodes)
+    for ours, theirs in zip_longest(names, code.instructions(plan.entry)):
+        if ours != theirs:
+            raise ArtifactError(
+                f"@{plan.name}: the code runs {_quoted(theirs)} where the plan has {_quoted(ours)}; the file is "
+                "corrupt: compile the program again"
+            )
+
+
+def _quoted(name: str | None) -> str:
+    return "nothing" if name is None else f"'{name}'"
 
 
 def _view_of(value: object) -> object:

@@ -26,6 +26,7 @@ from aicf.backends.cuda.launches import Emit, KernelLaunch, LibraryCall
 from aicf.backends.cuda.storage import stored
 from aicf.backends.cuda.target import GpuArch
 from aicf.backends.cuda.toolchain import MINIMUM_DRIVER, compile_kernels, toolchain_lock
+from aicf.errors import PlanError
 
 _FAMILIES: dict[str, str] = {
     "cuda.cublaslt": "aicf.backends.cuda.cublaslt_code",
@@ -96,14 +97,17 @@ def _edges(
     nodes: Sequence[KernelNode | LibraryNode],
     part: KernelLaunch | LibraryCall,
 ) -> tuple[Dependency, ...]:
-    """The edges of an instruction's first node: as the IR says."""
-    own = isinstance(part, KernelLaunch)
-    return tuple(
-        Dependency(
-            ends[name], name in launch.programmatic and own and isinstance(nodes[ends[name]], KernelNode)
-        )
-        for name in launch.waits_for
-    )
+    """The edges of an instruction's first node: as the IR says.
+
+    Raises PlanError for a programmatic edge from or to a library call, which neither triggers nor waits inside.
+    """
+    for name in launch.programmatic:
+        if isinstance(part, LibraryCall) or isinstance(nodes[ends[name]], LibraryNode):
+            raise PlanError(
+                f"instruction '{launch.name}' starts before '{name}' ends, but edges of library calls are full; write "
+                f'after(["{name}" full])'
+            )
+    return tuple(Dependency(ends[name], name in launch.programmatic) for name in launch.waits_for)
 
 
 def _chained(

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from aicf.backends.cuda.device_program import TensorMap
 from aicf.backends.cuda.target import ARCHES, runs_on
-from aicf.errors import AicfError, BackendUnavailable
+from aicf.errors import AicfError, ArtifactError, BackendUnavailable
 
 INSTALL = "install the NVIDIA driver and aicf[cuda]"
 OUT_OF_MEMORY = 2
@@ -272,6 +272,45 @@ _STATIC_SHARED = 48 << 10
 """Dynamic shared memory that needs no permission."""
 
 
+_DATA_TYPES: Mapping[object, str] = {
+    "f16": "CU_TENSOR_MAP_DATA_TYPE_FLOAT16",
+    "bf16": "CU_TENSOR_MAP_DATA_TYPE_BFLOAT16",
+    "f32": "CU_TENSOR_MAP_DATA_TYPE_FLOAT32",
+    "f64": "CU_TENSOR_MAP_DATA_TYPE_FLOAT64",
+    "i32": "CU_TENSOR_MAP_DATA_TYPE_INT32",
+    "i64": "CU_TENSOR_MAP_DATA_TYPE_INT64",
+}
+_INTERLEAVES: Mapping[object, str] = {
+    0: "CU_TENSOR_MAP_INTERLEAVE_NONE",
+    16: "CU_TENSOR_MAP_INTERLEAVE_16B",
+    32: "CU_TENSOR_MAP_INTERLEAVE_32B",
+}
+_SWIZZLES: Mapping[object, str] = {
+    0: "CU_TENSOR_MAP_SWIZZLE_NONE",
+    32: "CU_TENSOR_MAP_SWIZZLE_32B",
+    64: "CU_TENSOR_MAP_SWIZZLE_64B",
+    128: "CU_TENSOR_MAP_SWIZZLE_128B",
+}
+_L2_PROMOTIONS: Mapping[object, str] = {
+    0: "CU_TENSOR_MAP_L2_PROMOTION_NONE",
+    64: "CU_TENSOR_MAP_L2_PROMOTION_L2_64B",
+    128: "CU_TENSOR_MAP_L2_PROMOTION_L2_128B",
+    256: "CU_TENSOR_MAP_L2_PROMOTION_L2_256B",
+}
+_FILLS: Mapping[object, str] = {
+    "zeros": "CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE",
+    "nan": "CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA",
+}
+
+
+def _named(enum: Any, names: Mapping[object, str], value: object) -> Any:
+    """The driver's constant for an entry of a tensor map. Raises ArtifactError for one that it has no name for."""
+    if value not in names:
+        known = ", ".join(map(str, names))
+        raise ArtifactError(f"its tensor map says '{value}', which is none of {known}; compile it again")
+    return getattr(enum, names[value])
+
+
 class CudaDriver:
     """`Driver` on this machine's GPUs.
 
@@ -438,29 +477,19 @@ class CudaDriver:
 
     def encode(self, tensor: TensorMap, address: int) -> bytes:
         api, rank = self._api, len(tensor.sizes)
-        types = {
-            "f16": "FLOAT16",
-            "bf16": "BFLOAT16",
-            "f32": "FLOAT32",
-            "f64": "FLOAT64",
-            "i32": "INT32",
-            "i64": "INT64",
-        }
-        kind = getattr(api.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{types.get(tensor.dtype, 'UINT8')}")
-        swizzle = f"{tensor.swizzle}B" if tensor.swizzle else "NONE"
         encoded = self._call(
             "cuTensorMapEncodeTiled",
-            kind,
+            _named(api.CUtensorMapDataType, _DATA_TYPES, tensor.dtype),
             rank,
             address,
             [api.cuuint64_t(size) for size in tensor.sizes],
             [api.cuuint64_t(stride) for stride in tensor.strides],
             [api.cuuint32_t(size) for size in tensor.box],
             [api.cuuint32_t(1)] * rank,
-            api.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
-            getattr(api.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{swizzle}"),
-            api.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-            api.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+            _named(api.CUtensorMapInterleave, _INTERLEAVES, tensor.interleave),
+            _named(api.CUtensorMapSwizzle, _SWIZZLES, tensor.swizzle),
+            _named(api.CUtensorMapL2promotion, _L2_PROMOTIONS, tensor.l2_promotion),
+            _named(api.CUtensorMapFloatOOBfill, _FILLS, tensor.out_of_bounds),
         )
         return ctypes.string_at(int(encoded.getPtr()), 128)
 

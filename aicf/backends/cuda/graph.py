@@ -25,10 +25,14 @@ from aicf.backends.cuda.device_program import (
     TensorMap,
 )
 from aicf.backends.cuda.driver import Arguments, Driver, DriverError, GraphEdge, KernelParams
-from aicf.errors import AicfError, ArtifactError, CaptureError
+from aicf.errors import AicfError, CaptureError
 
 DESCRIPTOR_BYTES = 128
 """Of one tensor map."""
+
+
+_DESCRIPTOR_ALIGN = 16
+"""Bytes: alignment of a tensor that a map describes."""
 
 
 class LibraryCaller(Protocol):
@@ -148,16 +152,21 @@ class CapturedProgram:
     def _encode(self, maps: Mapping[TensorMap, int]) -> None:
         """Writes the descriptors of `maps` to their places, behind the work that is queued."""
         for map_, place in maps.items():
-            address = self._at(map_)
-            if address % 16:
-                where = f"entry {map_.base} of the pointer table"
-                raise CaptureError(
-                    f"the TMA descriptor of {where} needs an address that is a multiple of 16, got {address:#x}; bind "
-                    "memory that is aligned so"
-                )
-            image = self._device.enter().encode(map_, address)
-            block = ctypes.create_string_buffer(image, DESCRIPTOR_BYTES)
+            block = ctypes.create_string_buffer(self._encoded(map_), DESCRIPTOR_BYTES)
             self._device.upload(place, ctypes.addressof(block), DESCRIPTOR_BYTES, self._stream)
+
+    def _encoded(self, map_: TensorMap) -> bytes:
+        """The descriptor of `map_`. Raises CaptureError that names the instruction which copies through it."""
+        name, address = next(node.name for node in self._program.kernels if map_ in node.maps), self._at(map_)
+        if address % _DESCRIPTOR_ALIGN:
+            raise CaptureError(
+                f"instruction '{name}' copies a tensor at {address:#x} in bulk, which needs a multiple of "
+                f"{_DESCRIPTOR_ALIGN}; bind memory that is aligned so"
+            )
+        try:
+            return self._device.enter().encode(map_, address)
+        except AicfError as error:
+            raise CaptureError(f"instruction '{name}' cannot be captured: {error.message}") from error
 
     # The graph
 
@@ -184,10 +193,16 @@ class CapturedProgram:
             if kernel is not None:
                 return (driver.add_kernel(graph, kernel.params, after),)
             assert isinstance(node, LibraryNode)
-            work = self._library_call(node)
-            return driver.capture(graph, self._stream, [edge.node for edge in after], work)
+            sources = [edge.node for edge in after]
+            ends = driver.capture(graph, self._stream, sources, self._library_call(node))
         except AicfError as error:
             raise CaptureError(f"instruction '{node.name}' cannot be captured: {error.message}") from error
+        if set(ends) <= set(sources):
+            raise CaptureError(
+                f"instruction '{node.name}' cannot be captured: {node.function} queued nothing; choose another "
+                "kernel in the policy"
+            )
+        return ends
 
     def _library_call(self, node: LibraryNode) -> Callable[[], None]:
         addresses = tuple(self._at(address) for address in node.addresses)
@@ -278,10 +293,6 @@ def _edges(node: KernelNode | LibraryNode, ends: Sequence[tuple[int, ...]]) -> l
     """The edges of a node between graph nodes, once each; a full edge takes the place of an early one."""
     edges: dict[int, bool] = {}
     for dependency in node.after:
-        if dependency.node >= len(ends):
-            raise ArtifactError(
-                f"instruction '{node.name}' waits for a later node; compile the program again"
-            )
         for end in ends[dependency.node]:
             edges[end] = edges.get(end, True) and dependency.programmatic
     return [GraphEdge(end, programmatic) for end, programmatic in edges.items()]

@@ -21,9 +21,10 @@ import aicf
 from aicf import runtime
 from aicf.backends.cuda import driver as driver_module
 from aicf.backends.cuda import loader, toolchain
+from aicf.backends.cuda.device_program import TensorMap
 from aicf.backends.cuda.driver import OUT_OF_MEMORY, CudaDriver, DeviceFacts, DriverError
 from aicf.compiled import CompiledModel
-from aicf.errors import AicfError, BackendUnavailable, CaptureError, PolicyError, UnsupportedOp
+from aicf.errors import AicfError, ArtifactError, BackendUnavailable, CaptureError, PolicyError, UnsupportedOp
 from aicf.tools.aicf_cli import main
 from tests.backends.cuda.device_programs import device_executable, symbol_of
 from tests.backends.cuda.device_tensor import DeviceTensor
@@ -199,6 +200,73 @@ def test_no_driver(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_driver_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """It starts with an error of its own; that means there are none."""
     assert real_driver(monkeypatch, Api(cuInit=(100,))).count() == 0
+
+
+MAP = TensorMap(1, 0, "bf16", (64, 8), (128,), (64, 8), 128, 256, 0, "zeros")
+
+
+class TensorMapApi(Api):
+    """An API whose enumerations give the names of their members, and whose encoder keeps what it is given."""
+
+    def __init__(self) -> None:
+        super().__init__(cuInit=(0,), cuDeviceGetCount=(0, 1))
+        self.image, self.given = ctypes.create_string_buffer(b"image", 128), []
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "cuTensorMapEncodeTiled":
+            return lambda *given: (self.given.append(given), (0, self))[1]
+        if name.startswith("CUtensorMap"):
+            return Names()
+        return int if name.startswith("cuuint") else super().__getattr__(name)
+
+    def getPtr(self) -> int:
+        return ctypes.addressof(self.image)
+
+
+class Names:
+    """An enumeration with every member."""
+
+    def __getattr__(self, name: str) -> str:
+        return name
+
+
+def test_a_tensor_map_is_encoded_as_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Type, interleave, swizzle, L2 promotion and fill come from the map; nothing stands in for what is unknown."""
+    api = TensorMapApi()
+    driver = real_driver(monkeypatch, api)
+    monkeypatch.setattr(driver, "_api", api)
+    assert driver.encode(MAP, 1 << 20).startswith(b"image")
+    other = replace(MAP, dtype="f64", swizzle=0, l2_promotion=64, interleave=16, out_of_bounds="nan")
+    driver.encode(other, 1 << 20)
+    said = [
+        [str(entry).removeprefix("CU_TENSOR_MAP_") for entry in (given[0], *given[7:])] for given in api.given
+    ]
+    assert said == [
+        [
+            "DATA_TYPE_BFLOAT16",
+            "INTERLEAVE_NONE",
+            "SWIZZLE_128B",
+            "L2_PROMOTION_L2_256B",
+            "FLOAT_OOB_FILL_NONE",
+        ],
+        [
+            "DATA_TYPE_FLOAT64",
+            "INTERLEAVE_16B",
+            "SWIZZLE_NONE",
+            "L2_PROMOTION_L2_64B",
+            "FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA",
+        ],
+    ]
+    for changes in (
+        {"dtype": "i1"},
+        {"swizzle": 16},
+        {"l2_promotion": 1},
+        {"interleave": 8},
+        {"out_of_bounds": "-"},
+    ):
+        (value,) = changes.values()
+        with pytest.raises(ArtifactError, match=f"its tensor map says '{value}', which is none of "):
+            driver.encode(replace(MAP, **changes), 1 << 20)
 
 
 def test_the_drivers_own_shortage_is_told_with_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from xdsl.ir import Block
 
 from aicf import runtime
-from aicf.backends.cuda import loader
+from aicf.backends import base
+from aicf.backends.cuda import build, loader
+from aicf.backends.cuda.code import KernelCode
 from aicf.backends.cuda.device_program import (
     Address,
     Dependency,
@@ -21,14 +25,17 @@ from aicf.backends.cuda.device_program import (
     TensorMap,
 )
 from aicf.backends.cuda.driver import GraphEdge
+from aicf.backends.cuda.launches import KernelLaunch, LibraryCall
+from aicf.backends.cuda.target import ARCHES
 from aicf.backends.native import DeviceGraph
-from aicf.errors import AicfError, CaptureError
+from aicf.dialects.emit import ProgramOp
+from aicf.errors import AicfError, CaptureError, PlanError
 from tests.backends.cuda.device_programs import cuda_code, device_executable
 from tests.backends.cuda.fake_driver import FakeDriver, Kernel
 from tests.runtime.support import ADD_RELU, random
 
 COUNT = 8
-MAP = TensorMap(1, 0, "f32", (COUNT,), (), (COUNT,), 0)
+MAP = TensorMap(1, 0, "f32", (COUNT,), (), (COUNT,), 0, 256, 0, "zeros")
 
 
 def floats(address: int) -> np.ndarray:
@@ -205,7 +212,7 @@ def test_tensor_maps_are_encoded_once_and_again_for_a_new_address(gpu: FakeDrive
 
 def test_a_tensor_map_needs_sixteen_bytes(gpu: FakeDriver) -> None:
     program = Captured(gpu, {"a": through_map}, node("a", "ma", maps=(MAP,), addresses=(Address(2, 0),)))
-    with pytest.raises(CaptureError, match="TMA descriptor of entry 1 .* multiple of 16"):
+    with pytest.raises(CaptureError, match="instruction 'a' copies a tensor at 0x.* needs a multiple of 16"):
         program.graph.set_pointers({1: program.table[1] + 4})
 
 
@@ -231,6 +238,34 @@ def test_library_calls_are_captured_with_full_edges(gpu: FakeDriver, library: Fa
     for _ in range(5):
         program.run()
         np.testing.assert_array_equal(program.at(0), program.at(1) + (program.at(1) + 1) + 1)
+
+
+@pytest.mark.parametrize("calls", ["first", "second"])
+def test_an_early_start_at_a_library_call_is_refused(calls: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing makes a full edge of it: the plan would not be what runs."""
+    own = KernelLaunch(KernelCode("k", "", (), 32), (), (1, 1, 1), (32, 1, 1))
+    parts = {calls: LibraryCall("cublasLt.matmul", "1.2.3", {}, ())}
+    monkeypatch.setattr(build, "emitter", lambda kernel: lambda launch, arch: [parts.get(launch.name, own)])
+    places = ((), (), (), Block(), None)
+    launches = [
+        base.Launch("first", "relu", "k", {}, *places, ()),
+        base.Launch("second", "relu", "k", {}, *places, ("first",), ("first",)),
+    ]
+    unit = base.CodeUnit("entry", ProgramOp("p"), tuple(launches), 1)
+    with pytest.raises(PlanError, match="instruction 'second' starts before 'first' ends, .* write after"):
+        build.build_module([unit], ARCHES["sm_90a"])
+
+
+def test_a_library_call_that_queues_nothing_is_refused(
+    gpu: FakeDriver, library: FakeLibrary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What follows it would wait for what is in front of it, or for nothing."""
+    monkeypatch.setattr(library, "call", lambda *arguments: None)
+    first = node("a", "aa", addresses=(Address(1, 0), Address(2, 0)))
+    for nodes in ((first, ADD), (replace(ADD, after=()),)):
+        with pytest.raises(CaptureError, match=r"instruction 'add' .* cublasLt\.matmul queued nothing"):
+            Captured(gpu, {"a": plus_one}, *nodes)
+    assert not gpu.graphs
 
 
 def test_a_library_call_is_captured_again_for_a_new_address(gpu: FakeDriver, library: FakeLibrary) -> None:
