@@ -30,6 +30,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf": ANYTHING,  # aicf/__init__.py, the public surface
     "aicf.errors": (),
     "aicf.artifact": ("aicf.files",),
+    "aicf.extras": (),
     "aicf.files": (),
     "aicf.plain": (),
     "aicf.universe": ("aicf.passes",),
@@ -46,8 +47,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "aicf.semantics",
     ),
     "aicf.backends.cpu": (*EMIT, "aicf.dialects.types", *CONTRACT, *HOST, *LOOPS),
-    "aicf.backends.cuda": (*EMIT, "aicf.dialects.types", *CONTRACT, *LOOPS, *PLAIN, "aicf.files"),
-    "aicf.runtime": (*EMIT, "aicf.dialects.types", "aicf.dialects.logical", *CONTRACT, *PLAIN),
+    "aicf.backends.cuda": (*EMIT, "aicf.dialects.types", *CONTRACT, *LOOPS, *PLAIN, "aicf.extras", "aicf.files"),
+    "aicf.runtime": (*EMIT, "aicf.dialects.types", "aicf.dialects.logical", *CONTRACT, *PLAIN, "aicf.extras"),
     "aicf.passes": ("aicf.dialects", "aicf.semantics", "aicf.policies", *CONTRACT),
     "aicf.frontends": ("aicf.dialects",),
     "aicf.compiled": ANYTHING,

@@ -42,8 +42,13 @@ class CudaBackend:
             ) from None
 
     def libraries(self) -> Mapping[str, str]:
-        """Libraries of this machine that a target may list, with their versions."""
-        return {}
+        """cublasLt, if it loads here: a table measured with another version is refused for this machine."""
+        from aicf.backends.cuda import library
+
+        try:
+            return {"cublasLt": library.version()}
+        except BackendUnavailable:
+            return {}
 
     def kernels(self) -> Sequence[KernelDescriptor]:
         """All kernels, in a fixed order."""

@@ -17,8 +17,8 @@ from typing import Any, Protocol
 from aicf.backends.cuda.device_program import TensorMap
 from aicf.backends.cuda.target import ARCHES, runs_on
 from aicf.errors import AicfError, ArtifactError, BackendUnavailable
+from aicf.extras import install
 
-INSTALL = "install the NVIDIA driver and aicf[cuda]"
 OUT_OF_MEMORY = 2
 STICKY = frozenset({214, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721})
 """Errors that break the context of the process: illegal and misaligned addresses, illegal instructions, asserts,
@@ -322,16 +322,15 @@ class CudaDriver:
             self._api: Any = import_module("cuda.bindings.driver")
         except ImportError as error:
             raise BackendUnavailable(
-                f"the package cuda-bindings does not import ({error}); {INSTALL}"
+                f"the package cuda-bindings does not import ({error}); {install('cuda')}"
             ) from None
         try:
             self._call("cuInit", 0)
             self._launch = ctypes.CDLL("libcuda.so.1").cuGraphLaunch
-        except (
-            OSError,
-            RuntimeError,
-        ):  # cuda.bindings raises a RuntimeError of its own for a missing library
-            raise BackendUnavailable(f"this machine has no NVIDIA driver (libcuda.so.1); {INSTALL}") from None
+        except (OSError, RuntimeError):  # cuda.bindings has a RuntimeError of its own for a missing library
+            raise BackendUnavailable(
+                "this machine has no NVIDIA driver (libcuda.so.1); install one, or use target cpu"
+            ) from None
         except DriverError as error:
             if error.code == 100:  # CUDA_ERROR_NO_DEVICE
                 self._devices = 0

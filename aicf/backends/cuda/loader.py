@@ -22,10 +22,14 @@ from aicf.backends.cuda.storage import read
 from aicf.backends.cuda.target import runs_on
 from aicf.backends.native import NativeCode
 from aicf.errors import ArtifactError, BackendUnavailable, CaptureError
+from aicf.extras import install
 
 _LIBRARIES = {"cublasLt": "aicf.backends.cuda.library"}
 """Library name, which a function's name starts with, to the module that calls it: `version()` gives its version,
 `open_handle()` a handle, `call(handle, node, addresses, stream)` queues a call, `close_handle(handle)` ends it."""
+
+_PACKAGES = {"cublasLt": "nvidia-cublas"}
+"""Library name to the package that brings it, whose version has one number more."""
 
 
 def load_native(native: NativeCode) -> CudaCode:
@@ -159,7 +163,8 @@ def _open_libraries(module: DeviceModule, cleanup: ExitStack) -> dict[str, Libra
         if found != node.version:
             raise BackendUnavailable(
                 f"instruction '{node.name}' was compiled for {name} {node.version}, here is {found}: algorithms are "
-                "valid for one version; install that one, or run aicf tune here and compile again"
+                f"valid for one version; pip install '{_PACKAGES[name]}=={node.version}.*', or run aicf tune here and "
+                "compile again"
             )
     return {node.function: opened[node.function.partition(".")[0]] for node in nodes}
 
@@ -172,7 +177,7 @@ def _open_library(name: str, node: LibraryNode, cleanup: ExitStack) -> _Library:
         handle = module.open_handle()
     except ImportError as error:
         raise BackendUnavailable(
-            f"instruction '{node.name}' needs the library {name} ({error}); install aicf[cuda]"
+            f"instruction '{node.name}' needs the library {name} ({error}); {install('cuda')}"
         ) from error
     cleanup.callback(module.close_handle, handle)
     return _Library(module, handle)

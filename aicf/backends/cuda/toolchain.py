@@ -28,6 +28,7 @@ from typing import Any
 from aicf.backends.cuda.code import Cubin, KernelCode
 from aicf.backends.cuda.numba_passes import linear_passes
 from aicf.errors import BackendUnavailable
+from aicf.extras import install
 from aicf.files import write_whole
 
 PACKAGES = ("numba-cuda", "llvmlite", "cuda-core", "nvidia-nvvm", "nvidia-nvjitlink")
@@ -54,13 +55,13 @@ def toolchain_lock() -> dict[str, str]:
             versions[package] = version(package)
         except PackageNotFoundError:
             raise BackendUnavailable(
-                f"compiling for cuda needs the package {package}; install aicf[cuda]"
+                f"compiling for cuda needs the package {package}; {install('cuda')}"
             ) from None
     for package in ("nvidia-nvvm", "nvidia-nvjitlink"):
         if not versions[package].startswith(CUDA_LINE + "."):
             raise BackendUnavailable(
                 f"{package} {versions[package]} is not of the CUDA {CUDA_LINE} line, whose code driver 580 loads; "
-                "install aicf[cuda]"
+                f"{install('cuda')}"
             )
     return versions
 

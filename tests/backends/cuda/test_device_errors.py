@@ -20,11 +20,13 @@ import pytest
 import aicf
 from aicf import runtime
 from aicf.backends.cuda import driver as driver_module
-from aicf.backends.cuda import loader, toolchain
+from aicf.backends.cuda import library, loader, toolchain
 from aicf.backends.cuda.device_program import TensorMap
 from aicf.backends.cuda.driver import OUT_OF_MEMORY, CudaDriver, DeviceFacts, DriverError
+from aicf.backends.registry import resolve_target, target_spec
 from aicf.compiled import CompiledModel
 from aicf.errors import AicfError, ArtifactError, BackendUnavailable, CaptureError, PolicyError, UnsupportedOp
+from aicf.extras import install
 from aicf.tools.aicf_cli import main
 from tests.backends.cuda.device_programs import device_executable, symbol_of
 from tests.backends.cuda.device_tensor import DeviceTensor
@@ -169,17 +171,17 @@ DRIVERS: dict[str, tuple[Api | ImportError, bool, str]] = {
     "package missing": (
         ImportError("No module named 'cuda'"),
         True,
-        "the package cuda-bindings does not import (No module named 'cuda'); install the NVIDIA driver and aicf[cuda]",
+        f"the package cuda-bindings does not import (No module named 'cuda'); {install('cuda')}",
     ),
     "library missing for the package": (
         Api(cuInit=RuntimeError("Failed to dlopen libcuda.so.1")),
         True,
-        "this machine has no NVIDIA driver (libcuda.so.1); install the NVIDIA driver and aicf[cuda]",
+        "this machine has no NVIDIA driver (libcuda.so.1); install one, or use target cpu",
     ),
     "library missing": (
         Api(cuInit=(0,)),
         False,
-        "this machine has no NVIDIA driver (libcuda.so.1); install the NVIDIA driver and aicf[cuda]",
+        "this machine has no NVIDIA driver (libcuda.so.1); install one, or use target cpu",
     ),
     "driver broken": (
         Api(cuInit=(803,)),
@@ -336,11 +338,29 @@ def test_a_library_of_another_version(gpu: FakeDriver, monkeypatch: pytest.Monke
         exe(x)
     assert one_line(error.value) == (
         "instruction 'product' was compiled for cublasLt 1.2.3, here is 9.9.9: algorithms are valid for one version; "
-        "install that one, or run aicf tune here and compile again"
+        "pip install 'nvidia-cublas==1.2.3.*', or run aicf tune here and compile again"
     )
     assert not gpu.named("launch") and not gpu.named("allocate")
     monkeypatch.setattr(loader, "import_module", lambda name: SilentLibrary(gpu))
     assert exe(x).shape == (64, 64)
+
+
+def test_a_table_for_another_version_of_this_machines_library(
+    gpu: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`cuda` is this machine with its library: a table measured with another one is refused before anything is
+    compiled, an architecture that is named lists none and takes the table's."""
+    table = Path(__file__).parents[3] / "benchmarks" / "tuning" / "h100.json"
+    program = PROGRAM.format(dtype="f16")
+    monkeypatch.setattr(library, "version", lambda: "13.0.2")
+    assert target_spec(resolve_target("cuda")) == "cuda:sm_90a+cublasLt=13.0.2"
+    with pytest.raises(PolicyError) as error:
+        aicf.compile(program, target="cuda", tuning=table)
+    assert one_line(error.value).startswith(
+        "tuning: the table was measured on NVIDIA H100 80GB HBM3 with library cublasLt 13.1.0, this program is for "
+        "library cublasLt 13.0.2; measure again on the device: aicf tune MODEL "
+    )
+    assert target_spec(resolve_target("cuda:sm_90a")) == "cuda:sm_90a"
 
 
 def test_a_missing_library(gpu: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -351,7 +371,7 @@ def test_a_missing_library(gpu: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(BackendUnavailable) as error:
         compiled("library_call")(np.zeros((64, 64), np.float16))
     assert one_line(error.value) == (
-        "instruction 'product' needs the library cublasLt (No module named 'nvmath'); install aicf[cuda]"
+        f"instruction 'product' needs the library cublasLt (No module named 'nvmath'); {install('cuda')}"
     )
 
 
@@ -386,7 +406,7 @@ def test_missing_toolkit_wheels(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BackendUnavailable) as error:
         aicf.compile(PROGRAM.format(dtype="f32"), target=TARGET)
     assert one_line(error.value) == (
-        "compiling for cuda needs the package nvidia-nvjitlink; install aicf[cuda]"
+        f"compiling for cuda needs the package nvidia-nvjitlink; {install('cuda')}"
     )
 
 
@@ -396,7 +416,7 @@ def test_toolkit_wheels_of_another_line(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(BackendUnavailable) as error:
         aicf.compile(PROGRAM.format(dtype="f32"), target=TARGET)
     assert one_line(error.value) == (
-        "nvidia-nvvm 13.9.1 is not of the CUDA 13.0 line, whose code driver 580 loads; install aicf[cuda]"
+        f"nvidia-nvvm 13.9.1 is not of the CUDA 13.0 line, whose code driver 580 loads; {install('cuda')}"
     )
 
 

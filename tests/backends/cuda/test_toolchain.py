@@ -88,7 +88,7 @@ def test_a_damaged_entry_of_the_cache_is_compiled_again(
 @pytest.mark.parametrize(
     ("versions", "message"),
     [
-        ({"nvidia-nvvm": None}, "needs the package nvidia-nvvm; install aicf[cuda]"),
+        ({"nvidia-nvvm": None}, "needs the package nvidia-nvvm; pip install "),
         ({"nvidia-nvjitlink": "13.4.1"}, "nvidia-nvjitlink 13.4.1 is not of the CUDA 13.0 line"),
     ],
 )
