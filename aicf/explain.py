@@ -277,11 +277,17 @@ def _describe_bind(plan: CapturePlan, bind: Bind, index: int) -> str:
     readers = [launch.name for launch in plan.launches if any(place.base == index for place in launch.ins)]
     writers = [launch.name for launch in plan.launches if any(place.base == index for place in launch.outs)]
     parts = [f"@{plan.name}: {bind.role} {describe(bind.shape, bind.dtype)}"]
-    parts += [f"bound {bind.binding}"] if bind.binding else []
+    parts += [f"bound {_binding(bind)}"] if bind.binding else []
     parts += [f"prepared as {bind.layout}"] if bind.layout else []
     parts += [f"read by {', '.join(readers)}"] if readers else []
     parts += [f"written by {', '.join(writers)}"] if writers else []
     return ", ".join(parts)
+
+
+def _binding(bind: Bind) -> str:
+    if bind.binding == "staged":
+        return f"staged: copied through {bind.nbytes:,} bytes of ours"
+    return f"{bind.binding}" + (f" at a multiple of {bind.align} bytes" if bind.align else "")
 
 
 def _describe_instruction(node: Node, launch: Launch, plan: CapturePlan) -> str:

@@ -53,6 +53,11 @@ class Port:
         return Port(bind, index, dtype, bind.shape, strides, bind.strides == dense_strides(bind.shape))
 
     @property
+    def is_staged(self) -> bool:
+        """Whether the program uses memory of ours for it, and callers' memory is copied from or to there."""
+        return self.bind.binding == "staged"
+
+    @property
     def is_small(self) -> bool:
         """Whether calls copy it instead of asking for its address."""
         return self.bind.nbytes <= COPY_BYTES

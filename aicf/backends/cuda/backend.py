@@ -22,6 +22,8 @@ class CudaBackend:
     """Cubins for NVIDIA GPUs, launched with library calls inside one CUDA Graph."""
 
     name = "cuda"
+    bind_align = 16
+    """Kernels load 16 bytes at once, and TMA descriptors take no other addresses."""
     join_us = 1.0
     """An edge from another branch of a graph is never programmatic, and the branches start one after the other."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
@@ -106,18 +106,12 @@ class CapturedProgram:
             self._prepared(node, functions) if isinstance(node, KernelNode) else None
             for node in program.nodes()
         ]
-        self._fixed = frozenset(address.base for node in program.libraries for address in node.addresses)
         self._capture()
 
     @property
     def launch(self) -> Callable[[], None]:
         """See `DeviceGraph`."""
         return self._launch
-
-    @property
-    def fixed(self) -> frozenset[int]:
-        """See `DeviceGraph`: what library calls have inside."""
-        return self._fixed
 
     # Parameters
 
@@ -183,8 +177,8 @@ class CapturedProgram:
             self._executable = _instantiated(driver, graph, self._stream, self._program)
             handles.callback(self._device.close, driver.close_executable, self._executable)
             self._launch = self._device.in_each_thread(driver.launcher(self._executable, self._stream))
-            self._close = weakref.finalize(self, handles.pop_all().close)
-            self._close.atexit = False  # the driver gives everything back by itself, and may be gone by then
+            close = weakref.finalize(self, handles.pop_all().close)
+            close.atexit = False  # the driver gives everything back by itself, and may be gone by then
 
     def _add(self, driver: Driver, graph: int, number: int, after: Sequence[GraphEdge]) -> tuple[int, ...]:
         """Adds node `number`; the graph nodes that later ones wait for."""
@@ -210,28 +204,30 @@ class CapturedProgram:
 
     def set_pointers(self, pointers: Mapping[int, int]) -> None:
         """See `DeviceGraph`. Parameters of the kernels that use an entry are changed in place and its tensor maps
-        encoded again; a library call has its addresses inside, so its graph is captured anew."""
+        encoded again; a library call has its addresses inside."""
         changed = {index for index, address in pointers.items() if self._table[index] != address}
+        self._check_changeable(changed)
         changed |= self._stale
         self._stale = changed  # until all that uses them is changed: a call in between may fail
         for index, address in pointers.items():
             self._table[index] = address
         self._encode({map_: place for map_, place in self._descriptors.items() if map_.base in changed})
         driver = self._device.enter()
-        recapture = bool(changed & self._fixed)
         for number, kernel in enumerate(self._kernels):
             if kernel is None or not any(address.base in changed for _, address in kernel.pointers):
                 continue
             for index, address in kernel.pointers:
                 kernel.params.arguments[index] = self._at(address)
-            if not recapture:
-                driver.set_kernel(self._executable, self._node_of[number], kernel.params)
-        if recapture:
-            driver.synchronize(self._stream)
-            close = self._close
-            self._capture()
-            close()
+            driver.set_kernel(self._executable, self._node_of[number], kernel.params)
         self._stale = set[int]()
+
+    def _check_changeable(self, changed: Set[int]) -> None:
+        for node in self._program.libraries:
+            if any(address.base in changed for address in node.addresses):
+                raise CaptureError(
+                    f"instruction '{node.name}' has an address inside that is to change; stage that input or output in "
+                    "the plan"
+                )
 
     # One instruction at a time
 

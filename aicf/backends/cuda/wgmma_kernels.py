@@ -194,7 +194,6 @@ class WgmmaKernel:
             "transpose_a": work.attrs["transpose_a"],
             "transpose_b": work.attrs["transpose_b"],
             "early_reads": _array(early_reads(work)),
-            "fixed_addresses": _array([0, *_roles(work).b]),
             "may_alias": _may_alias(work.code, _roles(work), task),
             "triggers": BoolAttr.from_bool(True),
             "rounding": StringAttr(work.rounding),
