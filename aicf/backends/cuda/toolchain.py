@@ -16,18 +16,19 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import IO, Any
 
 from aicf.backends.cuda.code import Cubin, KernelCode
 from aicf.backends.cuda.numba_passes import linear_passes
-from aicf.errors import BackendUnavailable
+from aicf.errors import BackendUnavailable, CaptureError
 from aicf.extras import install
 from aicf.files import write_whole
 
@@ -42,6 +43,30 @@ MINIMUM_DRIVER = 13000
 _DIGEST_BYTES = 32
 
 WORKER = "aicf.backends.cuda.compile_worker"
+
+
+class KernelError(CaptureError):
+    """A kernel does not compile; the toolchain's own error, of many lines, is the cause.
+
+    Args:
+        symbol: Of the kernel.
+        error: What the toolchain raised.
+    """
+
+    def __init__(self, symbol: str, error: Exception) -> None:
+        self.symbol = symbol
+        self.reason = f"{type(error).__name__}: {_telling(str(error))}"
+        super().__init__(f"kernel '{symbol}' does not compile: {self.reason}")
+
+
+_PREAMBLES = ("Failed in ", "ERROR_")
+"""Starts of lines in which Numba and nvJitLink say where they failed, before they say why."""
+
+
+def _telling(message: str) -> str:
+    """The first line of an error that says why."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    return next((line for line in lines if not line.startswith(_PREAMBLES)), lines[0] if lines else "")
 
 
 def toolchain_lock() -> dict[str, str]:
@@ -69,7 +94,7 @@ def toolchain_lock() -> dict[str, str]:
 def compile_kernels(codes: Iterable[KernelCode], arch: str) -> dict[str, Cubin]:
     """Cubins of kernels by symbol, each compiled once, side by side in processes of their own.
 
-    Raises BackendUnavailable if the toolchain is missing.
+    Raises BackendUnavailable if the toolchain is missing, KernelError if a kernel does not compile.
     """
     lock = toolchain_lock()
     distinct = {code.symbol: code for code in codes}
@@ -127,15 +152,11 @@ def compile_side_by_side(codes: Sequence[KernelCode], arch: str) -> dict[str, by
     shares = _shares(codes, os.cpu_count() or 1)
     if not shares:
         return {}
-    workers = [_start(share, arch) for share in shares[1:]]
-    try:
+    with ExitStack() as cleanup:
+        workers = [_start(share, arch, cleanup) for share in shares[1:]]
         images = {code.symbol: compile_kernel(code, arch) for code in shares[0]}
         for share, worker in zip(shares[1:], workers, strict=True):
             images |= _collect(share, worker, arch)
-    finally:
-        for worker in workers:
-            with worker:  # which closes its pipes and waits
-                worker.kill()
     return images
 
 
@@ -150,19 +171,37 @@ def _shares(codes: Sequence[KernelCode], count: int) -> list[list[KernelCode]]:
     return shares
 
 
-def _start(share: Sequence[KernelCode], arch: str) -> subprocess.Popen[bytes]:
-    """A process of `compile_worker` at work on a share."""
-    worker = subprocess.Popen(
+@dataclasses.dataclass(frozen=True)
+class _Worker:
+    """A process of `compile_worker`, and the file that its standard error goes to."""
+
+    process: subprocess.Popen[bytes]
+    errors: IO[bytes]
+
+    def said(self) -> str:
+        """What it wrote to standard error, and how it ended, once it has."""
+        status = self.process.wait()
+        self.errors.seek(0)
+        return f"{WORKER} ended with status {status}\n{self.errors.read().decode(errors='replace')}".strip()
+
+
+def _start(share: Sequence[KernelCode], arch: str, cleanup: ExitStack) -> _Worker:
+    """A process at work on a share; it is ended by `cleanup`."""
+    errors = cleanup.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - the stack closes it
+    process = subprocess.Popen(
         [sys.executable, "-m", WORKER],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        stderr=errors,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
     )
-    assert worker.stdin is not None
+    cleanup.enter_context(process)  # which closes its pipes and waits
+    cleanup.callback(process.kill)
+    assert process.stdin is not None
     # A worker that died is no error: what it lacks is compiled here, see `_collect`.
-    with suppress(BrokenPipeError), worker.stdin:
-        worker.stdin.write(_task(arch, share))
-    return worker
+    with suppress(BrokenPipeError), process.stdin:
+        process.stdin.write(_task(arch, share))
+    return _Worker(process, errors)
 
 
 def _task(arch: str, share: Sequence[KernelCode]) -> bytes:
@@ -175,16 +214,21 @@ def read_task(task: bytes) -> tuple[str, list[KernelCode]]:
     return arch, [KernelCode(name, source, tuple(params), *rest) for name, source, params, *rest in codes]
 
 
-def _collect(share: Sequence[KernelCode], worker: subprocess.Popen[bytes], arch: str) -> dict[str, bytes]:
+def _collect(share: Sequence[KernelCode], worker: _Worker, arch: str) -> dict[str, bytes]:
     """What a process made: for each kernel its length and its bytes. What it lacks is compiled here, so that an error
-    is raised where it can be read."""
-    assert worker.stdout is not None
-    output, images, start = worker.stdout.read(), dict[str, bytes](), 0
+    is raised where it can be read, with what the process said as a note."""
+    assert worker.process.stdout is not None
+    output, images, start = worker.process.stdout.read(), dict[str, bytes](), 0
     for code in share:
         size = int.from_bytes(output[start : start + 8], "little")
         image = output[start + 8 : start + 8 + size]
         start += 8 + size
-        images[code.symbol] = image if size and len(image) == size else compile_kernel(code, arch)
+        is_whole = size and len(image) == size
+        try:
+            images[code.symbol] = image if is_whole else compile_kernel(code, arch)
+        except KernelError as error:
+            error.add_note(worker.said())
+            raise
     return images
 
 
@@ -193,7 +237,14 @@ _ONE_AT_A_TIME = Lock()
 
 
 def compile_kernel(code: KernelCode, arch: str) -> bytes:
-    """The cubin of one kernel, whose entry is `code.symbol`."""
+    """The cubin of one kernel, whose entry is `code.symbol`. Raises KernelError."""
+    try:
+        return _compiled(code, arch)
+    except Exception as error:  # each package of the toolchain has errors of its own
+        raise KernelError(code.symbol, error) from error
+
+
+def _compiled(code: KernelCode, arch: str) -> bytes:
     from cuda.core import Linker, LinkerOptions, ObjectCode
     from numba import cuda
 
