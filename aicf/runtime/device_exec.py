@@ -91,7 +91,10 @@ class _Staging:
 
 @dataclass
 class _Taken:
-    """What a GraphExec holds on the device; the fields are dropped in this order, users before what they use."""
+    """What a GraphExec holds on the device; the fields are dropped in this order, users before what they use.
+
+    `is_proven`: whether all its instructions have run.
+    """
 
     own: dict[str, DeviceArray]
     ranges: list[tuple[str, tuple[int, int]]]
@@ -100,6 +103,20 @@ class _Taken:
     queue: Queue
     memory: DeviceMemory
     code: DeviceCode
+    is_proven: bool = False
+
+    def launch(self) -> None:
+        """Runs the program: the first time instruction by instruction, so that one that fails is named, and waits for
+        each; from then on as the graph."""
+        if self.is_proven:
+            self.graph.launch()
+        else:
+            self.prove()
+
+    def prove(self) -> None:
+        """Runs the program instruction by instruction. Raises CaptureError that names the one that fails."""
+        self.graph.run_eagerly(ranges.named)
+        self.is_proven = True
 
 
 @dataclass(frozen=True)
@@ -129,12 +146,12 @@ class _CopyingReplay:
     Args:
         taken: The GraphExec's memory.
         copies: What is copied.
-        run: The run; the graph's launch if None.
+        run: The run.
     """
 
-    def __init__(self, taken: _Taken, copies: Sequence[_Copy], run: Callable[[], None] | None = None) -> None:
+    def __init__(self, taken: _Taken, copies: Sequence[_Copy], run: Callable[[], None]) -> None:
         self._memory, self._queue = taken.memory, taken.queue
-        self._run = run or taken.graph.launch
+        self._run = run
         self._inputs = [copy for copy in copies if copy.is_input]
         self._outputs = [copy for copy in copies if not copy.is_input]
         self._waits = not all(isinstance(copy.bound, DeviceView) for copy in copies)
@@ -259,9 +276,23 @@ class DeviceGraphExec(GraphExec):
         taken = self._take()
         self._bind_rest(lambda port: taken.own[port.bind.name])
         self._point_at_bound(taken)
+        steady = self._with_copies(taken, taken.graph.launch)
+        if not taken.is_proven:
+            return partial(self._first_then, taken, steady)
+        self._run = steady
+        return steady
+
+    def _first_then(self, taken: _Taken, steady: Callable[[], None]) -> None:
+        """The first replay of all, see `_Taken.launch`; any other is `steady`."""
+        if taken.is_proven:
+            steady()
+            return
+        self._with_copies(taken, taken.prove)()
+        self._run = steady
+
+    def _with_copies(self, taken: _Taken, run: Callable[[], None]) -> Callable[[], None]:
         copies = self._copies(taken)
-        self._run = _CopyingReplay(taken, copies) if copies else taken.graph.launch
-        return self._run
+        return _CopyingReplay(taken, copies, run) if copies else run
 
     def _copies(self, taken: _Taken) -> list[_Copy]:
         """The copies around a replay: for bound arrays of the host, and for what the plan stages."""
@@ -285,8 +316,7 @@ class DeviceGraphExec(GraphExec):
         with self._guard:
             self._ready()
             taken = self._take()
-            eagerly = partial(taken.graph.run_eagerly, ranges.named)
-            _CopyingReplay(taken, self._copies(taken), eagerly)()
+            self._with_copies(taken, taken.prove)()
 
     def instruction_times(self, repeats: int) -> list[list[float]]:
         """See `GraphExec`."""
@@ -364,7 +394,7 @@ class DeviceGraphExec(GraphExec):
                 else:
                     pointers[port.index] = view.address
         self._point(taken, pointers)
-        taken.graph.launch()
+        taken.launch()
         for view, port in behind:
             memory.copy(view.address, taken.block[port.index], port.bind.nbytes, stream)
         results = self._collect(taken, staging, out)

@@ -27,8 +27,12 @@ launch failures, uncorrectable memory. Every later call on this GPU fails with t
 Triple = tuple[int, int, int]
 
 
+LOST = "; a kernel broke the GPU context of this process, so every later use of the GPU fails: start a new process"
+"""What a sticky error means, and the way out."""
+
+
 class DriverError(AicfError):
-    """A call of the driver failed.
+    """A call of the driver failed; `failure` is that alone, without what it means.
 
     Args:
         call: Its name.
@@ -39,11 +43,9 @@ class DriverError(AicfError):
     def __init__(self, call: str, code: int, reason: str) -> None:
         self.code = code
         self.is_sticky = code in STICKY
-        lost = (
-            "; a kernel broke the GPU context of this process, so every later use of the GPU in it fails: start a new "
-            "process, and run GraphExec.check() there to learn which instruction it is"
-        )
-        super().__init__(f"{call} failed: {reason}{lost if self.is_sticky else ''}")
+        self.failure = f"{call} failed: {reason}"
+        hint = "; GraphExec.check(), or aicf run, on the same inputs there names the instruction"
+        super().__init__(f"{self.failure}{LOST + hint if self.is_sticky else ''}")
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from aicf.backends.cuda.device_program import (
     Scalar,
     TensorMap,
 )
-from aicf.backends.cuda.driver import Arguments, Driver, DriverError, GraphEdge, KernelParams
+from aicf.backends.cuda.driver import LOST, Arguments, Driver, DriverError, GraphEdge, KernelParams
 from aicf.errors import AicfError, CaptureError
 
 DESCRIPTOR_BYTES = 128
@@ -243,6 +243,9 @@ class CapturedProgram:
                         assert isinstance(node, LibraryNode)
                         self._library_call(node)()
                     driver.synchronize(self._stream)
+            except DriverError as error:
+                lost = LOST if error.is_sticky else ""
+                raise CaptureError(f"instruction '{node.name}' failed: {error.failure}{lost}") from error
             except AicfError as error:
                 raise CaptureError(f"instruction '{node.name}' failed: {error.message}") from error
 

@@ -472,6 +472,7 @@ def test_a_failing_launch_names_the_instruction(gpu: FakeDriver) -> None:
     exe = add(gpu)
     bound = exe.bind(x=random(RNG, 4, 6))
     bound.replay()
+    bound.replay()
     (plan,) = exe.plan.programs
     gpu.failures["run"] = 1
     with pytest.raises(CaptureError) as error:
@@ -483,7 +484,36 @@ def test_a_failing_launch_names_the_instruction(gpu: FakeDriver) -> None:
     gpu.failures[symbol] = ILLEGAL_ADDRESS
     with pytest.raises(CaptureError) as error:
         bound.check()
-    assert one_line(error.value).startswith("instruction 'act' failed: synchronize failed: ")
+    assert one_line(error.value) == (
+        "instruction 'act' failed: synchronize failed: fake error 700; a kernel broke the GPU context of this process, "
+        "so every later use of the GPU fails: start a new process"
+    )
+
+
+@pytest.mark.parametrize("way", ["call", "run", "replay"])
+def test_a_launch_that_fails_the_first_time_names_the_instruction(way: str, gpu: FakeDriver) -> None:
+    """Without being asked: the first run of every GraphExec goes instruction by instruction. It counts as one run, the
+    next goes as the graph, and a failed one does not count."""
+    exe = add(gpu)
+    x = random(RNG, 4, 6)
+    bound = exe.bind(x=x)
+    step: Callable[[], object] = {
+        "call": lambda: exe(x),
+        "run": lambda: exe.run({"x": x}),
+        "replay": lambda: (bound.replay(2), bound.synchronize()),
+    }[way]
+    (plan,) = exe.plan.programs
+    gpu.failures["run"] = 1
+    with pytest.raises(CaptureError, match="instruction 'sum' failed: run failed: fake error 1"):
+        step()
+    del gpu.failures["run"]
+    step()
+    names = [symbol_of(plan, number) for number in range(3)]
+    assert gpu.named("run")[-3:] == names and len(gpu.named("launch")) == (way == "replay")
+    gpu.calls.clear()
+    step()
+    assert not gpu.named("run") and len(gpu.named("launch")) == (2 if way == "replay" else 1)
+    check_works(exe)
 
 
 @pytest.mark.parametrize(

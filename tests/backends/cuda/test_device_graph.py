@@ -377,6 +377,7 @@ def test_ranges_name_programs_and_instructions(gpu: FakeDriver, monkeypatch: pyt
     x = random(np.random.default_rng(5), 4, 6)
     bound = exe.bind(x=x)
     exe(x)
+    bound.replay()
     with runtime.nvtx_ranges():
         exe(x)
         bound.replay(2)
