@@ -286,7 +286,9 @@ def _weights(file: Artifact, given: Mapping[str, Array] | str | Path | None) -> 
     """The weights given, else those of the file."""
     if given is None:
         if WEIGHTS not in file.entries:
-            raise ArtifactError("the artifact was saved without weights; load it with aicf.load(path, weights=...)")
+            raise ArtifactError(
+                "the artifact was saved without weights; load it with aicf.load(path, weights=...)"
+            )
         return _read_tensors(file, WEIGHTS)
     if isinstance(given, Mapping):
         return given
