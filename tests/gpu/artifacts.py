@@ -43,7 +43,8 @@ def compiled(name: str) -> CompiledModel:
     case = CASES[name]
     program = case.make()
     tuning = None if case.variant is None else _table_of(case)
-    return aicf.compile(program.module, program.weights, TARGET, policy=case.policy, tuning=tuning, name=name)
+    target, policy = case.target, case.policy
+    return aicf.compile(program.module, program.weights, target, policy=policy, tuning=tuning, name=name)
 
 
 def obtained(name: str) -> CompiledModel:
@@ -105,7 +106,7 @@ def _table_of(case: Case) -> TuningTable:
     given = {name: plain_value(found.record.record.data[name]) for name in _device_fields(found)}
     timing = Timing(1.0, 0.0)
     row = Row(found.kernel.id, found.kernel.version, found.spec, given, timing, timing)
-    backend, _, arch = TARGET.partition(":")
+    backend, _, arch = case.target.partition(":")
     header = Header(backend, arch, 1, "none: a test's choice", "", {}, {})
     return TuningTable(header).with_works([MeasuredWork(found.work.digest, found.work, (row,))])
 
@@ -118,7 +119,7 @@ def _candidates(case: Case) -> list[Candidate]:
     """What could run the case's instructions."""
     context = make_context()
     source = read_model(case.make().module, context)
-    for module_pass in passes_of(source, Options(TARGET, "", "", 1)):
+    for module_pass in passes_of(source, Options(case.target, "", "", 1)):
         if isinstance(module_pass, SelectKernelsPass):
             break
         apply_pass(module_pass, context, source.module)
