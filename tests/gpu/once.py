@@ -1,0 +1,32 @@
+"""Runs one case, or one control, on the GPU: what a checker of a process is given.
+
+    python -m tests.gpu.once CASE
+
+The last line says which kernels ran. A case must also give the right results: kernels that did nothing would be clean.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from tests.gpu.artifacts import obtained
+from tests.gpu.controls import CONTROLS, obtained_control
+from tests.gpu.harness import POISONS, assert_right, poison, program, results
+
+
+def main(name: str) -> None:
+    """Replays the program on poisoned memory, once."""
+    control = CONTROLS.get(name)
+    case = name if control is None else control.case
+    graph_exec = (obtained(case) if control is None else obtained_control(name)).instantiate()
+    graph_exec.fill(program(case).inputs)
+    poison(graph_exec, POISONS[0])
+    graph_exec.replay()
+    graph_exec.synchronize()
+    if control is None:
+        assert_right(case, results(graph_exec))
+    print(*sorted({launch.kernel for launch in graph_exec.plan.launches}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
