@@ -3,6 +3,7 @@
     python -m tests.gpu.once CASE
 
 The last line says which kernels ran. A case must also give the right results: kernels that did nothing would be clean.
+(Those of a program that updates its weights take more than a run to tell, see `test_runtime`.)
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import sys
 
 from tests.gpu.artifacts import obtained
+from tests.gpu.cases import STATELESS
 from tests.gpu.controls import CONTROLS, obtained_control
 from tests.gpu.harness import POISONS, assert_right, poison, program, results
 
@@ -23,7 +25,7 @@ def main(name: str) -> None:
     poison(graph_exec, POISONS[0])
     graph_exec.replay()
     graph_exec.synchronize()
-    if control is None:
+    if name in STATELESS:
         assert_right(case, results(graph_exec))
     print(*sorted({launch.kernel for launch in graph_exec.plan.launches}))
 
