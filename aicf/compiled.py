@@ -252,9 +252,8 @@ def _explained(
 ) -> Explanation | ValueExplanation:
     if value is not None:
         return explain_value(plan, decisions, value)
-    target = f"{plan.backend}:{plan.arch}, {plan.threads} thread"
-    plural = "s" if plan.threads > 1 else ""
-    return explain_programs(f"{name} for {target}{plural}", plan, decisions)
+    threads = f", {plan.threads} threads" if plan.threads > 1 else ""
+    return explain_programs(f"{name} for {plan.backend}:{plan.arch}{threads}", plan, decisions)
 
 
 def _read_plan(file: Artifact) -> tuple[ModulePlan, tuple[Decision, ...]]:

@@ -1,4 +1,4 @@
-"""Runs one case, or one control, on the GPU: what a checker of a process is given.
+"""Runs one case, or one control, on the GPU: what a checker is given, which looks at whole processes.
 
     python -m tests.gpu.once CASE
 
@@ -17,14 +17,15 @@ from tests.gpu.harness import POISONS, assert_right, poison, program, results
 
 
 def main(name: str) -> None:
-    """Replays the program on poisoned memory, once."""
+    """Runs the program on poisoned memory, first instruction by instruction and then as a graph."""
     control = CONTROLS.get(name)
     case = name if control is None else control.case
     graph_exec = (obtained(case) if control is None else obtained_control(name)).instantiate()
     graph_exec.fill(program(case).inputs)
-    poison(graph_exec, POISONS[0])
-    graph_exec.replay()
-    graph_exec.synchronize()
+    for value in POISONS:
+        poison(graph_exec, value)
+        graph_exec.replay()
+        graph_exec.synchronize()
     if name in STATELESS:
         assert_right(case, results(graph_exec))
     print(*sorted({launch.kernel for launch in graph_exec.plan.launches}))

@@ -25,7 +25,8 @@ from aicf.backends.cuda.device_program import (
 from aicf.backends.cuda.launches import Emit, KernelLaunch, LibraryCall
 from aicf.backends.cuda.storage import stored
 from aicf.backends.cuda.target import GpuArch
-from aicf.backends.cuda.toolchain import MINIMUM_DRIVER, compile_kernels, toolchain_lock
+from aicf.backends.cuda.toolchain import MINIMUM_DRIVER, KernelError, compile_kernels, toolchain_lock
+from aicf.errors import CaptureError, PlanError
 
 _FAMILIES: dict[str, str] = {
     "cuda.cublaslt": "aicf.backends.cuda.cublaslt_code",
@@ -50,11 +51,16 @@ def emitter(kernel: str) -> Emit:
 def build_module(units: Sequence[CodeUnit], arch: GpuArch) -> bytes:
     """The stored form of all units; the same units give the same bytes.
 
-    Raises BackendUnavailable if the toolchain is missing.
+    Raises:
+        BackendUnavailable: the toolchain is missing.
+        CaptureError: the kernel of an instruction does not compile.
     """
     lock = toolchain_lock()
     programs: list[DeviceProgram] = []
-    cubins = compile_kernels(_codes(units, arch, programs), arch.name)
+    try:
+        cubins = compile_kernels(_codes(units, arch, programs), arch.name)
+    except KernelError as error:
+        raise CaptureError(_failed(error, units, programs, arch)) from error
     table, section = _section([cubins[symbol] for symbol in sorted(cubins)])
     return stored(
         DeviceModule(FORMAT, arch.name, tuple(programs), table, dict(lock), MINIMUM_DRIVER), section
@@ -66,6 +72,18 @@ def _codes(units: Sequence[CodeUnit], arch: GpuArch, programs: list[DeviceProgra
     `programs`."""
     for unit in units:
         programs.append((yield from _program(unit, arch)))
+
+
+def _failed(
+    error: KernelError, units: Sequence[CodeUnit], programs: Sequence[DeviceProgram], arch: GpuArch
+) -> str:
+    """What to say about a kernel that does not compile: the first instruction that launches it, and the way out."""
+    name = next(node.name for program in programs for node in program.kernels if node.symbol == error.symbol)
+    kernel = next(launch.kernel for unit in units for launch in unit.launches if launch.name == name)
+    return (
+        f"instruction '{name}': kernel '{kernel}' does not compile for {arch.name}: {error.reason}; forbid it in "
+        "the policy (the toolchain's whole message is the cause of this error, which --debug shows)"
+    )
 
 
 def _section(cubins: Sequence[Cubin]) -> tuple[tuple[StoredCubin, ...], bytes]:
@@ -104,14 +122,17 @@ def _edges(
     nodes: Sequence[KernelNode | LibraryNode],
     part: KernelLaunch | LibraryCall,
 ) -> tuple[Dependency, ...]:
-    """The edges of an instruction's first node: as the IR says."""
-    own = isinstance(part, KernelLaunch)
-    return tuple(
-        Dependency(
-            ends[name], name in launch.programmatic and own and isinstance(nodes[ends[name]], KernelNode)
-        )
-        for name in launch.waits_for
-    )
+    """The edges of an instruction's first node: as the IR says.
+
+    Raises PlanError for a programmatic edge from or to a library call, which neither triggers nor waits inside.
+    """
+    for name in launch.programmatic:
+        if isinstance(part, LibraryCall) or isinstance(nodes[ends[name]], LibraryNode):
+            raise PlanError(
+                f"instruction '{launch.name}' starts before '{name}' ends, but edges of library calls are full; write "
+                f'after(["{name}" full])'
+            )
+    return tuple(Dependency(ends[name], name in launch.programmatic) for name in launch.waits_for)
 
 
 def _chained(

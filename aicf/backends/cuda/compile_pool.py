@@ -15,10 +15,11 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, TemporaryFile
 from types import TracebackType
 
 from aicf.backends.cuda.code import KernelCode
+from aicf.errors import CaptureError
 
 WORKER = "aicf.backends.cuda.compile_worker"
 
@@ -58,8 +59,8 @@ class CompilePool:
         self._sent.append(longer)
 
     def images(self) -> dict[str, bytes]:
-        """Waits for all kernels and gives their cubins by symbol. What the worker lacks is compiled here, where an error
-        can be read."""
+        """Waits for all kernels and gives their cubins by symbol. What the worker lacks is compiled here, where errors
+        are raised, with what the worker said as a note."""
         if self._worker is not None:
             self._worker.no_more()
         own = [] if self._own is None else [self._own]
@@ -67,19 +68,25 @@ class CompilePool:
         for code in self._sent:
             assert self._worker is not None
             image = self._worker.image(code)
-            images[code.symbol] = self._compile_here(code, self._arch) if image is None else image
+            try:
+                images[code.symbol] = self._compile_here(code, self._arch) if image is None else image
+            except CaptureError as error:
+                error.add_note(self._worker.said())
+                raise
         return images
 
 
 class _Worker:
-    """A process of `compile_worker`, and the folder in which it leaves cubins."""
+    """A process of `compile_worker`, the folder in which it leaves cubins, and the file of its standard error."""
 
     def __init__(self, arch: str) -> None:
         self._folder = TemporaryDirectory(prefix="aicf-cubins-", ignore_cleanup_errors=True)
+        self._errors = TemporaryFile()  # noqa: SIM115 - `end` closes it
         paths = os.pathsep.join(path for path in sys.path if path)
         self._process = subprocess.Popen(
             [sys.executable, "-m", WORKER, arch, self._folder.name, str(os.cpu_count() or 1)],
             stdin=subprocess.PIPE,
+            stderr=self._errors,
             env={**os.environ, "PYTHONPATH": paths, "OPENBLAS_NUM_THREADS": "1"},  # it forks: no threads
             start_new_session=True,
         )
@@ -103,12 +110,19 @@ class _Worker:
         path = Path(self._folder.name) / code.symbol
         return path.read_bytes() if path.exists() else None
 
+    def said(self) -> str:
+        """What it wrote to standard error, and how it ended, once it has."""
+        status = self._process.wait()
+        self._errors.seek(0)
+        return f"{WORKER} ended with status {status}\n{self._errors.read().decode(errors='replace')}".strip()
+
     def end(self) -> None:
         """Ends it with the processes that it forked."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self.no_more()
         self._process.wait()
+        self._errors.close()
         self._folder.cleanup()
 
 

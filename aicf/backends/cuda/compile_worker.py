@@ -11,12 +11,13 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import traceback
 from pathlib import Path
 from typing import NoReturn
 
 from aicf.backends.cuda.code import KernelCode
 from aicf.backends.cuda.compile_pool import read_task
-from aicf.backends.cuda.toolchain import compile_kernel
+from aicf.backends.cuda.toolchain import KernelError, compile_kernel
 from aicf.files import write_whole
 
 _WARM_UP = KernelCode("warm_up", "def warm_up(x):\n    store_i32(x, i32(cuda.threadIdx.x))\n", ("ptr",), 32)
@@ -42,11 +43,14 @@ def main(arch: str, folder: str, processes: str) -> None:
 
 
 def _compile_and_exit(code: KernelCode, arch: str, folder: Path, free: int) -> NoReturn:
-    """What fails leaves no cubin: `compile_pool` tries it where the error can be read."""
+    """A kernel that does not compile leaves no cubin: `compile_pool` tries it again, and tells the error."""
     try:
         image = compile_kernel(code, arch)
         write_whole(folder / code.symbol, lambda stream: stream.write(image))
+    except KernelError:
+        traceback.print_exc()
     finally:
+        sys.stderr.flush()
         os.write(free, b"\0")
         os._exit(0)
 

@@ -25,7 +25,8 @@ from typing import Any
 from aicf.backends.cuda.code import Cubin, KernelCode
 from aicf.backends.cuda.compile_pool import CompilePool
 from aicf.backends.cuda.numba_passes import linear_passes
-from aicf.errors import BackendUnavailable
+from aicf.errors import BackendUnavailable, CaptureError
+from aicf.extras import install
 from aicf.files import write_whole
 
 PACKAGES = ("numba-cuda", "llvmlite", "cuda-core", "nvidia-nvvm", "nvidia-nvjitlink")
@@ -39,6 +40,30 @@ MINIMUM_DRIVER = 13000
 _DIGEST_BYTES = 32
 
 
+class KernelError(CaptureError):
+    """A kernel does not compile; the toolchain's own error, of many lines, is the cause.
+
+    Args:
+        symbol: Of the kernel.
+        error: What the toolchain raised.
+    """
+
+    def __init__(self, symbol: str, error: Exception) -> None:
+        self.symbol = symbol
+        self.reason = f"{type(error).__name__}: {_telling(str(error))}"
+        super().__init__(f"kernel '{symbol}' does not compile: {self.reason}")
+
+
+_PREAMBLES = ("Failed in ", "ERROR_")
+"""Starts of lines in which Numba and nvJitLink say where they failed, before they say why."""
+
+
+def _telling(message: str) -> str:
+    """The first line of an error that says why."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    return next((line for line in lines if not line.startswith(_PREAMBLES)), lines[0] if lines else "")
+
+
 def toolchain_lock() -> dict[str, str]:
     """Versions of the packages that compile, by name.
 
@@ -50,13 +75,13 @@ def toolchain_lock() -> dict[str, str]:
             versions[package] = version(package)
         except PackageNotFoundError:
             raise BackendUnavailable(
-                f"compiling for cuda needs the package {package}; install aicf[cuda]"
+                f"compiling for cuda needs the package {package}; {install('cuda')}"
             ) from None
     for package in ("nvidia-nvvm", "nvidia-nvjitlink"):
         if not versions[package].startswith(CUDA_LINE + "."):
             raise BackendUnavailable(
                 f"{package} {versions[package]} is not of the CUDA {CUDA_LINE} line, whose code driver 580 loads; "
-                "install aicf[cuda]"
+                f"{install('cuda')}"
             )
     return versions
 
@@ -65,7 +90,7 @@ def compile_kernels(codes: Iterable[KernelCode], arch: str) -> dict[str, Cubin]:
     """Cubins of kernels by symbol, each compiled once, side by side in processes of their own, from the moment that
     `codes` gives it.
 
-    Raises BackendUnavailable if the toolchain is missing.
+    Raises BackendUnavailable if the toolchain is missing, KernelError if a kernel does not compile.
     """
     lock = toolchain_lock()
     paths: dict[str, Path] = {}
@@ -130,7 +155,14 @@ _ONE_AT_A_TIME = Lock()
 
 
 def compile_kernel(code: KernelCode, arch: str) -> bytes:
-    """The cubin of one kernel, whose entry is `code.symbol`."""
+    """The cubin of one kernel, whose entry is `code.symbol`. Raises KernelError."""
+    try:
+        return _compiled(code, arch)
+    except Exception as error:  # each package of the toolchain has errors of its own
+        raise KernelError(code.symbol, error) from error
+
+
+def _compiled(code: KernelCode, arch: str) -> bytes:
     from cuda.core import Linker, LinkerOptions, ObjectCode
     from numba import cuda
 

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from aicf.backends.cuda import compile_pool, toolchain
+import aicf
+from aicf.backends.base import Launch
+from aicf.backends.cuda import build, compile_pool, toolchain
 from aicf.backends.cuda.code import KernelCode
 from aicf.backends.cuda.compile_pool import CompilePool
-from aicf.backends.cuda.toolchain import compile_kernel, compile_kernels
-from aicf.errors import BackendUnavailable
+from aicf.backends.cuda.device_program import Address
+from aicf.backends.cuda.launches import KernelLaunch
+from aicf.backends.cuda.target import GpuArch
+from aicf.backends.cuda.toolchain import KernelError, compile_kernel, compile_kernels
+from aicf.errors import BackendUnavailable, CaptureError
 
 ARCH = "sm_90a"
 
@@ -124,7 +130,7 @@ def test_a_damaged_entry_of_the_cache_is_compiled_again(
 @pytest.mark.parametrize(
     ("versions", "message"),
     [
-        ({"nvidia-nvvm": None}, "needs the package nvidia-nvvm; install aicf[cuda]"),
+        ({"nvidia-nvvm": None}, "needs the package nvidia-nvvm; pip install "),
         ({"nvidia-nvjitlink": "13.4.1"}, "nvidia-nvjitlink 13.4.1 is not of the CUDA 13.0 line"),
     ],
 )
@@ -148,3 +154,61 @@ def test_what_a_dead_worker_lacks_is_compiled_here(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(compile_pool, "WORKER", "this")  # python -m this: prints a poem and reads nothing
     found = _side_by_side(codes)
     assert found == {code.symbol: compile_kernel(code, ARCH) for code in codes}
+
+
+# Errors
+
+MISTAKES = {
+    "Numba": ("def k(out):\n    x = missing(out)\n", "TypingError: NameError: name 'missing' is not defined"),
+    "nvJitLink": (
+        "def k(out):\n    wait_for_predecessors()\n",
+        "nvJitLinkError: nvJitLink error log: ptxas application ptx input, line .* requires .target sm_90 or higher",
+    ),
+    "Python": ("def k(out):\n    x =\n", r"SyntaxError: invalid syntax \(<wrong>, line 2\)"),
+}
+"""Text that each part of the toolchain refuses on an older GPU, and its error in one line."""
+
+
+def _wrong(part: str) -> KernelCode:
+    return KernelCode("wrong", MISTAKES[part][0], ("ptr",), 32)
+
+
+@pytest.mark.parametrize("part", MISTAKES)
+def test_a_kernel_that_does_not_compile_is_told_in_one_line(part: str) -> None:
+    """The kernel and the reason; the foreign error is the cause."""
+    code = _wrong(part)
+    with pytest.raises(KernelError, match=MISTAKES[part][1]) as error:
+        compile_kernel(code, "sm_80")
+    assert error.value.symbol == code.symbol and f"kernel '{code.symbol}'" in error.value.message
+    assert "\n" not in str(error.value) and type(error.value.__cause__).__module__ != "aicf.errors"
+
+
+@pytest.mark.parametrize("worker", ["aicf.backends.cuda.compile_worker", "this"])
+def test_what_a_worker_said_goes_with_the_error(worker: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of it is on the terminal: not the error of a kernel, which is raised here, nor how the worker ended."""
+    monkeypatch.setattr(compile_pool, "WORKER", worker)
+    wrong = _wrong("Numba")
+    longer = replace(wrong, source=wrong.source + "    # and more" * 100)
+    with pytest.raises(KernelError, match="name 'missing' is not defined") as error:
+        _side_by_side([longer, _loop("right", 4)])
+    (note,) = error.value.__notes__
+    assert note.startswith(f"{worker} ended with status 0")
+    assert ("Traceback" in note) == (worker != "this")
+
+
+def test_a_kernel_that_does_not_compile_names_its_instruction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line for the user of the compiler; the toolchain's message is behind it."""
+    graph = aicf.Graph("g")
+    graph.output(graph.relu(graph.input("x", (8, 16), "f16"), name="act"), "y")
+
+    def broken(launch: Launch, arch: GpuArch) -> list[KernelLaunch]:
+        return [KernelLaunch(_wrong("Numba"), (Address(1, 0),), (1, 1, 1), (32, 1, 1))]
+
+    monkeypatch.setattr(build, "emitter", lambda kernel: broken)
+    with pytest.raises(CaptureError) as error:
+        aicf.compile(graph, target=f"cuda:{ARCH}")
+    assert error.value.message.startswith(
+        f"instruction 'act': kernel 'cuda.generated' does not compile for {ARCH}: "
+        "TypingError: NameError: name 'missing' is not defined; forbid it in the policy "
+    )
+    assert isinstance(error.value.__cause__, KernelError)
