@@ -117,8 +117,8 @@ class _Worker:
         return f"{WORKER} ended with status {status}\n{self._errors.read().decode(errors='replace')}".strip()
 
     def end(self) -> None:
-        """Ends it with the processes that it forked."""
-        with suppress(ProcessLookupError):
+        """Ends it with the processes that it forked, if it has not ended: then its number may be another's."""
+        if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
         self.no_more()
         self._process.wait()
