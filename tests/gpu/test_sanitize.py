@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.gpu.controls import CHECKED_BY, CONTROLS
+from aicf.backends.cuda.code import Cubin
+from aicf.backends.cuda.storage import read
+from aicf.compiled import CompiledModel
+from tests.backends.cuda.sass import opcodes
+from tests.gpu.artifacts import compiled
+from tests.gpu.controls import CHECKED_BY, CONTROLS, UNORDERED, compiled_without_barriers
 from tests.gpu.sanitize import Checked
 
 START = "========= COMPUTE-SANITIZER\n"
@@ -50,6 +55,18 @@ def test_a_report_is_what_a_control_must_have_and_a_case_must_not(tool: str, out
 def test_a_program_that_failed_was_not_checked(output: str) -> None:
     """Whatever the tool says: a wrong result, or a tool that is not there, ends with a status other than 0."""
     assert not Checked.read(output, 1).verdict(None)[0]
+
+
+def test_the_control_of_racecheck_has_no_barriers() -> None:
+    """The same kernel has some, where it is whole."""
+    case = CONTROLS[UNORDERED].case
+    assert _barriers(compiled(case)) > 0
+    assert _barriers(compiled_without_barriers(case)) == 0
+
+
+def _barriers(model: CompiledModel) -> int:
+    _, cubins = read(model.native.code)
+    return sum(opcodes(Cubin(symbol, image, 0, 0, 0))["BAR"] for symbol, image in cubins.items())
 
 
 def test_a_tool_without_a_summary_has_not_checked() -> None:
