@@ -17,17 +17,18 @@ from typing import NoReturn
 
 from aicf.backends.cuda.code import KernelCode
 from aicf.backends.cuda.compile_pool import read_task
-from aicf.backends.cuda.toolchain import KernelError, compile_kernel
+from aicf.backends.cuda.toolchain import KernelError, compile_kernel, lto_ir
 from aicf.files import write_whole
 
 _WARM_UP = KernelCode("warm_up", "def warm_up(x):\n    store_i32(x, i32(cuda.threadIdx.x))\n", ("ptr",), 32)
-"""Compiled once before all others: what Numba loads and registers for the first kernel is there for all."""
+"""Goes through Numba before all others: what that loads and registers for its first kernel is there for all. It is not
+linked: that would start a thread, and a process that forks must have one alone."""
 
 
 def main(arch: str, folder: str, processes: str) -> None:
     """Compiles what the input holds, and ends when all is done."""
     gc.disable()  # each process ends with its kernel
-    compile_kernel(_WARM_UP, arch)
+    lto_ir(_WARM_UP, arch)
     places, free = os.pipe()
     os.write(free, bytes(int(processes)))
     running = 0

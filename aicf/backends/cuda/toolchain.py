@@ -164,6 +164,14 @@ def compile_kernel(code: KernelCode, arch: str) -> bytes:
 
 def _compiled(code: KernelCode, arch: str) -> bytes:
     from cuda.core import Linker, LinkerOptions, ObjectCode
+
+    image = ObjectCode.from_ltoir(lto_ir(code, arch))
+    options = LinkerOptions(arch=arch, link_time_optimization=True)
+    return _with_entry(bytes(Linker(image, options=options).link("cubin").code), code.symbol)
+
+
+def lto_ir(code: KernelCode, arch: str) -> bytes:
+    """What Numba makes of one kernel. Starts no thread and no driver, as linking does."""
     from numba import cuda
 
     major, minor, suffix = _capability(arch)
@@ -179,9 +187,7 @@ def _compiled(code: KernelCode, arch: str) -> bytes:
             fastmath=code.fast_math,
             launch_bounds=(code.threads, code.blocks_per_sm),
         )
-    options = LinkerOptions(arch=arch, link_time_optimization=True)
-    cubin = bytes(Linker(ObjectCode.from_ltoir(bytes(image)), options=options).link("cubin").code)
-    return _with_entry(cubin, code.symbol)
+    return bytes(image)
 
 
 def _capability(arch: str) -> tuple[int, int, str]:
