@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from importlib import import_module
 
 from xdsl.dialects.builtin import BoolAttr
@@ -56,14 +56,22 @@ def build_module(units: Sequence[CodeUnit], arch: GpuArch) -> bytes:
         CaptureError: the kernel of an instruction does not compile.
     """
     lock = toolchain_lock()
-    codes: dict[str, KernelCode] = {}
-    programs = tuple(_program(unit, arch, codes) for unit in units)
+    programs: list[DeviceProgram] = []
     try:
-        cubins = compile_kernels((codes[symbol] for symbol in sorted(codes)), arch.name)
+        cubins = compile_kernels(_codes(units, arch, programs), arch.name)
     except KernelError as error:
         raise CaptureError(_failed(error, units, programs, arch)) from error
     table, section = _section([cubins[symbol] for symbol in sorted(cubins)])
-    return stored(DeviceModule(FORMAT, arch.name, programs, table, dict(lock), MINIMUM_DRIVER), section)
+    return stored(
+        DeviceModule(FORMAT, arch.name, tuple(programs), table, dict(lock), MINIMUM_DRIVER), section
+    )
+
+
+def _codes(units: Sequence[CodeUnit], arch: GpuArch, programs: list[DeviceProgram]) -> Iterator[KernelCode]:
+    """The code of each kernel as soon as it is made, so that it compiles while the next is made; adds the programs to
+    `programs`."""
+    for unit in units:
+        programs.append((yield from _program(unit, arch)))
 
 
 def _failed(
@@ -89,8 +97,8 @@ def _section(cubins: Sequence[Cubin]) -> tuple[tuple[StoredCubin, ...], bytes]:
     return tuple(table), section
 
 
-def _program(unit: CodeUnit, arch: GpuArch, codes: dict[str, KernelCode]) -> DeviceProgram:
-    """The nodes of one unit; adds the code of its kernels to `codes`."""
+def _program(unit: CodeUnit, arch: GpuArch) -> Generator[KernelCode, None, DeviceProgram]:
+    """The nodes of one unit; gives the code of its kernels on the way."""
     nodes: list[KernelNode | LibraryNode] = []
     ends: dict[str, int] = {}
     for launch in unit.launches:
@@ -99,7 +107,7 @@ def _program(unit: CodeUnit, arch: GpuArch, codes: dict[str, KernelCode]) -> Dev
             after = _edges(launch, ends, nodes, part) if first else _chained(launch, nodes, part)
             nodes.append(_node(launch.name, part, after))
             if isinstance(part, KernelLaunch):
-                codes[part.code.symbol] = part.code
+                yield part.code
             first = False
         ends[launch.name] = len(nodes) - 1
     kernels = tuple(node for node in nodes if isinstance(node, KernelNode))
