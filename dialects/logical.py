@@ -1,8 +1,8 @@
 """The logical dialect: what a model computes, and nothing about how.
 
 Values are builtin tensors, containers are ``builtin.module`` and ``func.func``. The ops live in
-``logical_ops/`` by family; this file joins them into the dialect, and holds the names of the attributes by
-which functions state their interface:
+``logical_ops/`` by family: whatever op a family's ``__all__`` names is in the dialect. This file also holds the
+names of the attributes by which functions state their interface:
 
     func.func @f(%x : tensor<?x64xf32, #logical.dims<["N", ""]>> {logical.name = "x", logical.role = "input"})
         -> (tensor<...> {logical.name = "y"}, tensor<...> {logical.updates = "w"})
@@ -10,11 +10,28 @@ which functions state their interface:
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Literal
 
-from xdsl.ir import Dialect
+from xdsl.ir import Dialect, Operation
 
 from aicf.dialects.dims import DimsAttr
+from aicf.dialects.logical_ops import (
+    activations,
+    arithmetic,
+    casts,
+    comparison,
+    constant,
+    contraction,
+    data_movement,
+    dispatch,
+    elementwise,
+    functions,
+    normalization,
+    reduction,
+)
+from aicf.dialects.logical_ops.activations import *
+from aicf.dialects.logical_ops.arithmetic import *
 from aicf.dialects.logical_ops.base import (
     ID_ATTR,
     SRC_ATTR,
@@ -29,55 +46,50 @@ from aicf.dialects.logical_ops.base import (
     int_values,
     ints,
 )
-from aicf.dialects.logical_ops.constant import MAX_CONSTANT_ELEMENTS, ConstantOp
-from aicf.dialects.logical_ops.contraction import LinearOp, MatmulOp
-from aicf.dialects.logical_ops.data_movement import (
-    WHOLE,
-    BroadcastOp,
-    ConcatOp,
-    ReshapeOp,
-    SliceOp,
-    TransposeOp,
-)
-from aicf.dialects.logical_ops.dispatch import DispatchOp
-from aicf.dialects.logical_ops.elementwise import (
-    APPROXIMATIONS,
-    PREDICATES,
-    AddOp,
-    Approximation,
-    BinaryOp,
-    CastOp,
-    CompareOp,
-    DivOp,
-    ErfOp,
-    ExpOp,
-    GeluOp,
-    LogOp,
-    MaxOp,
-    MinOp,
-    MulOp,
-    NegOp,
-    Predicate,
-    ReluOp,
-    RsqrtOp,
-    SelectOp,
-    SigmoidOp,
-    SiluOp,
-    SqrtOp,
-    SubOp,
-    TanhOp,
-    UnaryOp,
-)
-from aicf.dialects.logical_ops.reduction import (
-    DEFAULT_EPSILON,
-    LayerNormOp,
-    ReduceMaxOp,
-    ReduceMeanOp,
-    ReduceOp,
-    ReduceSumOp,
-    SoftmaxOp,
-    normalized_axes,
-)
+from aicf.dialects.logical_ops.casts import *
+from aicf.dialects.logical_ops.comparison import *
+from aicf.dialects.logical_ops.constant import *
+from aicf.dialects.logical_ops.contraction import *
+from aicf.dialects.logical_ops.data_movement import *
+from aicf.dialects.logical_ops.dispatch import *
+from aicf.dialects.logical_ops.elementwise import *
+from aicf.dialects.logical_ops.functions import *
+from aicf.dialects.logical_ops.normalization import *
+from aicf.dialects.logical_ops.reduction import *
+
+__all__ = [
+    "ID_ATTR",
+    "NAME_ATTR",
+    "ROLES",
+    "ROLE_ATTR",
+    "SRC_ATTR",
+    "UPDATES_ATTR",
+    "Composite",
+    "Contraction",
+    "DimsAttr",
+    "Elementwise",
+    "Logical",
+    "LogicalOp",
+    "Normalization",
+    "Reduction",
+    "Role",
+    "TypeText",
+    "ViewLike",
+    "int_values",
+    "ints",
+]
+__all__ += activations.__all__
+__all__ += arithmetic.__all__
+__all__ += casts.__all__
+__all__ += comparison.__all__
+__all__ += constant.__all__
+__all__ += contraction.__all__
+__all__ += data_movement.__all__
+__all__ += dispatch.__all__
+__all__ += elementwise.__all__
+__all__ += functions.__all__
+__all__ += normalization.__all__
+__all__ += reduction.__all__
 
 NAME_ATTR = "logical.name"
 ROLE_ATTR = "logical.role"
@@ -86,110 +98,31 @@ UPDATES_ATTR = "logical.updates"
 Role = Literal["input", "param", "state", "meta"]
 ROLES: tuple[Role, ...] = ("input", "param", "state", "meta")
 
-Logical = Dialect(
-    "logical",
-    [
-        AddOp,
-        SubOp,
-        MulOp,
-        DivOp,
-        MaxOp,
-        MinOp,
-        NegOp,
-        ExpOp,
-        LogOp,
-        SqrtOp,
-        RsqrtOp,
-        TanhOp,
-        ErfOp,
-        ReluOp,
-        SigmoidOp,
-        SiluOp,
-        GeluOp,
-        CompareOp,
-        SelectOp,
-        CastOp,
-        MatmulOp,
-        LinearOp,
-        ReduceSumOp,
-        ReduceMeanOp,
-        ReduceMaxOp,
-        SoftmaxOp,
-        LayerNormOp,
-        ReshapeOp,
-        TransposeOp,
-        BroadcastOp,
-        SliceOp,
-        ConcatOp,
-        ConstantOp,
-        DispatchOp,
-    ],
-    [DimsAttr],
+FAMILIES: tuple[ModuleType, ...] = (
+    activations,
+    arithmetic,
+    casts,
+    comparison,
+    constant,
+    contraction,
+    data_movement,
+    dispatch,
+    elementwise,
+    functions,
+    normalization,
+    reduction,
 )
+"""The files of ``logical_ops/`` that hold ops."""
 
-__all__ = [
-    "APPROXIMATIONS",
-    "DEFAULT_EPSILON",
-    "ID_ATTR",
-    "MAX_CONSTANT_ELEMENTS",
-    "NAME_ATTR",
-    "PREDICATES",
-    "ROLES",
-    "ROLE_ATTR",
-    "SRC_ATTR",
-    "UPDATES_ATTR",
-    "WHOLE",
-    "AddOp",
-    "Approximation",
-    "BinaryOp",
-    "BroadcastOp",
-    "CastOp",
-    "CompareOp",
-    "Composite",
-    "ConcatOp",
-    "ConstantOp",
-    "Contraction",
-    "DimsAttr",
-    "DispatchOp",
-    "DivOp",
-    "Elementwise",
-    "ErfOp",
-    "ExpOp",
-    "GeluOp",
-    "LayerNormOp",
-    "LinearOp",
-    "LogOp",
-    "Logical",
-    "LogicalOp",
-    "MatmulOp",
-    "MaxOp",
-    "MinOp",
-    "MulOp",
-    "NegOp",
-    "Normalization",
-    "Predicate",
-    "ReduceMaxOp",
-    "ReduceMeanOp",
-    "ReduceOp",
-    "ReduceSumOp",
-    "Reduction",
-    "ReluOp",
-    "ReshapeOp",
-    "Role",
-    "RsqrtOp",
-    "SelectOp",
-    "SigmoidOp",
-    "SiluOp",
-    "SliceOp",
-    "SoftmaxOp",
-    "SqrtOp",
-    "SubOp",
-    "TanhOp",
-    "TransposeOp",
-    "TypeText",
-    "UnaryOp",
-    "ViewLike",
-    "int_values",
-    "ints",
-    "normalized_axes",
-]
+
+def ops_of(family: ModuleType) -> list[type[Operation]]:
+    """The ops that a family exports, in the order of its ``__all__``."""
+    exported = [getattr(family, name) for name in family.__all__]
+    return [
+        item
+        for item in exported
+        if isinstance(item, type) and issubclass(item, Operation) and "name" in vars(item)
+    ]
+
+
+Logical = Dialect("logical", [op for family in FAMILIES for op in ops_of(family)], [DimsAttr])

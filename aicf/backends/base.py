@@ -22,6 +22,7 @@ __all__ = [
     "EARLY_READS",
     "TRIGGERS",
     "Backend",
+    "BoundaryBackend",
     "BufferRef",
     "CheckedKernel",
     "CodeUnit",
@@ -285,6 +286,16 @@ class Backend(Protocol):
 
     def devices(self) -> Sequence[Mapping[str, str]]:
         """What this backend could run on here: `name`, `arch` as in a target, `memory` in words."""
+        ...
+
+
+@runtime_checkable
+class BoundaryBackend(Protocol):
+    """What a `Backend` also offers if inputs and outputs can be staged: copied from and to memory of its programs."""
+
+    @property
+    def bind_align(self) -> int:
+        """Bytes: what addresses of inputs and outputs that are used directly must be multiples of."""
         ...
 
 

@@ -1,7 +1,8 @@
 """The NumPy meaning of every logical op: what ``reference`` runs, and what rewrites and kernels are held to."""
 
+from aicf.semantics.base import Array, coefficient, composite_element
 from aicf.semantics.evaluate import Mode, as_value, evaluate, evaluate_block, value_dtype
-from aicf.semantics.meanings import SEMANTICS, Array, coefficient, composite_element
+from aicf.semantics.meanings import SEMANTICS
 
 __all__ = [
     "SEMANTICS",

@@ -17,7 +17,8 @@ from xdsl.traits import IsTerminator
 from aicf.dialects.logical import LogicalOp
 from aicf.dialects.types import ElementType, element_of, tensor_info
 from aicf.errors import InvalidIR
-from aicf.semantics.meanings import SEMANTICS, Array
+from aicf.semantics.base import Array
+from aicf.semantics.meanings import SEMANTICS
 
 Mode: TypeAlias = Literal["exact", "typed"]
 

@@ -21,6 +21,8 @@ from aicf.dialects.dense_text import print_dense
 from aicf.dialects.logical_ops.base import LogicalOp, Properties
 from aicf.dialects.types import AnyTensor, ElementType, TensorInfo, dense_array, tensor, tensor_info
 
+__all__ = ["MAX_CONSTANT_ELEMENTS", "ConstantOp"]
+
 MAX_CONSTANT_ELEMENTS = 1024
 """Most elements of a constant that is no splat."""
 

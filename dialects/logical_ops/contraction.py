@@ -26,6 +26,8 @@ from aicf.dialects.logical_ops.base import (
 )
 from aicf.dialects.types import AnyTensor, TensorInfo, tensor_info
 
+__all__ = ["LinearOp", "MatmulOp"]
+
 
 @irdl_op_definition
 class MatmulOp(LogicalOp):

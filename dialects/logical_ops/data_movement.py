@@ -31,6 +31,8 @@ from aicf.dialects.logical_ops.base import (
 )
 from aicf.dialects.types import AnyTensor, TensorInfo, tensor_info
 
+__all__ = ["WHOLE", "BroadcastOp", "ConcatOp", "ReshapeOp", "SliceOp", "TransposeOp"]
+
 WHOLE = -1
 """In ``sizes`` of a slice: the whole dimension, which may be symbolic."""
 

@@ -18,6 +18,8 @@ from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects.logical_ops.base import int_values, ints
 
+__all__ = ["DispatchOp"]
+
 
 @irdl_op_definition
 class DispatchOp(IRDLOperation):

@@ -19,10 +19,10 @@ from aicf.dialects.emit import BodyOp, YieldOp
 from aicf.dialects.logical import LogicalOp
 from aicf.dialects.types import tensor_info
 from aicf.errors import AicfError
-from aicf.passes.lower_logical import lowerings
 from aicf.passes.support.body_kinds import Attrs, derive_kind
 from aicf.passes.support.greedy import apply_patterns
 from aicf.passes.support.identity import IdTable, derived_id, set_identity, value_hint
+from aicf.passes.support.lowerings import lowerings
 
 
 class NoBody(Exception):

@@ -233,7 +233,7 @@ def specs(problem: AttentionProblem, arch: GpuArch) -> Iterator[AttentionSpec]:
                     spec = AttentionSpec(block_m, block_n, stages, warps_m, warps_n)
                     if _fits(problem, spec, arch):
                         yield spec
-                for groups in (1, 2, 3) if block_m == 64 and arch.has_tma else ():
+                for groups in (1, 2, 3) if block_m == 64 and arch.has_wgmma else ():
                     spec = AttentionSpec(64 * groups, block_n, stages, 4 * groups, 1, True)
                     if _fits(problem, spec, arch):
                         yield spec
@@ -251,7 +251,7 @@ def spec_reason(problem: AttentionProblem, spec: AttentionSpec, arch: GpuArch) -
         return f"{spec.stages} stages: one is for a tile of all {problem.n} keys, several are for more tiles"
     groups = spec.warps_m // 4
     shapes = [(4 * groups, 1)] if spec.warpgroups and spec.block_m == 64 * groups else [*_WARPS]
-    if (spec.warps_m, spec.warps_n) not in shapes or (spec.warpgroups and not arch.has_tma):
+    if (spec.warps_m, spec.warps_n) not in shapes or (spec.warpgroups and not arch.has_wgmma):
         return f"there is no code for {method} on {arch.name}"
     return None if _fits(problem, spec, arch) else f"{method} do not fit registers and shared memory"
 

@@ -362,7 +362,11 @@ def cost_us(nest: LoopNest, spec: GeneratedSpec, arch: GpuArch) -> float:
     read = sum(_bytes(nest, number) for number in range(nest.inputs)) * (1 + 0.5 * max(0, sweeps - 1))
     written = sum(_bytes(nest, number) for number in range(nest.inputs, len(nest.accesses)))
     waits = max(1, sweeps) * _rounds(nest, spec) * _LATENCY_US
-    return _START_US[arch.has_tma] * launches + max(read / bandwidth, waits) + written / bandwidth
+    return (
+        _START_US[arch.has_programmatic_launch] * launches
+        + max(read / bandwidth, waits)
+        + written / bandwidth
+    )
 
 
 def _rounds(nest: LoopNest, spec: GeneratedSpec) -> int:

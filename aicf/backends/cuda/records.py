@@ -131,7 +131,7 @@ def is_never_written(operand: OperandInfo) -> bool:
 def start_entries(arch: GpuArch, early_reads: Iterable[int] = ()) -> dict[str, Attribute]:
     """What a kernel says about its start where there is programmatic launch: it waits for the kernels in front after
     the reads of `early_reads`, and lets its successors start at once. Elsewhere nothing."""
-    if not arch.has_tma:
+    if not arch.has_programmatic_launch:
         return {}
     return {EARLY_READS: integers(early_reads), TRIGGERS: BoolAttr.from_bool(True)}
 

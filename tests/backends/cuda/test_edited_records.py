@@ -89,7 +89,7 @@ EDITS: dict[str, tuple[tuple[str, object, str], ...]] = {
     ),
     "wgmma-dense-bf16": (
         ("cluster", [2, 1, 1], "its 'cluster' is [2, 1, 1]"),
-        ("fixed_addresses", [0], "its 'fixed_addresses' is [0], the rest of it asks for [0, 1]"),
+        ("fixed_addresses", [0], "it has an entry 'fixed_addresses', which means nothing here"),
     ),
     "attention-f16": (
         ("grid", [1, 1, 1], "its 'grid' is [1, 1, 1]"),

@@ -1,15 +1,4 @@
-"""A typed Python builder of logical programs.
-
-    g = Graph("mlp")
-    x = g.input("x", ("N", 64))
-    w, b = g.param("fc1.weight", (128, 64)), g.param("fc1.bias", (128,))
-    g.output(g.relu(g.linear(x, w, b)), "y")
-    module = g.module()
-
-Operands of elementwise ops are broadcast by NumPy's rules, as explicit ops; Python numbers become constants
-of the other operand's type. Each op carries the place in the Python source that asked for it. Nothing is
-computed and no weight is held.
-"""
+"""Types and the ground of the builder: arguments, results, locations, broadcasting, insertion."""
 
 from __future__ import annotations
 
@@ -18,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from numpy.typing import ArrayLike
 from xdsl.dialects.builtin import (
@@ -40,15 +29,16 @@ from aicf.dialects.logical import (
     NAME_ATTR,
     ROLE_ATTR,
     UPDATES_ATTR,
-    Approximation,
     LogicalOp,
-    Predicate,
     Role,
 )
 from aicf.dialects.types import TensorInfo, element_named, tensor, tensor_info
 from aicf.errors import InvalidIR
 
-_PACKAGE = f"{Path(__file__).parent.parent}{os.sep}"
+if TYPE_CHECKING:
+    from aicf.frontends.builder.graph import Graph
+
+_PACKAGE = f"{Path(__file__).parent.parent.parent}{os.sep}"
 
 Shape: TypeAlias = Sequence[int | str]
 """Sizes; a string is a symbolic size, such as "N" or "4*N"."""
@@ -124,8 +114,8 @@ class _Result:
 
 
 @dataclass
-class Graph:
-    """A program under construction; its methods raise :class:`InvalidIR`, with the Python source line, on wrong use."""
+class GraphCore:
+    """What a graph has besides its ops: the interface, and how an op is made and checked."""
 
     name: str
     _block: Block = field(default_factory=Block, init=False, repr=False)
@@ -189,196 +179,13 @@ class Graph:
         type_ = self._type(shape, dtype)
         return self._insert("constant", name, lambda: logical.ConstantOp(value, type_))
 
-    def add(self, lhs: Operand, rhs: Operand, *, name: str | None = None) -> Value:
-        """``lhs + rhs``."""
-        return self._binary(logical.AddOp, lhs, rhs, name)
-
-    def sub(self, lhs: Operand, rhs: Operand, *, name: str | None = None) -> Value:
-        """``lhs - rhs``."""
-        return self._binary(logical.SubOp, lhs, rhs, name)
-
-    def mul(self, lhs: Operand, rhs: Operand, *, name: str | None = None) -> Value:
-        """``lhs * rhs``, per element."""
-        return self._binary(logical.MulOp, lhs, rhs, name)
-
-    def div(self, lhs: Operand, rhs: Operand, *, name: str | None = None) -> Value:
-        """``lhs / rhs``; integers truncate toward zero."""
-        return self._binary(logical.DivOp, lhs, rhs, name)
-
-    def max(self, lhs: Operand, rhs: Operand, *, name: str | None = None) -> Value:
-        """The larger of the two, per element."""
-        return self._binary(logical.MaxOp, lhs, rhs, name)
-
-    def min(self, lhs: Operand, rhs: Operand, *, name: str | None = None) -> Value:
-        """The smaller of the two, per element."""
-        return self._binary(logical.MinOp, lhs, rhs, name)
-
-    def compare(self, predicate: Predicate, lhs: Operand, rhs: Operand, *, name: str | None = None) -> Value:
-        """i1 per element: ``eq ne lt le gt ge``."""
-        a, b = self._broadcast_together("compare", lhs, rhs)
-        return self._insert("compare", name, lambda: logical.CompareOp(predicate, a.ssa, b.ssa))
-
-    def select(
-        self, condition: Value, on_true: Operand, on_false: Operand, *, name: str | None = None
-    ) -> Value:
-        """``on_true`` where the condition holds, else ``on_false``."""
-        a, b = self._broadcast_together("select", on_true, on_false)
-        shape = self._joint_sizes("select", [condition, a, b])
-        picked = [self._broadcast(value, shape).ssa for value in (condition, a, b)]
-        return self._insert("select", name, lambda: logical.SelectOp(*picked))
-
-    def neg(self, x: Value, *, name: str | None = None) -> Value:
-        """``-x``."""
-        return self._unary(logical.NegOp, x, name)
-
-    def exp(self, x: Value, *, name: str | None = None) -> Value:
-        """``e ** x``."""
-        return self._unary(logical.ExpOp, x, name)
-
-    def log(self, x: Value, *, name: str | None = None) -> Value:
-        """The natural logarithm."""
-        return self._unary(logical.LogOp, x, name)
-
-    def sqrt(self, x: Value, *, name: str | None = None) -> Value:
-        """The square root."""
-        return self._unary(logical.SqrtOp, x, name)
-
-    def rsqrt(self, x: Value, *, name: str | None = None) -> Value:
-        """``1 / sqrt(x)``."""
-        return self._unary(logical.RsqrtOp, x, name)
-
-    def tanh(self, x: Value, *, name: str | None = None) -> Value:
-        """The hyperbolic tangent."""
-        return self._unary(logical.TanhOp, x, name)
-
-    def erf(self, x: Value, *, name: str | None = None) -> Value:
-        """The error function."""
-        return self._unary(logical.ErfOp, x, name)
-
-    def relu(self, x: Value, *, name: str | None = None) -> Value:
-        """``max(x, 0)``."""
-        return self._unary(logical.ReluOp, x, name)
-
-    def sigmoid(self, x: Value, *, name: str | None = None) -> Value:
-        """``1 / (1 + exp(-x))``."""
-        return self._unary(logical.SigmoidOp, x, name)
-
-    def silu(self, x: Value, *, name: str | None = None) -> Value:
-        """``x * sigmoid(x)``."""
-        return self._unary(logical.SiluOp, x, name)
-
-    def gelu(self, x: Value, approximate: Approximation = "none", *, name: str | None = None) -> Value:
-        """GELU, by erf or by its tanh approximation."""
-        return self._insert("gelu", name, lambda: logical.GeluOp(self._own(x), approximate))
-
-    def cast(self, x: Value, dtype: str, *, name: str | None = None) -> Value:
-        """The value in another element type."""
-        return self._insert("cast", name, lambda: logical.CastOp(self._own(x), dtype))
-
-    def matmul(
-        self,
-        lhs: Value,
-        rhs: Value,
-        *,
-        transpose_a: bool = False,
-        transpose_b: bool = False,
-        name: str | None = None,
-    ) -> Value:
-        """The matrix product over the last two dimensions; ``rhs`` may be one matrix for all batches."""
-        return self._insert(
-            "matmul",
-            name,
-            lambda: logical.MatmulOp(
-                self._own(lhs), self._own(rhs), transpose_a=transpose_a, transpose_b=transpose_b
-            ),
-        )
-
-    def linear(self, x: Value, weight: Value, bias: Value | None = None, *, name: str | None = None) -> Value:
-        """``x @ weight.T + bias``; weight is ``[outputs, inputs]``."""
-        own_bias = None if bias is None else self._own(bias)
-        return self._insert(
-            "linear", name, lambda: logical.LinearOp(self._own(x), self._own(weight), own_bias)
-        )
-
-    def reduce_sum(
-        self, x: Value, axes: Sequence[int], *, keepdims: bool = False, name: str | None = None
-    ) -> Value:
-        """The sum along axes; a negative axis counts from the last."""
-        return self._reduce(logical.ReduceSumOp, x, axes, keepdims, name)
-
-    def reduce_mean(
-        self, x: Value, axes: Sequence[int], *, keepdims: bool = False, name: str | None = None
-    ) -> Value:
-        """The mean along axes; a negative axis counts from the last."""
-        return self._reduce(logical.ReduceMeanOp, x, axes, keepdims, name)
-
-    def reduce_max(
-        self, x: Value, axes: Sequence[int], *, keepdims: bool = False, name: str | None = None
-    ) -> Value:
-        """The largest element along axes; a negative axis counts from the last."""
-        return self._reduce(logical.ReduceMaxOp, x, axes, keepdims, name)
-
-    def softmax(self, x: Value, axis: int = -1, *, name: str | None = None) -> Value:
-        """Softmax along an axis."""
-        return self._insert("softmax", name, lambda: logical.SoftmaxOp(self._own(x), _axis(axis, x.rank)))
-
-    def layer_norm(
-        self,
-        x: Value,
-        scale: Value,
-        bias: Value,
-        axis: int = -1,
-        epsilon: float = logical.DEFAULT_EPSILON,
-        *,
-        name: str | None = None,
-    ) -> Value:
-        """Layer normalisation over the dimensions from ``axis`` on."""
-        values = [self._own(value) for value in (x, scale, bias)]
-        return self._insert(
-            "layer_norm",
-            name,
-            lambda: logical.LayerNormOp(*values, axis=_axis(axis, x.rank), epsilon=epsilon),
-        )
-
-    def reshape(self, x: Value, shape: Shape, *, name: str | None = None) -> Value:
-        """The same elements under another shape."""
-        sizes = self._sizes(shape)
-        return self._insert("reshape", name, lambda: logical.ReshapeOp(self._own(x), sizes))
-
-    def transpose(self, x: Value, permutation: Sequence[int], *, name: str | None = None) -> Value:
-        """Result dimension i is dimension ``permutation[i]`` of ``x``."""
-        return self._insert("transpose", name, lambda: logical.TransposeOp(self._own(x), permutation))
-
-    def broadcast_to(self, x: Value, shape: Shape, *, name: str | None = None) -> Value:
-        """The value repeated to a shape by NumPy's rules."""
-        return self._broadcast(x, self._sizes(shape), name)
-
-    def slice(
-        self,
-        x: Value,
-        starts: Sequence[int],
-        sizes: Sequence[int],
-        strides: Sequence[int] | None = None,
-        *,
-        name: str | None = None,
-    ) -> Value:
-        """Per dimension ``sizes[i]`` elements from ``starts[i]``; size -1 takes the whole dimension."""
-        return self._insert("slice", name, lambda: logical.SliceOp(self._own(x), starts, sizes, strides))
-
-    def concat(self, parts: Sequence[Value], axis: int, *, name: str | None = None) -> Value:
-        """The values one after the other along an axis."""
-        if not parts:
-            raise self._error("concat: nothing to concatenate; give at least one value")
-        values = [self._own(part) for part in parts]
-        return self._insert("concat", name, lambda: logical.ConcatOp(values, _axis(axis, parts[0].rank)))
-
     def _argument(self, name: str, role: Role, shape: Shape, dtype: str) -> Value:
         type_ = self._type(shape, dtype)
         self._take_name(name)
         argument = self._block.insert_arg(type_, len(self._block.args), _caller_location())
         argument.name_hint = _hint(name)
         self._interface.append({NAME_ATTR: StringAttr(name), ROLE_ATTR: StringAttr(role)})
-        return Value(self, argument)
+        return self._value(argument)
 
     def _take_name(self, name: str) -> None:
         if not name or name in self._names:
@@ -404,25 +211,8 @@ class Graph:
             raise self._error(f'a value of graph "{value.graph.name}" cannot be used in graph "{self.name}"')
         return value.ssa
 
-    def _unary(self, op_class: type[logical.UnaryOp], x: Value, name: str | None) -> Value:
-        return self._insert(op_class.name, name, lambda: op_class(self._own(x)))
-
-    def _binary(
-        self, op_class: type[logical.BinaryOp], lhs: Operand, rhs: Operand, name: str | None
-    ) -> Value:
-        a, b = self._broadcast_together(op_class.name, lhs, rhs)
-        return self._insert(op_class.name, name, lambda: op_class(a.ssa, b.ssa))
-
-    def _reduce(
-        self,
-        op_class: type[logical.ReduceOp],
-        x: Value,
-        axes: Sequence[int],
-        keepdims: bool,
-        name: str | None,
-    ) -> Value:
-        positions = sorted(_axis(axis, x.rank) for axis in axes)
-        return self._insert(op_class.name, name, lambda: op_class(self._own(x), positions, keepdims=keepdims))
+    def _value(self, ssa: SSAValue) -> Value:
+        return Value(cast("Graph", self), ssa)
 
     def _broadcast_together(self, what: str, lhs: Operand, rhs: Operand) -> tuple[Value, Value]:
         like = lhs if isinstance(lhs, Value) else rhs
@@ -477,7 +267,7 @@ class Graph:
         self._block.add_op(op)
         if name is not None:
             op.result.name_hint = _hint(name)
-        return Value(self, op.result)
+        return self._value(op.result)
 
     def _finish(self) -> ModuleOp:
         if not self._results:
@@ -501,7 +291,7 @@ class Graph:
         )
 
 
-def _axis(axis: int, rank: int) -> int:
+def positive_axis(axis: int, rank: int) -> int:
     return axis + rank if axis < 0 else axis
 
 

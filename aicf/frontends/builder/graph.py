@@ -1,0 +1,16 @@
+"""The builder's graph: its ground and the ops of every family."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aicf.frontends.builder.contraction import ContractionOps
+from aicf.frontends.builder.data_movement import DataMovementOps
+from aicf.frontends.builder.elementwise import ElementwiseOps
+from aicf.frontends.builder.normalization import NormalizationOps
+from aicf.frontends.builder.reduction import ReductionOps
+
+
+@dataclass
+class Graph(ElementwiseOps, ContractionOps, ReductionOps, NormalizationOps, DataMovementOps):
+    """A program under construction; its methods raise :class:`InvalidIR`, with the Python source line, on wrong use."""

@@ -1,0 +1,114 @@
+"""Meanings of elementwise ops."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+from xdsl.ir import Operation
+
+from aicf.dialects import logical
+from aicf.semantics.base import Array, Meaning, binary, coefficient, unary
+
+SQRT_HALF = math.sqrt(0.5)
+
+
+SQRT_2_OVER_PI = math.sqrt(2.0 / math.pi)
+
+
+GELU_CUBIC = 0.044715
+"""Coefficient of the tanh approximation of GELU (Hendrycks and Gimpel, 2016)."""
+
+
+_erf = cast("Callable[[Array], Array]", np.vectorize(math.erf, otypes=[np.float64]))
+
+
+def erf(x: Array) -> Array:
+    """The error function, in the operand's float type."""
+    return _erf(x).astype(x.dtype)
+
+
+def sigmoid(x: Array) -> Array:
+    """``1 / (1 + exp(-x))``, by the form that does not overflow on either side."""
+    small = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1 / (1 + small), small / (1 + small))
+
+
+def divide(a: Array, b: Array) -> Array:
+    """Quotient; of integers truncated toward zero, and 0 for a zero divisor."""
+    if a.dtype.kind == "f":
+        return a / b
+    divisor = np.where(b == 0, 1, b).astype(b.dtype)
+    quotient = a // divisor
+    inexact = quotient * divisor != a
+    toward_zero = inexact & ((a < 0) != (divisor < 0))
+    return np.where(b == 0, 0, quotient + toward_zero).astype(a.dtype)
+
+
+def to_integer(x: Array, dtype: np.dtype[Any]) -> Array:
+    """Truncate floats toward zero, saturating; NaN gives 0."""
+    limits = np.iinfo(dtype)
+    whole = np.trunc(x)
+    # The largest int64 is no float64: compare with the power of two above it, which is.
+    above, below = whole >= float(limits.max + 1), whole < float(limits.min)
+    inside = np.where(above | below | np.isnan(whole), 0, whole).astype(dtype)
+    return np.where(above, dtype.type(limits.max), np.where(below, dtype.type(limits.min), inside))
+
+
+def _cast(op: logical.CastOp, operands: Sequence[Array]) -> Array:
+    (x,) = operands
+    target = op.info.element
+    if target.kind == "bool":
+        return x != 0
+    if target.kind == "int" and x.dtype.kind == "f":
+        return to_integer(x, target.dtype)
+    return x
+
+
+def _gelu(op: logical.GeluOp, operands: Sequence[Array]) -> Array:
+    (x,) = operands
+    element = op.info.element
+    if op.approximate.data == "tanh":
+        inner = x + coefficient(GELU_CUBIC, element) * (x * x * x)
+        return 0.5 * x * (1 + np.tanh(coefficient(SQRT_2_OVER_PI, element) * inner))
+    return 0.5 * x * (1 + erf(x * coefficient(SQRT_HALF, element)))
+
+
+_COMPARISONS: Mapping[str, Callable[[Array, Array], Array]] = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}
+
+
+def _compare(op: logical.CompareOp, operands: Sequence[Array]) -> Array:
+    return _COMPARISONS[op.predicate.data](*operands)
+
+
+MEANINGS: Mapping[type[Operation], Meaning] = {
+    logical.AddOp: binary(np.add),
+    logical.SubOp: binary(np.subtract),
+    logical.MulOp: binary(np.multiply),
+    logical.DivOp: binary(divide),
+    logical.MaxOp: binary(np.maximum),
+    logical.MinOp: binary(np.minimum),
+    logical.NegOp: unary(np.negative),
+    logical.ExpOp: unary(np.exp),
+    logical.LogOp: unary(np.log),
+    logical.SqrtOp: unary(np.sqrt),
+    logical.RsqrtOp: unary(lambda x: 1 / np.sqrt(x)),
+    logical.TanhOp: unary(np.tanh),
+    logical.ErfOp: unary(erf),
+    logical.ReluOp: unary(lambda x: np.maximum(x, x.dtype.type(0))),
+    logical.SigmoidOp: unary(sigmoid),
+    logical.SiluOp: unary(lambda x: x * sigmoid(x)),
+    logical.GeluOp: _gelu,
+    logical.CompareOp: _compare,
+    logical.SelectOp: lambda op, operands: np.where(operands[0], operands[1], operands[2]),
+    logical.CastOp: _cast,
+}

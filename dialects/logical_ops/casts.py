@@ -1,0 +1,55 @@
+"""Change of the element type."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.irdl import irdl_op_definition, operand_def, traits_def
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from aicf.dialects.logical_ops.base import (
+    Elementwise,
+    LogicalOp,
+    Properties,
+    TypeText,
+)
+from aicf.dialects.types import AnyTensor, ElementType, tensor, tensor_info
+
+__all__ = ["CastOp"]
+
+
+@irdl_op_definition
+class CastOp(LogicalOp):
+    """Changes the element type.
+
+    Between floats: rounds to nearest even. Float to integer: truncates toward zero, saturates, NaN gives 0.
+    Integer to integer: wraps. To i1: ``x != 0``. From i1: 0 or 1.
+    """
+
+    name = "logical.cast"
+    TYPE_TEXT: ClassVar[TypeText] = TypeText.ARROW
+
+    operand = operand_def()
+    traits = traits_def(Pure(), Elementwise())
+
+    def __init__(self, operand: SSAValue | Operation, element: ElementType | str):
+        value = SSAValue.get(operand)
+        super().__init__(operands=[value], result_types=[tensor(tensor_info(value.type).sizes, element)])
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """The operand's type: the cast that changes nothing; the real target is the stated result type."""
+        info = tensor_info(operands[0])
+        return info.with_sizes(info.sizes)
+
+    @classmethod
+    def check_result(cls, operands: Sequence[Attribute], properties: Properties, result: Attribute) -> None:
+        """Equal shapes."""
+        source, target = tensor_info(operands[0]), tensor_info(result)
+        if source.sizes != target.sizes:
+            raise VerifyException(
+                f"shape changes from {source.shape_text} to {target.shape_text}; a cast keeps it"
+            )

@@ -1,0 +1,120 @@
+"""Comparison and selection, elementwise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, traits_def
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from aicf.dialects.logical_ops.base import (
+    Elementwise,
+    LogicalOp,
+    Properties,
+    TypeText,
+    operand_types,
+    operand_values,
+    same_types,
+)
+from aicf.dialects.types import AnyTensor, tensor, tensor_info
+
+__all__ = ["PREDICATES", "CompareOp", "Predicate", "SelectOp"]
+
+
+Predicate = Literal["eq", "ne", "lt", "le", "gt", "ge"]
+PREDICATES: tuple[Predicate, ...] = ("eq", "ne", "lt", "le", "gt", "ge")
+
+
+@irdl_op_definition
+class CompareOp(LogicalOp):
+    """Compares as ``predicate`` says, to i1; comparisons with NaN are false, ``ne`` true."""
+
+    name = "logical.compare"
+    TYPE_TEXT: ClassVar[TypeText] = TypeText.ARROW
+
+    predicate = prop_def(StringAttr)
+    lhs = operand_def()
+    rhs = operand_def()
+    traits = traits_def(Pure(), Elementwise())
+
+    def __init__(self, predicate: Predicate, lhs: SSAValue | Operation, rhs: SSAValue | Operation):
+        values = operand_values(lhs, rhs)
+        properties: dict[str, Attribute] = {"predicate": StringAttr(predicate)}
+        super().__init__(
+            operands=values,
+            result_types=[self.infer(operand_types(values), properties)],
+            properties=properties,
+        )
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """The operands' shape with element type i1."""
+        predicate = properties.get("predicate")
+        if not isinstance(predicate, StringAttr) or predicate.data not in PREDICATES:
+            raise VerifyException(f"predicate is {predicate}; use one of {', '.join(PREDICATES)}")
+        return tensor(same_types(operands).sizes, "i1")
+
+    @classmethod
+    def parse_leading(cls, parser: Parser) -> dict[str, Attribute]:
+        """Read the predicate."""
+        return {"predicate": StringAttr(parser.parse_str_literal(" for the predicate"))}
+
+    def print_leading(self, printer: Printer) -> None:
+        """Write the predicate."""
+        printer.print_string(" ")
+        printer.print_attribute(self.predicate)
+
+    def printed_properties(self) -> Sequence[str]:
+        """None: the predicate leads."""
+        return ()
+
+
+@irdl_op_definition
+class SelectOp(LogicalOp):
+    """``condition ? on_true : on_false`` per element; the branch not taken has no influence."""
+
+    name = "logical.select"
+    condition = operand_def()
+    on_true = operand_def()
+    on_false = operand_def()
+    traits = traits_def(Pure(), Elementwise())
+
+    def __init__(
+        self, condition: SSAValue | Operation, on_true: SSAValue | Operation, on_false: SSAValue | Operation
+    ):
+        values = operand_values(condition, on_true, on_false)
+        super().__init__(operands=values, result_types=[self.infer(operand_types(values), {})])
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """The type of the two branches."""
+        condition = tensor_info(operands[0])
+        branches = same_types(operands[1:], "branch")
+        if condition.element.kind != "bool":
+            raise VerifyException(
+                f"condition has element type {condition.element.name}, not i1; compare it with something"
+            )
+        if condition.sizes != branches.sizes:
+            raise VerifyException(
+                f"condition has shape {condition.shape_text}, the branches {branches.shape_text}; "
+                "broadcast one of them"
+            )
+        return branches.with_sizes(branches.sizes)
+
+    @classmethod
+    def parse_types(cls, parser: Parser, operand_count: int) -> tuple[Sequence[Attribute], Attribute]:
+        """Read ``C, T``."""
+        condition = parser.parse_type()
+        parser.parse_punctuation(",")
+        branch = parser.parse_type()
+        return [condition, branch, branch], branch
+
+    def print_types(self, printer: Printer) -> None:
+        """Write ``C, T``."""
+        printer.print_list((self.condition.type, self.result.type), printer.print_attribute)

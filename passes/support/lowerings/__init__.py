@@ -1,0 +1,21 @@
+"""How composite ops are written with primitive ones: a table of formulas, one entry an op, by family."""
+
+from aicf.passes.support.greedy import PatternTable
+from aicf.passes.support.identity import IdTable
+from aicf.passes.support.lowerings import activations, contraction, normalization, reduction
+from aicf.passes.support.lowerings.base import Formulas, LowerBy
+
+FORMULAS: Formulas = {
+    **contraction.FORMULAS,
+    **activations.FORMULAS,
+    **reduction.FORMULAS,
+    **normalization.FORMULAS,
+}
+
+
+def lowerings(ids: IdTable) -> PatternTable:
+    """Composite op class to its lowering."""
+    return {op_class: (LowerBy(formula, ids),) for op_class, formula in FORMULAS.items()}
+
+
+__all__ = ["FORMULAS", "lowerings"]
