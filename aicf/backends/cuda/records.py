@@ -185,7 +185,10 @@ def contradiction(record: Record, expected: Record, arch: GpuArch) -> str | None
     Args:
         expected: The record of the same decisions about the same work, as its descriptor writes it. The record may
             only give a block more shared memory, up to what `arch` has, and fewer blocks to a multiprocessor.
+
+    Raises PlanError if its rounding is none.
     """
+    read_rounding(record)
     for key in dict.fromkeys((*expected, *record)):
         if key in _OF_EVERY_RECORD or key in _IN_THE_PROGRAM or record.get(key) == expected.get(key):
             continue

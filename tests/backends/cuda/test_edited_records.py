@@ -57,7 +57,7 @@ EDITS: dict[str, tuple[tuple[str, object, str], ...]] = {
         ("strategy", "magic", "strategy 'magic' is none of"),
         ("early_reads", [0], "its 'early_reads' is [0], the rest of it asks for []"),
         ("triggers", False, "its 'triggers' is False, the rest of it asks for True"),
-        ("rounding", "never", "'rounding' is never, the rest"),
+        ("rounding", "never", "'rounding' must be fused or strict, not 'never'"),
         ("grids", None, "it lacks 'grids'"),
     ),
     "moves-f32": (
