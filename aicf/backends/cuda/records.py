@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import cast
 
 from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntegerAttr, StringAttr, i64
@@ -31,8 +32,9 @@ _AGAIN = "run select-kernels again"
 # Values
 
 
+@cache
 def integer(value: int) -> IntegerAttr:
-    """An i64 attribute."""
+    """An i64 attribute; each is made and verified once, for the many variants that a kernel offers."""
     return IntegerAttr(value, i64)
 
 
