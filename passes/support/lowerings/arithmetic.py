@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from xdsl.ir import SSAValue
 
 from aicf.dialects import logical
@@ -20,8 +22,31 @@ def _sign(lower: Lowering, op: logical.SignOp) -> SSAValue:
 
 def _reciprocal(lower: Lowering, op: logical.ReciprocalOp) -> SSAValue:
     """1 / x."""
-    x = lower.widen(op.operand)
+    return _inverse(lower, lower.widen(op.operand))
+
+
+def _inverse(lower: Lowering, x: SSAValue) -> SSAValue:
     return lower.apply(logical.DivOp, lower.splat(1.0, x, "one"), x)
+
+
+def _pow(lower: Lowering, op: logical.PowOp) -> SSAValue | None:
+    """Products, where the exponent is a small whole number: as exact as a power, at a small part of its cost."""
+    exponent = _splat_of(op.rhs)
+    if exponent not in _POWERS:
+        return None
+    return _POWERS[exponent](lower, lower.widen(op.lhs))
+
+
+def _square(lower: Lowering, x: SSAValue) -> SSAValue:
+    return lower.apply(logical.MulOp, x, x, name="square")
+
+
+_POWERS: Mapping[float | int | None, Callable[[Lowering, SSAValue], SSAValue]] = {
+    -1.0: _inverse,
+    2.0: _square,
+    3.0: lambda lower, x: lower.apply(logical.MulOp, _square(lower, x), x, name="cube"),
+    4.0: lambda lower, x: _square(lower, _square(lower, x)),
+}
 
 
 def _clamp(lower: Lowering, op: logical.ClampOp) -> SSAValue:
@@ -61,6 +86,14 @@ def _division(lower: Lowering, op: logical.ModOp | logical.FloorDivOp) -> tuple[
     return quotient, remainder, differ
 
 
+def _splat_of(value: SSAValue) -> float | int | None:
+    """The number that every element of a value is known to be, else None."""
+    owner = value.owner
+    while isinstance(owner, logical.BroadcastOp):
+        owner = owner.operand.owner
+    return owner.array.item() if isinstance(owner, logical.ConstantOp) and owner.is_splat else None
+
+
 def _is_nan(lower: Lowering, op: logical.IsNanOp) -> SSAValue:
     """x is not equal to itself."""
     return lower.add(logical.CompareOp("ne", op.operand, op.operand), "ne")
@@ -69,6 +102,7 @@ def _is_nan(lower: Lowering, op: logical.IsNanOp) -> SSAValue:
 FORMULAS: Formulas = {
     logical.SignOp: _sign,
     logical.ReciprocalOp: _reciprocal,
+    logical.PowOp: _pow,
     logical.ClampOp: _clamp,
     logical.ModOp: _mod,
     logical.FloorDivOp: _floor_div,
