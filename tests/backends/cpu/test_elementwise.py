@@ -20,7 +20,7 @@ def check(name: str, dtype: str, arrays: list[np.ndarray], target: str = "cpu") 
     module = op.program(arrays[0].shape, dtype)
     inputs = {f"x{number}": array for number, array in enumerate(arrays)}
     found = np.asarray(aicf.compile(module, target=target)(inputs))
-    assert_same(found, run_program(module, inputs)["y"], dtype)
+    assert_same(name, found, run_program(module, inputs)["y"], dtype)
 
 
 @pytest.mark.parametrize(("name", "dtype"), CASES)
