@@ -77,7 +77,8 @@ def compile(
         target: `cpu`, `cpu:x86-64-v3`, `reference`, ...; a missing level is this machine's. None takes the target that
             the program names, else `cpu` (an emit program must have one of the two).
         dims: Sizes of the symbolic dimensions, `"N=1,540"` or `{"N": [1, 540]}`; one program is made for each.
-        policy: `"auto"`, the path of a JSON or YAML file, inline JSON, a dict or a `KernelPolicy`.
+        policy: `"auto"`, the path of a JSON or YAML file, inline JSON, a dict, or a `Policy`, `KernelPolicy` or
+            `ExecutionPolicy`.
         tuning: What `aicf tune` measured for the target: the path of its file, inline JSON or a `TuningTable`. None
             chooses kernels by predicted times.
         threads: Threads that run the program together.

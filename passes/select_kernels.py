@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from xdsl.context import Context
 from xdsl.dialects import func
@@ -11,7 +12,8 @@ from xdsl.dialects.builtin import FloatAttr, ModuleOp, StringAttr, f64
 from xdsl.ir import Attribute
 from xdsl.passes import ModulePass
 
-from aicf.backends.base import KernelDescriptor, Work
+from aicf.backends.base import DeviceGivenKernel, KernelDescriptor, Work
+from aicf.backends.registry import get_kernels
 from aicf.dialects.emit import GroupOp, ProgramOp, ResolvedOp
 from aicf.dialects.emit_types import KernelAttr, TargetAttr
 from aicf.errors import PolicyError, UnsupportedOp
@@ -66,7 +68,7 @@ class SelectKernelsPass(ModulePass):
 
 def _check_policy(module: ModuleOp, policy: KernelPolicy) -> None:
     """Raises PolicyError for a key of `kernels` that is no group or instruction of the module and no kind."""
-    if policy.kernels:
+    if policy.kernels or policy.records:
         groups = [op.id.data for op in module.walk() if isinstance(op, GroupOp)]
         instructions = [op.instruction.data for program in programs(module) for op in program.instructions]
         policy.check_kernel_keys(with_stems([*groups, *instructions]))
@@ -127,6 +129,8 @@ class _Chooser:
         work = group_work.work
         measured = self.measured.find(work)
         options, rejected = self._options(group_work, measured, refuse)
+        if not options and (wanted := _stated(self.policy.records, work)) is not None:
+            raise PolicyError(self._why_no_record(wanted[0], work, rejected))
         if not options:
             reasons = "; ".join(f"{kernel}: {why}" for kernel, why in rejected.items())
             raise UnsupportedOp(
@@ -156,12 +160,12 @@ class _Chooser:
         """Every variant that may be taken, and the reason against each that may not."""
         work = group_work.work
         rows = () if measured is None else measured.rows
-        known = {row.kernel for row in rows}
+        known = {row.kernel for row in rows} | self._completed_by_policy(work)
         legal, rejected = legal_kernels(group_work, self.target, frozenset(self.policy.forbid), known)
         legal, rejected = _deterministic(legal, rejected, self.policy)
         options: list[_Option] = []
         for kernel in legal:
-            variants, reasons = self.measured.variants(kernel, work, measured)
+            variants, reasons = self._variants(kernel, work, measured)
             rejected |= reasons
             for variant in variants:
                 why = None if refuse is None else refuse(variant.record)
@@ -171,10 +175,51 @@ class _Chooser:
                     rejected[variant.label] = why
         return options, rejected
 
+    def _variants(
+        self, kernel: KernelDescriptor, work: Work, measured: MeasuredWork | None
+    ) -> tuple[list[Variant], dict[str, str]]:
+        """The variants of a legal kernel that have what the policy says of their record."""
+        wanted = _stated(self.policy.records, work)
+        if wanted is None:
+            return self.measured.variants(kernel, work, measured)
+        key, entries = wanted
+        pinned = _stated(self.policy.kernels, work)
+        if pinned is not None and kernel.id != pinned[1]:
+            return [], {kernel.id: "the policy pins another kernel with its record"}
+        variants, reasons = self.measured.stating(entries, kernel, work, measured)
+        if not variants:
+            reasons[kernel.id] = self.measured.why_none_states(f"records.{key}", entries, kernel, work)
+        return variants, reasons
+
+    def _why_no_record(self, key: str, work: Work, rejected: Mapping[str, str]) -> str:
+        """Why no kernel has the record that the policy wants: what is said of the pinned kernel, else of all."""
+        pinned = _stated(self.policy.kernels, work)
+        if pinned is None:
+            return f"records.{key}: no kernel has this record: {'; '.join(rejected.values())}"
+        return rejected.get(pinned[1], f"kernels.{pinned[0]}: '{pinned[1]}' does not run {work.kind}")
+
+    def _completed_by_policy(self, work: Work) -> set[str]:
+        """The kernel that needs no measurement because the policy states what of its record only a device gives."""
+        wanted = _stated(self.policy.records, work)
+        pinned = _stated(self.policy.kernels, work)
+        kernel = None if pinned is None else get_kernels(self.target.backend.data)[pinned[1]]
+        if wanted is None or not isinstance(kernel, DeviceGivenKernel):
+            return set()
+        return {kernel.id} if set(kernel.device_fields) <= set(wanted[1]) else set()
+
     def _us(self, variant: Variant, work: Work) -> float:
         if variant.row is None:
             return variant.kernel.cost_us(work, self.target)
         return variant.row.timing(self.policy.measurements).median_us
+
+
+_Stated = TypeVar("_Stated")
+
+
+def _stated(entries: Mapping[str, _Stated], work: Work) -> tuple[str, _Stated] | None:
+    """What a policy says of a piece of work, and by which name: its id, that without the bucket, or its kind."""
+    keys = (work.id, without_bucket(work.id), work.kind)
+    return next(((key, entries[key]) for key in keys if key in entries), None)
 
 
 def _microseconds(value: float) -> FloatAttr:
@@ -218,10 +263,10 @@ def _best(
     work: Work, options: Sequence[_Option], policy: KernelPolicy, rejected: Mapping[str, str]
 ) -> tuple[_Option, str]:
     """The option that is taken and why: among those of a pinned kernel or all, among the measured ones if any is."""
-    for key in (work.id, without_bucket(work.id), work.kind):
-        if (wanted := policy.kernels.get(key)) is not None:
-            pinned = _pinned(wanted, key, options, rejected)
-            return _fastest(pinned), f"policy pins it for '{key}'"
+    if (wanted := _stated(policy.kernels, work)) is not None:
+        key, kernel = wanted
+        pinned = _pinned(kernel, key, options, rejected)
+        return _fastest(pinned), f"policy pins it for '{key}'"
     best = _fastest(options)
     kernels = {option.variant.kernel.id for option in options}
     row = best.variant.row

@@ -26,6 +26,7 @@ from aicf.passes.analysis.accesses import region_of
 from aicf.passes.support.body_kinds import derive_kind
 from aicf.passes.support.kernel_code import NoCode, derive_code, derive_prologue
 from aicf.passes.support.peeling import PeeledBody, PeeledOperand, peel, yielded
+from aicf.passes.support.policy import execution_of
 from aicf.passes.support.views import View
 
 CODELESS_KINDS = frozenset({"gemm", "copy", "concat", "pack", "attention"})
@@ -170,7 +171,10 @@ def buffer_info(value: SSAValue, role: str, updated: bool = False) -> OperandInf
 
 
 def origin_of(value: SSAValue) -> tuple[str, bool]:
-    """Role of a value of a function, and whether the program updates it."""
+    """Role of a value of a function, and whether the program updates it.
+
+    Where the policy lets no weights be prepared, parameters are plain memory to kernels, like any other value.
+    """
     if isinstance(value, OpResult):
         return ("const" if isinstance(value.op, logical.ConstantOp) else "temp"), False
     assert isinstance(value, BlockArgument)
@@ -181,6 +185,9 @@ def origin_of(value: SSAValue) -> tuple[str, bool]:
     role = entry.get(logical.ROLE_ATTR)
     name = entry.get(logical.NAME_ATTR)
     assert isinstance(role, StringAttr) and isinstance(name, StringAttr)
+    module = function.parent_op()
+    if role.data == "param" and isinstance(module, ModuleOp) and not execution_of(module).prepared_weights:
+        return "temp", False
     return role.data, name.data in updated_names(function)
 
 
