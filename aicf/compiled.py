@@ -319,6 +319,11 @@ def _read_native(file: Artifact, ours: _Manifest) -> NativeCode:
     return NativeCode(file.entry(NATIVE), features, ours.functions, ours.place, reserves)
 
 
+def options_of(file: Artifact) -> Options:
+    """What the passes were told that made an artifact."""
+    return _read_manifest(file).options
+
+
 def _read_json(file: Artifact, name: str) -> Any:
     try:
         return json.loads(file.text(name))

@@ -215,7 +215,6 @@ def _row(node: Node, launch: Launch, plan: CapturePlan, decisions: Sequence[Deci
     selected = next((decision for decision in reversed(own) if decision.made_by == _SELECTS), None)
     telling = [*fused, *([selected] if selected else own[:1])]
     expected = selected.cost.get("expected_us") if selected else None
-    places = (*launch.ins, *launch.outs)
     return InstructionRow(
         name=node.name,
         kind=node.kind,
@@ -225,8 +224,13 @@ def _row(node: Node, launch: Launch, plan: CapturePlan, decisions: Sequence[Deci
         expected_us=float(expected) if isinstance(expected, int | float) else None,
         measured=selected is not None and "cold_us" in selected.cost,
         rejected=tuple(selected.against()) if selected else (),
-        bytes=sum(_touched_bytes(place, plan) for place in places),
+        bytes=moved_bytes(launch, plan),
     )
+
+
+def moved_bytes(launch: Launch, plan: CapturePlan) -> int:
+    """Bytes of an instruction's operands and results, each once."""
+    return sum(_touched_bytes(place, plan) for place in (*launch.ins, *launch.outs))
 
 
 def _touched_bytes(place: Place, plan: CapturePlan) -> int:

@@ -152,7 +152,11 @@ def test_wrong_usage_is_status_2(arguments: list[str], message: str, capsys: pyt
     assert message in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", [[], ["compile"], ["run"], ["explain"], ["bench"], ["devices"]])
+@pytest.mark.parametrize(
+    "command",
+    [[], ["compile"], ["run"], ["explain"], ["bench"], ["devices"], ["diff"]]
+    + [["policy"], ["policy", "extract"], ["policy", "apply"]],
+)
 def test_every_command_has_help(command: list[str], capsys: pytest.CaptureFixture[str]):
     assert main([*command, "--help"]) == 0
     assert "Usage: aicf" in capsys.readouterr().out

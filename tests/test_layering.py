@@ -52,6 +52,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf.frontends": ("aicf.dialects",),
     "aicf.compiled": ANYTHING,
     "aicf.compiler": ANYTHING,
+    "aicf.decided": ANYTHING,
+    "aicf.diff": ANYTHING,
     "aicf.explain": ("aicf.runtime",),
     "aicf.progress": (),
     "aicf.sources": ANYTHING,

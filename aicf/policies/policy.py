@@ -108,9 +108,10 @@ class Policy:
         except PolicyError as error:
             raise PolicyError(f"{path}: {error.message}") from error
 
-    def save(self, path: Path) -> None:
-        """Writes `.json`, `.yaml` or `.yml`. Raises PolicyError if that fails."""
-        text = self.to_json() if _suffix_of(path) == ".json" else self.to_yaml()
+    def save(self, path: Path, comment: str = "") -> None:
+        """Writes `.json`, `.yaml` or `.yml`, YAML with a line of comment on top. Raises PolicyError if that fails."""
+        is_json = _suffix_of(path) == ".json"
+        text = self.to_json() if is_json else (f"# {comment}\n" if comment else "") + self.to_yaml()
         try:
             path.write_text(text, encoding="utf-8")
         except OSError as error:

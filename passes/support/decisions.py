@@ -6,7 +6,7 @@ entries a policy may ask for is settled in `select-kernels`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -40,9 +40,11 @@ def decisions_of(module: ModuleOp, pins: Pins = Pins()) -> Policy:
     groups: list[tuple[str, ...]] = []
     kernels: dict[str, str] = {}
     records: dict[str, Mapping[str, object]] = {}
-    table = symbols(module)
-    for instruction in _instructions(module):
-        if members := _members(instruction, table):
+    prepare = next((p for p in programs(module) if p.sym_name.data == PREPARE), None)
+    for instruction, members in members_by_instruction(module).items():
+        if instruction.parent_op() is prepare:
+            continue
+        if members:
             groups.append(members)
         if instruction.kernel is not None and not _is_update(instruction):
             kernels[instruction.instruction.data] = instruction.kernel.kernel.data
@@ -57,14 +59,14 @@ def decisions_of(module: ModuleOp, pins: Pins = Pins()) -> Policy:
     return Policy(kernel, replace(execution_of(module), streams=streams, streams_of=streams_of))
 
 
-def _instructions(module: ModuleOp) -> Iterator[ResolvedOp]:
-    for program in programs(module):
-        if program.sym_name.data != PREPARE:
-            yield from program.instructions
+def members_by_instruction(module: ModuleOp) -> dict[ResolvedOp, tuple[str, ...]]:
+    """The ids of the ops that each instruction computes, of all programs in text order; none where it moves data."""
+    table = symbols(module)
+    return {op: _members(op, table) for program in programs(module) for op in program.instructions}
 
 
 def _members(instruction: ResolvedOp, table: Mapping[str, Operation]) -> tuple[str, ...]:
-    """The ids of the ops that the instruction computes; a constant feeds any number of groups."""
+    """The ids of the ops in an instruction's body; a constant feeds any number of groups and counts for none."""
     body = None if instruction.body is None else table.get(symbol_name(instruction.body))
     if not isinstance(body, BodyOp):
         return ()

@@ -8,11 +8,12 @@ side, which share only what they read, are outlined together with a result each.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, count
 from math import isinf
+from types import MappingProxyType
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -25,8 +26,8 @@ from aicf.dialects.emit import GroupOp, YieldOp
 from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.types import element_of, tensor_info
 from aicf.errors import InvalidIR
-from aicf.passes.support.identity import derived_id, op_id, sources, value_hint
-from aicf.passes.support.policy import policy_of, without_bucket
+from aicf.passes.support.identity import copied_id, derived_id, op_id, sources, value_hint
+from aicf.passes.support.policy import policy_of, with_stems, without_bucket
 from aicf.passes.support.views import VIEW_OPS
 from aicf.passes.support.work import (
     GroupWork,
@@ -105,9 +106,11 @@ class FusionContext:
         """Whether the policy's pinned groups let two ops share a group."""
         return self._pin(op) == self._pin(other)
 
-    def may_be_one(self, ops: Iterable[Operation]) -> bool:
-        """Whether the policy's pinned groups let all of `ops` share a group."""
-        return len({self._pin(op) for op in ops}) <= 1
+    def may_be_one(
+        self, ops: Iterable[Operation], ids: Mapping[Operation, str] = MappingProxyType({})
+    ) -> bool:
+        """Whether the policy's pinned groups let all of `ops` share a group; `ids` are those of future copies."""
+        return len({self._pin(op, ids.get(op)) for op in ops}) <= 1
 
     def is_wanted(self, plan: Outline) -> bool:
         """Whether the policy asks for the group, whatever it costs: by its ops, or by a kernel for it or its kind."""
@@ -136,9 +139,9 @@ class FusionContext:
                 last = op
         self.renumber()
 
-    def _pin(self, op: Operation) -> int | None:
-        """Which of the policy's groups names the op, by its id with or without the bucket."""
-        id_ = id_of(op)
+    def _pin(self, op: Operation, copy: str | None = None) -> int | None:
+        """Which of the policy's groups names the op, or its future copy, by its id with or without the bucket."""
+        id_ = copy or id_of(op)
         return self.pinned.get(id_, self.pinned.get(without_bucket(id_)))
 
 
@@ -146,11 +149,20 @@ def fusion_contexts(module: ModuleOp, target: TargetAttr) -> Iterator[FusionCont
     """One context per function with a body."""
     policy = policy_of(module)
     if policy.groups:
-        ids = [identity for op in module.walk() if (identity := op_id(op)) is not None]
-        policy.check_groups({name for id_ in ids for name in (id_, without_bucket(id_))})
+        _check_groups(policy, module)
     for op in list(module.body.block.ops):
         if isinstance(op, func.FuncOp) and not op.is_declaration:
             yield FusionContext(module, op, target, policy)
+
+
+def _check_groups(policy: KernelPolicy, module: ModuleOp) -> None:
+    """Raises PolicyError for ids in `groups` that no op has, nor a copy of one that a product may get for itself."""
+    ids = [identity for op in module.walk() if (identity := op_id(op)) is not None]
+    known = with_stems(ids)
+    if any(id_ not in known for group in policy.groups for id_ in group):
+        products = [id_of(op) for op in module.walk() if isinstance(op, logical.MatmulOp) and op_id(op)]
+        known |= with_stems(copied_id(id_, product) for product in products for id_ in ids)
+    policy.check_groups(known)
 
 
 def id_of(op: Operation) -> str:
