@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from xdsl.context import Context
@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import FloatAttr, ModuleOp, StringAttr, f64
 from xdsl.ir import Attribute
 from xdsl.passes import ModulePass
 
-from aicf.backends.base import DeviceGivenKernel, KernelDescriptor, Work
+from aicf.backends.base import BatchInvariantKernel, DeviceGivenKernel, KernelDescriptor, Work
 from aicf.backends.registry import get_kernels
 from aicf.dialects.emit import GroupOp, ProgramOp, ResolvedOp
 from aicf.dialects.emit_types import KernelAttr, TargetAttr
@@ -28,6 +28,9 @@ from aicf.policies.tuning_table import MeasuredWork
 
 TUNING_KEY = "tuning_key"
 """Figure of a decision that says which work of the tuning table it read."""
+
+FREE_US = "free_us"
+"""Figure of a decision about batch-invariant work: predicted microseconds of the choice without that wish."""
 
 Refuse = Callable[[KernelAttr], str | None]
 """Why a legal kernel with this record cannot be taken where it would stand; None if it can."""
@@ -125,7 +128,7 @@ class _Chooser:
         self, group_work: GroupWork, what: str, way_out: str, refuse: Refuse | None = None
     ) -> tuple[KernelAttr, FloatAttr]:
         """The record of the kernel that runs the work, and its microseconds; writes the ledger."""
-        group_work = group_work.rounded(self.policy.rounding)
+        group_work = group_work.under(self.policy)
         work = group_work.work
         measured = self.measured.find(work)
         options, rejected = self._options(group_work, measured, refuse)
@@ -143,6 +146,7 @@ class _Chooser:
                 rejected[option.variant.label] = _against(option, best)
         chosen = best.variant
         cost = _microseconds(best.us)
+        free = self._free_choice(group_work)
         record(
             self.module,
             SelectKernelsPass.name,
@@ -150,7 +154,7 @@ class _Chooser:
             chosen.kernel.id,
             because,
             rejected,
-            {"expected_us": cost, **_measured_costs(chosen, measured)},
+            {"expected_us": cost, **_measured_costs(chosen, measured), **free},
         )
         return chosen.record, cost
 
@@ -163,6 +167,7 @@ class _Chooser:
         known = {row.kernel for row in rows} | self._completed_by_policy(work)
         legal, rejected = legal_kernels(group_work, self.target, frozenset(self.policy.forbid), known)
         legal, rejected = _deterministic(legal, rejected, self.policy)
+        legal, rejected = self._in_one_order(legal, rejected, work)
         options: list[_Option] = []
         for kernel in legal:
             variants, reasons = self._variants(kernel, work, measured)
@@ -174,6 +179,38 @@ class _Chooser:
                 else:
                     rejected[variant.label] = why
         return options, rejected
+
+    def _free_choice(self, group_work: GroupWork) -> dict[str, Attribute]:
+        """Of batch-invariant work, the predicted time of what would have been chosen freely: what the class costs."""
+        if not group_work.work.batch_invariant:
+            return {}
+        free = replace(group_work.work, batch_invariant=False)
+        legal, rejected = legal_kernels(
+            replace(group_work, work=free), self.target, frozenset(self.policy.forbid)
+        )
+        legal, _ = _deterministic(legal, rejected, self.policy)
+        return {FREE_US: _microseconds(min(kernel.cost_us(free, self.target) for kernel in legal))}
+
+    def _in_one_order(
+        self, legal: Sequence[KernelDescriptor], rejected: dict[str, str], work: Work
+    ) -> tuple[list[KernelDescriptor], dict[str, str]]:
+        """Of kernels for batch-invariant work those that combine terms in one order: that of the pinned kernel, else of
+        the first in the backend's table. Among these the predicted times choose: they all give the same bits."""
+        orders = {
+            kernel.id: kernel.fixed_order(work, self.target)
+            for kernel in legal
+            if work.batch_invariant and isinstance(kernel, BatchInvariantKernel)
+        }
+        if not orders:
+            return list(legal), rejected
+        pinned = _stated(self.policy.kernels, work)
+        first = pinned[1] if pinned is not None and pinned[1] in orders else next(iter(orders))
+        others = {
+            kernel: f"it combines in another order ({order}) than {first} ({orders[first]})"
+            for kernel, order in orders.items()
+            if order != orders[first]
+        }
+        return [kernel for kernel in legal if kernel.id not in others], {**rejected, **others}
 
     def _variants(
         self, kernel: KernelDescriptor, work: Work, measured: MeasuredWork | None
@@ -250,7 +287,7 @@ def _against(option: _Option, best: _Option) -> str:
 def _deterministic(
     legal: Sequence[KernelDescriptor], rejected: dict[str, str], policy: KernelPolicy
 ) -> tuple[list[KernelDescriptor], dict[str, str]]:
-    if policy.determinism != "bitwise":
+    if policy.determinism == "any":
         return list(legal), rejected
     kept = [kernel for kernel in legal if kernel.determinism == "bitwise"]
     dropped = {

@@ -32,7 +32,8 @@ from aicf.policies.fields import (
 )
 
 VERSION = 1
-DETERMINISM = ("bitwise", "batch_invariant", "any")
+BATCH_INVARIANT = "batch_invariant"
+DETERMINISM = ("bitwise", BATCH_INVARIANT, "any")
 ROUNDING = ("fused", "strict")
 MEASUREMENTS = ("cold", "warm")
 
@@ -65,7 +66,8 @@ class KernelPolicy:
     Args:
         version: Of this format.
         determinism: `bitwise` admits only kernels that give the same bits always, `any` all kernels;
-            `batch_invariant` in addition asks that the bits of a row depend on no other row, nor on how many there are.
+            `batch_invariant` asks in addition that the bits of a result element depend on nothing but the terms it is
+            made of: those of a row not on other rows, nor on how many there are, whichever dimension is the batch.
         rounding: `fused` lets a fused intermediate stay in the accumulation type, `strict` rounds it to its own.
         fusion: Which fusions are allowed.
         kernels: Group id, or kind for all groups of it, to kernel id; an id goes before a kind. Fusions of that id or

@@ -450,11 +450,10 @@ def refusal(
     """
     if kinds is not None and plan.work.work.kind not in kinds:
         return f"its body is {plan.work.work.kind}, not {' or '.join(kinds)}"
-    legal, rejected = legal_kernels(
-        plan.work.rounded(context.policy.rounding), context.target, frozenset(context.policy.forbid)
-    )
+    group_work = plan.work.under(context.policy)
+    legal, rejected = legal_kernels(group_work, context.target, frozenset(context.policy.forbid))
     if legal:
-        return None if context.is_wanted(plan) else _against(plan.work.work, legal, context.target, loss)
+        return None if context.is_wanted(plan) else _against(group_work.work, legal, context.target, loss)
     return "; ".join(f"{k}: {why}" for k, why in rejected.items()) or "no kernel of the target has its kind"
 
 
@@ -470,6 +469,8 @@ def _against(
         return None
     if loss is not None:
         return loss
+    if work.batch_invariant:
+        return None  # times depend on the batch, so what is one instruction may not depend on them
     whole = min(kernel.cost_us(work, target) for kernel in kernels)
     return None if whole <= apart * _SAME else f"predicted {whole:.3g} us, and {apart:.3g} us apart"
 

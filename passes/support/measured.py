@@ -113,6 +113,8 @@ class Measurements:
                 )
             else:
                 found.append(Variant(kernel, kernel_record(kernel, record), row))
+        if not found and work.batch_invariant:
+            return [self._unmeasured(kernel, work)], reasons  # what was measured may all be of other orders
         return found, reasons
 
     def stating(

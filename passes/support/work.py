@@ -14,7 +14,7 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr, SymbolRefAttr
 from xdsl.ir import Block, BlockArgument, OpResult, SSAValue
 
-from aicf.backends.base import DeviceGivenKernel, KernelDescriptor, OperandInfo, Work
+from aicf.backends.base import BatchInvariantKernel, DeviceGivenKernel, KernelDescriptor, OperandInfo, Work
 from aicf.backends.registry import get_kernels
 from aicf.dialects import logical
 from aicf.dialects.emit import BindOp, GroupOp, ResolvedOp, buffer_of
@@ -28,11 +28,14 @@ from aicf.passes.support.kernel_code import NoCode, derive_code, derive_prologue
 from aicf.passes.support.peeling import PeeledBody, PeeledOperand, peel, yielded
 from aicf.passes.support.policy import execution_of
 from aicf.passes.support.views import View
+from aicf.policies.kernel_policy import BATCH_INVARIANT, KernelPolicy
 
 CODELESS_KINDS = frozenset({"gemm", "copy", "concat", "pack", "attention"})
 """Kinds whose kernels need no generated scalar program."""
 
 TARGET_ATTR = "aicf.target"
+BATCH_DEPENDENT = "the bits of a row may depend on the batch, the policy wants them not to"
+"""The reason against a kernel that does not keep them apart."""
 UNMEASURED = "unmeasured: run aicf tune"
 """The reason against a kernel whose record only a device can complete."""
 
@@ -53,9 +56,10 @@ class GroupWork:
     results: tuple[View, ...]
     no_code: str | None
 
-    def rounded(self, rounding: str) -> GroupWork:
-        """The same with the rounding that a policy asks for."""
-        return replace(self, work=replace(self.work, rounding=rounding))
+    def under(self, policy: KernelPolicy) -> GroupWork:
+        """The same with what a policy asks of the results: their rounding, and whether the batch may change them."""
+        invariant = policy.determinism == BATCH_INVARIANT
+        return replace(self, work=replace(self.work, rounding=policy.rounding, batch_invariant=invariant))
 
 
 def target_of(module: ModuleOp) -> TargetAttr:
@@ -234,6 +238,8 @@ def legal_kernels(
         reason = "forbidden by policy" if kernel.id in forbidden else kernel.legal(work, target)
         if reason is not None:
             rejected[kernel.id] = reason if group_work.no_code is None else f"{reason} ({group_work.no_code})"
+        elif work.batch_invariant and not isinstance(kernel, BatchInvariantKernel):
+            rejected[kernel.id] = BATCH_DEPENDENT
         elif isinstance(kernel, DeviceGivenKernel) and kernel.id not in measured:
             rejected[kernel.id] = UNMEASURED
         else:

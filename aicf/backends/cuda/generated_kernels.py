@@ -107,12 +107,18 @@ class GeneratedKernel(_PlainOperands):
             entries["may_alias"] = _may_alias(work, work.code)
         return entries
 
+    def fixed_order(self, work: Work, target: TargetAttr) -> str:
+        """See `BatchInvariantKernel`."""
+        nest, spec = _decide(work, target)
+        return spec.combination_order(nest)
+
 
 def _decide(work: Work, target: TargetAttr) -> tuple[LoopNest, GeneratedSpec]:
     assert work.code is not None
     operands = (*work.operands, *work.results)
     nest = nest_of(work.code, [o.strides for o in operands], [o.dtype for o in operands])
-    return nest, choose(nest, [o.offset for o in operands], arch_named(target.arch.data))
+    arch, offsets = arch_named(target.arch.data), [o.offset for o in operands]
+    return nest, choose(nest, offsets, arch, work.batch_invariant)
 
 
 def _may_alias(work: Work, code: KernelOp) -> Attribute:
@@ -179,6 +185,10 @@ class MoveKernel(_PlainOperands):
             "parts": ArrayAttr(parts),
             **_start_and_rounding(work, target),
         }
+
+    def fixed_order(self, work: Work, target: TargetAttr) -> str:
+        """See `BatchInvariantKernel`: nothing is combined."""
+        return "none"
 
 
 def _strided(operand: OperandInfo) -> Strided:

@@ -148,14 +148,22 @@ def spec_reason(spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> str | Non
     return None
 
 
-def legal_specs(problem: GemmProblem, arch: GpuArch) -> Iterator[MmaSpec]:
-    """All specs worth measuring for `problem` on `arch`, in a fixed order."""
+FIXED_ROWS = 64
+"""Rows of the smallest tile whose sums over k are whole: no other warp or block has a part of them."""
+
+
+def legal_specs(problem: GemmProblem, arch: GpuArch, fixed: bool = False) -> Iterator[MmaSpec]:
+    """All specs worth measuring for `problem` on `arch`, in a fixed order; with `fixed` only those that sum in one
+    order, whatever the number of rows."""
+    least = FIXED_ROWS if fixed else 16
     for tile in _TILES:
-        bm, bn = tile[:2]
-        if (bm > 16 and bm >= 2 * _padded(problem.m)) or (bn > 32 and bn >= 2 * _padded(problem.n)):
+        bm, bn, _, _, warps_k = tile
+        if (bm > 16 and bm >= 2 * max(least, problem.m)) or (bn > 32 and bn >= 2 * max(16, problem.n)):
+            continue
+        if fixed and warps_k > 1:
             continue
         for bk in _DEPTHS:
-            for split in _SPLITS:
+            for split in _SPLITS[:1] if fixed else _SPLITS:
                 for through in ("none",) if split == 1 else ("cluster", "workspace"):
                     for stages in _stages(MmaSpec(bm, bn, bk, *tile[2:], 2, split, through), problem, arch):
                         yield MmaSpec(bm, bn, bk, *tile[2:], stages, split, through)
@@ -173,10 +181,6 @@ def _stages(spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> list[int]:
     half = arch.shared_bytes // 2 - 1024
     paired = [stages for stages in legal if replace(spec, stages=stages).shared_bytes(problem) <= half]
     return sorted({found[-1] for found in (paired, legal) if found})
-
-
-def _padded(size: int) -> int:
-    return max(16, size)
 
 
 _LAUNCH_US = 0.9
@@ -247,10 +251,12 @@ def _split_us(spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> float:
 
 
 @functools.lru_cache(maxsize=4096)
-def ranked_specs(problem: GemmProblem, arch: GpuArch) -> tuple[tuple[float, MmaSpec], ...]:
+def ranked_specs(
+    problem: GemmProblem, arch: GpuArch, fixed: bool = False
+) -> tuple[tuple[float, MmaSpec], ...]:
     """All legal specs with their predicted microseconds, the cheapest first; of equal ones that which leaves the next
     kernel more shared memory, then in the order of `legal_specs`."""
-    found = [(predicted_us(spec, problem, arch), spec) for spec in legal_specs(problem, arch)]
+    found = [(predicted_us(spec, problem, arch), spec) for spec in legal_specs(problem, arch, fixed)]
     return tuple(sorted(found, key=lambda entry: (entry[0], entry[1].shared_bytes(problem))))
 
 
@@ -328,6 +334,10 @@ def early_reads(work: Work) -> list[int]:
     return list(roles.b) if early else []
 
 
+def _ranked(work: Work, target: TargetAttr) -> tuple[tuple[float, MmaSpec], ...]:
+    return ranked_specs(problem_of_work(work), arch_named(target.arch.data), work.batch_invariant)
+
+
 @dataclass(frozen=True)
 class MmaKernel:
     """Products of f16 or bf16 with any epilogue, accumulated in f32 by tensor cores."""
@@ -345,23 +355,25 @@ class MmaKernel:
         if (reason := product_reason(work)) is not None:
             return reason
         problem = problem_of_work(work)
-        if next(legal_specs(problem, arch_named(target.arch.data)), None) is None:
+        if not _ranked(work, target):
             return spec_reason(MmaSpec(16, 32, 32, 1, 1, 2, 3), problem, arch_named(target.arch.data))
         return None
 
+    def fixed_order(self, work: Work, target: TargetAttr) -> str:
+        """See `BatchInvariantKernel`: each element has one warp, which no tile changes."""
+        return combination_order(_ranked(work, target)[0][1])
+
     def candidates(self, work: Work, target: TargetAttr) -> Sequence[Mapping[str, Attribute]]:
         """See `TunableKernel`: the records of all `ranked_specs`."""
-        ranked = ranked_specs(problem_of_work(work), arch_named(target.arch.data))
-        return [self.record_of(work, target, spec) for _, spec in ranked]
+        return [self.record_of(work, target, spec) for _, spec in _ranked(work, target)]
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
         """See `KernelDescriptor`."""
-        return ranked_specs(problem_of_work(work), arch_named(target.arch.data))[0][0]
+        return _ranked(work, target)[0][0]
 
     def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
         """See `KernelDescriptor`: the record of the spec that the prior prefers."""
-        spec = ranked_specs(problem_of_work(work), arch_named(target.arch.data))[0][1]
-        return self.record_of(work, target, spec)
+        return self.record_of(work, target, _ranked(work, target)[0][1])
 
     def record_of(self, work: Work, target: TargetAttr, spec: MmaSpec) -> dict[str, Attribute]:
         """The record of `work` run by `spec`, one of `legal_specs`."""

@@ -124,13 +124,22 @@ def spec_reason(spec: SimtSpec, problem: GemmProblem, arch: GpuArch) -> str | No
     return None
 
 
-def legal_specs(problem: GemmProblem, arch: GpuArch) -> Iterator[SimtSpec]:
-    """All specs worth measuring for `problem` on `arch`, in a fixed order."""
+FIXED_TILE = 64, 64
+"""The smallest tile of which one set of warps has all of k."""
+
+
+def legal_specs(problem: GemmProblem, arch: GpuArch, fixed: bool = False) -> Iterator[SimtSpec]:
+    """All specs worth measuring for `problem` on `arch`, in a fixed order; with `fixed` only those that sum in one
+    order, whatever the number of rows."""
+    rows, columns = FIXED_TILE if fixed else (16, 32)
     for tile in _TILES:
-        if (tile[0] > 16 and tile[0] >= 2 * problem.m) or (tile[1] > 32 and tile[1] >= 2 * problem.n):
+        bm, bn, depth = tile[0], tile[1], tile[-1]
+        if (bm > rows and bm >= 2 * problem.m) or (bn > columns and bn >= 2 * problem.n):
+            continue
+        if fixed and depth > 1:
             continue
         for stages in _STAGES:
-            for split in _SPLITS:
+            for split in _SPLITS[:1] if fixed else _SPLITS:
                 spec = SimtSpec(*tile, stages, split)
                 if stages > _STAGES[0] and spec.loops(problem) < stages:
                     continue
@@ -168,9 +177,11 @@ def predicted_us(spec: SimtSpec, problem: GemmProblem, arch: GpuArch) -> float:
 
 
 @functools.lru_cache(maxsize=4096)
-def ranked_specs(problem: GemmProblem, arch: GpuArch) -> tuple[tuple[float, SimtSpec], ...]:
+def ranked_specs(
+    problem: GemmProblem, arch: GpuArch, fixed: bool = False
+) -> tuple[tuple[float, SimtSpec], ...]:
     """All legal specs with their predicted microseconds, the cheapest first; ties in the order of `legal_specs`."""
-    found = [(predicted_us(spec, problem, arch), spec) for spec in legal_specs(problem, arch)]
+    found = [(predicted_us(spec, problem, arch), spec) for spec in legal_specs(problem, arch, fixed)]
     return tuple(sorted(found, key=lambda entry: entry[0]))
 
 
@@ -211,6 +222,10 @@ def spec_of(record: Mapping[str, Attribute]) -> SimtSpec:
     return SimtSpec(bm, bn, bk, tm, tn, depth, stages, split, group)
 
 
+def _ranked(work: Work, target: TargetAttr) -> tuple[tuple[float, SimtSpec], ...]:
+    return ranked_specs(problem_of_work(work), arch_named(target.arch.data), work.batch_invariant)
+
+
 @dataclass(frozen=True)
 class SimtKernel:
     """Products of f32 (IEEE), f64 and integers with any epilogue."""
@@ -228,23 +243,25 @@ class SimtKernel:
         if (reason := product_reason(work)) is not None:
             return reason
         problem, arch = problem_of_work(work), arch_named(target.arch.data)
-        if next(legal_specs(problem, arch), None) is None:
+        if not _ranked(work, target):
             return spec_reason(SimtSpec(16, 32, 32, 4, 4, 8, 3), problem, arch)
         return None
 
+    def fixed_order(self, work: Work, target: TargetAttr) -> str:
+        """See `BatchInvariantKernel`: each element has one thread, which no tile changes."""
+        return combination_order(_ranked(work, target)[0][1])
+
     def candidates(self, work: Work, target: TargetAttr) -> Sequence[Mapping[str, Attribute]]:
         """See `TunableKernel`: the records of all `ranked_specs`."""
-        ranked = ranked_specs(problem_of_work(work), arch_named(target.arch.data))
-        return [self.record_of(work, target, spec) for _, spec in ranked]
+        return [self.record_of(work, target, spec) for _, spec in _ranked(work, target)]
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
         """See `KernelDescriptor`."""
-        return ranked_specs(problem_of_work(work), arch_named(target.arch.data))[0][0]
+        return _ranked(work, target)[0][0]
 
     def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
         """See `KernelDescriptor`: the record of the spec that the prior prefers."""
-        spec = ranked_specs(problem_of_work(work), arch_named(target.arch.data))[0][1]
-        return self.record_of(work, target, spec)
+        return self.record_of(work, target, _ranked(work, target)[0][1])
 
     def record_of(self, work: Work, target: TargetAttr, spec: SimtSpec) -> dict[str, Attribute]:
         """The record of `work` run by `spec`, one of `legal_specs`."""
