@@ -14,6 +14,7 @@ from xdsl.passes import ModulePass
 from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp
 from aicf.passes.support.fusion import (
+    POINTWISE_ON_SUMS,
     Cluster,
     FusionContext,
     Outline,
@@ -68,7 +69,8 @@ def _fuse(value: OpResult, context: FusionContext) -> None:
             if (plans := _plans(rows, products, context, refused)) is not None:
                 _form(rows, plans, products, context, refused)
                 return
-    record(context.module, FuseProloguesPass.name, [id_of(value.op)], "apart", because, refused)
+    subjects = [id_of(value.op), *(id_of(product) for product in products)]
+    record(context.module, FuseProloguesPass.name, subjects, "apart", because, refused)
 
 
 def _reads_rows(product: logical.MatmulOp, value: SSAValue) -> bool:
@@ -96,7 +98,7 @@ def _plans(
         accept = pointwise_like(product)
         cluster = Cluster([product], context)
         if context.policy.fusion.epilogue:
-            cluster.grow(accept)
+            cluster.grow(accept, POINTWISE_ON_SUMS)
         cuts: list[Sequence[Operation]] = [*cluster.candidates(accept), (product,)]
         free = [cut for cut in cuts if taken.isdisjoint(cut)]
         # The first product keeps the rows; those of the others will be copies, which policies call by their own ids.

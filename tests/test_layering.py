@@ -55,6 +55,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf.decided": ANYTHING,
     "aicf.diff": ANYTHING,
     "aicf.explain": ("aicf.runtime",),
+    "aicf.summary": ("aicf.explain", "aicf.runtime"),
+    "aicf.why_not": ("aicf.explain", "aicf.runtime"),
     "aicf.progress": (),
     "aicf.sources": ANYTHING,
     "aicf.tools": ANYTHING,

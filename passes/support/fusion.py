@@ -51,6 +51,9 @@ _CANDIDATE_LIMIT = 8
 """How many prefixes of a cluster are tried on the kernels: enough to find a legal one, few enough to stay linear."""
 
 
+_REFUSAL_LIMIT = 8
+"""How many ops next to a cluster have the reason why they stay outside in the ledger: keeps that linear too."""
+
 _SAME = 1 + 1e-6
 """Two predicted times with a smaller ratio are one time, rounded differently."""
 
@@ -165,6 +168,11 @@ def _check_groups(policy: KernelPolicy, module: ModuleOp) -> None:
     policy.check_groups(known)
 
 
+def name_of(op: Operation) -> str | None:
+    """The id of an op or group; None for what has none, such as the function's return."""
+    return op.id.data if isinstance(op, GroupOp) else op_id(op)
+
+
 def id_of(op: Operation) -> str:
     """The op's id. Raises InvalidIR if `assign-ids` has not run."""
     id_ = op.attributes.get(logical.ID_ATTR)
@@ -176,6 +184,10 @@ def id_of(op: Operation) -> str:
 def sources_of(ops: Sequence[Operation]) -> list[str]:
     """The source ids of several ops, each once, in order."""
     return list(dict.fromkeys(source for op in ops for source in sources(op)))
+
+
+POINTWISE_ON_SUMS = "only pointwise ops of the product's shape run on its sums"
+"""What `pointwise_like` accepts, in words."""
 
 
 def pointwise_like(matmul: logical.MatmulOp) -> Accept:
@@ -196,6 +208,8 @@ class Cluster:
         self.context = context
         self.members: list[Operation] = []
         self.has_reduction = False
+        self.refused: dict[str, str] = {}
+        """Why ops that read a member stay outside, by their id."""
         self._cuts: list[tuple[int, SSAValue]] = []
         self._inside: set[Operation] = set()
         self._live: dict[SSAValue, int] = {}
@@ -217,8 +231,11 @@ class Cluster:
         if len(self._live) == 1:
             self._cuts.append((len(self.members), next(iter(self._live))))
 
-    def grow(self, accept: Accept) -> None:
-        """Adds users, transitively and in text order, that `accept` and do not depend on a rejected one."""
+    def grow(self, accept: Accept, wanted: str) -> None:
+        """Adds users, transitively and in text order, that `accept` and do not depend on a rejected one.
+
+        `wanted` says what it accepts, for the reason against an op that is nothing of that.
+        """
         outside: set[Operation] = set()
         queue: list[int] = []
         ops: dict[int, Operation] = {}
@@ -226,12 +243,43 @@ class Cluster:
             self._enqueue(seed, queue, ops)
         while queue and len(outside) < _SEARCH_LIMIT and len(self.members) < _MEMBER_LIMIT:
             op = ops[heapq.heappop(queue)]
-            blocked = any(operand.owner in outside for operand in op.operands)
-            if not blocked and accept(op) and self.context.may_join(op, self.seeds[0]):
+            blocker = next((x.owner for x in op.operands if x.owner in outside), None)
+            if blocker is None and accept(op) and self.context.may_join(op, self.seeds[0]):
                 self._add(op)
             else:
                 outside.add(op)
+                self._refuse(op, blocker, wanted)
             self._enqueue(op, queue, ops)
+
+    def _refuse(self, op: Operation, blocker: Operation | Block | None, wanted: str) -> None:
+        """Notes why an op that reads a member stays outside."""
+        name = name_of(op)
+        if name is None or len(self.refused) >= _REFUSAL_LIMIT:
+            return
+        if not any(operand.owner in self._inside for operand in op.operands):
+            return
+        if isinstance(op, GroupOp):
+            self.refused[name] = "it is another instruction already"
+        elif isinstance(blocker, Operation):
+            self.refused[name] = f"it also reads '{name_of(blocker)}', which stays outside"
+        elif not self.context.may_join(op, self.seeds[0]):
+            self.refused[name] = "the policy pins them to different groups"
+        else:
+            self.refused[name] = f"{wanted}, and it is {op.name}"
+
+    def left_out(self, members: Collection[Operation], tried: Mapping[str, str]) -> dict[str, str]:
+        """Why ops next to the group that was formed are not in it.
+
+        Args:
+            members: Those of the group.
+            tried: Why larger groups were refused, by their ops.
+        """
+        said = {name for label in tried for name in label.split(" + ")}
+        cut = [name for op in self.members if op not in members and (name := id_of(op)) not in said]
+        because = (
+            "with it the group would have more than one result that others read, or a wider one to write"
+        )
+        return {**tried, **dict.fromkeys(cut[:_REFUSAL_LIMIT], because), **self.refused}
 
     def _enqueue(self, op: Operation, queue: list[int], ops: dict[int, Operation]) -> None:
         for result in op.results:
