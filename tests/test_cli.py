@@ -56,7 +56,7 @@ def test_compile_says_what_it_made(folder: Path, capsys: pytest.CaptureFixture[s
     assert aicf.load(out).name == "digits"
 
     assert main(["compile", str(ROOT / "examples/softmax.mlir"), "-o", str(out)]) == 0
-    assert "  @softmax: 1 instruction (1 cpu.generated), " in capsys.readouterr().out
+    assert "  @rows: 1 instruction (1 cpu.generated), " in capsys.readouterr().out
 
 
 def test_run_writes_every_output(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
