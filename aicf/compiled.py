@@ -275,8 +275,8 @@ def _explained(
 
 
 def _title(name: str, plan: ModulePlan) -> str:
-    plural = "s" if plan.threads > 1 else ""
-    return f"{name} for {plan.backend}:{plan.arch}, {plan.threads} thread{plural}"
+    threads = f", {plan.threads} threads" if plan.threads > 1 else ""
+    return f"{name} for {plan.backend}:{plan.arch}{threads}"
 
 
 def explain_why_not(path: str | Path, one: str, other: str) -> WhyNot:
@@ -330,7 +330,9 @@ def _weights(file: Artifact, given: Mapping[str, Array] | str | Path | None) -> 
     """The weights given, else those of the file."""
     if given is None:
         if WEIGHTS not in file.entries:
-            raise ArtifactError("the artifact was saved without weights; load it with weights=")
+            raise ArtifactError(
+                "the artifact was saved without weights; load it with aicf.load(path, weights=...)"
+            )
         return _read_tensors(file, WEIGHTS)
     if isinstance(given, Mapping):
         return given

@@ -114,7 +114,7 @@ def test_the_command_reads_an_artifact(
 
 def test_the_summary(mlp: aicf.CompiledModel) -> None:
     summary = mlp.summary()
-    assert summary.title == "mlp for cpu:x86-64-v3, 1 thread"
+    assert summary.title == "mlp for cpu:x86-64-v3"
     first, second = summary.programs
     assert (first.name, first.instructions, sum(first.kernels.values())) == ("digits@N=1", 4, 4)
     rows = mlp.explain().programs[0].rows

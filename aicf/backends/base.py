@@ -21,6 +21,7 @@ from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
 __all__ = [
     "Backend",
     "BatchInvariantKernel",
+    "BoundaryBackend",
     "BufferRef",
     "CodeUnit",
     "ConcurrentBackend",
@@ -282,6 +283,16 @@ class Backend(Protocol):
 
     def devices(self) -> Sequence[Mapping[str, str]]:
         """What this backend could run on here: `name`, `arch` as in a target, `memory` in words."""
+        ...
+
+
+@runtime_checkable
+class BoundaryBackend(Protocol):
+    """What a `Backend` also offers if inputs and outputs can be staged: copied from and to memory of its programs."""
+
+    @property
+    def bind_align(self) -> int:
+        """Bytes: what addresses of inputs and outputs that are used directly must be multiples of."""
         ...
 
 

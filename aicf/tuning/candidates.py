@@ -250,7 +250,7 @@ def prepare(model: Model, options: Options, variants: int, step: Step) -> Prepar
         BackendUnavailable: what compiles for the target is missing.
     """
     context = make_context()
-    module = _grouped(model, options, context, step)
+    module = grouped(model, options, context, step)
     found = candidates(module, variants)
     cases: list[Case] = []
     for number, candidate in enumerate(found, 1):
@@ -269,7 +269,7 @@ def prepare(model: Model, options: Options, variants: int, step: Step) -> Prepar
     )
 
 
-def _grouped(model: Model, options: Options, context: Context, step: Step) -> ModuleOp:
+def grouped(model: Model, options: Options, context: Context, step: Step) -> ModuleOp:
     """The model as `select-kernels` sees it."""
     source = read_model(model, context)
     if source.is_emit:

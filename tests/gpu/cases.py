@@ -7,7 +7,7 @@ needs a GPU: `prepare` compiles the same table where there is none.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ ATTENTION, ATTENTION_SIMT, LIBRARY = "cuda.attention", "cuda.attention_simt", "c
 
 @dataclass(frozen=True)
 class Case:
-    """One program, compiled for `TARGET`.
+    """One program, and what it is compiled for.
 
     Args:
         make: Makes the program, always the same.
@@ -40,6 +40,7 @@ class Case:
         policy: What the compiler is told.
         variant: Entries of the first kernel's record that say which variant of it runs; None leaves it to the compiler.
         depth: How many roundings in a row there are at least; the tolerance grows with it.
+        target: As on the command line.
     """
 
     make: Callable[[], Program]
@@ -47,6 +48,7 @@ class Case:
     policy: Mapping[str, Any] = field(default_factory=dict[str, Any])
     variant: Mapping[str, object] | None = None
     depth: int = 1
+    target: str = TARGET
 
 
 def _built(name: str, build: Callable[[], Graph]) -> Callable[[], Program]:
@@ -201,6 +203,13 @@ def _models() -> dict[str, Case]:
     }
 
 
+def _plain() -> dict[str, Case]:
+    """Code for Hopper without its `a` features: no warpgroup products, but programmatic launch and clusters."""
+    some = {**_models(), **_variants()}
+    names = ("chain-1", "encoder-f16", "mma-split-cluster", "simt-split")
+    return {f"plain-{name}": replace(some[name], target="cuda:sm_90") for name in names}
+
+
 def _policies() -> dict[str, Case]:
     """What a user may ask for: branches side by side, a rounding after each operation, no fusion."""
     encoder = partial(programs.encoder, "f16", 2, 64, 2, 64)
@@ -278,6 +287,7 @@ STATELESS: dict[str, Case] = {
     **_variants(),
     **_attentions(),
     **_models(),
+    **_plain(),
     **_policies(),
     **_in_batches(),
     **_random(),

@@ -47,7 +47,7 @@ def explain_command(
         print(explain_why_not(model, *why_not))
         return
     explanation = explain(model, value)
-    if isinstance(explanation, Explanation) and rejected:
+    if rejected:
         print(explanation.rejected)
     elif isinstance(explanation, Explanation) and sys.stdout.isatty():
         show_tables(explanation)
@@ -71,14 +71,8 @@ def _show_row(console: Console, row: InstructionRow) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    time = f", {row.time}" if row.time else ""
     console.print(
-        Text.assemble(
-            (row.name, "cyan"),
-            f" {row.kind} by ",
-            (row.kernel, "green"),
-            f" for {', '.join(row.src)}: {row.bytes:,} bytes{time}",
-        )
+        Text.assemble((row.name, "cyan"), f" {row.kind} by ", (row.kernel, "green"), f" {row.work}")
     )
     for choice, because in row.decisions:
         console.print(Padding(Text.assemble(choice, (f": {because}", "dim")), (0, 0, 0, 4)))

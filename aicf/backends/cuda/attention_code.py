@@ -103,7 +103,7 @@ def _problem_constants(problem: AttentionProblem, scale: float, unit: float, arc
         "OFFSET": _snippet(templates.offset, "total"),
         "SCALE": scale * unit,
         "LOG2_E": unit,
-        "PROGRAMMATIC": arch.has_tma,
+        "PROGRAMMATIC": arch.has_programmatic_launch,
     }
 
 

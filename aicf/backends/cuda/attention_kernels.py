@@ -229,7 +229,7 @@ def specs(problem: AttentionProblem, arch: GpuArch, fixed: bool = False) -> Iter
                     spec = AttentionSpec(block_m, block_n, stages, warps_m, warps_n)
                     if _fits(problem, spec, arch):
                         yield spec
-                for groups in (1, 2, 3) if block_m == 64 and arch.has_tma and not fixed else ():
+                for groups in (1, 2, 3) if block_m == 64 and arch.has_wgmma and not fixed else ():
                     spec = AttentionSpec(64 * groups, block_n, stages, 4 * groups, 1, True)
                     if _fits(problem, spec, arch):
                         yield spec
@@ -374,7 +374,7 @@ def _common_record(
         return ArrayAttr([_integer(x), _integer(1), _integer(1)])
 
     early: dict[str, Attribute] = {}
-    if arch.has_tma:
+    if arch.has_programmatic_launch:
         early = {"early_reads": ArrayAttr([]), "triggers": BoolAttr.from_bool(True)}
     return {
         "scale": FloatAttr(_scale(work), f64),

@@ -38,7 +38,7 @@ _PARTS: dict[str, Constant | Snippet] = {
 def emit(launch: Launch, arch: GpuArch) -> list[KernelLaunch]:
     """The one launch of an instruction."""
     problem = read_problem(launch.kind, launch.record, launch.ins)
-    return [make_launch(launch, problem, read_spec(launch.record), arch.has_tma)]
+    return [make_launch(launch, problem, read_spec(launch.record), arch.has_programmatic_launch)]
 
 
 def make_launch(launch: Launch, problem: GemvProblem, spec: Spec, programmatic: bool) -> KernelLaunch:

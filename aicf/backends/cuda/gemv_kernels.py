@@ -120,7 +120,7 @@ def spec_record(work: Work, problem: GemvProblem, spec: Spec, arch: GpuArch) -> 
             lanes if spec.parts == 1 else f"{lanes}, {spec.parts} warps in order"
         ),
         "early_reads": ArrayAttr([_integer(operand) for operand in early_reads(work)]),
-        "triggers": BoolAttr.from_bool(arch.has_tma),
+        "triggers": BoolAttr.from_bool(arch.has_programmatic_launch),
         "rounding": StringAttr(work.rounding),
     }
     for key in ("transpose_a", "transpose_b", "prologue_operands", "products"):

@@ -31,7 +31,7 @@ def emit(launch: Launch, arch: GpuArch) -> list[KernelLaunch]:
     refs = (*launch.ins, *launch.outs)
     nest = nest_of(launch.code, [ref.strides for ref in refs], [ref.dtype for ref in refs])
     spec, rounding = read_spec(launch.record), read_rounding(launch.record)
-    return launches_of(launch.kind, nest, spec, refs, launch.ws, rounding, arch.has_tma)
+    return launches_of(launch.kind, nest, spec, refs, launch.ws, rounding, arch.has_programmatic_launch)
 
 
 def launches_of(

@@ -206,7 +206,7 @@ def _start_and_rounding(work: Work, target: TargetAttr) -> dict[str, Attribute]:
     """What all kernels here do, where there is programmatic launch: wait before they read anything, and let their
     successors start at once."""
     entries: dict[str, Attribute] = {"rounding": StringAttr(work.rounding)}
-    if arch_named(target.arch.data).has_tma:
+    if arch_named(target.arch.data).has_programmatic_launch:
         entries |= {"early_reads": ArrayAttr([]), "triggers": BoolAttr.from_bool(True)}
     return entries
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from aicf.backends.cuda.device_program import LibraryNode
 from aicf.errors import ArtifactError, BackendUnavailable
+from aicf.extras import install
 
 _TYPES = {"f32": 0, "f16": 2, "bf16": 14}
 """cudaDataType_t."""
@@ -33,7 +34,7 @@ def _bindings() -> Any:
         from nvmath.bindings import cublasLt
     except ImportError as error:
         raise BackendUnavailable(
-            f"cublasLt is called through nvmath-python: {error}; install aicf[cuda]"
+            f"cublasLt is called through nvmath-python: {error}; {install('cuda')}"
         ) from None
     return cublasLt
 
@@ -48,7 +49,7 @@ def _refusing(what: str) -> Generator[None]:
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
         raise BackendUnavailable(
-            f"cublasLt: {what} failed: {reason}; install aicf[cuda], or run aicf tune again"
+            f"cublasLt: {what} failed: {reason}; {install('cuda')}, or run aicf tune again"
         ) from error
 
 

@@ -139,7 +139,7 @@ def spec_reason(spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> str | Non
     if (spec.split > 1) != (spec.through != "none"):
         return "a split needs a place where its parts meet, and only a split has one"
     if spec.through == "cluster":
-        if not arch.has_tma:
+        if not arch.has_clusters:
             return f"{arch.name} has no clusters"
         if spec.split > 8 or spec.bm % (8 * spec.split):
             return f"a cluster of {spec.split} blocks cannot share {spec.bm} rows"
@@ -384,7 +384,7 @@ class MmaKernel:
             "transpose_b": work.attrs["transpose_b"],
             "rounding": StringAttr(work.rounding),
         }
-        if arch.has_tma:
+        if arch.has_programmatic_launch:
             entries["early_reads"] = ArrayAttr([integer(place) for place in early_reads(work)])
             entries["triggers"] = BoolAttr.from_bool(True)
         return entries

@@ -28,5 +28,7 @@ def emit(launch: Launch, arch: GpuArch) -> list[KernelLaunch]:
         place = target.offset + move.offset * ELEMENT_BYTES[target.dtype]
         out = BufferRef(target.base, place, target.shape, target.strides, target.dtype)
         refs = [out] if move.operand is None else [launch.ins[move.operand], out]
-        made += launches_of(launch.kind, move.nest, read_spec(part), refs, programmatic=arch.has_tma)
+        made += launches_of(
+            launch.kind, move.nest, read_spec(part), refs, programmatic=arch.has_programmatic_launch
+        )
     return made

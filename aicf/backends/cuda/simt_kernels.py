@@ -115,7 +115,7 @@ def spec_reason(spec: SimtSpec, problem: GemmProblem, arch: GpuArch) -> str | No
         return f"{shared >> 10} KiB of shared memory, {arch.name} has {arch.shared_bytes >> 10}"
     if max(spec.bm, spec.bn) > spec.threads:
         return f"tile {spec.bm}x{spec.bn} is wider than its {spec.threads} threads"
-    if spec.split > 1 and not arch.has_tma:
+    if spec.split > 1 and not arch.has_clusters:
         return f"{arch.name} has no clusters"
     if spec.split > 1 and (spec.split - 1) * spec.loops(problem) * spec.bk >= problem.k:
         return f"k = {problem.k} is too short for {spec.split} ranges"
@@ -271,7 +271,7 @@ class SimtKernel:
             "transpose_b": work.attrs["transpose_b"],
             "rounding": StringAttr(work.rounding),
         }
-        if arch_named(target.arch.data).has_tma:
+        if arch_named(target.arch.data).has_programmatic_launch:
             entries["early_reads"] = ArrayAttr([integer(place) for place in early_reads(work)])
             entries["triggers"] = BoolAttr.from_bool(True)
         return entries

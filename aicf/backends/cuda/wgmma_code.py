@@ -215,7 +215,10 @@ def _map(task: Task, tensor: Tensor, ref: BufferRef, lines: int) -> TensorMap:
         (inner, outer, *(size for size, _ in batch)),
         (2 * tensor.stride, *(2 * step for _, step in batch)),
         (K_STEP, lines if tensor.along_k else K_STEP, *(1 for _ in batch)),
-        128,
+        swizzle=128,
+        l2_promotion=256,
+        interleave=0,
+        out_of_bounds="zeros",
     )
 
 

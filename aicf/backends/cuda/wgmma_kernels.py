@@ -148,7 +148,7 @@ class WgmmaKernel:
     def legal(self, work: Work, target: TargetAttr) -> str | None:
         """See `KernelDescriptor`."""
         arch = arch_named(target.arch.data)
-        if not arch.has_tma:
+        if not (arch.has_tma and arch.has_wgmma):
             return f"warpgroup products and bulk tensor copies need sm_90a, the target is {arch.name}"
         if work.operands[0].dtype not in FACTORS:
             return f"warpgroup products take f16 and bf16 here, A is {work.operands[0].dtype}"
@@ -194,7 +194,6 @@ class WgmmaKernel:
             "transpose_a": work.attrs["transpose_a"],
             "transpose_b": work.attrs["transpose_b"],
             "early_reads": _array(early_reads(work)),
-            "fixed_addresses": _array([0, *_roles(work).b]),
             "may_alias": _may_alias(work.code, _roles(work), task),
             "triggers": BoolAttr.from_bool(True),
             "rounding": StringAttr(work.rounding),

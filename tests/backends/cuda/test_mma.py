@@ -67,7 +67,7 @@ def test_every_proposed_spec_fits(arch: str, shape: tuple[int, int, int]) -> Non
     for spec in found:
         assert spec.shared_bytes(problem) <= ARCHES[arch].shared_bytes
         assert spec.split * spec.loops(problem) * spec.bk >= problem.k
-        assert spec.through != "cluster" or ARCHES[arch].has_tma
+        assert spec.through != "cluster" or ARCHES[arch].has_clusters
 
 
 def test_candidates_start_with_the_record_and_have_its_entries() -> None:

@@ -142,10 +142,9 @@ def test_only_what_is_never_written_is_read_early() -> None:
     assert early_reads(half) == []
 
 
-def test_copied_operands_have_fixed_addresses() -> None:
-    """A and every B, for their maps embed them; a residual may lie under the result."""
-    record = KERNEL.record(WORKS["shared B"], TARGET)
-    assert integers(record, "fixed_addresses") == [0, 1, 2, 3]
+def test_no_address_is_fixed() -> None:
+    """Maps are encoded again for another address; a residual may lie under the result."""
+    assert "fixed_addresses" not in KERNEL.record(WORKS["shared B"], TARGET)
     record = KERNEL.record(WORKS["small"], TARGET)
     assert str(record["may_alias"]) == "[[0 : i64, 3 : i64]]"
 
