@@ -187,7 +187,7 @@ COMMANDS = {
     ),
     "unknown field of a policy": (
         ["compile", str(MLP), "-o", "x", "--policy", '{"speed": 1}'],
-        "speed: unknown field; legal: determinism, forbid, fusion, groups, inplace, kernels, measurements, "
+        "speed: unknown field; legal: bindings, determinism, forbid, fusion, groups, inplace, kernels, measurements, "
         "memory, prepared_weights, records, rounding, streams, streams_of, version",
     ),
     "unknown kernel": (

@@ -20,6 +20,7 @@ from aicf.policies.fields import Reader, boolean, integer, map_of, one_of, strin
 
 VERSION = 1
 MEMORY = ("shared", "separate")
+BINDINGS = ("direct", "staged")
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,8 @@ class ExecutionPolicy:
         version: Of this format.
         streams: Most streams that `schedule` may use; 0 leaves their number to the predicted times.
         streams_of: The same for single programs, by symbol.
+        bindings: Input or output to `direct` (its kernels use the caller's memory) or `staged` (it is copied from or to
+            memory of the program); one that is not named is staged only where a kernel embeds its address.
         inplace: Whether a result may overwrite an operand, or the state it updates, where that is proved safe.
         memory: `shared` lets slots that are never alive together share bytes; `separate` gives each its own, so that
             every intermediate can still be looked at after a run.
@@ -42,6 +45,7 @@ class ExecutionPolicy:
     version: int = VERSION
     streams: int = 0
     streams_of: Mapping[str, int] = field(default_factory=dict[str, int])
+    bindings: Mapping[str, str] = field(default_factory=dict[str, str])
     inplace: bool = True
     memory: str = "shared"
     prepared_weights: bool = True
@@ -49,6 +53,8 @@ class ExecutionPolicy:
     def __post_init__(self) -> None:
         fields.check_version(self.version, VERSION)
         one_of("memory", self.memory, MEMORY)
+        for name, binding in self.bindings.items():
+            one_of(f"bindings.{name}", binding, BINDINGS)
         counts = {
             "streams": self.streams,
             **{f"streams_of.{k}": count for k, count in self.streams_of.items()},
@@ -69,6 +75,14 @@ class ExecutionPolicy:
                     f"streams_of.{name}: no program has that name; {suggest(name, programs, 'it has')}"
                 )
 
+    def check_bindings(self, names: Collection[str]) -> None:
+        """Raises PolicyError, naming the path, for a key of `bindings` that is no input or output."""
+        for name in self.bindings:
+            if name not in names:
+                raise PolicyError(
+                    f"bindings.{name}: no input or output has that name; {suggest(name, names, 'it has')}"
+                )
+
     def bounds(self) -> dict[str, Any]:
         """The fields that differ from the default and still say something of a program in which all is decided."""
         default = ExecutionPolicy()
@@ -80,6 +94,7 @@ class ExecutionPolicy:
         return {
             **{entry.name: getattr(self, entry.name) for entry in dataclasses.fields(self)},
             "streams_of": dict(sorted(self.streams_of.items())),
+            "bindings": dict(sorted(self.bindings.items())),
         }
 
     @classmethod
@@ -103,6 +118,7 @@ READERS: Mapping[str, Reader] = {
     "version": integer,
     "streams": integer,
     "streams_of": map_of(integer),
+    "bindings": map_of(string),
     "inplace": boolean,
     "memory": string,
     "prepared_weights": boolean,

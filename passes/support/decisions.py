@@ -56,7 +56,10 @@ def decisions_of(module: ModuleOp, pins: Pins = Pins()) -> Policy:
         records=records if pins.records else {},
     )
     streams, streams_of = _streams(module)
-    return Policy(kernel, replace(execution_of(module), streams=streams, streams_of=streams_of))
+    execution = replace(
+        execution_of(module), streams=streams, streams_of=streams_of, bindings=_staged(module)
+    )
+    return Policy(kernel, execution)
 
 
 def members_by_instruction(module: ModuleOp) -> dict[ResolvedOp, tuple[str, ...]]:
@@ -85,6 +88,17 @@ def _entries(kernel: KernelAttr) -> dict[str, object]:
     return {
         name: plain_value(value) for name, value in kernel.record.data.items() if name not in _OWN_ENTRIES
     }
+
+
+def _staged(module: ModuleOp) -> dict[str, str]:
+    """The inputs and outputs that every program stages. Where only some do, a kernel of these embeds the address, and
+    will again; the others are direct by default."""
+    bindings: dict[str, set[str]] = {}
+    for program in programs(module):
+        for bind in program.binds:
+            if bind.binding is not None:
+                bindings.setdefault(bind.bind_name.data, set()).add(bind.binding.data)
+    return {name: "staged" for name, found in bindings.items() if found == {"staged"}}
 
 
 def _streams(module: ModuleOp) -> tuple[int, dict[str, int]]:

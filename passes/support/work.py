@@ -211,6 +211,15 @@ def _entry(attrs: ArrayAttr[DictionaryAttr] | None, index: int) -> dict[str, Str
     return {key: value for key, value in attrs.data[index].data.items() if isinstance(value, StringAttr)}
 
 
+def boundary_names(function: func.FuncOp) -> list[str]:
+    """Names of the inputs and outputs."""
+    arguments = (argument_attrs(function, argument.index) for argument in function.args)
+    inputs = [a[logical.NAME_ATTR] for a in arguments if a.get(logical.ROLE_ATTR) == StringAttr("input")]
+    results = (result_attrs(function, index) for index in range(len(function.function_type.outputs)))
+    outputs = [r[logical.NAME_ATTR] for r in results if logical.NAME_ATTR in r]
+    return [name.data for name in (*inputs, *outputs)]
+
+
 def updated_names(function: func.FuncOp) -> frozenset[str]:
     """Names of the parameters and states that a result updates."""
     count = len(function.function_type.outputs)

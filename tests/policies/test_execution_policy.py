@@ -12,13 +12,19 @@ from hypothesis import strategies as st
 
 import aicf
 from aicf.errors import PolicyError
-from aicf.policies.execution_policy import MEMORY, ExecutionPolicy
+from aicf.frontends.text import make_context
+from aicf.passes.aicf_inference import AicfInferencePass, run
+from aicf.passes.support.decisions import decisions_of
+from aicf.policies.execution_policy import BINDINGS, MEMORY, ExecutionPolicy
+from aicf.policies.policy import Policy
+from aicf.runtime.plan_from_ir import read_module
 
 names = st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Cc")), min_size=1, max_size=8)
 policies = st.builds(
     ExecutionPolicy,
     streams=st.integers(0, 8),
     streams_of=st.dictionaries(names, st.integers(0, 8), max_size=3),
+    bindings=st.dictionaries(names, st.sampled_from(BINDINGS), max_size=3),
     inplace=st.booleans(),
     memory=st.sampled_from(MEMORY),
     prepared_weights=st.booleans(),
@@ -34,13 +40,14 @@ def test_every_form_gives_the_same_policy_back(policy: ExecutionPolicy) -> None:
 WRONG: list[tuple[str, str]] = [
     (
         "{stream: 2}",
-        "stream: unknown field; did you mean 'streams' or 'streams_of'? legal: inplace, memory, prepared_weights, ",
+        "stream: unknown field; did you mean 'streams' or 'streams_of'? legal: bindings, inplace, memory, prepared_weights, ",
     ),
     ("{streams: -1}", "streams: must be at least 0, got -1"),
     ("{streams: two}", 'streams: expected an integer, got "two"'),
     ("{streams: true}", "streams: expected an integer, got true"),
     ("{streams_of: {main: -2}}", "streams_of.main: must be at least 0, got -2"),
     ("{streams_of: [main]}", 'streams_of: expected an object, got ["main"]'),
+    ("{bindings: {x: copied}}", "bindings.x: 'copied' is not legal; legal: direct, staged"),
     ("{inplace: 1}", "inplace: expected true or false, got 1"),
     (
         "{memory: seperate}",
@@ -108,3 +115,31 @@ def test_each_field_does_what_it_says_and_changes_no_result(
     assert exe.plan.programs[0].arena_bytes == arena * 16 * 24 * 4
     assert (exe.plan.prepare is not None) == prepared
     np.testing.assert_allclose(exe(x), plain(x), rtol=1e-5)
+
+
+def bindings_on(target: str, **bindings: str) -> dict[str, str | None]:
+    graph = aicf.Graph("one")
+    graph.output(graph.softmax(graph.input("x", (16, 24)), 0), "y")
+    module = graph.module()
+    policy = Policy(execution=ExecutionPolicy(bindings=bindings))
+    run(AicfInferencePass(target, policy.to_line()).passes(), make_context(), module)
+    assert decisions_of(module).execution.bindings == {n: b for n, b in bindings.items() if b == "staged"}
+    return {bind.name: bind.binding for bind in read_module(module).programs[0].graph.binds}
+
+
+def test_a_device_stages_what_the_policy_names() -> None:
+    assert bindings_on("cuda:sm_90a") == {"x": "direct", "y": "direct"}
+    assert bindings_on("cuda:sm_90a", x="staged", y="direct") == {"x": "staged", "y": "direct"}
+
+
+@pytest.mark.parametrize(
+    ("target", "name", "message"),
+    [
+        ("cpu:x86-64-v3", "x", "bindings.x: cpu uses callers' memory where it is; write direct, or drop it"),
+        ("cuda:sm_90a", "z", "bindings.z: no input or output has that name; it has: x, y"),
+    ],
+)
+def test_what_cannot_be_staged_is_refused(target: str, name: str, message: str) -> None:
+    with pytest.raises(PolicyError) as error:
+        bindings_on(target, **{name: "staged"})
+    assert error.value.message == message

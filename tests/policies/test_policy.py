@@ -51,11 +51,11 @@ def test_what_users_may_write() -> None:
 WRONG: list[tuple[str, str]] = [
     (
         "{stream: 2}",
-        "stream: unknown field; did you mean 'streams' or 'streams_of'? legal: determinism, forbid, fusion, groups, "
+        "stream: unknown field; did you mean 'streams' or 'streams_of'? legal: bindings, determinism, forbid, fusion, groups, "
         "inplace, kernels, measurements, memory, prepared_weights, records, rounding, streams, streams_of, version",
     ),
     ("{kernel: {streams: 2}}", "kernel.streams: unknown field; "),
-    ("{execution: {kernels: {}}}", "execution.kernels: unknown field; legal: inplace, "),
+    ("{execution: {kernels: {}}}", "execution.kernels: unknown field; legal: bindings, inplace, "),
     ("{kernel: {}, streams: 2}", "streams: unknown field; legal: execution, kernel"),
     ("{kernel: 3}", "kernel.policy: expected an object, got 3"),
     ("{kernel: {determinism: never}}", "kernel.determinism: 'never' is not legal; "),
