@@ -79,9 +79,8 @@ class ExecutionPolicy:
         """Raises PolicyError, naming the path, for a key of `bindings` that is no input or output."""
         for name in self.bindings:
             if name not in names:
-                raise PolicyError(
-                    f"bindings.{name}: no input or output has that name; {suggest(name, names, 'it has')}"
-                )
+                hint = suggest(name, names, "it has")
+                raise PolicyError(f"bindings.{name}: no input or output has that name; {hint}")
 
     def bounds(self) -> dict[str, Any]:
         """The fields that differ from the default and still say something of a program in which all is decided."""

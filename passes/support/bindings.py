@@ -31,9 +31,9 @@ def decide_bindings(module: ModuleOp, program: ProgramOp, pass_name: str) -> Non
     wanted = execution_of(module).bindings
     for bind, ops in readers.items():
         if wanted.get(bind.bind_name.data) == "direct":
+            name, instruction = bind.bind_name.data, ops[0].instruction.data
             raise PolicyError(
-                f"bindings.{bind.bind_name.data}: '{ops[0].instruction.data}' embeds its address, so it cannot be direct: "
-                f"write staged, or forbid {'' if ops[0].kernel is None else ops[0].kernel.kernel.data}"
+                f"bindings.{name}: the kernel of '{instruction}' embeds its address: write staged, or forbid the kernel"
             )
         _stage(module, bind, ops, pass_name)
     backend = get_backend(target_of(module).backend.data)

@@ -40,7 +40,7 @@ def test_every_form_gives_the_same_policy_back(policy: ExecutionPolicy) -> None:
 WRONG: list[tuple[str, str]] = [
     (
         "{stream: 2}",
-        "stream: unknown field; did you mean 'streams' or 'streams_of'? legal: bindings, inplace, memory, prepared_weights, ",
+        "stream: unknown field; did you mean 'streams' or 'streams_of'? legal: bindings, inplace, memory, prep",
     ),
     ("{streams: -1}", "streams: must be at least 0, got -1"),
     ("{streams: two}", 'streams: expected an integer, got "two"'),

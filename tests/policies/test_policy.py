@@ -51,8 +51,9 @@ def test_what_users_may_write() -> None:
 WRONG: list[tuple[str, str]] = [
     (
         "{stream: 2}",
-        "stream: unknown field; did you mean 'streams' or 'streams_of'? legal: bindings, determinism, forbid, fusion, groups, "
-        "inplace, kernels, measurements, memory, prepared_weights, records, rounding, streams, streams_of, version",
+        "stream: unknown field; did you mean 'streams' or 'streams_of'? legal: bindings, determinism, forbid, fusion, "
+        "groups, inplace, kernels, measurements, memory, prepared_weights, records, rounding, streams, "
+        "streams_of, version",
     ),
     ("{kernel: {streams: 2}}", "kernel.streams: unknown field; "),
     ("{execution: {kernels: {}}}", "execution.kernels: unknown field; legal: bindings, inplace, "),
