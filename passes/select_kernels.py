@@ -40,7 +40,8 @@ Refuse = Callable[[KernelAttr], str | None]
 @dataclass(frozen=True)
 class SelectKernelsPass(ModulePass):
     """Chooses among the legal kernels of each group and of each instruction that is open: policy first, then the
-    measured time, then, where nothing was measured, the predicted one.
+    measured time, then, where nothing was measured, the predicted one. Where the policy wants results that no batch
+    changes, only kernels that combine terms in one order are left to choose from.
 
     `tuning` is a table that `aicf tune` wrote (a path or inline JSON); it must have been measured for the module's
     target. Where it has rows, the best measured variant of a kernel is taken: cold or warm, as the policy says. Ties
@@ -133,8 +134,8 @@ class _Chooser:
         work = group_work.work
         measured = self.measured.find(work)
         options, rejected = self._options(group_work, measured, refuse)
-        if not options and (wanted := _stated(self.policy.records, work)) is not None:
-            raise PolicyError(self._why_no_record(wanted[0], work, rejected))
+        if not options and (why := self._why_no_record(work, rejected)) is not None:
+            raise PolicyError(why)
         if not options:
             reasons = "; ".join(f"{kernel}: {why}" for kernel, why in rejected.items())
             raise UnsupportedOp(
@@ -230,12 +231,16 @@ class _Chooser:
             reasons[kernel.id] = self.measured.why_none_states(f"records.{key}", entries, kernel, work)
         return variants, reasons
 
-    def _why_no_record(self, key: str, work: Work, rejected: Mapping[str, str]) -> str:
-        """Why no kernel has the record that the policy wants: what is said of the pinned kernel, else of all."""
-        pinned = _stated(self.policy.kernels, work)
-        if pinned is None:
-            return f"records.{key}: no kernel has this record: {'; '.join(rejected.values())}"
-        return rejected.get(pinned[1], f"kernels.{pinned[0]}: '{pinned[1]}' does not run {work.kind}")
+    def _why_no_record(self, work: Work, rejected: Mapping[str, str]) -> str | None:
+        """Why no kernel has the record that the policy wants, if it wants one: what is said of the pinned kernel, else
+        of all that could run the work."""
+        if _stated(self.policy.records, work) is None:
+            return None
+        if (pinned := _stated(self.policy.kernels, work)) is None:
+            return "; ".join(why for why in rejected.values() if why.startswith("records.")) or None
+        key, kernel = pinned
+        why = rejected.get(kernel, "it does not run this kind")
+        return why if why.startswith("records.") else f"kernels.{key}: '{kernel}' cannot run it: {why}"
 
     def _completed_by_policy(self, work: Work) -> set[str]:
         """The kernel that needs no measurement because the policy states what of its record only a device gives."""

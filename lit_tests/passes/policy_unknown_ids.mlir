@@ -8,7 +8,7 @@
 // GROUP: error: groups[0]: no op has the id 'acct'; did you mean 'act'?
 // KERNEL: error: kernels.acct: no group or kind has that name; did you mean 'act'
 // RECORD: error: records.acct: no group has that name; did you mean 'act'
-// ENTRY: error: records.act: no kernel has this record: records.act.tile: 'reference.body' does not offer 6; it records nothing of that name; drop records.act to leave the record to the kernel
+// ENTRY: error: records.act.tile: 'reference.body' does not offer 6; it records nothing of that name; drop records.act to leave the record to the kernel
 // PROGRAM: error: streams_of.g: no program has that name; it has: f
 builtin.module attributes {aicf.target = #emit.target<"reference", "typed", {threads = 1 : i64}>} {
   func.func @f(%x: tensor<2xf32> {logical.name = "x", logical.role = "input"}) -> (tensor<2xf32> {logical.name = "y"}) {
