@@ -50,7 +50,7 @@ def simulated(plan: CapturePlan, unit: CodeUnit, inputs: dict[str, np.ndarray]) 
         elif bind.role != "output":
             memory.fill(place, inputs[bind.name])
     for launch in unit.launches:
-        parts = emitter(launch.kernel)(launch, ARCH)
+        parts = emitter(launch.kernel)(launch)
         run([part for part in parts if isinstance(part, KernelLaunch)], memory)
     return {
         bind.name: memory.buffers[place].view(dtypes[bind.dtype]).reshape(bind.shape)
