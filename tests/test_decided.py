@@ -29,7 +29,7 @@ from aicf.policies.policy import Policy
 from aicf.runtime.plan_from_ir import read_module
 from aicf.sources import read_model
 from aicf.tools.aicf_cli import main
-from tests.backends.cuda.recorded_models import bert_layer
+from tests.backends.cuda.recorded_models import bert_layer, library_call, library_calls
 from tests.gpu.programs import encoder
 from tests.test_compiler import MLP, mlp_weights
 
@@ -88,6 +88,23 @@ def test_what_is_taken_out_gives_the_same_program(name: str) -> None:
     assert stripped(again.module) == stripped(first.module)
     assert decisions_of(again.module) == policy
     assert compare(first, again).is_equal
+
+
+def test_a_measured_program_needs_no_table_again() -> None:
+    """A library call with what only the device knows, and its measured time."""
+
+    def compiled(policy: str, tuning: str) -> ModuleOp:
+        module = library_call().module()
+        run(AicfInferencePass("cuda:sm_90a", policy, tuning=tuning).passes(), make_context(), module)
+        return module
+
+    table = library_calls(library_call(), "product")
+    assert table is not None
+    first = compiled("", table.to_line())
+    policy = decisions_of(first)
+    assert policy.kernel.kernels["product"] == "cuda.cublaslt"
+    for tuning in ("", table.to_line()):
+        assert stripped(compiled(policy.to_line(), tuning)) == stripped(first)
 
 
 @pytest.mark.parametrize("name", EDITS)
