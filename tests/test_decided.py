@@ -31,6 +31,8 @@ from aicf.sources import read_model
 from aicf.tools.aicf_cli import main
 from tests.backends.cuda.recorded_models import bert_layer, library_call, library_calls
 from tests.gpu.programs import encoder
+from tests.support.fused_graphs import FAMILIES, fused_program
+from tests.support.random_graphs import random_program
 from tests.test_compiler import MLP, mlp_weights
 
 
@@ -88,6 +90,18 @@ def test_what_is_taken_out_gives_the_same_program(name: str) -> None:
     assert stripped(again.module) == stripped(first.module)
     assert decisions_of(again.module) == policy
     assert compare(first, again).is_equal
+
+
+@pytest.mark.parametrize("target", ["cpu:x86-64-v4", "cuda:sm_90a"])
+def test_random_and_fused_programs_make_the_round_trip(target: str) -> None:
+    modules = [random_program(seed, steps=12).module for seed in range(6)]
+    modules += [fused_program(family, seed, "f32").module for seed, family in enumerate(FAMILIES)]
+    for module in modules:
+        first, again = module.clone(), module.clone()
+        run(AicfInferencePass(target).passes(), make_context(), first)
+        policy = decisions_of(first).to_line()
+        run(AicfInferencePass(target, policy).passes(), make_context(), again)
+        assert stripped(again) == stripped(first)
 
 
 def test_a_measured_program_needs_no_table_again() -> None:
