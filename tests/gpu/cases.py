@@ -226,6 +226,32 @@ def _policies() -> dict[str, Case]:
     }
 
 
+BATCHES = (1, 33)
+"""Of the cases whose rows may not depend on it."""
+
+IN_BATCHES: dict[str, Callable[[int], Graph]] = {
+    "chain": lambda batch: programs.chain("f16", batch, 1),
+    "encoder": lambda batch: programs.encoder("f16", batch, 32, 2, 32),
+    "scalar": lambda batch: programs.encoder("f32", batch, 24, 2, 16),
+}
+"""Models by what they are in the names of cases, as functions of the batch."""
+
+
+def _in_batches() -> dict[str, Case]:
+    """The class `batch_invariant`: one model in batches that all begin with the same rows."""
+    policy = {"determinism": "batch_invariant"}
+    return {
+        f"batch-{name}-{batch}": Case(partial(_batch, name, batch), (), policy, depth=4)
+        for name in IN_BATCHES
+        for batch in BATCHES
+    }
+
+
+def _batch(name: str, batch: int) -> Program:
+    arrays = random_arrays(IN_BATCHES[name](max(BATCHES)).module(), f"batch-{name}")
+    return Program(IN_BATCHES[name](batch).module(), {**arrays, "x": arrays["x"][:batch]})
+
+
 def _random() -> dict[str, Case]:
     """Random programs over all operations, and random ones of the forms that passes fuse."""
     cases: dict[str, Case] = {}
@@ -264,6 +290,7 @@ STATELESS: dict[str, Case] = {
     **_models(),
     **_plain(),
     **_policies(),
+    **_in_batches(),
     **_random(),
 }
 CASES: dict[str, Case] = {**STATELESS, STEP: Case(_step, (SIMT, GENERATED))}
