@@ -6,7 +6,7 @@
 
 // Every field is written down, so that the module says all of its policy.
 // CHECK:      aicf.policy = {version = 1 : i64, determinism = "bitwise", rounding = "fused",
-// CHECK-SAME:   fusion = {attention = true, gated = true, horizontal = true, prologue = true, epilogue = true, elementwise = true}, kernels = {softmax = "reference.body"},
+// CHECK-SAME:   fusion = {attention = true, gated = true, horizontal = true, prologue = true, norm = true, epilogue = true, elementwise = true}, kernels = {softmax = "reference.body"},
 // CHECK-SAME:   forbid = [], groups = [["a", "b"]], streams = 2 : i64, measurements = "cold"}
 // CHECK:      emit.decision "apply-policy" ["module"] choice "policy: given" because "option policy"
 

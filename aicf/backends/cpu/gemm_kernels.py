@@ -117,7 +117,7 @@ class GemmKernel:
         if gemm.rows is not None:
             rows = _rows_us(gemm.rows, level, 1) * NOMINAL_GHZ * 1000 / max(1, problem.m)
         packed = all(_can_prepare(work.operands[place], problem) for place in gemm.places.rights)
-        return _cheapest(problem, level, packed, threads_of(target), epilogue, rows)
+        return cheapest(problem, level, packed, threads_of(target), epilogue, rows)
 
     def prepare(self, work: Work, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
         """See `KernelDescriptor`: the record of `cpu.pack`."""
@@ -215,10 +215,11 @@ def _products_apart(work: Work, gemm: GemmWork) -> Iterator[Work]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _cheapest(
+def cheapest(
     problem: GemmProblem, level: CpuLevel, packed: bool, threads: int, epilogue: float, rows: float
 ) -> tuple[float, GemmSpec]:
-    """The best spec. A packed weight always has panels of two vectors, so that all buckets share one packing."""
+    """The best spec behind its predicted microseconds. A packed weight always has panels of two vectors, so that all
+    buckets share one packing."""
     found: list[tuple[float, GemmSpec]] = []
     sources: tuple[BSource, ...] = ("packed",) if packed else ("workspace", "direct")
     for count in sorted({1, threads}):
