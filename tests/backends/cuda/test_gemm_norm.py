@@ -135,6 +135,17 @@ def test_only_a_lone_result_may_lie_on_the_residual() -> None:
     assert str(KERNEL.record(norm("kept"), TARGET)["may_alias"]) == "[]"
 
 
+@pytest.mark.parametrize(
+    ("m", "k", "pays"),
+    [(1024, 768, True), (1024, 3072, True), (128, 768, False), (128, 3072, False), (4096, 768, False)],
+)
+def test_prices_say_what_was_measured(m: int, k: int, pays: bool) -> None:
+    """A layer_norm of 768 columns behind a product: one kernel for about a thousand rows, two for few, where a product
+    alone splits K, and for many, where it takes larger tiles."""
+    job = work(rows_normed("f16", m, 768, k, "layer_norm"))
+    assert (KERNEL.cost_us(job, TARGET) <= KERNEL.apart_us(job, TARGET)) == pays
+
+
 # What the code contains
 
 
