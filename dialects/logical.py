@@ -27,6 +27,7 @@ from aicf.dialects.logical_ops import (
     dispatch,
     elementwise,
     functions,
+    logic,
     normalization,
     reduction,
 )
@@ -54,6 +55,7 @@ from aicf.dialects.logical_ops.data_movement import *
 from aicf.dialects.logical_ops.dispatch import *
 from aicf.dialects.logical_ops.elementwise import *
 from aicf.dialects.logical_ops.functions import *
+from aicf.dialects.logical_ops.logic import *
 from aicf.dialects.logical_ops.normalization import *
 from aicf.dialects.logical_ops.reduction import *
 
@@ -88,6 +90,7 @@ __all__ += data_movement.__all__
 __all__ += dispatch.__all__
 __all__ += elementwise.__all__
 __all__ += functions.__all__
+__all__ += logic.__all__
 __all__ += normalization.__all__
 __all__ += reduction.__all__
 
@@ -109,6 +112,7 @@ FAMILIES: tuple[ModuleType, ...] = (
     dispatch,
     elementwise,
     functions,
+    logic,
     normalization,
     reduction,
 )

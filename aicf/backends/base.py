@@ -19,9 +19,12 @@ from aicf.dialects.emit_kernels import KernelOp
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
 
 __all__ = [
+    "EARLY_READS",
+    "TRIGGERS",
     "Backend",
     "BoundaryBackend",
     "BufferRef",
+    "CheckedKernel",
     "CodeUnit",
     "ConcurrentBackend",
     "DeviceCode",
@@ -37,6 +40,11 @@ __all__ = [
     "TunableKernel",
     "Work",
 ]
+
+EARLY_READS = "early_reads"
+"""Entry of the record of a kernel that waits for its predecessors itself: the operands it reads before it does."""
+TRIGGERS = "triggers"
+"""Entry of a record: whether the kernel lets its successors start before it ends."""
 
 
 @dataclass(frozen=True)
@@ -145,6 +153,19 @@ class TunableKernel(Protocol):
 
         All have the same entries. A measurement finds its variant by the entries whose values differ, so the records
         may only depend on `work` and `target`, and other candidates mean another `version`. Only for legal work.
+        """
+        ...
+
+
+@runtime_checkable
+class CheckedKernel(Protocol):
+    """What a `KernelDescriptor` also offers if every entry of its records decides something: whether they agree."""
+
+    def record_reason(self, work: Work, record: Mapping[str, Attribute], target: TargetAttr) -> str | None:
+        """Why a record, which may have been edited by hand, cannot run `work` on `target`; None if it can.
+
+        Operands that the record reads early have the role `const`; which of them may be is not asked here. Raises
+        PlanError if an entry is missing.
         """
         ...
 

@@ -16,7 +16,14 @@ from xdsl.dialects.builtin import ArrayAttr, BoolAttr, DictionaryAttr, ModuleOp,
 from xdsl.ir import Attribute, Block, OpResult, Region, SSAValue
 
 from aicf.artifact import toolchain_lock
-from aicf.backends.base import CodeUnit, DeviceGivenKernel, KernelDescriptor, TunableKernel
+from aicf.backends.base import (
+    EARLY_READS,
+    TRIGGERS,
+    CodeUnit,
+    DeviceGivenKernel,
+    KernelDescriptor,
+    TunableKernel,
+)
 from aicf.backends.registry import get_backend, get_kernels
 from aicf.compiled import Options
 from aicf.compiler import passes_of, resolve_options
@@ -30,7 +37,6 @@ from aicf.passes.aicf_inference import emit_passes
 from aicf.passes.generate_kernels import GenerateKernelsPass
 from aicf.passes.lower_to_emit import LowerToEmitPass
 from aicf.passes.select_kernels import SelectKernelsPass
-from aicf.passes.support.early_start import EARLY_READS, TRIGGERS
 from aicf.passes.support.measured import libraries_of, records_of, specs_of
 from aicf.passes.support.pipeline import apply_pass
 from aicf.passes.support.policy import POLICY_ATTR, policy_of

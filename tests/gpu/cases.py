@@ -66,6 +66,7 @@ def _graphs() -> dict[str, Case]:
         "float_operations": (programs.float_operations, ("f32",), (GENERATED,)),
         "summed_operations": (programs.summed_operations, ("f16", "bf16", "f64"), (GENERATED,)),
         "integer_operations": (programs.integer_operations, ("i32", "i64"), (GENERATED,)),
+        "angles": (programs.angles, ("f32", "f64"), (GENERATED,)),
         "bool_operations": (programs.bool_operations, ("i1",), (GENERATED, COPY, CONCAT)),
         "broadcasting": (programs.broadcasting, ("f32", "f16"), (GENERATED,)),
         "row_reductions": (programs.row_reductions, ("f32", "f16", "bf16"), (GENERATED,)),

@@ -10,7 +10,6 @@ from aicf.backends.base import Launch
 from aicf.backends.cuda import build
 from aicf.backends.cuda.device_program import DeviceProgram
 from aicf.backends.cuda.launches import Emit, KernelLaunch, LibraryCall
-from aicf.backends.cuda.target import GpuArch
 from aicf.compiled import CompiledModel
 from tests.gpu.artifacts import changed, compiled, from_folder, obtained
 
@@ -67,8 +66,8 @@ _emitter = build.emitter
 
 
 def _emitter_without_barriers(kernel: str) -> Emit:
-    def emit(launch: Launch, arch: GpuArch) -> Sequence[KernelLaunch | LibraryCall]:
-        return [_without_barrier(part) for part in _emitter(kernel)(launch, arch)]
+    def emit(launch: Launch) -> Sequence[KernelLaunch | LibraryCall]:
+        return [_without_barrier(part) for part in _emitter(kernel)(launch)]
 
     return emit
 

@@ -80,7 +80,7 @@ def main() -> None:
     parser.add_argument("cases", nargs="*")
     options = parser.parse_args()
     started = time.perf_counter()
-    print(_output([SANITIZER, "--version"])[0].strip().splitlines()[-1])
+    print("compute-sanitizer,", _output([SANITIZER, "--version"])[0].strip().splitlines()[-1])
     print(_output(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"])[0].strip())
     wrong = sum(
         _check_all(tool, options.cases or list(CASES), options.jobs) for tool in options.tools.split(",")

@@ -84,11 +84,9 @@ class CudaBackend:
 
 
 def _blocks(record: Mapping[str, Attribute]) -> int | None:
-    """Blocks of the largest launch of a record: of its `grid`, of one of its `grids` or `parts`, or its `blocks`; None
-    if it states none."""
+    """Blocks of the largest launch of a record: of its `grid`, or of one of its `grids` or `parts`; None if it states
+    none."""
     match record:
-        case {"blocks": IntegerAttr() as blocks}:
-            return blocks.value.data
         case {"grid": grid}:
             return _product(grid)
         case {"grids": ArrayAttr() as grids}:

@@ -6,8 +6,6 @@ import hashlib
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from importlib import import_module
 
-from xdsl.dialects.builtin import BoolAttr
-
 from aicf.backends.base import CodeUnit, Launch
 from aicf.backends.cuda.code import Cubin, KernelCode
 from aicf.backends.cuda.device_program import (
@@ -23,6 +21,7 @@ from aicf.backends.cuda.device_program import (
     TensorMap,
 )
 from aicf.backends.cuda.launches import Emit, KernelLaunch, LibraryCall
+from aicf.backends.cuda.records import is_programmatic
 from aicf.backends.cuda.storage import stored
 from aicf.backends.cuda.target import GpuArch
 from aicf.backends.cuda.toolchain import MINIMUM_DRIVER, KernelError, compile_kernels, toolchain_lock
@@ -59,7 +58,7 @@ def build_module(units: Sequence[CodeUnit], arch: GpuArch) -> bytes:
     lock = toolchain_lock()
     programs: list[DeviceProgram] = []
     try:
-        cubins = compile_kernels(_codes(units, arch, programs), arch.name)
+        cubins = compile_kernels(_codes(units, programs), arch.name)
     except KernelError as error:
         raise CaptureError(_failed(error, units, programs, arch)) from error
     table, section = _section([cubins[symbol] for symbol in sorted(cubins)])
@@ -68,11 +67,11 @@ def build_module(units: Sequence[CodeUnit], arch: GpuArch) -> bytes:
     )
 
 
-def _codes(units: Sequence[CodeUnit], arch: GpuArch, programs: list[DeviceProgram]) -> Iterator[KernelCode]:
+def _codes(units: Sequence[CodeUnit], programs: list[DeviceProgram]) -> Iterator[KernelCode]:
     """The code of each kernel as soon as it is made, so that it compiles while the next is made; adds the programs to
     `programs`."""
     for unit in units:
-        programs.append((yield from _program(unit, arch)))
+        programs.append((yield from _program(unit)))
 
 
 def _failed(
@@ -98,13 +97,13 @@ def _section(cubins: Sequence[Cubin]) -> tuple[tuple[StoredCubin, ...], bytes]:
     return tuple(table), section
 
 
-def _program(unit: CodeUnit, arch: GpuArch) -> Generator[KernelCode, None, DeviceProgram]:
+def _program(unit: CodeUnit) -> Generator[KernelCode, None, DeviceProgram]:
     """The nodes of one unit; gives the code of its kernels on the way."""
     nodes: list[KernelNode | LibraryNode] = []
     ends: dict[str, int] = {}
     for launch in unit.launches:
         first = True
-        for part in emitter(launch.kernel)(launch, arch):
+        for part in emitter(launch.kernel)(launch):
             after = _edges(launch, ends, nodes, part) if first else _chained(launch, nodes, part)
             nodes.append(_node(launch.name, part, after))
             if isinstance(part, KernelLaunch):
@@ -140,8 +139,8 @@ def _chained(
     launch: Launch, nodes: Sequence[KernelNode | LibraryNode], part: KernelLaunch | LibraryCall
 ) -> tuple[Dependency, ...]:
     """The edge inside an instruction: each launch waits for the one before, early where both are ours and wait."""
-    waits = "early_reads" in launch.record and launch.record.get("triggers") == BoolAttr.from_bool(True)
-    early = waits and isinstance(part, KernelLaunch) and isinstance(nodes[-1], KernelNode)
+    own = isinstance(part, KernelLaunch) and isinstance(nodes[-1], KernelNode)
+    early = own and is_programmatic(launch.record)
     return (Dependency(len(nodes) - 1, early),)
 
 

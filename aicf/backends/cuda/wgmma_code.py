@@ -15,13 +15,13 @@ from aicf.backends.base import BufferRef, Launch
 from aicf.backends.cuda.code import KernelCode
 from aicf.backends.cuda.device_program import TensorMap
 from aicf.backends.cuda.gemm_problem import Access, operands_of
-from aicf.backends.cuda.generated_kernels import read_rounding
 from aicf.backends.cuda.launches import KernelLaunch, address_of
+from aicf.backends.cuda.records import read_rounding, read_shape
 from aicf.backends.cuda.scalar_code import Rounding, load_text, point_snippet, store_text
 from aicf.backends.cuda.staging import Constant, Snippet, stage
-from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch
+from aicf.backends.cuda.target import ELEMENT_BYTES
 from aicf.backends.cuda.templates import wgmma as template
-from aicf.backends.cuda.wgmma_kernels import spec_of, task_of_launch
+from aicf.backends.cuda.wgmma_kernels import clusters_of, spec_of, task_of_launch
 from aicf.backends.cuda.wgmma_rows import Held, meetings, row_snippet
 from aicf.backends.cuda.wgmma_spec import CHUNK_BYTES, K_STEP, LINE_BYTES, Spec, Task, Tensor, registers
 from aicf.dialects.emit_kernels import KernelOp
@@ -32,17 +32,18 @@ _LONG_EPILOGUE = 160
 """Characters of an epilogue at one element beyond which its code is not repeated for all of them."""
 
 
-def emit(launch: Launch, arch: GpuArch) -> Sequence[KernelLaunch]:
+def emit(launch: Launch) -> Sequence[KernelLaunch]:
     """The one launch of an instruction."""
     task, spec = task_of_launch(launch), spec_of(launch.record)
+    rounding = read_rounding(launch.record)
     point = rows = None
     if launch.code is not None and task.row_totals:
         rows = launch.code
     elif launch.code is not None:
         # What the epilogue reads from memory is given to the point as values: the kernel loads neighbours together.
         operands = len(launch.code.in_maps)
-        point = point_snippet(launch.code, operands, (), launch.outs[:1], read_rounding(launch.record))
-    source = kernel_source(task, spec, point, arch, rows, read_rounding(launch.record))
+        point = point_snippet(launch.code, operands, (), launch.outs[:1], rounding)
+    source = kernel_source(task, spec, point, clusters_of(launch.record), rows, rounding)
     roles = operands_of(launch.kind, len(launch.ins), len(launch.outs))
     pointers = [
         address_of(ref)
@@ -55,34 +56,27 @@ def emit(launch: Launch, arch: GpuArch) -> Sequence[KernelLaunch]:
         *pointers,
     )
     name = launch.kernel.partition(".")[2]
-    return [
-        KernelLaunch(
-            KernelCode(name, source, ("ptr",) * len(arguments), spec.threads, spec.blocks_per_sm),
-            arguments,
-            (spec.clusters(task, arch) * spec.cluster, 1, 1),
-            (spec.threads, 1, 1),
-            (spec.cluster, 1, 1),
-            spec.shared_bytes(task),
-        )
-    ]
+    code = KernelCode(name, source, ("ptr",) * len(arguments), spec.threads, spec.blocks_per_sm)
+    return [read_shape(launch.record).launch(code, arguments)]
 
 
 def kernel_source(
     task: Task,
     spec: Spec,
     point: Snippet | None,
-    arch: GpuArch,
+    clusters: int,
     rows: KernelOp | None = None,
     rounding: Rounding = "fused",
 ) -> str:
     """The text of the kernel.
 
     Args:
+        clusters: Clusters of the grid.
         point: The epilogue at one element: parameters are the sums, the values of the extra operands, then an index for
             every dim of the epilogue, which it does not use; None stores the sums.
         rows: The epilogue if it is a row program, rounded as `rounding` says.
     """
-    constants = _constants(task, spec, arch) | _parts(task, spec, point)
+    constants = _constants(task, spec, clusters) | _parts(task, spec, point)
     if rows is not None:
         constants |= _row_parts(task, spec, rows, rounding)
     names = _names(task, spec)
@@ -109,7 +103,7 @@ def _names(task: Task, spec: Spec) -> dict[str, str]:
     }
 
 
-def _constants(task: Task, spec: Spec, arch: GpuArch) -> dict[str, Constant | Snippet]:
+def _constants(task: Task, spec: Spec, clusters: int) -> dict[str, Constant | Snippet]:
     rows, columns = spec.units(task)
     width = spec.width(task)
     part_steps = spec.part_steps(task)
@@ -150,7 +144,7 @@ def _constants(task: Task, spec: Spec, arch: GpuArch) -> dict[str, Constant | Sn
         "STAGE_BYTES": spec.stage_bytes,
         "STAGES": spec.stages,
         "STARTS_APART": spec.cluster > 1 and spec.sharers == 1,
-        "STEP": spec.clusters(task, arch),
+        "STEP": clusters,
         "SUM_PARTS": task.problem.factors,
         "SUMS": spec.sums,
         "TILE_M": spec.tile_m,

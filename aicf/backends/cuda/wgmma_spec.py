@@ -272,6 +272,10 @@ def registers(spec: Spec) -> tuple[int, int] | None:
 
 def spec_reason(spec: Spec, task: Task, arch: GpuArch) -> str | None:
     """Why `spec` cannot run `task` on `arch`, None if it can."""
+    if (spec.tile_m, spec.tile_n) not in (_ROW_TILES if task.row_totals else _TILES):
+        return f"there is no code for tiles of {spec.tile_m}x{spec.tile_n}"
+    if spec.cluster > _MOST_BLOCKS:
+        return f"{spec.cluster} blocks are more than a cluster holds"
     if spec.blocks_per_sm > 1 and _register_share(spec) < spec.sums + 64:
         # What a producer gives up is not enough for the consumers of its block: they would wait for it forever.
         return f"{spec.blocks_per_sm} blocks have too few registers for {spec.sums} sums a thread"
@@ -288,9 +292,7 @@ def spec_reason(spec: Spec, task: Task, arch: GpuArch) -> str | None:
             return f"a share of {share} lines of {name} crosses from one matrix into the other"
     if task.gated and spec.width(task) % 8:
         return f"half of {spec.tile_n} columns is no whole fragment"
-    if task.row_totals and (
-        spec.cluster > _MOST_IN_ROW or spec.cluster != spec.cluster_n or spec.units(task)[1] > 1
-    ):
+    if task.row_totals and (spec.cluster != spec.cluster_n or spec.units(task)[1] > 1):
         return f"{task.problem.n} columns are too many for a cluster of up to 8 tiles of {spec.tile_n}"
     if spec.split_k == 1:
         if spec.line_bytes(task) and spec.width(task) % 64:
@@ -308,12 +310,12 @@ def spec_reason(spec: Spec, task: Task, arch: GpuArch) -> str | None:
 _TILES = ((128, 256), (128, 192), (128, 128), (64, 256), (128, 64), (64, 128), (64, 64))
 _ROW_TILES = ((128, 128), (64, 192), (128, 64), (64, 128), (64, 64))
 """Of products with whole rows in a cluster: the row program needs about as many registers again as there are sums."""
+_MOST_BLOCKS = 8
+"""Of a cluster, on every GPU that has them."""
 _CLUSTERS = ((2, 1), (1, 2), (1, 1))
 _SPLITS = (2, 4, 8)
 _DEPTHS = (4, 8)
 """Stages; as many of them as fit."""
-_MOST_IN_ROW = 8
-"""Blocks of a cluster that every GPU can run."""
 
 
 def legal_specs(task: Task, arch: GpuArch) -> Iterator[Spec]:
@@ -346,7 +348,7 @@ def _variants(tile_m: int, tile_n: int) -> Iterator[Spec]:
 def _row_variants(tile_m: int, tile_n: int, task: Task) -> Iterator[Spec]:
     """As many blocks side by side as a row has tiles, if a cluster may have as many."""
     blocks = ceil(task.problem.n / tile_n)
-    if blocks <= _MOST_IN_ROW:
+    if blocks <= _MOST_BLOCKS:
         yield Spec(tile_m, tile_n, 1, cluster_n=blocks)
 
 

@@ -1287,7 +1287,7 @@ emit.kernel @k parallel [4] reduce [8] ins [affine_map<(d0, d1) -> (d0, d1)>] ou
     emit.yield %a : f32
   }
   emit.phase {
-    %a = math.sin %m : f32
+    %a = math.tan %m : f32
     emit.store %m, 0 : f32
     emit.yield
   }

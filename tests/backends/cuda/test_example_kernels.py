@@ -137,7 +137,7 @@ def parts() -> Iterator[tuple[str, Launch, KernelLaunch]]:
     for name, module, dims, tuning in programs():
         AicfInferencePass("cuda:sm_90a", dims=dims, tuning=tuning).apply(make_context(), module)
         for launch in (launch for unit in code_units(module) for launch in unit.launches):
-            for part in emitter(launch.kernel)(launch, ARCH):
+            for part in emitter(launch.kernel)(launch):
                 if isinstance(part, KernelLaunch):
                     yield name, launch, part
                 else:

@@ -12,10 +12,11 @@ from xdsl.dialects.builtin import StringAttr
 from aicf.backends.base import Launch, Work
 from aicf.backends.cuda.gemm_norm_kernels import GemmNormKernel
 from aicf.backends.cuda.launches import KernelLaunch
+from aicf.backends.cuda.records import integers, read_shape
 from aicf.backends.cuda.target import ARCHES
 from aicf.backends.cuda.toolchain import compile_kernels
 from aicf.backends.cuda.wgmma_code import emit
-from aicf.backends.cuda.wgmma_kernels import integers, spec_of, task_of_work
+from aicf.backends.cuda.wgmma_kernels import spec_of, task_of_work
 from aicf.backends.cuda.wgmma_rows import meetings
 from aicf.backends.cuda.wgmma_spec import Spec, legal_specs, spec_reason
 from aicf.dialects.emit import GroupOp
@@ -109,7 +110,7 @@ def test_a_cluster_has_whole_rows(name: str) -> None:
 def test_more_than_a_cluster_is_refused() -> None:
     """Also where somebody else names the variant."""
     task = task_of_work(norm("long rows"))
-    assert "too many for a cluster" in str(spec_reason(Spec(64, 128, 2, cluster_n=12), task, ARCH))
+    assert "more than a cluster holds" in str(spec_reason(Spec(64, 128, 2, cluster_n=12), task, ARCH))
     assert "too many for a cluster" in str(spec_reason(Spec(64, 128, 2, cluster_n=8), task, ARCH))
 
 
@@ -120,7 +121,11 @@ def test_records_hold_the_spec_and_the_order_of_sums() -> None:
     assert records[0] == KERNEL.record(job, TARGET)
     assert {spec_of(record) for record in records} == set(legal_specs(task_of_work(job), ARCH))
     record = KERNEL.record_of(job, TARGET, Spec(64, 128, 8, cluster_n=6))
-    assert integers(record, "grid") == [96, 1, 1] and integers(record, "cluster") == [6, 1, 1]
+    shape = read_shape(record)
+    assert shape.grid == (96, 1, 1) and shape.cluster == (6, 1, 1)
+    assert KERNEL.record_reason(job, record, TARGET) is None
+    stays = {**record, "grid": integers([48, 1, 1])}
+    assert "its 'grid' is [48, 1, 1]" in str(KERNEL.record_reason(job, stays, TARGET))
     order = record["combination_order"]
     assert isinstance(order, StringAttr)
     assert order.data.endswith("4 threads by butterfly, 6 blocks ascending")
@@ -151,7 +156,7 @@ def test_prices_say_what_was_measured(m: int, k: int, pays: bool) -> None:
 
 def compiled(name: str, spec: Spec | None = None) -> tuple[KernelLaunch, str, list[str]]:
     """The launch of a work of the table, its listing and its instructions; it has no spills."""
-    (made,) = emit(launch(norm(name), spec), ARCH)
+    (made,) = emit(launch(norm(name), spec))
     assert isinstance(made, KernelLaunch)
     (cubin,) = compile_kernels([made.code], "sm_90a").values()
     names = instructions(cubin)

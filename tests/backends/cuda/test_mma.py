@@ -27,8 +27,7 @@ def emitted(job: Work, spec: MmaSpec, target: TargetAttr = TARGET):
     """The launches of `job` by `spec`, compiled for `target`."""
     assert KERNEL.legal(job, target) is None
     record = KERNEL.record_of(job, target, spec)
-    arch = ARCHES[target.arch.data]
-    return compiled(emit(launch_of(job, KERNEL.id, record), arch), arch.name)
+    return compiled(emit(launch_of(job, KERNEL.id, record)), target.arch.data)
 
 
 @pytest.mark.parametrize(
