@@ -47,6 +47,7 @@ KIND_IDS: dict[str, int] = {
     "attention": 29,
     "gemm_multi": 30,
     "norm_gated": 31,
+    "gemm_norm": 32,
 }
 """Append-only: a number, once given, never changes and is never used again."""
 
@@ -135,6 +136,7 @@ SCHEMAS: dict[str, tuple[Field, ...]] = {
         Field("transpose_b", "?"),
         Field("prologue_operands", "q"),
     ),
+    "gemm_norm.v1": (Field("transpose_a", "?"), Field("transpose_b", "?")),
 }
 """Field layouts by schema name, packed without padding; a changed layout gets a new version, never a new meaning."""
 
