@@ -29,7 +29,7 @@ from aicf.policies.policy import Policy
 from aicf.runtime.plan_from_ir import read_module
 from aicf.sources import read_model
 from aicf.tools.aicf_cli import main
-from tests.backends.cuda.recorded_models import bert_layer, library_call, library_calls
+from tests.backends.cuda.recorded_models import bert_layer, library_calls
 from tests.gpu.programs import encoder
 from tests.support.fused_graphs import FAMILIES, fused_program
 from tests.support.random_graphs import random_program
@@ -60,7 +60,7 @@ MODELS: dict[str, tuple[Made, str, str]] = {
 EDITS = {
     "digits": ("fc1@N=32", "cpu.gemm_avx2"),
     "encoder": ("matmul0", "cpu.gemm_portable"),
-    "bert layer": ("mix", "cuda.gemm_wgmma"),
+    "bert layer": ("up", "cuda.gemm_wgmma"),
 }
 
 
@@ -107,12 +107,18 @@ def test_random_and_fused_programs_make_the_round_trip(target: str) -> None:
 def test_a_measured_program_needs_no_table_again() -> None:
     """A library call with what only the device knows, and its measured time."""
 
+    def product() -> aicf.Graph:
+        graph = aicf.Graph("product")
+        x, w = graph.softmax(graph.input("x", (64, 64), "f16")), graph.param("w", (64, 96), "f16")
+        graph.output(graph.matmul(x, w, name="product"), "y")
+        return graph
+
     def compiled(policy: str, tuning: str) -> ModuleOp:
-        module = library_call().module()
+        module = product().module()
         run(AicfInferencePass("cuda:sm_90a", policy, tuning=tuning).passes(), make_context(), module)
         return module
 
-    table = library_calls(library_call(), "product")
+    table = library_calls(product(), "product")
     assert table is not None
     first = compiled("", table.to_line())
     policy = decisions_of(first)
