@@ -62,7 +62,7 @@ __all__ = [
     "YieldOp",
 ]
 
-REDUCTIONS = ("sum", "max", "min")
+REDUCTIONS = ("sum", "max", "min", "prod")
 
 
 @irdl_op_definition
@@ -85,7 +85,7 @@ class YieldOp(IRDLOperation):
 class ReduceOp(IRDLOperation):
     """Combines a scalar over the whole reduce space of the kernel, in the order that the kernel record fixes.
 
-    `sum` starts at 0; `max` and `min` propagate NaN. Only `emit.yield` of its phase may use the result.
+    `sum` starts at 0, `prod` at 1; `max` and `min` propagate NaN. Only `emit.yield` of its phase may use the result.
     """
 
     name = "emit.reduce"

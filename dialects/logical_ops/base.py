@@ -145,6 +145,7 @@ _PROPERTY_FORMS: Mapping[str, tuple[Callable[[Attribute], bool], str]] = {
     **dict.fromkeys(("axes", "permutation", "dimensions", "starts", "sizes", "strides"), _LIST_FORM),
     **dict.fromkeys(("keepdims", "transpose_a", "transpose_b"), _FLAG_FORM),
     "axis": (_is_i64, "an integer"),
+    "groups": (_is_i64, "an integer"),
     "epsilon": (_is_f64, "a number of type f64, such as 1.0e-05"),
     "approximate": (_is_string, "a string"),
     "predicate": (_is_string, "a string"),

@@ -30,7 +30,13 @@ from aicf.passes.support.scalar_ops import EXPENSIVE, scalar_constant, scalar_op
 Index: TypeAlias = tuple[int | None, ...]
 """Per dim of a value: the dim of the full iteration space it follows, None for a dim of size 1."""
 
-_COMBINE: dict[type[Operation], str] = {logical.ReduceSumOp: "sum", logical.ReduceMaxOp: "max"}
+_COMBINE: dict[type[Operation], str] = {
+    logical.ReduceSumOp: "sum",
+    logical.ReduceMaxOp: "max",
+    logical.ReduceMinOp: "min",
+    logical.ReduceProdOp: "prod",
+}
+"""The primitive reductions, and how `emit.reduce` combines them."""
 
 
 class NoCode(Exception):
@@ -115,11 +121,7 @@ class _Indexing:
         return _shape(self.outputs[0])
 
     def _reduced_axes(self) -> tuple[int, ...]:
-        axes = {
-            tuple(op.axes.get_values())
-            for op in self.reductions
-            if isinstance(op, logical.ReduceSumOp | logical.ReduceMaxOp)
-        }
+        axes = {tuple(op.axes.get_values()) for op in self.reductions if isinstance(op, logical.ReduceOp)}
         if len(axes) > 1:
             raise NoCode("reductions over different axes")
         return next(iter(axes), ())

@@ -70,6 +70,13 @@ def _graphs() -> dict[str, Case]:
         "norms": (programs.norms, ("f32", "f16", "bf16"), (GENERATED,)),
         "column_reductions": (programs.column_reductions, ("f32", "f16"), (GENERATED,)),
         "integer_reductions": (programs.integer_reductions, ("i32",), (GENERATED,)),
+        "other_reductions": (
+            programs.other_reductions,
+            ("f32", "f16", "bf16", "f64", "i32", "i64"),
+            (GENERATED,),
+        ),
+        "truths": (programs.truths, ("i1",), (GENERATED,)),
+        "other_norms": (programs.other_norms, ("f32", "f16", "bf16", "f64"), (GENERATED,)),
         "moves": (programs.moves, ("f32", "bf16", "i64"), (COPY, CONCAT)),
     }
     cases: dict[str, Case] = {}
@@ -126,6 +133,7 @@ def _products() -> dict[str, Case]:
             _product("gemv-product-f32", GEMV, partial(product, "f32", 4, 96, 256)),
             _product("gemv-normed_dense-f16", GEMV, partial(normed, "f16", 1, 512, 256), 2),
             _product("gemv-normed_dense-bf16", GEMV, partial(normed, "bf16", 16, 96, 384), 2),
+            _product("gemv-normed_dense-rms", GEMV, partial(normed, "f16", 1, 512, 256, norm="rms_norm"), 2),
             _product("gemv-gated-bf16", GEMV, partial(gated, "bf16", 2, 256, 512)),
             _product("gemv-normed_gated-f16", GEMV, partial(gated, "f16", 1, 256, 512, norm=True), 2),
             _product("gemv-projections-f16", GEMV, partial(projections, "f16", 1, 192, 192)),

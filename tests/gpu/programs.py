@@ -226,6 +226,48 @@ def integer_reductions(dtype: str) -> Graph:
     return g
 
 
+def other_reductions(dtype: str) -> Graph:
+    """Smallest element, product and norms, along rows, columns, two dimensions and in the middle."""
+    g = Graph("other_reductions")
+    x, near_one = g.input("x", (70, 5, 44), dtype), g.input("n", (70, 5, 44), dtype)
+    names = ["reduce_min", "reduce_prod"]
+    if dtype not in ("i32", "i64"):
+        near_one = g.exp(near_one * 0.0625)
+        names += ["reduce_l2", "reduce_logsumexp"]
+    for name in names:
+        for label, axes in (("rows", [2]), ("first", [0]), ("middle", [1]), ("outer", [0, 2])):
+            value = near_one if name == "reduce_prod" else x
+            g.output(getattr(g, name)(value, axes), f"{name}_{label}")
+    return g
+
+
+def truths(dtype: str) -> Graph:
+    """any and all of bools, and of numbers that are mostly 0 or mostly not."""
+    g = Graph("truths")
+    p, x = g.input("p", (70, 5, 44), dtype), g.input("x", (70, 300), "i32")
+    for label, axes in (("rows", [2]), ("first", [0]), ("middle", [1])):
+        for name in ("reduce_any", "reduce_all"):
+            g.output(getattr(g, name)(p, axes), f"{name}_{label}")
+    rare = g.cast(g.compare("gt", x, g.constant(8, x.shape, "i32")), "f32")
+    g.output(g.reduce_any(rare, [1]), "any_number")
+    g.output(g.reduce_all(x, [0]), "all_numbers")
+    return g
+
+
+def other_norms(dtype: str) -> Graph:
+    """log_softmax of rows and columns, rms_norm over one and two dimensions, and the norms of channels."""
+    g = Graph("other_norms")
+    x = g.input("x", (6, 12, 10, 24), dtype)
+    g.output(g.log_softmax(x), "log_softmax")
+    g.output(g.log_softmax(x, 1), "log_softmax_channels")
+    g.output(g.rms_norm(x, g.param("row", (24,), dtype)), "rms_norm")
+    g.output(g.rms_norm(x, g.param("rows", (10, 24), dtype), 2), "rms_norm_two")
+    scale, bias, mean, spread = (g.param(name, (12,), dtype) for name in ("scale", "bias", "mean", "spread"))
+    g.output(g.batch_norm(x, scale, bias, mean, spread * spread + 0.5), "batch_norm")
+    g.output(g.group_norm(x, g.param("gain", (12,), dtype), g.param("shift", (12,), dtype), 4), "group_norm")
+    return g
+
+
 def moves(dtype: str) -> Graph:
     """Transposes, slices with steps, concatenations, reshapes and what they feed."""
     g = Graph("moves")
@@ -274,11 +316,12 @@ def dense(dtype: str, m: int, n: int, k: int, activation: str = "gelu", residual
     return g
 
 
-def normed_dense(dtype: str, m: int, n: int, k: int) -> Graph:
-    """gelu(layer_norm(x) w^T + bias)."""
+def normed_dense(dtype: str, m: int, n: int, k: int, norm: str = "layer_norm") -> Graph:
+    """gelu(norm(x) w^T + bias), the norm layer_norm or rms_norm."""
     g = Graph("normed_dense")
     x, w, b = g.input("x", (m, k), dtype), g.param("w", (n, k), dtype), g.param("bias", (n,), dtype)
-    g.output(g.gelu(g.linear(_layer_norm(g, x, "norm"), w, b)), "y")
+    rows = _layer_norm(g, x, "norm") if norm == "layer_norm" else g.rms_norm(x, g.param("scale", (k,), dtype))
+    g.output(g.gelu(g.linear(rows, w, b)), "y")
     return g
 
 

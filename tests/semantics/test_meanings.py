@@ -161,12 +161,36 @@ def test_reductions(shape: tuple[int, ...], seed: int, data: st.DataObject) -> N
         (logical.ReduceSumOp, math.fsum),
         (logical.ReduceMeanOp, lambda row: math.fsum(row) / len(row)),
         (logical.ReduceMaxOp, max),
+        (logical.ReduceMinOp, min),
+        (logical.ReduceProdOp, math.prod),
+        (logical.ReduceL2Op, lambda row: math.hypot(*row)),
+        (logical.ReduceLogSumExpOp, special.logsumexp),
     ):
         expected = np.apply_along_axis(function, -1, rows)
         close(run(lambda value, op=op_class: op(value, axes), x), expected)
         kept_shape = [1 if axis in axes else size for axis, size in enumerate(shape)]
         kept_result = run(lambda value, op=op_class: op(value, axes, keepdims=True), x)
         close(kept_result, expected.reshape(kept_shape))
+
+
+@settings(deadline=None, max_examples=20)
+@given(shape=shapes, seed=seeds, data=st.data())
+def test_any_and_all(shape: tuple[int, ...], seed: int, data: st.DataObject) -> None:
+    """What is 0 is false, in every element type; NaN is true."""
+    axis = data.draw(st.integers(0, len(shape) - 1))
+    truth = np.random.default_rng(seed).random(shape) < 0.5
+    for x in (truth, truth.astype(np.int8) * 3, np.where(truth, np.nan, -0.0)):
+        for op_class, function in ((logical.ReduceAnyOp, any), (logical.ReduceAllOp, all)):
+            result = run(lambda value, op=op_class: op(value, [axis]), x)
+            assert result.dtype == np.bool_
+            np.testing.assert_array_equal(result, np.apply_along_axis(function, axis, truth))
+
+
+def test_logsumexp_of_infinities() -> None:
+    """The largest element may be infinite, which no difference survives; or large enough to overflow."""
+    x = np.array([[-np.inf, -np.inf], [np.inf, 1.0], [np.nan, 1.0], [1000.0, 1000.0]])
+    result = run(lambda value: logical.ReduceLogSumExpOp(value, [1]), x)
+    np.testing.assert_allclose(result, [-np.inf, np.inf, np.nan, 1000 + math.log(2)])
 
 
 @settings(deadline=None, max_examples=30)
@@ -182,6 +206,25 @@ def test_normalisations(shape: tuple[int, ...], seed: int, data: st.DataObject) 
     close(
         run(lambda *values: logical.LayerNormOp(*values, axis=axis, epsilon=0.01), x, scale, bias), expected
     )
+    close(run(lambda value: logical.LogSoftmaxOp(value, axis), x), special.log_softmax(x, axis=axis))
+    root = np.sqrt(np.mean(x**2, axis=axes, keepdims=True) + 0.01)
+    close(
+        run(lambda *values: logical.RmsNormOp(*values, axis=axis, epsilon=0.01), x, scale), x / root * scale
+    )
+
+
+@pytest.mark.parametrize("rest", [(), (5,), (3, 2)])
+def test_normalisations_of_channels(rest: tuple[int, ...]) -> None:
+    x, scale, bias, mean = floats(0, (2, 6, *rest)), floats(1, (6,)), floats(2, (6,)), floats(3, (6,))
+    variance = floats(4, (6,), 0.1)
+    result = run(lambda *values: logical.BatchNormOp(*values, epsilon=0.01), x, scale, bias, mean, variance)
+    for c in range(6):
+        close(result[:, c], (x[:, c] - mean[c]) / math.sqrt(variance[c] + 0.01) * scale[c] + bias[c])
+    result = run(lambda *values: logical.GroupNormOp(*values, groups=3, epsilon=0.01), x, scale, bias)
+    for n, c in np.ndindex(2, 6):
+        group = x[n, c // 2 * 2 : c // 2 * 2 + 2]
+        deviation = math.sqrt(group.var() + 0.01)
+        close(result[n, c], (x[n, c] - group.mean()) / deviation * scale[c] + bias[c])
 
 
 def test_softmax_of_large_values() -> None:
@@ -249,6 +292,7 @@ def test_integer_products_and_sums_wrap() -> None:
         [(30000 + 128) % 256 - 128]
     ]
     assert run(lambda x: logical.ReduceSumOp(x, [1]), a).tolist() == [(300 + 128) % 256 - 128]
+    assert run(lambda x: logical.ReduceProdOp(x, [1]), a).tolist() == [(1000000 + 128) % 256 - 128]
 
 
 def test_extrema_propagate_nan() -> None:
@@ -256,7 +300,8 @@ def test_extrema_propagate_nan() -> None:
     for op_class in (logical.MaxOp, logical.MinOp):
         assert np.isnan(run(op_class, x, one)[0]) and np.isnan(run(op_class, one, x)[0])
     assert np.isnan(run(logical.ReluOp, x)[0])
-    assert np.isnan(run(lambda value: logical.ReduceMaxOp(value, [0]), x))
+    for op_class in (logical.ReduceMaxOp, logical.ReduceMinOp):
+        assert np.isnan(run(lambda value, op=op_class: op(value, [0]), x))
 
 
 @pytest.mark.parametrize("target", ["i8", "u8", "i16", "i32", "i64"])

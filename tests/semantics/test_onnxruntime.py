@@ -97,6 +97,39 @@ CASES: list[Case] = [
         lambda x: logical.ReduceMaxOp(x, [2]),
         (X,),
     ),
+    *(
+        (
+            name,
+            name,
+            {"keepdims": 1},
+            (np.array([0, 2]),),
+            lambda x, op=op: op(x, [0, 2], keepdims=True),
+            (P,),
+        )
+        for name, op in (
+            ("ReduceMin", logical.ReduceMinOp),
+            ("ReduceProd", logical.ReduceProdOp),
+            ("ReduceL2", logical.ReduceL2Op),
+            ("ReduceLogSumExp", logical.ReduceLogSumExpOp),
+        )
+    ),
+    ("LogSoftmax", "LogSoftmax", {"axis": 1}, (), lambda x: logical.LogSoftmaxOp(x, 1), (X,)),
+    (
+        "BatchNormalization",
+        "BatchNormalization",
+        {"epsilon": 1e-3},
+        (),
+        lambda *values: logical.BatchNormOp(*values, epsilon=1e-3),
+        (X, normal(4), normal(4), normal(4), positive(4)),
+    ),
+    (
+        "InstanceNormalization",
+        "InstanceNormalization",
+        {"epsilon": 1e-3},
+        (),
+        lambda *values: logical.GroupNormOp(*values, groups=4, epsilon=1e-3),
+        (X, normal(4), normal(4)),
+    ),
     ("Softmax", "Softmax", {"axis": 1}, (), lambda x: logical.SoftmaxOp(x, 1), (X,)),
     (
         "LayerNormalization",

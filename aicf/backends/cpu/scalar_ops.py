@@ -52,8 +52,8 @@ class Scalars:
 
 def identity(how: str, dtype: str) -> float | int:
     """The neutral element of a reduction."""
-    if how == "sum":
-        return 0
+    if how in ("sum", "prod"):
+        return int(how == "prod")
     if dtype in FLOATS:
         return float("-inf") if how == "max" else float("inf")
     bits = {"i64": 64, "i32": 32, "i1": 1}[dtype]
@@ -87,10 +87,15 @@ def _sum(s: Scalars, dtype: str, x: Value, y: Value) -> Value:
     return s.em.b.fadd(x, y) if dtype in FLOATS else s.em.b.add(x, y)
 
 
+def _product(s: Scalars, dtype: str, x: Value, y: Value) -> Value:
+    return s.em.b.fmul(x, y) if dtype in FLOATS else s.em.b.mul(x, y)
+
+
 _COMBINE: dict[str, Callable[[Scalars, str, Value, Value], Value]] = {
     "sum": _sum,
     "max": _maximum,
     "min": _minimum,
+    "prod": _product,
 }
 
 

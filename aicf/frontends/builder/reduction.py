@@ -29,6 +29,42 @@ class ReductionOps(GraphCore):
         """The largest element along axes; a negative axis counts from the last."""
         return self._reduce(logical.ReduceMaxOp, x, axes, keepdims, name)
 
+    def reduce_min(
+        self, x: Value, axes: Sequence[int], *, keepdims: bool = False, name: str | None = None
+    ) -> Value:
+        """The smallest element along axes; a negative axis counts from the last."""
+        return self._reduce(logical.ReduceMinOp, x, axes, keepdims, name)
+
+    def reduce_prod(
+        self, x: Value, axes: Sequence[int], *, keepdims: bool = False, name: str | None = None
+    ) -> Value:
+        """The product along axes; a negative axis counts from the last."""
+        return self._reduce(logical.ReduceProdOp, x, axes, keepdims, name)
+
+    def reduce_l2(
+        self, x: Value, axes: Sequence[int], *, keepdims: bool = False, name: str | None = None
+    ) -> Value:
+        """The Euclidean norm along axes; a negative axis counts from the last."""
+        return self._reduce(logical.ReduceL2Op, x, axes, keepdims, name)
+
+    def reduce_logsumexp(
+        self, x: Value, axes: Sequence[int], *, keepdims: bool = False, name: str | None = None
+    ) -> Value:
+        """``log(sum(exp(x)))`` along axes; a negative axis counts from the last."""
+        return self._reduce(logical.ReduceLogSumExpOp, x, axes, keepdims, name)
+
+    def reduce_any(
+        self, x: Value, axes: Sequence[int], *, keepdims: bool = False, name: str | None = None
+    ) -> Value:
+        """Whether any element along axes is other than 0, as i1; a negative axis counts from the last."""
+        return self._reduce(logical.ReduceAnyOp, x, axes, keepdims, name)
+
+    def reduce_all(
+        self, x: Value, axes: Sequence[int], *, keepdims: bool = False, name: str | None = None
+    ) -> Value:
+        """Whether all elements along axes are other than 0, as i1; a negative axis counts from the last."""
+        return self._reduce(logical.ReduceAllOp, x, axes, keepdims, name)
+
     def _reduce(
         self,
         op_class: type[logical.ReduceOp],

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 from xdsl.ir import SSAValue
 
 from aicf.dialects import logical
 from aicf.dialects.logical import int_values
-from aicf.dialects.types import tensor_info
+from aicf.dialects.types import element_named, element_of, tensor_info
 from aicf.passes.support.lowerings.base import Formulas, Lowering, counting_element, static_size
 
 
@@ -21,6 +22,49 @@ def _reduce_mean(lower: Lowering, op: logical.ReduceMeanOp) -> SSAValue:
     return lower.mean(wide, axes, op.keepdims is not None, "")
 
 
+def _reduce_l2(lower: Lowering, op: logical.ReduceL2Op) -> SSAValue:
+    """sqrt of the sum of squares."""
+    x = lower.widen(op.operand)
+    square = lower.apply(logical.MulOp, x, x, name="square")
+    total = lower.add(
+        logical.ReduceSumOp(square, int_values(op.axes), keepdims=op.keepdims is not None), "sum"
+    )
+    return lower.apply(logical.SqrtOp, total)
+
+
+def _reduce_logsumexp(lower: Lowering, op: logical.ReduceLogSumExpOp) -> SSAValue:
+    """max, sub, exp, sum, log, + max; the max is kept finite, since inf - inf is no number."""
+    axes, x = int_values(op.axes), lower.widen(op.operand)
+    sizes = tensor_info(x.type).sizes
+    limit = float(np.finfo(element_of(x.type).dtype).max)
+    largest = lower.add(logical.ReduceMaxOp(x, axes, keepdims=True), "max")
+    above = lower.apply(logical.MaxOp, largest, -limit, name="above")
+    shift = lower.apply(logical.MinOp, above, limit, name="shift")
+    wide = lower.broadcast(shift, range(len(sizes)), sizes, "shift.broadcast")
+    exponentials = lower.apply(logical.ExpOp, lower.apply(logical.SubOp, x, wide))
+    total = lower.add(logical.ReduceSumOp(exponentials, axes, keepdims=True), "sum")
+    result = lower.apply(logical.AddOp, lower.apply(logical.LogOp, total), shift)
+    if op.keepdims is None:
+        result = lower.add(logical.ReshapeOp(result, op.info.sizes), "reshape")
+    return result
+
+
+def _reduce_any(lower: Lowering, op: logical.ReduceAnyOp) -> SSAValue:
+    """The or of `x != 0`."""
+    truth = lower.cast(op.operand, element_named("i1"), "truth")
+    return lower.add(logical.ReduceMaxOp(truth, int_values(op.axes), keepdims=op.keepdims is not None), "or")
+
+
+def _reduce_all(lower: Lowering, op: logical.ReduceAllOp) -> SSAValue:
+    """The and of `x != 0`."""
+    truth = lower.cast(op.operand, element_named("i1"), "truth")
+    return lower.add(logical.ReduceMinOp(truth, int_values(op.axes), keepdims=op.keepdims is not None), "and")
+
+
 FORMULAS: Formulas = {
     logical.ReduceMeanOp: _reduce_mean,
+    logical.ReduceL2Op: _reduce_l2,
+    logical.ReduceLogSumExpOp: _reduce_logsumexp,
+    logical.ReduceAnyOp: _reduce_any,
+    logical.ReduceAllOp: _reduce_all,
 }
