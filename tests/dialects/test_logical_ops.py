@@ -104,10 +104,19 @@ def test_traits_say_what_kind_of_op_it_is() -> None:
     kinds = {
         logical.Elementwise: {"add", "exp", "gelu", "compare", "select", "cast"},
         logical.Contraction: {"matmul", "linear"},
-        logical.Reduction: {"reduce_sum", "reduce_mean", "reduce_max"},
+        logical.Reduction: {
+            *("reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_prod"),
+            *("reduce_l2", "reduce_logsumexp", "reduce_any", "reduce_all"),
+        },
         logical.ViewLike: {"reshape", "transpose", "broadcast", "slice", "concat"},
-        logical.Composite: {"linear", "gelu", "silu", "reduce_mean", "softmax", "layer_norm"},
-        logical.Normalization: {"softmax", "layer_norm"},
+        logical.Composite: {
+            *("linear", "gelu", "silu", "softmax", "layer_norm"),
+            *("reduce_mean", "reduce_l2", "reduce_logsumexp", "reduce_any", "reduce_all"),
+            *("log_softmax", "rms_norm", "batch_norm", "group_norm"),
+        },
+        logical.Normalization: {
+            *("softmax", "layer_norm", "log_softmax", "rms_norm", "batch_norm", "group_norm"),
+        },
     }
     ops = {op.name.removeprefix("logical."): op for op in logical.Logical.operations}
     for trait, names in kinds.items():
