@@ -3,8 +3,8 @@
 `emit.group` outlines logical ops while kernels are chosen; `emit.program` is the buffer program that the runtime
 captures; `emit.body` keeps what an instruction means; `emit.ledger` keeps why. One `emit.resolved` is one instruction.
 The ops are in `emit_groups`, `emit_program`, `emit_buffers`, `emit_instruction`, `emit_kernels`, `emit_access_ops`,
-`emit_scalar_ops` and `emit_ledger`, types and attributes in `emit_types`; this module is the dialect and the one place
-to import from.
+`emit_scalar_ops`, `emit_scan` and `emit_ledger`, types and attributes in `emit_types`; this module is the dialect and
+the one place to import from.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from aicf.dialects.emit_kernels import (
     KernelOp,
     PhaseOp,
     ReduceOp,
+    ScanOp,
     SigmoidOp,
     StoreOp,
     YieldOp,
@@ -53,6 +54,7 @@ __all__ = [
     "ProgramOp",
     "ReduceOp",
     "ResolvedOp",
+    "ScanOp",
     "SigmoidOp",
     "SlotOp",
     "StoreOp",
@@ -95,6 +97,7 @@ Emit = Dialect(
         ReduceOp,
         StoreOp,
         IndexOp,
+        ScanOp,
         SigmoidOp,
         DivIntOp,
         CastOp,

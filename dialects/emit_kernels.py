@@ -48,6 +48,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects.emit_access_ops import IndexOp
 from aicf.dialects.emit_scalar_ops import SCALAR_OPS, CastOp, DivIntOp, SigmoidOp, verify_scalar_op
+from aicf.dialects.emit_scan import ScanOp, verify_scans
 from aicf.dialects.emit_syntax import parse_attributes, parse_integer, parse_integers, print_attributes
 from aicf.dialects.emit_types import scalar_element
 
@@ -60,6 +61,7 @@ __all__ = [
     "KernelOp",
     "PhaseOp",
     "ReduceOp",
+    "ScanOp",
     "SigmoidOp",
     "StoreOp",
     "YieldOp",
@@ -208,9 +210,9 @@ class KernelOp(IRDLOperation):
     accumulator. Every output is stored exactly once per point of its map.
 
     A value *varies* if it differs over the reduce space: the element of an operand whose map uses a reduce dim, the
-    coordinate along one (`emit.index`), what is computed from those, and a phase result that varies (kept per reduce
-    point); `emit.reduce` gives a value that does not. A phase that handles a varying value sweeps the reduce space, and
-    an output without reduce dims takes only values that do not vary.
+    coordinate along one (`emit.index`), what `emit.scan` gives, what is computed from those, and a phase result that
+    varies (kept per reduce point); `emit.reduce` gives a value that does not. A phase that handles a varying value
+    sweeps the reduce space, and an output without reduce dims takes only values that do not vary.
     """
 
     name = "emit.kernel"
@@ -296,6 +298,8 @@ class KernelOp(IRDLOperation):
     def _makes_varying(self, op: Operation, varying: set[SSAValue]) -> bool:
         if isinstance(op, IndexOp):
             return op.number >= len(self.parallel)
+        if isinstance(op, ScanOp):
+            return True
         return not isinstance(op, ReduceOp) and any(operand in varying for operand in op.operands)
 
     def sweeps_reduce_space(self, phase: PhaseOp) -> bool:
@@ -335,6 +339,7 @@ class KernelOp(IRDLOperation):
             op.verify_()
             for inner in op.body.block.ops:
                 self._verify_op(inner)
+            verify_scans(op.body.block.ops, len(self.reduce))
         stores = [op for phase in self.phases for op in phase.body.block.ops if isinstance(op, StoreOp)]
         stored = sorted(op.output.value.data for op in stores)
         if not self.outs:
@@ -354,6 +359,8 @@ class KernelOp(IRDLOperation):
                 scalar_element(op.value.type)
             case IndexOp():
                 self._verify_index(op)
+            case ScanOp():
+                op.verify_()
             case YieldOp():
                 return
             case _:

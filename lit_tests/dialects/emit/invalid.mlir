@@ -1406,3 +1406,89 @@ emit.kernel @k parallel [4294967296] reduce [8] ins [affine_map<(d0, d1) -> (d0,
     emit.yield
   }
 }
+
+// -----
+
+// Prefix sums are all there is.
+// CHECK: error: emit.scan combines by one of sum, got 'max'
+emit.kernel @k parallel [4] reduce [8] ins [affine_map<(d0, d1) -> (d0, d1)>] outs [affine_map<(d0, d1) -> (d0, d1)>] {
+^bb0(%x : f32):
+  emit.phase {
+    %a = emit.scan "max" %x : f32
+    emit.store %a, 0 : f32
+    emit.yield
+  }
+}
+
+// -----
+
+// A scan walks along a dim.
+// CHECK: error: emit.kernel: emit.scan walks the one reduce dim of its kernel, which has 2
+emit.kernel @k parallel [4] reduce [8, 2] ins [affine_map<(d0, d1, d2) -> (d0, d1, d2)>] outs [affine_map<(d0, d1, d2) -> (d0, d1, d2)>] {
+^bb0(%x : f32):
+  emit.phase {
+    %a = emit.scan "sum" %x : f32
+    emit.store %a, 0 : f32
+    emit.yield
+  }
+}
+
+// -----
+
+// A sweep goes one way.
+// CHECK: error: emit.kernel: emit.scan: all scans of a phase walk one way; give the others a phase of their own
+emit.kernel @k parallel [4] reduce [8] ins [affine_map<(d0, d1) -> (d0, d1)>] outs [affine_map<(d0, d1) -> (d0, d1)>] {
+^bb0(%x : f32):
+  emit.phase {
+    %a = emit.scan "sum" %x : f32
+    %b = emit.scan "sum" reverse %x : f32
+    %c = arith.addf %a, %b : f32
+    emit.store %c, 0 : f32
+    emit.yield
+  }
+}
+
+// -----
+
+// Scans stand side by side.
+// CHECK: error: emit.kernel: emit.scan of what another emit.scan of the phase gives; use a kernel for each
+emit.kernel @k parallel [4] reduce [8] ins [affine_map<(d0, d1) -> (d0, d1)>] outs [affine_map<(d0, d1) -> (d0, d1)>] {
+^bb0(%x : f32):
+  emit.phase {
+    %a = emit.scan "sum" %x : f32
+    %b = arith.negf %a : f32
+    %c = emit.scan "sum" %b : f32
+    emit.store %c, 0 : f32
+    emit.yield
+  }
+}
+
+// -----
+
+// Later phases do not see prefix sums.
+// CHECK: error: emit.kernel: emit.yield: what emit.scan gives is known in its phase alone; compute it again in the later one
+emit.kernel @k parallel [4] reduce [8] ins [affine_map<(d0, d1) -> (d0, d1)>] outs [affine_map<(d0, d1) -> (d0, d1)>] {
+^bb0(%x : f32):
+  %p = emit.phase -> f32 {
+    %a = emit.scan "sum" %x : f32
+    %b = arith.negf %a : f32
+    emit.yield %b : f32
+  }
+  emit.phase {
+    emit.store %p, 0 : f32
+    emit.yield
+  }
+}
+
+// -----
+
+// What differs along the row has no place in an output of one element a row.
+// CHECK: error: emit.kernel: emit.store: output 0 has no reduce dims, but the stored value varies over them; reduce it
+emit.kernel @k parallel [4] reduce [8] ins [affine_map<(d0, d1) -> (d0)>] outs [affine_map<(d0, d1) -> (d0)>] {
+^bb0(%x : f32):
+  emit.phase {
+    %a = emit.scan "sum" %x : f32
+    emit.store %a, 0 : f32
+    emit.yield
+  }
+}

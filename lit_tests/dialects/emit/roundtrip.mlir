@@ -210,6 +210,28 @@ emit.kernel @scalars parallel [4, 6] reduce [] ins [affine_map<(d0, d1) -> (d0 *
   }
 }
 
+// Prefix sums: with the point itself or without, from the first point or from the last; stored and reduced where they are.
+// CHECK-LABEL: emit.kernel @scans
+emit.kernel @scans parallel [4] reduce [8] ins [affine_map<(d0, d1) -> (d0, d1)>] outs [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0)>] {
+^bb0(%x : f32):
+  // CHECK: emit.scan "sum" reverse %x {aicf.note = "kept"} : f32
+  %m = emit.phase -> f32 {
+    %a = emit.scan "sum" reverse %x {aicf.note = "kept"} : f32
+    emit.store %a, 0 : f32
+    %m = emit.reduce "max" %a : f32
+    emit.yield %m : f32
+  }
+  // CHECK: emit.scan "sum" %x : f32
+  // CHECK-NEXT: emit.scan "sum" exclusive %x : f32
+  emit.phase {
+    %b = emit.scan "sum" %x : f32
+    %c = emit.scan "sum" exclusive %x : f32
+    %s = emit.reduce "sum" %c : f32
+    emit.store %m, 1 : f32
+    emit.yield
+  }
+}
+
 // The ledger and its entries; keys and nested strings are any text.
 // CHECK-LABEL: emit.ledger attributes {aicf.note = "kept"} {
 emit.ledger attributes {aicf.note = "kept"} {
