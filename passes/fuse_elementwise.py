@@ -1,4 +1,4 @@
-"""`fuse-elementwise`: pointwise chains and row reductions become one kernel; every op left becomes a group."""
+"""`fuse-elementwise`: pointwise chains, row reductions and running sums become one kernel; the rest groups of one."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _is_elementwise(op: Operation) -> bool:
 
 
 def _is_pointwise(op: Operation) -> bool:
-    return _is_elementwise(op) or op.has_trait(logical.Reduction)
+    return _is_elementwise(op) or op.has_trait(logical.Reduction) or op.has_trait(logical.Scan)
 
 
 def _may_follow(op: Operation, cluster: Cluster) -> bool:

@@ -63,6 +63,16 @@ def _reduce_all(op: logical.ReduceAllOp, operands: Sequence[Array]) -> Array:
     return np.all(operands[0] != 0, axis=int_values(op.axes), keepdims=op.keepdims is not None)
 
 
+def _cumsum(op: logical.CumsumOp, operands: Sequence[Array]) -> Array:
+    axis = op.axis.value.data
+    x = np.flip(operands[0], axis) if op.reverse is not None else operands[0]
+    total = np.cumsum(x, axis=axis, dtype=x.dtype)
+    if op.exclusive is not None:
+        total = np.roll(total, 1, axis)
+        total[(slice(None),) * axis + (0,)] = 0
+    return np.flip(total, axis) if op.reverse is not None else total
+
+
 MEANINGS: Mapping[type[Operation], Meaning] = {
     logical.ReduceSumOp: _reduce_sum,
     logical.ReduceMeanOp: _reduce_mean,
@@ -73,4 +83,5 @@ MEANINGS: Mapping[type[Operation], Meaning] = {
     logical.ReduceLogSumExpOp: _reduce_logsumexp,
     logical.ReduceAnyOp: _reduce_any,
     logical.ReduceAllOp: _reduce_all,
+    logical.CumsumOp: _cumsum,
 }

@@ -47,6 +47,10 @@ class Reduction(OpTrait):
     """Combines elements along its ``axes``."""
 
 
+class Scan(OpTrait):
+    """Combines the elements up to each one along its ``axis``."""
+
+
 class Contraction(OpTrait):
     """A sum of products over a contracted dimension."""
 
@@ -143,7 +147,7 @@ _LIST_FORM = (is_ints, "a list of integers, such as [0, 1]")
 _FLAG_FORM = (_is_flag, "a flag: write its name alone")
 _PROPERTY_FORMS: Mapping[str, tuple[Callable[[Attribute], bool], str]] = {
     **dict.fromkeys(("axes", "permutation", "dimensions", "starts", "sizes", "strides"), _LIST_FORM),
-    **dict.fromkeys(("keepdims", "transpose_a", "transpose_b"), _FLAG_FORM),
+    **dict.fromkeys(("keepdims", "transpose_a", "transpose_b", "exclusive", "reverse"), _FLAG_FORM),
     "axis": (_is_i64, "an integer"),
     "groups": (_is_i64, "an integer"),
     "epsilon": (_is_f64, "a number of type f64, such as 1.0e-05"),

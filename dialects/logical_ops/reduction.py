@@ -1,4 +1,4 @@
-"""Reductions along axes.
+"""Reductions along axes, and running sums along one.
 
 Integer sums and products wrap around in their type; ``reduce_max`` and ``reduce_min`` propagate NaN. The order of
 combination is not part of the meaning.
@@ -13,7 +13,9 @@ from typing import ClassVar
 from xdsl.dialects.builtin import (
     I64,
     DenseArrayBase,
+    IntegerAttr,
     UnitAttr,
+    i64,
 )
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, traits_def
@@ -26,8 +28,10 @@ from aicf.dialects.logical_ops.base import (
     LogicalOp,
     Properties,
     Reduction,
+    Scan,
     TypeText,
     checked_axis,
+    int_value,
     int_values,
     ints,
     require_float,
@@ -36,6 +40,7 @@ from aicf.dialects.logical_ops.base import (
 from aicf.dialects.types import AnyTensor, ElementType, TensorInfo, element_named, tensor, tensor_info
 
 __all__ = [
+    "CumsumOp",
     "ReduceAllOp",
     "ReduceAnyOp",
     "ReduceL2Op",
@@ -210,3 +215,42 @@ class ReduceAllOp(_TruthOp):
 
     name = "logical.reduce_all"
     traits = traits_def(Pure(), Reduction(), Composite())
+
+
+@irdl_op_definition
+class CumsumOp(LogicalOp):
+    """The sum of all elements along ``axis`` up to each one, and of itself.
+
+    ``exclusive`` leaves the element itself out, so that the first is 0; ``reverse`` sums from the last one on. Integers
+    wrap around.
+    """
+
+    name = "logical.cumsum"
+    TYPE_TEXT: ClassVar[TypeText] = TypeText.SAME
+
+    operand = operand_def()
+    axis = prop_def(IntegerAttr[I64])
+    exclusive = opt_prop_def(UnitAttr)
+    reverse = opt_prop_def(UnitAttr)
+    traits = traits_def(Pure(), Scan())
+
+    def __init__(
+        self, operand: SSAValue | Operation, axis: int, *, exclusive: bool = False, reverse: bool = False
+    ):
+        value = SSAValue.get(operand)
+        properties: dict[str, Attribute] = {"axis": IntegerAttr(axis, i64)}
+        if exclusive:
+            properties["exclusive"] = UnitAttr()
+        if reverse:
+            properties["reverse"] = UnitAttr()
+        super().__init__(
+            operands=[value], result_types=[self.infer([value.type], properties)], properties=properties
+        )
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """The operand's type."""
+        info = tensor_info(operands[0])
+        require_numeric(info, "cast to a number first")
+        checked_axis(int_value(properties.get("axis")), info.rank)
+        return info.with_sizes(info.sizes)

@@ -13,7 +13,7 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, Region
 from xdsl.ir.affine import AffineExpr, AffineMap
 
 from aicf.dialects import logical
-from aicf.dialects.emit_kernels import KernelOp, PhaseOp, ReduceOp, StoreOp, YieldOp
+from aicf.dialects.emit_kernels import KernelOp, PhaseOp, ReduceOp, ScanOp, StoreOp, YieldOp
 from aicf.dialects.types import element_of, tensor_info
 from aicf.passes.support.body_kinds import is_contraction_of_arguments
 from aicf.passes.support.peeling import yielded
@@ -109,6 +109,8 @@ class _Indexing:
         self.ops = piece.ops
         self.outputs = piece.outputs
         self.reductions = [op for op in self.ops if type(op) in _COMBINE]
+        self.scans = [op for op in self.ops if isinstance(op, logical.CumsumOp) and not _is_one_step(op)]
+        self.scanned = self._scanned_values()
         self.shape = self._full_shape()
         self.axes = self._reduced_axes()
         self.index: dict[SSAValue, Index] = {}
@@ -118,13 +120,28 @@ class _Indexing:
     def _full_shape(self) -> tuple[int, ...]:
         if self.reductions:
             return _shape(self.reductions[0].operands[0])
-        return _shape(self.outputs[0])
+        return _shape(self.scans[0].operand if self.scans else self.outputs[0])
 
     def _reduced_axes(self) -> tuple[int, ...]:
         axes = {tuple(op.axes.get_values()) for op in self.reductions if isinstance(op, logical.ReduceOp)}
+        axes |= {(op.axis.value.data,) for op in self.scans}
         if len(axes) > 1:
             raise NoCode("reductions over different axes")
         return next(iter(axes), ())
+
+    def _scanned_values(self) -> set[SSAValue]:
+        """The running sums, and what differs along the axis because it is computed from them."""
+        found: set[SSAValue] = set()
+        for op in self.ops:
+            if op in self.scans:
+                if op.operands[0] in found:
+                    raise NoCode("a running sum of a running sum")
+                found.update(op.results)
+            elif op not in self.reductions and any(operand in found for operand in op.operands):
+                found.update(op.results)
+        if len({op.reverse is None for op in self.scans}) > 1:
+            raise NoCode("running sums from both ends")
+        return found
 
     @property
     def identity(self) -> Index:
@@ -183,7 +200,7 @@ class _Indexing:
             )
         if isinstance(op, logical.ReshapeOp):
             return _without_units(index, op.results[0], operand)
-        if op.has_trait(logical.Elementwise):
+        if op.has_trait(logical.Elementwise) or op.has_trait(logical.Scan):
             return index
         raise NoCode(f"{op.name} in the middle of a body moves elements")
 
@@ -305,6 +322,8 @@ class _Writer:
         """Whether a later phase should read the value instead of computing it again."""
         if value in self.kept or not isinstance(value, OpResult) or isinstance(value.op, logical.ConstantOp):
             return False
+        if value in self.indexing.scanned:
+            return False
         worth = not self._varies(value) or isinstance(value.op, EXPENSIVE)
         return worth and any(
             self._reads(root, value) for later in range(level + 1, max(needs) + 1) for root in needs[later]
@@ -364,14 +383,34 @@ class _Writer:
         known = [operand for operand in operands if operand is not None]
         if isinstance(op, logical.BroadcastOp | logical.ReshapeOp):
             return known[0]
-        made = (
-            _constant_ops(op, type_) if isinstance(op, logical.ConstantOp) else scalar_ops(op, known, type_)
-        )
-        if made is None:
-            raise NoCode(f"{op.name} has no scalar form")
+        if isinstance(op, logical.CumsumOp) and op not in self.indexing.scans and op.exclusive is None:
+            return known[0]
+        made = _made(op, known, type_)
         body.add_ops(made)
         made[-1].results[0].name_hint = value.name_hint
         return made[-1].results[0]
+
+
+def _made(op: Operation, operands: Sequence[SSAValue], type_: Attribute) -> Sequence[Operation]:
+    """The scalar ops of one op, the last one giving its value."""
+    match op:
+        case logical.ConstantOp():
+            return _constant_ops(op, type_)
+        case logical.CumsumOp() if _is_one_step(op):
+            return [scalar_constant(0, type_)]
+        case logical.CumsumOp():
+            flags = {"exclusive": op.exclusive is not None, "reverse": op.reverse is not None}
+            return [ScanOp("sum", operands[0], **flags)]
+        case _:
+            made = scalar_ops(op, operands, type_)
+    if made is None:
+        raise NoCode(f"{op.name} has no scalar form")
+    return made
+
+
+def _is_one_step(op: logical.CumsumOp) -> bool:
+    """Whether there is one element along the axis: the running sum is that, or 0 without it."""
+    return _shape(op.operand)[op.axis.value.data] == 1
 
 
 def _constant_ops(op: logical.ConstantOp, type_: Attribute) -> Sequence[Operation]:

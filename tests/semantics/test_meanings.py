@@ -186,6 +186,18 @@ def test_any_and_all(shape: tuple[int, ...], seed: int, data: st.DataObject) -> 
             np.testing.assert_array_equal(result, np.apply_along_axis(function, axis, truth))
 
 
+@settings(deadline=None, max_examples=20)
+@given(shape=shapes, seed=seeds, exclusive=st.booleans(), reverse=st.booleans(), data=st.data())
+def test_cumsum(shape, seed, exclusive, reverse, data) -> None:
+    axis = data.draw(st.integers(0, len(shape) - 1))
+    x = floats(seed, shape)
+    result = run(lambda value: logical.CumsumOp(value, axis, exclusive=exclusive, reverse=reverse), x)
+    rows, sums = np.moveaxis(x, axis, -1), np.moveaxis(result, axis, -1)
+    for i in range(shape[axis]):
+        first, end = (i + exclusive, None) if reverse else (0, i + 1 - exclusive)
+        close(sums[..., i], rows[..., first:end].sum(-1))
+
+
 def test_logsumexp_of_infinities() -> None:
     """The largest element may be infinite, which no difference survives; or large enough to overflow."""
     x = np.array([[-np.inf, -np.inf], [np.inf, 1.0], [np.nan, 1.0], [1000.0, 1000.0]])
@@ -292,6 +304,8 @@ def test_integer_products_and_sums_wrap() -> None:
         [(30000 + 128) % 256 - 128]
     ]
     assert run(lambda x: logical.ReduceSumOp(x, [1]), a).tolist() == [(300 + 128) % 256 - 128]
+    sums = run(lambda x: logical.CumsumOp(x, 1), a)
+    assert sums.dtype == np.int8 and sums.tolist() == [[100, -56, 44]]
     assert run(lambda x: logical.ReduceProdOp(x, [1]), a).tolist() == [(1000000 + 128) % 256 - 128]
 
 

@@ -113,6 +113,18 @@ CASES: list[Case] = [
             ("ReduceLogSumExp", logical.ReduceLogSumExpOp),
         )
     ),
+    *(
+        (
+            f"CumSum exclusive={exclusive} reverse={reverse}",
+            "CumSum",
+            {"exclusive": exclusive, "reverse": reverse},
+            (np.array(1),),
+            lambda x, e=exclusive, r=reverse: logical.CumsumOp(x, 1, exclusive=bool(e), reverse=bool(r)),
+            (X,),
+        )
+        for exclusive in (0, 1)
+        for reverse in (0, 1)
+    ),
     ("LogSoftmax", "LogSoftmax", {"axis": 1}, (), lambda x: logical.LogSoftmaxOp(x, 1), (X,)),
     (
         "BatchNormalization",

@@ -19,6 +19,7 @@ from aicf.dialects.emit_kernels import (
     IndexOp,
     KernelOp,
     ReduceOp,
+    ScanOp,
     SigmoidOp,
     StoreOp,
     YieldOp,
@@ -40,7 +41,7 @@ SCALAR_OPS: frozenset[type[Operation]] = frozenset(
 )  # fmt: skip
 """Scalar ops with code on this backend; a test compares them with the code generator's table."""
 
-_STRUCTURE = (YieldOp, StoreOp, ReduceOp, IndexOp)
+_STRUCTURE = (YieldOp, StoreOp, ReduceOp, ScanOp, IndexOp)
 
 
 def strided(operand: OperandInfo) -> Strided:

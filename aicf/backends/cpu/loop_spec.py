@@ -19,10 +19,12 @@ from aicf.dialects.emit_kernels import (
     DivIntOp,
     KernelOp,
     ReduceOp,
+    ScanOp,
     SigmoidOp,
     StoreOp,
     YieldOp,
 )
+from aicf.dialects.emit_scan import scans_of
 
 RESIDENT_VECTORS = 8
 """Rows of up to this many vectors stay in registers from phase to phase."""
@@ -46,6 +48,7 @@ _OP_CYCLES: dict[type[Operation], float] = {
     YieldOp: 0,
     StoreOp: 1,
     ReduceOp: 1,
+    ScanOp: 8,
 }
 """Cycles for one vector of f32; everything else takes half a cycle."""
 
@@ -67,9 +70,15 @@ class LoopSpec:
         """How reductions are combined, for the kernel record."""
         if not nest.reduce_dims:
             return "none"
-        if self.vector_dim in nest.reduce_dims:
-            return f"{self.unroll * self.lanes} strided partial results, added pairwise"
-        return "ascending"
+        ops = [op for phase in nest.kernel.phases for op in phase.body.block.ops]
+        if self.vector_dim not in nest.reduce_dims:
+            return "in the order of the scans" if scans_of(ops) else "ascending"
+        orders: list[str] = []
+        if any(isinstance(op, ReduceOp) for op in ops):
+            orders.append(f"{self.unroll * self.lanes} strided partial results, added pairwise")
+        if scans_of(ops):
+            orders.append(f"prefixes of {self.lanes} lanes, each behind what came before")
+        return "; ".join(orders) or "none"
 
 
 def _vector_score(nest: LoopNest, index: int, lanes: int) -> float:

@@ -7,8 +7,9 @@ dim is, a point is scalar and its partial results are combined in a fixed order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from xdsl.dialects import arith
 from xdsl.ir import BlockArgument, OpResult, SSAValue
@@ -16,9 +17,13 @@ from xdsl.ir import BlockArgument, OpResult, SSAValue
 from aicf.backends.cpu.ir_builder import I8, Emitter, Value
 from aicf.backends.cpu.loop_spec import SCRATCH_BYTES, LoopSpec
 from aicf.backends.cpu.scalar_ops import Scalars, dtype_of
+from aicf.backends.cpu.scans import scan_step
 from aicf.backends.cpu.target import ELEMENT_BYTES
 from aicf.backends.nests import Dim, LoopNest, origin, reads
-from aicf.dialects.emit_kernels import IndexOp, PhaseOp, ReduceOp, StoreOp
+from aicf.dialects.emit_kernels import IndexOp, PhaseOp, ReduceOp, ScanOp, StoreOp
+from aicf.dialects.emit_scan import scans_of
+
+_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True)
@@ -320,7 +325,7 @@ class _Loops:
             value for value in self.scratch if isinstance(value, OpResult) and value.op.parent_op() is phase
         ]
         if reduces or inside:
-            _Sweep(self, points, reduces, inside, kept).run()
+            _Sweep(self, points, reduces, scans_of(ops), inside, kept).run()
         # All values before any store: an output may lie on an input.
         outside = [
             (point, op, point.value(op.value)) for op in stores if op not in inside for point in points
@@ -331,13 +336,14 @@ class _Loops:
 
 
 class _Sweep:
-    """One pass over the reduce space: accumulates reductions, stores, and keeps values for later phases."""
+    """One pass over the reduce space: accumulates reductions and scans, stores, and keeps values for later phases."""
 
     def __init__(
         self,
         loops: _Loops,
         points: list[_Point],
         reduces: list[ReduceOp],
+        scans: list[ScanOp],
         stores: list[StoreOp],
         kept: Sequence[SSAValue],
     ) -> None:
@@ -345,6 +351,8 @@ class _Sweep:
         self.em = loops.em
         self.points = points
         self.reduces = reduces
+        self.scans = scans
+        self.backward = any(op.is_reverse for op in scans)
         self.stores = stores
         self.kept = kept
         self.scalars = Scalars(loops.em, loops.spec.lanes)
@@ -357,6 +365,11 @@ class _Sweep:
             for op in self.reduces
             for _ in range(self.groups)
         ]
+        start += [
+            self.scalars.identity(op.combine.data, dtype_of(op.value))
+            for op in self.scans
+            for _ in range(self.carries)
+        ]
         results = self._nest(self.loops.reduce, self.points[0].place, self.em.index(0), start)
         for number, op in enumerate(self.reduces):
             partial = results[number * self.groups : (number + 1) * self.groups]
@@ -366,6 +379,24 @@ class _Sweep:
             else:
                 for point, value in zip(self.points, partial, strict=True):
                     point.values[op.result] = value
+
+    @property
+    def carries(self) -> int:
+        """What a scan carries along: one value for each point, be they side by side or one."""
+        return 1 if self.loops.inner else self.groups
+
+    def _in_order(self, items: Sequence[_Item]) -> Sequence[_Item]:
+        """Steps along the reduce dim in the order in which the scans walk."""
+        return items[::-1] if self.backward else items
+
+    def _walk(
+        self, count: int, carried: list[Value], body: Callable[[Value, list[Value]], list[Value]]
+    ) -> list[Value]:
+        """A loop over `count` steps of the reduce dim, in the order in which the scans walk."""
+        em = self.em
+        if not self.backward:
+            return em.loop(0, count, 1, carried, body)
+        return em.loop(0, count, 1, carried, lambda i, acc: body(em.b.sub(em.index(count - 1), i), acc))
 
     def _hoist(self) -> None:
         """Compute what does not vary before the loops, so that it is known wherever it is used."""
@@ -404,7 +435,7 @@ class _Sweep:
             at = em.b.add(position, em.scaled(i, step)) if loops.scratch else position
             return self._nest(dims[1:], loops.moved(place, dims[0], i), at, acc)
 
-        return em.loop(0, loops.nest.dims[dims[0]].size, 1, carried, body)
+        return self._walk(loops.nest.dims[dims[0]].size, carried, body)
 
     def _points(self, place: Place, position: Value, acc: list[Value]) -> list[Value]:
         """One reduce point for all vectors of points."""
@@ -425,35 +456,61 @@ class _Sweep:
             at = em.scaled(i, chunk)
             moved = loops.moved(place, loops.spec.vector_dim, at)
             start = em.b.add(position, at) if loops.scratch else position
-            for group in range(self.groups):
+            for group in self._in_order(range(self.groups)):
                 cell = _Cell(self.points[0], moved, group * lanes, lanes, self._offset(start, group * lanes))
                 self._cell(cell, carried, group)
             return carried
 
-        acc = em.loop(0, full, 1, acc, body)
-        for group, at in enumerate(range(full * chunk, size, lanes)):
-            cell = self.points[0].cells.get(at)
-            if cell is None:
-                active = min(lanes, size - at)
-                cell = _Cell(self.points[0], place, at, active, self._offset(position, at))
-                if loops.straight:
-                    self.points[0].cells[at] = cell
-            self._cell(cell, acc, group)
+        def blocks(carried: list[Value]) -> list[Value]:
+            return self._walk(full, carried, body)
+
+        def rest(carried: list[Value]) -> list[Value]:
+            for group, at in self._in_order(list(enumerate(range(full * chunk, size, lanes)))):
+                self._cell(self._cell_at(at, min(lanes, size - at), place, position), carried, group)
+            return carried
+
+        for part in self._in_order((blocks, rest)):
+            acc = part(acc)
         return acc
+
+    def _cell_at(self, at: int, active: int, place: Place, position: Value) -> _Cell:
+        """The vector at a place of the vectorised dim that is known; one that later phases find again if it is kept."""
+        loops, point = self.loops, self.points[0]
+        cell = point.cells.get(at)
+        if cell is None:
+            cell = _Cell(point, place, at, active, self._offset(position, at))
+            if loops.straight:
+                point.cells[at] = cell
+        return cell
 
     def _offset(self, position: Value, offset: int) -> Value:
         if not self.loops.scratch or offset == 0:
             return position
         return self.em.b.add(position, self.em.index(offset))
 
+    def _masked(self, cell: _Cell, op: ReduceOp | ScanOp) -> Value:
+        """The operand, with the identity in lanes past the end of the reduce dim."""
+        value, lanes = cell.value(op.value), self.scalars.lanes
+        if not self.loops.inner or cell.active == lanes:
+            return value
+        identity = self.scalars.identity(op.combine.data, dtype_of(op.value))
+        return self.em.b.select(self.em.lane_mask(lanes, cell.active), value, identity)
+
+    def _scan(self, cell: _Cell, acc: list[Value], group: int) -> None:
+        first = len(self.reduces) * self.groups + (0 if self.loops.inner else group)
+        for number, op in enumerate(self.scans):
+            at = first + number * self.carries
+            value = self._masked(cell, op)
+            cell.values[op.result], acc[at] = scan_step(
+                self.scalars, op, acc[at], value, along=self.loops.inner
+            )
+
     def _cell(self, cell: _Cell, acc: list[Value], group: int) -> None:
         em, lanes = self.em, self.scalars.lanes
+        self._scan(cell, acc, group)
         for number, op in enumerate(self.reduces):
             how, dtype = op.combine.data, dtype_of(op.value)
-            value = cell.value(op.value)
-            if self.loops.inner and cell.active < lanes:
-                mask = em.lane_mask(lanes, cell.active)
-                value = em.b.select(mask, value, self.scalars.identity(how, dtype))
+            value = self._masked(cell, op)
             at = number * self.groups + group
             acc[at] = self.scalars.combine(how, dtype, acc[at], value)
         for value in self.kept:

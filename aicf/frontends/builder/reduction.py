@@ -1,4 +1,4 @@
-"""Reductions of the builder; a negative axis counts from the last."""
+"""Reductions and running sums of the builder; a negative axis counts from the last."""
 
 from __future__ import annotations
 
@@ -64,6 +64,23 @@ class ReductionOps(GraphCore):
     ) -> Value:
         """Whether all elements along axes are other than 0, as i1; a negative axis counts from the last."""
         return self._reduce(logical.ReduceAllOp, x, axes, keepdims, name)
+
+    def cumsum(
+        self,
+        x: Value,
+        axis: int = -1,
+        *,
+        exclusive: bool = False,
+        reverse: bool = False,
+        name: str | None = None,
+    ) -> Value:
+        """The running sum along an axis: without the element itself if exclusive, from the end if reverse."""
+        position = positive_axis(axis, x.rank)
+        return self._insert(
+            "cumsum",
+            name,
+            lambda: logical.CumsumOp(self._own(x), position, exclusive=exclusive, reverse=reverse),
+        )
 
     def _reduce(
         self,

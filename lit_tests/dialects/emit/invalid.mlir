@@ -1173,7 +1173,7 @@ emit.kernel @k parallel [4] reduce [8] ins [affine_map<(d0, d1) -> (d0, d1)>] ou
 // -----
 
 // A reduction is one of three.
-// CHECK: error: emit.reduce combines by one of sum, max, min, got 'product'
+// CHECK: error: emit.reduce combines by one of sum, max, min, prod, got 'product'
 emit.kernel @k parallel [4] reduce [8] ins [affine_map<(d0, d1) -> (d0, d1)>] outs [affine_map<(d0, d1) -> (d0)>] {
 ^bb0(%x : f32):
   %m = emit.phase -> f32 {

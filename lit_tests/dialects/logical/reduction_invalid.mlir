@@ -221,3 +221,35 @@ func.func @groups_symbolic(%x : tensor<2x?xf32, #logical.dims<["", "C"]>>, %s : 
   %0 = logical.group_norm %x, %s, %s {groups = 2} : (tensor<2x?xf32, #logical.dims<["", "C"]>>, tensor<?xf32, #logical.dims<["C"]>>, tensor<?xf32, #logical.dims<["C"]>>) -> tensor<2x?xf32, #logical.dims<["", "C"]>>
   func.return
 }
+
+// -----
+
+func.func @cumsum_bool(%x : tensor<2x3xi1>) {
+  // CHECK: error: logical.cumsum: not defined for i1; cast to a number first
+  %0 = logical.cumsum %x {axis = 1} : tensor<2x3xi1>
+  func.return
+}
+
+// -----
+
+func.func @cumsum_axis(%x : tensor<2x3xf32>) {
+  // CHECK: error: logical.cumsum: axis 2 is out of range for rank 2; write 0 to 1
+  %0 = logical.cumsum %x {axis = 2} : tensor<2x3xf32>
+  func.return
+}
+
+// -----
+
+func.func @cumsum_missing(%x : tensor<2x3xf32>) {
+  // CHECK: error: logical.cumsum: axis is missing; it is an integer
+  %0 = logical.cumsum %x {reverse} : tensor<2x3xf32>
+  func.return
+}
+
+// -----
+
+func.func @cumsum_flag(%x : tensor<2x3xf32>) {
+  // CHECK: error: logical.cumsum: exclusive is 1 : i64; it is a flag: write its name alone
+  %0 = logical.cumsum %x {axis = 0, exclusive = 1} : tensor<2x3xf32>
+  func.return
+}

@@ -31,6 +31,16 @@ func.func @combine(%x : tensor<2x3xf32>, %n : tensor<2x3xi32>) -> tensor<2x1xi1>
   func.return %5 : tensor<2x1xi1>
 }
 
+// Running sums: with the element itself or without, from the first on or from the last.
+// CHECK-LABEL: func.func @running
+func.func @running(%x : tensor<2x3xf32>, %n : tensor<?x3xi64, #logical.dims<["N", ""]>>) -> tensor<2x3xf32> {
+  // CHECK-NEXT: %0 = logical.cumsum %x {axis = 1} : tensor<2x3xf32>
+  %0 = logical.cumsum %x {axis = 1} : tensor<2x3xf32>
+  // CHECK-NEXT: %1 = logical.cumsum %n {axis = 0, exclusive, reverse} : tensor<?x3xi64, #logical.dims<["N", ""]>>
+  %1 = logical.cumsum %n {reverse = true, exclusive, axis = 0} : tensor<?x3xi64, #logical.dims<["N", ""]>>
+  func.return %0 : tensor<2x3xf32>
+}
+
 // Softmax along one axis; layer_norm over the dimensions from its axis on, with a default epsilon.
 // CHECK-LABEL: func.func @normalise
 func.func @normalise(%x : tensor<2x3x4xf32>, %s : tensor<3x4xf32>) -> tensor<2x3x4xf32> {

@@ -34,6 +34,12 @@ def _truth(g: Generator) -> None:
     g.add(logical.CastOp(answer, g.float_type))
 
 
+def _cumsum(g: Generator) -> None:
+    x = g.float_value(min_rank=1)
+    axis = int(g.random.integers(tensor_info(x.type).rank))
+    g.add(logical.CumsumOp(x, axis, exclusive=g.chance(0.5), reverse=g.chance(0.5)))
+
+
 def _softmax(g: Generator) -> None:
     x = g.float_value(min_rank=1)
     op = g.choice((logical.SoftmaxOp, logical.LogSoftmaxOp))
@@ -73,4 +79,4 @@ def _group_norm(g: Generator) -> None:
     g.add(logical.GroupNormOp(x, scale, bias, groups, 1e-3))
 
 
-STEPS = (_reduce, _reduce, _truth, _softmax, _layer_norm, _rms_norm, _batch_norm, _group_norm)
+STEPS = (_reduce, _reduce, _truth, _cumsum, _softmax, _layer_norm, _rms_norm, _batch_norm, _group_norm)
