@@ -112,7 +112,7 @@ func.func @epilogue(
 // CHECK-NEXT:     %s = emit.scan "sum" exclusive reverse %e : f32
 // CHECK-NEXT:     %n = arith.negf %s : f32
 // CHECK-NEXT:     emit.store %n, 0 : f32
-// CHECK: emit.kernel @one.code parallel [4] reduce []
+// CHECK: emit.kernel @one.code parallel [4, 1] reduce []
 // CHECK-NOT: emit.scan
 // CHECK-LABEL: func.func @running
 func.func @running(

@@ -13,10 +13,12 @@ from aicf.backends.cuda.generated_spec import TILE, GeneratedSpec
 from aicf.backends.cuda.launches import KernelLaunch, Triple, address_of
 from aicf.backends.cuda.phase_code import PhaseCode
 from aicf.backends.cuda.scalar_code import Rounding
+from aicf.backends.cuda.scan_code import ScanCode, totals_of
 from aicf.backends.cuda.staging import stage
 from aicf.backends.cuda.target import GpuArch
 from aicf.backends.cuda.templates import pointwise as pointwise_template
 from aicf.backends.cuda.templates import rows as rows_template
+from aicf.backends.cuda.templates import scans as scans_template
 from aicf.backends.cuda.templates import tiles as tiles_template
 from aicf.backends.cuda.tile_code import TileCode
 from aicf.backends.nests import LoopNest, nest_of
@@ -58,8 +60,7 @@ def launches_of(
         raise PlanError(
             f"kernel record of a generated kernel contradicts itself: {problem}; run select-kernels again"
         )
-    kind = TileCode if spec.strategy == "tiles" else PhaseCode
-    code = kind(nest, spec, refs, rounding)
+    code = _CODES.get(spec.strategy, PhaseCode)(nest, spec, refs, rounding)
     made = _Maker(name, nest, spec, refs, workspace, code, rounding, programmatic)
     return _STRATEGIES[spec.strategy](made)
 
@@ -83,6 +84,12 @@ class _Maker:
         self.programmatic = programmatic
         self.refs, self.workspace = refs, workspace
 
+    def of(self, nest: LoopNest, spec: GeneratedSpec) -> _Maker:
+        """The maker of another kernel on the same operands."""
+        code = PhaseCode(nest, spec, self.refs, self.rounding)
+        operands = (self.refs, self.workspace)
+        return _Maker(self.name, nest, spec, *operands, code, self.rounding, self.programmatic)
+
     def launch(self, template: Callable[..., object], constants: Constants, grid: Triple) -> KernelLaunch:
         """The template's parameter `operands` stands for one address for each operand, and the workspace."""
         names = [f"a{i}" for i in range(len(self.refs))] + ["w"] * len(self.workspace)
@@ -92,7 +99,7 @@ class _Maker:
         index = f"    index = {self.code.index}\n"
         source = f"{head}({', '.join(names)}):\n{index}{body}"
         # Rows that are read again live from many blocks side by side, not from many registers.
-        together = 1024 // self.spec.threads if self.spec.strategy == "rows" else 1
+        together = 1024 // self.spec.threads if self.spec.strategy in ("rows", "scan_rows") else 1
         code = KernelCode(self.name, source, ("ptr",) * len(names), self.spec.threads, max(1, together))
         arguments: tuple[Address, ...] = tuple(address_of(ref) for ref in (*self.refs, *self.workspace))
         return KernelLaunch(code, arguments, grid, (self.spec.threads, 1, 1))
@@ -218,10 +225,68 @@ def _tiles(made: _Maker) -> list[KernelLaunch]:
     return [made.launch(tiles_template.tiles, constants, (spec.blocks(nest), 1, 1))]
 
 
+def _scan(made: _Maker) -> list[KernelLaunch]:
+    """The scan, behind a launch for the totals of its parts where rows or columns are split."""
+    spec, nest, code = made.spec, made.nest, made.code
+    assert isinstance(code, ScanCode)
+    totals = made.of(*totals_of(nest, spec))
+    constants = {
+        **_scan_snippets(code),
+        "SCANS": len(code.scans),
+        "REVERSE": code.is_reverse,
+        "WORDS": max(1, code.loaded),
+        "KNOWN": code.known_registers,
+        "KNOWN_INPUTS": max(1, code.known_inputs),
+        "BEFORES": code.before_count(0),
+        "GROUP": code.group,
+        "WARPS": spec.lanes // code.group,
+        "UNROLL": spec.unroll,
+        "VECTOR": spec.vector,
+        "SPLITS": spec.splits,
+        "SPAN": spec.span(nest),
+        "POINTS": nest.parallel_size,
+        "POINT_VECTORS": nest.parallel_size // spec.vector,
+        "REDUCE": nest.reduce_size,
+        "READ": totals.code.read_partials(0),
+        "COMBINE": totals.code.combine(0, finish=False),
+    }
+    template = scans_template.rows if spec.by_rows else scans_template.columns
+    launch = made.launch(template, constants, (spec.blocks(nest), spec.splits, 1))
+    return [*(_sweep(totals) if spec.splits > 1 else []), launch]
+
+
+def _scan_snippets(code: ScanCode) -> dict[str, Any]:
+    common = {
+        "LOAD": code.load(),
+        "LOAD_POINT": code.load_point(),
+        "BEFORE": code.before(0),
+        "START": code.starts(),
+    }
+    if not code.by_rows:
+        return {**common, "STEP": code.step()}
+    return {
+        **common,
+        "PREFIX": code.prefix(),
+        "UP_TO": code.up_to(),
+        "AHEAD": code.ahead(),
+        "WHOLE": code.whole(),
+        "JOIN": code.join(),
+        "BOARD": code.board(),
+        "PUT": code.put(),
+        "GET": code.get(),
+        "FINISH": code.finish(),
+    }
+
+
 _STRATEGIES: Mapping[str, Callable[[_Maker], list[KernelLaunch]]] = {
     "pointwise": _pointwise,
     "resident": _resident,
     "rows": _sweep,
     "columns": _sweep,
     "tiles": _tiles,
+    "scan_rows": _scan,
+    "scan_columns": _scan,
 }
+
+_CODES: Mapping[str, type[PhaseCode]] = {"tiles": TileCode, "scan_rows": ScanCode, "scan_columns": ScanCode}
+"""Strategies with snippets of their own."""

@@ -23,7 +23,8 @@ from aicf.backends.cuda.scalar_code import TEXTS, Rounding
 from aicf.backends.cuda.target import ELEMENT_BYTES, arch_named
 from aicf.backends.moves import Move, moves
 from aicf.backends.nests import LoopNest, Strided, is_linear, nest_of, value_types
-from aicf.dialects.emit_kernels import IndexOp, KernelOp, ReduceOp, StoreOp, YieldOp
+from aicf.dialects.emit_kernels import IndexOp, KernelOp, ReduceOp, ScanOp, StoreOp, YieldOp
+from aicf.dialects.emit_scan import scans_of
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
 from aicf.errors import PlanError
 
@@ -31,7 +32,7 @@ VERSION = 1
 DETERMINISM = "bitwise"
 Record = Mapping[str, Attribute]
 
-_STRUCTURE = (YieldOp, StoreOp, ReduceOp, IndexOp)
+_STRUCTURE = (YieldOp, StoreOp, ReduceOp, ScanOp, IndexOp)
 _NUMBERS = ("vector", "threads", "lanes", "unroll", "splits")
 
 
@@ -58,7 +59,19 @@ def code_reason(code: KernelOp) -> str | None:
             if type(op) not in TEXTS and not isinstance(op, _STRUCTURE):
                 return f"scalar op {op.name} has no code on cuda"
     unknown = value_types(code) - set(ELEMENT_BYTES)
-    return _unsupported(sorted(unknown)[0]) if unknown else None
+    return _unsupported(sorted(unknown)[0]) if unknown else _scan_reason(code)
+
+
+def _scan_reason(code: KernelOp) -> str | None:
+    """A kernel that scans does nothing else across points."""
+    ops = [op for phase in code.phases for op in phase.body.block.ops]
+    if not scans_of(ops):
+        return None
+    if len(code.phases) > 1 or any(isinstance(op, ReduceOp) for op in ops):
+        return "a running sum and a reduction in one kernel have no code on cuda"
+    if not all(code.writes_reduce_space(output) for output in range(len(code.out_maps))):
+        return "a running sum beside an output of one element a row has no code on cuda"
+    return None
 
 
 class _PlainOperands:

@@ -5,9 +5,11 @@
     rows        rows too long for that: every phase reads the row again
     columns     the reduced dims are not the contiguous ones: a thread owns neighbouring points
     tiles       pointwise, where an operand is contiguous along another dim than the result: through shared memory
+    scan_rows, scan_columns     prefix sums along the contiguous dim, or along another
 
 With `splits` > 1 each row or column is cut into parts, and every phase is a launch of its own: blocks write partial
-results to the workspace, and the next launch combines them in ascending order.
+results to the workspace, and the next launch combines them in ascending order. A scan has a launch for the totals of
+its parts in front.
 """
 
 from __future__ import annotations
@@ -19,10 +21,11 @@ from math import prod
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch
 from aicf.backends.cuda.vector_access import PIECE_BYTES
 from aicf.backends.nests import LoopNest, index_ops
-from aicf.dialects.emit_kernels import ReduceOp, StoreOp
+from aicf.dialects.emit_kernels import ReduceOp, ScanOp, StoreOp
+from aicf.dialects.emit_scan import scans_of
 from aicf.dialects.types import element_of
 
-STRATEGIES = ("pointwise", "resident", "rows", "columns", "tiles")
+STRATEGIES = ("pointwise", "resident", "rows", "columns", "tiles", "scan_rows", "scan_columns")
 
 RESIDENT_WORDS = 36
 """Most 32-bit registers of a thread for the elements it holds."""
@@ -65,13 +68,15 @@ class GeneratedSpec:
             return "a size is out of range"
         if self.threads % self.lanes or self.lanes & (self.lanes - 1):
             return "the threads of a row must be a power of two that divides the block"
+        if self.strategy.startswith("scan_") != bool(scan_ops(nest)):
+            return "scan strategies are for kernels with prefix sums, and only for them"
         if self.lanes > 32 and self.strategy != "columns" and self.lanes != self.threads:
             return "a row of more than one warp has a block of its own"
         if (self.strategy in ("pointwise", "tiles")) != (not reduces(nest)):
             return "pointwise strategies are for kernels without reduction, and only for them"
         if self.strategy == "resident" and self.lanes * self.vector * self.unroll < nest.reduce_size:
             return "the threads of a row do not hold it"
-        if self.splits > 1 and self.strategy not in ("rows", "columns"):
+        if self.splits > 1 and self.strategy in ("pointwise", "resident", "tiles"):
             return f"strategy '{self.strategy}' does not split"
         if self.strategy == "tiles" and (
             tile_dim(nest) is None or self.vector * self.unroll * self.threads != TILE * TILE
@@ -83,14 +88,19 @@ class GeneratedSpec:
             return "the vector does not divide its dim"
         return None
 
+    @property
+    def by_rows(self) -> bool:
+        """Whether the threads of a row share its reduce space in vectors."""
+        return self.strategy in ("resident", "rows", "scan_rows")
+
     def vector_dim(self, nest: LoopNest) -> int | None:
         """The dim of the nest along which vectors lie."""
-        dims = nest.parallel_dims if self.strategy in ("pointwise", "columns", "tiles") else nest.reduce_dims
+        dims = nest.reduce_dims if self.by_rows else nest.parallel_dims
         return dims[-1] if dims else None
 
     def span(self, nest: LoopNest) -> int:
         """Elements of the reduce space that one of the blocks of a row or column visits."""
-        step = self.lanes * (self.vector if self.strategy == "rows" else 1)
+        step = self.lanes * (self.vector if self.by_rows else 1)
         return -(-nest.reduce_size // (self.splits * step)) * step
 
     def blocks(self, nest: LoopNest) -> int:
@@ -104,7 +114,7 @@ class GeneratedSpec:
                 return prod(
                     -(-dim.size // TILE) if i in dims else dim.size for i, dim in enumerate(nest.dims)
                 )
-            case "columns":
+            case "columns" | "scan_columns":
                 return -(-points * self.lanes // (self.vector * self.threads))
             case _:
                 return -(-points * self.lanes // self.threads)
@@ -114,6 +124,8 @@ class GeneratedSpec:
         phases = nest.kernel.phases
         if self.splits == 1:
             return [(range(len(phases)), 1)]
+        if scan_ops(nest):
+            return [(range(len(phases)), self.splits)] * 2
         found: list[tuple[range, int]] = []
         for number, phase in enumerate(phases):
             if nest.kernel.sweeps_reduce_space(phase):
@@ -126,12 +138,24 @@ class GeneratedSpec:
         """How reductions are combined, for the kernel record."""
         if not reduces(nest):
             return "none"
+        if scan_ops(nest):
+            return self._scan_order()
         own = "a thread its elements ascending"
         across = {
             "columns": f"then {self.lanes} threads ascending",
         }.get(self.strategy, f"then {self.lanes} threads by butterflies")
         parts = f", then {self.splits} parts strided over the threads, likewise" if self.splits > 1 else ""
         return f"{own}, {across}{parts}"
+
+    def _scan_order(self) -> str:
+        parts = f"; behind the totals of {self.splits} parts before, in order" if self.splits > 1 else ""
+        if self.strategy == "scan_columns":
+            return f"each point in the order of the scan{parts}"
+        group = min(self.lanes, 32)
+        return (
+            f"prefixes of {self.vector} elements, over {group} threads by doubling, {self.unroll} of those in order, "
+            f"{self.lanes // group} warps in order, tiles of {self.lanes * self.vector * self.unroll} in order{parts}"
+        )
 
 
 def reduces(nest: LoopNest) -> bool:
@@ -144,14 +168,20 @@ def reduce_ops(nest: LoopNest) -> list[ReduceOp]:
     return [op for phase in nest.kernel.phases for op in phase.body.block.ops if isinstance(op, ReduceOp)]
 
 
+def scan_ops(nest: LoopNest) -> list[ScanOp]:
+    """All scans in order."""
+    return [op for phase in nest.kernel.phases for op in scans_of(phase.body.block.ops)]
+
+
 def partial_bytes(nest: LoopNest, spec: GeneratedSpec) -> int:
     """Workspace for the partial results of all reductions."""
     if spec.splits == 1:
         return 0
-    return sum(spec.splits * nest.parallel_size * partial_size(op) for op in reduce_ops(nest))
+    ops = (*reduce_ops(nest), *scan_ops(nest))
+    return sum(spec.splits * nest.parallel_size * partial_size(op) for op in ops)
 
 
-def partial_size(op: ReduceOp) -> int:
+def partial_size(op: ReduceOp | ScanOp) -> int:
     """Bytes of a partial result: a register's, i1 as i32."""
     return max(4, ELEMENT_BYTES[element_of(op.value.type).name])
 
@@ -167,9 +197,10 @@ def choose(nest: LoopNest, offsets: Sequence[int], arch: GpuArch) -> GeneratedSp
     """
     if not reduces(nest):
         return _pointwise(nest, offsets, arch)
-    if _contiguous_bytes(nest, nest.reduce_dims) >= _contiguous_bytes(nest, nest.parallel_dims):
-        return _by_rows(nest, offsets, arch)
-    return _by_columns(nest, offsets, arch)
+    rows = _contiguous_bytes(nest, nest.reduce_dims) >= _contiguous_bytes(nest, nest.parallel_dims)
+    if scan_ops(nest):
+        return _scan_rows(nest, offsets, arch) if rows else _scan_columns(nest, offsets, arch)
+    return _by_rows(nest, offsets, arch) if rows else _by_columns(nest, offsets, arch)
 
 
 def _contiguous_bytes(nest: LoopNest, dims: Sequence[int]) -> int:
@@ -339,6 +370,39 @@ def _by_columns(nest: LoopNest, offsets: Sequence[int], arch: GpuArch) -> Genera
     return GeneratedSpec("columns", vector, threads, lanes, 4, splits)
 
 
+def _scan_rows(nest: LoopNest, offsets: Sequence[int], arch: GpuArch) -> GeneratedSpec:
+    """Part of a warp for short rows, a block for long ones; parts of a row where rows are few."""
+    size, points = nest.reduce_size, nest.parallel_size
+    vector = _vector(nest, nest.reduce_dims[-1], offsets) if nest.reduce_dims else 1
+    vectors = -(-size // vector)
+    if vectors <= 4 * 32:
+        lanes = min(32, _power_of_two(-(-vectors // 2)))
+        threads = 32
+        while threads < 256 and points * lanes >= 2 * threads * arch.multiprocessors:
+            threads *= 2
+        return GeneratedSpec("scan_rows", vector, threads, lanes, -(-vectors // lanes), 1)
+    threads = min(256, _power_of_two(-(-vectors // 4)))
+    splits = 1
+    if points < 2 * arch.multiprocessors:
+        splits = max(1, min(-(-4 * arch.multiprocessors // points), size // (threads * vector * 4 * 4)))
+    return GeneratedSpec("scan_rows", vector, threads, threads, 4, splits)
+
+
+def _scan_columns(nest: LoopNest, offsets: Sequence[int], arch: GpuArch) -> GeneratedSpec:
+    """A thread for each vector of points; narrower vectors and parts of a column where those are few."""
+    vector = _vector(nest, nest.parallel_dims[-1], offsets)
+    threads = 128
+    wanted = arch.multiprocessors * 512
+    while vector > 1 and nest.parallel_size // vector < wanted // 4:
+        vector //= 2
+    while threads > 32 and nest.parallel_size // vector < threads * 2 * arch.multiprocessors:
+        threads //= 2
+    splits = 1
+    if (found := nest.parallel_size // vector) < wanted // 2:
+        splits = max(1, min(-(-wanted // found), nest.reduce_size // 64))
+    return GeneratedSpec("scan_columns", vector, threads, 1, 8, splits)
+
+
 # Cost
 
 
@@ -348,7 +412,9 @@ def cost_us(nest: LoopNest, spec: GeneratedSpec, arch: GpuArch) -> float:
     sweeps = (
         1 if spec.strategy != "rows" else sum(nest.kernel.sweeps_reduce_space(p) for p in nest.kernel.phases)
     )
-    launches = 1 if spec.splits == 1 else len(nest.kernel.phases)
+    if scan_ops(nest) and spec.splits > 1:
+        moved += sum(_bytes(nest, number) for number in range(nest.inputs))
+    launches = 1 if spec.splits == 1 else max(len(nest.kernel.phases), len(spec.launches(nest)))
     points = max(1, nest.parallel_size)
     busy_threads = points * max(1, nest.reduce_size) / max(1, spec.vector * spec.unroll)
     share = min(1.0, busy_threads / (arch.multiprocessors * 512))

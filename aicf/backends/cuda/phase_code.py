@@ -33,7 +33,7 @@ from aicf.backends.cuda.staging import Snippet
 from aicf.backends.cuda.target import ELEMENT_BYTES
 from aicf.backends.cuda.vector_access import VectorAccess, vector_access
 from aicf.backends.nests import Access, LoopNest, index_ops
-from aicf.dialects.emit_kernels import IndexOp, PhaseOp, ReduceOp, StoreOp
+from aicf.dialects.emit_kernels import IndexOp, PhaseOp, ReduceOp, ScanOp, StoreOp
 
 Source = Callable[[list[str]], list[str]]
 """Adds the statements that a value takes, and gives its name in every lane."""
@@ -59,7 +59,7 @@ class PhaseCode:
         self.rounding: Rounding = rounding
         self.index = index_type(nest.accesses, (*nest.kernel.parallel_sizes, *nest.kernel.reduce_sizes))
         self.varying = nest.kernel.varying_values() if reduces(nest) else None
-        self.by_rows = spec.strategy in ("resident", "rows")
+        self.by_rows = spec.by_rows
         self.offsets = [ref.offset // ELEMENT_BYTES[ref.dtype] for ref in refs]
         self.accesses = [self._access(number) for number in range(len(refs))]
         arguments = [a for a in self.kernel.body.block.args if a.uses]
@@ -266,7 +266,7 @@ class PhaseCode:
         """Elements and totals in `known`, for what is uniform."""
         count = self.uniform_lanes
         return {
-            value: _names([f"known[{slot + lane}]" for lane in range(count)])
+            value: named([f"known[{slot + lane}]" for lane in range(count)])
             for value, slot in self.known.items()
         }
 
@@ -282,13 +282,13 @@ class PhaseCode:
         for op in self.cell_indices:
             sources[op.result] = self._counting(op)
         for value, start in self.kept.items():
-            sources[value] = _names([f"x[{start + lane}]" for lane in range(self.spec.vector)])
+            sources[value] = named([f"x[{start + lane}]" for lane in range(self.spec.vector)])
         for place, value in enumerate(boundary):
             lanes = range(self.spec.vector)
             names = [
                 f"before[{place * self.uniform_lanes + (0 if self.by_rows else lane)}]" for lane in lanes
             ]
-            sources[value] = _names(names)
+            sources[value] = named(names)
         return sources
 
     def _loading(self, number: int) -> Source:
@@ -552,7 +552,7 @@ def packed(names: Sequence[str]) -> str:
     return f"({', '.join(names)},)" if names else "(i32(0),)"
 
 
-def partial_dtype(op: ReduceOp) -> str:
+def partial_dtype(op: ReduceOp | ScanOp) -> str:
     """Element type of partial results: a register's, i1 as i32."""
     return {"bool": "i32"}.get(register := REGISTERS[dtype_of(op.value)], register)
 
@@ -573,7 +573,8 @@ def _is_constant(value: SSAValue) -> bool:
     return isinstance(value, OpResult) and isinstance(value.op, arith.ConstantOp)
 
 
-def _names(names: list[str]) -> Source:
+def named(names: list[str]) -> Source:
+    """The source of a value that has names already."""
     return lambda lines: names
 
 

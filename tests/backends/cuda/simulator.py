@@ -131,12 +131,13 @@ def _barrier(here: _Thread) -> None:
     here.block.barrier.wait()
 
 
-def _shuffle(here: _Thread, mask: int, value: Any, step: int) -> Any:
+def _shuffle(here: _Thread, value: Any, source: int) -> Any:
+    """What the thread `source` of the block, one of the same warp, gives at the same time."""
     block, number = here.block, here.number
     warp = block.warps[number // 32]
     block.lanes[number] = value
     warp.wait()
-    other = block.lanes[number ^ step]
+    other = block.lanes[source]
     warp.wait()
     return other
 
@@ -212,7 +213,11 @@ def _namespace(memory: Memory, here: _Thread) -> dict[str, Any]:
         threadIdx=Index(lambda: (here.number, 0)),
         blockIdx=Index(lambda: here.block_index),
         syncthreads=lambda: _barrier(here),
-        shfl_xor_sync=lambda mask, value, step: _shuffle(here, mask, value, step),
+        shfl_xor_sync=lambda mask, value, step: _shuffle(here, value, here.number ^ step),
+        shfl_up_sync=lambda mask, value, step: _shuffle(
+            here, value, here.number - step if here.number % 32 >= step else here.number
+        ),
+        shfl_sync=lambda mask, value, lane: _shuffle(here, value, here.number // 32 * 32 + lane),
         shared=SimpleNamespace(array=lambda size, dtype: _shared_array(here, size, dtype)),
         selp=lambda condition, a, b: a if condition else b,
         libdevice=libdevice,
