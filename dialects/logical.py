@@ -27,6 +27,7 @@ from aicf.dialects.logical_ops import (
     dispatch,
     elementwise,
     functions,
+    indexing,
     normalization,
     reduction,
 )
@@ -38,6 +39,7 @@ from aicf.dialects.logical_ops.base import (
     Composite,
     Contraction,
     Elementwise,
+    IndexedRead,
     LogicalOp,
     Normalization,
     Reduction,
@@ -55,6 +57,7 @@ from aicf.dialects.logical_ops.data_movement import *
 from aicf.dialects.logical_ops.dispatch import *
 from aicf.dialects.logical_ops.elementwise import *
 from aicf.dialects.logical_ops.functions import *
+from aicf.dialects.logical_ops.indexing import *
 from aicf.dialects.logical_ops.normalization import *
 from aicf.dialects.logical_ops.reduction import *
 
@@ -69,6 +72,7 @@ __all__ = [
     "Contraction",
     "DimsAttr",
     "Elementwise",
+    "IndexedRead",
     "Logical",
     "LogicalOp",
     "Normalization",
@@ -90,6 +94,7 @@ __all__ += data_movement.__all__
 __all__ += dispatch.__all__
 __all__ += elementwise.__all__
 __all__ += functions.__all__
+__all__ += indexing.__all__
 __all__ += normalization.__all__
 __all__ += reduction.__all__
 
@@ -111,6 +116,7 @@ FAMILIES: tuple[ModuleType, ...] = (
     dispatch,
     elementwise,
     functions,
+    indexing,
     normalization,
     reduction,
 )

@@ -73,6 +73,14 @@ def _cumsum(op: logical.CumsumOp, operands: Sequence[Array]) -> Array:
     return np.flip(total, axis) if op.reverse is not None else total
 
 
+def _argmax(op: logical.ArgmaxOp, operands: Sequence[Array]) -> Array:
+    return np.argmax(operands[0], axis=op.axis.value.data, keepdims=op.keepdims is not None)
+
+
+def _argmin(op: logical.ArgminOp, operands: Sequence[Array]) -> Array:
+    return np.argmin(operands[0], axis=op.axis.value.data, keepdims=op.keepdims is not None)
+
+
 MEANINGS: Mapping[type[Operation], Meaning] = {
     logical.ReduceSumOp: _reduce_sum,
     logical.ReduceMeanOp: _reduce_mean,
@@ -84,4 +92,6 @@ MEANINGS: Mapping[type[Operation], Meaning] = {
     logical.ReduceAnyOp: _reduce_any,
     logical.ReduceAllOp: _reduce_all,
     logical.CumsumOp: _cumsum,
+    logical.ArgmaxOp: _argmax,
+    logical.ArgminOp: _argmin,
 }

@@ -1,4 +1,4 @@
-"""Reductions along axes, and running sums along one.
+"""Reductions along axes, places of extremes and running sums along one.
 
 Integer sums and products wrap around in their type; ``reduce_max`` and ``reduce_min`` propagate NaN. The order of
 combination is not part of the meaning.
@@ -40,6 +40,9 @@ from aicf.dialects.logical_ops.base import (
 from aicf.dialects.types import AnyTensor, ElementType, TensorInfo, element_named, tensor, tensor_info
 
 __all__ = [
+    "ArgOp",
+    "ArgmaxOp",
+    "ArgminOp",
     "CumsumOp",
     "ReduceAllOp",
     "ReduceAnyOp",
@@ -254,3 +257,45 @@ class CumsumOp(LogicalOp):
         require_numeric(info, "cast to a number first")
         checked_axis(int_value(properties.get("axis")), info.rank)
         return info.with_sizes(info.sizes)
+
+
+class ArgOp(LogicalOp, ABC):
+    """The place of an extreme element along ``axis``, as i64."""
+
+    TYPE_TEXT: ClassVar[TypeText] = TypeText.ARROW
+
+    operand = operand_def()
+    axis = prop_def(IntegerAttr[I64])
+    keepdims = opt_prop_def(UnitAttr)
+    traits = traits_def(Pure(), Reduction(), Composite())
+
+    def __init__(self, operand: SSAValue | Operation, axis: int, *, keepdims: bool = False):
+        value = SSAValue.get(operand)
+        properties: dict[str, Attribute] = {"axis": IntegerAttr(axis, i64)}
+        if keepdims:
+            properties["keepdims"] = UnitAttr()
+        super().__init__(
+            operands=[value], result_types=[self.infer([value.type], properties)], properties=properties
+        )
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """i64 of the operand's sizes without the axis, or with size 1 there."""
+        info = tensor_info(operands[0])
+        axis = checked_axis(int_value(properties.get("axis")), info.rank)
+        sizes = reduced_sizes(info.sizes, [axis], keepdims="keepdims" in properties)
+        return tensor(sizes, element_named("i64"))
+
+
+@irdl_op_definition
+class ArgmaxOp(ArgOp):
+    """The place of the largest element along ``axis``, as i64: the lowest of several; a NaN is larger than all."""
+
+    name = "logical.argmax"
+
+
+@irdl_op_definition
+class ArgminOp(ArgOp):
+    """The place of the smallest element along ``axis``, as i64: the lowest of several; a NaN is smaller than all."""
+
+    name = "logical.argmin"

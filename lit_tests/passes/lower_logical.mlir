@@ -85,6 +85,23 @@ func.func @truth(%x : tensor<2x3xf32>, %p : tensor<2x3xi1>) -> (tensor<2xi1>, te
   func.return %0, %1, %2 : tensor<2xi1>, tensor<3xi1>, tensor<2xf32>
 }
 
+// The place of the largest element is the smallest of the places that hold it, or of those that hold a NaN.
+// CHECK-LABEL: func.func @argmax
+func.func @argmax(%x : tensor<2x3xf32>) -> tensor<2xi64> {
+  // CHECK-NEXT: %a.max = logical.reduce_max %x {axes = [1], keepdims,
+  // CHECK-NEXT: %a.extreme = logical.broadcast %a.max
+  // CHECK-NEXT: %a.found = logical.compare "eq" %x, %a.extreme
+  // CHECK-NEXT: %a.nan = logical.compare "ne" %x, %x
+  // CHECK-NEXT: %a.or = logical.max %a.found, %a.nan
+  // CHECK-NEXT: %a.iota = logical.iota {axis = 1,
+  // CHECK-NEXT: %a.beyond = logical.constant dense<2147483647>
+  // CHECK-NEXT: %a.candidate = logical.select %a.or, %a.iota, %a.beyond
+  // CHECK-NEXT: %a.least = logical.reduce_min %a.candidate {axes = [1],
+  // CHECK-NEXT: %a.i64 = logical.cast %a.least {{.*}} : tensor<2xi32> -> tensor<2xi64>
+  %0 = logical.argmax %x {axis = 1, aicf.id = "a", aicf.src = ["a"]} : tensor<2x3xf32> -> tensor<2xi64>
+  func.return %0 : tensor<2xi64>
+}
+
 // The norms of channels: a factor for each channel; groups are dimensions of their own before anything is computed.
 // CHECK-LABEL: func.func @channels
 func.func @channels(%x : tensor<2x6x4xf16>, %c : tensor<6xf16>) -> tensor<2x6x4xf16> {

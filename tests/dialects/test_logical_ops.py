@@ -16,6 +16,7 @@ from aicf.dialects import logical
 from aicf.dialects.types import ELEMENTS, tensor, tensor_info
 from aicf.errors import InvalidIR
 from aicf.frontends.text import make_context, parse_module, verify_module
+from aicf.passes.support.lowerings import FORMULAS
 from tests.support.random_graphs import assert_same_results, random_program, run_program
 
 CONTEXT = make_context()
@@ -106,14 +107,11 @@ def test_traits_say_what_kind_of_op_it_is() -> None:
         logical.Contraction: {"matmul", "linear"},
         logical.Reduction: {
             *("reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_prod"),
-            *("reduce_l2", "reduce_logsumexp", "reduce_any", "reduce_all"),
+            *("reduce_l2", "reduce_logsumexp", "reduce_any", "reduce_all", "argmax", "argmin"),
         },
         logical.ViewLike: {"reshape", "transpose", "broadcast", "slice", "concat"},
-        logical.Composite: {
-            *("linear", "gelu", "silu", "softmax", "layer_norm"),
-            *("reduce_mean", "reduce_l2", "reduce_logsumexp", "reduce_any", "reduce_all"),
-            *("log_softmax", "rms_norm", "batch_norm", "group_norm"),
-        },
+        logical.Scan: {"cumsum"},
+        logical.Composite: {op.name.removeprefix("logical.") for op in FORMULAS},
         logical.Normalization: {
             *("softmax", "layer_norm", "log_softmax", "rms_norm", "batch_norm", "group_norm"),
         },

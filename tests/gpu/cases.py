@@ -75,6 +75,8 @@ def _graphs() -> dict[str, Case]:
             ("f32", "f16", "bf16", "f64", "i32", "i64"),
             (GENERATED,),
         ),
+        "places": (programs.places, ("f32", "f16", "i64"), (GENERATED,)),
+        "running_sums": (programs.running_sums, ("f32", "f16", "bf16", "f64", "i32", "i64"), (GENERATED,)),
         "truths": (programs.truths, ("i1",), (GENERATED,)),
         "other_norms": (programs.other_norms, ("f32", "f16", "bf16", "f64"), (GENERATED,)),
         "moves": (programs.moves, ("f32", "bf16", "i64"), (COPY, CONCAT)),

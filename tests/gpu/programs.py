@@ -254,6 +254,31 @@ def truths(dtype: str) -> Graph:
     return g
 
 
+def places(dtype: str) -> Graph:
+    """argmax and argmin of short, odd and long rows and of columns, with many equal elements."""
+    g = Graph("places")
+    for size, rows in ((40, 65), (1001, 9), (300_000, 2)):
+        x = g.input(f"x{size}", (rows, size), "i32")
+        y = g.cast(x, dtype)
+        for name in ("argmax", "argmin"):
+            g.output(getattr(g, name)(y, 1), f"{name}_{size}")
+            g.output(getattr(g, name)(y, 0, keepdims=True), f"{name}_{size}_columns")
+    z = g.input("z", (33, 70), "f32")
+    g.output(g.argmax(g.log(z)), "argmax_nan")
+    return g
+
+
+def running_sums(dtype: str) -> Graph:
+    """cumsum of short, odd and long rows, of columns and in the middle, from both ends, with neighbours."""
+    g = Graph("running_sums")
+    for shape, axis in (((65, 40), 1), ((9, 1001), 1), ((2, 300_000), 1), ((70, 5, 44), 0), ((4, 300, 8), 1)):
+        x = g.input("x" + "_".join(map(str, shape)), shape, dtype)
+        name = f"{'_'.join(map(str, shape))}_{axis}"
+        g.output(g.cumsum(x, axis), name)
+        g.output(g.cumsum(g.neg(x), axis, exclusive=True, reverse=True) - x, f"{name}_fused")
+    return g
+
+
 def other_norms(dtype: str) -> Graph:
     """log_softmax of rows and columns, rms_norm over one and two dimensions, and the norms of channels."""
     g = Graph("other_norms")

@@ -125,6 +125,15 @@ CASES: list[Case] = [
         for exclusive in (0, 1)
         for reverse in (0, 1)
     ),
+    ("ArgMax", "ArgMax", {"axis": 1, "keepdims": 0}, (), lambda x: logical.ArgmaxOp(x, 1), (np.round(X),)),
+    (
+        "ArgMin",
+        "ArgMin",
+        {"axis": 2, "keepdims": 1},
+        (),
+        lambda x: logical.ArgminOp(x, 2, keepdims=True),
+        (np.round(X),),
+    ),
     ("LogSoftmax", "LogSoftmax", {"axis": 1}, (), lambda x: logical.LogSoftmaxOp(x, 1), (X,)),
     (
         "BatchNormalization",

@@ -20,7 +20,7 @@ from math import prod
 
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch
 from aicf.backends.cuda.vector_access import PIECE_BYTES
-from aicf.backends.nests import LoopNest, index_ops
+from aicf.backends.nests import LoopNest, index_ops, load_ops
 from aicf.dialects.emit_kernels import ReduceOp, ScanOp, StoreOp
 from aicf.dialects.emit_scan import scans_of
 from aicf.dialects.types import element_of
@@ -221,7 +221,9 @@ def _bytes(nest: LoopNest, number: int) -> int:
 
 def traffic_bytes(nest: LoopNest) -> int:
     """Bytes that one reading of every operand and one writing of every output move."""
-    return sum(_bytes(nest, number) for number in range(len(nest.accesses)))
+    points = prod(dim.size for dim in nest.dims)
+    loaded = sum(ELEMENT_BYTES[element_of(op.result.type).name] for op in load_ops(nest.kernel))
+    return sum(_bytes(nest, number) for number in range(len(nest.accesses))) + points * loaded
 
 
 def _vector(nest: LoopNest, dim: int, offsets: Sequence[int], ragged: bool = False) -> int:
@@ -264,9 +266,9 @@ def tile_dim(nest: LoopNest) -> int | None:
     """The dim other than the last along which operands are contiguous, where outputs are along the last; else None.
 
     Only where enough bytes move that way, and both dims fill a good part of a tile; never where the kernel asks for its
-    coordinates, which tiles do not know.
+    coordinates or reads at indices, which tiles do not know.
     """
-    if reduces(nest) or len(nest.dims) < 2 or index_ops(nest.kernel):
+    if reduces(nest) or len(nest.dims) < 2 or nest.indexed or index_ops(nest.kernel):
         return None
     last = nest.dims[-1]
     if any(stride != 1 for stride in last.strides[nest.inputs :]) or last.size < TILE // 4:
@@ -389,18 +391,17 @@ def _scan_rows(nest: LoopNest, offsets: Sequence[int], arch: GpuArch) -> Generat
 
 
 def _scan_columns(nest: LoopNest, offsets: Sequence[int], arch: GpuArch) -> GeneratedSpec:
-    """A thread for each vector of points; narrower vectors and parts of a column where those are few."""
-    vector = _vector(nest, nest.parallel_dims[-1], offsets)
-    threads = 128
-    wanted = arch.multiprocessors * 512
-    while vector > 1 and nest.parallel_size // vector < wanted // 4:
+    """A thread for each vector of points, narrower ones and more in flight where points are few; parts of a column
+    only where those leave most of the GPU idle: another reading of everything costs more than half of it."""
+    vector, threads, points = _vector(nest, nest.parallel_dims[-1], offsets), 128, nest.parallel_size
+    while vector > 1 and points // vector < arch.multiprocessors * 512:
         vector //= 2
-    while threads > 32 and nest.parallel_size // vector < threads * 2 * arch.multiprocessors:
+    while threads > 32 and points // vector < threads * 2 * arch.multiprocessors:
         threads //= 2
-    splits = 1
-    if (found := nest.parallel_size // vector) < wanted // 2:
-        splits = max(1, min(-(-wanted // found), nest.reduce_size // 64))
-    return GeneratedSpec("scan_columns", vector, threads, 1, 8, splits)
+    unroll, splits = (8 if points // vector >= arch.multiprocessors * 512 else 16), 1
+    if points // vector < arch.multiprocessors * 96:
+        splits = max(1, min(arch.multiprocessors * 256 // points, nest.reduce_size // 64))
+    return GeneratedSpec("scan_columns", vector, threads, 1, unroll, splits)
 
 
 # Cost

@@ -1,4 +1,4 @@
-"""Reductions and running sums of the builder; a negative axis counts from the last."""
+"""Reductions, places of extremes and running sums of the builder; a negative axis counts from the last."""
 
 from __future__ import annotations
 
@@ -65,6 +65,14 @@ class ReductionOps(GraphCore):
         """Whether all elements along axes are other than 0, as i1; a negative axis counts from the last."""
         return self._reduce(logical.ReduceAllOp, x, axes, keepdims, name)
 
+    def argmax(self, x: Value, axis: int = -1, *, keepdims: bool = False, name: str | None = None) -> Value:
+        """The place (i64) of the largest element along an axis, the lowest of several; NaN is larger than all."""
+        return self._arg(logical.ArgmaxOp, x, axis, keepdims, name)
+
+    def argmin(self, x: Value, axis: int = -1, *, keepdims: bool = False, name: str | None = None) -> Value:
+        """The place (i64) of the smallest element along an axis, the lowest of several; NaN is smaller than all."""
+        return self._arg(logical.ArgminOp, x, axis, keepdims, name)
+
     def cumsum(
         self,
         x: Value,
@@ -92,3 +100,9 @@ class ReductionOps(GraphCore):
     ) -> Value:
         positions = sorted(positive_axis(axis, x.rank) for axis in axes)
         return self._insert(op_class.name, name, lambda: op_class(self._own(x), positions, keepdims=keepdims))
+
+    def _arg(
+        self, op_class: type[logical.ArgOp], x: Value, axis: int, keepdims: bool, name: str | None
+    ) -> Value:
+        position = positive_axis(axis, x.rank)
+        return self._insert(op_class.name, name, lambda: op_class(self._own(x), position, keepdims=keepdims))

@@ -253,3 +253,35 @@ func.func @cumsum_flag(%x : tensor<2x3xf32>) {
   %0 = logical.cumsum %x {axis = 0, exclusive = 1} : tensor<2x3xf32>
   func.return
 }
+
+// -----
+
+func.func @argmax_axis(%x : tensor<2x3xf32>) {
+  // CHECK: error: logical.argmax: axis -1 is out of range for rank 2; write 0 to 1
+  %0 = logical.argmax %x {axis = -1} : tensor<2x3xf32> -> tensor<2xi64>
+  func.return
+}
+
+// -----
+
+func.func @argmax_type(%x : tensor<2x3xf32>) {
+  // CHECK: error: logical.argmax: result type is 2xi32, but the operands give 2xi64
+  %0 = logical.argmax %x {axis = 1} : tensor<2x3xf32> -> tensor<2xi32>
+  func.return
+}
+
+// -----
+
+func.func @argmin_missing(%x : tensor<2x3xf32>) {
+  // CHECK: error: logical.argmin: axis is missing; it is an integer
+  %0 = logical.argmin %x : tensor<2x3xf32> -> tensor<2xi64>
+  func.return
+}
+
+// -----
+
+func.func @argmin_axes(%x : tensor<2x3xf32>) {
+  // CHECK: error: logical.argmin: unknown attribute 'axes'; it has: axis, keepdims
+  %0 = logical.argmin %x {axes = [1]} : tensor<2x3xf32> -> tensor<2xi64>
+  func.return
+}

@@ -41,6 +41,16 @@ func.func @running(%x : tensor<2x3xf32>, %n : tensor<?x3xi64, #logical.dims<["N"
   func.return %0 : tensor<2x3xf32>
 }
 
+// Where the extremes are: places are i64.
+// CHECK-LABEL: func.func @places
+func.func @places(%x : tensor<2x3xf32>) -> tensor<2xi64> {
+  // CHECK-NEXT: %0 = logical.argmax %x {axis = 1} : tensor<2x3xf32> -> tensor<2xi64>
+  %0 = logical.argmax %x {axis = 1} : tensor<2x3xf32> -> tensor<2xi64>
+  // CHECK-NEXT: %1 = logical.argmin %x {axis = 0, keepdims} : tensor<2x3xf32> -> tensor<1x3xi64>
+  %1 = logical.argmin %x {axis = 0, keepdims} : tensor<2x3xf32> -> tensor<1x3xi64>
+  func.return %0 : tensor<2xi64>
+}
+
 // Softmax along one axis; layer_norm over the dimensions from its axis on, with a default epsilon.
 // CHECK-LABEL: func.func @normalise
 func.func @normalise(%x : tensor<2x3x4xf32>, %s : tensor<3x4xf32>) -> tensor<2x3x4xf32> {

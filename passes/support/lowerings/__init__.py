@@ -2,7 +2,7 @@
 
 from aicf.passes.support.greedy import PatternTable
 from aicf.passes.support.identity import IdTable
-from aicf.passes.support.lowerings import activations, contraction, normalization, reduction
+from aicf.passes.support.lowerings import activations, contraction, indexing, normalization, reduction
 from aicf.passes.support.lowerings.base import Formulas, LowerBy
 
 FORMULAS: Formulas = {
@@ -10,6 +10,7 @@ FORMULAS: Formulas = {
     **activations.FORMULAS,
     **reduction.FORMULAS,
     **normalization.FORMULAS,
+    **indexing.FORMULAS,
 }
 
 

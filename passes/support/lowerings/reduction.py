@@ -61,10 +61,43 @@ def _reduce_all(lower: Lowering, op: logical.ReduceAllOp) -> SSAValue:
     return lower.add(logical.ReduceMinOp(truth, int_values(op.axes), keepdims=op.keepdims is not None), "and")
 
 
+def _argmax(lower: Lowering, op: logical.ArgmaxOp) -> SSAValue:
+    """The smallest place that holds the reduce_max."""
+    return _place_of(lower, op, lower.add(logical.ReduceMaxOp(op.operand, [_axis(op)], keepdims=True), "max"))
+
+
+def _argmin(lower: Lowering, op: logical.ArgminOp) -> SSAValue:
+    """The smallest place that holds the reduce_min."""
+    return _place_of(lower, op, lower.add(logical.ReduceMinOp(op.operand, [_axis(op)], keepdims=True), "min"))
+
+
+def _place_of(lower: Lowering, op: logical.ArgOp, extreme: SSAValue) -> SSAValue:
+    """The smallest place along the axis that holds ``extreme``; where that is NaN, that holds a NaN."""
+    x, axis, info = op.operand, _axis(op), tensor_info(op.operand.type)
+    size = info.sizes[axis]
+    element = element_named("i32" if isinstance(size, int) and size < 1 << 31 else "i64")
+    spread = lower.broadcast(extreme, range(info.rank), info.sizes, "extreme")
+    found = lower.add(logical.CompareOp("eq", x, spread), "found")
+    if info.element.is_float:
+        missing = lower.add(logical.CompareOp("ne", x, x), "nan")
+        found = lower.apply(logical.MaxOp, found, missing, name="or")
+    place = lower.add(logical.IotaOp(axis, info.sizes, element), "iota")
+    beyond = lower.splat(np.iinfo(element.dtype).max, place, "beyond")
+    candidate = lower.add(logical.SelectOp(found, place, beyond), "candidate")
+    least = lower.add(logical.ReduceMinOp(candidate, [axis], keepdims=op.keepdims is not None), "least")
+    return lower.cast(least, op.info.element, "i64")
+
+
+def _axis(op: logical.ArgOp) -> int:
+    return op.axis.value.data
+
+
 FORMULAS: Formulas = {
     logical.ReduceMeanOp: _reduce_mean,
     logical.ReduceL2Op: _reduce_l2,
     logical.ReduceLogSumExpOp: _reduce_logsumexp,
     logical.ReduceAnyOp: _reduce_any,
     logical.ReduceAllOp: _reduce_all,
+    logical.ArgmaxOp: _argmax,
+    logical.ArgminOp: _argmin,
 }

@@ -67,8 +67,8 @@ def test_split_columns(flags: str) -> None:
         ((262144, 256), False, ROWS, 32, False),
         ((16384, 4096), False, ROWS, 256, False),
         ((1, 1 << 26), False, ROWS, 256, True),
-        ((4096, 16384), True, COLUMNS, 1, True),
-        ((512, 1 << 18), True, COLUMNS, 1, False),
+        ((4096, 16384), True, COLUMNS, 1, False),
+        ((16384, 4096), True, COLUMNS, 1, True),
     ],
 )
 def test_what_is_decided(shape: tuple[int, int], first: bool, strategy: str, lanes: int, split: bool) -> None:

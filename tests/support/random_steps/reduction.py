@@ -34,6 +34,14 @@ def _truth(g: Generator) -> None:
     g.add(logical.CastOp(answer, g.float_type))
 
 
+def _place(g: Generator) -> None:
+    """argmax or argmin, as a number so that later steps go on with it."""
+    x = g.float_value(min_rank=1)
+    axis = int(g.random.integers(tensor_info(x.type).rank))
+    op = g.choice((logical.ArgmaxOp, logical.ArgminOp))
+    g.add(logical.CastOp(g.require(op(x, axis, keepdims=g.chance(0.5))), g.float_type))
+
+
 def _cumsum(g: Generator) -> None:
     x = g.float_value(min_rank=1)
     axis = int(g.random.integers(tensor_info(x.type).rank))
@@ -79,4 +87,15 @@ def _group_norm(g: Generator) -> None:
     g.add(logical.GroupNormOp(x, scale, bias, groups, 1e-3))
 
 
-STEPS = (_reduce, _reduce, _truth, _cumsum, _softmax, _layer_norm, _rms_norm, _batch_norm, _group_norm)
+STEPS = (
+    _reduce,
+    _reduce,
+    _truth,
+    _place,
+    _cumsum,
+    _softmax,
+    _layer_norm,
+    _rms_norm,
+    _batch_norm,
+    _group_norm,
+)
