@@ -18,6 +18,19 @@ func.func @linear(%x : tensor<2x3xf32>, %v : tensor<3xf32>, %w : tensor<4x3xf32>
   func.return %0, %1, %2 : tensor<2x4xf32>, tensor<2x4xf32>, tensor<4xf32>
 }
 
+// Kernels know operands of one batch, and one right matrix for all: broadcasts, which are strides of 0, make them so.
+// CHECK-LABEL: func.func @matmul
+func.func @matmul(%a : tensor<4x1x2x3xf32>, %b : tensor<5x3x6xf32>, %w : tensor<1x3x6xf32>) -> (tensor<4x5x2x6xf32>, tensor<4x1x2x6xf32>) {
+  // CHECK-NEXT: %p.lhs = logical.broadcast %a {dimensions = [0, 1, 2, 3], {{.*}}} : tensor<4x1x2x3xf32> -> tensor<4x5x2x3xf32>
+  // CHECK-NEXT: %p.rhs = logical.broadcast %b {dimensions = [1, 2, 3], {{.*}}} : tensor<5x3x6xf32> -> tensor<4x5x3x6xf32>
+  // CHECK-NEXT: %p = logical.matmul %p.lhs, %p.rhs {{.*}} : (tensor<4x5x2x3xf32>, tensor<4x5x3x6xf32>) -> tensor<4x5x2x6xf32>
+  %0 = logical.matmul %a, %b {aicf.id = "p", aicf.src = ["p"]} : (tensor<4x1x2x3xf32>, tensor<5x3x6xf32>) -> tensor<4x5x2x6xf32>
+  // CHECK-NEXT: %q.matrix = logical.reshape %w {{.*}} : tensor<1x3x6xf32> -> tensor<3x6xf32>
+  // CHECK-NEXT: %q = logical.matmul %a, %q.matrix {{.*}} : (tensor<4x1x2x3xf32>, tensor<3x6xf32>) -> tensor<4x1x2x6xf32>
+  %1 = logical.matmul %a, %w {aicf.id = "q", aicf.src = ["q"]} : (tensor<4x1x2x3xf32>, tensor<1x3x6xf32>) -> tensor<4x1x2x6xf32>
+  func.return %0, %1 : tensor<4x5x2x6xf32>, tensor<4x1x2x6xf32>
+}
+
 // 0.5 * x * (1 + erf(x * sqrt(0.5))); coefficients are splats of the full shape, symbolic too.
 // CHECK-LABEL: func.func @gelu
 func.func @gelu(%x : tensor<?x3xf64, #logical.dims<["N", ""]>>) -> tensor<?x3xf64, #logical.dims<["N", ""]>> {

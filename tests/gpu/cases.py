@@ -108,6 +108,7 @@ def _product(name: str, kernel: str, build: Callable[[], Graph], depth: int = 1)
 
 def _products() -> dict[str, Case]:
     product, dense, gated = programs.product, programs.dense, programs.gated
+    spread = programs.spread_product
     projections, normed = programs.projections, programs.normed_dense
     return dict(
         (
@@ -115,6 +116,9 @@ def _products() -> dict[str, Case]:
             _product("wgmma-product-nn", WGMMA, partial(product, "bf16", 128, 256, 72, transpose="nn")),
             _product("wgmma-product-tt", WGMMA, partial(product, "f16", 96, 136, 128, transpose="tt")),
             _product("wgmma-product-batched", WGMMA, partial(product, "bf16", 100, 72, 64, (3, 2))),
+            _product("wgmma-product-spread", WGMMA, partial(spread, "f16", 128, 128, 64, (2, 1), (3,))),
+            _product("mma-product-spread", MMA, partial(spread, "bf16", 48, 64, 96, (), (3,))),
+            _product("simt-product-spread", SIMT, partial(spread, "f32", 33, 40, 51, (4, 1, 3), (2, 1))),
             _product("wgmma-dense-bf16", WGMMA, partial(dense, "bf16", 77, 51, 72)),
             _product("wgmma-gated-bf16", WGMMA, partial(gated, "bf16", 130, 192, 256)),
             _product("wgmma-projections-f16", WGMMA, partial(projections, "f16", 128, 128, 128)),

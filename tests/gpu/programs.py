@@ -332,6 +332,16 @@ def product(
     return g
 
 
+def spread_product(
+    dtype: str, m: int, n: int, k: int, a_batch: tuple[int, ...], b_batch: tuple[int, ...]
+) -> Graph:
+    """a b with batches that broadcast."""
+    g = Graph("spread_product")
+    a, b = g.input("a", (*a_batch, m, k), dtype), g.param("b", (*b_batch, k, n), dtype)
+    g.output(g.matmul(a, b), "y")
+    return g
+
+
 def dense(dtype: str, m: int, n: int, k: int, activation: str = "gelu", residual: bool = True) -> Graph:
     """activation(x w^T + bias) + residual."""
     g = Graph("dense")

@@ -142,6 +142,19 @@ def test_matmul(seed, batch, sizes, transpose_a, transpose_b, shared) -> None:
     close(run(lambda x, y: logical.MatmulOp(x, y, **flags), given_a, given_b), expected)
 
 
+@pytest.mark.parametrize(
+    ("a_batch", "b_batch"), [((2, 1), (3,)), ((), (3,)), ((2, 3), (1,)), ((4, 1, 3), (2, 1)), ((1,), (5,))]
+)
+def test_matmul_broadcasts_batches(a_batch: tuple[int, ...], b_batch: tuple[int, ...]) -> None:
+    a, b = floats(0, (*a_batch, 2, 3)), floats(1, (*b_batch, 3, 4))
+    batch = np.broadcast_shapes(a_batch, b_batch)
+    wide_a, wide_b = np.broadcast_to(a, (*batch, 2, 3)), np.broadcast_to(b, (*batch, 3, 4))
+    result = run(logical.MatmulOp, a, b)
+    assert result.shape == (*batch, 2, 4)
+    for place in np.ndindex(*batch):
+        close(result[place], np.einsum("mk,kn->mn", wide_a[place], wide_b[place]))
+
+
 @pytest.mark.parametrize("batch", [(), (2,), (2, 3)])
 def test_linear(batch: tuple[int, ...]) -> None:
     x, weight, bias = floats(0, (*batch, 5)), floats(1, (4, 5)), floats(2, (4,))

@@ -98,7 +98,8 @@ def static_size(op: LogicalOp, size: Size) -> int:
 
 
 Formula: TypeAlias = Callable[[Lowering, Any], SSAValue]
-"""From a composite op to its result, written with the lowering's methods in the composite's own element type."""
+"""From a composite op to its result, written with the lowering's methods in the composite's own element type; the op's
+own result leaves it as it is."""
 
 Formulas: TypeAlias = Mapping[type[Operation], Formula]
 
@@ -113,7 +114,9 @@ class LowerBy(RewritePattern):
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
         assert isinstance(op, LogicalOp)
         lower = Lowering(rewriter, op, self.ids)
-        lower.finish(lower.narrow(self.formula(lower, op)))
+        value = self.formula(lower, op)
+        if value is not op.result:
+            lower.finish(lower.narrow(value))
 
 
 def counting_element(element: ElementType, count: int) -> ElementType:
