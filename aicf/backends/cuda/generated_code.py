@@ -9,7 +9,7 @@ from aicf.backends.base import BufferRef, Launch
 from aicf.backends.cuda.code import KernelCode
 from aicf.backends.cuda.device_program import Address
 from aicf.backends.cuda.generated_kernels import read_rounding, read_spec
-from aicf.backends.cuda.generated_spec import TILE, GeneratedSpec
+from aicf.backends.cuda.generated_spec import TILE, GeneratedSpec, partial_bytes
 from aicf.backends.cuda.launches import KernelLaunch, Triple, address_of
 from aicf.backends.cuda.phase_code import PhaseCode
 from aicf.backends.cuda.scalar_code import Rounding
@@ -99,7 +99,9 @@ class _Maker:
         index = f"    index = {self.code.index}\n"
         source = f"{head}({', '.join(names)}):\n{index}{body}"
         # Rows that are read again live from many blocks side by side, not from many registers.
-        together = 1024 // self.spec.threads if self.spec.strategy in ("rows", "scan_rows") else 1
+        together = (
+            1024 // self.spec.threads if self.spec.strategy in ("rows", "scan_rows", "scan_chain") else 1
+        )
         code = KernelCode(self.name, source, ("ptr",) * len(names), self.spec.threads, max(1, together))
         arguments: tuple[Address, ...] = tuple(address_of(ref) for ref in (*self.refs, *self.workspace))
         return KernelLaunch(code, arguments, grid, (self.spec.threads, 1, 1))
@@ -243,6 +245,7 @@ def _scan(made: _Maker) -> list[KernelLaunch]:
         "UNROLL": spec.unroll,
         "VECTOR": spec.vector,
         "SPLITS": spec.splits,
+        "CHAIN": spec.strategy == "scan_chain",
         "SPAN": spec.span(nest),
         "POINTS": nest.parallel_size,
         "POINT_VECTORS": nest.parallel_size // spec.vector,
@@ -252,6 +255,12 @@ def _scan(made: _Maker) -> list[KernelLaunch]:
     }
     template = scans_template.rows if spec.by_rows else scans_template.columns
     launch = made.launch(template, constants, (spec.blocks(nest), spec.splits, 1))
+    if spec.strategy == "scan_chain":
+        words = partial_bytes(nest, spec) // 8
+        return [
+            made.launch(scans_template.clear, {"WORDS": words}, (-(-words // spec.threads), 1, 1)),
+            launch,
+        ]
     return [*(_sweep(totals) if spec.splits > 1 else []), launch]
 
 
@@ -275,6 +284,8 @@ def _scan_snippets(code: ScanCode) -> dict[str, Any]:
         "PUT": code.put(),
         "GET": code.get(),
         "FINISH": code.finish(),
+        "TELL": code.tell(),
+        "ASK": code.ask(),
     }
 
 
@@ -286,7 +297,13 @@ _STRATEGIES: Mapping[str, Callable[[_Maker], list[KernelLaunch]]] = {
     "tiles": _tiles,
     "scan_rows": _scan,
     "scan_columns": _scan,
+    "scan_chain": _scan,
 }
 
-_CODES: Mapping[str, type[PhaseCode]] = {"tiles": TileCode, "scan_rows": ScanCode, "scan_columns": ScanCode}
+_CODES: Mapping[str, type[PhaseCode]] = {
+    "tiles": TileCode,
+    "scan_rows": ScanCode,
+    "scan_columns": ScanCode,
+    "scan_chain": ScanCode,
+}
 """Strategies with snippets of their own."""

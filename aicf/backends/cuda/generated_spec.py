@@ -6,10 +6,11 @@
     columns     the reduced dims are not the contiguous ones: a thread owns neighbouring points
     tiles       pointwise, where an operand is contiguous along another dim than the result: through shared memory
     scan_rows, scan_columns     prefix sums along the contiguous dim, or along another
+    scan_chain  prefix sums along few long rows: each tile is a part, and a block waits for what those before it give
 
 With `splits` > 1 each row or column is cut into parts, and every phase is a launch of its own: blocks write partial
 results to the workspace, and the next launch combines them in ascending order. A scan has a launch for the totals of
-its parts in front.
+its parts in front, a chain one that clears the workspace.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from aicf.dialects.emit_kernels import ReduceOp, ScanOp, StoreOp
 from aicf.dialects.emit_scan import scans_of
 from aicf.dialects.types import element_of
 
-STRATEGIES = ("pointwise", "resident", "rows", "columns", "tiles", "scan_rows", "scan_columns")
+STRATEGIES = ("pointwise", "resident", "rows", "columns", "tiles", "scan_rows", "scan_columns", "scan_chain")
 
 RESIDENT_WORDS = 36
 """Most 32-bit registers of a thread for the elements it holds."""
@@ -35,6 +36,8 @@ TILE = 64
 TILE_THREADS = 256
 SHARED_BYTES = 48 << 10
 """Static shared memory of a block."""
+CHAIN_TILES = 65535
+"""Most blocks along the second dim of a grid."""
 LAUNCH_US = 2.0
 
 
@@ -74,6 +77,12 @@ class GeneratedSpec:
             return "a row of more than one warp has a block of its own"
         if (self.strategy in ("pointwise", "tiles")) != (not reduces(nest)):
             return "pointwise strategies are for kernels without reduction, and only for them"
+        if self.strategy == "scan_chain" and (
+            self.span(nest) != self.lanes * self.vector * self.unroll
+            or self.splits > CHAIN_TILES
+            or any(partial_size(op) > 4 for op in scan_ops(nest))
+        ):
+            return "a link of a chain is one tile, and what it gives fits a word with a flag"
         if self.strategy == "resident" and self.lanes * self.vector * self.unroll < nest.reduce_size:
             return "the threads of a row do not hold it"
         if self.splits > 1 and self.strategy in ("pointwise", "resident", "tiles"):
@@ -91,7 +100,7 @@ class GeneratedSpec:
     @property
     def by_rows(self) -> bool:
         """Whether the threads of a row share its reduce space in vectors."""
-        return self.strategy in ("resident", "rows", "scan_rows")
+        return self.strategy in ("resident", "rows", "scan_rows", "scan_chain")
 
     def vector_dim(self, nest: LoopNest) -> int | None:
         """The dim of the nest along which vectors lie."""
@@ -102,6 +111,10 @@ class GeneratedSpec:
         """Elements of the reduce space that one of the blocks of a row or column visits."""
         step = self.lanes * (self.vector if self.by_rows else 1)
         return -(-nest.reduce_size // (self.splits * step)) * step
+
+    def told_words(self, nest: LoopNest) -> int:
+        """Words by which the blocks of one scan of a chain tell each other: one a tile, and one a group of tiles."""
+        return nest.parallel_size * (self.splits + -(-self.splits // self.threads))
 
     def blocks(self, nest: LoopNest) -> int:
         """Blocks over the parallel space."""
@@ -124,6 +137,8 @@ class GeneratedSpec:
         phases = nest.kernel.phases
         if self.splits == 1:
             return [(range(len(phases)), 1)]
+        if self.strategy == "scan_chain":
+            return [(range(0), 1), (range(len(phases)), self.splits)]
         if scan_ops(nest):
             return [(range(len(phases)), self.splits)] * 2
         found: list[tuple[range, int]] = []
@@ -149,6 +164,10 @@ class GeneratedSpec:
 
     def _scan_order(self) -> str:
         parts = f"; behind the totals of {self.splits} parts before, in order" if self.splits > 1 else ""
+        if self.strategy == "scan_chain":
+            parts = (
+                f"; behind the tiles before it of {self.threads}, by butterflies, and those groups in order"
+            )
         if self.strategy == "scan_columns":
             return f"each point in the order of the scan{parts}"
         group = min(self.lanes, 32)
@@ -177,6 +196,8 @@ def partial_bytes(nest: LoopNest, spec: GeneratedSpec) -> int:
     """Workspace for the partial results of all reductions."""
     if spec.splits == 1:
         return 0
+    if spec.strategy == "scan_chain":
+        return 8 * spec.told_words(nest) * len(scan_ops(nest))
     ops = (*reduce_ops(nest), *scan_ops(nest))
     return sum(spec.splits * nest.parallel_size * partial_size(op) for op in ops)
 

@@ -143,6 +143,10 @@ stream_u32x4 = value_asm(
     memory=True,
 )
 """A weight load that keeps its place before `wait_for_predecessors`."""
+poll_u64 = value_asm("ld.relaxed.gpu.global.u64 $0, [$1];", ["u64"], ["u64"], memory=True)
+"""A word that another block of the same launch may be writing."""
+publish_u64 = void_asm("st.relaxed.gpu.global.u64 [$0], $1;", ["u64", "u64"])
+"""A word that other blocks of the same launch poll."""
 store_u32x4 = void_asm("st.global.v4.u32 [$0], {$1,$2,$3,$4};", ["u64", "u32", "u32", "u32", "u32"])
 store_u32x2 = void_asm("st.global.v2.u32 [$0], {$1,$2};", ["u64", "u32", "u32"])
 store_f32x4 = void_asm("st.global.v4.f32 [$0], {$1,$2,$3,$4};", ["u64", "f32", "f32", "f32", "f32"])

@@ -142,6 +142,37 @@ class ScanCode(PhaseCode):
         parameters = ("point", "cell", "valid", "inside", "x", "before", "prefix", "ahead")
         return Snippet(parameters, tuple(lines))
 
+    # From tile to tile
+
+    def _told(self, i: int) -> str:
+        """Address of what a step of scan `i` has told: a flag in the upper half of a word, the value in the lower."""
+        words = self.spec.told_words(self.nest)
+        return f"w + (u64({i * words}) + u64(step) * u64({self.nest.parallel_size}) + u64(point)) * u64(8)"
+
+    def tell(self) -> Snippet:
+        """Parameters point, step, values."""
+        lines: list[str] = []
+        for i, op in enumerate(self.scans):
+            value = (
+                f"values[{i}]" if partial_dtype(op) == "i32" else f"cuda.libdevice.float_as_int(values[{i}])"
+            )
+            lines.append(f"publish_u64({self._told(i)}, u64({1 << 32}) | u64(u32({value})))")
+        return Snippet(("point", "step", "values"), tuple(lines))
+
+    def ask(self) -> Snippet:
+        """Parameters point, step; waits until it has told, the result is what."""
+        lines: list[str] = []
+        names: list[str] = []
+        for i, op in enumerate(self.scans):
+            lines += [
+                f"q{i} = poll_u64({self._told(i)})",
+                f"while q{i} < u64({1 << 32}):",
+                f"    q{i} = poll_u64({self._told(i)})",
+            ]
+            bits = f"i32(u32(q{i}))"
+            names.append(bits if partial_dtype(op) == "i32" else f"cuda.libdevice.int_as_float({bits})")
+        return Snippet(("point", "step"), tuple(lines), packed(names))
+
     # Across columns
 
     def step(self) -> Snippet:
@@ -196,7 +227,7 @@ def totals_of(nest: LoopNest, spec: GeneratedSpec) -> tuple[LoopNest, GeneratedS
     for op in reversed(list(block.ops)):
         if isinstance(op, StoreOp) or _is_unused(op):
             block.erase_op(op)
-    return replace(nest, kernel=kernel), replace(spec, strategy=spec.strategy.removeprefix("scan_"))
+    return replace(nest, kernel=kernel), replace(spec, strategy="rows" if spec.by_rows else "columns")
 
 
 def _is_unused(op: Operation) -> bool:

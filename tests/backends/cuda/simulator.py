@@ -19,7 +19,16 @@ import numpy as np
 from aicf.backends.cuda.launches import KernelLaunch
 
 _SPACE = 40
-_WORDS = {"f32": "<f4", "f64": "<f8", "u8": "<u1", "u16": "<u2", "u32": "<u4", "i32": "<i4", "i64": "<i8"}
+_WORDS = {
+    "f32": "<f4",
+    "f64": "<f8",
+    "u8": "<u1",
+    "u16": "<u2",
+    "u32": "<u4",
+    "i32": "<i4",
+    "i64": "<i8",
+    "u64": "<u8",
+}
 
 
 def _integer(bits: int, signed: bool) -> Callable[[Any], int]:
@@ -232,6 +241,8 @@ def _namespace(memory: Memory, here: _Thread) -> dict[str, Any]:
         "ALL_LANES": 0xFFFFFFFF,
         "wait_for_predecessors": lambda: None,
         "launch_dependents": lambda: None,
+        "poll_u64": lambda address: memory.load(address, "u64", 1),
+        "publish_u64": lambda address, value: memory.store(address, "u64", [value]),
         **_half(np.float16),
         **_half(ml_dtypes.bfloat16),
     }

@@ -15,7 +15,7 @@ from tests.backends.cpu.test_scans import FLAGS, expected, scan
 from tests.backends.cuda.sass import ATOMICS, SPILLS, instructions, starting
 from tests.backends.cuda.test_generated import decided, references, simulated
 
-ROWS, COLUMNS = "scan_rows", "scan_columns"
+ROWS, COLUMNS, CHAIN = "scan_rows", "scan_columns", "scan_chain"
 
 
 def check(
@@ -54,6 +54,29 @@ def test_columns(flags: str) -> None:
 def test_split_rows(columns: int, flags: str) -> None:
     """Parts of a row that are equal, a last one that is shorter, and tiles that end within a part; twice the same."""
     check((1, columns), "f32", flags, spec=GeneratedSpec(ROWS, 4, 64, 64, 2, 3))
+
+
+@pytest.mark.parametrize("flags", ["", "exclusive reverse "])
+@pytest.mark.parametrize(
+    ("shape", "dtype", "spec"),
+    [
+        ((1, 8192), "f32", GeneratedSpec(CHAIN, 4, 64, 64, 2, 16)),
+        ((1, 8000), "i32", GeneratedSpec(CHAIN, 4, 32, 32, 1, 63)),
+        ((3, 1000), "f16", GeneratedSpec(CHAIN, 8, 64, 64, 1, 2)),
+    ],
+)
+def test_chained_rows(shape: tuple[int, int], dtype: str, spec: GeneratedSpec, flags: str) -> None:
+    """A block for each tile, in groups and over groups; the workspace holds rubbish before."""
+    check(shape, dtype, flags, spec=spec)
+
+
+def test_links_of_a_chain_are_tiles() -> None:
+    """A record that says otherwise is refused, and so are values that do not fit beside a flag."""
+    nest, _ = decided(parse_kernel(scan(1, 8192, "f32", "")), [(1, 8192)] * 2, ["f32"] * 2)
+    assert GeneratedSpec(CHAIN, 4, 64, 64, 2, 16).problem(nest) is None
+    assert "a link of a chain is one tile" in str(GeneratedSpec(CHAIN, 4, 64, 64, 2, 8).problem(nest))
+    nest, _ = decided(parse_kernel(scan(1, 8192, "f64", "")), [(1, 8192)] * 2, ["f64"] * 2)
+    assert "fits a word with a flag" in str(GeneratedSpec(CHAIN, 2, 64, 64, 2, 32).problem(nest))
 
 
 @pytest.mark.parametrize("flags", ["", "exclusive reverse "])

@@ -3,9 +3,9 @@
 
 The snippets are those of `scan_code.ScanCode`; SCANS is how many scans there are. A *part* is the share of a row or
 column that one block (grid dim y, SPLITS of them) visits: SPAN elements. What the parts before it give is added up from
-the workspace (READ) in a fixed order. With REVERSE all ways lead from the end to the start. Cells are loaded VECTOR
-elements at once, UNROLL of a thread together; those past the end of a part are computed on the last one and count for
-nothing.
+the workspace (READ) in a fixed order. With CHAIN a part is one tile, and blocks tell each other: see `rows`. With
+REVERSE all ways lead from the end to the start. Cells are loaded VECTOR elements at once, UNROLL of a thread together;
+those past the end of a part are computed on the last one and count for nothing.
 """
 
 from __future__ import annotations
@@ -18,12 +18,19 @@ def rows(operands: object):
 
     A round is a vector for each thread: scanned by the thread, then over the warp. Rounds of a warp are joined one
     after the other, then the WARPS of the row, then the tiles.
+
+    With CHAIN each tile has a block, which tells what its tile gives (TELL), waits for what the tiles before it in
+    their group of THREADS give and for what all groups before that give (ASK), and tells the latter on if it is the
+    last of its group. The row is read once, and whatever the timing, the same values are joined in the same order.
+    Blocks start in the order of their numbers, so that those waited for are under way.
     """
     thread = index(cuda.threadIdx.x)
     lane = index(thread % LANES)
     warp = index(lane // GROUP)
     row = index(index(cuda.blockIdx.x) * (THREADS // LANES) + index(thread // LANES))
     part = index(cuda.blockIdx.y)
+    if CHAIN and REVERSE:
+        part = index(SPLITS - 1 - part)
     inside = True
     if POINTS % (THREADS // LANES):
         inside = row < POINTS
@@ -39,7 +46,7 @@ def rows(operands: object):
     before[0:BEFORES] = splice(BEFORE, known[0:KNOWN])
     carry = registers(SCANS, 0)
     carry[0:SCANS] = splice(START)
-    if SPLITS > 1:
+    if SPLITS > 1 and not CHAIN:
         earlier = index(SPLITS - 1 - part) if REVERSE else part
         other = lane
         while other < earlier:
@@ -103,6 +110,23 @@ def rows(operands: object):
             turn = index(WARPS - turn)
         else:
             carry[0:SCANS] = splice(JOIN, carry[0:SCANS], running[0:SCANS])
+        if CHAIN:
+            step = index(SPLITS - 1 - part) if REVERSE else part
+            group = index(step // THREADS)
+            if thread == 0:
+                splice(TELL, row, step, carry[0:SCANS])
+            own[0:SCANS] = splice(START)
+            if group * THREADS + thread < step:
+                own[0:SCANS] = splice(ASK, row, index(group * THREADS + thread))
+            own[0:SCANS] = splice(COMBINE, own[0:SCANS], thread)
+            if group > 0:
+                before_group = registers(SCANS, 0)
+                before_group[0:SCANS] = splice(ASK, row, index(SPLITS + group - 1))
+                own[0:SCANS] = splice(JOIN, before_group[0:SCANS], own[0:SCANS])
+            mine[0:SCANS] = splice(JOIN, own[0:SCANS], mine[0:SCANS])
+            if thread == 0 and step % THREADS == THREADS - 1:
+                own[0:SCANS] = splice(JOIN, own[0:SCANS], carry[0:SCANS])
+                splice(TELL, row, index(SPLITS + group), own[0:SCANS])
         for i in unrolled(UNROLL):
             ahead_of = index(tile + first + i * (GROUP * VECTOR))
             valid = True
@@ -181,3 +205,13 @@ def columns(operands: object):
                 total[0 : SCANS * VECTOR],
             )
         at = index(at + UNROLL)
+
+
+def clear(operands: object):
+    """Takes back what blocks told each other in an earlier launch: WORDS words of the workspace."""
+    at = index(index(cuda.blockIdx.x) * THREADS + index(cuda.threadIdx.x))
+    if PROGRAMMATIC:
+        launch_dependents()
+        wait_for_predecessors()
+    if at < WORDS:
+        publish_u64(w + u64(at) * u64(8), u64(0))
