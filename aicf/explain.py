@@ -6,6 +6,7 @@ Plain data and plain text; how a terminal shows it is the command line's affair.
 from __future__ import annotations
 
 import difflib
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ from aicf.runtime.capture_plan import ARENA, CapturePlan, Launch, ModulePlan, Pl
 from aicf.runtime.graph import Bind, Node
 from aicf.runtime.tensors import describe, span_bytes
 
-_FUSES = (
+FUSES = (
     "fuse-attention",
     "fuse-gated",
     "fuse-horizontal",
@@ -22,6 +23,8 @@ _FUSES = (
     "fuse-epilogues",
     "fuse-elementwise",
 )
+"""The passes that form instructions of several ops."""
+
 _SELECTS = "select-kernels"
 _PLANS_MEMORY = "plan-memory"
 
@@ -88,24 +91,41 @@ class InstructionRow:
         """The microseconds in words, empty if unknown."""
         if self.expected_us is None:
             return ""
-        return f"{self.expected_us:.2f} us {'measured' if self.measured else 'predicted'}"
+        return f"{microseconds(self.expected_us)} us {'measured' if self.measured else 'predicted'}"
 
-    def cells(self) -> tuple[str, ...]:
-        """The row as text, in the order of `COLUMNS`."""
-        src = ", ".join(self.src)
-        return (
-            self.name,
-            self.kind,
-            self.kernel,
-            src,
-            "; ".join(choice for choice, _ in self.decisions),
-            "; ".join(because for _, because in self.decisions),
-            self.time,
-            f"{self.bytes:,}",
-        )
+    @property
+    def work(self) -> str:
+        """What it stands for, its bytes and its time, in words."""
+        time = f", {self.time}" if self.time else ""
+        return f"for {', '.join(self.src)}: {self.bytes:,} bytes{time}"
+
+    def lines(self) -> Iterator[str]:
+        """The row in words, then its decisions, in lines of at most `WIDTH` letters."""
+        yield from _wrapped(f"{self.name} {self.kind} by {self.kernel} {self.work}", "")
+        for choice, because in self.decisions:
+            yield from _wrapped(f"{choice}: {because}", "    ")
 
 
-COLUMNS = ("instruction", "kind", "kernel", "src", "decision", "reason", "time", "bytes")
+WIDTH = 110
+"""Letters of a line of plain text."""
+
+
+def _wrapped(text: str, indent: str) -> list[str]:
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=indent,
+        subsequent_indent=indent + "  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def microseconds(us: float) -> str:
+    """A time in figures: two decimals, a third where those would say little, and never zero."""
+    if us < 0.001:
+        return "<0.001"
+    return f"{us:.3f}" if us < 0.1 else f"{us:.2f}"
 
 
 @dataclass(frozen=True)
@@ -127,7 +147,7 @@ class ProgramExplanation:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The instruction tables of all programs; `str()` is plain text."""
+    """The instructions of all programs; `str()` is plain text."""
 
     title: str
     programs: tuple[ProgramExplanation, ...]
@@ -135,8 +155,8 @@ class Explanation:
     def __str__(self) -> str:
         blocks = [self.title]
         for program in self.programs:
-            table = format_table(COLUMNS, [row.cells() for row in program.rows])
-            blocks.append(f"@{program.name}: {program.memory}\n{table}")
+            lines = [line for row in program.rows for line in row.lines()]
+            blocks.append("\n".join([f"@{program.name}: {program.memory}", *lines]))
         return "\n\n".join(blocks)
 
     @property
@@ -168,6 +188,13 @@ class ValueExplanation:
     became: tuple[str, ...]
     decisions: tuple[Decision, ...]
 
+    @property
+    def rejected(self) -> str:
+        """The kernel of each instruction it became, and under it those that were not taken, each with its reason."""
+        selected = [decision for decision in self.decisions if decision.made_by == _SELECTS]
+        lines = [line for decision in selected for line in decision.lines()]
+        return "\n".join([self.value, *(lines or ["no kernel was chosen for it"])])
+
     def __str__(self) -> str:
         lines = [self.value, "became:", *(f"  {line}" for line in self.became)]
         if self.decisions:
@@ -188,8 +215,12 @@ def format_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def explain_programs(title: str, plan: ModulePlan, decisions: Sequence[Decision]) -> Explanation:
     """The instruction table of every program, `@prepare` last."""
-    plans = plan.programs if plan.prepare is None else (*plan.programs, plan.prepare)
-    return Explanation(title, tuple(_explain_program(program, decisions) for program in plans))
+    return Explanation(title, tuple(_explain_program(program, decisions) for program in all_plans(plan)))
+
+
+def all_plans(plan: ModulePlan) -> tuple[CapturePlan, ...]:
+    """The plans of all programs, `@prepare` last."""
+    return plan.programs if plan.prepare is None else (*plan.programs, plan.prepare)
 
 
 def _explain_program(plan: CapturePlan, decisions: Sequence[Decision]) -> ProgramExplanation:
@@ -211,11 +242,10 @@ def _is_about(decision: Decision, made_by: str, subject: str) -> bool:
 
 def _row(node: Node, launch: Launch, plan: CapturePlan, decisions: Sequence[Decision]) -> InstructionRow:
     own = [decision for decision in decisions if decision.subjects[:1] == (node.name,)]
-    fused = [decision for decision in own if decision.made_by in _FUSES]
+    fused = [decision for decision in own if decision.made_by in FUSES]
     selected = next((decision for decision in reversed(own) if decision.made_by == _SELECTS), None)
     telling = [*fused, *([selected] if selected else own[:1])]
     expected = selected.cost.get("expected_us") if selected else None
-    places = (*launch.ins, *launch.outs)
     return InstructionRow(
         name=node.name,
         kind=node.kind,
@@ -225,8 +255,13 @@ def _row(node: Node, launch: Launch, plan: CapturePlan, decisions: Sequence[Deci
         expected_us=float(expected) if isinstance(expected, int | float) else None,
         measured=selected is not None and "cold_us" in selected.cost,
         rejected=tuple(selected.against()) if selected else (),
-        bytes=sum(_touched_bytes(place, plan) for place in places),
+        bytes=moved_bytes(launch, plan),
     )
+
+
+def moved_bytes(launch: Launch, plan: CapturePlan) -> int:
+    """Bytes of an instruction's operands and results, each once."""
+    return sum(_touched_bytes(place, plan) for place in (*launch.ins, *launch.outs))
 
 
 def _touched_bytes(place: Place, plan: CapturePlan) -> int:
@@ -244,23 +279,23 @@ def explain_value(plan: ModulePlan, decisions: Sequence[Decision], value: str) -
     Raises:
         InputMismatch: nothing has that name; the message lists the closest ones.
     """
-    plans = plan.programs if plan.prepare is None else (*plan.programs, plan.prepare)
-    named = {s for d in decisions for s in d.subjects if _stands_for(s, value)}
-    groups = {d.subjects[0] for d in decisions if d.made_by in _FUSES and named.intersection(d.subjects)}
+    plans = all_plans(plan)
+    named = {s for d in decisions for s in d.subjects if stands_for(s, value)}
+    groups = {d.subjects[0] for d in decisions if d.made_by in FUSES and named.intersection(d.subjects)}
     became: list[str] = []
     for program in plans:
         became += _became_bind(program, value)
         for node, launch in zip(program.graph.nodes, program.launches, strict=True):
-            if value in node.src or _stands_for(node.name, value) or node.name in groups:
+            if value in node.src or stands_for(node.name, value) or node.name in groups:
                 became.append(_describe_instruction(node, launch, program))
                 named.add(node.name)
     about = tuple(d for d in decisions if named.intersection(d.subjects))
     if not became and not about:
-        raise _unknown(plans, decisions, value)
+        raise unknown(plans, decisions, value)
     return ValueExplanation(value, tuple(became) or ("no instruction: a pass removed it",), about)
 
 
-def _stands_for(identity: str, value: str) -> bool:
+def stands_for(identity: str, value: str) -> bool:
     """Whether an id is `value`, one of its buckets, or one of the ops it was lowered to."""
     stem = identity.partition("@")[0]
     return identity == value or stem == value or stem.startswith(f"{value}.")
@@ -277,11 +312,17 @@ def _describe_bind(plan: CapturePlan, bind: Bind, index: int) -> str:
     readers = [launch.name for launch in plan.launches if any(place.base == index for place in launch.ins)]
     writers = [launch.name for launch in plan.launches if any(place.base == index for place in launch.outs)]
     parts = [f"@{plan.name}: {bind.role} {describe(bind.shape, bind.dtype)}"]
-    parts += [f"bound {bind.binding}"] if bind.binding else []
+    parts += [f"bound {_binding(bind)}"] if bind.binding else []
     parts += [f"prepared as {bind.layout}"] if bind.layout else []
     parts += [f"read by {', '.join(readers)}"] if readers else []
     parts += [f"written by {', '.join(writers)}"] if writers else []
     return ", ".join(parts)
+
+
+def _binding(bind: Bind) -> str:
+    if bind.binding == "staged":
+        return f"staged: copied through {bind.nbytes:,} bytes of ours"
+    return f"{bind.binding}" + (f" at a multiple of {bind.align} bytes" if bind.align else "")
 
 
 def _describe_instruction(node: Node, launch: Launch, plan: CapturePlan) -> str:
@@ -298,7 +339,8 @@ def _describe_place(place: Place, plan: CapturePlan) -> str:
     return f"{tensor} in {bind.role} '{bind.name}'"
 
 
-def _unknown(plans: Sequence[CapturePlan], decisions: Sequence[Decision], value: str) -> InputMismatch:
+def unknown(plans: Sequence[CapturePlan], decisions: Sequence[Decision], value: str) -> InputMismatch:
+    """The error for a name that nothing in the program has, with the closest that there are."""
     known = dict.fromkeys(source for plan in plans for node in plan.graph.nodes for source in node.src)
     known |= dict.fromkeys(bind.name for plan in plans for bind in plan.graph.binds)
     known |= dict.fromkeys(node.name for plan in plans for node in plan.graph.nodes)

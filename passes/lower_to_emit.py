@@ -37,9 +37,10 @@ from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
 from aicf.dialects.types import tensor_info
 from aicf.errors import PlanError
 from aicf.passes.select_kernels import SelectKernelsPass
-from aicf.passes.support.bindings import stage_fixed_addresses
+from aicf.passes.support.bindings import decide_bindings
 from aicf.passes.support.identity import value_hint
 from aicf.passes.support.peeling import PeeledOperand
+from aicf.passes.support.policy import execution_of
 from aicf.passes.support.prepare import (
     Packing,
     Prepare,
@@ -53,6 +54,7 @@ from aicf.passes.support.views import View
 from aicf.passes.support.work import (
     argument_attrs,
     body_symbol,
+    boundary_names,
     buffer_info,
     result_attrs,
     symbol_name,
@@ -77,6 +79,7 @@ class LowerToEmitPass(ModulePass):
         prepare = Prepare(op, target_of(op), self.name)
         expected = _expected_times(op)
         functions = [f for f in op.body.block.ops if isinstance(f, func.FuncOp) and not f.is_declaration]
+        execution_of(op).check_bindings({name for function in functions for name in boundary_names(function)})
         for function in functions:
             program = _Bufferizer(op, function, prepare, expected).run()
             op.body.block.insert_op_before(program, function)
@@ -130,7 +133,7 @@ class _Bufferizer:
                 )
         self._copy_updates()
         drop_prepared_params(self.program, self.prepare)
-        stage_fixed_addresses(self.module, self.program, LowerToEmitPass.name)
+        decide_bindings(self.module, self.program, LowerToEmitPass.name)
         return self.program
 
     def _add_bind(self, bind: BindOp) -> SSAValue:

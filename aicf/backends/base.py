@@ -19,8 +19,13 @@ from aicf.dialects.emit_kernels import KernelOp
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
 
 __all__ = [
+    "EARLY_READS",
+    "TRIGGERS",
     "Backend",
+    "BatchInvariantKernel",
+    "BoundaryBackend",
     "BufferRef",
+    "CheckedKernel",
     "CodeUnit",
     "ConcurrentBackend",
     "DeviceCode",
@@ -36,6 +41,11 @@ __all__ = [
     "TunableKernel",
     "Work",
 ]
+
+EARLY_READS = "early_reads"
+"""Entry of the record of a kernel that waits for its predecessors itself: the operands it reads before it does."""
+TRIGGERS = "triggers"
+"""Entry of a record: whether the kernel lets its successors start before it ends."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +83,8 @@ class Work:
         prologue: The generated row program that makes operand 0 of the product, for kinds that have one.
         rounding: As in the policy: `fused` lets a value between two ops of the body stay in the type it is computed
             in, `strict` rounds it to its own.
+        batch_invariant: Whether the bits of a result element may depend on nothing but the terms that it is made of,
+            not on how many other elements there are. Only kernels with that offer are asked to run such work.
     """
 
     id: str
@@ -84,6 +96,7 @@ class Work:
     code: KernelOp | None
     prologue: KernelOp | None = None
     rounding: str = "fused"
+    batch_invariant: bool = False
 
 
 class KernelDescriptor(Protocol):
@@ -149,6 +162,19 @@ class TunableKernel(Protocol):
 
 
 @runtime_checkable
+class CheckedKernel(Protocol):
+    """What a `KernelDescriptor` also offers if every entry of its records decides something: whether they agree."""
+
+    def record_reason(self, work: Work, record: Mapping[str, Attribute], target: TargetAttr) -> str | None:
+        """Why a record, which may have been edited by hand, cannot run `work` on `target`; None if it can.
+
+        Operands that the record reads early have the role `const`; which of them may be is not asked here. Raises
+        PlanError if an entry is missing.
+        """
+        ...
+
+
+@runtime_checkable
 class FusedKernel(Protocol):
     """What a `KernelDescriptor` also says if a fusion may cost more than its parts: what the parts would cost.
 
@@ -159,6 +185,20 @@ class FusedKernel(Protocol):
     def apart_us(self, work: Work, target: TargetAttr) -> float:
         """Predicted microseconds of `work` as instructions of their own, infinite where it should never be taken
         apart. Only for legal work."""
+        ...
+
+
+@runtime_checkable
+class BatchInvariantKernel(Protocol):
+    """What a `KernelDescriptor` also offers if it can keep the bits of a result element apart from the batch.
+
+    For work that is `batch_invariant` every record it gives (`record`, `candidates`) then combines the terms of an
+    element in an order that follows from their number, their types and the target: never from the sizes over which
+    nothing is summed, nor from strides that change with them. Whether it is legal may not depend on these sizes either.
+    """
+
+    def fixed_order(self, work: Work, target: TargetAttr) -> str:
+        """That order in words. Two kernels that say the same give the same bits. Only for legal work."""
         ...
 
 
@@ -264,6 +304,16 @@ class Backend(Protocol):
 
     def devices(self) -> Sequence[Mapping[str, str]]:
         """What this backend could run on here: `name`, `arch` as in a target, `memory` in words."""
+        ...
+
+
+@runtime_checkable
+class BoundaryBackend(Protocol):
+    """What a `Backend` also offers if inputs and outputs can be staged: copied from and to memory of its programs."""
+
+    @property
+    def bind_align(self) -> int:
+        """Bytes: what addresses of inputs and outputs that are used directly must be multiples of."""
         ...
 
 

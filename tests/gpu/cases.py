@@ -7,7 +7,7 @@ needs a GPU: `prepare` compiles the same table where there is none.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ ATTENTION, ATTENTION_SIMT, LIBRARY = "cuda.attention", "cuda.attention_simt", "c
 
 @dataclass(frozen=True)
 class Case:
-    """One program, compiled for `TARGET`.
+    """One program, and what it is compiled for.
 
     Args:
         make: Makes the program, always the same.
@@ -40,6 +40,7 @@ class Case:
         policy: What the compiler is told.
         variant: Entries of the first kernel's record that say which variant of it runs; None leaves it to the compiler.
         depth: How many roundings in a row there are at least; the tolerance grows with it.
+        target: As on the command line.
     """
 
     make: Callable[[], Program]
@@ -47,6 +48,7 @@ class Case:
     policy: Mapping[str, Any] = field(default_factory=dict[str, Any])
     variant: Mapping[str, object] | None = None
     depth: int = 1
+    target: str = TARGET
 
 
 def _built(name: str, build: Callable[[], Graph]) -> Callable[[], Program]:
@@ -63,6 +65,7 @@ def _graphs() -> dict[str, Case]:
         "float_operations": (programs.float_operations, ("f32",), (GENERATED,)),
         "summed_operations": (programs.summed_operations, ("f16", "bf16", "f64"), (GENERATED,)),
         "integer_operations": (programs.integer_operations, ("i32", "i64"), (GENERATED,)),
+        "angles": (programs.angles, ("f32", "f64"), (GENERATED,)),
         "bool_operations": (programs.bool_operations, ("i1",), (GENERATED, COPY, CONCAT)),
         "broadcasting": (programs.broadcasting, ("f32", "f16"), (GENERATED,)),
         "row_reductions": (programs.row_reductions, ("f32", "f16", "bf16"), (GENERATED,)),
@@ -215,6 +218,13 @@ def _models() -> dict[str, Case]:
     }
 
 
+def _plain() -> dict[str, Case]:
+    """Code for Hopper without its `a` features: no warpgroup products, but programmatic launch and clusters."""
+    some = {**_models(), **_variants()}
+    names = ("chain-1", "encoder-f16", "mma-split-cluster", "simt-split")
+    return {f"plain-{name}": replace(some[name], target="cuda:sm_90") for name in names}
+
+
 def _policies() -> dict[str, Case]:
     """What a user may ask for: branches side by side, a rounding after each operation, no fusion."""
     encoder = partial(programs.encoder, "f16", 2, 64, 2, 64)
@@ -228,6 +238,32 @@ def _policies() -> dict[str, Case]:
         name: Case(_built(name, build), kernels, policy, depth=4)
         for name, (build, kernels, policy) in table.items()
     }
+
+
+BATCHES = (1, 33)
+"""Of the cases whose rows may not depend on it."""
+
+IN_BATCHES: dict[str, Callable[[int], Graph]] = {
+    "chain": lambda batch: programs.chain("f16", batch, 1),
+    "encoder": lambda batch: programs.encoder("f16", batch, 32, 2, 32),
+    "scalar": lambda batch: programs.encoder("f32", batch, 24, 2, 16),
+}
+"""Models by what they are in the names of cases, as functions of the batch."""
+
+
+def _in_batches() -> dict[str, Case]:
+    """The class `batch_invariant`: one model in batches that all begin with the same rows."""
+    policy = {"determinism": "batch_invariant"}
+    return {
+        f"batch-{name}-{batch}": Case(partial(_batch, name, batch), (), policy, depth=4)
+        for name in IN_BATCHES
+        for batch in BATCHES
+    }
+
+
+def _batch(name: str, batch: int) -> Program:
+    arrays = random_arrays(IN_BATCHES[name](max(BATCHES)).module(), f"batch-{name}")
+    return Program(IN_BATCHES[name](batch).module(), {**arrays, "x": arrays["x"][:batch]})
 
 
 def _random() -> dict[str, Case]:
@@ -266,7 +302,9 @@ STATELESS: dict[str, Case] = {
     **_variants(),
     **_attentions(),
     **_models(),
+    **_plain(),
     **_policies(),
+    **_in_batches(),
     **_random(),
 }
 CASES: dict[str, Case] = {**STATELESS, STEP: Case(_step, (SIMT, GENERATED))}

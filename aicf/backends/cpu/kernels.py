@@ -54,17 +54,25 @@ class GeneratedKernel(PlainOperands):
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
         """See `KernelDescriptor`."""
-        nest = work_nest(work)
-        return cost_us(nest, choose(nest, level_of(target), threads_of(target)))
+        return cost_us(*_decide(work, target))
 
     def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
         """See `KernelDescriptor`."""
         assert work.code is not None
-        nest = work_nest(work)
-        spec = choose(nest, level_of(target), threads_of(target))
+        nest, spec = _decide(work, target)
         kinds_in = [operand.dtype for operand in work.operands]
         aliases = may_alias(work.code, kinds_in, [result.dtype for result in work.results])
         return {**loop_record(spec, nest), "may_alias": aliases}
+
+    def fixed_order(self, work: Work, target: TargetAttr) -> str:
+        """See `BatchInvariantKernel`."""
+        nest, spec = _decide(work, target)
+        return spec.combination_order(nest)
+
+
+def _decide(work: Work, target: TargetAttr) -> tuple[LoopNest, LoopSpec]:
+    nest = work_nest(work)
+    return nest, choose(nest, level_of(target), threads_of(target), work.batch_invariant)
 
 
 def work_nest(work: Work) -> LoopNest:
@@ -116,6 +124,10 @@ class MoveKernel(PlainOperands):
             "threads": integer(max(spec.threads for _, spec in decided)),
             "parts": ArrayAttr(parts),
         }
+
+    def fixed_order(self, work: Work, target: TargetAttr) -> str:
+        """See `BatchInvariantKernel`: nothing is combined."""
+        return "none"
 
 
 KERNELS: tuple[KernelDescriptor, ...] = (

@@ -5,23 +5,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
-from xdsl.dialects import arith, math
 from xdsl.ir import Operation
 
 from aicf.backends.cpu.gemm_spec import NOMINAL_GHZ
+from aicf.backends.cpu.scalar_costs import SCALAR_CYCLES
 from aicf.backends.cpu.target import ELEMENT_BYTES, CpuLevel
 from aicf.backends.lanes import LaneSteps
-from aicf.backends.nests import LoopNest, element_types, load_ops
+from aicf.backends.nests import LoopNest, element_types, load_ops, reduces_innermost
 from aicf.dialects.emit_kernels import (
-    CastOp,
-    DivIntOp,
+    IndexOp,
     KernelOp,
+    LoadOp,
     ReduceOp,
     ScanOp,
-    SigmoidOp,
     StoreOp,
     YieldOp,
 )
@@ -33,26 +33,15 @@ RESIDENT_VECTORS = 8
 SCRATCH_BYTES = 32 << 10
 """Per-point values that a later phase reads again are kept on the stack up to this size, else computed again."""
 
-_OP_CYCLES: dict[type[Operation], float] = {
-    math.ExpOp: 11,
-    math.LogOp: 20,
-    math.TanhOp: 16,
-    math.ErfOp: 20,
-    SigmoidOp: 20,
-    math.SqrtOp: 14,
-    math.RsqrtOp: 22,
-    arith.DivfOp: 9,
-    DivIntOp: 60,
-    CastOp: 2,
-    arith.MaximumfOp: 1.5,
-    arith.MinimumfOp: 1.5,
-    arith.ConstantOp: 0,
+_STRUCTURE_CYCLES: Mapping[type[Operation], float] = {
     YieldOp: 0,
     StoreOp: 1,
     ReduceOp: 1,
     ScanOp: 8,
+    IndexOp: 0.5,
+    LoadOp: 0.5,
 }
-"""Cycles for one vector of f32; everything else takes half a cycle."""
+"""The same for what a phase holds besides scalar ops."""
 
 
 @dataclass(frozen=True)
@@ -93,13 +82,20 @@ def _vector_score(nest: LoopNest, index: int, lanes: int) -> float:
     return filled * 2 - strided * 1.5 - horizontal + 0.01 * index
 
 
-def choose(nest: LoopNest, level: CpuLevel, threads: int) -> LoopSpec:
-    """The decisions: the dim with contiguous, full vectors is vectorised; the outermost parallel dim is shared."""
+def choose(nest: LoopNest, level: CpuLevel, threads: int, fixed: bool = False) -> LoopSpec:
+    """The decisions: the dim with contiguous, full vectors is vectorised; the outermost parallel dim is shared.
+
+    With `fixed` the order of combination depends on reduced sizes alone, and so does the choice between vectors along a
+    reduce dim and along a parallel one.
+    """
     widest = max((ELEMENT_BYTES[dtype] for dtype in element_types(nest.kernel) if dtype != "i1"), default=4)
     lanes = max(1, level.vector_bytes // widest)
     if not nest.dims:
         return LoopSpec(-1, 1, 1)
-    vector = max(range(len(nest.dims)), key=lambda index: _vector_score(nest, index, lanes))
+    legal = _fixed_dims(nest) if fixed and nest.reduce_dims else range(len(nest.dims))
+    if not legal:
+        return LoopSpec(-1, 1, 1)
+    vector = max(legal, key=lambda index: _vector_score(nest, index, lanes))
     dim = nest.dims[vector]
     vectors = max(1, -(-dim.size // lanes))
     resident = dim.is_reduce and len(nest.reduce_dims) == 1 and vectors <= RESIDENT_VECTORS
@@ -107,6 +103,11 @@ def choose(nest: LoopNest, level: CpuLevel, threads: int) -> LoopSpec:
     unroll = vectors if resident else max(1, min(4 if light or nest.reduce_dims else 1, dim.size // lanes))
     partition = _partition(nest, vector, lanes * unroll, threads)
     return LoopSpec(vector, lanes, unroll, 1 if partition < 0 else threads, partition)
+
+
+def _fixed_dims(nest: LoopNest) -> tuple[int, ...]:
+    """The dims that may be vectorised if the order is fixed: the innermost reduce dim, or the parallel ones."""
+    return nest.reduce_dims[-1:] if reduces_innermost(nest.kernel) else nest.parallel_dims
 
 
 def _partition(nest: LoopNest, vector: int, chunk: int, threads: int) -> int:
@@ -123,8 +124,12 @@ def point_cycles(kernel: KernelOp, *, sweeping: bool | None = None) -> float:
     total = 0.0
     for phase in kernel.phases:
         if sweeping is None or kernel.sweeps_reduce_space(phase) == sweeping:
-            total += sum(_OP_CYCLES.get(type(op), 0.5) for op in phase.body.block.ops)
+            total += sum(_op_cycles(type(op)) for op in phase.body.block.ops)
     return total
+
+
+def _op_cycles(op: type[Operation]) -> float:
+    return SCALAR_CYCLES[op] if op in SCALAR_CYCLES else _STRUCTURE_CYCLES[op]
 
 
 def cost_us(nest: LoopNest, spec: LoopSpec) -> float:

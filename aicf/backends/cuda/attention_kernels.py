@@ -11,12 +11,22 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, prod
 
-from xdsl.dialects.builtin import ArrayAttr, BoolAttr, FloatAttr, IntegerAttr, StringAttr, f64, i64
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, StringAttr, f64
 from xdsl.ir import Attribute
 
 from aicf.backends.base import BufferRef, Launch, OperandInfo, Work
+from aicf.backends.cuda.records import (
+    PlainOperands,
+    Record,
+    Shape,
+    contradiction,
+    integer,
+    integers,
+    read_integer,
+    start_entries,
+)
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch, arch_named
-from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
+from aicf.dialects.emit_types import TargetAttr
 from aicf.errors import PlanError
 
 KIND = "attention"
@@ -210,26 +220,47 @@ def registers_of(problem: AttentionProblem, spec: AttentionSpec) -> int:
     return spec.row_tiles * (row + problem.d // 4 + 8) + _OTHER_REGISTERS
 
 
-def specs(problem: AttentionProblem, arch: GpuArch) -> Iterator[AttentionSpec]:
-    """The tilings that make sense for `problem` on `arch`: one tile for all keys where 128 are enough."""
+def specs(problem: AttentionProblem, arch: GpuArch, fixed: bool = False) -> Iterator[AttentionSpec]:
+    """The tilings that make sense for `problem` on `arch`: one tile for all keys where 128 are enough.
+
+    With `fixed` only those that combine keys in one order, whatever the number of queries and batch elements: in tiles
+    of one size, and a row of scores in one warp.
+    """
     whole = next((block_n for block_n in (16, 32, 64, 128, 256) if block_n >= problem.n), None)
     tiles = (whole,) if whole is not None and whole <= 128 else (64, 128, 256) if whole else (64, 128)
+    if fixed:
+        tiles = tiles[:1]
     for block_m in (16, 32, 64, 128):
         if block_m > 16 and block_m >= 2 * problem.m:
             continue
         for block_n in tiles:
             for stages in (1,) if block_n >= problem.n else (2, 3):
-                for warps_m, warps_n in _WARPS:
+                for warps_m, warps_n in _WARPS_APART if fixed else _WARPS:
                     spec = AttentionSpec(block_m, block_n, stages, warps_m, warps_n)
                     if _fits(problem, spec, arch):
                         yield spec
-                for groups in (1, 2, 3) if block_m == 64 and arch.has_tma else ():
+                for groups in (1, 2, 3) if block_m == 64 and arch.has_wgmma and not fixed else ():
                     spec = AttentionSpec(64 * groups, block_n, stages, 4 * groups, 1, True)
                     if _fits(problem, spec, arch):
                         yield spec
 
 
 _WARPS = ((1, 1), (1, 2), (1, 4), (1, 8), (2, 1), (2, 2), (2, 4), (4, 1), (4, 2), (8, 1))
+_WARPS_APART = tuple((warps_m, warps_n) for warps_m, warps_n in _WARPS if warps_n == 1)
+
+
+def spec_reason(problem: AttentionProblem, spec: AttentionSpec, arch: GpuArch) -> str | None:
+    """Why `spec` cannot run `problem` on `arch`, None if it can."""
+    method = f"tiles of {spec.block_m} queries and {spec.block_n} keys, {spec.warps_m}x{spec.warps_n} warps"
+    if min(spec.block_m, spec.block_n, spec.stages, spec.warps_m, spec.warps_n) < 1:
+        return f"{method}, {spec.stages} stages: a size is below 1"
+    if (spec.stages == 1) != (spec.block_n >= problem.n):
+        return f"{spec.stages} stages: one is for a tile of all {problem.n} keys, several are for more tiles"
+    groups = spec.warps_m // 4
+    shapes = [(4 * groups, 1)] if spec.warpgroups and spec.block_m == 64 * groups else [*_WARPS]
+    if (spec.warps_m, spec.warps_n) not in shapes or (spec.warpgroups and not arch.has_wgmma):
+        return f"there is no code for {method} on {arch.name}"
+    return None if _fits(problem, spec, arch) else f"{method} do not fit registers and shared memory"
 
 
 def _fits(problem: AttentionProblem, spec: AttentionSpec, arch: GpuArch) -> bool:
@@ -302,9 +333,11 @@ def resident_blocks(problem: AttentionProblem, spec: AttentionSpec, arch: GpuArc
 
 
 @lru_cache(maxsize=1024)
-def ranked_specs(problem: AttentionProblem, arch: GpuArch) -> tuple[AttentionSpec, ...]:
+def ranked_specs(problem: AttentionProblem, arch: GpuArch, fixed: bool = False) -> tuple[AttentionSpec, ...]:
     """All `specs`, by the prior the cheapest first, equals in their order."""
-    return tuple(sorted(specs(problem, arch), key=lambda spec: round(predicted_us(problem, spec, arch), 3)))
+    return tuple(
+        sorted(specs(problem, arch, fixed), key=lambda spec: round(predicted_us(problem, spec, arch), 3))
+    )
 
 
 # The method on scalar units
@@ -327,12 +360,6 @@ def simt_columns(problem: AttentionProblem) -> int:
 
 # Records
 
-Record = Mapping[str, Attribute]
-
-
-def _integer(value: int) -> IntegerAttr:
-    return IntegerAttr(value, i64)
-
 
 def read_scale(record: Record) -> float:
     """The scale of a kernel record. Raises PlanError if it lacks one."""
@@ -347,35 +374,17 @@ _TILES = ("block_m", "block_n", "stages", "warps_m", "warps_n")
 
 def read_spec(record: Record) -> AttentionSpec:
     """The tiles of a kernel record. Raises PlanError if an entry is missing."""
-    tiles = {name: _read_int(record, name) for name in _TILES}
-    return AttentionSpec(**tiles, warpgroups=bool(_read_int(record, "warpgroups")))
+    tiles = {name: read_integer(record, name) for name in _TILES}
+    return AttentionSpec(**tiles, warpgroups=bool(read_integer(record, "warpgroups")))
 
 
-def _read_int(record: Record, name: str) -> int:
-    value = record.get(name)
-    if not isinstance(value, IntegerAttr):
-        raise PlanError(f"kernel record lacks the integer '{name}': run select-kernels again")
-    return value.value.data
-
-
-def _common_record(
-    work: Work, arch: GpuArch, blocks: int, threads: int, shared: int, order: str
-) -> dict[str, Attribute]:
-    def triple(x: int) -> Attribute:
-        return ArrayAttr([_integer(x), _integer(1), _integer(1)])
-
-    early: dict[str, Attribute] = {}
-    if arch.has_tma:
-        early = {"early_reads": ArrayAttr([]), "triggers": BoolAttr.from_bool(True)}
+def _common_record(work: Work, arch: GpuArch, shape: Shape, order: str) -> dict[str, Attribute]:
     return {
         "scale": FloatAttr(_scale(work), f64),
-        "grid": triple(blocks),
-        "block": triple(threads),
-        "cluster": triple(1),
-        "shared_bytes": _integer(shared),
+        **shape.entries(),
         "combination_order": StringAttr(order),
-        **early,
-        "fixed_addresses": ArrayAttr([]),
+        **start_entries(arch),
+        "fixed_addresses": integers(()),
         "rounding": StringAttr("fused"),
     }
 
@@ -412,18 +421,12 @@ def _reason(work: Work) -> str | None:
     return None
 
 
-class _PlainOperands:
-    """A kernel that asks for no prepared layout."""
-
-    id: str
-
-    def prepare(self, work: Work, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
-        """See `KernelDescriptor`; never reached by a record of this kernel."""
-        raise PlanError(f"kernel '{self.id}' reads plain memory: its record must not ask for a layout")
+def _ranked(work: Work, target: TargetAttr) -> tuple[AttentionSpec, ...]:
+    return ranked_specs(problem_of(work), arch_named(target.arch.data), work.batch_invariant)
 
 
 @dataclass(frozen=True)
-class AttentionKernel(_PlainOperands):
+class AttentionKernel(PlainOperands):
     """Attention on tensor cores (mma.sync or wgmma) for f16 and bf16, see `templates.attention.attention`."""
 
     id: str = "cuda.attention"
@@ -450,38 +453,47 @@ class AttentionKernel(_PlainOperands):
         for name, rows, count in places:
             if not rows.moves_in_eights(count, problem.batch):
                 return f"rows of the {name} are not neighbours that start at multiples of 16 bytes: copy them first"
-        if not ranked_specs(problem, arch_named(target.arch.data)):
+        if not _ranked(work, target):
             return f"no tiling fits the registers and shared memory of {target.arch.data}"
         return None
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
         """See `KernelDescriptor`."""
         problem, arch = problem_of(work), arch_named(target.arch.data)
-        return predicted_us(problem, ranked_specs(problem, arch)[0], arch)
+        return predicted_us(problem, _ranked(work, target)[0], arch)
 
     def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
         """See `KernelDescriptor`."""
-        problem = problem_of(work)
-        return self.record_of(work, target, ranked_specs(problem, arch_named(target.arch.data))[0])
+        return self.record_of(work, target, _ranked(work, target)[0])
+
+    def fixed_order(self, work: Work, target: TargetAttr) -> str:
+        """See `BatchInvariantKernel`."""
+        return f"on tensor cores, keys in tiles of {_ranked(work, target)[0].block_n}, in order"
 
     def record_of(self, work: Work, target: TargetAttr, spec: AttentionSpec) -> dict[str, Attribute]:
         """The record with given tiles, one of `specs`."""
         problem = problem_of(work)
         order = "keys in tiles, in order" + ("; then the warps, in order" if spec.warps_n > 1 else "")
-        blocks = -(-problem.m // spec.block_m) * problem.count
-        shared = shared_layout(problem, spec).total
-        record = _common_record(work, arch_named(target.arch.data), blocks, spec.threads, shared, order)
-        tiles = {name: _integer(getattr(spec, name)) for name in _TILES}
-        return record | tiles | {"warpgroups": _integer(int(spec.warpgroups))}
+        blocks = ceil(problem.m / spec.block_m) * problem.count
+        shape = Shape((blocks, 1, 1), (spec.threads, 1, 1), (1, 1, 1), shared_layout(problem, spec).total)
+        record = _common_record(work, arch_named(target.arch.data), shape, order)
+        tiles = {name: integer(getattr(spec, name)) for name in _TILES}
+        return record | tiles | {"warpgroups": integer(int(spec.warpgroups))}
+
+    def record_reason(self, work: Work, record: Record, target: TargetAttr) -> str | None:
+        """See `CheckedKernel`."""
+        spec, arch = read_spec(record), arch_named(target.arch.data)
+        if (reason := spec_reason(problem_of(work), spec, arch)) is not None:
+            return reason
+        return contradiction(record, self.record_of(work, target, spec), arch)
 
     def candidates(self, work: Work, target: TargetAttr) -> Sequence[Mapping[str, Attribute]]:
         """The records of all `specs`, by the prior the cheapest first."""
-        problem, arch = problem_of(work), arch_named(target.arch.data)
-        return [self.record_of(work, target, spec) for spec in ranked_specs(problem, arch)]
+        return [self.record_of(work, target, spec) for spec in _ranked(work, target)]
 
 
 @dataclass(frozen=True)
-class SimtAttentionKernel(_PlainOperands):
+class SimtAttentionKernel(PlainOperands):
     """Attention in f32 arithmetic (IEEE) for any strides, see `templates.attention.attention_simt`."""
 
     id: str = "cuda.attention_simt"
@@ -518,11 +530,18 @@ class SimtAttentionKernel(_PlainOperands):
     def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
         """See `KernelDescriptor`."""
         problem = problem_of(work)
-        blocks = -(-problem.m // (SIMT_WARPS * SIMT_ROWS)) * problem.count
-        order = "keys in tiles of 32, in order; sums over the keys of a tile by halving"
-        return _common_record(
-            work, arch_named(target.arch.data), blocks, 32 * SIMT_WARPS, simt_shared_bytes(problem), order
-        )
+        blocks = ceil(problem.m / (SIMT_WARPS * SIMT_ROWS)) * problem.count
+        shape = Shape((blocks, 1, 1), (32 * SIMT_WARPS, 1, 1), (1, 1, 1), simt_shared_bytes(problem))
+        order = self.fixed_order(work, target)
+        return _common_record(work, arch_named(target.arch.data), shape, order)
+
+    def record_reason(self, work: Work, record: Record, target: TargetAttr) -> str | None:
+        """See `CheckedKernel`: it has no variants."""
+        return contradiction(record, self.record(work, target), arch_named(target.arch.data))
+
+    def fixed_order(self, work: Work, target: TargetAttr) -> str:
+        """See `BatchInvariantKernel`: there is one order."""
+        return "keys in tiles of 32, in order; sums over the keys of a tile by halving"
 
 
 KERNELS = (AttentionKernel(), SimtAttentionKernel())

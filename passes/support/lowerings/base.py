@@ -97,9 +97,11 @@ def static_size(op: LogicalOp, size: Size) -> int:
     return size
 
 
-Formula: TypeAlias = Callable[[Lowering, Any], SSAValue]
-"""From a composite op to its result, written with the lowering's methods in the composite's own element type; the op's
-own result leaves it as it is."""
+Formula: TypeAlias = Callable[[Lowering, Any], SSAValue | None]
+"""From a composite op to its result, written with the lowering's methods in the composite's own element type.
+
+A primitive op may have a formula for some of its uses; it adds nothing and gives None for the others.
+"""
 
 Formulas: TypeAlias = Mapping[type[Operation], Formula]
 
@@ -114,8 +116,7 @@ class LowerBy(RewritePattern):
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
         assert isinstance(op, LogicalOp)
         lower = Lowering(rewriter, op, self.ids)
-        value = self.formula(lower, op)
-        if value is not op.result:
+        if (value := self.formula(lower, op)) is not None:
             lower.finish(lower.narrow(value))
 
 

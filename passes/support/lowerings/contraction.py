@@ -32,7 +32,7 @@ def _product(lower: Lowering, op: logical.LinearOp) -> logical.MatmulOp:
     return logical.MatmulOp(operand, op.weight, transpose_b=True)
 
 
-def _matmul(lower: Lowering, op: logical.MatmulOp) -> SSAValue:
+def _matmul(lower: Lowering, op: logical.MatmulOp) -> SSAValue | None:
     """Operands of one batch, or one matrix for all as the right one: what kernels know."""
     batch, rhs_batch = op.info.sizes[:-2], tensor_info(op.rhs.type).sizes[:-2]
     lhs = _with_batch(lower, op.lhs, batch, "lhs")
@@ -41,7 +41,7 @@ def _matmul(lower: Lowering, op: logical.MatmulOp) -> SSAValue:
     else:
         rhs = _with_batch(lower, op.rhs, batch, "rhs")
     if lhs is op.lhs and rhs is op.rhs:
-        return op.result
+        return None
     flags = {"transpose_a": op.transpose_a is not None, "transpose_b": op.transpose_b is not None}
     return lower.add(logical.MatmulOp(lhs, rhs, **flags), "")
 

@@ -13,7 +13,7 @@ from aicf.backends.cuda.toolchain import compile_kernels
 from tests.backends.cpu.kernels_text import parse_kernel
 from tests.backends.cpu.test_scans import FLAGS, expected, scan
 from tests.backends.cuda.sass import ATOMICS, SPILLS, instructions, starting
-from tests.backends.cuda.test_generated import decided, references, simulated
+from tests.backends.cuda.test_generated import decided, recorded, references, simulated
 
 ROWS, COLUMNS, CHAIN = "scan_rows", "scan_columns", "scan_chain"
 
@@ -107,7 +107,7 @@ def test_machine_code() -> None:
     shape = (1, 1 << 22)
     nest, spec = decided(parse_kernel(scan(*shape, "f32", "")), [shape] * 2, ["f32"] * 2)
     workspace = [BufferRef(9, 0, (partial_bytes(nest, spec),), (1,), "i1")]
-    launches = launches_of("k", nest, spec, references([shape] * 2, ["f32"] * 2), workspace)
+    launches = launches_of("k", nest, recorded(nest, spec), references([shape] * 2, ["f32"] * 2), workspace)
     assert len(launches) == 2
     for cubin in compile_kernels([launch.code for launch in launches], "sm_90a").values():
         names = instructions(cubin)
