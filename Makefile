@@ -33,7 +33,7 @@ test-gpu: $(READY)
 
 # Every case once under each of NVIDIA's checkers, which come with the CUDA toolkit.
 sanitize-gpu: $(READY)
-	tests/gpu/sanitize.sh $(BIN)/python
+	$(BIN)/python -m tests.gpu.sanitize
 
 docs: $(READY)
 	$(BIN)/python -m aicf.tools.docgen

@@ -252,9 +252,8 @@ def _explained(
 ) -> Explanation | ValueExplanation:
     if value is not None:
         return explain_value(plan, decisions, value)
-    target = f"{plan.backend}:{plan.arch}, {plan.threads} thread"
-    plural = "s" if plan.threads > 1 else ""
-    return explain_programs(f"{name} for {target}{plural}", plan, decisions)
+    threads = f", {plan.threads} threads" if plan.threads > 1 else ""
+    return explain_programs(f"{name} for {plan.backend}:{plan.arch}{threads}", plan, decisions)
 
 
 def _read_plan(file: Artifact) -> tuple[ModulePlan, tuple[Decision, ...]]:
@@ -287,7 +286,9 @@ def _weights(file: Artifact, given: Mapping[str, Array] | str | Path | None) -> 
     """The weights given, else those of the file."""
     if given is None:
         if WEIGHTS not in file.entries:
-            raise ArtifactError("the artifact was saved without weights; load it with weights=")
+            raise ArtifactError(
+                "the artifact was saved without weights; load it with aicf.load(path, weights=...)"
+            )
         return _read_tensors(file, WEIGHTS)
     if isinstance(given, Mapping):
         return given

@@ -195,7 +195,8 @@ def _run(passes: Sequence[ModulePass], module: ModuleOp, context: Context, step:
 
 def _build(module: ModuleOp) -> NativeCode:
     target = target_of(module)
-    return get_backend(target.backend.data).build(module, code_units(module), target)
+    with collector_paused():
+        return get_backend(target.backend.data).build(module, code_units(module), target)
 
 
 def print_module(module: ModuleOp) -> str:

@@ -6,6 +6,7 @@ Plain data and plain text; how a terminal shows it is the command line's affair.
 from __future__ import annotations
 
 import difflib
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -88,24 +89,41 @@ class InstructionRow:
         """The microseconds in words, empty if unknown."""
         if self.expected_us is None:
             return ""
-        return f"{self.expected_us:.2f} us {'measured' if self.measured else 'predicted'}"
+        return f"{microseconds(self.expected_us)} us {'measured' if self.measured else 'predicted'}"
 
-    def cells(self) -> tuple[str, ...]:
-        """The row as text, in the order of `COLUMNS`."""
-        src = ", ".join(self.src)
-        return (
-            self.name,
-            self.kind,
-            self.kernel,
-            src,
-            "; ".join(choice for choice, _ in self.decisions),
-            "; ".join(because for _, because in self.decisions),
-            self.time,
-            f"{self.bytes:,}",
-        )
+    @property
+    def work(self) -> str:
+        """What it stands for, its bytes and its time, in words."""
+        time = f", {self.time}" if self.time else ""
+        return f"for {', '.join(self.src)}: {self.bytes:,} bytes{time}"
+
+    def lines(self) -> Iterator[str]:
+        """The row in words, then its decisions, in lines of at most `WIDTH` letters."""
+        yield from _wrapped(f"{self.name} {self.kind} by {self.kernel} {self.work}", "")
+        for choice, because in self.decisions:
+            yield from _wrapped(f"{choice}: {because}", "    ")
 
 
-COLUMNS = ("instruction", "kind", "kernel", "src", "decision", "reason", "time", "bytes")
+WIDTH = 110
+"""Letters of a line of plain text."""
+
+
+def _wrapped(text: str, indent: str) -> list[str]:
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=indent,
+        subsequent_indent=indent + "  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def microseconds(us: float) -> str:
+    """A time in figures: two decimals, a third where those would say little, and never zero."""
+    if us < 0.001:
+        return "<0.001"
+    return f"{us:.3f}" if us < 0.1 else f"{us:.2f}"
 
 
 @dataclass(frozen=True)
@@ -127,7 +145,7 @@ class ProgramExplanation:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The instruction tables of all programs; `str()` is plain text."""
+    """The instructions of all programs; `str()` is plain text."""
 
     title: str
     programs: tuple[ProgramExplanation, ...]
@@ -135,8 +153,8 @@ class Explanation:
     def __str__(self) -> str:
         blocks = [self.title]
         for program in self.programs:
-            table = format_table(COLUMNS, [row.cells() for row in program.rows])
-            blocks.append(f"@{program.name}: {program.memory}\n{table}")
+            lines = [line for row in program.rows for line in row.lines()]
+            blocks.append("\n".join([f"@{program.name}: {program.memory}", *lines]))
         return "\n\n".join(blocks)
 
     @property
@@ -167,6 +185,13 @@ class ValueExplanation:
     value: str
     became: tuple[str, ...]
     decisions: tuple[Decision, ...]
+
+    @property
+    def rejected(self) -> str:
+        """The kernel of each instruction it became, and under it those that were not taken, each with its reason."""
+        selected = [decision for decision in self.decisions if decision.made_by == _SELECTS]
+        lines = [line for decision in selected for line in decision.lines()]
+        return "\n".join([self.value, *(lines or ["no kernel was chosen for it"])])
 
     def __str__(self) -> str:
         lines = [self.value, "became:", *(f"  {line}" for line in self.became)]
@@ -277,11 +302,17 @@ def _describe_bind(plan: CapturePlan, bind: Bind, index: int) -> str:
     readers = [launch.name for launch in plan.launches if any(place.base == index for place in launch.ins)]
     writers = [launch.name for launch in plan.launches if any(place.base == index for place in launch.outs)]
     parts = [f"@{plan.name}: {bind.role} {describe(bind.shape, bind.dtype)}"]
-    parts += [f"bound {bind.binding}"] if bind.binding else []
+    parts += [f"bound {_binding(bind)}"] if bind.binding else []
     parts += [f"prepared as {bind.layout}"] if bind.layout else []
     parts += [f"read by {', '.join(readers)}"] if readers else []
     parts += [f"written by {', '.join(writers)}"] if writers else []
     return ", ".join(parts)
+
+
+def _binding(bind: Bind) -> str:
+    if bind.binding == "staged":
+        return f"staged: copied through {bind.nbytes:,} bytes of ours"
+    return f"{bind.binding}" + (f" at a multiple of {bind.align} bytes" if bind.align else "")
 
 
 def _describe_instruction(node: Node, launch: Launch, plan: CapturePlan) -> str:

@@ -64,9 +64,10 @@ def buffer_of(value: SSAValue) -> BufferType:
 class BindOp(IRDLOperation):
     """A buffer from outside: an input, output, parameter, state, meta scalar, constant or prepared weight.
 
-    `binding`: `direct` uses the caller's address, `staged` an address of ours, with a copy at the boundary. `updated`
-    marks a parameter or state that the program overwrites. A `const` carries its value: a tensor of the buffer's
-    shape, or one element (rank 0) that stands everywhere. A `derived` has the layout it was prepared in.
+    `binding`: `direct` uses the caller's address, which is a multiple of `align` bytes where that is given; `staged` an
+    address of ours, with a copy at the boundary. `updated` marks a parameter or state that the program overwrites. A
+    `const` carries its value: a tensor of the buffer's shape, or one element (rank 0) that stands everywhere. A
+    `derived` has the layout it was prepared in.
     """
 
     name = "emit.bind"
@@ -74,6 +75,7 @@ class BindOp(IRDLOperation):
     role = prop_def(StringAttr)
     bind_name = prop_def(StringAttr)
     binding = opt_prop_def(StringAttr)
+    align = opt_prop_def(IntegerAttr.constr(i64))
     updated = opt_prop_def(UnitAttr)
     value = opt_prop_def(DenseIntOrFPElementsAttr)
     buffer = result_def(BufferType)
@@ -85,6 +87,7 @@ class BindOp(IRDLOperation):
         type_: BufferType,
         *,
         binding: str | None = None,
+        align: int | None = None,
         updated: bool = False,
         value: DenseIntOrFPElementsAttr | None = None,
     ):
@@ -94,6 +97,7 @@ class BindOp(IRDLOperation):
                 "role": StringAttr(role),
                 "bind_name": StringAttr(bind_name),
                 "binding": None if binding is None else StringAttr(binding),
+                "align": None if align is None else IntegerAttr(align, i64),
                 "updated": UnitAttr() if updated else None,
                 "value": None if value is None else _canonical(value),
             },
@@ -105,6 +109,7 @@ class BindOp(IRDLOperation):
             raise VerifyException(f"emit.bind role must be one of {', '.join(BIND_ROLES)}, got '{role}'")
         if self.binding is not None and self.binding.data not in BINDINGS:
             raise VerifyException(f"binding must be one of {', '.join(BINDINGS)}, got '{self.binding.data}'")
+        self._verify_align()
         if self.updated is not None and role not in _UPDATED_ROLES:
             raise VerifyException(f"only a param or state can be updated, '{name}' is {role}")
         space = "const" if role in _CONST_ROLES else "bound"
@@ -114,6 +119,15 @@ class BindOp(IRDLOperation):
             raise VerifyException(f"a derived bind, and only that, has a layout; '{name}' is {role}")
         _verify_starts_at_zero(self, type_)
         self._verify_value(type_)
+
+    def _verify_align(self) -> None:
+        if self.align is None:
+            return
+        name, align = self.bind_name.data, self.align.value.data
+        if self.role.data not in ("input", "output") or self.binding != StringAttr("direct"):
+            raise VerifyException(f"only a direct input or output states an alignment, '{name}' is neither")
+        if align < 1 or align & (align - 1):
+            raise VerifyException(f"the alignment of '{name}' must be a power of two, got {align}")
 
     def _verify_value(self, type_: BufferType) -> None:
         name = self.bind_name.data
@@ -136,16 +150,19 @@ class BindOp(IRDLOperation):
         role = parser.parse_identifier()
         name = parse_string(parser)
         binding: str | None = None
+        align: int | None = None
         literal: Literal | None = None
         start = end = parser.pos
         seen: set[str] = set()
         while parser.parse_optional_punctuation(":") is None:
-            keyword = parser.parse_keyword_in(("binding", "updated", "value"))
+            keyword = parser.parse_keyword_in(("binding", "align", "updated", "value"))
             if keyword in seen:
                 parser.raise_error(f"'{keyword}' is given twice")
             seen.add(keyword)
             if keyword == "binding":
                 binding = parse_in_parens(parser, lambda parser: parser.parse_identifier())
+            elif keyword == "align":
+                align = parse_in_parens(parser, parse_integer)
             elif keyword == "value":
                 start = parser.pos
                 literal = parse_in_parens(parser, _parse_dense)
@@ -159,7 +176,7 @@ class BindOp(IRDLOperation):
                 )
             except VerifyException as error:
                 parser.raise_error(f"{cls.name}: {error}", start, end)
-        op = cls(role, name, type_, binding=binding, updated="updated" in seen, value=value)
+        op = cls(role, name, type_, binding=binding, align=align, updated="updated" in seen, value=value)
         op.attributes |= parse_attributes(parser)
         return op
 
@@ -168,6 +185,8 @@ class BindOp(IRDLOperation):
         printer.print_string_literal(self.bind_name.data)
         if self.binding is not None:
             printer.print_string(f" binding({self.binding.data})")
+        if self.align is not None:
+            printer.print_string(f" align({self.align.value.data})")
         if self.updated is not None:
             printer.print_string(" updated")
         if self.value is not None:

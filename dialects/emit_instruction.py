@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from typing import cast
 
 from xdsl.builder import Builder
 from xdsl.dialects.builtin import (
@@ -127,6 +128,17 @@ class ResolvedOp(IRDLOperation):
                 "after": ArrayAttr(after),
             },
         )
+
+    @property
+    def fixed_operands(self) -> list[SSAValue]:
+        """Operands whose addresses the kernel embeds when it is captured: `fixed_addresses` of its record, which
+        counts ins before outs."""
+        entry = None if self.kernel is None else self.kernel.record.data.get("fixed_addresses")
+        if not isinstance(entry, ArrayAttr):
+            return []
+        operands = [*self.ins, *self.outs]
+        places = [place.value.data for place in cast("ArrayAttr[IntegerAttr]", entry)]
+        return [operands[place] for place in places if place < len(operands)]
 
     @property
     def blob_bytes(self) -> bytes:

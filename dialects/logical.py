@@ -28,6 +28,7 @@ from aicf.dialects.logical_ops import (
     elementwise,
     functions,
     indexing,
+    logic,
     normalization,
     reduction,
 )
@@ -57,6 +58,7 @@ from aicf.dialects.logical_ops.dispatch import *
 from aicf.dialects.logical_ops.elementwise import *
 from aicf.dialects.logical_ops.functions import *
 from aicf.dialects.logical_ops.indexing import *
+from aicf.dialects.logical_ops.logic import *
 from aicf.dialects.logical_ops.normalization import *
 from aicf.dialects.logical_ops.reduction import *
 
@@ -93,6 +95,7 @@ __all__ += dispatch.__all__
 __all__ += elementwise.__all__
 __all__ += functions.__all__
 __all__ += indexing.__all__
+__all__ += logic.__all__
 __all__ += normalization.__all__
 __all__ += reduction.__all__
 
@@ -115,6 +118,7 @@ FAMILIES: tuple[ModuleType, ...] = (
     elementwise,
     functions,
     indexing,
+    logic,
     normalization,
     reduction,
 )

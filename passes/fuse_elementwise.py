@@ -22,6 +22,7 @@ from aicf.passes.support.fusion import (
     id_of,
     is_feeder,
 )
+from aicf.passes.support.identity import position_of
 from aicf.passes.support.ledger import record
 from aicf.passes.support.work import target_of
 
@@ -56,7 +57,8 @@ def _fuse(seed: Operation, context: FusionContext) -> None:
     if plan is None:
         raise UnsupportedOp(
             f"no kernel of target {context.target.backend.data} runs '{id_of(seed)}' ({seed.name}): "
-            + "; ".join(refused.values())
+            + "; ".join(refused.values()),
+            location=position_of(seed),
         )
     subjects = [id_of(member) for member in plan.members]
     group = form_group(plan, context)

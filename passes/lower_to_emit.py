@@ -37,7 +37,7 @@ from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
 from aicf.dialects.types import tensor_info
 from aicf.errors import PlanError
 from aicf.passes.select_kernels import SelectKernelsPass
-from aicf.passes.support.bindings import stage_fixed_addresses
+from aicf.passes.support.bindings import decide_bindings
 from aicf.passes.support.identity import value_hint
 from aicf.passes.support.peeling import PeeledOperand
 from aicf.passes.support.prepare import (
@@ -130,7 +130,7 @@ class _Bufferizer:
                 )
         self._copy_updates()
         drop_prepared_params(self.program, self.prepare)
-        stage_fixed_addresses(self.module, self.program, LowerToEmitPass.name)
+        decide_bindings(self.module, self.program, LowerToEmitPass.name)
         return self.program
 
     def _add_bind(self, bind: BindOp) -> SSAValue:

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects import func
 from xdsl.dialects.builtin import FloatAttr, ModuleOp, StringAttr, f64
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, Operation
 from xdsl.passes import ModulePass
 
 from aicf.backends.base import KernelDescriptor, Work
 from aicf.dialects.emit import GroupOp, ProgramOp, ResolvedOp
 from aicf.dialects.emit_types import KernelAttr, TargetAttr
 from aicf.errors import PolicyError, UnsupportedOp
+from aicf.passes.support.identity import position_of
 from aicf.passes.support.instructions import Filler
 from aicf.passes.support.ledger import record
 from aicf.passes.support.measured import Measurements, Variant
@@ -99,7 +100,7 @@ class _Chooser:
             if group.kernel is None:
                 what = f"group '{group.id.data}'"
                 way_out = "split the group or choose another target"
-                group.properties["kernel"], _ = self._choose(work_of_group(group), what, way_out)
+                group.properties["kernel"], _ = self._choose(work_of_group(group), group, what, way_out)
 
     def choose_for_instructions(self, open_programs: Sequence[ProgramOp]) -> None:
         """Completes the instructions of programs that are not final."""
@@ -115,14 +116,14 @@ class _Chooser:
         work = filler.work(program, op)
         refuse, what = filler.refuse_overlap(op), f"instruction '{op.instruction.data}'"
         kernel, cost = self._choose(
-            work, what, "write it as other instructions or choose another target", refuse
+            work, op, what, "write it as other instructions or choose another target", refuse
         )
         filler.give_kernel(program, op, work.work, kernel, cost)
 
     def _choose(
-        self, group_work: GroupWork, what: str, way_out: str, refuse: Refuse | None = None
+        self, group_work: GroupWork, op: Operation, what: str, way_out: str, refuse: Refuse | None = None
     ) -> tuple[KernelAttr, FloatAttr]:
-        """The record of the kernel that runs the work, and its microseconds; writes the ledger."""
+        """The record of the kernel that runs the work of `op`, and its microseconds; writes the ledger."""
         group_work = group_work.rounded(self.policy.rounding)
         work = group_work.work
         measured = self.measured.find(work)
@@ -131,7 +132,8 @@ class _Chooser:
             reasons = "; ".join(f"{kernel}: {why}" for kernel, why in rejected.items())
             raise UnsupportedOp(
                 f"no kernel of target {self.target.backend.data} runs {what} of kind {work.kind}: "
-                f"{reasons or 'none has this kind'}; {way_out}"
+                f"{reasons or 'none has this kind'}; {way_out}",
+                location=position_of(op),
             )
         best, because = _best(work, options, self.policy, rejected)
         for option in options:

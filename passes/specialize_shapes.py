@@ -100,7 +100,8 @@ def _check_names(buckets: Buckets, names: Sequence[str]) -> None:
     if unbound:
         example = ";".join(f"{name}=1" for name in unbound)
         raise PolicyError(
-            f'unbound symbolic dimensions: {", ".join(unbound)}; give sizes for each, as in dims="{example}"'
+            f'unbound symbolic dimensions: {", ".join(unbound)}; give sizes for each, as in dims="{example}" '
+            f"(--dims '{example}' on the command line)"
         )
 
 

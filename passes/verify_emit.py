@@ -6,24 +6,26 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr
+from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr
 from xdsl.ir import Attribute, Block, Operation
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import VerifyException
 
+from aicf.backends.base import CheckedKernel, KernelDescriptor, Work
 from aicf.backends.registry import get_kernels
 from aicf.dialects.emit import PHASES, BodyOp, KernelOp, ProgramOp, ResolvedOp, SlotOp, symbols
 from aicf.dialects.emit_types import BufferType, TargetAttr
-from aicf.errors import InvalidIR
+from aicf.errors import InvalidIR, PlanError
 from aicf.passes.analysis.accesses import Region, region_of
 from aicf.passes.decide_inplace import may_alias_pairs
 from aicf.passes.support.body_kinds import derive_kind
+from aicf.passes.support.early_start import early_operands
 from aicf.passes.support.identity import invalid
 from aicf.passes.support.kernel_code import NoCode, derive_code, derive_prologue
 from aicf.passes.support.peeling import yielded
 from aicf.passes.support.prepare import tensor_of
 from aicf.passes.support.programs import programs
-from aicf.passes.support.work import TARGET_ATTR, symbol_name
+from aicf.passes.support.work import TARGET_ATTR, buffer_info, descriptor, symbol_name
 
 
 @dataclass(frozen=True)
@@ -31,8 +33,9 @@ class VerifyEmitPass(ModulePass):
     """Checks every program; raises InvalidIR naming the instruction and its source.
 
     Fields that the phase fixes are there; symbols exist; kind, attributes and generated code are those of the body;
-    results overlap operands only where the kernel permits it; kernels belong to the target; slots lie in the arena.
-    With `meaning=false` bodies are not compared: nothing after `lower-to-emit` touches them.
+    results overlap operands only where the kernel permits it; kernels belong to the target, and run the instruction by
+    their records; slots lie in the arena. With `meaning=false` bodies are not compared: nothing after `lower-to-emit`
+    touches them.
     """
 
     name = "verify-emit"
@@ -50,6 +53,7 @@ class VerifyEmitPass(ModulePass):
                 _verify_kernel(instruction, target)
                 if self.meaning:
                     verify_meaning(instruction, table)
+                _verify_record(instruction, table, target)
             _verify_memory(program)
 
 
@@ -128,6 +132,60 @@ def _verify_kernel(op: ResolvedOp, target: Attribute | None) -> None:
             f"{_named(op)}: backend {target.backend.data} has no kernel '{op.kernel.kernel.data}'; "
             f"it has {', '.join(known)}",
         )
+
+
+def _verify_record(op: ResolvedOp, table: Mapping[str, Operation], target: Attribute | None) -> None:
+    """Asks the kernel whether it runs the instruction by its record, which may have been edited by hand."""
+    if op.kernel is None or op.body is None or not isinstance(target, TargetAttr):
+        return
+    kernel = descriptor(op.kernel, target)
+    if not isinstance(kernel, CheckedKernel):
+        return
+    work, record = _recorded_work(op, table), op.kernel.record.data
+    try:
+        reason = _kind_reason(kernel, work) or kernel.legal(work, target)
+        reason = reason or kernel.record_reason(work, record, target)
+    except PlanError as error:
+        raise invalid(op, f"{_named(op)}: {error.message}") from error
+    if reason is not None:
+        raise invalid(
+            op,
+            f"{_named(op)}: kernel '{kernel.id}' cannot run it as its record says: {reason}; correct the record, "
+            "or leave kernel(...) out for select-kernels",
+        )
+
+
+def _kind_reason(kernel: KernelDescriptor, work: Work) -> str | None:
+    return None if work.kind in kernel.kinds else f"it runs no {work.kind}"
+
+
+def _recorded_work(op: ResolvedOp, table: Mapping[str, Operation]) -> Work:
+    """What the kernel is asked to run. An operand that the record reads early is taken to be constant: whether it is
+    one, `verify-order` checks."""
+    assert op.kernel is not None and op.body is not None
+    body = table.get(symbol_name(op.body))
+    if not isinstance(body, BodyOp):
+        raise invalid(op, f"{_named(op)}: @{symbol_name(op.body)} is no emit.body")
+    early = set(early_operands(op))
+    operands = [
+        buffer_info(value, "const" if place in early else "temp") for place, value in enumerate(op.ins)
+    ]
+    code, prologue = (
+        None if reference is None else _kernel_named(op, reference, table)
+        for reference in (op.code, op.prologue)
+    )
+    rounding = op.kernel.record.data.get("rounding")
+    return Work(
+        op.instruction.data,
+        op.kind.data,
+        op.attrs.data,
+        tuple(operands),
+        tuple(buffer_info(value, "temp") for value in op.outs),
+        body.body.block,
+        code,
+        prologue,
+        rounding.data if isinstance(rounding, StringAttr) else "fused",
+    )
 
 
 def verify_meaning(op: ResolvedOp, table: Mapping[str, Operation]) -> None:

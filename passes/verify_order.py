@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -10,12 +10,12 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import OpResult
 from xdsl.passes import ModulePass
 
-from aicf.dialects.emit import BindOp, ProgramOp, SlotOp
+from aicf.dialects.emit import BindOp, ProgramOp, ResolvedOp, SlotOp
 from aicf.passes.analysis.accesses import Access, accesses_by_root, region_of, written_roots
 from aicf.passes.analysis.coverage import is_covered
 from aicf.passes.analysis.happens_before import HappensBefore
 from aicf.passes.analysis.liveness import Interference, Lifetime, interfering, slot_lifetimes
-from aicf.passes.support.early_start import early_conflict, waits_inside
+from aicf.passes.support.early_start import early_conflict, triggers, waits_inside
 from aicf.passes.support.identity import invalid
 from aicf.passes.support.programs import programs
 
@@ -26,8 +26,9 @@ class VerifyOrderPass(ModulePass):
 
     Values are defined before they are used; the text is a topological order of the edges; two accesses that share
     bytes, one of them a write, are ordered; slots that share bytes are never alive together; all that is read of a
-    slot is written before, and all of every output is written. What starts early over a programmatic edge waits
-    inside, and reads nothing before its wait that the program writes. Raises InvalidIR naming both instructions.
+    slot is written before, and all of every output is written. A programmatic edge comes from a kernel that lets
+    others start early; what starts early waits inside, and reads nothing before its wait that the program writes.
+    Raises InvalidIR naming both instructions.
     """
 
     name = "verify-order"
@@ -56,22 +57,34 @@ def _verify_definitions(program: ProgramOp) -> None:
 
 def _verify_early_starts(program: ProgramOp) -> None:
     written = written_roots(program)
+    by_name = {op.instruction.data: op for op in program.instructions}
     for op in program.instructions:
-        source = next((edge.source.data for edge in op.after if edge.kind.data == "programmatic"), None)
-        if source is None or op.kernel is None:
-            continue
-        name, way_out = op.instruction.data, f'write after(["{source}" full])'
-        if not waits_inside(op):
-            kernel = op.kernel.kernel.data
-            raise invalid(
-                op, f"'{name}' starts before '{source}' ends, but '{kernel}' does not wait inside; {way_out}"
-            )
-        if (root := early_conflict(op, written)) is not None:
-            raise invalid(
-                op,
-                f"'{name}' reads {_root_name(root)} before it waits for '{source}', and the program writes that; "
-                f"{way_out}",
-            )
+        for edge in op.after:
+            if edge.kind.data == "programmatic":
+                _verify_early_start(op, by_name[edge.source.data], written)
+
+
+def _verify_early_start(op: ResolvedOp, source: ResolvedOp, written: Collection[BindOp | SlotOp]) -> None:
+    """Checks one programmatic edge. Instructions without a record are not checked: no kernel is chosen yet."""
+    if op.kernel is None or source.kernel is None:
+        return
+    name, other = op.instruction.data, source.instruction.data
+    way_out = f'write after(["{other}" full])'
+    if not triggers(source):
+        kernel = source.kernel.kernel.data
+        raise invalid(
+            op, f"'{name}' starts before '{other}' ends, but '{kernel}' lets nothing start early; {way_out}"
+        )
+    if not waits_inside(op):
+        kernel = op.kernel.kernel.data
+        raise invalid(
+            op, f"'{name}' starts before '{other}' ends, but '{kernel}' does not wait inside; {way_out}"
+        )
+    if (root := early_conflict(op, written)) is not None:
+        raise invalid(
+            op,
+            f"'{name}' reads {_root_name(root)} before it waits for '{other}', and the program writes that; {way_out}",
+        )
 
 
 def _verify_root(

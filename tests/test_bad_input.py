@@ -651,7 +651,7 @@ def test_a_failed_save_leaves_the_old_file(
             "nowhere.npy: error: cannot read the input: No such file or directory; check the path",
         ),
         (f"x={MLP}", "no .npy file: "),
-        ("z={x}", "missing input x; it takes x: f32[4, 64]"),
+        ("z={x}", "aicf: error: there is no input 'z'; it has x\n"),
     ],
 )
 def test_inputs_of_run(

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ import safetensors.numpy
 
 import aicf
 from aicf.backends.cpu.target import host_level
+from aicf.explain import WIDTH, microseconds
 from aicf.tools.aicf_cli import main
 from tests.support.processes import interruptible
 from tests.test_compiler import MLP, ROOT, STEP, mlp_exact, mlp_weights, normal
@@ -80,10 +82,12 @@ def test_run_writes_what_the_call_updated(folder: Path, tmp_path: Path):
 
 
 def test_explain_is_plain_in_a_pipe(folder: Path, capsys: pytest.CaptureFixture[str]):
+    """No colours, and lines that fit a page."""
     assert main(["explain", str(folder / "mlp.aicf")]) == 0
     out = capsys.readouterr().out
     assert out == f"{aicf.load(folder / 'mlp.aicf').explain()}\n"
-    assert "\x1b" not in out and "instruction" in out and "decision" in out and " us predicted" in out
+    assert "\x1b" not in out and " gemm_epilogue by cpu.gemm" in out and " us predicted" in out
+    assert max(map(len, out.splitlines())) <= WIDTH
 
 
 def test_explain_answers_for_one_value(folder: Path, capsys: pytest.CaptureFixture[str]):
@@ -98,6 +102,41 @@ def test_explain_lists_what_was_rejected(folder: Path, capsys: pytest.CaptureFix
     place = next(number for number, line in enumerate(lines) if line.startswith("fc1@N=3: cpu.gemm_"))
     assert lines[place].endswith("because lowest predicted time; unmeasured")
     assert any(line.startswith("  not cpu.gemm_portable: ") for line in lines[place + 1 : place + 4])
+
+
+def test_explain_lists_what_was_rejected_for_one_value(folder: Path, capsys: pytest.CaptureFixture[str]):
+    """Of the value's instructions alone, and nothing of how it was fused."""
+    assert main(["explain", str(folder / "mlp.aicf"), "relu1", "--rejected"]) == 0
+    value, *lines = capsys.readouterr().out.splitlines()
+    assert value == "relu1" and all(line.startswith(("select-kernels of fc1@N=", "  not ")) for line in lines)
+    assert any(line.startswith("  not cpu.gemm_portable: ") for line in lines)
+
+
+def test_a_missing_kernel_is_told_with_its_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """The file, line and column of the op, as for any other mistake in a program."""
+    source = tmp_path / "bytes.mlir"
+    tensor = "tensor<8xi8>"
+    source.write_text(
+        f'func.func @f(%x : {tensor} {{logical.name = "x", logical.role = "input"}})'
+        f' -> ({tensor} {{logical.name = "y"}}) {{\n  %y = logical.relu %x : {tensor}\n  func.return %y : {tensor}\n}}'
+    )
+    given = ["compile", str(source), "-o", str(tmp_path / "m.aicf"), "--target", "cuda:sm_90a"]
+    assert main(given) == 1
+    assert capsys.readouterr().err.startswith(f"{source}:2:3: error: no kernel of target cuda runs 'y'")
+
+
+def test_the_version_is_that_of_the_project(capsys: pytest.CaptureFixture[str]):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"aicf {project['version']}\n"
+
+
+@pytest.mark.parametrize(
+    ("us", "text"),
+    [(0.0, "<0.001"), (0.0004, "<0.001"), (0.0123, "0.012"), (1.005, "1.00"), (279.1234, "279.12")],
+)
+def test_no_time_is_printed_as_zero(us: float, text: str):
+    assert microseconds(us) == text
 
 
 def test_explain_on_a_terminal_fits_it(folder: Path):

@@ -21,6 +21,7 @@ from aicf.tools.cli.devices_command import devices_command
 from aicf.tools.cli.explain_command import explain_command
 from aicf.tools.cli.run_command import run_command
 from aicf.tools.cli.tune_command import tune_command
+from aicf.tools.cli.version import print_version
 
 EXIT_ERROR, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 DEBUG = "--debug"
@@ -61,6 +62,9 @@ for _name, _command in COMMANDS.items():
 def _options(  # pyright: ignore[reportUnusedFunction]  # typer calls it
     debug: Annotated[
         bool, typer.Option(DEBUG, help="Print the Python traceback of an error as well.")
+    ] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Compile models into static, deterministic execution graphs, and replay them."""

@@ -19,8 +19,12 @@ from aicf.dialects.emit_kernels import KernelOp
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
 
 __all__ = [
+    "EARLY_READS",
+    "TRIGGERS",
     "Backend",
+    "BoundaryBackend",
     "BufferRef",
+    "CheckedKernel",
     "CodeUnit",
     "ConcurrentBackend",
     "DeviceCode",
@@ -36,6 +40,11 @@ __all__ = [
     "TunableKernel",
     "Work",
 ]
+
+EARLY_READS = "early_reads"
+"""Entry of the record of a kernel that waits for its predecessors itself: the operands it reads before it does."""
+TRIGGERS = "triggers"
+"""Entry of a record: whether the kernel lets its successors start before it ends."""
 
 
 @dataclass(frozen=True)
@@ -144,6 +153,19 @@ class TunableKernel(Protocol):
 
         All have the same entries. A measurement finds its variant by the entries whose values differ, so the records
         may only depend on `work` and `target`, and other candidates mean another `version`. Only for legal work.
+        """
+        ...
+
+
+@runtime_checkable
+class CheckedKernel(Protocol):
+    """What a `KernelDescriptor` also offers if every entry of its records decides something: whether they agree."""
+
+    def record_reason(self, work: Work, record: Mapping[str, Attribute], target: TargetAttr) -> str | None:
+        """Why a record, which may have been edited by hand, cannot run `work` on `target`; None if it can.
+
+        Operands that the record reads early have the role `const`; which of them may be is not asked here. Raises
+        PlanError if an entry is missing.
         """
         ...
 
@@ -264,6 +286,16 @@ class Backend(Protocol):
 
     def devices(self) -> Sequence[Mapping[str, str]]:
         """What this backend could run on here: `name`, `arch` as in a target, `memory` in words."""
+        ...
+
+
+@runtime_checkable
+class BoundaryBackend(Protocol):
+    """What a `Backend` also offers if inputs and outputs can be staged: copied from and to memory of its programs."""
+
+    @property
+    def bind_align(self) -> int:
+        """Bytes: what addresses of inputs and outputs that are used directly must be multiples of."""
         ...
 
 

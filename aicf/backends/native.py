@@ -182,17 +182,13 @@ class DeviceGraph(Protocol):
 
     @property
     def launch(self) -> Callable[[], None]:
-        """Queues one replay and returns; allocates, synchronises and decides nothing. It may change with
-        `set_pointers`."""
-        ...
-
-    @property
-    def fixed(self) -> frozenset[int]:
-        """Entries of the pointer table whose change captures the program anew, which takes long."""
+        """Queues one replay and returns; allocates, synchronises and decides nothing."""
         ...
 
     def set_pointers(self, pointers: Mapping[int, int]) -> None:
-        """Replaces entries of the pointer table for later launches, by index."""
+        """Replaces entries of the pointer table for later launches, by index.
+
+        Raises CaptureError for one whose address an instruction has inside: the plan stages it."""
         ...
 
     def run_eagerly(self, around: Callable[[str], AbstractContextManager[Any]]) -> None:
@@ -213,6 +209,10 @@ class DeviceCode(Protocol):
     @property
     def memory(self) -> DeviceMemory:
         """Where its programs run."""
+        ...
+
+    def instructions(self, symbol: str) -> tuple[str, ...]:
+        """Names of the instructions of one program, in launch order. Raises ArtifactError if there is none."""
         ...
 
     def capture(self, symbol: str, table: Sequence[int], descriptors: int, stream: int) -> DeviceGraph:

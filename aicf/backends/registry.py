@@ -116,11 +116,12 @@ def resolve_target(spec: str, threads: int = 1) -> TargetAttr:
         raise PolicyError(f"threads must be at least 1, got {threads}")
     backend = get_backend(name)
     level, *listed = rest.split("+")
+    arch = backend.resolve_arch(level or None)
     libraries = dict(_library(entry, spec) for entry in listed) if level else dict(backend.libraries())
     facts: dict[str, Attribute] = {"threads": IntegerAttr(threads, i64)}
     if libraries:
         facts["libraries"] = DictionaryAttr({key: StringAttr(libraries[key]) for key in sorted(libraries)})
-    return TargetAttr(name, backend.resolve_arch(level or None), facts)
+    return TargetAttr(name, arch, facts)
 
 
 def _library(entry: str, spec: str) -> tuple[str, str]:

@@ -15,9 +15,6 @@ from aicf.runtime.graph import Bind
 from aicf.runtime.ports import Port, as_array
 from aicf.runtime.tensors import Array, address, describe, element_name
 
-ADDRESS_ALIGN = 16
-"""Bytes: what kernels and TMA descriptors rely on for a bound address."""
-
 
 class DeviceArray:
     """An input or output of a GraphExec, in memory of the device.

@@ -6,15 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import zip_longest
 from typing import Any, Protocol, cast
 
 import numpy as np
 
 from aicf.backends.native import DeviceCode, DeviceGraph, DeviceMemory
-from aicf.errors import AicfError, CaptureError, InputMismatch
+from aicf.errors import AicfError, ArtifactError, CaptureError, InputMismatch
 from aicf.runtime import ranges
 from aicf.runtime.capture_plan import ARENA, CapturePlan
-from aicf.runtime.device_array import ADDRESS_ALIGN, DeviceArray, device_view, host_view
+from aicf.runtime.device_array import DeviceArray, device_view, host_view
 from aicf.runtime.device_memory import ALIGN, Block, PinnedBlock, Queue, padded
 from aicf.runtime.device_state import DeviceState
 from aicf.runtime.dlpack import DeviceView
@@ -56,19 +57,20 @@ class DeviceProgram(Boundary):
     def __init__(self, plan: CapturePlan, reserve: int) -> None:
         super().__init__(plan)
         self.reserve = reserve
-        staged, size = list[Port](), 0
+        pinned, size = list[Port](), 0
         for port in (*self.inputs, *self.outputs):
             if size + padded(port.bind.nbytes) <= STAGING_BYTES:
-                staged.append(port)
+                pinned.append(port)
                 size += padded(port.bind.nbytes)
-        self.staged = tuple(staged)
+        self.pinned = tuple(pinned)
 
     @property
     def parts(self) -> dict[int | str, int]:
-        """What lies in the block of a GraphExec: bytes by index in the pointer table. Staged inputs come first, then
-        staged outputs, so that each is one copy."""
-        rest = [port for port in self.ports if port not in self.staged]
-        ports = {port.index: port.bind.nbytes for port in (*self.staged, *rest)}
+        """What lies in the block of a GraphExec: bytes by index in the pointer table. Every input and output has a
+        place, for arrays of the host and for those that the plan stages. Those that go through pinned memory come
+        first, inputs before outputs, so that each is one copy."""
+        rest = [port for port in self.ports if port not in self.pinned]
+        ports = {port.index: port.bind.nbytes for port in (*self.pinned, *rest)}
         return {**ports, ARENA: self.plan.arena_bytes, _DESCRIPTORS: self.reserve}
 
     @property
@@ -79,7 +81,7 @@ class DeviceProgram(Boundary):
 
 @dataclass
 class _Staging:
-    """Pinned memory that mirrors the first bytes of the block: staged inputs and outputs by name."""
+    """Pinned memory that mirrors the first bytes of the block: small inputs and outputs by name."""
 
     pinned: PinnedBlock
     inputs: int
@@ -89,7 +91,10 @@ class _Staging:
 
 @dataclass
 class _Taken:
-    """What a GraphExec holds on the device; the fields are dropped in this order, users before what they use."""
+    """What a GraphExec holds on the device; the fields are dropped in this order, users before what they use.
+
+    `is_proven`: whether all its instructions have run.
+    """
 
     own: dict[str, DeviceArray]
     ranges: list[tuple[str, tuple[int, int]]]
@@ -98,41 +103,68 @@ class _Taken:
     queue: Queue
     memory: DeviceMemory
     code: DeviceCode
+    is_proven: bool = False
+
+    def launch(self) -> None:
+        """Runs the program: the first time instruction by instruction, so that one that fails is named, and waits for
+        each; from then on as the graph."""
+        if self.is_proven:
+            self.graph.launch()
+        else:
+            self.prove()
+
+    def prove(self) -> None:
+        """Runs the program instruction by instruction. Raises CaptureError that names the one that fails."""
+        self.graph.run_eagerly(ranges.named)
+        self.is_proven = True
 
 
 @dataclass(frozen=True)
 class _Copy:
-    """Between a host array and the device, before (`is_input`) or after a run."""
+    """Between bound memory and the program's own place for it, before (`is_input`) or after a run."""
 
     is_input: bool
     place: int
-    array: Array
+    bound: Array | DeviceView
     nbytes: int
+
+    def queue(self, memory: DeviceMemory, stream: int) -> None:
+        """Queues the copy."""
+        bound, place, nbytes = self.bound, self.place, self.nbytes
+        if isinstance(bound, DeviceView):
+            pair = (place, bound.address) if self.is_input else (bound.address, place)
+            memory.copy(*pair, nbytes, stream)
+        elif self.is_input:
+            memory.upload(place, address(bound), nbytes, stream)
+        else:
+            memory.download(address(bound), place, nbytes, stream)
 
 
 class _CopyingReplay:
-    """A run between copies from and to host arrays, and its end.
+    """A run between copies from and to bound memory; it waits for the end if some of that is on the host.
 
     Args:
         taken: The GraphExec's memory.
         copies: What is copied.
-        run: The run; the graph's launch if None.
+        run: The run.
     """
 
-    def __init__(self, taken: _Taken, copies: Sequence[_Copy], run: Callable[[], None] | None = None) -> None:
+    def __init__(self, taken: _Taken, copies: Sequence[_Copy], run: Callable[[], None]) -> None:
         self._memory, self._queue = taken.memory, taken.queue
-        self._run = run or taken.graph.launch
+        self._run = run
         self._inputs = [copy for copy in copies if copy.is_input]
         self._outputs = [copy for copy in copies if not copy.is_input]
+        self._waits = not all(isinstance(copy.bound, DeviceView) for copy in copies)
 
     def __call__(self) -> None:
         memory, stream = self._memory, self._queue.handle
         for copy in self._inputs:
-            memory.upload(copy.place, address(copy.array), copy.nbytes, stream)
+            copy.queue(memory, stream)
         self._run()
         for copy in self._outputs:
-            memory.download(address(copy.array), copy.place, copy.nbytes, stream)
-        memory.synchronize(stream)
+            copy.queue(memory, stream)
+        if self._waits:
+            memory.synchronize(stream)
 
 
 class DeviceGraphExec(GraphExec):
@@ -165,6 +197,7 @@ class DeviceGraphExec(GraphExec):
                 f"@{plan.name}: the arena asks for an alignment above {ALIGN}; plan memory again"
             )
         code = self._source.code()
+        _check_instructions(plan, code)
         self._source.admit(plan, state)
         memory = code.memory
         queue = Queue(memory) if state is None else state.resident().queue
@@ -230,29 +263,48 @@ class DeviceGraphExec(GraphExec):
             self._point_at_bound(self._taken)
 
     def _point_at_bound(self, taken: _Taken) -> None:
-        """Points the graph at what is bound: memory of the device itself, and ours for arrays of the host."""
+        """Points the graph at what is bound directly; arrays of the host, and what the plan stages, stay at ours."""
         pointers: dict[int, int] = {}
         for port in self._program.ports:
             bound = self._bound.get(port.bind.name)
             ours = taken.block[port.index]
-            pointers[port.index] = bound.address if isinstance(bound, DeviceView) else ours
+            is_pointed = isinstance(bound, DeviceView) and not port.is_staged
+            pointers[port.index] = cast(DeviceView, bound).address if is_pointed else ours
         taken.graph.set_pointers(pointers)
 
     def _ready(self) -> Callable[[], None]:
         taken = self._take()
         self._bind_rest(lambda port: taken.own[port.bind.name])
         self._point_at_bound(taken)
+        steady = self._with_copies(taken, taken.graph.launch)
+        if not taken.is_proven:
+            return partial(self._first_then, taken, steady)
+        self._run = steady
+        return steady
+
+    def _first_then(self, taken: _Taken, steady: Callable[[], None]) -> None:
+        """The first replay of all, see `_Taken.launch`; any other is `steady`."""
+        if taken.is_proven:
+            steady()
+            return
+        self._with_copies(taken, taken.prove)()
+        self._run = steady
+
+    def _with_copies(self, taken: _Taken, run: Callable[[], None]) -> Callable[[], None]:
         copies = self._copies(taken)
-        self._run = _CopyingReplay(taken, copies) if copies else taken.graph.launch
-        return self._run
+        return _CopyingReplay(taken, copies, run) if copies else run
 
     def _copies(self, taken: _Taken) -> list[_Copy]:
-        """The copies around a replay for bound arrays of the host."""
-        return [
-            _Copy(port.bind.role == "input", taken.block[port.index], cast(Array, bound), port.bind.nbytes)
-            for port in self._program.ports
-            if isinstance(bound := self._bound[port.bind.name], np.ndarray) and port.bind.nbytes
-        ]
+        """The copies around a replay: for bound arrays of the host, and for what the plan stages."""
+        copies: list[_Copy] = []
+        for port in self._program.ports:
+            bound: Array | DeviceArray | DeviceView = self._bound[port.bind.name]
+            if isinstance(bound, DeviceArray) or not port.bind.nbytes:
+                continue
+            if isinstance(bound, np.ndarray) or port.is_staged:
+                is_input, place = port.bind.role == "input", taken.block[port.index]
+                copies.append(_Copy(is_input, place, bound, port.bind.nbytes))
+        return copies
 
     def synchronize(self) -> None:
         """See `GraphExec`."""
@@ -264,8 +316,7 @@ class DeviceGraphExec(GraphExec):
         with self._guard:
             self._ready()
             taken = self._take()
-            eagerly = partial(taken.graph.run_eagerly, ranges.named)
-            _CopyingReplay(taken, self._copies(taken), eagerly)()
+            self._with_copies(taken, taken.prove)()
 
     def instruction_times(self, repeats: int) -> list[list[float]]:
         """See `GraphExec`."""
@@ -275,7 +326,7 @@ class DeviceGraphExec(GraphExec):
 
     def _in_place(self, port: Port, value: object) -> DeviceArray | DeviceView | Array:
         taken = self._take()
-        view = device_view(value, port, taken.memory, taken.queue)
+        view = self._on_device(port, value)
         role, name = port.bind.role, port.bind.name
         if view is None:
             array = port.check(value)
@@ -289,11 +340,6 @@ class DeviceGraphExec(GraphExec):
             return array
         if value is taken.own[name]:
             return taken.own[name]
-        if view.address % ADDRESS_ALIGN:
-            raise InputMismatch(
-                f"{role} '{name}' starts at {view.address:#x}, zero-copy needs a multiple of {ADDRESS_ALIGN}; copy it, "
-                "or call the executable, which copies"
-            )
         if role == "output" and view.read_only:
             raise InputMismatch(f"output '{name}' is a read-only array; give writable memory")
         return view
@@ -326,7 +372,7 @@ class DeviceGraphExec(GraphExec):
     def _run_once(self, args: Sequence[Any], out: Mapping[str, Any]) -> dict[str, Any]:
         """One run; outputs by name: those in `out`, and fresh host arrays.
 
-        Arrays of this device are used in place where the graph can be pointed at them, else copied on it.
+        Arrays of this device are used in place where the plan binds directly, and copied where it stages.
         """
         taken = self._take()
         memory, stream, staging = taken.memory, taken.queue.handle, self._stage(taken)
@@ -343,12 +389,12 @@ class DeviceGraphExec(GraphExec):
         behind: list[tuple[DeviceView, Port]] = []
         for port in self._program.outputs:
             if isinstance(view := _view_of(out.get(port.bind.name)), DeviceView):
-                if port.index in taken.graph.fixed:
+                if port.is_staged:
                     behind.append((view, port))
                 else:
                     pointers[port.index] = view.address
         self._point(taken, pointers)
-        taken.graph.launch()
+        taken.launch()
         for view, port in behind:
             memory.copy(view.address, taken.block[port.index], port.bind.nbytes, stream)
         results = self._collect(taken, staging, out)
@@ -357,32 +403,46 @@ class DeviceGraphExec(GraphExec):
 
     def _stage(self, taken: _Taken) -> _Staging:
         if self._staging is None:
-            sizes = [(port.bind.role, padded(port.bind.nbytes)) for port in self._program.staged]
+            sizes = [(port.bind.role, padded(port.bind.nbytes)) for port in self._program.pinned]
             inputs, outputs = (
                 sum(size for role, size in sizes if role == wanted) for wanted in ("input", "output")
             )
             pinned = PinnedBlock(taken.memory, max(inputs + outputs, ALIGN))
             arrays = {
                 port.bind.name: host_view(pinned.array, taken.block.offsets[port.index], port)
-                for port in self._program.staged
+                for port in self._program.pinned
             }
             self._staging = _Staging(pinned, inputs, outputs, arrays)
         return self._staging
 
     def _in_call(self, port: Port, value: object) -> DeviceView | Array:
+        return self._on_device(port, value) or port.check(value)
+
+    def _on_device(self, port: Port, value: object) -> DeviceView | None:
+        """The memory of `value` on this device, as `port` is bound; None if it is on the host.
+
+        Raises InputMismatch: it does not fit, or is bound directly and not aligned so.
+        """
         taken = self._take()
-        return device_view(value, port, taken.memory, taken.queue) or port.check(value)
+        view = device_view(value, port, taken.memory, taken.queue)
+        align = port.bind.align or 1
+        if view is not None and not port.is_staged and view.address % align:
+            raise InputMismatch(
+                f"{port.bind.role} '{port.bind.name}' starts at {view.address:#x}, the plan binds it directly at a "
+                f"multiple of {align} bytes; copy it into an array of its own"
+            )
+        return view
 
     def _feed(
         self, taken: _Taken, staging: _Staging, port: Port, value: object, pointers: dict[int, int]
     ) -> DeviceView | Array | None:
-        """Stages one input (None), uploads it, or puts its address into `pointers` if the graph can be pointed at it.
+        """Stages one input (None), uploads it, or puts its address into `pointers` if the plan binds it directly.
 
         Gives what must live until the run is over.
         """
         bound = self._in_call(port, value)
         if isinstance(bound, DeviceView):
-            if port.index not in taken.graph.fixed and bound.address % ADDRESS_ALIGN == 0:
+            if not port.is_staged:
                 pointers[port.index] = bound.address
             return bound
         if (stage := staging.arrays.get(port.bind.name)) is not None:
@@ -426,6 +486,21 @@ class DeviceGraphExec(GraphExec):
             if port.bind.name not in results:
                 results[port.bind.name] = staging.arrays[port.bind.name].copy()
         return {port.bind.name: results[port.bind.name] for port in self._program.outputs}
+
+
+def _check_instructions(plan: CapturePlan, code: DeviceCode) -> None:
+    """Raises ArtifactError if `code` was not made from `plan`."""
+    names = tuple(node.name for node in plan.graph.nodes)
+    for ours, theirs in zip_longest(names, code.instructions(plan.entry)):
+        if ours != theirs:
+            raise ArtifactError(
+                f"@{plan.name}: the code runs {_quoted(theirs)} where the plan has {_quoted(ours)}; the file is "
+                "corrupt: compile the program again"
+            )
+
+
+def _quoted(name: str | None) -> str:
+    return "nothing" if name is None else f"'{name}'"
 
 
 def _view_of(value: object) -> object:

@@ -334,6 +334,12 @@ class Executable:
         if twice := sorted(by_position.keys() & feeds.keys()):
             raise InputMismatch(f"input '{twice[0]}' is given by position and by name; give it once")
         given = {**by_position, **feeds}
+        for name in given:
+            if name in self.weights and name not in self._input_names:
+                raise InputMismatch(
+                    f"'{name}' is a weight, not an input; set_state() changes those that programs update"
+                )
+        reject_unknown(given, self._input_names, "input")
         if missing := [name for name in self._input_names if name not in given]:
             wanted = ", ".join(
                 f"{name}: {spec}" for name, spec in zip(self._input_names, self.inputs, strict=True)
@@ -341,12 +347,6 @@ class Executable:
             raise InputMismatch(
                 f"missing input{'s' if len(missing) > 1 else ''} {', '.join(missing)}; it takes {wanted}"
             )
-        for name in given:
-            if name in self.weights and name not in self._input_names:
-                raise InputMismatch(
-                    f"'{name}' is a weight, not an input; set_state() changes those that programs update"
-                )
-        reject_unknown(given, self._input_names, "input")
         return tuple(given[name] for name in self._input_names)
 
     def _choose(self, args: Sequence[Any]) -> _Lane:

@@ -28,6 +28,8 @@ class Bind:
         nbytes: Bytes from the first to past the last element; the physical size of a prepared layout.
         binding: `direct`, `staged` (it is copied to or from memory of ours), None where it cannot
             matter.
+        align: Bytes that the address of a direct input or output must be a multiple of; None for those of its
+            elements.
         updated: Whether the program overwrites this parameter or state.
         layout: Text of the prepared layout, None for plain strided memory.
         value: Bytes of a const in hexadecimal, row-major.
@@ -40,6 +42,7 @@ class Bind:
     dtype: str
     nbytes: int
     binding: str | None
+    align: int | None
     updated: bool
     layout: str | None
     value: str | None

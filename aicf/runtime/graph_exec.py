@@ -86,11 +86,13 @@ class GraphExec(ABC):
     def replay(self, n: int = 1) -> None:
         """Runs the program `n` times on what is bound; outputs that nobody bound get memory of ours.
 
-        On a device it returns as soon as the runs are queued, see `synchronize`, unless host arrays are bound.
+        On a device it returns as soon as the runs are queued, see `synchronize`, unless host arrays are bound. The
+        first run of a GraphExec goes instruction by instruction there, as `check` does, so that one that fails is
+        named; all others are one launch of its graph.
 
         Raises:
             InputMismatch: an input is not bound.
-            CaptureError: another thread is replaying this GraphExec.
+            CaptureError: another thread is replaying this GraphExec, or an instruction of the first run fails.
         """
         guard = self._guard
         if not guard.acquire(self._state is not None):

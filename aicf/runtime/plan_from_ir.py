@@ -14,9 +14,9 @@ import numpy as np
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IntegerAttr, ModuleOp, SymbolRefAttr
 from xdsl.ir import Operation, SSAValue
 
-from aicf.backends.base import BufferRef, CodeUnit, KernelDescriptor
+from aicf.backends.base import BoundaryBackend, BufferRef, CodeUnit, KernelDescriptor
 from aicf.backends.base import Launch as CodeLaunch
-from aicf.backends.registry import get_kernels
+from aicf.backends.registry import get_backend, get_kernels
 from aicf.dialects.emit import (
     PREPARE,
     BindOp,
@@ -185,6 +185,7 @@ def _read_bind(op: BindOp) -> Bind:
         if layout
         else type_.span_bytes,
         binding=None if op.binding is None else op.binding.data,
+        align=None if op.align is None else op.align.value.data,
         updated=op.updated is not None,
         layout=None if layout is None else str(layout),
         value=None if op.value is None else _spread(op.value, type_.get_shape()).tobytes().hex(),
@@ -275,12 +276,13 @@ def find_blockers(module: ModuleOp, program: ProgramOp) -> list[str]:
     if program.phase.data != "final":
         return [f"{where} is in phase '{program.phase.data}', only 'final' runs: go on up to plan-capture"]
     table = symbols(module)
-    kernels = get_kernels(target_of(module).backend.data)
-    found = [*_bind_blockers(program), *_slot_blockers(program)]
+    backend = target_of(module).backend.data
+    kernels = get_kernels(backend)
+    found = [*_bind_blockers(program), *_binding_blockers(program, backend), *_slot_blockers(program)]
     seen: set[str] = set()
     for instruction in program.instructions:
         found += _field_blockers(instruction, table)
-        found += _kernel_blockers(instruction, kernels, target_of(module).backend.data)
+        found += _kernel_blockers(instruction, kernels, backend)
         found += _edge_blockers(instruction, program, seen)
         seen.add(instruction.instruction.data)
     return [f"{where}: {line}" for line in found]
@@ -297,6 +299,27 @@ def _bind_blockers(program: ProgramOp) -> Iterator[str]:
             yield f"output '{name}' is never written: add the instruction or drop the bind"
         if role == "derived" and may_derive and bind not in written:
             yield f"derived '{name}' is never written: add the instruction or drop the bind"
+
+
+def _binding_blockers(program: ProgramOp, backend: str) -> Iterator[str]:
+    """Where the boundary is bound in a way that the runtime could not obey."""
+    traits = get_backend(backend)
+    fixed = {root_buffer(value): op for op in program.instructions for value in op.fixed_operands}
+    for bind in program.binds:
+        what = f"{bind.role.data} '{bind.bind_name.data}'"
+        if bind.role.data not in ("input", "output") or bind.binding is None:
+            continue
+        is_staged = bind.binding.data == "staged"
+        align = 1 if bind.align is None else bind.align.value.data
+        if not isinstance(traits, BoundaryBackend):
+            if is_staged:
+                yield f"{what} is staged, but {backend} uses callers' memory where it is: write binding(direct)"
+        elif not is_staged and bind in fixed:
+            name = fixed[bind].instruction.data
+            yield f"{what} is direct, but '{name}' embeds its address: write binding(staged)"
+        elif not is_staged and align < traits.bind_align:
+            needed = f"binding(direct) align({traits.bind_align})"
+            yield f"{what} is direct at any address, {backend} needs a multiple: write {needed}"
 
 
 def _slot_blockers(program: ProgramOp) -> Iterator[str]:

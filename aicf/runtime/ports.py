@@ -53,6 +53,11 @@ class Port:
         return Port(bind, index, dtype, bind.shape, strides, bind.strides == dense_strides(bind.shape))
 
     @property
+    def is_staged(self) -> bool:
+        """Whether the program uses memory of ours for it, and callers' memory is copied from or to there."""
+        return self.bind.binding == "staged"
+
+    @property
     def is_small(self) -> bool:
         """Whether calls copy it instead of asking for its address."""
         return self.bind.nbytes <= COPY_BYTES
@@ -127,8 +132,8 @@ def reject_unknown(given: Iterable[str], known: Sequence[str], what: str) -> Non
     for name in given:
         if name not in known:
             close = difflib.get_close_matches(str(name), known, n=1)
-            hint = f"did you mean '{close[0]}'?" if close else f"it has {', '.join(known) or 'none'}"
-            raise InputMismatch(f"there is no {what} '{name}'; {hint}")
+            meant = f"did you mean '{close[0]}'? " if close else ""
+            raise InputMismatch(f"there is no {what} '{name}'; {meant}it has {', '.join(known) or 'none'}")
 
 
 class Boundary:

@@ -72,6 +72,7 @@ class Profiler:
                 f"code of backend '{executable.plan.backend}' runs whole programs only; time replay() instead"
             )
         empty = median(row[0] for row in samples)
+        _microseconds(graph_exec)  # the first run may go instruction by instruction
         whole = median(_microseconds(graph_exec) for _ in range(repeats))
         plan = graph_exec.plan
         rows: list[InstructionTime] = []

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from aicf.errors import BackendUnavailable
+from aicf.extras import install
 
 Range = Callable[[str], AbstractContextManager[Any]]
 
@@ -26,7 +27,7 @@ def nvtx_ranges() -> Generator[None]:
     try:
         annotate: Any = import_module("nvtx").annotate
     except ImportError:
-        raise BackendUnavailable("NVTX ranges need the package nvtx; install aicf[cuda]") from None
+        raise BackendUnavailable(f"NVTX ranges need the package nvtx; {install('cuda')}") from None
     before, _open = _open, partial(annotate, domain="aicf")
     try:
         yield

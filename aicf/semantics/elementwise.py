@@ -22,6 +22,9 @@ GELU_CUBIC = 0.044715
 """Coefficient of the tanh approximation of GELU (Hendrycks and Gimpel, 2016)."""
 
 
+HARD_SWISH_SLOPE = 1 / 6
+
+
 _erf = cast("Callable[[Array], Array]", np.vectorize(math.erf, otypes=[np.float64]))
 
 
@@ -45,6 +48,16 @@ def divide(a: Array, b: Array) -> Array:
     inexact = quotient * divisor != a
     toward_zero = inexact & ((a < 0) != (divisor < 0))
     return np.where(b == 0, 0, quotient + toward_zero).astype(a.dtype)
+
+
+def floor_divide(a: Array, b: Array) -> Array:
+    """Integer quotient rounded down, 0 for a zero divisor."""
+    return np.where(b == 0, 0, a // np.where(b == 0, 1, b).astype(b.dtype)).astype(a.dtype)
+
+
+def modulo(a: Array, b: Array) -> Array:
+    """What :func:`floor_divide` leaves: the sign of the divisor, and ``a`` itself for a zero divisor."""
+    return np.where(b == 0, a, a % np.where(b == 0, 1, b).astype(b.dtype)).astype(a.dtype)
 
 
 def to_integer(x: Array, dtype: np.dtype[Any]) -> Array:
@@ -74,6 +87,44 @@ def _gelu(op: logical.GeluOp, operands: Sequence[Array]) -> Array:
         inner = x + coefficient(GELU_CUBIC, element) * (x * x * x)
         return 0.5 * x * (1 + np.tanh(coefficient(SQRT_2_OVER_PI, element) * inner))
     return 0.5 * x * (1 + erf(x * coefficient(SQRT_HALF, element)))
+
+
+def _clamp(op: logical.ClampOp, operands: Sequence[Array]) -> Array:
+    (x,) = operands
+    low, high = op.bounds
+    if low is not None:
+        x = np.maximum(x, x.dtype.type(low))
+    return x if high is None else np.minimum(x, x.dtype.type(high))
+
+
+def _leaky_relu(op: logical.LeakyReluOp, operands: Sequence[Array]) -> Array:
+    (x,) = operands
+    return np.where(x > 0, x, coefficient(op.negative_slope.value.data, op.info.element) * x)
+
+
+def _elu(op: logical.EluOp, operands: Sequence[Array]) -> Array:
+    (x,) = operands
+    return np.where(x > 0, x, coefficient(op.alpha.value.data, op.info.element) * np.expm1(x))
+
+
+def _softplus(op: logical.SoftplusOp, operands: Sequence[Array]) -> Array:
+    beta = coefficient(op.beta.value.data, op.info.element)
+    return np.logaddexp(0, beta * operands[0]) / beta
+
+
+def hard_sigmoid(x: Array, alpha: float, beta: float) -> Array:
+    """A line cut off at 0 and 1."""
+    return np.clip(alpha * x + beta, 0, 1)
+
+
+def _hard_sigmoid(op: logical.HardSigmoidOp, operands: Sequence[Array]) -> Array:
+    alpha, beta = (coefficient(number.value.data, op.info.element) for number in (op.alpha, op.beta))
+    return hard_sigmoid(operands[0], alpha, beta)
+
+
+def _hard_swish(op: logical.HardSwishOp, operands: Sequence[Array]) -> Array:
+    (x,) = operands
+    return x * hard_sigmoid(x, coefficient(HARD_SWISH_SLOPE, op.info.element), 0.5)
 
 
 _COMPARISONS: Mapping[str, Callable[[Array, Array], Array]] = {
@@ -108,7 +159,31 @@ MEANINGS: Mapping[type[Operation], Meaning] = {
     logical.SigmoidOp: unary(sigmoid),
     logical.SiluOp: unary(lambda x: x * sigmoid(x)),
     logical.GeluOp: _gelu,
+    logical.AbsOp: unary(np.abs),
+    logical.SignOp: unary(np.sign),
+    logical.PowOp: binary(np.power),
+    logical.FloorDivOp: binary(floor_divide),
+    logical.ModOp: binary(modulo),
+    logical.ClampOp: _clamp,
+    logical.Expm1Op: unary(np.expm1),
+    logical.Log1pOp: unary(np.log1p),
+    logical.SinOp: unary(np.sin),
+    logical.CosOp: unary(np.cos),
+    logical.FloorOp: unary(np.floor),
+    logical.CeilOp: unary(np.ceil),
+    logical.RoundOp: unary(np.rint),
+    logical.ReciprocalOp: unary(lambda x: 1 / x),
+    logical.LeakyReluOp: _leaky_relu,
+    logical.EluOp: _elu,
+    logical.SoftplusOp: _softplus,
+    logical.HardSigmoidOp: _hard_sigmoid,
+    logical.HardSwishOp: _hard_swish,
+    logical.AndOp: binary(np.bitwise_and),
+    logical.OrOp: binary(np.bitwise_or),
+    logical.XorOp: binary(np.bitwise_xor),
+    logical.NotOp: unary(np.invert),
     logical.CompareOp: _compare,
+    logical.IsNanOp: unary(np.isnan),
     logical.SelectOp: lambda op, operands: np.where(operands[0], operands[1], operands[2]),
     logical.CastOp: _cast,
 }

@@ -16,7 +16,14 @@ from xdsl.dialects.builtin import ArrayAttr, BoolAttr, DictionaryAttr, ModuleOp,
 from xdsl.ir import Attribute, Block, OpResult, Region, SSAValue
 
 from aicf.artifact import toolchain_lock
-from aicf.backends.base import CodeUnit, DeviceGivenKernel, KernelDescriptor, TunableKernel
+from aicf.backends.base import (
+    EARLY_READS,
+    TRIGGERS,
+    CodeUnit,
+    DeviceGivenKernel,
+    KernelDescriptor,
+    TunableKernel,
+)
 from aicf.backends.registry import get_backend, get_kernels
 from aicf.compiled import Options
 from aicf.compiler import passes_of, resolve_options
@@ -30,7 +37,6 @@ from aicf.passes.aicf_inference import emit_passes
 from aicf.passes.generate_kernels import GenerateKernelsPass
 from aicf.passes.lower_to_emit import LowerToEmitPass
 from aicf.passes.select_kernels import SelectKernelsPass
-from aicf.passes.support.early_start import EARLY_READS, TRIGGERS
 from aicf.passes.support.measured import libraries_of, records_of, specs_of
 from aicf.passes.support.pipeline import apply_pass
 from aicf.passes.support.policy import POLICY_ATTR, policy_of
@@ -250,7 +256,7 @@ def prepare(model: Model, options: Options, variants: int, step: Step) -> Prepar
         BackendUnavailable: what compiles for the target is missing.
     """
     context = make_context()
-    module = _grouped(model, options, context, step)
+    module = grouped(model, options, context, step)
     found = candidates(module, variants)
     cases: list[Case] = []
     for number, candidate in enumerate(found, 1):
@@ -269,7 +275,7 @@ def prepare(model: Model, options: Options, variants: int, step: Step) -> Prepar
     )
 
 
-def _grouped(model: Model, options: Options, context: Context, step: Step) -> ModuleOp:
+def grouped(model: Model, options: Options, context: Context, step: Step) -> ModuleOp:
     """The model as `select-kernels` sees it."""
     source = read_model(model, context)
     if source.is_emit:

@@ -106,15 +106,9 @@ class GpuDevice:
         (program,) = module.programs
         (node,) = program.libraries
         version = library.version()
-        self._device.enter()
-        handle = library.open_handle()
-        try:
-            found = library.algorithms(handle, node, ALGORITHMS)
-        finally:
-            library.close_handle(handle)
         return [
             _with_algorithm(case.native, module, cubins, node, version, algorithm, workspace)
-            for algorithm, workspace in found
+            for algorithm, workspace in offered(self._device, node, ALGORITHMS)
         ]
 
     def time(self, case: Case, native: NativeCode) -> Samples:
@@ -132,24 +126,18 @@ class GpuDevice:
         """Times of a link in a chain of `runs`, or as many as a launch has time for, and how many those are."""
         layout = _Layout.of(link.memory)
         copies = self._copies(layout)
-
-        def timed(runs: int, sets: int, before: Callable[[], None], launches: int) -> list[float]:
-            repeated = _repeated(link.program, runs, sets, link.early)
-            code = CudaCode(replace(link.module, programs=(repeated,)), link.cubins, self._device)
-            timer = _Timer(self._device, code, stream, cleanup)
-            return timer.samples(repeated, runs, layout.table(block, sets), before, launches)
-
         with ExitStack() as cleanup:
             block = self._allocated(layout.nbytes(copies), cleanup)
             flush = self._allocated(FLUSH_BYTES, cleanup)
             stream = self._device.open_stream()
             cleanup.callback(self._device.close_stream, stream)
             self._fill(link.memory, layout, copies, block, stream)
+            timer = _Timer(self._device, link, layout, block, stream, cleanup)
             if runs is None:
-                one = min(timed(1, 1, _nothing, WARM_UP))
+                one = min(timer.samples(1, 1, _nothing, WARM_UP))
                 runs = max([1, *(runs for runs in _LENGTHS if runs <= RUNS and runs * one <= LAUNCH_US)])
-            cold = timed(runs, min(copies, runs), lambda: self._flush(flush, stream), LAUNCHES)
-            warm = timed(runs, 1, _nothing, LAUNCHES)
+            cold = timer.samples(runs, min(copies, runs), lambda: self._flush(flush, stream), LAUNCHES)
+            warm = timer.samples(runs, 1, _nothing, LAUNCHES)
         return runs, Samples(cold, warm)
 
     def _copies(self, layout: _Layout) -> int:
@@ -194,29 +182,42 @@ def _nothing() -> None:
     """What is done before a warm launch."""
 
 
+def offered(device: CudaDevice, node: LibraryNode, count: int) -> list[tuple[bytes, int]]:
+    """At most `count` algorithms that the library here offers for a call, the most promising first, and the bytes of
+    workspace that each needs."""
+    device.enter()
+    handle = library.open_handle()
+    try:
+        return library.algorithms(handle, node, count)
+    finally:
+        library.close_handle(handle)
+
+
 @dataclass(frozen=True)
 class _Timer:
-    """Launches programs of loaded code and takes times; everything goes with `cleanup`."""
+    """Takes times of chains of a link, whose operands lie in `block`; everything goes with `cleanup`."""
 
     device: CudaDevice
-    code: CudaCode
+    link: _Link
+    layout: _Layout
+    block: int
     stream: int
     cleanup: ExitStack
 
-    def samples(
-        self,
-        program: DeviceProgram,
-        runs: int,
-        table: Sequence[int],
-        before: Callable[[], None],
-        launches: int,
-    ) -> list[float]:
-        """Microseconds of one of `runs` runs, for each launch of the graph; `before` is queued in front, not timed."""
+    def samples(self, runs: int, sets: int, before: Callable[[], None], launches: int) -> list[float]:
+        """Microseconds of one of `runs` runs, for each launch of the graph; `before` is queued in front, not timed.
+
+        Args:
+            sets: Sets of operands that the runs take in turns.
+        """
+        program = _repeated(self.link.program, runs, sets, self.link.early)
+        code = CudaCode(replace(self.link.module, programs=(program,)), self.link.cubins, self.device)
+        table = self.layout.table(self.block, sets)
         size = descriptor_bytes(program)
         descriptors = self.device.allocate(size) if size else 0
         if size:
             self.cleanup.callback(self.device.free, descriptors)
-        graph = self.code.capture(program.entry, table, descriptors, self.stream)
+        graph = code.capture(program.entry, table, descriptors, self.stream)
         found: list[float] = []
         with self._events() as (start, end):
             for number in range(WARM_UP + launches):

@@ -143,8 +143,8 @@ PEERS: dict[str, Peer] = {
 }
 
 
-def captured(function: Forward, x: Tensor) -> Callable[[], object]:
-    """`function` on x in a CUDA Graph of PyTorch's."""
+def captured(function: Forward, x: Tensor) -> tuple[Callable[[], object], Tensor]:
+    """`function` on x in a CUDA Graph of PyTorch's: what replays it, and where its result is."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -153,5 +153,6 @@ def captured(function: Forward, x: Tensor) -> Callable[[], object]:
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        function(x)
-    return graph.replay
+        y = function(x)
+    graph.replay()
+    return graph.replay, y

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import sqrt
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -147,6 +148,17 @@ PROGRAMS: dict[str, Callable[[], Graph]] = {
     "layer_norm_256MB": lambda: layer_norm(16384, 4096),
 }
 """The rows of the benchmark by name."""
+
+PINNED: dict[str, dict[str, str]] = {
+    row: {"wgmma": "cuda.gemm_wgmma", "cublaslt": "cuda.cublaslt"} for row in ("gemm_4096", "gemm_8192")
+}
+"""Rows whose product also runs on kernels that the compiler is told, by the names that a result has for them."""
+
+
+def artifacts(folder: Path, row: str) -> dict[str, Path]:
+    """Where the compiled program of a row is: as the compiler chose, and with each pinned kernel."""
+    labels = {"aicf": "", **{label: f".{label}" for label in PINNED.get(row, {})}}
+    return {label: folder / f"{row}{suffix}.aicf" for label, suffix in labels.items()}
 
 
 def _linear(graph: Graph, x: Value, name: str, outputs: int, inputs: int, dtype: str) -> Value:

@@ -1,28 +1,51 @@
 """Arithmetic, elementwise.
 
-Integers wrap around; integer division truncates toward zero and gives 0 for a zero divisor; ``max`` and ``min``
-propagate NaN.
+Integers wrap around; integer division truncates toward zero and gives 0 for a zero divisor, ``floor_div`` and ``mod``
+round toward minus infinity; ``max`` and ``min`` propagate NaN.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.ir import Attribute
-from xdsl.irdl import irdl_op_definition, traits_def
+import numpy as np
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, f64, i64
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.irdl import irdl_op_definition, opt_prop_def, traits_def
 from xdsl.traits import Commutative, Pure
+from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects.logical_ops.base import (
+    Composite,
     Elementwise,
+    LogicalOp,
     Properties,
+    float_value,
+    int_value,
+    require_float,
     same_types,
 )
-from aicf.dialects.logical_ops.elementwise import BinaryOp, UnaryOp
-from aicf.dialects.types import AnyTensor
+from aicf.dialects.logical_ops.elementwise import BinaryOp, IntegerBinaryOp, UnaryOp
+from aicf.dialects.types import AnyTensor, ElementType, element_of
 
-__all__ = ["AddOp", "DivOp", "MaxOp", "MinOp", "MulOp", "NegOp", "SubOp"]
+__all__ = [
+    "AbsOp",
+    "AddOp",
+    "ClampOp",
+    "DivOp",
+    "FloorDivOp",
+    "MaxOp",
+    "MinOp",
+    "ModOp",
+    "MulOp",
+    "NegOp",
+    "PowOp",
+    "SignOp",
+    "SubOp",
+]
 
 
 @irdl_op_definition
@@ -90,3 +113,130 @@ class NegOp(UnaryOp):
     name = "logical.neg"
     TAKES_INTS: ClassVar[bool] = True
     traits = traits_def(Pure(), Elementwise())
+
+
+@irdl_op_definition
+class AbsOp(UnaryOp):
+    """``|x|``; the smallest integer stays what it is."""
+
+    name = "logical.abs"
+    TAKES_INTS: ClassVar[bool] = True
+    traits = traits_def(Pure(), Elementwise())
+
+
+@irdl_op_definition
+class SignOp(UnaryOp):
+    """-1, 0 or 1 as x is below, at or above 0; NaN stays NaN."""
+
+    name = "logical.sign"
+    TAKES_INTS: ClassVar[bool] = True
+    traits = traits_def(Pure(), Elementwise(), Composite())
+
+
+@irdl_op_definition
+class PowOp(BinaryOp):
+    """``lhs ** rhs`` of floats as in C99: ``x ** 0`` and ``1 ** y`` are 1, even of NaN.
+
+    A negative lhs has a power only if rhs is a whole number, else the result is NaN.
+    """
+
+    name = "logical.pow"
+    traits = traits_def(Pure(), Elementwise())
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """The operands' common type."""
+        info = same_types(operands)
+        require_float(info)
+        return info.with_sizes(info.sizes)
+
+
+@irdl_op_definition
+class FloorDivOp(IntegerBinaryOp):
+    """The integer quotient rounded down; ``x floor_div 0`` is 0, and the one overflow wraps."""
+
+    name = "logical.floor_div"
+    traits = traits_def(Pure(), Elementwise(), Composite())
+
+
+@irdl_op_definition
+class ModOp(IntegerBinaryOp):
+    """``lhs - rhs * (lhs floor_div rhs)``: what the division leaves, with the sign of rhs; ``x mod 0`` is x."""
+
+    name = "logical.mod"
+    traits = traits_def(Pure(), Elementwise(), Composite())
+
+
+@irdl_op_definition
+class ClampOp(UnaryOp):
+    """``min(max(x, min), max)``, either bound may be missing; NaN stays NaN.
+
+    The bounds are rounded to the element type. If min is above max, the result is max.
+    """
+
+    name = "logical.clamp"
+    TAKES_INTS: ClassVar[bool] = True
+    min = opt_prop_def(FloatAttr | IntegerAttr)
+    max = opt_prop_def(FloatAttr | IntegerAttr)
+    traits = traits_def(Pure(), Elementwise(), Composite())
+
+    def __init__(
+        self, operand: SSAValue | Operation, min: float | int | None = None, max: float | int | None = None
+    ):
+        value = SSAValue.get(operand)
+        properties = {
+            name: _bound(bound) for name, bound in (("min", min), ("max", max)) if bound is not None
+        }
+        LogicalOp.__init__(
+            self, operands=[value], result_types=[self.infer([value.type], properties)], properties=properties
+        )
+
+    @property
+    def bounds(self) -> tuple[float | int | None, float | int | None]:
+        """The smaller and the larger bound, as numbers of the element type."""
+        low, high = (_number(self.properties.get(name), self.info.element) for name in ("min", "max"))
+        return low, high
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """The operand's type."""
+        type_ = super().infer(operands, properties)
+        bounds = [(name, properties[name]) for name in ("min", "max") if name in properties]
+        if not bounds:
+            raise VerifyException("has neither min nor max; give at least one")
+        for name, bound in bounds:
+            _check_bound(name, bound, element_of(type_))
+        return type_
+
+
+def _bound(number: float | int) -> Attribute:
+    return FloatAttr(number, f64) if isinstance(number, float) else IntegerAttr(number, i64)
+
+
+def _number(bound: Attribute | None, element: ElementType) -> float | int | None:
+    if bound is None:
+        return None
+    if element.is_float:
+        return float(element.dtype.type(float_value(bound)))
+    return int_value(bound)
+
+
+def _check_bound(name: str, bound: Attribute, element: ElementType) -> None:
+    """Refuse a bound that is no number of the element type.
+
+    Raises:
+        VerifyException: an integer for floats or the other way round, NaN, or out of range.
+    """
+    if element.is_float:
+        if not isinstance(bound, FloatAttr):
+            raise VerifyException(f"{name} is {bound}; write a bound of floats as a float, such as 1.0")
+        if math.isnan(bound.value.data):
+            raise VerifyException(f"{name} is NaN; it is a number, or left out")
+        return
+    if not isinstance(bound, IntegerAttr):
+        raise VerifyException(f"{name} is {bound}; write a bound of integers as an integer, such as 1")
+    limits = np.iinfo(element.dtype)
+    if not limits.min <= (number := bound.value.data) <= limits.max:
+        raise VerifyException(
+            f"{name} is {number}; {element.name} holds {limits.min} to {limits.max}, so leave it out"
+        )

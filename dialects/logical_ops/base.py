@@ -95,6 +95,17 @@ def is_ints(attr: Attribute) -> TypeIs[Ints]:
     return isinstance(attr, DenseArrayBase) and cast(DenseArrayBase[IntegerType], attr).elt_type == i64
 
 
+def float_value(attr: Attribute | None) -> float:
+    """The value of a float property.
+
+    Raises:
+        VerifyException: not a float.
+    """
+    if not isinstance(attr, FloatAttr):
+        raise VerifyException(f"expected a number such as 0.5, got {attr}")
+    return attr.value.data
+
+
 def int_values(attr: Attribute | None) -> tuple[int, ...]:
     """The integers of a list property.
 
@@ -131,6 +142,10 @@ def _is_f64(attr: Attribute) -> bool:
     return isinstance(attr, FloatAttr) and cast("FloatAttr[AnyFloat]", attr).type == f64
 
 
+def _is_number(attr: Attribute) -> bool:
+    return _is_f64(attr) or _is_i64(attr)
+
+
 def _is_flag(attr: Attribute) -> bool:
     return isinstance(attr, UnitAttr)
 
@@ -159,6 +174,8 @@ _PROPERTY_FORMS: Mapping[str, tuple[Callable[[Attribute], bool], str]] = {
     "rows": (_is_i64, "an integer"),
     "mode": (_is_string, "a string"),
     "epsilon": (_is_f64, "a number of type f64, such as 1.0e-05"),
+    **dict.fromkeys(("negative_slope", "alpha", "beta"), (_is_f64, "a number of type f64, such as 0.5")),
+    **dict.fromkeys(("min", "max"), (_is_number, "a number, such as 0.5, or 1 for integers")),
     "approximate": (_is_string, "a string"),
     "predicate": (_is_string, "a string"),
     "value": (_is_dense, "a dense literal"),
@@ -405,3 +422,15 @@ def require_float(info: TensorInfo) -> None:
     """
     if not info.element.is_float:
         raise VerifyException(f"not defined for {info.element.name}; cast to a float type first")
+
+
+def require_integer(info: TensorInfo, takes_bools: bool) -> None:
+    """Refuse floats, and i1 unless it is taken.
+
+    Raises:
+        VerifyException: the element type is one of them.
+    """
+    if info.element.is_float:
+        raise VerifyException(f"not defined for {info.element.name}; cast to an integer type first")
+    if info.element.kind == "bool" and not takes_bools:
+        raise VerifyException("not defined for i1; cast to an integer type first")

@@ -14,17 +14,19 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects.logical_ops.base import (
+    Composite,
     Elementwise,
     LogicalOp,
     Properties,
     TypeText,
     operand_types,
     operand_values,
+    require_float,
     same_types,
 )
 from aicf.dialects.types import AnyTensor, tensor, tensor_info
 
-__all__ = ["PREDICATES", "CompareOp", "Predicate", "SelectOp"]
+__all__ = ["PREDICATES", "CompareOp", "IsNanOp", "Predicate", "SelectOp"]
 
 
 Predicate = Literal["eq", "ne", "lt", "le", "gt", "ge"]
@@ -73,6 +75,28 @@ class CompareOp(LogicalOp):
     def printed_properties(self) -> Sequence[str]:
         """None: the predicate leads."""
         return ()
+
+
+@irdl_op_definition
+class IsNanOp(LogicalOp):
+    """Whether a float is NaN, as i1."""
+
+    name = "logical.is_nan"
+    TYPE_TEXT: ClassVar[TypeText] = TypeText.ARROW
+
+    operand = operand_def()
+    traits = traits_def(Pure(), Elementwise(), Composite())
+
+    def __init__(self, operand: SSAValue | Operation):
+        values = operand_values(operand)
+        super().__init__(operands=values, result_types=[self.infer(operand_types(values), {})])
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """The operand's shape with element type i1."""
+        info = tensor_info(operands[0])
+        require_float(info)
+        return tensor(info.sizes, "i1")
 
 
 @irdl_op_definition

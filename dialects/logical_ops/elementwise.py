@@ -5,26 +5,31 @@ Their operands have equal types: broadcasting is an op of its own (``data_moveme
 
 from __future__ import annotations
 
+import math
 from abc import ABC
 from collections.abc import Sequence
 from typing import ClassVar
 
+from xdsl.dialects.builtin import FloatAttr, f64
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import operand_def
+from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects.logical_ops.base import (
     LogicalOp,
     Properties,
     TypeText,
+    float_value,
     operand_types,
     operand_values,
     require_float,
+    require_integer,
     require_numeric,
     same_types,
 )
 from aicf.dialects.types import AnyTensor, tensor_info
 
-__all__ = ["BinaryOp", "UnaryOp"]
+__all__ = ["BinaryOp", "IntegerBinaryOp", "ParametricOp", "UnaryOp"]
 
 
 class BinaryOp(LogicalOp, ABC):
@@ -43,7 +48,20 @@ class BinaryOp(LogicalOp, ABC):
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
         """The operands' common type."""
         info = same_types(operands)
-        require_numeric(info, "use logical.max for or, logical.min for and, or cast to a number")
+        require_numeric(info, "use logical.and, logical.or or logical.xor, or cast to a number")
+        return info.with_sizes(info.sizes)
+
+
+class IntegerBinaryOp(BinaryOp, ABC):
+    """``(T, T) -> T`` elementwise; integers only, and i1 where a subclass says so."""
+
+    TAKES_BOOLS: ClassVar[bool] = False
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """The operands' common type."""
+        info = same_types(operands)
+        require_integer(info, cls.TAKES_BOOLS)
         return info.with_sizes(info.sizes)
 
 
@@ -68,3 +86,24 @@ class UnaryOp(LogicalOp, ABC):
         else:
             require_float(info)
         return info.with_sizes(info.sizes)
+
+
+class ParametricOp(UnaryOp, ABC):
+    """``T -> T`` of floats with numbers as attributes, all of them finite and of type f64."""
+
+    def __init__(self, operand: SSAValue | Operation, **numbers: float):
+        value = SSAValue.get(operand)
+        properties: dict[str, Attribute] = {
+            name: FloatAttr(float(number), f64) for name, number in numbers.items()
+        }
+        LogicalOp.__init__(
+            self, operands=[value], result_types=[self.infer([value.type], properties)], properties=properties
+        )
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """The operand's type."""
+        for name in cls.get_irdl_definition().properties:
+            if name in properties and not math.isfinite(number := float_value(properties[name])):
+                raise VerifyException(f"{name} is {number}; it is a finite number")
+        return super().infer(operands, properties)

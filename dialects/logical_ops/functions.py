@@ -5,12 +5,26 @@ from __future__ import annotations
 from xdsl.irdl import irdl_op_definition, traits_def
 from xdsl.traits import Pure
 
-from aicf.dialects.logical_ops.base import (
-    Elementwise,
-)
+from aicf.dialects.logical_ops.base import Composite, Elementwise
 from aicf.dialects.logical_ops.elementwise import UnaryOp
 
-__all__ = ["ErfOp", "ExpOp", "LogOp", "RsqrtOp", "SigmoidOp", "SqrtOp", "TanhOp"]
+__all__ = [
+    "CeilOp",
+    "CosOp",
+    "ErfOp",
+    "ExpOp",
+    "Expm1Op",
+    "FloorOp",
+    "Log1pOp",
+    "LogOp",
+    "ReciprocalOp",
+    "RoundOp",
+    "RsqrtOp",
+    "SigmoidOp",
+    "SinOp",
+    "SqrtOp",
+    "TanhOp",
+]
 
 
 @irdl_op_definition
@@ -67,3 +81,67 @@ class SigmoidOp(UnaryOp):
 
     name = "logical.sigmoid"
     traits = traits_def(Pure(), Elementwise())
+
+
+@irdl_op_definition
+class Expm1Op(UnaryOp):
+    """``e ** x - 1``, without the cancellation near 0."""
+
+    name = "logical.expm1"
+    traits = traits_def(Pure(), Elementwise())
+
+
+@irdl_op_definition
+class Log1pOp(UnaryOp):
+    """``log(1 + x)``, without rounding ``1 + x``; -inf at -1, NaN below."""
+
+    name = "logical.log1p"
+    traits = traits_def(Pure(), Elementwise())
+
+
+@irdl_op_definition
+class SinOp(UnaryOp):
+    """The sine, of radians; NaN of an infinity."""
+
+    name = "logical.sin"
+    traits = traits_def(Pure(), Elementwise())
+
+
+@irdl_op_definition
+class CosOp(UnaryOp):
+    """The cosine, of radians; NaN of an infinity."""
+
+    name = "logical.cos"
+    traits = traits_def(Pure(), Elementwise())
+
+
+@irdl_op_definition
+class FloorOp(UnaryOp):
+    """The largest whole number that is not above x."""
+
+    name = "logical.floor"
+    traits = traits_def(Pure(), Elementwise())
+
+
+@irdl_op_definition
+class CeilOp(UnaryOp):
+    """The smallest whole number that is not below x."""
+
+    name = "logical.ceil"
+    traits = traits_def(Pure(), Elementwise())
+
+
+@irdl_op_definition
+class RoundOp(UnaryOp):
+    """The nearest whole number, the even one of two that are equally near."""
+
+    name = "logical.round"
+    traits = traits_def(Pure(), Elementwise())
+
+
+@irdl_op_definition
+class ReciprocalOp(UnaryOp):
+    """``1 / x``."""
+
+    name = "logical.reciprocal"
+    traits = traits_def(Pure(), Elementwise(), Composite())

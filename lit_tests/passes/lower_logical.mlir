@@ -126,3 +126,62 @@ func.func @ids(%x : tensor<2x3xf32>, %w : tensor<4x3xf32>) -> tensor<2x4xf32> {
   %1 = logical.linear %0, %w {aicf.id = "fc2@N=2", aicf.src = ["fc2"]} : (tensor<2x3xf32>, tensor<4x3xf32>) -> tensor<2x4xf32>
   func.return %1 : tensor<2x4xf32>
 }
+
+// A small whole exponent is a product, also behind a broadcast; any other stays a power.
+// CHECK-LABEL: func.func @powers
+func.func @powers(%x : tensor<3xf32>, %h : tensor<3xf16>) -> (tensor<3xf32>, tensor<3xf16>, tensor<3xf32>) {
+  %two = logical.constant dense<2.0> : tensor<3xf32>
+  // CHECK: %p.square = logical.mul %x, %x
+  %0 = logical.pow %x, %two {aicf.id = "p", aicf.src = ["p"]} : tensor<3xf32>
+  %three = logical.constant dense<3.0> : tensor<f16>
+  %wide = logical.broadcast %three {dimensions = []} : tensor<f16> -> tensor<3xf16>
+  // CHECK: %q.widen = logical.cast %h
+  // CHECK-NEXT: %q.square = logical.mul %q.widen, %q.widen
+  // CHECK-NEXT: %q.cube = logical.mul %q.square, %q.widen
+  // CHECK-NEXT: %q.narrow = logical.cast %q.cube
+  %1 = logical.pow %h, %wide {aicf.id = "q", aicf.src = ["q"]} : tensor<3xf16>
+  %half = logical.constant dense<0.5> : tensor<3xf32>
+  // CHECK: logical.pow %p.square, %half
+  %2 = logical.pow %0, %half {aicf.id = "r", aicf.src = ["r"]} : tensor<3xf32>
+  // CHECK: func.return %p.square, %q.narrow
+  func.return %0, %1, %2 : tensor<3xf32>, tensor<3xf16>, tensor<3xf32>
+}
+
+// expm1 and log1p where a plain exponential would cancel.
+// CHECK-LABEL: func.func @smooth
+func.func @smooth(%x : tensor<3xf32>) -> (tensor<3xf32>, tensor<3xf32>) {
+  // CHECK-NEXT: %e.expm1 = logical.expm1 %x
+  // CHECK-NEXT: %e.constant = logical.constant dense<2.000000e+00>
+  // CHECK-NEXT: %e.mul = logical.mul %e.expm1, %e.constant
+  // CHECK-NEXT: %e.zero = logical.constant dense<0.000000e+00>
+  // CHECK-NEXT: %e.positive = logical.compare "gt" %x, %e.zero
+  // CHECK-NEXT: %e.select = logical.select %e.positive, %x, %e.mul
+  %0 = logical.elu %x {alpha = 2.0, aicf.id = "e", aicf.src = ["e"]} : tensor<3xf32>
+  // CHECK-NEXT: %s.abs = logical.abs %x
+  // CHECK-NEXT: %s.neg = logical.neg %s.abs
+  // CHECK-NEXT: %s.exp = logical.exp %s.neg
+  // CHECK-NEXT: %s.log1p = logical.log1p %s.exp
+  // CHECK-NEXT: %s.relu = logical.relu %x
+  // CHECK-NEXT: %s.add = logical.add %s.relu, %s.log1p
+  %1 = logical.softplus %x {aicf.id = "s", aicf.src = ["s"]} : tensor<3xf32>
+  func.return %0, %1 : tensor<3xf32>, tensor<3xf32>
+}
+
+// A bound of 0 and one of 1; integers are not widened.
+// CHECK-LABEL: func.func @bounds
+func.func @bounds(%x : tensor<3xi32>, %y : tensor<3xi32>) -> (tensor<3xi32>, tensor<3xi32>) {
+  // CHECK-NEXT: %c.constant = logical.constant dense<-1> {{.*}} : tensor<3xi32>
+  // CHECK-NEXT: %c.max = logical.max %x, %c.constant
+  // CHECK-NEXT: %c.constant_1 = logical.constant dense<1>
+  // CHECK-NEXT: %c.min = logical.min %c.max, %c.constant_1
+  %0 = logical.clamp %x {min = -1, max = 1, aicf.id = "c", aicf.src = ["c"]} : tensor<3xi32>
+  // What the truncated quotient leaves, and the divisor if that has the other sign.
+  // CHECK-NEXT: %m.div = logical.div %c.min, %y
+  // CHECK-NEXT: %m.mul = logical.mul %m.div, %y
+  // CHECK-NEXT: %m.sub = logical.sub %c.min, %m.mul
+  // CHECK: %m.signs_differ = logical.compare "lt"
+  // CHECK: %m.add = logical.add %m.sub, %y
+  // CHECK-NEXT: %m.select = logical.select %m.and_1, %m.add, %m.sub
+  %1 = logical.mod %0, %y {aicf.id = "m", aicf.src = ["m"]} : tensor<3xi32>
+  func.return %0, %1 : tensor<3xi32>, tensor<3xi32>
+}

@@ -139,6 +139,18 @@ emit.program @no_wait attributes {phase = "scheduled"} {
 
 // -----
 
+// An early start behind a kernel that never says when others may start.
+// CHECK: error: {{.*}}'b' starts before 'a' ends, but 'cuda.silent' lets nothing start early; write after(["a" full])
+emit.program @no_trigger attributes {phase = "scheduled"} {
+  %x = emit.bind input "x" : !emit.buffer<3xf32, bound>
+  %y = emit.bind output "y" : !emit.buffer<3xf32, bound>
+  %a = emit.slot : !emit.buffer<3xf32, arena>
+  emit.resolved "relu" id(1) name("a") src(["a"]) ins(%x : !emit.buffer<3xf32, bound>) outs(%a : !emit.buffer<3xf32, arena>) kernel("cuda.silent", {version = 1 : i64, determinism = "bitwise", early_reads = []}) stream(0) after([])
+  emit.resolved "relu" id(1) name("b") src(["b"]) ins(%a : !emit.buffer<3xf32, arena>) outs(%y : !emit.buffer<3xf32, bound>) kernel("cuda.early", {version = 1 : i64, determinism = "bitwise", early_reads = [], triggers = true}) stream(0) after(["a" programmatic])
+}
+
+// -----
+
 // What a kernel reads before its wait must never be written: a slot always is.
 // CHECK: error: {{.*}}'b' reads slot %a before it waits for 'a', and the program writes that; write after(["a" full])
 emit.program @reads_too_early attributes {phase = "scheduled"} {

@@ -13,11 +13,9 @@ from typing import cast
 from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntegerAttr
 from xdsl.ir import Attribute
 
+from aicf.backends.base import EARLY_READS, TRIGGERS
 from aicf.dialects.emit import BindOp, ResolvedOp, SlotOp
 from aicf.passes.analysis.accesses import region_of
-
-EARLY_READS = "early_reads"
-TRIGGERS = "triggers"
 
 Root = BindOp | SlotOp
 
@@ -36,13 +34,19 @@ def triggers(op: ResolvedOp) -> bool:
     return _entry(op, TRIGGERS) == BoolAttr.from_bool(True)
 
 
-def early_roots(op: ResolvedOp) -> Iterator[Root]:
-    """Binds and slots whose elements the kernel reads before its wait."""
+def early_operands(op: ResolvedOp) -> Iterator[int]:
+    """Numbers of the operands that the kernel reads before its wait."""
     entry = _entry(op, EARLY_READS)
     if isinstance(entry, ArrayAttr):
         for place in cast("ArrayAttr[Attribute]", entry).data:
             if isinstance(place, IntegerAttr) and place.value.data < len(op.ins):
-                yield region_of(op.ins[place.value.data]).root
+                yield place.value.data
+
+
+def early_roots(op: ResolvedOp) -> Iterator[Root]:
+    """Binds and slots whose elements the kernel reads before its wait."""
+    for place in early_operands(op):
+        yield region_of(op.ins[place]).root
 
 
 def may_start_early(op: ResolvedOp, source: ResolvedOp, written: Collection[Root]) -> bool:

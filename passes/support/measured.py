@@ -154,12 +154,15 @@ def specs_of(records: Sequence[Mapping[str, Attribute]]) -> list[dict[str, objec
     """Of each record the entries that tell it from the others, as plain values: as few as do, the first ones, those
     that were decided before those that follow from them."""
     telling: list[str] = []
+    classes = [0] * len(records)  # records of one class are not told apart yet
     told = 1
     for name in sorted(records[0], key=_CONSEQUENCES.__contains__):
-        apart = len({tuple(record.get(each) for each in (*telling, name)) for record in records})
-        if apart > told:
+        numbers: dict[tuple[int, Attribute | None], int] = {}
+        keys = ((place, record.get(name)) for place, record in zip(classes, records, strict=True))
+        finer = [numbers.setdefault(key, len(numbers)) for key in keys]
+        if len(numbers) > told:
             telling.append(name)
-            told = apart
+            classes, told = finer, len(numbers)
     return [{name: plain_value(record[name]) for name in telling if name in record} for record in records]
 
 

@@ -37,6 +37,7 @@ _FLOAT_BINARY: dict[type[Operation], Make] = {
     logical.DivOp: arith.DivfOp,
     logical.MaxOp: arith.MaximumfOp,
     logical.MinOp: arith.MinimumfOp,
+    logical.PowOp: math.PowFOp,
 }
 _INT_BINARY: dict[type[Operation], Make] = {
     logical.AddOp: arith.AddiOp,
@@ -45,6 +46,9 @@ _INT_BINARY: dict[type[Operation], Make] = {
     logical.DivOp: DivIntOp,
     logical.MaxOp: arith.MaxSIOp,
     logical.MinOp: arith.MinSIOp,
+    logical.AndOp: arith.AndIOp,
+    logical.OrOp: arith.OrIOp,
+    logical.XorOp: arith.XOrIOp,
 }
 _UNSIGNED_BINARY: dict[type[Operation], Make] = {
     **_INT_BINARY,
@@ -59,6 +63,13 @@ _UNARY: dict[type[Operation], Callable[[SSAValue], Operation]] = {
     logical.TanhOp: math.TanhOp,
     logical.ErfOp: math.ErfOp,
     logical.SigmoidOp: SigmoidOp,
+    logical.Expm1Op: math.ExpM1Op,
+    logical.Log1pOp: math.Log1pOp,
+    logical.SinOp: math.SinOp,
+    logical.CosOp: math.CosOp,
+    logical.FloorOp: math.FloorOp,
+    logical.CeilOp: math.CeilOp,
+    logical.RoundOp: math.RoundEvenOp,
 }
 
 EXPENSIVE = (
@@ -70,6 +81,11 @@ EXPENSIVE = (
     logical.SqrtOp,
     logical.RsqrtOp,
     logical.DivOp,
+    logical.Expm1Op,
+    logical.Log1pOp,
+    logical.SinOp,
+    logical.CosOp,
+    logical.PowOp,
     logical.PadOp,
     logical.GatherOp,
     logical.GatherElementsOp,
@@ -112,6 +128,10 @@ def scalar_ops(op: Operation, operands: Scalars, result_type: Attribute) -> list
     match op:
         case logical.NegOp():
             return _negate(operands[0])
+        case logical.AbsOp():
+            return _magnitude(operands[0])
+        case logical.NotOp():
+            return _invert(operands[0])
         case logical.ReluOp():
             zero = scalar_constant(0, operands[0].type)
             larger = arith.MaximumfOp if _is_float(operands[0].type) else arith.MaxSIOp
@@ -140,6 +160,22 @@ def _negate(value: SSAValue) -> list[Operation]:
         return [arith.NegfOp(value)]
     zero = scalar_constant(0, value.type)
     return [zero, arith.SubiOp(zero.result, value)]
+
+
+def _magnitude(value: SSAValue) -> list[Operation]:
+    if _is_float(value.type):
+        return [math.AbsFOp(value)]
+    *negation, last = _negate(value)
+    larger = (
+        arith.MaxUIOp(value, value) if _is_unsigned(value.type) else arith.MaxSIOp(value, last.results[0])
+    )
+    return [*negation, last, larger]
+
+
+def _invert(value: SSAValue) -> list[Operation]:
+    assert isa(value.type, IntegerType)
+    ones = scalar_constant(1 if value.type == i1 else -1, value.type)
+    return [ones, arith.XOrIOp(value, ones.result)]
 
 
 def _compare(predicate: str, operands: Scalars) -> Operation:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 
 from xdsl.ir import Operation, SSAValue
@@ -77,8 +78,7 @@ def _strided_ops(value: SSAValue, shape: tuple[int, ...], view: View) -> list[Op
     spread = [
         dim for dim, (n, step) in enumerate(zip(view.shape, view.strides, strict=True)) if n != 1 and step
     ]
-    refined = _refined_shape(shape, [view.strides[dim] for dim in spread])
-    picks = _picks(refined, view, spread)
+    refined, picks = _refinement(shape, view, spread)
     ops: list[Operation] = []
 
     def add(op: ReshapeOp | SliceOp | TransposeOp | BroadcastOp) -> SSAValue:
@@ -103,6 +103,26 @@ def _strided_ops(value: SSAValue, shape: tuple[int, ...], view: View) -> list[Op
     return ops
 
 
+def _refinement(
+    shape: tuple[int, ...], view: View, spread: Sequence[int]
+) -> tuple[tuple[int, ...], list[_Pick]]:
+    """A shape of the base whose dims the view picks from, and the picks."""
+    strides = [view.strides[dim] for dim in spread]
+    refined = _refined_shape(shape, strides)
+    for candidate in (refined, _nested_shape(prod(shape), strides)):
+        if candidate is not None and (picks := _picks(candidate, view, spread)) is not None:
+            return candidate, picks
+    raise ValueError(f"strides {strides} follow no dims of {refined}")
+
+
+def _nested_shape(total: int, strides: Sequence[int]) -> tuple[int, ...] | None:
+    """The shape whose dims have the strides of the view, whatever those of the base were: it was reshaped before."""
+    marks = [*sorted({1, *strides}), total]
+    if any(high % low for low, high in pairwise(marks)):
+        return None
+    return tuple(high // low for low, high in reversed([*pairwise(marks)]))
+
+
 def _refined_shape(shape: tuple[int, ...], strides: Sequence[int]) -> tuple[int, ...]:
     """The base with dims split where a view stride falls between two of its own."""
     marks = sorted({*contiguous_strides(shape), 1, *strides})
@@ -120,8 +140,11 @@ def _refined_shape(shape: tuple[int, ...], strides: Sequence[int]) -> tuple[int,
     return shape if refined == plain else refined
 
 
-def _picks(refined: tuple[int, ...], view: View, spread: Sequence[int]) -> list[_Pick]:
-    """What each refined dim contributes: those that view dims follow, in view order, then the fixed ones."""
+def _picks(refined: tuple[int, ...], view: View, spread: Sequence[int]) -> list[_Pick] | None:
+    """What each refined dim contributes: those that view dims follow, in view order, then the fixed ones.
+
+    None if a view dim follows none of them.
+    """
     strides = contiguous_strides(refined)
     rest = view.offset
     starts: list[int] = []
@@ -143,7 +166,7 @@ def _picks(refined: tuple[int, ...], view: View, spread: Sequence[int]) -> list[
             None,
         )
         if base is None:
-            raise ValueError(f"stride {view.strides[dim]} follows no dim of {refined}")
+            return None
         used.add(base)
         picks.append(_Pick(base, starts[base], view.shape[dim], view.strides[dim] // strides[base]))
     fixed = [_Pick(place, starts[place], 1, 1) for place in range(len(refined)) if place not in used]

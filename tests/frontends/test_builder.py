@@ -73,6 +73,31 @@ def test_operators_and_numbers() -> None:
     )
 
 
+def test_integer_and_logic_operators() -> None:
+    """Python's own numbers are the reference: division rounds down, and order and logic give i1."""
+    a, b = np.array([-7, 7, 5, -8], np.int64), np.array([2, -2, 3, 4], np.int64)
+    graph = Graph("g")
+    x, y = graph.input("a", a.shape, "i64"), graph.input("b", b.shape, "i64")
+    value = (x // y) * 1000 + (x % y) * 100 + ((x & y) | 1) + (~x ^ y) + 100 // y + 17 % y
+    chosen = graph.select((x < y) & ~(x <= -8) | (x > 6) ^ (y >= 3), value, -1)
+    chosen = graph.select(graph.eq(x, 5), 0, graph.select(graph.ne(y, 4), chosen, 1))
+    expected = []
+    for p, q in zip(a.tolist(), b.tolist(), strict=True):
+        number = (p // q) * 1000 + (p % q) * 100 + ((p & q) | 1) + (~p ^ q) + 100 // q + 17 % q
+        picked = number if (p < q) & (not p <= -8) | (p > 6) ^ (q >= 3) else -1
+        expected.append(0 if p == 5 else picked if q != 4 else 1)
+    assert result_of(graph, chosen, a=a, b=b).tolist() == expected
+
+
+def test_powers_and_bounds() -> None:
+    a = np.array([0.5, 1.5, 3.0])
+    graph = Graph("g")
+    x = graph.input("a", a.shape, "f64")
+    value = x**2.5 + 2**x + graph.clamp(x, 1, 2) + graph.clamp(x, max=1)
+    expected = a**2.5 + 2**a + np.clip(a, 1, 2) + np.minimum(a, 1)
+    np.testing.assert_allclose(result_of(graph, value, a=a), expected, rtol=1e-14)
+
+
 def test_every_method() -> None:
     x_array = np.random.default_rng(0).uniform(0.2, 0.9, (2, 3))
     graph = Graph("g")
@@ -89,6 +114,10 @@ def test_every_method() -> None:
             graph.relu(x),
         ),
         *(graph.sigmoid(x), graph.silu(x), graph.gelu(x, "tanh")),
+        *(graph.abs(x), graph.sign(x), graph.reciprocal(x), graph.expm1(x), graph.log1p(x)),
+        *(graph.sin(x), graph.cos(x), graph.floor(x), graph.ceil(x), graph.round(x), graph.pow(x, 0.5)),
+        *(graph.leaky_relu(x), graph.elu(x), graph.softplus(x), graph.hard_sigmoid(x), graph.hard_swish(x)),
+        *(graph.clamp(x, 0.3), graph.cast(graph.is_nan(x), "f64")),
         *(graph.neg(x), graph.max(x, 0.5), graph.min(0.5, x)),
         *(graph.softmax(x), graph.layer_norm(x, scale, scale), graph.reduce_max(x, [-1], keepdims=True)),
         *(
@@ -163,6 +192,16 @@ def test_errors_say_where_and_what() -> None:
         graph.cast(x, "i32") * 0.5
     with fail("softmax: axis 2 is out of range for rank 2; write 0 to 1"):
         graph.softmax(x, 2)
+    with fail("clamp: has neither min nor max; give at least one"):
+        graph.clamp(x)
+    with fail("clamp: max is 1.500000e+00 : f64; write a bound of integers as an integer, such as 1"):
+        graph.clamp(graph.cast(x, "i32"), 0, 1.5)
+    with fail("elu: alpha is nan; it is a finite number"):
+        graph.elu(x, float("nan"))
+    with fail("softplus: beta is 0.0; the softplus is divided by it"):
+        graph.softplus(x, 0.0)
+    with fail("mod: not defined for f32; cast to an integer type first"):
+        x % 2
     with fail("concat: nothing to concatenate; give at least one value"):
         graph.concat([], 0)
     with fail("element types differ: lhs f32, rhs f64"):

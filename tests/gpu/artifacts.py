@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import aicf
 from aicf.backends.cuda import library
@@ -19,14 +20,11 @@ from aicf.backends.cuda.device import CudaDevice
 from aicf.backends.cuda.device_program import DeviceModule, DeviceProgram, LibraryNode
 from aicf.backends.cuda.storage import read, stored
 from aicf.compiled import CompiledModel, Options
-from aicf.compiler import passes_of
 from aicf.dialects.plain_values import plain_value
 from aicf.frontends.text import make_context
-from aicf.passes.select_kernels import SelectKernelsPass
-from aicf.passes.support.pipeline import apply_pass
 from aicf.policies.tuning_table import Header, MeasuredWork, Row, Timing, TuningTable
-from aicf.sources import read_model
-from aicf.tuning.candidates import Candidate, candidates
+from aicf.tuning.candidates import Candidate, candidates, grouped
+from aicf.tuning.cuda_device import offered
 from tests.gpu.cases import CASES, ROOT, TARGET, Case
 
 FOLDER = "AICF_GPU_ARTIFACTS"
@@ -43,17 +41,21 @@ def compiled(name: str) -> CompiledModel:
     case = CASES[name]
     program = case.make()
     tuning = None if case.variant is None else _table_of(case)
-    return aicf.compile(program.module, program.weights, TARGET, policy=case.policy, tuning=tuning, name=name)
+    target, policy = case.target, case.policy
+    return aicf.compile(program.module, program.weights, target, policy=policy, tuning=tuning, name=name)
 
 
 def obtained(name: str) -> CompiledModel:
     """The case from the folder, if there is one, else compiled now; ready to run on this machine's GPU."""
+    return changed(from_folder(name, name) or compiled(name), _with_algorithms)
+
+
+def from_folder(file: str, case: str) -> CompiledModel | None:
+    """What `prepare` wrote as `file`, with the weights of `case`; None without a folder."""
     folder = os.environ.get(FOLDER)
     if folder is None:
-        model = compiled(name)
-    else:
-        model = aicf.load(path_of(name, Path(folder)), weights=CASES[name].make().weights)
-    return changed(model, _with_algorithms)
+        return None
+    return aicf.load(path_of(file, Path(folder)), weights=CASES[case].make().weights)
 
 
 def digits_folder(own: Path) -> Path:
@@ -101,28 +103,22 @@ def with_module(model: CompiledModel, module: DeviceModule) -> CompiledModel:
 
 def _table_of(case: Case) -> TuningTable:
     """A tuning table with one row: the variant that the case asks for."""
-    found = next(each for each in _candidates(case) if _is_wanted(each, case))
+    module = grouped(case.make().module, Options(case.target, "", "", 1), make_context(), _silent)
+    found = next(each for each in candidates(module, _ALL) if _is_wanted(each, case))
     given = {name: plain_value(found.record.record.data[name]) for name in _device_fields(found)}
     timing = Timing(1.0, 0.0)
     row = Row(found.kernel.id, found.kernel.version, found.spec, given, timing, timing)
-    backend, _, arch = TARGET.partition(":")
+    backend, _, arch = case.target.partition(":")
     header = Header(backend, arch, 1, "none: a test's choice", "", {}, {})
     return TuningTable(header).with_works([MeasuredWork(found.work.digest, found.work, (row,))])
 
 
+def _silent(what: str) -> None:
+    """Progress that nobody watches."""
+
+
 def _device_fields(candidate: Candidate) -> tuple[str, ...]:
     return tuple(getattr(candidate.kernel, "device_fields", ()))
-
-
-def _candidates(case: Case) -> list[Candidate]:
-    """What could run the case's instructions."""
-    context = make_context()
-    source = read_model(case.make().module, context)
-    for module_pass in passes_of(source, Options(TARGET, "", "", 1)):
-        if isinstance(module_pass, SelectKernelsPass):
-            break
-        apply_pass(module_pass, context, source.module)
-    return candidates(source.module, _ALL)
 
 
 def _is_wanted(candidate: Candidate, case: Case) -> bool:
@@ -142,11 +138,6 @@ def _with_algorithms(program: DeviceProgram) -> DeviceProgram:
 
 
 def _with_algorithm(node: LibraryNode) -> LibraryNode:
-    CudaDevice().enter()
-    handle = library.open_handle()
-    try:
-        (algorithm, nbytes), *_ = library.algorithms(handle, node, 1)
-    finally:
-        library.close_handle(handle)
-    assert nbytes <= node.call["workspace_bytes"]
+    ((algorithm, nbytes),) = offered(CudaDevice(), node, 1)
+    assert nbytes <= cast(int, node.call["workspace_bytes"])
     return replace(node, version=library.version(), call={**node.call, "algorithm": algorithm.hex()})

@@ -7,7 +7,7 @@ needs a GPU: `prepare` compiles the same table where there is none.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ ATTENTION, ATTENTION_SIMT, LIBRARY = "cuda.attention", "cuda.attention_simt", "c
 
 @dataclass(frozen=True)
 class Case:
-    """One program, compiled for `TARGET`.
+    """One program, and what it is compiled for.
 
     Args:
         make: Makes the program, always the same.
@@ -41,6 +41,7 @@ class Case:
         policy: What the compiler is told.
         variant: Entries of the first kernel's record that say which variant of it runs; None leaves it to the compiler.
         depth: How many roundings in a row there are at least; the tolerance grows with it.
+        target: As on the command line.
     """
 
     make: Callable[[], Program]
@@ -48,6 +49,7 @@ class Case:
     policy: Mapping[str, Any] = field(default_factory=dict[str, Any])
     variant: Mapping[str, object] | None = None
     depth: int = 1
+    target: str = TARGET
 
 
 def _built(name: str, build: Callable[[], Graph]) -> Callable[[], Program]:
@@ -64,6 +66,7 @@ def _graphs() -> dict[str, Case]:
         "float_operations": (programs.float_operations, ("f32",), (GENERATED,)),
         "summed_operations": (programs.summed_operations, ("f16", "bf16", "f64"), (GENERATED,)),
         "integer_operations": (programs.integer_operations, ("i32", "i64"), (GENERATED,)),
+        "angles": (programs.angles, ("f32", "f64"), (GENERATED,)),
         "bool_operations": (programs.bool_operations, ("i1",), (GENERATED, COPY, CONCAT)),
         "broadcasting": (programs.broadcasting, ("f32", "f16"), (GENERATED,)),
         "row_reductions": (programs.row_reductions, ("f32", "f16", "bf16"), (GENERATED,)),
@@ -84,7 +87,7 @@ def _graphs() -> dict[str, Case]:
 def _places() -> dict[str, Case]:
     """Reads and writes at places that are computed, with indices in range and out of it."""
     cases: dict[str, Case] = {}
-    for name, make in PROGRAMS.items():
+    for name in PROGRAMS:
         dtypes = ("f32", "f16") if name in READS else ("f32",)
         for dtype in dtypes:
             cases[f"places-{name}-{dtype}"] = Case(partial(_place_program, name, dtype), (), depth=4)
@@ -217,6 +220,13 @@ def _models() -> dict[str, Case]:
     }
 
 
+def _plain() -> dict[str, Case]:
+    """Code for Hopper without its `a` features: no warpgroup products, but programmatic launch and clusters."""
+    some = {**_models(), **_variants()}
+    names = ("chain-1", "encoder-f16", "mma-split-cluster", "simt-split")
+    return {f"plain-{name}": replace(some[name], target="cuda:sm_90") for name in names}
+
+
 def _policies() -> dict[str, Case]:
     """What a user may ask for: branches side by side, a rounding after each operation, no fusion."""
     encoder = partial(programs.encoder, "f16", 2, 64, 2, 64)
@@ -269,6 +279,7 @@ STATELESS: dict[str, Case] = {
     **_variants(),
     **_attentions(),
     **_models(),
+    **_plain(),
     **_policies(),
     **_random(),
 }

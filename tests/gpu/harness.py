@@ -37,9 +37,11 @@ def executable(name: str) -> CompiledModel:
 
 
 def instance(name: str) -> GraphExec:
-    """The case, with its inputs in memory of the GPU."""
+    """The case, with its inputs in memory of the GPU. It has run once, instruction by instruction: what follows is the
+    graph."""
     graph_exec = executable(name).instantiate()
     graph_exec.fill(program(name).inputs)
+    graph_exec.replay()
     return graph_exec
 
 

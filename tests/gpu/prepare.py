@@ -1,4 +1,4 @@
-"""Compiles every case of the GPU tests, and the digits demo, into a folder; needs no GPU.
+"""Compiles every case of the GPU tests, a control of the sanitizer, and the digits demo, into a folder; needs no GPU.
 
     python -m tests.gpu.prepare DIR [CASE...]
 
@@ -13,10 +13,11 @@ from pathlib import Path
 
 from tests.gpu.artifacts import DIGITS, compiled, make_digits, path_of
 from tests.gpu.cases import CASES
+from tests.gpu.controls import CONTROLS, UNORDERED, compiled_without_barriers
 
 
 def main(directory: str, *names: str) -> None:
-    """Writes an artifact without weights for each of `names`, by default for all, and then the digits demo."""
+    """Writes an artifact without weights for each of `names`, by default for all; then the control and the demo."""
     folder = Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
     for name in names or CASES:
@@ -30,6 +31,8 @@ def main(directory: str, *names: str) -> None:
             flush=True,
         )
     if not names:
+        control = compiled_without_barriers(CONTROLS[UNORDERED].case)
+        control.save(path_of(UNORDERED, folder), weights=False)
         make_digits(folder / DIGITS)
 
 

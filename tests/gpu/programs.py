@@ -28,9 +28,14 @@ Array = NDArray[Any]
 
 PREDICATES = get_args(Predicate)
 DTYPES = ("f64", "f32", "f16", "bf16", "i64", "i32", "i1")
-UNARY = ("neg", "exp", "tanh", "erf", "relu", "sigmoid", "silu", "gelu")
-OF_POSITIVE = ("log", "sqrt", "rsqrt")
+UNARY = (
+    *("neg", "exp", "tanh", "erf", "relu", "sigmoid", "silu", "gelu"),
+    *("abs", "sign", "expm1", "sin", "cos", "floor", "ceil", "round", "is_nan"),
+    *("leaky_relu", "elu", "softplus", "hard_sigmoid", "hard_swish"),
+)
+OF_POSITIVE = ("log", "sqrt", "rsqrt", "log1p", "reciprocal")
 BINARY = ("add", "sub", "mul", "div", "max", "min")
+OF_INTEGERS = ("floor_div", "mod", "and_", "or_", "xor")
 REDUCTIONS = ("reduce_sum", "reduce_mean", "reduce_max")
 
 
@@ -107,7 +112,9 @@ def integer_operations(dtype: str) -> Graph:
     """Every elementwise operation on integers; some divisors are 0."""
     g = Graph("integer_operations")
     x, y = g.input("x", (33, 76), dtype), g.input("y", (33, 76), dtype)
-    values = {"neg": g.neg(x), "relu": g.relu(x), **_binary(g, x, y)}
+    values = {name: getattr(g, name)(x) for name in ("neg", "relu", "abs", "sign", "not_")}
+    values |= {name: getattr(g, name)(x, y) for name in OF_INTEGERS}
+    values |= {"clamp": g.clamp(x, -3, 5), **_binary(g, x, y)}
     if dtype == "i32":
         for name, value in {**values, **_casts(g, x)}.items():
             g.output(value, name)
@@ -121,6 +128,7 @@ def _unary(g: Graph, x: Value, positive: Value) -> dict[str, Value]:
     """Operations on one float; `positive` is what roots and logarithms are taken of."""
     values = {name: getattr(g, name)(x) for name in UNARY}
     values |= {name: getattr(g, name)(positive) for name in OF_POSITIVE}
+    values |= {"pow": g.pow(positive, x), "clamp": g.clamp(x, -0.5, 1.0)}
     return {**values, "gelu_tanh": g.gelu(x, "tanh")}
 
 
@@ -150,10 +158,25 @@ def bool_operations(dtype: str) -> Graph:
     g = Graph("bool_operations")
     p, q = g.input("p", (33, 77), dtype), g.input("q", (33, 77), dtype)
     g.output(g.select(p, q, p), "select")
+    for name in ("and_", "or_", "xor"):
+        g.output(getattr(g, name)(p, q), name)
+    g.output(g.not_(p), "not_")
     g.output(g.cast(p, "f32"), "cast_f32")
     g.output(g.cast(p, "i64"), "cast_i64")
     g.output(g.transpose(p, (1, 0)), "transpose")
     g.output(g.concat([p, q], 1), "concat")
+    return g
+
+
+def angles(dtype: str) -> Graph:
+    """Sine and cosine of exact angles of every size, and of infinity."""
+    g = Graph("angles")
+    x = g.input("x", (33, 77), dtype)
+    for power in (0, 12, 24, 60, 120):
+        angle = x * 2.0**power
+        g.output(g.sin(angle), f"sin_{power}")
+        g.output(g.cos(angle), f"cos_{power}")
+    g.output(g.sin(x / 0.0), "sin_infinity")
     return g
 
 

@@ -11,8 +11,8 @@ from tests.gpu.harness import assert_right, executable, program, results
 
 pytestmark = pytest.mark.gpu
 
-NAMES = ("chain-1", "encoder-f16", "wgmma-dense-bf16", "norms-f32")
-"""Programs whose inputs are read by generated kernels, products, and through TMA descriptors."""
+NAMES = ("chain-1", "encoder-f16", "wgmma-dense-bf16", "norms-f32", "library-dense")
+"""Programs whose inputs are read by generated kernels, products, through TMA descriptors, and staged for a library."""
 
 
 class Interface:

@@ -45,14 +45,14 @@ def test_instruction_by_instruction_gives_the_bits_of_a_replay(name: str) -> Non
 
 @pytest.mark.parametrize("name", STATELESS)
 def test_all_replays_have_one_hash(name: str) -> None:
-    """Replays that follow each other closely, and two instances of one program, give the same bits."""
+    """Replays back to back, looked at after every tenth, and two instances of one program give the same bits."""
     graph_exec, other = instance(name), instance(name)
     other.replay()
     hashes = {bits(other)}
     for _ in range(REPLAYS // 10 if name in LONG else 1):
         for _ in range(10):
             graph_exec.replay()
-            hashes.add(bits(graph_exec))
+        hashes.add(bits(graph_exec))
     assert len(hashes) == 1
 
 

@@ -17,6 +17,7 @@ from aicf.errors import AicfError, BackendUnavailable, CaptureError
 from aicf.runtime import Profiler
 from tests.gpu.artifacts import changed, obtained, with_module
 from tests.gpu.cases import ROOT, STEP
+from tests.gpu.controls import ASTRAY, CONTROLS
 from tests.gpu.harness import assert_right, bits, executable, instance, program
 
 pytestmark = pytest.mark.gpu
@@ -113,40 +114,39 @@ def test_a_launch_that_cannot_be_is_named_and_the_others_still_run() -> None:
 
 
 FAULT = """
-import aicf, sys
-from tests.gpu.artifacts import changed, obtained
+import aicf
+from tests.gpu.artifacts import obtained
+from tests.gpu.controls import ASTRAY, CONTROLS, obtained_control
 from tests.gpu.harness import program
-from tests.gpu.test_runtime import ONE, astray
-broken = changed(obtained(ONE), astray)
-graph_exec = broken.instantiate()
-graph_exec.fill(program(ONE).inputs)
-try:
-    graph_exec.check()
-except aicf.AicfError as error:
-    print(type(error).__name__, error)
+from tests.gpu.test_runtime import OTHER
+other = obtained(OTHER)
+other(program(OTHER).inputs)
+broken = obtained_control(ASTRAY)
+for model, name in ((broken, CONTROLS[ASTRAY].case), (other, OTHER)):
+    try:
+        model(program(name).inputs)
+    except aicf.AicfError as error:
+        print(type(error).__name__, error)
 aicf.shutdown()
 print("still here")
 """
 
 
-def astray(device_program: DeviceProgram) -> DeviceProgram:
-    """The program, whose second kernel gets addresses where there is no memory."""
-    kernels = list(device_program.kernels)
-    away = tuple(replace(address, offset=1 << 46) for address in kernels[1].addresses)
-    kernels[1] = replace(kernels[1], addresses=away)
-    return replace(device_program, kernels=tuple(kernels))
-
-
 def test_a_kernel_that_faults_is_named() -> None:
-    """Run one at a time, the instructions tell which one it was; the process ends in order. The driver gives up a
-    process's context after a fault, so this happens in a process of its own."""
-    name = executable(ONE).plan.programs[0].graph.nodes[1].name
+    """The first run goes instruction by instruction and tells which one it was; a graph that ran before says what is
+    lost and what to do; the process ends in order. The driver gives up a process's context after a fault, so this
+    happens in a process of its own."""
+    name = executable(CONTROLS[ASTRAY].case).plan.programs[0].graph.nodes[1].name
     done = subprocess.run(
         [sys.executable, "-c", FAULT], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
     )
     said = done.stdout + done.stderr
-    assert f"CaptureError instruction '{name}' failed" in done.stdout, said
-    assert done.stdout.endswith("still here\n") and done.returncode == 0, said
+    first, second, last = done.stdout.splitlines()
+    assert (
+        first.startswith(f"CaptureError instruction '{name}' failed: ") and "start a new process" in first
+    ), said
+    assert second.startswith("DriverError ") and "GraphExec.check(), or aicf run" in second, said
+    assert last == "still here" and done.returncode == 0, said
 
 
 def test_more_memory_than_there_is_is_refused_before_the_first_allocation() -> None:

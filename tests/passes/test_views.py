@@ -8,7 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
+from xdsl.ir import Block
 
+from aicf.dialects.types import tensor, tensor_info
+from aicf.passes.support.unviewing import view_ops
 from aicf.passes.support.views import View
 
 Array = NDArray[np.int64]
@@ -104,3 +107,27 @@ def test_whole_is_contiguous() -> None:
 def test_reshapes(view: View, shape: tuple[int, ...], strides: tuple[int, ...] | None) -> None:
     expected = None if strides is None else View(view.offset, shape, strides)
     assert view.reshaped(shape) == expected
+
+
+@pytest.mark.parametrize(
+    ("base", "between", "window"),
+    [
+        ((3, 2, 4, 2), (4, 6, 2), ((1, 3, 1), (2, 2, 1), (1, 1, 1))),
+        ((3, 16), (4, 12), ((0, 2, 2), (3, 5, 1))),
+        ((5, 6), (3, 10), ((1, 2, 1), (0, 5, 2))),
+    ],
+)
+def test_a_slice_of_a_reshape_is_found_again(
+    base: tuple[int, ...], between: tuple[int, ...], window: tuple[tuple[int, int, int], ...]
+) -> None:
+    """The strides follow the dims of the reshape, which need not split those of the base."""
+    reshaped = View.whole(base).reshaped(between)
+    assert reshaped is not None
+    view = reshaped.sliced(*zip(*window, strict=True))
+    ops = view_ops(Block(arg_types=[tensor(base, "f32")]).args[0], view)
+    reached: View | None = View.whole(base)
+    for op in ops:
+        reached = None if reached is None else reached.then(op)
+    assert reached is not None and tensor_info(ops[-1].results[0].type).shape == view.shape
+    numbers = np.arange(np.prod(base))
+    np.testing.assert_array_equal(seen(reached, numbers), seen(view, numbers))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import mmap
 import os
+import re
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -53,6 +56,29 @@ def test_buffers_are_aligned_zeroed_and_counted(align: int) -> None:
     del view
     gc.collect()
     assert runtime.statistics().buffers == before.buffers
+
+
+@pytest.mark.skipif(not hasattr(mmap, "MADV_HUGEPAGE"), reason="this system has no huge pages to ask for")
+def test_large_buffers_ask_for_huge_pages() -> None:
+    buffer = allocate(8 << 20, 128)
+    assert buffer.ctypes.data % (2 << 20) == 0
+    assert buffer.nbytes == 8 << 20 and buffer.flags.writeable and not buffer.any()
+    assert "hg" in _flags_of_mapping(buffer.ctypes.data)
+    before = runtime.statistics()
+    del buffer
+    gc.collect()
+    assert runtime.statistics().live_bytes <= before.live_bytes - (8 << 20)
+
+
+def _flags_of_mapping(address: int) -> list[str]:
+    """What the kernel knows about the memory at an address, from /proc/self/smaps."""
+    inside = False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if (span := re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line)) is not None:
+            inside = int(span[1], 16) <= address < int(span[2], 16)
+        elif inside and line.startswith("VmFlags:"):
+            return line.split()[1:]
+    raise AssertionError("the address is not mapped")
 
 
 def test_strided_tensors() -> None:

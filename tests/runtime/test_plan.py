@@ -155,6 +155,15 @@ def test_blockers_name_their_fix(old: str, new: str, message: str) -> None:
     assert message in error.value.message
 
 
+def test_a_host_does_not_stage() -> None:
+    """There is no memory to stage in: callers' arrays are used where they are."""
+    text = ADD_RELU.replace('input "x" binding(direct)', 'input "x" binding(staged)')
+    with pytest.raises(
+        PlanError, match="input 'x' is staged, but reference uses callers' memory where it is"
+    ):
+        read_module(module_of(text))
+
+
 def test_a_missing_record_is_a_blocker() -> None:
     kernel = 'kernel("reference.body", {version = 1 : i64, determinism = "bitwise"})'
     with pytest.raises(PlanError, match="instruction 'sum' has no kernel record: run select-kernels"):

@@ -65,6 +65,21 @@ UNARY: dict[type[logical.UnaryOp], tuple[Callable[[float], float], float]] = {
     logical.SigmoidOp: (special.expit, -2.0),
     logical.SiluOp: (lambda x: x * special.expit(x), -2.0),
     logical.GeluOp: (lambda x: x * special.ndtr(x), -2.0),
+    logical.AbsOp: (lambda x: x if x > 0 else -x, -2.0),
+    logical.SignOp: (lambda x: math.copysign(1.0, x), -2.0),
+    logical.ReciprocalOp: (lambda x: x**-1, 0.1),
+    logical.Expm1Op: (math.expm1, -2.0),
+    logical.Log1pOp: (math.log1p, -0.9),
+    logical.SinOp: (math.sin, -2.0),
+    logical.CosOp: (math.cos, -2.0),
+    logical.FloorOp: (math.floor, -2.0),
+    logical.CeilOp: (math.ceil, -2.0),
+    logical.RoundOp: (round, -2.0),
+    logical.LeakyReluOp: (lambda x: x if x > 0 else float(np.float64(0.01)) * x, -2.0),
+    logical.EluOp: (lambda x: x if x > 0 else math.exp(x) - 1, -2.0),
+    logical.SoftplusOp: (lambda x: math.log(1 + math.exp(x)), -2.0),
+    logical.HardSigmoidOp: (lambda x: (x + 3) / 6, -2.0),
+    logical.HardSwishOp: (lambda x: x * (x + 3) / 6, -2.0),
 }
 
 
@@ -84,6 +99,7 @@ BINARY: dict[type[logical.BinaryOp], Callable[[float, float], float]] = {
     logical.DivOp: lambda a, b: a / b,
     logical.MaxOp: max,
     logical.MinOp: min,
+    logical.PowOp: lambda a, b: math.exp(b * math.log(a)),
 }
 
 
@@ -92,6 +108,8 @@ BINARY: dict[type[logical.BinaryOp], Callable[[float, float], float]] = {
 @given(shape=shapes, seed=seeds)
 def test_binary(op_class: type[logical.BinaryOp], shape: tuple[int, ...], seed: int) -> None:
     a, b = floats(seed, shape), floats(seed + 1, shape, 0.5)
+    if op_class is logical.PowOp:
+        a, b = b, a
     close(run(op_class, a, b), np.vectorize(BINARY[op_class], otypes=[np.float64])(a, b))
 
 
@@ -101,6 +119,89 @@ def test_gelu_tanh_is_near_gelu() -> None:
     expected = 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
     close(approximate, expected)
     assert 1e-6 < np.max(np.abs(approximate - run(logical.GeluOp, x))) < 1e-3
+
+
+def test_attributes_of_activations() -> None:
+    """Each at points on both sides of its bends, with numbers other than the defaults."""
+    x = np.array([-4.0, -1.0, 0.0, 0.5, 4.0])
+    close(run(lambda v: logical.LeakyReluOp(v, 0.25), x), np.array([-1.0, -0.25, 0.0, 0.5, 4.0]))
+    close(run(lambda v: logical.LeakyReluOp(v, -1.0), x), np.abs(x))
+    expected = np.array([2 * (math.exp(-4) - 1), 2 * (math.exp(-1) - 1), 0.0, 0.5, 4.0])
+    close(run(lambda v: logical.EluOp(v, 2.0), x), expected)
+    expected = np.array([math.log(1 + math.exp(2 * v)) / 2 for v in x])
+    close(run(lambda v: logical.SoftplusOp(v, 2.0), x), expected)
+    close(run(lambda v: logical.HardSigmoidOp(v, 0.25, 0.75), x), np.array([0.0, 0.5, 0.75, 0.875, 1.0]))
+    close(run(logical.HardSigmoidOp, x), np.array([0.0, 1 / 3, 0.5, 7 / 12, 1.0]))
+    close(run(logical.HardSwishOp, x), np.array([0.0, -1 / 3, 0.0, 7 / 24, 4.0]))
+
+
+def test_activations_far_out() -> None:
+    """What a formula would overflow or cancel at, and NaN."""
+    x = np.array([-np.inf, -1e4, -1e-20, 1e-20, 1e4, np.inf, np.nan])
+    log_2 = math.log(2)
+    softplus = run(logical.SoftplusOp, x)
+    np.testing.assert_allclose(softplus, [0, 0, log_2, log_2, 1e4, np.inf, np.nan], rtol=1e-15)
+    elu = run(logical.EluOp, x)
+    np.testing.assert_allclose(elu, [-1, -1, -1e-20, 1e-20, 1e4, np.inf, np.nan], rtol=1e-15)
+    np.testing.assert_array_equal(run(logical.HardSigmoidOp, x)[[0, 1, 4, 5, 6]], [0, 0, 1, 1, np.nan])
+    np.testing.assert_array_equal(run(logical.LeakyReluOp, x)[[0, 5, 6]], [-np.inf, np.inf, np.nan])
+
+
+def test_rounding_to_whole_numbers() -> None:
+    x = np.array([-2.5, -1.5, -0.5, -0.2, 0.5, 1.5, 2.5, 2.0**60 + 2.0**8, np.inf, np.nan])
+    kept = [2.0**60 + 2.0**8, np.inf, np.nan]
+    np.testing.assert_array_equal(run(logical.FloorOp, x), [-3, -2, -1, -1, 0, 1, 2, *kept])
+    np.testing.assert_array_equal(run(logical.CeilOp, x), [-2, -1, 0, 0, 1, 2, 3, *kept])
+    np.testing.assert_array_equal(run(logical.RoundOp, x), [-2, -2, 0, 0, 0, 2, 2, *kept])
+
+
+def test_sign_and_is_nan() -> None:
+    x = np.array([-np.inf, -3.0, -0.0, 0.0, 1e-300, np.nan])
+    np.testing.assert_array_equal(run(logical.SignOp, x), [-1, -1, 0, 0, 1, np.nan])
+    assert run(logical.IsNanOp, x).tolist() == [False] * 5 + [True]
+    assert run(logical.SignOp, np.array([-5, 0, 7], np.int32)).tolist() == [-1, 0, 1]
+    assert run(logical.SignOp, np.array([0, 200], np.uint8)).tolist() == [0, 1]
+    assert run(logical.AbsOp, np.array([-5, 0, 7, -128], np.int8)).tolist() == [5, 0, 7, -128]
+    assert run(logical.AbsOp, np.array([0, 200], np.uint8)).tolist() == [0, 200]
+
+
+def test_powers() -> None:
+    """The special cases of C99 Annex F."""
+    inf, nan = np.inf, np.nan
+    cases = [
+        *((nan, 0.0, 1.0), (1.0, nan, 1.0), (-8.0, 3.0, -512.0), (-8.0, 2.0, 64.0), (-8.0, 0.5, nan)),
+        *((0.0, -1.0, inf), (-0.0, -1.0, -inf), (-0.0, 3.0, 0.0), (0.0, 0.5, 0.0), (-1.0, inf, 1.0)),
+        *((0.5, inf, 0.0), (0.5, -inf, inf), (-inf, 3.0, -inf), (-inf, 0.5, inf), (inf, -1.0, 0.0)),
+        *((2.0, nan, nan), (4.0, 0.5, 2.0), (10.0, 400.0, inf), (10.0, -400.0, 0.0)),
+    ]
+    base, exponent, expected = (np.array(column) for column in zip(*cases, strict=True))
+    np.testing.assert_array_equal(run(logical.PowOp, base, exponent), expected)
+
+
+def test_clamp() -> None:
+    x = np.array([-3.0, -0.5, 0.25, 2.0, np.nan, np.inf])
+    both = run(lambda v: logical.ClampOp(v, -1.0, 0.5), x)
+    np.testing.assert_array_equal(both, [-1, -0.5, 0.25, 0.5, np.nan, 0.5])
+    np.testing.assert_array_equal(run(lambda v: logical.ClampOp(v, max=0.0), x), [-3, -0.5, 0, 0, np.nan, 0])
+    np.testing.assert_array_equal(
+        run(lambda v: logical.ClampOp(v, min=0.0), x), [0, 0, 0.25, 2, np.nan, np.inf]
+    )
+    # Bounds the wrong way round: the larger one wins.
+    np.testing.assert_array_equal(run(lambda v: logical.ClampOp(v, 1.0, 0.0), x[:4]), [0, 0, 0, 0])
+    large = np.array([-(2**62) - 1, 2**62 + 1, 5], np.int64)
+    assert run(lambda v: logical.ClampOp(v, -(2**62), 2**62), large).tolist() == [-(2**62), 2**62, 5]
+    third = run(lambda v: logical.ClampOp(v, 1 / 3), np.zeros(1, np.float16))
+    assert third.tolist() == [float(np.float16(1 / 3))]
+
+
+def test_logic() -> None:
+    a, b = np.array([False, False, True, True]), np.array([False, True, False, True])
+    assert run(logical.AndOp, a, b).tolist() == [False, False, False, True]
+    assert run(logical.OrOp, a, b).tolist() == [False, True, True, True]
+    assert run(logical.XorOp, a, b).tolist() == [False, True, True, False]
+    assert run(logical.NotOp, b).tolist() == [True, False, True, False]
+    assert run(logical.NotOp, np.array([0, -1, 5], np.int32)).tolist() == [-1, 0, -6]
+    assert run(logical.NotOp, np.array([0, 255, 5], np.uint8)).tolist() == [255, 0, 250]
 
 
 @pytest.mark.parametrize("predicate", logical.PREDICATES)
@@ -235,6 +336,11 @@ def test_integer_arithmetic_wraps_and_division_truncates(dtype: type) -> None:
         (logical.DivOp, quotient),
         (logical.MaxOp, max),
         (logical.MinOp, min),
+        (logical.FloorDivOp, lambda x, y: x // y if y else 0),
+        (logical.ModOp, lambda x, y: x % y if y else x),
+        (logical.AndOp, int.__and__),
+        (logical.OrOp, int.__or__),
+        (logical.XorOp, int.__xor__),
     ):
         expected = [wrapped(function(x, y)) for x, y in zip(a.tolist(), b.tolist(), strict=True)]
         for mode in ("exact", "typed"):

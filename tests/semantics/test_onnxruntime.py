@@ -35,7 +35,10 @@ def integers(*shape: int) -> Array:
 
 
 X, Y, P, M, N = normal(3, 4, 5), normal(3, 4, 5), positive(3, 4, 5), integers(3, 7), integers(3, 7)
-CONDITION = X > Y
+CONDITION, OTHER_CONDITION = X > Y, X > 0
+HALVES = (integers(4, 9) / 2).astype(np.float32)
+WITH_NAN = np.where(CONDITION, X, np.float32(np.nan))
+BOUNDS = (np.array(-0.5, np.float32), np.array(0.75, np.float32))
 
 # Name, ONNX op, its attributes, inputs that are constants of the model, our op, operands.
 Case = tuple[str, str, dict[str, Any], Sequence[Array], Build, Sequence[Array]]
@@ -56,6 +59,40 @@ CASES: list[Case] = [
     same("Mul integers", logical.MulOp, M, N, onnx_name="Mul"),
     same("Div integers", logical.DivOp, M, np.where(N == 0, 3, N), onnx_name="Div"),
     same("Neg", logical.NegOp, X),
+    same("Abs", logical.AbsOp, X),
+    same("Abs integers", logical.AbsOp, M, onnx_name="Abs"),
+    same("Sign", logical.SignOp, X),
+    same("Sign integers", logical.SignOp, M, onnx_name="Sign"),
+    same("Reciprocal", logical.ReciprocalOp, P),
+    same("Pow", logical.PowOp, P, Y),
+    same("Mod", logical.ModOp, M, np.where(N == 0, 3, N)),
+    same("BitwiseAnd", logical.AndOp, M, N),
+    same("BitwiseOr", logical.OrOp, M, N),
+    same("BitwiseXor", logical.XorOp, M, N),
+    same("BitwiseNot", logical.NotOp, M),
+    same("And", logical.AndOp, CONDITION, OTHER_CONDITION),
+    same("Or", logical.OrOp, CONDITION, OTHER_CONDITION),
+    same("Xor", logical.XorOp, CONDITION, OTHER_CONDITION),
+    same("Not", logical.NotOp, CONDITION),
+    same("IsNaN", logical.IsNanOp, WITH_NAN),
+    same("Floor", logical.FloorOp, HALVES),
+    same("Ceil", logical.CeilOp, HALVES),
+    same("Round", logical.RoundOp, HALVES),
+    same("Sin", logical.SinOp, X),
+    same("Cos", logical.CosOp, X),
+    ("Clip", "Clip", {}, BOUNDS, lambda x: logical.ClampOp(x, -0.5, 0.75), (X,)),
+    ("LeakyRelu", "LeakyRelu", {"alpha": 0.1}, (), lambda x: logical.LeakyReluOp(x, 0.1), (X,)),
+    ("Elu", "Elu", {"alpha": 0.5}, (), lambda x: logical.EluOp(x, 0.5), (X,)),
+    same("Softplus", logical.SoftplusOp, X * 9),
+    (
+        "HardSigmoid",
+        "HardSigmoid",
+        {"alpha": 0.2, "beta": 0.4},
+        (),
+        lambda x: logical.HardSigmoidOp(x, 0.2, 0.4),
+        (X * 3,),
+    ),
+    same("HardSwish", logical.HardSwishOp, X * 3),
     same("Exp", logical.ExpOp, X),
     same("Log", logical.LogOp, P),
     same("Sqrt", logical.SqrtOp, P),

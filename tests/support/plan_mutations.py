@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, StringAttr, i64
 from xdsl.ir import Attribute, Operation
 
+from aicf.backends.base import EARLY_READS
 from aicf.dialects.emit import EdgeAttr, ProgramOp, ResolvedOp
 from aicf.dialects.emit_types import KernelAttr
 
@@ -124,9 +125,9 @@ def _moved_waits(program: ProgramOp) -> Iterator[Mutation]:
 
 def _record_setter(op: ResolvedOp, early: ArrayAttr[IntegerAttr] | None) -> Callable[[], None]:
     assert op.kernel is not None
-    record = {key: value for key, value in op.kernel.record.data.items() if key != "early_reads"}
+    record = {key: value for key, value in op.kernel.record.data.items() if key != EARLY_READS}
     if early is not None:
-        record["early_reads"] = early
+        record[EARLY_READS] = early
     return _setter(op, "kernel", KernelAttr(op.kernel.kernel.data, DictionaryAttr(record)))
 
 

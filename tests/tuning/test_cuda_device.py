@@ -178,7 +178,7 @@ def test_runs_follow_each_other_as_instructions_do():
 
 
 def test_descriptors_move_with_their_operands():
-    map_ = TensorMap(1, 0, "f16", (64, 8), (128,), (64, 8), 128)
+    map_ = TensorMap(1, 0, "f16", (64, 8), (128,), (64, 8), 128, 256, 0, "zeros")
     node = replace(kernel(), maps=(map_,), order="maas")
     repeated = cuda_device._repeated(  # pyright: ignore[reportPrivateUsage]
         DeviceProgram("p", 3, (node,), (), "k"), 2, 2, False

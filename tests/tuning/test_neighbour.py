@@ -9,7 +9,7 @@ import pytest
 from aicf.compiled import Options
 from aicf.frontends.text import make_context
 from aicf.passes.support.work import target_of
-from aicf.tuning.candidates import _grouped, _neighbour, candidates  # pyright: ignore[reportPrivateUsage]
+from aicf.tuning.candidates import _neighbour, candidates, grouped  # pyright: ignore[reportPrivateUsage]
 
 from .programs import silent
 from .test_cuda_device import ONE, case
@@ -27,7 +27,7 @@ def test_the_cheapest_instruction_whose_kernel_has_no_variants(name: str, neighb
         "mlp_chain": lambda: programs().mlp_chain(layers=1),
         "softmax": lambda: programs().softmax(1024, 1024),
     }[name]()
-    module = _grouped(model, Options("cuda:sm_90a", "", "", 1), make_context(), silent)
+    module = grouped(model, Options("cuda:sm_90a", "", "", 1), make_context(), silent)
     found = candidates(module, 2)
     cases = [
         replace(

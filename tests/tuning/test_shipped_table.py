@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tomllib
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -78,6 +79,17 @@ def test_every_instruction_of_the_benchmark_runs_what_was_measured_fastest(name:
         for row in measured.rows:
             if row is not best:
                 assert str(decision.rejected[row.label]).startswith("measured")
+
+
+def test_the_library_that_is_installed_is_the_one_that_was_measured():
+    """An algorithm's bytes are valid for one version: the pin of the `cuda` extra, the table's header and the record of
+    every row name the same. The package has one number more than the library tells."""
+    project = tomllib.loads((BENCHMARKS.parent / "pyproject.toml").read_text("utf-8"))["project"]
+    (pin,) = [each for each in project["optional-dependencies"]["cuda"] if each.startswith("nvidia-cublas")]
+    measured = TABLE.header.libraries["cublasLt"]
+    assert pin == f"nvidia-cublas=={measured}.*"
+    rows = [row for entry in TABLE.works for row in entry.rows if "library" in row.record]
+    assert rows and {row.record["library"] for row in rows} == {measured}
 
 
 def work_of(decision: Decision) -> Any:

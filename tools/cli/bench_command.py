@@ -13,7 +13,7 @@ import numpy as np
 import typer
 
 from aicf.errors import CaptureError
-from aicf.explain import format_table
+from aicf.explain import format_table, microseconds
 from aicf.runtime.graph import Bind
 from aicf.runtime.profiler import Profile, Profiler
 from aicf.runtime.tensors import Array, numpy_dtype
@@ -55,8 +55,8 @@ def bench_command(
         inputs = [random_input(bind, rng) for bind in program.graph.inputs]
         timing = time_program(compiled, row.program, inputs, repeats)
         print(
-            f"@{timing.program}: call {timing.call_us:.2f} us, replay {timing.replay_us:.2f} us, "
-            f"of which the caller waits {timing.host_us:.2f} us"
+            f"@{timing.program}: call {microseconds(timing.call_us)} us, replay "
+            f"{microseconds(timing.replay_us)} us, of which the caller waits {microseconds(timing.host_us)} us"
         )
         try:
             profile = Profiler(compiled).measure(*inputs, repeats=repeats)
@@ -114,8 +114,8 @@ def profile_table(compiled: CompiledModel, profile: Profile) -> str:
             f"  {row.name}",
             row.kind,
             row.kernel,
-            f"{row.median_us:.2f}",
-            f"{row.best_us:.2f}",
+            microseconds(row.median_us),
+            microseconds(row.best_us),
             str(expected.get(row.name, "")),
         )
         for row in profile.instructions

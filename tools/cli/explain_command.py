@@ -36,7 +36,7 @@ def explain_command(
     from aicf.compiled import explain
 
     explanation = explain(model, value)
-    if isinstance(explanation, Explanation) and rejected:
+    if rejected:
         print(explanation.rejected)
     elif isinstance(explanation, Explanation) and sys.stdout.isatty():
         show_tables(explanation)
@@ -60,14 +60,8 @@ def _show_row(console: Console, row: InstructionRow) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    time = f", {row.time}" if row.time else ""
     console.print(
-        Text.assemble(
-            (row.name, "cyan"),
-            f" {row.kind} by ",
-            (row.kernel, "green"),
-            f" for {', '.join(row.src)}: {row.bytes:,} bytes{time}",
-        )
+        Text.assemble((row.name, "cyan"), f" {row.kind} by ", (row.kernel, "green"), f" {row.work}")
     )
     for choice, because in row.decisions:
         console.print(Padding(Text.assemble(choice, (f": {because}", "dim")), (0, 0, 0, 4)))

@@ -262,6 +262,17 @@ class Emitter:
             element = self.b.extract_element(value, ir.Constant(I32, lane))
             self.store(element, self.address(address, lane * stride, dtype), dtype, 1)
 
+    def gather(self, table: Value, index: Value, dtype: str, lanes: int) -> Value:
+        """Elements of `table` at an index of its own per lane."""
+        if lanes == 1:
+            return self.load(self.address(table, index, dtype), dtype, 1)
+        vector = self.const(dtype, lanes, 0)
+        for lane in range(lanes):
+            place = ir.Constant(I32, lane)
+            element = self.load(self.address(table, self.b.extract_element(index, place), dtype), dtype, 1)
+            vector = self.b.insert_element(vector, element, place)
+        return vector
+
     def scaled(self, index: Value, factor: int) -> Value:
         """``index * factor``."""
         if factor == 1:
@@ -384,6 +395,33 @@ class Emitter:
         self.b.branch(head)
         self.b.position_at_end(done)
         return place
+
+    def no_lane(self, mask: Value) -> Value:
+        """Whether the mask holds nowhere."""
+        if not isinstance(mask.type, ir.VectorType):
+            return self.b.not_(mask)
+        bits = ir.IntType(mask.type.count)
+        return self.b.icmp_signed("==", self.b.bitcast(mask, bits), ir.Constant(bits, 0))
+
+    def unless(
+        self, condition: Value, then: Callable[[], Sequence[Value]], values: Sequence[Value]
+    ) -> list[Value]:
+        """``values if condition else then()``."""
+        before = self.b.block
+        taken, after = (self.b.append_basic_block(name) for name in ("rare", "common"))
+        self.b.cbranch(condition, after, taken)
+        self.b.position_at_end(taken)
+        others = list(then())
+        done = self.b.block
+        self.b.branch(after)
+        self.b.position_at_end(after)
+        merged: list[Value] = []
+        for value, other in zip(values, others, strict=True):
+            phi = self.b.phi(value.type)
+            phi.add_incoming(value, before)
+            phi.add_incoming(other, done)
+            merged.append(phi)
+        return merged
 
     def when(
         self, condition: Value, then: Callable[[], None], otherwise: Callable[[], None] | None = None

@@ -5,22 +5,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
-from xdsl.dialects import arith, math
 from xdsl.ir import Operation
 
 from aicf.backends.cpu.gemm_spec import NOMINAL_GHZ
+from aicf.backends.cpu.scalar_costs import SCALAR_CYCLES
 from aicf.backends.cpu.target import ELEMENT_BYTES, CpuLevel
 from aicf.backends.lanes import LaneSteps
 from aicf.backends.nests import LoopNest, element_types, load_ops
 from aicf.dialects.emit_kernels import (
-    CastOp,
-    DivIntOp,
     KernelOp,
     ReduceOp,
-    SigmoidOp,
     StoreOp,
     YieldOp,
 )
@@ -31,25 +29,8 @@ RESIDENT_VECTORS = 8
 SCRATCH_BYTES = 32 << 10
 """Per-point values that a later phase reads again are kept on the stack up to this size, else computed again."""
 
-_OP_CYCLES: dict[type[Operation], float] = {
-    math.ExpOp: 11,
-    math.LogOp: 20,
-    math.TanhOp: 16,
-    math.ErfOp: 20,
-    SigmoidOp: 20,
-    math.SqrtOp: 14,
-    math.RsqrtOp: 22,
-    arith.DivfOp: 9,
-    DivIntOp: 60,
-    CastOp: 2,
-    arith.MaximumfOp: 1.5,
-    arith.MinimumfOp: 1.5,
-    arith.ConstantOp: 0,
-    YieldOp: 0,
-    StoreOp: 1,
-    ReduceOp: 1,
-}
-"""Cycles for one vector of f32; everything else takes half a cycle."""
+_STRUCTURE_CYCLES: Mapping[type[Operation], float] = {YieldOp: 0, StoreOp: 1, ReduceOp: 1}
+"""The same for what a phase holds besides scalar ops."""
 
 
 @dataclass(frozen=True)
@@ -114,8 +95,12 @@ def point_cycles(kernel: KernelOp, *, sweeping: bool | None = None) -> float:
     total = 0.0
     for phase in kernel.phases:
         if sweeping is None or kernel.sweeps_reduce_space(phase) == sweeping:
-            total += sum(_OP_CYCLES.get(type(op), 0.5) for op in phase.body.block.ops)
+            total += sum(_op_cycles(type(op)) for op in phase.body.block.ops)
     return total
+
+
+def _op_cycles(op: type[Operation]) -> float:
+    return SCALAR_CYCLES[op] if op in SCALAR_CYCLES else _STRUCTURE_CYCLES[op]
 
 
 def cost_us(nest: LoopNest, spec: LoopSpec) -> float:

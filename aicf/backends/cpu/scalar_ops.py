@@ -14,7 +14,8 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from aicf.backends.cpu.ir_builder import Emitter, Value
-from aicf.backends.cpu.vector_math import FUNCTIONS, VectorMath
+from aicf.backends.cpu.vector_functions import FUNCTIONS
+from aicf.backends.cpu.vector_math import VectorMath
 from aicf.dialects.emit_kernels import CastOp, DivIntOp, SigmoidOp
 from aicf.dialects.types import element_of
 
@@ -131,7 +132,7 @@ def _unsigned_extremum(maximum: bool) -> Emit:
 
 def _function(name: str) -> Emit:
     def emit(s: Scalars, op: Operation, operands: Sequence[Value]) -> Value:
-        return FUNCTIONS[name](s.math(dtype_of(op.operands[0])), operands[0])
+        return FUNCTIONS[name](s.math(dtype_of(op.operands[0])), *operands)
 
     return emit
 
@@ -252,6 +253,15 @@ EMITTERS: dict[type[Operation], Emit] = {
     math.RsqrtOp: _function("rsqrt"),
     math.TanhOp: _function("tanh"),
     math.ErfOp: _function("erf"),
+    math.ExpM1Op: _function("expm1"),
+    math.Log1pOp: _function("log1p"),
+    math.SinOp: _function("sin"),
+    math.CosOp: _function("cos"),
+    math.PowFOp: _function("pow"),
+    math.AbsFOp: _function("abs"),
+    math.FloorOp: _function("floor"),
+    math.CeilOp: _function("ceil"),
+    math.RoundEvenOp: _function("round"),
     SigmoidOp: _function("sigmoid"),
     DivIntOp: _divide_ints,
     CastOp: _cast,

@@ -1,4 +1,7 @@
-"""Code for exp, log, tanh, erf, sigmoid, sqrt and rsqrt of f32 and f64 vectors, without calls into a library.
+"""Code for roots, rounding, exp, log and what follows from them, of f32 and f64 vectors, without calls into a library.
+
+Sine and cosine are in `vector_trig.py`, powers in `vector_pow.py`, and the table of all functions in
+`vector_functions.py`; this file holds the ground they stand on.
 
 Every function is within 4 ulp on its whole domain, subnormal arguments and results included, and handles signed zero,
 infinities and NaN as C99 Annex F does. With one lane the same code works on a scalar, with the same bits. Levels
@@ -7,13 +10,14 @@ without FMA round products separately and stay within the same bound.
 The coefficients were fitted for this file: weighted least squares on Chebyshev nodes in 60-digit arithmetic, reweighted
 by Lawson's algorithm until the error is level. The reductions are the usual ones: Cody and Waite's split of ln 2
 ("Software Manual for the Elementary Functions", 1980) for exp, ``log(1 + f) = 2 atanh(f / (2 + f))`` as in Sun's
-fdlibm for log, ``tanh x = E / (E + 2)`` with ``E = expm1(2 |x|)``, and ``erf x = 1 - exp(log erfc x)`` or
+fdlibm for log, ``expm1 x = 2^n (expm1(r) + (1 - 2^-n))``, ``log1p x = log u + (x - (u - 1)) / u`` with ``u = 1 + x``
+rounded, ``tanh x = E / (E + 2)`` with ``E = expm1(2 |x|)``, and ``erf x = 1 - exp(log erfc x)`` or
 ``1 - exp(-x^2) erfcx(x)`` for large x.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aicf.backends.cpu.ir_builder import Emitter, Value
@@ -37,6 +41,8 @@ class _Format:
     """P of e^r = 1 + r + r^2 P(r) on |r| <= ln(2) / 2, constant term first."""
     log_terms: tuple[float, ...]
     """Q of 2 atanh(s) = 2 s + s z Q(z), z = s^2 <= 0.0295."""
+    expm1_limit: float
+    """Below, expm1 rounds to -1."""
     tanh_limit: float
     """2 |x| from which tanh x rounds to 1."""
     subnormal_scale: int
@@ -65,6 +71,7 @@ _FORMATS = {
             0.28537336051484950287,
             0.23581686323085700781,
         ),
+        expm1_limit=-20.0,
         tanh_limit=20.0,
         subnormal_scale=25,
     ),
@@ -99,6 +106,7 @@ _FORMATS = {
             0.13250004033499160432,
             0.13252410973113590733,
         ),
+        expm1_limit=-40.0,
         tanh_limit=44.0,
         subnormal_scale=54,
     ),
@@ -202,17 +210,46 @@ class VectorMath:
         return self.b.bitcast(x, self.float_type)
 
     @property
-    def _sign_bit(self) -> int:
+    def sign_bit(self) -> int:
+        """The bit pattern of -0.0."""
         return 1 << (31 if self.dtype == "f32" else 63)
 
     def abs(self, x: Value) -> Value:
         """|x|."""
-        return self.as_float(self.b.and_(self.as_bits(x), self.bits(self._sign_bit - 1)))
+        return self.as_float(self.b.and_(self.as_bits(x), self.bits(self.sign_bit - 1)))
 
     def with_sign_of(self, magnitude: Value, x: Value) -> Value:
         """`magnitude` (not negative) with the sign of `x`."""
-        sign = self.b.and_(self.as_bits(x), self.bits(self._sign_bit))
+        sign = self.b.and_(self.as_bits(x), self.bits(self.sign_bit))
         return self.as_float(self.b.or_(self.as_bits(magnitude), sign))
+
+    def signed_like(self, value: Value, x: Value) -> Value:
+        """`value`, whose sign is that of `x` wherever it is not 0, with that sign also where it is 0."""
+        sign = self.b.and_(self.as_bits(x), self.bits(self.sign_bit))
+        return self.as_float(self.b.or_(self.as_bits(value), sign))
+
+    def product(self, x: Value, y: Value) -> tuple[Value, Value]:
+        """x y as the rounded product and its rounding error (Dekker's algorithm on levels without FMA)."""
+        b = self.b
+        high = b.fmul(x, y)
+        if self.em.level.has_fma:
+            return high, self.em.fma(x, y, b.fneg(high))
+        (x1, x0), (y1, y0) = self._halves(x), self._halves(y)
+        error = b.fsub(b.fmul(x1, y1), high)
+        error = b.fadd(b.fadd(error, b.fmul(x1, y0)), b.fmul(x0, y1))
+        return high, b.fadd(error, b.fmul(x0, y0))
+
+    def _halves(self, x: Value) -> tuple[Value, Value]:
+        """Veltkamp's split: two numbers of half the bits whose sum is x."""
+        bits = (self.format.mantissa_bits + 2) // 2
+        spread = self.b.fmul(x, self.const(2.0**bits + 1.0))
+        high = self.b.fsub(spread, self.b.fsub(spread, x))
+        return high, self.b.fsub(x, high)
+
+    def sum(self, x: Value, y: Value) -> tuple[Value, Value]:
+        """x + y as the rounded sum and its rounding error, for |x| >= |y| or x = 0."""
+        high = self.b.fadd(x, y)
+        return high, self.b.fsub(y, self.b.fsub(high, x))
 
     def polynomial(self, terms: Sequence[float], x: Value) -> Value:
         """Horner's rule, constant term first."""
@@ -249,19 +286,14 @@ class VectorMath:
         """e^r - 1 for |r| <= ln(2) / 2."""
         return self.em.fma(self.b.fmul(r, r), self.polynomial(self.format.exp_terms, r), r)
 
-    # Functions.
-
-    def exp(self, x: Value) -> Value:
-        """e^x; the power of two is applied in two exact steps so that subnormal results round once."""
-        low, high = self.format.exp_range
-        n, r = self._reduce(self.at_most(self.at_least(x, low), high))
-        value = self.b.fadd(self._expm1_reduced(r), self.const(1.0))
+    def _scaled(self, value: Value, n: Value) -> Value:
+        """2^n value: the power is applied in two exact steps so that subnormal results round once."""
         half = self.b.ashr(n, self.bits(1))
         value = self.b.fmul(value, self._power_of_two(half))
         return self.b.fmul(value, self._power_of_two(self.b.sub(n, half)))
 
-    def log(self, x: Value) -> Value:
-        """Natural logarithm; -inf at 0, NaN below."""
+    def split(self, x: Value) -> tuple[Value, Value]:
+        """k and m of x = 2^k m with m in [sqrt(1/2), sqrt(2)), both as floats, for x > 0."""
         b, f = self.b, self.format
         smallest_normal = 2.0 ** (1 - f.bias)
         tiny = b.fcmp_ordered("<", x, self.const(smallest_normal))
@@ -279,7 +311,31 @@ class VectorMath:
         biased = b.lshr(b.add(offset, self.bits(f.bias << f.mantissa_bits)), self.bits(f.mantissa_bits))
         two = 2.0**f.mantissa_bits
         k = b.fsub(self.as_float(b.or_(biased, self.as_bits(self.const(two)))), self.const(two + f.bias))
-        k = b.fsub(k, shift)
+        return b.fsub(k, shift), m
+
+    # Functions.
+
+    def exp(self, x: Value, correction: Value | None = None) -> Value:
+        """e^(x + correction), where the correction is small beside 1."""
+        low, high = self.format.exp_range
+        n, r = self._reduce(self.at_most(self.at_least(x, low), high))
+        if correction is not None:
+            r = self.b.fadd(r, correction)
+        return self._scaled(self.b.fadd(self._expm1_reduced(r), self.const(1.0)), n)
+
+    def expm1(self, x: Value) -> Value:
+        """e^x - 1; the 1 is taken off before the power of two is applied, as far as it has digits in common."""
+        b = self.b
+        n, r = self._reduce(self.at_most(self.at_least(x, self.format.expm1_limit), self.format.exp_range[1]))
+        most = self.bits(60)
+        inverse = self._power_of_two(b.neg(b.select(b.icmp_signed("<", n, most), n, most)))
+        value = b.fadd(self._expm1_reduced(r), b.fsub(self.const(1.0), inverse))
+        return self.signed_like(self._scaled(value, n), x)
+
+    def log(self, x: Value) -> Value:
+        """Natural logarithm; -inf at 0, NaN below."""
+        b, f = self.b, self.format
+        k, m = self.split(x)
         fraction = b.fsub(m, self.const(1.0))
         s = b.fdiv(fraction, b.fadd(fraction, self.const(2.0)))
         z = b.fmul(s, s)
@@ -293,6 +349,16 @@ class VectorMath:
         keep = b.fcmp_unordered("==", x, self.const(float("inf")))
         return b.select(keep, x, result)
 
+    def log1p(self, x: Value) -> Value:
+        """log(1 + x), corrected for what 1 + x is rounded by; -inf at -1, NaN below."""
+        b, one = self.b, self.const(1.0)
+        shifted = b.fadd(one, x)
+        correction = b.fdiv(b.fsub(x, b.fsub(shifted, one)), shifted)
+        above = b.fcmp_ordered(">", x, self.const(-1.0))
+        finite = b.fcmp_ordered("<", x, self.const(float("inf")))
+        correction = b.select(b.and_(above, finite), correction, self.const(0.0))
+        return self.signed_like(b.fadd(self.log(shifted), correction), x)
+
     def tanh(self, x: Value) -> Value:
         """Hyperbolic tangent; exactly odd, never above 1."""
         magnitude = self.abs(x)
@@ -303,7 +369,7 @@ class VectorMath:
 
     def sigmoid(self, x: Value) -> Value:
         """1 / (1 + e^-x), from e^-|x| so that nothing overflows and small results keep their bits."""
-        e = self.exp(self.as_float(self.b.or_(self.as_bits(x), self.bits(self._sign_bit))))
+        e = self.exp(self.as_float(self.b.or_(self.as_bits(x), self.bits(self.sign_bit))))
         one = self.const(1.0)
         negative = self.b.fcmp_ordered("<", x, self.const(0.0))
         return self.b.fdiv(self.b.select(negative, e, one), self.b.fadd(e, one))
@@ -343,14 +409,21 @@ class VectorMath:
         """1 / sqrt(x) by a square root and a division: the hardware estimate differs from machine to machine."""
         return self.b.fdiv(self.const(1.0), self.sqrt(x))
 
+    def round(self, x: Value) -> Value:
+        """The nearest whole number, half to even: adding 2^mantissa_bits leaves no bits for a fraction."""
+        magnitude, magic = self.abs(x), self.const(2.0**self.format.mantissa_bits)
+        whole = self.b.fsub(self.b.fadd(magnitude, magic), magic)
+        has_fraction = self.b.fcmp_ordered("<", magnitude, magic)
+        return self.b.select(has_fraction, self.with_sign_of(whole, x), x)
 
-FUNCTIONS: dict[str, Callable[[VectorMath, Value], Value]] = {
-    "exp": VectorMath.exp,
-    "log": VectorMath.log,
-    "tanh": VectorMath.tanh,
-    "erf": VectorMath.erf,
-    "sigmoid": VectorMath.sigmoid,
-    "sqrt": VectorMath.sqrt,
-    "rsqrt": VectorMath.rsqrt,
-}
-"""Function name -> emitter."""
+    def floor(self, x: Value) -> Value:
+        """The largest whole number that is not above x."""
+        near = self.round(x)
+        above = self.b.fcmp_ordered(">", near, x)
+        return self.b.select(above, self.b.fsub(near, self.const(1.0)), near)
+
+    def ceil(self, x: Value) -> Value:
+        """The smallest whole number that is not below x."""
+        near = self.round(x)
+        below = self.b.fcmp_ordered("<", near, x)
+        return self.b.select(below, self.signed_like(self.b.fadd(near, self.const(1.0)), x), near)

@@ -22,50 +22,47 @@ from aicf.backends.cuda.attention_kernels import (
     read_spec,
     shared_layout,
     simt_columns,
-    simt_shared_bytes,
 )
 from aicf.backends.cuda.code import KernelCode
 from aicf.backends.cuda.launches import KernelLaunch, address_of
+from aicf.backends.cuda.records import Record, is_programmatic, read_shape
 from aicf.backends.cuda.staging import Snippet, stage
-from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch
+from aicf.backends.cuda.target import ELEMENT_BYTES
 from aicf.backends.cuda.templates import attention as templates
 
 PARAMETERS = ("ptr", "ptr", "ptr", "ptr", "ptr")
 """Queries, keys, values, result, mask."""
 
 
-def emit(launch: Launch, arch: GpuArch) -> Sequence[KernelLaunch]:
+def emit(launch: Launch) -> Sequence[KernelLaunch]:
     """The one launch of an attention instruction. Raises PlanError if its record lacks an entry."""
     problem = problem_of_launch(launch)
     tensor_cores = launch.kernel == AttentionKernel.id
     make = _on_tensor_cores if tensor_cores else _on_scalar_units
-    code, blocks, shared = make(problem, launch, arch)
+    code = make(problem, launch.record)
     # Without a mask its parameter is not read; it still needs a value.
     operands = (*launch.ins[:3], launch.outs[0], launch.ins[3] if problem.mask is not None else launch.ins[0])
-    arguments = tuple(address_of(operand) for operand in operands)
-    return [KernelLaunch(code, arguments, (blocks, 1, 1), (code.threads, 1, 1), shared_bytes=shared)]
+    return [read_shape(launch.record).launch(code, tuple(address_of(operand) for operand in operands))]
 
 
-def _on_tensor_cores(problem: AttentionProblem, launch: Launch, arch: GpuArch) -> tuple[KernelCode, int, int]:
-    """Code, blocks and shared memory of `cuda.attention`."""
-    spec, scale = read_spec(launch.record), read_scale(launch.record)
+def _on_tensor_cores(problem: AttentionProblem, record: Record) -> KernelCode:
+    """The code of `cuda.attention`."""
+    spec, scale = read_spec(record), read_scale(record)
     constants = {
-        **_problem_constants(problem, scale, log2(e), arch),
+        **_problem_constants(problem, scale, log2(e)),
+        "PROGRAMMATIC": is_programmatic(record),
         **_tile_constants(problem, spec),
         # Only a factor above 0 may be left out of the maximum, and only if nothing is added.
         "FOLDED": problem.mask is None and scale > 0,
     }
-    source = stage(templates.attention, constants)
-    blocks = constants["TILES_M"] * problem.count
-    code = KernelCode("attention", source, PARAMETERS, spec.threads)
-    return code, blocks, shared_layout(problem, spec).total
+    return KernelCode("attention", stage(templates.attention, constants), PARAMETERS, spec.threads)
 
 
-def _on_scalar_units(problem: AttentionProblem, launch: Launch, arch: GpuArch) -> tuple[KernelCode, int, int]:
-    """Code, blocks and shared memory of `cuda.attention_simt`."""
-    tiles = -(-problem.m // (SIMT_WARPS * SIMT_ROWS))
+def _on_scalar_units(problem: AttentionProblem, record: Record) -> KernelCode:
+    """The code of `cuda.attention_simt`."""
     constants = {
-        **_problem_constants(problem, read_scale(launch.record), 1.0, arch),
+        **_problem_constants(problem, read_scale(record), 1.0),
+        "PROGRAMMATIC": is_programmatic(record),
         "LOAD": LOADS[problem.dtype],
         "STORE": STORES[problem.dtype],
         "COPY_MATRIX": _snippet(templates.copy_matrix),
@@ -73,15 +70,14 @@ def _on_scalar_units(problem: AttentionProblem, launch: Launch, arch: GpuArch) -
         "ROWS": SIMT_ROWS,
         "COLUMNS": simt_columns(problem),
         "THREADS": 32 * SIMT_WARPS,
-        "TILES_M": tiles,
+        "TILES_M": -(-problem.m // (SIMT_WARPS * SIMT_ROWS)),
         "TILES_N": -(-problem.n // 32),
     }
     source = stage(templates.attention_simt, constants)
-    code = KernelCode("attention_simt", source, PARAMETERS, 32 * SIMT_WARPS)
-    return code, tiles * problem.count, simt_shared_bytes(problem)
+    return KernelCode("attention_simt", source, PARAMETERS, 32 * SIMT_WARPS)
 
 
-def _problem_constants(problem: AttentionProblem, scale: float, unit: float, arch: GpuArch) -> dict[str, Any]:
+def _problem_constants(problem: AttentionProblem, scale: float, unit: float) -> dict[str, Any]:
     """What both templates know of the problem: strides in bytes, batch dimensions innermost first; scores in units of
     1 / `unit`."""
     element = ELEMENT_BYTES[problem.dtype]
@@ -103,7 +99,6 @@ def _problem_constants(problem: AttentionProblem, scale: float, unit: float, arc
         "OFFSET": _snippet(templates.offset, "total"),
         "SCALE": scale * unit,
         "LOG2_E": unit,
-        "PROGRAMMATIC": arch.has_tma,
     }
 
 

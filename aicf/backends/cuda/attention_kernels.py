@@ -11,12 +11,22 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, prod
 
-from xdsl.dialects.builtin import ArrayAttr, BoolAttr, FloatAttr, IntegerAttr, StringAttr, f64, i64
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, StringAttr, f64
 from xdsl.ir import Attribute
 
 from aicf.backends.base import BufferRef, Launch, OperandInfo, Work
+from aicf.backends.cuda.records import (
+    PlainOperands,
+    Record,
+    Shape,
+    contradiction,
+    integer,
+    integers,
+    read_integer,
+    start_entries,
+)
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch, arch_named
-from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
+from aicf.dialects.emit_types import TargetAttr
 from aicf.errors import PlanError
 
 KIND = "attention"
@@ -223,13 +233,27 @@ def specs(problem: AttentionProblem, arch: GpuArch) -> Iterator[AttentionSpec]:
                     spec = AttentionSpec(block_m, block_n, stages, warps_m, warps_n)
                     if _fits(problem, spec, arch):
                         yield spec
-                for groups in (1, 2, 3) if block_m == 64 and arch.has_tma else ():
+                for groups in (1, 2, 3) if block_m == 64 and arch.has_wgmma else ():
                     spec = AttentionSpec(64 * groups, block_n, stages, 4 * groups, 1, True)
                     if _fits(problem, spec, arch):
                         yield spec
 
 
 _WARPS = ((1, 1), (1, 2), (1, 4), (1, 8), (2, 1), (2, 2), (2, 4), (4, 1), (4, 2), (8, 1))
+
+
+def spec_reason(problem: AttentionProblem, spec: AttentionSpec, arch: GpuArch) -> str | None:
+    """Why `spec` cannot run `problem` on `arch`, None if it can."""
+    method = f"tiles of {spec.block_m} queries and {spec.block_n} keys, {spec.warps_m}x{spec.warps_n} warps"
+    if min(spec.block_m, spec.block_n, spec.stages, spec.warps_m, spec.warps_n) < 1:
+        return f"{method}, {spec.stages} stages: a size is below 1"
+    if (spec.stages == 1) != (spec.block_n >= problem.n):
+        return f"{spec.stages} stages: one is for a tile of all {problem.n} keys, several are for more tiles"
+    groups = spec.warps_m // 4
+    shapes = [(4 * groups, 1)] if spec.warpgroups and spec.block_m == 64 * groups else [*_WARPS]
+    if (spec.warps_m, spec.warps_n) not in shapes or (spec.warpgroups and not arch.has_wgmma):
+        return f"there is no code for {method} on {arch.name}"
+    return None if _fits(problem, spec, arch) else f"{method} do not fit registers and shared memory"
 
 
 def _fits(problem: AttentionProblem, spec: AttentionSpec, arch: GpuArch) -> bool:
@@ -327,12 +351,6 @@ def simt_columns(problem: AttentionProblem) -> int:
 
 # Records
 
-Record = Mapping[str, Attribute]
-
-
-def _integer(value: int) -> IntegerAttr:
-    return IntegerAttr(value, i64)
-
 
 def read_scale(record: Record) -> float:
     """The scale of a kernel record. Raises PlanError if it lacks one."""
@@ -347,35 +365,17 @@ _TILES = ("block_m", "block_n", "stages", "warps_m", "warps_n")
 
 def read_spec(record: Record) -> AttentionSpec:
     """The tiles of a kernel record. Raises PlanError if an entry is missing."""
-    tiles = {name: _read_int(record, name) for name in _TILES}
-    return AttentionSpec(**tiles, warpgroups=bool(_read_int(record, "warpgroups")))
+    tiles = {name: read_integer(record, name) for name in _TILES}
+    return AttentionSpec(**tiles, warpgroups=bool(read_integer(record, "warpgroups")))
 
 
-def _read_int(record: Record, name: str) -> int:
-    value = record.get(name)
-    if not isinstance(value, IntegerAttr):
-        raise PlanError(f"kernel record lacks the integer '{name}': run select-kernels again")
-    return value.value.data
-
-
-def _common_record(
-    work: Work, arch: GpuArch, blocks: int, threads: int, shared: int, order: str
-) -> dict[str, Attribute]:
-    def triple(x: int) -> Attribute:
-        return ArrayAttr([_integer(x), _integer(1), _integer(1)])
-
-    early: dict[str, Attribute] = {}
-    if arch.has_tma:
-        early = {"early_reads": ArrayAttr([]), "triggers": BoolAttr.from_bool(True)}
+def _common_record(work: Work, arch: GpuArch, shape: Shape, order: str) -> dict[str, Attribute]:
     return {
         "scale": FloatAttr(_scale(work), f64),
-        "grid": triple(blocks),
-        "block": triple(threads),
-        "cluster": triple(1),
-        "shared_bytes": _integer(shared),
+        **shape.entries(),
         "combination_order": StringAttr(order),
-        **early,
-        "fixed_addresses": ArrayAttr([]),
+        **start_entries(arch),
+        "fixed_addresses": integers(()),
         "rounding": StringAttr("fused"),
     }
 
@@ -412,18 +412,8 @@ def _reason(work: Work) -> str | None:
     return None
 
 
-class _PlainOperands:
-    """A kernel that asks for no prepared layout."""
-
-    id: str
-
-    def prepare(self, work: Work, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
-        """See `KernelDescriptor`; never reached by a record of this kernel."""
-        raise PlanError(f"kernel '{self.id}' reads plain memory: its record must not ask for a layout")
-
-
 @dataclass(frozen=True)
-class AttentionKernel(_PlainOperands):
+class AttentionKernel(PlainOperands):
     """Attention on tensor cores (mma.sync or wgmma) for f16 and bf16, see `templates.attention.attention`."""
 
     id: str = "cuda.attention"
@@ -468,11 +458,18 @@ class AttentionKernel(_PlainOperands):
         """The record with given tiles, one of `specs`."""
         problem = problem_of(work)
         order = "keys in tiles, in order" + ("; then the warps, in order" if spec.warps_n > 1 else "")
-        blocks = -(-problem.m // spec.block_m) * problem.count
-        shared = shared_layout(problem, spec).total
-        record = _common_record(work, arch_named(target.arch.data), blocks, spec.threads, shared, order)
-        tiles = {name: _integer(getattr(spec, name)) for name in _TILES}
-        return record | tiles | {"warpgroups": _integer(int(spec.warpgroups))}
+        blocks = ceil(problem.m / spec.block_m) * problem.count
+        shape = Shape((blocks, 1, 1), (spec.threads, 1, 1), (1, 1, 1), shared_layout(problem, spec).total)
+        record = _common_record(work, arch_named(target.arch.data), shape, order)
+        tiles = {name: integer(getattr(spec, name)) for name in _TILES}
+        return record | tiles | {"warpgroups": integer(int(spec.warpgroups))}
+
+    def record_reason(self, work: Work, record: Record, target: TargetAttr) -> str | None:
+        """See `CheckedKernel`."""
+        spec, arch = read_spec(record), arch_named(target.arch.data)
+        if (reason := spec_reason(problem_of(work), spec, arch)) is not None:
+            return reason
+        return contradiction(record, self.record_of(work, target, spec), arch)
 
     def candidates(self, work: Work, target: TargetAttr) -> Sequence[Mapping[str, Attribute]]:
         """The records of all `specs`, by the prior the cheapest first."""
@@ -481,7 +478,7 @@ class AttentionKernel(_PlainOperands):
 
 
 @dataclass(frozen=True)
-class SimtAttentionKernel(_PlainOperands):
+class SimtAttentionKernel(PlainOperands):
     """Attention in f32 arithmetic (IEEE) for any strides, see `templates.attention.attention_simt`."""
 
     id: str = "cuda.attention_simt"
@@ -518,11 +515,14 @@ class SimtAttentionKernel(_PlainOperands):
     def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
         """See `KernelDescriptor`."""
         problem = problem_of(work)
-        blocks = -(-problem.m // (SIMT_WARPS * SIMT_ROWS)) * problem.count
+        blocks = ceil(problem.m / (SIMT_WARPS * SIMT_ROWS)) * problem.count
+        shape = Shape((blocks, 1, 1), (32 * SIMT_WARPS, 1, 1), (1, 1, 1), simt_shared_bytes(problem))
         order = "keys in tiles of 32, in order; sums over the keys of a tile by halving"
-        return _common_record(
-            work, arch_named(target.arch.data), blocks, 32 * SIMT_WARPS, simt_shared_bytes(problem), order
-        )
+        return _common_record(work, arch_named(target.arch.data), shape, order)
+
+    def record_reason(self, work: Work, record: Record, target: TargetAttr) -> str | None:
+        """See `CheckedKernel`: it has no variants."""
+        return contradiction(record, self.record(work, target), arch_named(target.arch.data))
 
 
 KERNELS = (AttentionKernel(), SimtAttentionKernel())

@@ -22,6 +22,8 @@ class CudaBackend:
     """Cubins for NVIDIA GPUs, launched with library calls inside one CUDA Graph."""
 
     name = "cuda"
+    bind_align = 16
+    """Kernels load 16 bytes at once, and TMA descriptors take no other addresses."""
     join_us = 1.0
     """An edge from another branch of a graph is never programmatic, and the branches start one after the other."""
 
@@ -42,8 +44,13 @@ class CudaBackend:
             ) from None
 
     def libraries(self) -> Mapping[str, str]:
-        """Libraries of this machine that a target may list, with their versions."""
-        return {}
+        """cublasLt, if it loads here: a table measured with another version is refused for this machine."""
+        from aicf.backends.cuda import library
+
+        try:
+            return {"cublasLt": library.version()}
+        except BackendUnavailable:
+            return {}
 
     def kernels(self) -> Sequence[KernelDescriptor]:
         """All kernels, in a fixed order."""
@@ -77,11 +84,9 @@ class CudaBackend:
 
 
 def _blocks(record: Mapping[str, Attribute]) -> int | None:
-    """Blocks of the largest launch of a record: of its `grid`, of one of its `grids` or `parts`, or its `blocks`; None
-    if it states none."""
+    """Blocks of the largest launch of a record: of its `grid`, or of one of its `grids` or `parts`; None if it states
+    none."""
     match record:
-        case {"blocks": IntegerAttr() as blocks}:
-            return blocks.value.data
         case {"grid": grid}:
             return _product(grid)
         case {"grids": ArrayAttr() as grids}:

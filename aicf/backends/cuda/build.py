@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from importlib import import_module
-
-from xdsl.dialects.builtin import BoolAttr
 
 from aicf.backends.base import CodeUnit, Launch
 from aicf.backends.cuda.code import Cubin, KernelCode
@@ -23,9 +21,11 @@ from aicf.backends.cuda.device_program import (
     TensorMap,
 )
 from aicf.backends.cuda.launches import Emit, KernelLaunch, LibraryCall
+from aicf.backends.cuda.records import is_programmatic
 from aicf.backends.cuda.storage import stored
 from aicf.backends.cuda.target import GpuArch
-from aicf.backends.cuda.toolchain import MINIMUM_DRIVER, compile_kernels, toolchain_lock
+from aicf.backends.cuda.toolchain import MINIMUM_DRIVER, KernelError, compile_kernels, toolchain_lock
+from aicf.errors import CaptureError, PlanError
 
 _FAMILIES: dict[str, str] = {
     "cuda.cublaslt": "aicf.backends.cuda.cublaslt_code",
@@ -53,14 +53,39 @@ def emitter(kernel: str) -> Emit:
 def build_module(units: Sequence[CodeUnit], arch: GpuArch) -> bytes:
     """The stored form of all units; the same units give the same bytes.
 
-    Raises BackendUnavailable if the toolchain is missing.
+    Raises:
+        BackendUnavailable: the toolchain is missing.
+        CaptureError: the kernel of an instruction does not compile.
     """
     lock = toolchain_lock()
-    codes: dict[str, KernelCode] = {}
-    programs = tuple(_program(unit, arch, codes) for unit in units)
-    cubins = compile_kernels((codes[symbol] for symbol in sorted(codes)), arch.name)
+    programs: list[DeviceProgram] = []
+    try:
+        cubins = compile_kernels(_codes(units, programs), arch.name)
+    except KernelError as error:
+        raise CaptureError(_failed(error, units, programs, arch)) from error
     table, section = _section([cubins[symbol] for symbol in sorted(cubins)])
-    return stored(DeviceModule(FORMAT, arch.name, programs, table, dict(lock), MINIMUM_DRIVER), section)
+    return stored(
+        DeviceModule(FORMAT, arch.name, tuple(programs), table, dict(lock), MINIMUM_DRIVER), section
+    )
+
+
+def _codes(units: Sequence[CodeUnit], programs: list[DeviceProgram]) -> Iterator[KernelCode]:
+    """The code of each kernel as soon as it is made, so that it compiles while the next is made; adds the programs to
+    `programs`."""
+    for unit in units:
+        programs.append((yield from _program(unit)))
+
+
+def _failed(
+    error: KernelError, units: Sequence[CodeUnit], programs: Sequence[DeviceProgram], arch: GpuArch
+) -> str:
+    """What to say about a kernel that does not compile: the first instruction that launches it, and the way out."""
+    name = next(node.name for program in programs for node in program.kernels if node.symbol == error.symbol)
+    kernel = next(launch.kernel for unit in units for launch in unit.launches if launch.name == name)
+    return (
+        f"instruction '{name}': kernel '{kernel}' does not compile for {arch.name}: {error.reason}; forbid it in "
+        "the policy (the toolchain's whole message is the cause of this error, which --debug shows)"
+    )
 
 
 def _section(cubins: Sequence[Cubin]) -> tuple[tuple[StoredCubin, ...], bytes]:
@@ -74,17 +99,17 @@ def _section(cubins: Sequence[Cubin]) -> tuple[tuple[StoredCubin, ...], bytes]:
     return tuple(table), section
 
 
-def _program(unit: CodeUnit, arch: GpuArch, codes: dict[str, KernelCode]) -> DeviceProgram:
-    """The nodes of one unit; adds the code of its kernels to `codes`."""
+def _program(unit: CodeUnit) -> Generator[KernelCode, None, DeviceProgram]:
+    """The nodes of one unit; gives the code of its kernels on the way."""
     nodes: list[KernelNode | LibraryNode] = []
     ends: dict[str, int] = {}
     for launch in unit.launches:
         first = True
-        for part in emitter(launch.kernel)(launch, arch):
+        for part in emitter(launch.kernel)(launch):
             after = _edges(launch, ends, nodes, part) if first else _chained(launch, nodes, part)
             nodes.append(_node(launch.name, part, after))
             if isinstance(part, KernelLaunch):
-                codes[part.code.symbol] = part.code
+                yield part.code
             first = False
         ends[launch.name] = len(nodes) - 1
     kernels = tuple(node for node in nodes if isinstance(node, KernelNode))
@@ -99,22 +124,25 @@ def _edges(
     nodes: Sequence[KernelNode | LibraryNode],
     part: KernelLaunch | LibraryCall,
 ) -> tuple[Dependency, ...]:
-    """The edges of an instruction's first node: as the IR says."""
-    own = isinstance(part, KernelLaunch)
-    return tuple(
-        Dependency(
-            ends[name], name in launch.programmatic and own and isinstance(nodes[ends[name]], KernelNode)
-        )
-        for name in launch.waits_for
-    )
+    """The edges of an instruction's first node: as the IR says.
+
+    Raises PlanError for a programmatic edge from or to a library call, which neither triggers nor waits inside.
+    """
+    for name in launch.programmatic:
+        if isinstance(part, LibraryCall) or isinstance(nodes[ends[name]], LibraryNode):
+            raise PlanError(
+                f"instruction '{launch.name}' starts before '{name}' ends, but edges of library calls are full; write "
+                f'after(["{name}" full])'
+            )
+    return tuple(Dependency(ends[name], name in launch.programmatic) for name in launch.waits_for)
 
 
 def _chained(
     launch: Launch, nodes: Sequence[KernelNode | LibraryNode], part: KernelLaunch | LibraryCall
 ) -> tuple[Dependency, ...]:
     """The edge inside an instruction: each launch waits for the one before, early where both are ours and wait."""
-    waits = "early_reads" in launch.record and launch.record.get("triggers") == BoolAttr.from_bool(True)
-    early = waits and isinstance(part, KernelLaunch) and isinstance(nodes[-1], KernelNode)
+    own = isinstance(part, KernelLaunch) and isinstance(nodes[-1], KernelNode)
+    early = own and is_programmatic(launch.record)
     return (Dependency(len(nodes) - 1, early),)
 
 

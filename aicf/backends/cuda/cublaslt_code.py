@@ -7,12 +7,17 @@ from typing import cast
 
 from aicf.backends.base import Launch
 from aicf.backends.cuda.launches import LibraryCall, address_of
-from aicf.backends.cuda.target import GpuArch
 from aicf.dialects.plain_values import plain_value
 
 FUNCTION = "cublasLt.matmul"
 _COPIED = (
     "dtype",
+    "compute_type",
+    "scale_type",
+    "reduction",
+    "alpha",
+    "beta",
+    "bias_type",
     "transpose",
     "matrices",
     "batch",
@@ -24,7 +29,7 @@ _COPIED = (
 """Entries of the record that are the call."""
 
 
-def emit(launch: Launch, arch: GpuArch) -> Sequence[LibraryCall]:
+def emit(launch: Launch) -> Sequence[LibraryCall]:
     """The call of one instruction; `operands` of the call names its addresses in order."""
     record = {key: plain_value(value) for key, value in launch.record.items()}
     places = cast("dict[str, int]", record["operands"])

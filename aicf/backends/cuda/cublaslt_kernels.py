@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from math import gcd, prod
 
-from xdsl.dialects.builtin import ArrayAttr, BoolAttr, DictionaryAttr, IntegerAttr, StringAttr, i64
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, DictionaryAttr, FloatAttr, StringAttr, f64
 from xdsl.ir import Attribute
 
 from aicf.backends.base import Work
@@ -26,9 +26,16 @@ from aicf.backends.cuda.gemm_problem import (
     product_reason,
     strided,
 )
+from aicf.backends.cuda.records import (
+    PlainOperands,
+    Record,
+    contradiction,
+    integer,
+    integers,
+    read_integer,
+)
 from aicf.backends.cuda.target import ELEMENT_BYTES, arch_named
-from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
-from aicf.errors import PlanError
+from aicf.dialects.emit_types import TargetAttr
 
 DTYPES = ("f16", "bf16", "f32")
 MOST_WORKSPACE_BYTES = 32 << 20
@@ -191,24 +198,30 @@ def _reason(work: Work, target: TargetAttr) -> str | None:
 # Records
 
 
-def _integer(value: int) -> IntegerAttr:
-    return IntegerAttr(value, i64)
+_ARITHMETIC: Mapping[str, Attribute] = {
+    "compute_type": StringAttr("f32"),
+    "scale_type": StringAttr("f32"),
+    "reduction": StringAttr("compute_type"),
+    "alpha": FloatAttr(1.0, f64),
+}
+"""How the library computes. Products of narrower types are added in f32, operands of f32 are not rounded to TF32, and
+the parts of a sum that blocks share meet in f32: the library could do each of these otherwise."""
 
 
 def _matrix(matrix: Matrix) -> Attribute:
-    return ArrayAttr([_integer(n) for n in (matrix.rows, matrix.cols, matrix.ld, matrix.batch_stride)])
+    return integers([matrix.rows, matrix.cols, matrix.ld, matrix.batch_stride])
 
 
 def _device_fields() -> dict[str, Attribute]:
     return {
         "algorithm": StringAttr(""),
         "library": StringAttr(""),
-        "workspace_bytes": _integer(MOST_WORKSPACE_BYTES),
+        "workspace_bytes": integer(MOST_WORKSPACE_BYTES),
     }
 
 
 @dataclass(frozen=True)
-class CublasLtKernel:
+class CublasLtKernel(PlainOperands):
     """Products with bias, residual and activation, by NVIDIA's library."""
 
     id: str = "cuda.cublaslt"
@@ -239,28 +252,38 @@ class CublasLtKernel:
 
     def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
         """See `KernelDescriptor`; without `device_fields`."""
-        call = call_of(work)
+        call, dtype = call_of(work), StringAttr(work.results[0].dtype)
         count = len(work.operands) + len(work.results)
         entries: dict[str, Attribute] = {
-            "dtype": StringAttr(work.results[0].dtype),
+            "dtype": dtype,
+            **_ARITHMETIC,
+            "beta": FloatAttr(1.0 if "c" in call.operands else 0.0, f64),
+            "bias_type": dtype,
             "transpose": ArrayAttr(
                 [BoolAttr.from_bool(call.transpose_a), BoolAttr.from_bool(call.transpose_b)]
             ),
             "matrices": DictionaryAttr(
                 {"a": _matrix(call.a), "b": _matrix(call.b), "c": _matrix(call.c), "d": _matrix(call.d)}
             ),
-            "batch": _integer(call.batch),
-            "operands": DictionaryAttr({name: _integer(place) for name, place in call.operands.items()}),
+            "batch": integer(call.batch),
+            "operands": DictionaryAttr({name: integer(place) for name, place in call.operands.items()}),
             "epilogue": StringAttr(call.epilogue),
-            "alignment": _integer(call.alignment),
+            "alignment": integer(call.alignment),
             "combination_order": StringAttr("the library's, fixed by version and algorithm"),
             "rounding": StringAttr("fused"),
-            "fixed_addresses": ArrayAttr([_integer(place) for place in range(count)]),
+            "fixed_addresses": integers(range(count)),
         }
         if "c" in call.operands and call.c == call.d:
-            entries["may_alias"] = ArrayAttr([ArrayAttr([_integer(0), _integer(call.operands["c"])])])
+            entries["may_alias"] = ArrayAttr([integers([0, call.operands["c"]])])
         return entries
 
-    def prepare(self, work: Work, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
-        """See `KernelDescriptor`; never reached by a record of this kernel."""
-        raise PlanError(f"kernel '{self.id}' reads plain memory: its record must not ask for a layout")
+    def record_reason(self, work: Work, record: Record, target: TargetAttr) -> str | None:
+        """See `CheckedKernel`. Matrices may be aligned to more than the call says."""
+        given = {key: record[key] for key in self.device_fields if key in record}
+        expected = {**self.record(work, target), **self.device_fields, **given}
+        aligned, most = read_integer(record, "alignment"), read_integer(expected, "alignment")
+        if 0 < aligned <= most and most % aligned == 0:
+            expected["alignment"] = integer(aligned)
+        if not 0 <= read_integer(record, "workspace_bytes") <= MOST_WORKSPACE_BYTES:
+            return f"its 'workspace_bytes' are none of 0 .. {MOST_WORKSPACE_BYTES}"
+        return contradiction(record, expected, arch_named(target.arch.data))

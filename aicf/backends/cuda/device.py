@@ -51,11 +51,13 @@ class CudaDevice:
             action(handle)
 
     def in_each_thread(self, launch: Callable[[], None]) -> Callable[[], None]:
-        """`launch`, which first makes this GPU's context current in a thread that calls it for the first time.
+        """`launch`, which first makes this GPU's context current in a thread that calls it for the first time; this
+        thread is in it.
 
         Kept by thread, not by its number: the number of a thread that has ended is given to another.
         """
-        known, context, make_current = local(), self._context, self.driver.make_current
+        known, context, make_current = local(), self._context, self.enter().make_current
+        known.entered = True
 
         def run() -> None:
             if not hasattr(known, "entered"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-FORMAT = 1
+FORMAT = 2
 """Raised when the stored form changes."""
 
 
@@ -26,11 +26,14 @@ class TensorMap:
 
     Args:
         base, offset: Where the tensor starts, as in `Address`; the address must be a multiple of 16.
-        dtype: Element type name.
+        dtype: Element type name: `f16`, `bf16`, `f32`, `f64`, `i32` or `i64`.
         sizes: Elements, innermost dimension first.
         strides: Bytes between neighbours of every dimension but the innermost; multiples of 16.
         box: Elements of one copy, innermost first.
         swizzle: Bytes of the shared-memory swizzle: 0, 32, 64 or 128.
+        l2_promotion: Bytes that a miss brings into L2 at least: 0, 64, 128 or 256.
+        interleave: Bytes of the slices that channels lie in: 0 (none), 16 or 32.
+        out_of_bounds: What elements outside read as: `zeros` or `nan`.
     """
 
     base: int
@@ -40,6 +43,9 @@ class TensorMap:
     strides: tuple[int, ...]
     box: tuple[int, ...]
     swizzle: int
+    l2_promotion: int
+    interleave: int
+    out_of_bounds: str
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from typing import Any, Protocol
 
 from aicf.backends.cuda.device_program import TensorMap
 from aicf.backends.cuda.target import ARCHES, runs_on
-from aicf.errors import AicfError, BackendUnavailable
+from aicf.errors import AicfError, ArtifactError, BackendUnavailable
+from aicf.extras import install
 
-INSTALL = "install the NVIDIA driver and aicf[cuda]"
 OUT_OF_MEMORY = 2
 STICKY = frozenset({214, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721})
 """Errors that break the context of the process: illegal and misaligned addresses, illegal instructions, asserts,
@@ -27,8 +27,12 @@ launch failures, uncorrectable memory. Every later call on this GPU fails with t
 Triple = tuple[int, int, int]
 
 
+LOST = "; a kernel broke the GPU context of this process, so every later use of the GPU fails: start a new process"
+"""What a sticky error means, and the way out."""
+
+
 class DriverError(AicfError):
-    """A call of the driver failed.
+    """A call of the driver failed; `failure` is that alone, without what it means.
 
     Args:
         call: Its name.
@@ -39,11 +43,9 @@ class DriverError(AicfError):
     def __init__(self, call: str, code: int, reason: str) -> None:
         self.code = code
         self.is_sticky = code in STICKY
-        lost = (
-            "; a kernel broke the GPU context of this process, so every later use of the GPU in it fails: start a new "
-            "process, and run GraphExec.check() there to learn which instruction it is"
-        )
-        super().__init__(f"{call} failed: {reason}{lost if self.is_sticky else ''}")
+        self.failure = f"{call} failed: {reason}"
+        hint = "; GraphExec.check(), or aicf run, on the same inputs there names the instruction"
+        super().__init__(f"{self.failure}{LOST + hint if self.is_sticky else ''}")
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class DeviceFacts:
     def arch(self) -> str:
         """The architecture whose code it runs best, empty if it runs none of those we know."""
         fitting = [arch for arch in ARCHES.values() if runs_on(arch.name, self.capability)]
-        return max(fitting, key=lambda arch: (arch.capability, arch.has_tma)).name if fitting else ""
+        return max(fitting, key=lambda arch: (arch.capability, arch.is_exact)).name if fitting else ""
 
 
 _NUMBERS: Mapping[str, Any] = {"i32": ctypes.c_int32, "i64": ctypes.c_int64, "f32": ctypes.c_float}
@@ -272,6 +274,45 @@ _STATIC_SHARED = 48 << 10
 """Dynamic shared memory that needs no permission."""
 
 
+_DATA_TYPES: Mapping[object, str] = {
+    "f16": "CU_TENSOR_MAP_DATA_TYPE_FLOAT16",
+    "bf16": "CU_TENSOR_MAP_DATA_TYPE_BFLOAT16",
+    "f32": "CU_TENSOR_MAP_DATA_TYPE_FLOAT32",
+    "f64": "CU_TENSOR_MAP_DATA_TYPE_FLOAT64",
+    "i32": "CU_TENSOR_MAP_DATA_TYPE_INT32",
+    "i64": "CU_TENSOR_MAP_DATA_TYPE_INT64",
+}
+_INTERLEAVES: Mapping[object, str] = {
+    0: "CU_TENSOR_MAP_INTERLEAVE_NONE",
+    16: "CU_TENSOR_MAP_INTERLEAVE_16B",
+    32: "CU_TENSOR_MAP_INTERLEAVE_32B",
+}
+_SWIZZLES: Mapping[object, str] = {
+    0: "CU_TENSOR_MAP_SWIZZLE_NONE",
+    32: "CU_TENSOR_MAP_SWIZZLE_32B",
+    64: "CU_TENSOR_MAP_SWIZZLE_64B",
+    128: "CU_TENSOR_MAP_SWIZZLE_128B",
+}
+_L2_PROMOTIONS: Mapping[object, str] = {
+    0: "CU_TENSOR_MAP_L2_PROMOTION_NONE",
+    64: "CU_TENSOR_MAP_L2_PROMOTION_L2_64B",
+    128: "CU_TENSOR_MAP_L2_PROMOTION_L2_128B",
+    256: "CU_TENSOR_MAP_L2_PROMOTION_L2_256B",
+}
+_FILLS: Mapping[object, str] = {
+    "zeros": "CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE",
+    "nan": "CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA",
+}
+
+
+def _named(enum: Any, names: Mapping[object, str], value: object) -> Any:
+    """The driver's constant for an entry of a tensor map. Raises ArtifactError for one that it has no name for."""
+    if value not in names:
+        known = ", ".join(map(str, names))
+        raise ArtifactError(f"its tensor map says '{value}', which is none of {known}; compile it again")
+    return getattr(enum, names[value])
+
+
 class CudaDriver:
     """`Driver` on this machine's GPUs.
 
@@ -283,16 +324,15 @@ class CudaDriver:
             self._api: Any = import_module("cuda.bindings.driver")
         except ImportError as error:
             raise BackendUnavailable(
-                f"the package cuda-bindings does not import ({error}); {INSTALL}"
+                f"the package cuda-bindings does not import ({error}); {install('cuda')}"
             ) from None
         try:
             self._call("cuInit", 0)
             self._launch = ctypes.CDLL("libcuda.so.1").cuGraphLaunch
-        except (
-            OSError,
-            RuntimeError,
-        ):  # cuda.bindings raises a RuntimeError of its own for a missing library
-            raise BackendUnavailable(f"this machine has no NVIDIA driver (libcuda.so.1); {INSTALL}") from None
+        except (OSError, RuntimeError):  # cuda.bindings has a RuntimeError of its own for a missing library
+            raise BackendUnavailable(
+                "this machine has no NVIDIA driver (libcuda.so.1); install one, or use target cpu"
+            ) from None
         except DriverError as error:
             if error.code == 100:  # CUDA_ERROR_NO_DEVICE
                 self._devices = 0
@@ -438,29 +478,19 @@ class CudaDriver:
 
     def encode(self, tensor: TensorMap, address: int) -> bytes:
         api, rank = self._api, len(tensor.sizes)
-        types = {
-            "f16": "FLOAT16",
-            "bf16": "BFLOAT16",
-            "f32": "FLOAT32",
-            "f64": "FLOAT64",
-            "i32": "INT32",
-            "i64": "INT64",
-        }
-        kind = getattr(api.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{types.get(tensor.dtype, 'UINT8')}")
-        swizzle = f"{tensor.swizzle}B" if tensor.swizzle else "NONE"
         encoded = self._call(
             "cuTensorMapEncodeTiled",
-            kind,
+            _named(api.CUtensorMapDataType, _DATA_TYPES, tensor.dtype),
             rank,
             address,
             [api.cuuint64_t(size) for size in tensor.sizes],
             [api.cuuint64_t(stride) for stride in tensor.strides],
             [api.cuuint32_t(size) for size in tensor.box],
             [api.cuuint32_t(1)] * rank,
-            api.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
-            getattr(api.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{swizzle}"),
-            api.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-            api.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+            _named(api.CUtensorMapInterleave, _INTERLEAVES, tensor.interleave),
+            _named(api.CUtensorMapSwizzle, _SWIZZLES, tensor.swizzle),
+            _named(api.CUtensorMapL2promotion, _L2_PROMOTIONS, tensor.l2_promotion),
+            _named(api.CUtensorMapFloatOOBfill, _FILLS, tensor.out_of_bounds),
         )
         return ctypes.string_at(int(encoded.getPtr()), 128)
 

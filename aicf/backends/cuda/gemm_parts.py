@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
-
-from xdsl.dialects.builtin import ArrayAttr
-from xdsl.ir import Attribute
 
 from aicf.backends.base import Launch
 from aicf.backends.cuda.device_program import Address
 from aicf.backends.cuda.gemm_epilogue import Epilogue, Guards, make_epilogue
 from aicf.backends.cuda.gemm_problem import Access, GemmProblem, epilogue_accesses, operands_of, strided
-from aicf.backends.cuda.generated_kernels import read_rounding
 from aicf.backends.cuda.launches import address_of
+from aicf.backends.cuda.records import (
+    Record,
+    is_programmatic,
+    read_early,
+    read_integer,
+    read_rounding,
+)
 from aicf.backends.cuda.scalar_code import load_snippet, point_snippet, store_snippet
 from aicf.backends.cuda.staging import Snippet
 
@@ -111,7 +113,21 @@ def pointers_of(launch: Launch, problem: GemmProblem) -> Pointers:
     )
 
 
-def reads_b_early(launch: Launch) -> bool:
-    """Whether the record lets the kernel read B before its programmatic wait."""
-    early = launch.record.get("early_reads")
-    return isinstance(early, ArrayAttr) and len(cast("ArrayAttr[Attribute]", early).data) > 0
+@dataclass(frozen=True)
+class Residence:
+    """How a kernel is started and kept.
+
+    Args:
+        programmatic: Whether it waits for its predecessors itself.
+        early_b: Whether it copies B before it does.
+        blocks_per_sm: Blocks that must fit on a multiprocessor.
+    """
+
+    programmatic: bool
+    early_b: bool
+    blocks_per_sm: int
+
+
+def residence_of(record: Record) -> Residence:
+    """As a record says."""
+    return Residence(is_programmatic(record), bool(read_early(record)), read_integer(record, "blocks_per_sm"))

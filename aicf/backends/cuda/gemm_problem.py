@@ -17,6 +17,7 @@ from xdsl.ir import Attribute
 from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineExpr, AffineMap
 
 from aicf.backends.base import BufferRef, Launch, OperandInfo, Work
+from aicf.backends.cuda.records import is_never_written
 from aicf.backends.cuda.target import ELEMENT_BYTES
 from aicf.dialects.emit_kernels import KernelOp
 from aicf.errors import PlanError
@@ -150,6 +151,12 @@ def operands_of(kind: str, ins: int, outs: int) -> GemmOperands:
         )
     last_b = 2 if kind == "gemm_gated" else 1
     return GemmOperands(tuple(range(1, last_b + 1)), (tuple(range(last_b + 1, ins)),), (tuple(range(outs)),))
+
+
+def early_b(work: Work) -> tuple[int, ...]:
+    """The B operands if nothing writes any of them while the program runs, else none: one wait serves all copies."""
+    places = operands_of(work.kind, len(work.operands), len(work.results)).b
+    return places if all(is_never_written(work.operands[place]) for place in places) else ()
 
 
 def problem_of_work(work: Work) -> GemmProblem:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from aicf.backends.base import Launch
 from aicf.backends.cuda.code import KernelCode
-from aicf.backends.cuda.gemv_kernels import read_spec, rounding_of
+from aicf.backends.cuda.gemv_kernels import read_spec
 from aicf.backends.cuda.gemv_prologue import UNPACK, row_program, share_of
 from aicf.backends.cuda.gemv_spec import ColumnsSpec, GemvProblem, RowsSpec, Spec, TilesSpec, read_problem
 from aicf.backends.cuda.launches import KernelLaunch, address_of
+from aicf.backends.cuda.records import is_programmatic, read_rounding, read_shape
 from aicf.backends.cuda.scalar_code import (
     Rounding,
     address_text,
@@ -20,7 +21,7 @@ from aicf.backends.cuda.scalar_code import (
     store_text,
 )
 from aicf.backends.cuda.staging import Constant, Snippet, part, stage
-from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch
+from aicf.backends.cuda.target import ELEMENT_BYTES
 from aicf.backends.cuda.templates import gemv as templates
 from aicf.backends.nests import Access, access_of
 
@@ -35,40 +36,28 @@ _PARTS: dict[str, Constant | Snippet] = {
 }
 
 
-def emit(launch: Launch, arch: GpuArch) -> list[KernelLaunch]:
+def emit(launch: Launch) -> list[KernelLaunch]:
     """The one launch of an instruction."""
-    problem = read_problem(launch.kind, launch.record, launch.ins)
-    return [make_launch(launch, problem, read_spec(launch.record), arch.has_tma)]
-
-
-def make_launch(launch: Launch, problem: GemvProblem, spec: Spec, programmatic: bool) -> KernelLaunch:
-    """The launch of `problem` as `spec` says; `programmatic` if the GPU has programmatic launch."""
+    problem, spec = read_problem(launch.kind, launch.record, launch.ins), read_spec(launch.record)
     text = _Text(launch, problem, spec)
     names = [
         "x",
         *(f"in{i}" for i in range(1, len(launch.ins))),
         *(f"out{o}" for o in range(len(launch.outs))),
     ]
-    shared = 0
     match spec:
         case RowsSpec():
             template, constants = templates.gemv_rows, text.rows(spec)
         case ColumnsSpec():
             template, constants = templates.gemv_columns, text.columns(spec)
-            shared = spec.shared_bytes(problem)
         case TilesSpec():
             template, constants = templates.gemv_tiles, text.tiles(spec)
-            shared = spec.shared_bytes(problem)
-    source = stage(template, {**_PARTS, **text.shared(), **constants, "PROGRAMMATIC": programmatic})
+    programmatic = {"PROGRAMMATIC": is_programmatic(launch.record)}
+    source = stage(template, {**_PARTS, **text.shared(), **constants, **programmatic})
     source = source.replace("(pointers)", f"({', '.join(names)})", 1)
     code = KernelCode(template.__name__, source, ("ptr",) * len(names), spec.threads, spec.blocks_per_sm)
-    return KernelLaunch(
-        code,
-        tuple(address_of(ref) for ref in (*launch.ins, *launch.outs)),
-        (spec.grid(problem), 1 if problem.gated else len(problem.weights), 1),
-        (spec.threads, 1, 1),
-        shared_bytes=shared,
-    )
+    arguments = tuple(address_of(ref) for ref in (*launch.ins, *launch.outs))
+    return [read_shape(launch.record).launch(code, arguments)]
 
 
 class _Text:
@@ -76,7 +65,7 @@ class _Text:
 
     def __init__(self, launch: Launch, problem: GemvProblem, spec: Spec):
         self.launch, self.problem, self.spec = launch, problem, spec
-        self.rounding: Rounding = rounding_of(launch.record)
+        self.rounding: Rounding = read_rounding(launch.record)
         self.early_extras = [e for e in self._extras() if e.operand in spec.early]
         self.late_extras = [e for e in self._extras() if e.operand not in spec.early]
 

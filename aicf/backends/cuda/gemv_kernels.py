@@ -6,12 +6,10 @@ turns records into code.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import cast
 
-from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntegerAttr, StringAttr, i64
+from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.base import Work
@@ -24,14 +22,30 @@ from aicf.backends.cuda.gemv_spec import (
     TilesSpec,
     candidates,
     choose,
-    integer_of,
     read_problem,
+    spec_reason,
 )
-from aicf.backends.cuda.scalar_code import TEXTS, Rounding, dtype_of
+from aicf.backends.cuda.records import (
+    PlainOperands,
+    Record,
+    Shape,
+    contradiction,
+    integer,
+    integers,
+    is_never_written,
+    is_programmatic,
+    read_early,
+    read_integer,
+    read_integers,
+    read_text,
+    size_reason,
+    start_entries,
+)
+from aicf.backends.cuda.scalar_code import TEXTS, dtype_of
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch, arch_named
 from aicf.backends.nests import is_linear
 from aicf.dialects.emit_kernels import KernelOp, ReduceOp, StoreOp, YieldOp
-from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
+from aicf.dialects.emit_types import TargetAttr
 from aicf.errors import PlanError
 
 MOST_ROWS = 16
@@ -41,86 +55,77 @@ KINDS = frozenset({"gemm", "gemm_epilogue", "norm_gemm", "gemm_gated", "norm_gat
 
 # Records
 
-
-def rounding_of(record: Mapping[str, Attribute]) -> Rounding:
-    """Where the record rounds f16 and bf16 values."""
-    value = record.get("rounding")
-    return "strict" if isinstance(value, StringAttr) and value.data == "strict" else "fused"
+FIRST = "loaded_first"
+"""Where there is no programmatic launch: the operands that are loaded before x is, as `early_reads` says elsewhere."""
 
 
-def read_spec(record: Mapping[str, Attribute]) -> Spec:
+def read_spec(record: Record) -> Spec:
     """The decisions of a record. Raises PlanError if one is missing."""
-    early, trigger, along = (record.get(key) for key in ("early_reads", "trigger_at", "along"))
-    if (
-        not isinstance(early, ArrayAttr)
-        or not isinstance(trigger, StringAttr)
-        or not isinstance(along, StringAttr)
-    ):
+    early = read_early(record) if is_programmatic(record) else read_integers(record, FIRST)
+    trigger, along = read_text(record, "trigger_at"), read_text(record, "along")
+    keys = _NUMBERS.get(along)
+    if keys is None:
         raise PlanError(
-            "kernel record of cuda.gemv lacks 'early_reads', 'trigger_at' or 'along': run select-kernels again"
+            f"kernel record: 'along' is '{along}', none of {', '.join(_NUMBERS)}: run select-kernels again"
         )
-    entries = cast("ArrayAttr[Attribute]", early).data
-    numbers = tuple(entry.value.data for entry in entries if isinstance(entry, IntegerAttr))
-    if along.data == "tiles":
-        keys = ("tiles_per_warp", "row_groups", "k_parts", "unroll")
-        tiles, groups, parts, unroll = (integer_of(record, key) for key in keys)
-        return TilesSpec(tiles, groups, parts, unroll, numbers)
-    if along.data == "columns":
-        lanes, parts, unroll = (integer_of(record, key) for key in ("lanes_n", "k_parts", "unroll"))
-        return ColumnsSpec(lanes, parts, unroll, numbers)
-    return RowsSpec(
-        rows=integer_of(record, "rows_per_warp"),
-        groups=integer_of(record, "row_groups"),
-        parts=integer_of(record, "k_parts"),
-        chains=integer_of(record, "chains"),
-        blocks_per_sm=integer_of(record, "blocks_per_sm"),
-        trigger=trigger.data,
-        early=numbers,
-    )
+    numbers = [read_integer(record, key) for key in keys]
+    match along:
+        case "tiles":
+            return TilesSpec(*numbers, early=early)
+        case "columns":
+            return ColumnsSpec(*numbers, early=early)
+        case _:
+            return RowsSpec(*numbers, trigger=trigger, early=early)
 
 
-def _integer(value: int) -> IntegerAttr:
-    return IntegerAttr(value, i64)
+_NUMBERS = {
+    "rows": ("rows_per_warp", "row_groups", "k_parts", "chains", "blocks_per_sm"),
+    "tiles": ("tiles_per_warp", "row_groups", "k_parts", "unroll"),
+    "columns": ("lanes_n", "k_parts", "unroll"),
+}
+"""Entries that are a spec's numbers, in its order."""
 
 
 def spec_record(work: Work, problem: GemvProblem, spec: Spec, arch: GpuArch) -> dict[str, Attribute]:
-    """Every decision about `work`."""
+    """Every decision about `work`. Results that do not meet in one epilogue have blocks of their own, along y."""
+    results = 1 if problem.gated else len(problem.weights)
+    shape = Shape(
+        (spec.grid(problem), results, 1), (spec.threads, 1, 1), shared_bytes=spec.shared_bytes(problem)
+    )
     if isinstance(spec, RowsSpec):
         lanes = f"{spec.chains} chains of a thread, lanes by exchange in halves"
         entries: dict[str, Attribute] = {
             "along": StringAttr("rows"),
-            "rows_per_warp": _integer(spec.rows),
-            "row_groups": _integer(spec.groups),
-            "chains": _integer(spec.chains),
-            "blocks_per_sm": _integer(spec.blocks_per_sm),
+            "rows_per_warp": integer(spec.rows),
+            "row_groups": integer(spec.groups),
+            "chains": integer(spec.chains),
+            "blocks_per_sm": integer(spec.blocks_per_sm),
             "trigger_at": StringAttr(spec.trigger),
         }
     elif isinstance(spec, TilesSpec):
         lanes = "tensor core products of a warp in order of K"
         entries = {
             "along": StringAttr("tiles"),
-            "tiles_per_warp": _integer(spec.tiles),
-            "row_groups": _integer(spec.groups),
-            "unroll": _integer(spec.unroll),
+            "tiles_per_warp": integer(spec.tiles),
+            "row_groups": integer(spec.groups),
+            "unroll": integer(spec.unroll),
             "trigger_at": StringAttr("start"),
         }
     else:
         lanes = f"every {spec.shares}th row of a thread in order, lanes by exchange"
         entries = {
             "along": StringAttr("columns"),
-            "lanes_n": _integer(spec.lanes),
-            "unroll": _integer(spec.unroll),
+            "lanes_n": integer(spec.lanes),
+            "unroll": integer(spec.unroll),
             "trigger_at": StringAttr("start"),
         }
     entries |= {
-        "k_parts": _integer(spec.parts),
-        "blocks": _integer(spec.grid(problem)),
-        "block": ArrayAttr([_integer(size) for size in (spec.threads, 1, 1)]),
+        "k_parts": integer(spec.parts),
+        **shape.entries(),
         "combination_order": StringAttr(
             lanes if spec.parts == 1 else f"{lanes}, {spec.parts} warps in order"
         ),
-        "early_reads": ArrayAttr([_integer(operand) for operand in early_reads(work)]),
-        "triggers": BoolAttr.from_bool(arch.has_tma),
+        **(start_entries(arch, early_reads(work)) or {FIRST: integers(early_reads(work))}),
         "rounding": StringAttr(work.rounding),
     }
     for key in ("transpose_a", "transpose_b", "prologue_operands", "products"):
@@ -132,9 +137,7 @@ def spec_record(work: Work, problem: GemvProblem, spec: Spec, arch: GpuArch) -> 
 def early_reads(work: Work) -> tuple[int, ...]:
     """Operands that no kernel of the program writes: all but x that are weights or constants."""
     return tuple(
-        number
-        for number, operand in enumerate(work.operands)
-        if number > 0 and operand.role in ("param", "const", "derived") and not operand.updated
+        number for number, operand in enumerate(work.operands) if number > 0 and is_never_written(operand)
     )
 
 
@@ -218,7 +221,7 @@ _REGISTER_FLOATS = ("f32", "f16", "bf16")
 
 
 @dataclass(frozen=True)
-class GemvKernel:
+class GemvKernel(PlainOperands):
     """Products of up to 16 rows with weights [N, K] or [K, N]; a row program in front and an epilogue behind."""
 
     id: str = "cuda.gemv"
@@ -266,9 +269,16 @@ class GemvKernel:
         """See `TunableKernel`."""
         return specs(work, target)
 
-    def prepare(self, work: Work, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
-        """See `KernelDescriptor`; never reached by a record of this kernel."""
-        raise PlanError(f"kernel '{self.id}' reads plain memory: its record must not ask for a layout")
+    def record_reason(self, work: Work, record: Record, target: TargetAttr) -> str | None:
+        """See `CheckedKernel`."""
+        problem, arch = read_problem(work.kind, work.attrs, work.operands), arch_named(target.arch.data)
+        spec = read_spec(record)
+        if (reason := size_reason(spec) or spec_reason(spec, problem, arch)) is not None:
+            return reason
+        expected = spec_record(work, problem, spec, arch)
+        if FIRST in expected and all(0 < number < len(work.operands) for number in spec.early):
+            expected[FIRST] = integers(spec.early)
+        return contradiction(record, expected, arch)
 
 
 LATENCY_US = 2.0

@@ -15,8 +15,8 @@ from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.base import BufferRef, OperandInfo
+from aicf.backends.cuda.records import read_integer
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch
-from aicf.errors import PlanError
 
 NORMED = ("norm_gemm", "norm_gated")
 GATED = ("gemm_gated", "norm_gated")
@@ -77,8 +77,8 @@ class GemvProblem:
 def read_problem(kind: str, attrs: Mapping[str, Attribute], operands: Sequence[Operand]) -> GemvProblem:
     """The product that an instruction of `kind` with attributes `attrs` (or its record) and these operands is."""
     transpose_a, transpose_b = _flag(attrs, "transpose_a"), _flag(attrs, "transpose_b")
-    extras = integer_of(attrs, "prologue_operands") if kind in NORMED else 0
-    results = integer_of(attrs, "products") if kind == "gemm_multi" else 1
+    extras = read_integer(attrs, "prologue_operands") if kind in NORMED else 0
+    results = read_integer(attrs, "products") if kind == "gemm_multi" else 1
     count = 2 if kind in GATED else results
     x, w = operands[0], operands[1]
     shape, strides = list(x.shape), list(x.strides)
@@ -122,13 +122,6 @@ def _flag(attrs: Mapping[str, Attribute], key: str) -> bool:
     return isinstance(value, IntegerAttr) and bool(value.value.data)
 
 
-def integer_of(attrs: Mapping[str, Attribute], key: str) -> int:
-    value = attrs.get(key)
-    if not isinstance(value, IntegerAttr):
-        raise PlanError(f"kernel record of cuda.gemv lacks the integer '{key}': run select-kernels again")
-    return value.value.data
-
-
 @dataclass(frozen=True)
 class RowsSpec:
     """How a product with weights [N, K] runs.
@@ -168,6 +161,10 @@ class RowsSpec:
         """Blocks for each result."""
         return ceil(problem.n / (self.groups * self.rows))
 
+    def shared_bytes(self, problem: GemvProblem) -> int:
+        """Dynamic shared memory: what warps exchange is little, and declared in the kernel."""
+        return 0
+
     def registers(self, problem: GemvProblem) -> int:
         """Estimate of the registers of a thread: activations in f32, packed weights, sums, addresses."""
         chunks = self.chunks(problem)
@@ -177,7 +174,7 @@ class RowsSpec:
         weights = problem.products * self.rows * (4 * chunks + 2)
         return problem.m * row + constants + weights + sums + 20
 
-    def fits(self, problem: GemvProblem) -> bool:
+    def fits(self, problem: GemvProblem, arch: GpuArch) -> bool:
         """Whether its sums fit a warp and its registers a block, with some to spare."""
         registers = self.registers(problem) + 28
         return self.count(problem) <= 32 and registers <= min(255, REGISTERS // self.threads)
@@ -324,6 +321,10 @@ Spec = RowsSpec | ColumnsSpec | TilesSpec
 
 REGISTERS = 65536
 """Of a multiprocessor."""
+TILED = ("f16", "bf16")
+"""Weights that tensor cores take."""
+TRIGGERS_AT = ("start", "wait", "loaded")
+_LANES = (2, 4, 8, 16, 32)
 
 
 def choose(problem: GemvProblem, arch: GpuArch) -> Spec | None:
@@ -334,7 +335,7 @@ def choose(problem: GemvProblem, arch: GpuArch) -> Spec | None:
 def candidates(problem: GemvProblem, arch: GpuArch) -> list[Spec]:
     """Specs worth a measurement, the most promising first; all operands are read after the wait."""
     if problem.w_steps[1] == 1:
-        rows = [spec for spec in _rows_specs(problem, arch) if spec.fits(problem)]
+        rows = [spec for spec in _rows_specs(problem, arch) if spec.fits(problem, arch)]
         rows.sort(key=lambda spec: _rows_rank(problem, spec, arch))
         tiles = [spec for spec in _tiles_specs(problem) if spec.fits(problem, arch)]
         tiles.sort(key=lambda spec: _tiles_rank(problem, spec, arch))
@@ -343,6 +344,24 @@ def candidates(problem: GemvProblem, arch: GpuArch) -> list[Spec]:
     columns = [spec for spec in _columns_specs(problem) if spec.fits(problem, arch)]
     columns.sort(key=lambda spec: _columns_rank(problem, spec, arch))
     return [*columns]
+
+
+def spec_reason(spec: Spec, problem: GemvProblem, arch: GpuArch) -> str | None:
+    """Why `spec` cannot run `problem` on `arch`, None if it can."""
+    along_n = isinstance(spec, ColumnsSpec)
+    if problem.w_steps[0 if along_n else 1] != 1:
+        return f"the weights are not contiguous along {'N' if along_n else 'K'}"
+    if isinstance(spec, TilesSpec) and (problem.dtype not in TILED or not problem.tiles_apply):
+        return "tensor cores take rows of f16 or bf16 that lie evenly"
+    if isinstance(spec, ColumnsSpec) and spec.lanes not in _LANES:
+        return f"{spec.lanes} lanes are not side by side along N: {', '.join(map(str, _LANES))} can be"
+    if isinstance(spec, RowsSpec) and spec.trigger not in TRIGGERS_AT:
+        return f"dependents start at '{spec.trigger}', which is none of {', '.join(TRIGGERS_AT)}"
+    if spec.threads > 512 or spec.threads * spec.blocks_per_sm > 2048:
+        return f"{spec.blocks_per_sm} blocks of {spec.threads} threads are too many"
+    if not spec.fits(problem, arch):
+        return "its share does not fit into the registers and the shared memory of a block"
+    return None
 
 
 def _rows_specs(problem: GemvProblem, arch: GpuArch) -> Iterator[RowsSpec]:
@@ -368,7 +387,7 @@ def _rows_rank(problem: GemvProblem, spec: RowsSpec, arch: GpuArch) -> tuple[flo
 
 
 def _tiles_specs(problem: GemvProblem) -> Iterator[TilesSpec]:
-    if problem.m == 1 or problem.dtype not in ("f16", "bf16") or not problem.tiles_apply:
+    if problem.m == 1 or problem.dtype not in TILED or not problem.tiles_apply:
         return
     for tiles, groups, parts, unroll in product((1, 2), (1, 2, 4), (1, 2, 4, 6, 8, 12, 16), (2, 4, 6, 8, 12)):
         if 96 <= 32 * groups * parts <= 512:
@@ -383,7 +402,7 @@ def _tiles_rank(problem: GemvProblem, spec: TilesSpec, arch: GpuArch) -> tuple[f
 
 
 def _columns_specs(problem: GemvProblem) -> Iterator[ColumnsSpec]:
-    for lanes, parts, unroll in product((2, 4, 8, 16, 32), (4, 8, 16), (4, 8, 12)):
+    for lanes, parts, unroll in product(_LANES, (4, 8, 16), (4, 8, 12)):
         yield ColumnsSpec(lanes, parts, unroll)
 
 

@@ -7,61 +7,46 @@ from typing import Any
 
 from aicf.backends.base import BufferRef, Launch
 from aicf.backends.cuda.code import KernelCode
-from aicf.backends.cuda.device_program import Address
-from aicf.backends.cuda.generated_kernels import read_rounding, read_spec
+from aicf.backends.cuda.generated_kernels import read_shapes, read_spec
 from aicf.backends.cuda.generated_spec import TILE, GeneratedSpec
-from aicf.backends.cuda.launches import KernelLaunch, Triple, address_of
+from aicf.backends.cuda.launches import KernelLaunch, address_of
 from aicf.backends.cuda.phase_code import PhaseCode
+from aicf.backends.cuda.records import Record, Shape, is_programmatic, read_rounding
 from aicf.backends.cuda.scalar_code import Rounding
 from aicf.backends.cuda.staging import stage
-from aicf.backends.cuda.target import GpuArch
 from aicf.backends.cuda.templates import pointwise as pointwise_template
 from aicf.backends.cuda.templates import rows as rows_template
 from aicf.backends.cuda.templates import tiles as tiles_template
 from aicf.backends.cuda.tile_code import TileCode
 from aicf.backends.nests import LoopNest, nest_of
-from aicf.errors import PlanError
 
 Constants = Mapping[str, Any]
 
 
-def emit(launch: Launch, arch: GpuArch) -> list[KernelLaunch]:
+def emit(launch: Launch) -> list[KernelLaunch]:
     """The launches of one instruction with a generated scalar program."""
     assert launch.code is not None
     refs = (*launch.ins, *launch.outs)
     nest = nest_of(launch.code, [ref.strides for ref in refs], [ref.dtype for ref in refs])
-    spec, rounding = read_spec(launch.record), read_rounding(launch.record)
-    return launches_of(launch.kind, nest, spec, refs, launch.ws, rounding, arch.has_tma)
+    return launches_of(launch.kind, nest, launch.record, refs, launch.ws)
 
 
 def launches_of(
     name: str,
     nest: LoopNest,
-    spec: GeneratedSpec,
+    record: Record,
     refs: Sequence[BufferRef],
     workspace: Sequence[BufferRef] = (),
-    rounding: Rounding = "fused",
-    programmatic: bool = True,
 ) -> list[KernelLaunch]:
-    """The launches of a nest with these decisions.
+    """The launches of a nest by a record that fits it.
 
     Args:
         name: Start of the symbols.
         refs: Of the inputs, then of the outputs.
-        workspace: One buffer if `spec` splits.
-        programmatic: Whether the GPU has programmatic launch.
-
-    Raises:
-        PlanError: the decisions do not fit the nest.
+        workspace: One buffer if the record splits.
     """
-    if (problem := spec.problem(nest)) is not None:
-        raise PlanError(
-            f"kernel record of a generated kernel contradicts itself: {problem}; run select-kernels again"
-        )
-    kind = TileCode if spec.strategy == "tiles" else PhaseCode
-    code = kind(nest, spec, refs, rounding)
-    made = _Maker(name, nest, spec, refs, workspace, code, rounding, programmatic)
-    return _STRATEGIES[spec.strategy](made)
+    made = _Maker(name, nest, record, refs, workspace)
+    return _STRATEGIES[made.spec.strategy](made)
 
 
 class _Maker:
@@ -71,31 +56,34 @@ class _Maker:
         self,
         name: str,
         nest: LoopNest,
-        spec: GeneratedSpec,
+        record: Record,
         refs: Sequence[BufferRef],
         workspace: Sequence[BufferRef],
-        code: PhaseCode,
-        rounding: Rounding,
-        programmatic: bool,
     ):
-        self.name, self.nest, self.spec, self.code = name, nest, spec, code
-        self.rounding: Rounding = rounding
-        self.programmatic = programmatic
+        self.name, self.nest, self.spec = name, nest, read_spec(record)
+        self.shapes = read_shapes(record)
+        self.rounding: Rounding = read_rounding(record)
+        self.programmatic = is_programmatic(record)
         self.refs, self.workspace = refs, workspace
+        kind = TileCode if self.spec.strategy == "tiles" else PhaseCode
+        self.code = kind(nest, self.spec, refs, self.rounding)
 
-    def launch(self, template: Callable[..., object], constants: Constants, grid: Triple) -> KernelLaunch:
+    def one(self, template: Callable[..., object], constants: Constants) -> list[KernelLaunch]:
+        """The only launch."""
+        (shape,) = self.shapes
+        return [self.launch(template, constants, shape)]
+
+    def launch(self, template: Callable[..., object], constants: Constants, shape: Shape) -> KernelLaunch:
         """The template's parameter `operands` stands for one address for each operand, and the workspace."""
+        spec = self.spec
         names = [f"a{i}" for i in range(len(self.refs))] + ["w"] * len(self.workspace)
-        common = {"THREADS": self.spec.threads, "LANES": self.spec.lanes, "PROGRAMMATIC": self.programmatic}
+        common = {"THREADS": spec.threads, "LANES": spec.lanes, "PROGRAMMATIC": self.programmatic}
         staged = stage(template, {**common, **constants})
         head, _, body = staged.partition("(operands):\n")
         index = f"    index = {self.code.index}\n"
         source = f"{head}({', '.join(names)}):\n{index}{body}"
-        # Rows that are read again live from many blocks side by side, not from many registers.
-        together = 1024 // self.spec.threads if self.spec.strategy == "rows" else 1
-        code = KernelCode(self.name, source, ("ptr",) * len(names), self.spec.threads, max(1, together))
-        arguments: tuple[Address, ...] = tuple(address_of(ref) for ref in (*self.refs, *self.workspace))
-        return KernelLaunch(code, arguments, grid, (self.spec.threads, 1, 1))
+        code = KernelCode(self.name, source, ("ptr",) * len(names), spec.threads, spec.blocks_per_sm)
+        return shape.launch(code, tuple(address_of(ref) for ref in (*self.refs, *self.workspace)))
 
 
 def _pointwise(made: _Maker) -> list[KernelLaunch]:
@@ -114,7 +102,7 @@ def _pointwise(made: _Maker) -> list[KernelLaunch]:
         "LOAD_ONE": one.load(),
         "CELL_ONE": one.pointwise(),
     }
-    return [made.launch(pointwise_template.pointwise, constants, (spec.blocks(nest), 1, 1))]
+    return made.one(pointwise_template.pointwise, constants)
 
 
 def _one_by_one(spec: GeneratedSpec) -> GeneratedSpec:
@@ -161,7 +149,7 @@ def _resident(made: _Maker) -> list[KernelLaunch]:
         "POINTS": nest.parallel_size,
         "REDUCE": nest.reduce_size,
     }
-    return [made.launch(rows_template.resident, constants, (spec.blocks(nest), 1, 1))]
+    return made.one(rows_template.resident, constants)
 
 
 def _sweep(made: _Maker) -> list[KernelLaunch]:
@@ -188,12 +176,8 @@ def _sweep(made: _Maker) -> list[KernelLaunch]:
             "PARTIAL": tuple(code.combine(k, finish=False) for k in phases),
         }
     return [
-        made.launch(
-            rows_template.sweep,
-            {**constants, "FIRST": run[0], "LAST": run[-1]},
-            (spec.blocks(nest), splits, 1),
-        )
-        for run, splits in spec.launches(nest)
+        made.launch(rows_template.sweep, {**constants, "FIRST": run[0], "LAST": run[-1]}, shape)
+        for (run, _), shape in zip(spec.launches(nest), made.shapes, strict=True)
     ]
 
 
@@ -215,7 +199,7 @@ def _tiles(made: _Maker) -> list[KernelLaunch]:
         "SHARED": code.tiles(),
         "CELL": code.tile_cell(),
     }
-    return [made.launch(tiles_template.tiles, constants, (spec.blocks(nest), 1, 1))]
+    return made.one(tiles_template.tiles, constants)
 
 
 _STRATEGIES: Mapping[str, Callable[[_Maker], list[KernelLaunch]]] = {

@@ -5,11 +5,11 @@ No code generator is imported here; `generated_code.py` and `move_code.py` turn 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from xdsl.dialects.builtin import ArrayAttr, BoolAttr, DictionaryAttr, IntegerAttr, StringAttr, i64
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, DictionaryAttr, StringAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.base import OperandInfo, Work
@@ -19,20 +19,31 @@ from aicf.backends.cuda.generated_spec import (
     cost_us,
     partial_bytes,
 )
-from aicf.backends.cuda.scalar_code import TEXTS, Rounding
-from aicf.backends.cuda.target import ELEMENT_BYTES, arch_named
+from aicf.backends.cuda.records import (
+    PlainOperands,
+    Record,
+    Shape,
+    contradiction,
+    integer,
+    integers,
+    read_integer,
+    read_shape,
+    read_text,
+    start_entries,
+)
+from aicf.backends.cuda.scalar_code import TEXTS
+from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch, arch_named
 from aicf.backends.moves import Move, moves
 from aicf.backends.nests import LoopNest, Strided, is_linear, nest_of, value_types
 from aicf.dialects.emit_kernels import IndexOp, KernelOp, LoadOp, ReduceOp, StoreOp, YieldOp
-from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
+from aicf.dialects.emit_types import TargetAttr
 from aicf.errors import PlanError
 
 VERSION = 1
 DETERMINISM = "bitwise"
-Record = Mapping[str, Attribute]
 
 _STRUCTURE = (YieldOp, StoreOp, ReduceOp, IndexOp, LoadOp)
-_NUMBERS = ("vector", "threads", "lanes", "unroll", "splits")
+_NUMBERS = ("vector", "threads", "lanes", "unroll", "splits", "blocks_per_sm")
 
 
 def dtype_reason(work: Work) -> str | None:
@@ -59,16 +70,6 @@ def code_reason(code: KernelOp) -> str | None:
                 return f"scalar op {op.name} has no code on cuda"
     unknown = value_types(code) - set(ELEMENT_BYTES)
     return _unsupported(sorted(unknown)[0]) if unknown else None
-
-
-class PlainOperands:
-    """A kernel that asks for no prepared layout."""
-
-    id: str
-
-    def prepare(self, work: Work, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
-        """See `KernelDescriptor`; never reached by a record of this kernel."""
-        raise PlanError(f"kernel '{self.id}' reads plain memory: its record must not ask for a layout")
 
 
 @dataclass(frozen=True)
@@ -98,21 +99,36 @@ class GeneratedKernel(PlainOperands):
 
     def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
         """See `KernelDescriptor`."""
-        assert work.code is not None
         nest, spec = _decide(work, target)
-        entries = {**spec_record(nest, spec), **_start_and_rounding(work, target)}
-        if workspace := partial_bytes(nest, spec):
-            entries["workspace_bytes"] = _integer(workspace)
-        if spec.splits == 1:
-            entries["may_alias"] = _may_alias(work, work.code)
-        return entries
+        return _record_of(work, target, nest, spec)
+
+    def record_reason(self, work: Work, record: Record, target: TargetAttr) -> str | None:
+        """See `CheckedKernel`."""
+        nest, spec = _nest(work), read_spec(record)
+        if (reason := spec.problem(nest)) is not None:
+            return reason
+        return contradiction(record, _record_of(work, target, nest, spec), arch_named(target.arch.data))
+
+
+def _nest(work: Work) -> LoopNest:
+    assert work.code is not None
+    operands = (*work.operands, *work.results)
+    return nest_of(work.code, [o.strides for o in operands], [o.dtype for o in operands])
 
 
 def _decide(work: Work, target: TargetAttr) -> tuple[LoopNest, GeneratedSpec]:
-    assert work.code is not None
-    operands = (*work.operands, *work.results)
-    nest = nest_of(work.code, [o.strides for o in operands], [o.dtype for o in operands])
+    nest, operands = _nest(work), (*work.operands, *work.results)
     return nest, choose(nest, [o.offset for o in operands], arch_named(target.arch.data))
+
+
+def _record_of(work: Work, target: TargetAttr, nest: LoopNest, spec: GeneratedSpec) -> dict[str, Attribute]:
+    assert work.code is not None
+    entries = loops_record(nest, spec, work.rounding, arch_named(target.arch.data))
+    if workspace := partial_bytes(nest, spec):
+        entries["workspace_bytes"] = integer(workspace)
+    if spec.splits == 1:
+        entries["may_alias"] = _may_alias(work, work.code)
+    return entries
 
 
 def _may_alias(work: Work, code: KernelOp) -> Attribute:
@@ -129,7 +145,7 @@ def _may_alias(work: Work, code: KernelOp) -> Attribute:
             same_type = work.operands[place].dtype == work.results[output].dtype
             if same_type and map_ == code.out_maps[output] and place not in code.indexed:
                 found.append((output, place))
-    return ArrayAttr([ArrayAttr([_integer(out), _integer(in_)]) for out, in_ in sorted(found)])
+    return ArrayAttr([ArrayAttr([integer(out), integer(in_)]) for out, in_ in sorted(found)])
 
 
 # Moves
@@ -176,12 +192,28 @@ class MoveKernel(PlainOperands):
 
     def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
         """See `KernelDescriptor`."""
-        parts = [DictionaryAttr(spec_record(nest, spec)) for nest, spec in self._decide(work, target)]
+        return self._record_of(work, target, self._decide(work, target))
+
+    def _record_of(
+        self, work: Work, target: TargetAttr, decided: Sequence[tuple[LoopNest, GeneratedSpec]]
+    ) -> dict[str, Attribute]:
         return {
-            "axis": work.attrs.get("axis", _integer(0)),
-            "parts": ArrayAttr(parts),
-            **_start_and_rounding(work, target),
+            "axis": work.attrs.get("axis", integer(0)),
+            "parts": ArrayAttr([DictionaryAttr(spec_record(nest, spec)) for nest, spec in decided]),
+            "rounding": StringAttr(work.rounding),
+            **start_entries(arch_named(target.arch.data)),
         }
+
+    def record_reason(self, work: Work, record: Record, target: TargetAttr) -> str | None:
+        """See `CheckedKernel`."""
+        found, parts = self._moves(work), read_parts(record)
+        if found is None or len(found) != len(parts):
+            return f"it has {len(parts)} parts, {len(found or ())} are moved here"
+        decided = [(move.nest, read_spec(part)) for move, part in zip(found, parts, strict=True)]
+        for nest, spec in decided:
+            if (reason := spec.problem(nest)) is not None:
+                return reason
+        return contradiction(record, self._record_of(work, target, decided), arch_named(target.arch.data))
 
 
 def _strided(operand: OperandInfo) -> Strided:
@@ -191,73 +223,48 @@ def _strided(operand: OperandInfo) -> Strided:
 # Records
 
 
-def _integer(value: int) -> IntegerAttr:
-    return IntegerAttr(value, i64)
-
-
-def _start_and_rounding(work: Work, target: TargetAttr) -> dict[str, Attribute]:
-    """What all kernels here do, where there is programmatic launch: wait before they read anything, and let their
-    successors start at once."""
-    entries: dict[str, Attribute] = {"rounding": StringAttr(work.rounding)}
-    if arch_named(target.arch.data).has_tma:
-        entries |= {"early_reads": ArrayAttr([]), "triggers": BoolAttr.from_bool(True)}
-    return entries
-
-
 def spec_record(nest: LoopNest, spec: GeneratedSpec) -> dict[str, Attribute]:
-    """Every decision about the loops of one kernel; the grids follow from them and are there to be read."""
+    """Every decision about the loops of one kernel, with one grid for each of its launches."""
     blocks = spec.blocks(nest)
-    grids = [[blocks, splits, 1] for _, splits in spec.launches(nest)]
     return {
         "strategy": StringAttr(spec.strategy),
-        **{name: _integer(getattr(spec, name)) for name in _NUMBERS},
+        **{name: integer(getattr(spec, name)) for name in _NUMBERS},
         "late": BoolAttr.from_bool(spec.late),
-        "grids": ArrayAttr([ArrayAttr([_integer(size) for size in grid]) for grid in grids]),
-        "block": ArrayAttr([_integer(spec.threads), _integer(1), _integer(1)]),
+        "grids": ArrayAttr([integers([blocks, splits, 1]) for _, splits in spec.launches(nest)]),
+        "block": integers([spec.threads, 1, 1]),
+        "cluster": integers([1, 1, 1]),
+        "shared_bytes": integer(0),
         "combination_order": StringAttr(spec.combination_order(nest)),
     }
 
 
+def loops_record(nest: LoopNest, spec: GeneratedSpec, rounding: str, arch: GpuArch) -> dict[str, Attribute]:
+    """The record of one kernel but for what is allowed to its memory. It waits before it reads anything."""
+    return {**spec_record(nest, spec), "rounding": StringAttr(rounding), **start_entries(arch)}
+
+
 def read_spec(record: Record) -> GeneratedSpec:
     """The decisions of a record. Raises PlanError if it lacks one."""
-    strategy, late = record.get("strategy"), record.get("late")
-    if not isinstance(strategy, StringAttr) or not isinstance(late, IntegerAttr):
-        raise PlanError("kernel record lacks 'strategy' or 'late': run select-kernels again")
-    numbers = [read_integer(record, name) for name in _NUMBERS]
-    return GeneratedSpec(strategy.data, *numbers, late=bool(late.value.data))
+    late = bool(read_integer(record, "late"))
+    numbers = {name: read_integer(record, name) for name in _NUMBERS}
+    return GeneratedSpec(read_text(record, "strategy"), **numbers, late=late)
 
 
-def read_integer(record: Record, key: str) -> int:
-    """An integer entry. Raises PlanError if the record lacks it."""
-    value = record.get(key)
-    if not isinstance(value, IntegerAttr):
-        raise PlanError(f"kernel record lacks the integer '{key}': run select-kernels again")
-    return value.value.data
+def read_shapes(record: Record) -> list[Shape]:
+    """The launches of a record, in order. Raises PlanError if it lacks them."""
+    grids = record.get("grids")
+    entries = cast("ArrayAttr[Attribute]", grids).data if isinstance(grids, ArrayAttr) else ()
+    return [read_shape({**record, "grid": grid}) for grid in entries]
 
 
-def read_text(record: Record, key: str) -> str:
-    """A string entry. Raises PlanError if the record lacks it."""
-    value = record.get(key)
-    if not isinstance(value, StringAttr):
-        raise PlanError(f"kernel record lacks the text '{key}': run select-kernels again")
-    return value.data
-
-
-def read_rounding(record: Record) -> Rounding:
-    """Where f16 and bf16 values are rounded. Raises PlanError if the record does not say."""
-    value = record.get("rounding")
-    if not isinstance(value, StringAttr) or value.data not in ("fused", "strict"):
-        raise PlanError("kernel record: 'rounding' must be fused or strict; run select-kernels again")
-    return value.data
-
-
-def read_parts(record: Record) -> Sequence[Record]:
+def read_parts(record: Record) -> list[Record]:
     """The records of the moves of a copy or concatenation. Raises PlanError if there are none."""
     value = record.get("parts")
     if not isinstance(value, ArrayAttr):
         raise PlanError("kernel record lacks the list 'parts': run select-kernels again")
+    common = {key: entry for key, entry in record.items() if key != "parts"}
     entries = cast("ArrayAttr[Attribute]", value).data
-    return [entry.data for entry in entries if isinstance(entry, DictionaryAttr)]
+    return [{**common, **entry.data} for entry in entries if isinstance(entry, DictionaryAttr)]
 
 
 KERNELS = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
@@ -24,11 +24,15 @@ from aicf.backends.cuda.device_program import (
     Scalar,
     TensorMap,
 )
-from aicf.backends.cuda.driver import Arguments, Driver, DriverError, GraphEdge, KernelParams
-from aicf.errors import AicfError, ArtifactError, CaptureError
+from aicf.backends.cuda.driver import LOST, Arguments, Driver, DriverError, GraphEdge, KernelParams
+from aicf.errors import AicfError, CaptureError
 
 DESCRIPTOR_BYTES = 128
 """Of one tensor map."""
+
+
+_DESCRIPTOR_ALIGN = 16
+"""Bytes: alignment of a tensor that a map describes."""
 
 
 class LibraryCaller(Protocol):
@@ -102,18 +106,12 @@ class CapturedProgram:
             self._prepared(node, functions) if isinstance(node, KernelNode) else None
             for node in program.nodes()
         ]
-        self._fixed = frozenset(address.base for node in program.libraries for address in node.addresses)
         self._capture()
 
     @property
     def launch(self) -> Callable[[], None]:
         """See `DeviceGraph`."""
         return self._launch
-
-    @property
-    def fixed(self) -> frozenset[int]:
-        """See `DeviceGraph`: what library calls have inside."""
-        return self._fixed
 
     # Parameters
 
@@ -148,16 +146,21 @@ class CapturedProgram:
     def _encode(self, maps: Mapping[TensorMap, int]) -> None:
         """Writes the descriptors of `maps` to their places, behind the work that is queued."""
         for map_, place in maps.items():
-            address = self._at(map_)
-            if address % 16:
-                where = f"entry {map_.base} of the pointer table"
-                raise CaptureError(
-                    f"the TMA descriptor of {where} needs an address that is a multiple of 16, got {address:#x}; bind "
-                    "memory that is aligned so"
-                )
-            image = self._device.enter().encode(map_, address)
-            block = ctypes.create_string_buffer(image, DESCRIPTOR_BYTES)
+            block = ctypes.create_string_buffer(self._encoded(map_), DESCRIPTOR_BYTES)
             self._device.upload(place, ctypes.addressof(block), DESCRIPTOR_BYTES, self._stream)
+
+    def _encoded(self, map_: TensorMap) -> bytes:
+        """The descriptor of `map_`. Raises CaptureError that names the instruction which copies through it."""
+        name, address = next(node.name for node in self._program.kernels if map_ in node.maps), self._at(map_)
+        if address % _DESCRIPTOR_ALIGN:
+            raise CaptureError(
+                f"instruction '{name}' copies a tensor at {address:#x} in bulk, which needs a multiple of "
+                f"{_DESCRIPTOR_ALIGN}; bind memory that is aligned so"
+            )
+        try:
+            return self._device.enter().encode(map_, address)
+        except AicfError as error:
+            raise CaptureError(f"instruction '{name}' cannot be captured: {error.message}") from error
 
     # The graph
 
@@ -174,8 +177,8 @@ class CapturedProgram:
             self._executable = _instantiated(driver, graph, self._stream, self._program)
             handles.callback(self._device.close, driver.close_executable, self._executable)
             self._launch = self._device.in_each_thread(driver.launcher(self._executable, self._stream))
-            self._close = weakref.finalize(self, handles.pop_all().close)
-            self._close.atexit = False  # the driver gives everything back by itself, and may be gone by then
+            close = weakref.finalize(self, handles.pop_all().close)
+            close.atexit = False  # the driver gives everything back by itself, and may be gone by then
 
     def _add(self, driver: Driver, graph: int, number: int, after: Sequence[GraphEdge]) -> tuple[int, ...]:
         """Adds node `number`; the graph nodes that later ones wait for."""
@@ -184,10 +187,16 @@ class CapturedProgram:
             if kernel is not None:
                 return (driver.add_kernel(graph, kernel.params, after),)
             assert isinstance(node, LibraryNode)
-            work = self._library_call(node)
-            return driver.capture(graph, self._stream, [edge.node for edge in after], work)
+            sources = [edge.node for edge in after]
+            ends = driver.capture(graph, self._stream, sources, self._library_call(node))
         except AicfError as error:
             raise CaptureError(f"instruction '{node.name}' cannot be captured: {error.message}") from error
+        if set(ends) <= set(sources):
+            raise CaptureError(
+                f"instruction '{node.name}' cannot be captured: {node.function} queued nothing; choose another "
+                "kernel in the policy"
+            )
+        return ends
 
     def _library_call(self, node: LibraryNode) -> Callable[[], None]:
         addresses = tuple(self._at(address) for address in node.addresses)
@@ -195,28 +204,30 @@ class CapturedProgram:
 
     def set_pointers(self, pointers: Mapping[int, int]) -> None:
         """See `DeviceGraph`. Parameters of the kernels that use an entry are changed in place and its tensor maps
-        encoded again; a library call has its addresses inside, so its graph is captured anew."""
+        encoded again; a library call has its addresses inside."""
         changed = {index for index, address in pointers.items() if self._table[index] != address}
+        self._check_changeable(changed)
         changed |= self._stale
         self._stale = changed  # until all that uses them is changed: a call in between may fail
         for index, address in pointers.items():
             self._table[index] = address
         self._encode({map_: place for map_, place in self._descriptors.items() if map_.base in changed})
         driver = self._device.enter()
-        recapture = bool(changed & self._fixed)
         for number, kernel in enumerate(self._kernels):
             if kernel is None or not any(address.base in changed for _, address in kernel.pointers):
                 continue
             for index, address in kernel.pointers:
                 kernel.params.arguments[index] = self._at(address)
-            if not recapture:
-                driver.set_kernel(self._executable, self._node_of[number], kernel.params)
-        if recapture:
-            driver.synchronize(self._stream)
-            close = self._close
-            self._capture()
-            close()
+            driver.set_kernel(self._executable, self._node_of[number], kernel.params)
         self._stale = set[int]()
+
+    def _check_changeable(self, changed: Set[int]) -> None:
+        for node in self._program.libraries:
+            if any(address.base in changed for address in node.addresses):
+                raise CaptureError(
+                    f"instruction '{node.name}' has an address inside that is to change; stage that input or output in "
+                    "the plan"
+                )
 
     # One instruction at a time
 
@@ -232,6 +243,9 @@ class CapturedProgram:
                         assert isinstance(node, LibraryNode)
                         self._library_call(node)()
                     driver.synchronize(self._stream)
+            except DriverError as error:
+                lost = LOST if error.is_sticky else ""
+                raise CaptureError(f"instruction '{node.name}' failed: {error.failure}{lost}") from error
             except AicfError as error:
                 raise CaptureError(f"instruction '{node.name}' failed: {error.message}") from error
 
@@ -278,10 +292,6 @@ def _edges(node: KernelNode | LibraryNode, ends: Sequence[tuple[int, ...]]) -> l
     """The edges of a node between graph nodes, once each; a full edge takes the place of an early one."""
     edges: dict[int, bool] = {}
     for dependency in node.after:
-        if dependency.node >= len(ends):
-            raise ArtifactError(
-                f"instruction '{node.name}' waits for a later node; compile the program again"
-            )
         for end in ends[dependency.node]:
             edges[end] = edges.get(end, True) and dependency.programmatic
     return [GraphEdge(end, programmatic) for end, programmatic in edges.items()]

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from aicf.backends.base import BufferRef, Launch
 from aicf.backends.cuda.code import KernelCode
 from aicf.backends.cuda.device_program import Address, Scalar, TensorMap
-from aicf.backends.cuda.target import GpuArch
 
 Triple = tuple[int, int, int]
 
@@ -42,7 +41,7 @@ class LibraryCall:
     operands: tuple[Address, ...]
 
 
-Emit = Callable[[Launch, GpuArch], Sequence[KernelLaunch | LibraryCall]]
+Emit = Callable[[Launch], Sequence[KernelLaunch | LibraryCall]]
 """The launches of an instruction, in order; each waits for the one before. A pure function of the kernel record."""
 
 

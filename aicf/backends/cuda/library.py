@@ -2,8 +2,8 @@
 # nvmath-python ships no types.
 """Calls of cublasLt at run time, through `nvmath.bindings`: from plain values to one call on a stream.
 
-Nothing is decided here: the algorithm, the layouts and the workspace come from the kernel record. `algorithms` asks the
-library what it would offer; only `aicf tune` does that.
+Nothing is decided here: types, factors, layouts, the algorithm and its workspace come from the kernel record.
+`algorithms` asks the library what it would offer; only `aicf tune` does that.
 """
 
 from __future__ import annotations
@@ -19,12 +19,19 @@ import numpy as np
 
 from aicf.backends.cuda.device_program import LibraryNode
 from aicf.errors import ArtifactError, BackendUnavailable
+from aicf.extras import install
 
 _TYPES = {"f32": 0, "f16": 2, "bf16": 14}
 """cudaDataType_t."""
 
-_REDUCE_IN_F32 = 2
-"""cublasLtReductionScheme_t COMPUTE_TYPE: parts of a sum meet in f32; other schemes round them to the result's type."""
+_COMPUTE_TYPES = {"f32": "COMPUTE_32F"}
+"""Names in cublasComputeType_t: f32 arithmetic on f32 operands, products of narrower ones added in f32, no TF32."""
+
+_REDUCTIONS = {"compute_type": 2}
+"""cublasLtReductionScheme_t: parts of a sum meet in the compute type; other schemes round them to the result's."""
+
+_SCALARS = {"f32": ctypes.c_float}
+"""What holds a factor of a scale type."""
 
 
 @cache
@@ -33,7 +40,7 @@ def _bindings() -> Any:
         from nvmath.bindings import cublasLt
     except ImportError as error:
         raise BackendUnavailable(
-            f"cublasLt is called through nvmath-python: {error}; install aicf[cuda]"
+            f"cublasLt is called through nvmath-python: {error}; {install('cuda')}"
         ) from None
     return cublasLt
 
@@ -48,7 +55,7 @@ def _refusing(what: str) -> Generator[None]:
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
         raise BackendUnavailable(
-            f"cublasLt: {what} failed: {reason}; install aicf[cuda], or run aicf tune again"
+            f"cublasLt: {what} failed: {reason}; {install('cuda')}, or run aicf tune again"
         ) from error
 
 
@@ -87,12 +94,13 @@ def call(handle: int, node: LibraryNode, addresses: Sequence[int], stream: int) 
     values = _values(node)
     at = dict(zip(values.operands, addresses, strict=True))
     algorithm = np.frombuffer(bytes.fromhex(values.algorithm), np.uint8).copy()
-    one, beta = ctypes.c_float(1.0), ctypes.c_float(1.0 if "c" in at else 0.0)
+    scalar = _SCALARS[values.scale_type]
+    alpha, beta = scalar(values.alpha), scalar(values.beta)
     with _refusing(f"the call of instruction '{node.name}'"), _described(values, at.get("bias")) as described:
         _bindings().matmul(
             handle,
             described.operation,
-            ctypes.addressof(one),
+            ctypes.addressof(alpha),
             at["a"],
             described.a,
             at["b"],
@@ -124,7 +132,7 @@ def algorithms(handle: int, node: LibraryNode, count: int) -> list[tuple[bytes, 
     try:
         wanted = lt.MatmulPreferenceAttribute
         limits: dict[Any, Any] = {wanted.MAX_WORKSPACE_BYTES: ctypes.c_uint64(values.workspace_bytes)}
-        limits[wanted.REDUCTION_SCHEME_MASK] = ctypes.c_uint32(_REDUCE_IN_F32)
+        limits[wanted.REDUCTION_SCHEME_MASK] = ctypes.c_uint32(_REDUCTIONS[values.reduction])
         for operand in "ABCD":
             attribute = getattr(wanted, f"MIN_ALIGNMENT_{operand}_BYTES")
             limits[attribute] = ctypes.c_uint32(values.alignment)
@@ -159,6 +167,12 @@ class _Values:
     """The entries of `LibraryNode.call`; matrices are rows, columns, `ld` and batch stride."""
 
     dtype: str
+    compute_type: str
+    scale_type: str
+    reduction: str
+    alpha: float
+    beta: float
+    bias_type: str
     transpose: Sequence[bool]
     matrices: Mapping[str, Sequence[int]]
     batch: int
@@ -171,11 +185,25 @@ class _Values:
 
 def _values(node: LibraryNode) -> _Values:
     try:
-        return _Values(**cast("dict[str, Any]", node.call))
+        values = _Values(**cast("dict[str, Any]", node.call))
+        for name, table in _WORDS.items():
+            if (word := getattr(values, name)) not in table:
+                raise TypeError(f"{name} '{word}' is none of {', '.join(table)}")
     except TypeError as error:
         raise ArtifactError(
             f"instruction '{node.name}': no call of this release: {error}; compile it again"
         ) from None
+    return values
+
+
+_WORDS: Mapping[str, Mapping[str, object]] = {
+    "dtype": _TYPES,
+    "bias_type": _TYPES,
+    "compute_type": _COMPUTE_TYPES,
+    "scale_type": _SCALARS,
+    "reduction": _REDUCTIONS,
+}
+"""Entries of a call that name something of the library."""
 
 
 @dataclass
@@ -195,7 +223,7 @@ def _described(values: _Values, bias: int | None) -> Generator[_Described]:
     lt = _bindings()
     made: list[tuple[Callable[[int], None], int]] = []
     try:
-        operation = lt.matmul_desc_create(_compute_f32(), _TYPES["f32"])
+        operation = lt.matmul_desc_create(_compute_type(values), _TYPES[values.scale_type])
         made.append((lt.matmul_desc_destroy, operation))
         _describe_operation(operation, values, bias)
         matrices: dict[str, int] = {}
@@ -208,11 +236,10 @@ def _described(values: _Values, bias: int | None) -> Generator[_Described]:
             destroy(descriptor)
 
 
-def _compute_f32() -> int:
-    """f32 arithmetic on f32 operands, products of narrower ones added in f32: no TF32."""
+def _compute_type(values: _Values) -> int:
     from nvmath.bindings.cublas import ComputeType
 
-    return int(ComputeType.COMPUTE_32F)
+    return int(ComputeType[_COMPUTE_TYPES[values.compute_type]])
 
 
 def _describe_operation(operation: int, values: _Values, bias: int | None) -> None:
@@ -224,7 +251,7 @@ def _describe_operation(operation: int, values: _Values, bias: int | None) -> No
     _set(lt.matmul_desc_set_attribute, operation, attribute.EPILOGUE, ctypes.c_uint32(int(epilogue)))
     if bias is not None:
         _set(lt.matmul_desc_set_attribute, operation, attribute.BIAS_POINTER, ctypes.c_uint64(bias))
-        kind = ctypes.c_int32(_TYPES[values.dtype])
+        kind = ctypes.c_int32(_TYPES[values.bias_type])
         _set(lt.matmul_desc_set_attribute, operation, attribute.BIAS_DATA_TYPE, kind)
 
 

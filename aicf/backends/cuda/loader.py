@@ -14,17 +14,22 @@ from importlib import import_module
 from typing import Any
 
 from aicf.backends.cuda.device import CudaDevice
-from aicf.backends.cuda.device_program import DeviceModule, DeviceProgram, KernelNode, LibraryNode
+from aicf.backends.cuda.device_program import DeviceModule, DeviceProgram, LibraryNode
 from aicf.backends.cuda.driver import DeviceFacts, DriverError, capability_text, version_text
 from aicf.backends.cuda.graph import CapturedProgram, LibraryCaller, descriptor_bytes
+from aicf.backends.cuda.module_check import check_module
 from aicf.backends.cuda.storage import read
 from aicf.backends.cuda.target import runs_on
 from aicf.backends.native import NativeCode
 from aicf.errors import ArtifactError, BackendUnavailable, CaptureError
+from aicf.extras import install
 
 _LIBRARIES = {"cublasLt": "aicf.backends.cuda.library"}
 """Library name, which a function's name starts with, to the module that calls it: `version()` gives its version,
 `open_handle()` a handle, `call(handle, node, addresses, stream)` queues a call, `close_handle(handle)` ends it."""
+
+_PACKAGES = {"cublasLt": "nvidia-cublas"}
+"""Library name to the package that brings it, whose version has one number more."""
 
 
 def load_native(native: NativeCode) -> CudaCode:
@@ -36,31 +41,13 @@ def load_native(native: NativeCode) -> CudaCode:
             another version of a library than the code was made for.
     """
     module, cubins = read(native.code)
-    _check_module(module, cubins)
+    check_module(module, cubins.keys())
     return CudaCode(module, cubins, CudaDevice())
 
 
 def reserves(module: DeviceModule) -> dict[str, int]:
     """Device memory that each program needs for its tensor maps, by entry."""
     return {program.entry: descriptor_bytes(program) for program in module.programs}
-
-
-def _check_module(module: DeviceModule, cubins: Mapping[str, bytes]) -> None:
-    for program in module.programs:
-        if len(program.order) != len(program.kernels) + len(program.libraries):
-            raise ArtifactError(
-                f"the order of entry '{program.entry}' does not fit its nodes; compile it again"
-            )
-        for node in program.nodes():
-            places = (*node.addresses, *(node.maps if isinstance(node, KernelNode) else ()))
-            if any(not 0 <= place.base < program.table_size for place in places):
-                raise ArtifactError(
-                    f"instruction '{node.name}' uses an address outside the table; compile it again"
-                )
-            if isinstance(node, KernelNode) and node.symbol not in cubins:
-                raise ArtifactError(
-                    f"instruction '{node.name}' has no code '{node.symbol}'; compile it again"
-                )
 
 
 def _check_machine(module: DeviceModule, device: CudaDevice) -> None:
@@ -120,15 +107,22 @@ class CudaCode:
         """See `DeviceCode`."""
         return self._device
 
+    def instructions(self, symbol: str) -> tuple[str, ...]:
+        """See `DeviceCode`."""
+        return tuple(dict.fromkeys(node.name for node in self._program(symbol).nodes()))
+
     def capture(self, symbol: str, table: Sequence[int], descriptors: int, stream: int) -> CapturedProgram:
         """See `DeviceCode`."""
-        if symbol not in self._programs:
-            raise ArtifactError(f"the cuda code has no program for entry '{symbol}'; compile it again")
-        program = self._programs[symbol]
+        program = self._program(symbol)
         if len(table) != program.table_size:
             raise ArtifactError(f"entry '{symbol}' takes another pointer table; compile the program again")
         code = self._functions, self._libraries, self
         return CapturedProgram(self._device, program, *code, table, descriptors, stream)
+
+    def _program(self, symbol: str) -> DeviceProgram:
+        if symbol not in self._programs:
+            raise ArtifactError(f"the cuda code has no program for entry '{symbol}'; compile it again")
+        return self._programs[symbol]
 
 
 def _load(device: CudaDevice, symbol: str, image: bytes, cleanup: ExitStack) -> int:
@@ -169,7 +163,8 @@ def _open_libraries(module: DeviceModule, cleanup: ExitStack) -> dict[str, Libra
         if found != node.version:
             raise BackendUnavailable(
                 f"instruction '{node.name}' was compiled for {name} {node.version}, here is {found}: algorithms are "
-                "valid for one version; install that one, or run aicf tune here and compile again"
+                f"valid for one version; pip install '{_PACKAGES[name]}=={node.version}.*', or run aicf tune here and "
+                "compile again"
             )
     return {node.function: opened[node.function.partition(".")[0]] for node in nodes}
 
@@ -182,7 +177,7 @@ def _open_library(name: str, node: LibraryNode, cleanup: ExitStack) -> _Library:
         handle = module.open_handle()
     except ImportError as error:
         raise BackendUnavailable(
-            f"instruction '{node.name}' needs the library {name} ({error}); install aicf[cuda]"
+            f"instruction '{node.name}' needs the library {name} ({error}); {install('cuda')}"
         ) from error
     cleanup.callback(module.close_handle, handle)
     return _Library(module, handle)

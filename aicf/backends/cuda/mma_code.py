@@ -11,20 +11,19 @@ from aicf.backends.cuda.code import KernelCode
 from aicf.backends.cuda.gemm_epilogue import Epilogue, Guards, make_epilogue
 from aicf.backends.cuda.gemm_parts import (
     Ends,
+    Residence,
     batch_address,
     choose_pointers,
     ends_of,
     pointers_of,
-    reads_b_early,
+    residence_of,
 )
 from aicf.backends.cuda.gemm_problem import Access, GemmProblem, problem_of_launch
 from aicf.backends.cuda.launches import KernelLaunch, address_of
-from aicf.backends.cuda.mma_kernels import PART_PADDING, MmaSpec, spec_of
+from aicf.backends.cuda.mma_kernels import PART_PADDING, MmaSpec, part_columns, spec_of
+from aicf.backends.cuda.records import Shape, read_shape, read_triple
 from aicf.backends.cuda.staging import Constant, Snippet, part, stage
-from aicf.backends.cuda.target import GpuArch
 
-SUM_THREADS = 128
-"""Threads of a block that adds the parts of a workspace."""
 PREFETCHED_WORDS = 24
 """Words of the epilogue's operands that a thread may hold while it multiplies."""
 
@@ -133,46 +132,34 @@ def _copy_width(inner_stride: int, strides: Sequence[int], alignment: int) -> in
 # The kernels
 
 
-def emit(launch: Launch, arch: GpuArch) -> list[KernelLaunch]:
+def emit(launch: Launch) -> list[KernelLaunch]:
     """The launches of one instruction: the products, and behind a workspace split the sums of the parts."""
-    problem, spec = problem_of_launch(launch), spec_of(launch.record)
-    return launches(launch, arch, problem, spec, ends_of(launch, problem))
-
-
-def launches(
-    launch: Launch, arch: GpuArch, problem: GemmProblem, spec: MmaSpec, ends: Ends
-) -> list[KernelLaunch]:
-    """As `emit`, with problem, spec and scalar code at hand."""
-    pointers, early_b = pointers_of(launch, problem), reads_b_early(launch)
-    cluster = (1, spec.split if spec.through == "cluster" else 1, 1)
-    block = (spec.threads, 1, 1)
-    shared = spec.shared_bytes(problem)
+    problem, spec, residence = (
+        problem_of_launch(launch),
+        spec_of(launch.record),
+        residence_of(launch.record),
+    )
+    pointers, ends, shape = pointers_of(launch, problem), ends_of(launch, problem), read_shape(launch.record)
     if spec.through != "workspace":
         own = zip(pointers.b, pointers.ends, strict=True)
         arguments = (pointers.a, *(address for b, end in own for address in (*b, *end)))
-        code = gemm_code(problem, spec, arch, ends, early_b)
-        return [KernelLaunch(code, arguments, spec.grid(problem), block, cluster, shared)]
+        return [shape.launch(gemm_code(problem, spec, residence, ends), arguments)]
     parts = address_of(launch.ws[0])
-    first = gemm_code(problem, spec, arch, None, early_b)
     arguments = (
         pointers.a,
         *(address for b in pointers.b for address in (*b, *[parts] * problem.factors)),
     )
-    last, grid = sum_code(problem, spec, arch, ends)
-    ends_arguments = (parts, *(address for end in pointers.ends for address in end))
+    sums = Shape(read_triple(launch.record, "sum_grid"), read_triple(launch.record, "sum_block"))
+    add = sum_code(problem, spec, residence, ends, sums.block[0])
     return [
-        KernelLaunch(first, arguments, spec.grid(problem), block, cluster, shared),
-        KernelLaunch(last, ends_arguments, grid, (SUM_THREADS, 1, 1)),
+        shape.launch(gemm_code(problem, spec, residence, None), arguments),
+        sums.launch(add, (parts, *(address for end in pointers.ends for address in end))),
     ]
-
-
-def _part_columns(problem: GemmProblem) -> int:
-    return ceil(problem.n / 4) * 4
 
 
 def _parts_epilogue(problem: GemmProblem, spec: MmaSpec, guards: Guards) -> Epilogue:
     """Stores sums into the workspace: [factor][range of k][matrix and product][row][column]."""
-    columns = _part_columns(problem)
+    columns = part_columns(problem)
     matrices = problem.batches * problem.products
     flat = replace(problem, n=columns, batch=(spec.split * matrices,), row_dims=(problem.m,))
     size = problem.m * columns
@@ -183,11 +170,9 @@ def _parts_epilogue(problem: GemmProblem, spec: MmaSpec, guards: Guards) -> Epil
     return make_epilogue(flat, None, (), outputs, problem.factors, guards, {})
 
 
-def gemm_code(
-    problem: GemmProblem, spec: MmaSpec, arch: GpuArch, ends: Ends | None, early_b: bool
-) -> KernelCode:
+def gemm_code(problem: GemmProblem, spec: MmaSpec, residence: Residence, ends: Ends | None) -> KernelCode:
     """The product kernel; without `ends` it stores the parts of a split into a workspace."""
-    from aicf.backends.cuda.templates import mma
+    from aicf.backends.cuda.templates import gemm, mma
 
     guards = Guards(problem.m % spec.bm != 0, problem.n % spec.bn != 0)
     if ends is None:
@@ -197,7 +182,7 @@ def gemm_code(
         epilogue = ends.epilogue(problem, problem.factors, guards)
         count = problem.factors + len(ends.extras) + len(ends.outputs)
     choose, names = choose_pointers(count, problem.products)
-    constants = _constants(problem, spec, arch, early_b)
+    constants = _constants(problem, spec, residence)
     finished = spec.bm // spec.split if spec.through == "cluster" else spec.bm
     vectors = finished * spec.bn // 4
     steps = ceil(vectors / spec.threads)
@@ -214,6 +199,7 @@ def gemm_code(
         "FETCH": epilogue.fetch,
         "FINISH": epilogue.finish,
         **epilogue.constants,
+        **gemm.BEGINNING,
         **{
             name.upper(): part(getattr(mma, name))
             for name in (
@@ -230,21 +216,10 @@ def gemm_code(
     source = stage(mma.gemm_mma, constants).replace("gemm_mma()", f"gemm_mma(a, {', '.join(names)})", 1)
     params = ("ptr",) * (1 + len(names))
     name = f"gemm_mma_{problem.dtype}_{spec.bm}x{spec.bn}x{spec.bk}"
-    return KernelCode(name, source, params, spec.threads, _blocks_per_sm(problem, spec, arch))
+    return KernelCode(name, source, params, spec.threads, residence.blocks_per_sm)
 
 
-def _blocks_per_sm(problem: GemmProblem, spec: MmaSpec, arch: GpuArch) -> int:
-    """Blocks that should fit beside each other: as the shared memory allows, as long as registers suffice."""
-    warp_tile = (spec.bm // spec.warps_m) * (spec.bn // spec.warps_n) * problem.factors
-    needed = warp_tile // 32 + 64
-    by_registers = 65536 // (needed * spec.threads)
-    by_shared = arch.shared_bytes // (spec.shared_bytes(problem) + 1024)
-    return max(1, min(by_registers, by_shared, 2))
-
-
-def _constants(
-    problem: GemmProblem, spec: MmaSpec, arch: GpuArch, early_b: bool
-) -> dict[str, Constant | Snippet]:
+def _constants(problem: GemmProblem, spec: MmaSpec, residence: Residence) -> dict[str, Constant | Snippet]:
     loops, slots = spec.loops(problem), spec.slots(problem)
     m_tiles, n_tiles = spec.bm // spec.warps_m // 16, spec.bn // spec.warps_n // 8
     k_steps = spec.bk // 16 // spec.warps_k
@@ -282,8 +257,8 @@ def _constants(
         "PRODUCTS": problem.products,
         "SPLIT": spec.split,
         "CLUSTER": spec.through == "cluster",
-        "PROGRAMMATIC": arch.has_tma,
-        "EARLY_B": early_b and arch.has_tma,
+        "PROGRAMMATIC": residence.programmatic,
+        "EARLY_B": residence.early_b,
         "GRID_M": grid_m,
         "GRID_N": ceil(problem.n / spec.bn),
         "GROUP": min(spec.group, grid_m),
@@ -295,22 +270,22 @@ def _constants(
 
 
 def sum_code(
-    problem: GemmProblem, spec: MmaSpec, arch: GpuArch, ends: Ends
-) -> tuple[KernelCode, tuple[int, int, int]]:
-    """The kernel that adds the parts of a workspace, and its grid."""
+    problem: GemmProblem, spec: MmaSpec, residence: Residence, ends: Ends, threads: int
+) -> KernelCode:
+    """The kernel that adds the parts of a workspace."""
     from aicf.backends.cuda.templates import mma
 
-    columns = _part_columns(problem)
+    columns = part_columns(problem)
     epilogue = ends.epilogue(problem, 0, Guards(rows=False, columns=False))
     count = len(ends.extras) + len(ends.outputs)
     choose, names = choose_pointers(count, problem.products)
     matrices = problem.batches * problem.products
     constants: dict[str, Constant | Snippet] = {
-        "THREADS": SUM_THREADS,
+        "THREADS": threads,
         "PRODUCTS": problem.products,
         "FACTORS": problem.factors,
         "SPLIT": spec.split,
-        "PROGRAMMATIC": arch.has_tma,
+        "PROGRAMMATIC": residence.programmatic,
         "PART_ROWS": problem.m,
         "PART_COLUMNS": columns,
         "PART_STRIDE": matrices * problem.m * columns,
@@ -324,5 +299,4 @@ def sum_code(
     source = stage(mma.add_parts, constants).replace(
         "add_parts()", f"add_parts(parts, {', '.join(names)})", 1
     )
-    grid = (ceil(problem.m * columns // 4 / SUM_THREADS), 1, matrices)
-    return KernelCode("add_parts", source, ("ptr",) * (1 + len(names)), SUM_THREADS), grid
+    return KernelCode("add_parts", source, ("ptr",) * (1 + len(names)), threads)

@@ -6,29 +6,31 @@ No code generator is imported here; `mma_code` turns the record into kernels.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
-from typing import cast
 
-from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntegerAttr, StringAttr, i64
+from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute
 
-from aicf.backends.base import Work
-from aicf.backends.cuda.gemm_problem import (
-    KINDS,
-    GemmProblem,
-    operands_of,
-    problem_of_work,
-    product_reason,
+from aicf.backends.cuda.gemm_problem import GemmProblem
+from aicf.backends.cuda.launches import Triple
+from aicf.backends.cuda.records import (
+    Record,
+    Shape,
+    integer,
+    integers,
+    read_integer,
+    read_text,
+    read_triple,
 )
-from aicf.backends.cuda.target import GpuArch, arch_named
-from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
-from aicf.errors import PlanError
+from aicf.backends.cuda.target import GpuArch
+from aicf.backends.cuda.tiled_kernels import TiledKernel
 
-VERSION = 1
 DTYPES = ("f16", "bf16")
-EARLY_ROLES = frozenset({"param", "const", "derived"})
+THROUGH = ("none", "cluster", "workspace")
+SUM_THREADS = 128
+"""Threads of a block that adds the parts of a workspace."""
 PART_PADDING = 8
 """Floats behind each row of partial sums, so that a warp's stores meet no bank twice."""
 
@@ -81,17 +83,22 @@ class MmaSpec:
         """Stages that are used: no more than there are K tiles."""
         return min(self.stages, self.loops(problem))
 
-    def grid(self, problem: GemmProblem) -> tuple[int, int, int]:
+    def grid(self, problem: GemmProblem) -> Triple:
         """Blocks: tiles, ranges of k, matrices times products."""
         tiles = ceil(problem.m / self.bm) * ceil(problem.n / self.bn)
         return tiles, self.split, problem.batches * problem.products
 
     def workspace_bytes(self, problem: GemmProblem) -> int:
-        """Of the parts, if they meet there: columns padded to whole vectors."""
+        """Of the parts, if they meet there."""
         if self.through != "workspace":
             return 0
-        columns = ceil(problem.n / 4) * 4
-        return 4 * self.split * problem.factors * problem.batches * problem.products * problem.m * columns
+        matrices = self.split * problem.factors * problem.batches * problem.products
+        return 4 * matrices * problem.m * part_columns(problem)
+
+
+def part_columns(problem: GemmProblem) -> int:
+    """Columns of the parts in a workspace: whole vectors."""
+    return ceil(problem.n / 4) * 4
 
 
 # Tiles: (bm, bn, warps_m, warps_n, warps_k)
@@ -124,9 +131,9 @@ _REGISTERS = 200
 
 def spec_reason(spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> str | None:
     """Why `spec` cannot run `problem` on `arch`, None if it can."""
-    steps = spec.bk // 16
     warp_rows, warp_columns = spec.bm // spec.warps_m, spec.bn // spec.warps_n
-    if warp_rows % 16 or warp_columns % 16 or steps % spec.warps_k:
+    over = spec.bm % (16 * spec.warps_m), spec.bn % (16 * spec.warps_n), spec.bk % (16 * spec.warps_k)
+    if any(over):
         return f"tile {spec.bm}x{spec.bn}x{spec.bk} does not divide over its warps"
     registers = warp_rows * warp_columns * problem.factors // 32 + (warp_rows + warp_columns) // 4
     if registers > _REGISTERS:
@@ -136,10 +143,12 @@ def spec_reason(spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> str | Non
         return f"{shared >> 10} KiB of shared memory, {arch.name} has {arch.shared_bytes >> 10}"
     if spec.split > 1 and (spec.split - 1) * spec.loops(problem) * spec.bk >= problem.k:
         return f"k = {problem.k} is too short for {spec.split} ranges"
+    if spec.through not in THROUGH:
+        return f"parts of a split meet in {', '.join(THROUGH)}, not in '{spec.through}'"
     if (spec.split > 1) != (spec.through != "none"):
         return "a split needs a place where its parts meet, and only a split has one"
     if spec.through == "cluster":
-        if not arch.has_tma:
+        if not arch.has_clusters:
             return f"{arch.name} has no clusters"
         if spec.split > 8 or spec.bm % (8 * spec.split):
             return f"a cluster of {spec.split} blocks cannot share {spec.bm} rows"
@@ -254,12 +263,14 @@ def ranked_specs(problem: GemmProblem, arch: GpuArch) -> tuple[tuple[float, MmaS
     return tuple(sorted(found, key=lambda entry: (entry[0], entry[1].shared_bytes(problem))))
 
 
+def blocks_per_sm(spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> int:
+    """Blocks that should fit beside each other: as the shared memory allows, as long as registers suffice."""
+    by_registers = 65536 // ((_warp_tile(spec, problem) // 32 + 64) * spec.threads)
+    by_shared = arch.shared_bytes // (spec.shared_bytes(problem) + 1024)
+    return max(1, min(by_registers, by_shared, 2))
+
+
 # Records
-
-
-def integer(value: int) -> IntegerAttr:
-    """An i64 attribute."""
-    return IntegerAttr(value, i64)
 
 
 def combination_order(spec: MmaSpec) -> str:
@@ -272,111 +283,74 @@ def combination_order(spec: MmaSpec) -> str:
     return text
 
 
-def spec_record(spec: MmaSpec, problem: GemmProblem) -> dict[str, Attribute]:
-    """The entries of the kernel record that say how."""
-    grid = spec.grid(problem)
+def spec_record(spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> dict[str, Attribute]:
+    """The entries of the kernel record that say how. `sum_grid` and `sum_block` are those of the launch that adds the
+    parts of a workspace, empty without one."""
     cluster = (1, spec.split if spec.through == "cluster" else 1, 1)
+    shape = Shape(spec.grid(problem), (spec.threads, 1, 1), cluster, spec.shared_bytes(problem))
+    adds = spec.through == "workspace"
     return {
-        "tile": ArrayAttr([integer(v) for v in (spec.bm, spec.bn, spec.bk)]),
-        "warps": ArrayAttr([integer(v) for v in (spec.warps_m, spec.warps_n, spec.warps_k)]),
+        "tile": integers([spec.bm, spec.bn, spec.bk]),
+        "warps": integers([spec.warps_m, spec.warps_n, spec.warps_k]),
         "stages": integer(spec.stages),
         "split_k": integer(spec.split),
         "split_through": StringAttr(spec.through),
         "tile_group": integer(spec.group),
-        "grid": ArrayAttr([integer(v) for v in grid]),
-        "block": ArrayAttr([integer(v) for v in (spec.threads, 1, 1)]),
-        "cluster": ArrayAttr([integer(v) for v in cluster]),
-        "shared_bytes": integer(spec.shared_bytes(problem)),
+        **shape.entries(),
         "combination_order": StringAttr(combination_order(spec)),
         "workspace_bytes": integer(spec.workspace_bytes(problem)),
+        "blocks_per_sm": integer(blocks_per_sm(spec, problem, arch)),
+        "sum_grid": integers(_sum_grid(problem) if adds else ()),
+        "sum_block": integers((SUM_THREADS, 1, 1) if adds else ()),
     }
 
 
-def spec_of(record: Mapping[str, Attribute]) -> MmaSpec:
+def _sum_grid(problem: GemmProblem) -> Triple:
+    """A thread adds the parts of four neighbouring elements."""
+    vectors = problem.m * part_columns(problem) // 4
+    return ceil(vectors / SUM_THREADS), 1, problem.batches * problem.products
+
+
+def spec_of(record: Record) -> MmaSpec:
     """The spec of a record. Raises PlanError if an entry is missing."""
-    bm, bn, bk = integers(record, "tile")
-    warps_m, warps_n, warps_k = integers(record, "warps")
-    stages, split, group = (integers(record, key)[0] for key in ("stages", "split_k", "tile_group"))
-    return MmaSpec(
-        bm, bn, bk, warps_m, warps_n, warps_k, stages, split, text_entry(record, "split_through"), group
-    )
-
-
-def integers(record: Mapping[str, Attribute], key: str) -> list[int]:
-    """The integers of an entry, one or an array. Raises PlanError if the record lacks it."""
-    value = record.get(key)
-    entries = cast("ArrayAttr[Attribute]", value).data if isinstance(value, ArrayAttr) else (value,)
-    numbers = [entry.value.data for entry in entries if isinstance(entry, IntegerAttr)]
-    if not numbers:
-        raise PlanError(f"kernel record lacks '{key}': run select-kernels again")
-    return numbers
-
-
-def text_entry(record: Mapping[str, Attribute], key: str) -> str:
-    """A string entry. Raises PlanError if the record lacks it."""
-    value = record.get(key)
-    if not isinstance(value, StringAttr):
-        raise PlanError(f"kernel record lacks the string '{key}': run select-kernels again")
-    return value.data
-
-
-def early_reads(work: Work) -> list[int]:
-    """B operands that nothing before the instruction writes: read before its programmatic wait. All or none."""
-    roles = operands_of(work.kind, len(work.operands), len(work.results))
-    operands = [work.operands[place] for place in roles.b]
-    early = all(operand.role in EARLY_ROLES and not operand.updated for operand in operands)
-    return list(roles.b) if early else []
+    stages, split, group = (read_integer(record, key) for key in ("stages", "split_k", "tile_group"))
+    through = read_text(record, "split_through")
+    return MmaSpec(*read_triple(record, "tile"), *read_triple(record, "warps"), stages, split, through, group)
 
 
 @dataclass(frozen=True)
-class MmaKernel:
+class MmaKernel(TiledKernel[MmaSpec]):
     """Products of f16 or bf16 with any epilogue, accumulated in f32 by tensor cores."""
 
     id: str = "cuda.gemm_mma"
-    version: int = VERSION
-    determinism: str = "bitwise"
+    version: int = 1
     simplicity: int = 3
-    kinds: frozenset[str] = KINDS
 
-    def legal(self, work: Work, target: TargetAttr) -> str | None:
-        """See `KernelDescriptor`."""
-        if work.operands[0].dtype not in DTYPES:
-            return f"tensor cores multiply f16 and bf16 here, A is {work.operands[0].dtype}"
-        if (reason := product_reason(work)) is not None:
-            return reason
-        problem = problem_of_work(work)
-        if next(legal_specs(problem, arch_named(target.arch.data)), None) is None:
-            return spec_reason(MmaSpec(16, 32, 32, 1, 1, 2, 3), problem, arch_named(target.arch.data))
-        return None
+    def dtype_reason(self, dtype: str) -> str | None:
+        """See `TiledKernel`."""
+        return None if dtype in DTYPES else f"tensor cores multiply f16 and bf16 here, A is {dtype}"
 
-    def candidates(self, work: Work, target: TargetAttr) -> Sequence[Mapping[str, Attribute]]:
-        """See `TunableKernel`: the records of all `ranked_specs`."""
-        ranked = ranked_specs(problem_of_work(work), arch_named(target.arch.data))
-        return [self.record_of(work, target, spec) for _, spec in ranked]
+    def specs(self, problem: GemmProblem, arch: GpuArch) -> Iterator[MmaSpec]:
+        """See `TiledKernel`."""
+        return legal_specs(problem, arch)
 
-    def cost_us(self, work: Work, target: TargetAttr) -> float:
-        """See `KernelDescriptor`."""
-        return ranked_specs(problem_of_work(work), arch_named(target.arch.data))[0][0]
+    def ranked(self, problem: GemmProblem, arch: GpuArch) -> Sequence[tuple[float, MmaSpec]]:
+        """See `TiledKernel`."""
+        return ranked_specs(problem, arch)
 
-    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
-        """See `KernelDescriptor`: the record of the spec that the prior prefers."""
-        spec = ranked_specs(problem_of_work(work), arch_named(target.arch.data))[0][1]
-        return self.record_of(work, target, spec)
+    def reason(self, spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> str | None:
+        """See `TiledKernel`."""
+        return spec_reason(spec, problem, arch)
 
-    def record_of(self, work: Work, target: TargetAttr, spec: MmaSpec) -> dict[str, Attribute]:
-        """The record of `work` run by `spec`, one of `legal_specs`."""
-        arch = arch_named(target.arch.data)
-        entries: dict[str, Attribute] = {
-            **spec_record(spec, problem_of_work(work)),
-            "transpose_a": work.attrs["transpose_a"],
-            "transpose_b": work.attrs["transpose_b"],
-            "rounding": StringAttr(work.rounding),
-        }
-        if arch.has_tma:
-            entries["early_reads"] = ArrayAttr([integer(place) for place in early_reads(work)])
-            entries["triggers"] = BoolAttr.from_bool(True)
-        return entries
+    @property
+    def smallest(self) -> MmaSpec:
+        """See `TiledKernel`."""
+        return MmaSpec(16, 32, 32, 1, 1, 2, 3)
 
-    def prepare(self, work: Work, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
-        """See `KernelDescriptor`; never reached by a record of this kernel."""
-        raise PlanError(f"kernel '{self.id}' reads plain memory: its record must not ask for a layout")
+    def entries(self, spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> dict[str, Attribute]:
+        """See `TiledKernel`."""
+        return spec_record(spec, problem, arch)
+
+    def spec_of(self, record: Record) -> MmaSpec:
+        """See `TiledKernel`."""
+        return spec_of(record)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from aicf.backends.base import BufferRef, Launch
 from aicf.backends.cuda.generated_code import launches_of
-from aicf.backends.cuda.generated_kernels import read_integer, read_parts, read_spec
+from aicf.backends.cuda.generated_kernels import read_parts
 from aicf.backends.cuda.launches import KernelLaunch
-from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch
+from aicf.backends.cuda.records import read_integer
+from aicf.backends.cuda.target import ELEMENT_BYTES
 from aicf.backends.moves import moves
 from aicf.backends.nests import Strided
 from aicf.errors import PlanError
 
 
-def emit(launch: Launch, arch: GpuArch) -> list[KernelLaunch]:
+def emit(launch: Launch) -> list[KernelLaunch]:
     """One launch for each part, side by side along the record's axis."""
     (target,) = launch.outs
     sources = [Strided(ref.shape, ref.strides, ref.dtype) for ref in launch.ins]
@@ -28,5 +29,5 @@ def emit(launch: Launch, arch: GpuArch) -> list[KernelLaunch]:
         place = target.offset + move.offset * ELEMENT_BYTES[target.dtype]
         out = BufferRef(target.base, place, target.shape, target.strides, target.dtype)
         refs = [out] if move.operand is None else [launch.ins[move.operand], out]
-        made += launches_of(launch.kind, move.nest, read_spec(part), refs, programmatic=arch.has_tma)
+        made += launches_of(launch.kind, move.nest, part, refs)
     return made

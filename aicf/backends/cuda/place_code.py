@@ -7,8 +7,9 @@ from math import prod
 
 from aicf.backends.base import BufferRef, Launch
 from aicf.backends.cuda.code import KernelCode
-from aicf.backends.cuda.generated_kernels import read_integer, read_text
-from aicf.backends.cuda.launches import KernelLaunch, Triple, address_of
+from aicf.backends.cuda.generated_kernels import read_shapes
+from aicf.backends.cuda.launches import KernelLaunch, address_of
+from aicf.backends.cuda.records import Shape, is_programmatic, read_integer, read_text
 from aicf.backends.cuda.scalar_code import (
     REGISTERS,
     address_text,
@@ -17,36 +18,32 @@ from aicf.backends.cuda.scalar_code import (
     store_text,
 )
 from aicf.backends.cuda.staging import Constant, Snippet, stage
-from aicf.backends.cuda.target import FLOATS, GpuArch
+from aicf.backends.cuda.target import FLOATS
 from aicf.backends.cuda.templates import places
-from aicf.errors import PlanError
-
-BINS = 256
-"""Of the histogram of a digit."""
 
 Constants = Mapping[str, Constant | Snippet]
 
 
-def emit(launch: Launch, arch: GpuArch) -> list[KernelLaunch]:
+def emit(launch: Launch) -> list[KernelLaunch]:
     """The launches of one instruction of the family."""
-    return _EMITTERS[launch.kernel](launch, arch)
+    return _EMITTERS[launch.kernel](launch)
 
 
 def _launch(
     launch: Launch,
-    arch: GpuArch,
+    shape: Shape,
     template: Callable[..., object],
     operands: Mapping[str, BufferRef],
     constants: Constants,
-    grid: Triple,
 ) -> KernelLaunch:
     """The template's parameter `operands` stands for an address for each of `operands`, by its name."""
-    threads = read_integer(launch.record, "threads")
-    staged = stage(template, {"THREADS": threads, "PROGRAMMATIC": arch.has_tma, **constants})
+    threads = shape.block[0]
+    programmatic = is_programmatic(launch.record)
+    staged = stage(template, {"THREADS": threads, "PROGRAMMATIC": programmatic, **constants})
     head, _, body = staged.partition("(operands):\n")
     source = f"{head}({', '.join(operands)}):\n{body}"
     code = KernelCode(launch.kind, source, ("ptr",) * len(operands), threads)
-    return KernelLaunch(code, tuple(map(address_of, operands.values())), grid, (threads, 1, 1))
+    return shape.launch(code, tuple(map(address_of, operands.values())))
 
 
 # Elements
@@ -87,26 +84,27 @@ def _named_row(ref: BufferRef, base: str, rows: int) -> Snippet:
 # Kernels
 
 
-def _last_update(launch: Launch, arch: GpuArch) -> list[KernelLaunch]:
+def _last_update(launch: Launch) -> list[KernelLaunch]:
     (indices,), (result,) = launch.ins, launch.outs
-    threads = read_integer(launch.record, "threads")
     rows, count = result.shape[0], indices.shape[0]
     address = Snippet(("row",), (), address_text("result", f"i64(row) * {result.strides[0]}", "i32"))
     clear = {"ROWS": rows, "ROW_ADDRESS": address}
     note = {"COUNT": count, "INDEX": _named_row(indices, "indices", rows), "ROW_ADDRESS": address}
     both = {"indices": indices, "result": result}
+    first, second = read_shapes(launch.record)
     return [
-        _launch(launch, arch, places.clear, {"result": result}, clear, (-(-rows // threads), 1, 1)),
-        _launch(launch, arch, places.note, both, note, (-(-count // threads), 1, 1)),
+        _launch(launch, first, places.clear, {"result": result}, clear),
+        _launch(launch, second, places.note, both, note),
     ]
 
 
-def _combine(launch: Launch, arch: GpuArch) -> list[KernelLaunch]:
+def _combine(launch: Launch) -> list[KernelLaunch]:
     operand, indices, updates = launch.ins
     (result,) = launch.outs
     record = launch.record
     block_rows, block_columns = (read_integer(record, key) for key in ("block_rows", "block_columns"))
-    threads, mode = read_integer(record, "threads"), read_text(record, "mode")
+    (shape,) = read_shapes(record)
+    mode = read_text(record, "mode")
     rows, columns, dtype = operand.shape[0], prod(operand.shape[1:]), operand.dtype
     at = ("row", "column")
     constants: Constants = {
@@ -115,7 +113,7 @@ def _combine(launch: Launch, arch: GpuArch) -> list[KernelLaunch]:
         "COUNT": indices.shape[0],
         "BLOCK_ROWS": block_rows,
         "BLOCK_COLUMNS": block_columns,
-        "GROUPS": max(1, threads // block_columns),
+        "GROUPS": max(1, shape.block[0] // block_columns),
         "SUMS": Snippet((), (), f"cuda.shared.array({block_rows * block_columns}, {REGISTERS[dtype]})"),
         "INDEX": _named_row(indices, "indices", rows),
         "OPERAND": Snippet(at, (), load_text(dtype, _two_places(operand, "operand"))),
@@ -124,15 +122,11 @@ def _combine(launch: Launch, arch: GpuArch) -> list[KernelLaunch]:
         "STORE": Snippet((*at, "value"), (store_text(dtype, _two_places(result, "result"), "value"),)),
     }
     operands = {"operand": operand, "indices": indices, "updates": updates, "result": result}
-    grid = (-(-rows // block_rows), -(-columns // block_columns), 1)
-    return [_launch(launch, arch, places.combine, operands, constants, grid)]
+    return [_launch(launch, shape, places.combine, operands, constants)]
 
 
-def _topk(launch: Launch, arch: GpuArch) -> list[KernelLaunch]:
-    if read_integer(launch.record, "threads") != BINS:
-        raise PlanError(
-            f"kernel record of '{launch.name}': a thread for each of {BINS} bins; run select-kernels again"
-        )
+def _topk(launch: Launch) -> list[KernelLaunch]:
+    (shape,) = read_shapes(launch.record)
     (source,), (result,) = launch.ins, launch.outs
     axis = read_integer(launch.record, "axis")
     size, k = source.shape[axis], result.shape[axis]
@@ -149,7 +143,7 @@ def _topk(launch: Launch, arch: GpuArch) -> list[KernelLaunch]:
         "STORE": Snippet(("start", "rank", "place"), (store_text("i64", store, "place"),)),
     }
     operands = {"source": source, "result": result, "w": launch.ws[0]}
-    return [_launch(launch, arch, places.topk, operands, constants, (prod(source.shape) // size, 1, 1))]
+    return [_launch(launch, shape, places.topk, operands, constants)]
 
 
 def _row_start(ref: BufferRef, axis: int) -> Snippet:
@@ -186,7 +180,7 @@ def _key(ref: BufferRef, axis: int, smallest: bool) -> tuple[Snippet, int]:
     return Snippet(("start", "at"), tuple(lines), f"u64(u64(key) & u64({mask}))"), digits
 
 
-_EMITTERS: Mapping[str, Callable[[Launch, GpuArch], list[KernelLaunch]]] = {
+_EMITTERS: Mapping[str, Callable[[Launch], list[KernelLaunch]]] = {
     "cuda.last_update": _last_update,
     "cuda.scatter": _combine,
     "cuda.topk": _topk,

@@ -8,37 +8,59 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntegerAttr, StringAttr, i64
+from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.base import Work
-from aicf.backends.cuda.generated_kernels import (
-    DETERMINISM,
+from aicf.backends.cuda.generated_kernels import DETERMINISM, dtype_reason
+from aicf.backends.cuda.records import (
     PlainOperands,
-    dtype_reason,
+    Record,
+    contradiction,
+    integer,
+    integers,
     read_integer,
+    start_entries,
 )
-from aicf.backends.cuda.generated_spec import LAUNCH_US
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch, arch_named
 from aicf.dialects.emit_types import TargetAttr
 
 VERSION = 1
 THREADS = 256
+"""Of a block; a radix select has one for each bin of a digit's histogram."""
 TILE_BYTES = 32 << 10
 """Shared memory for the rows of one block of a combining scatter."""
+_LAUNCH_US = 2.0
 _PASSES = 4
 """How often a row is read to find its largest, on the average."""
 
 
-def _integer(value: int) -> IntegerAttr:
-    return IntegerAttr(value, i64)
+def _launches(work: Work, target: TargetAttr, *grids: tuple[int, int]) -> dict[str, Attribute]:
+    """What all records here say: how the launches of an instruction run and start."""
+    return {
+        "grids": ArrayAttr([integers((*grid, 1)) for grid in grids]),
+        "block": integers((THREADS, 1, 1)),
+        "cluster": integers((1, 1, 1)),
+        "shared_bytes": integer(0),
+        "rounding": StringAttr(work.rounding),
+        **start_entries(arch_named(target.arch.data)),
+    }
 
 
-def _start(target: TargetAttr) -> dict[str, Attribute]:
-    """Wait before reading anything, let successors start at once, where there is programmatic launch."""
-    if not arch_named(target.arch.data).has_tma:
-        return {}
-    return {"early_reads": ArrayAttr([]), "triggers": BoolAttr.from_bool(True)}
+class _Places(PlainOperands):
+    """What the kernels here share: any operands of a type and size that is counted, and one record for each work."""
+
+    def legal(self, work: Work, target: TargetAttr) -> str | None:
+        """See `KernelDescriptor`."""
+        return _size_reason(work)
+
+    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
+        """See `KernelDescriptor`."""
+        raise NotImplementedError
+
+    def record_reason(self, work: Work, record: Record, target: TargetAttr) -> str | None:
+        """See `CheckedKernel`."""
+        return contradiction(record, self.record(work, target), arch_named(target.arch.data))
 
 
 def _size_reason(work: Work) -> str | None:
@@ -49,7 +71,7 @@ def _size_reason(work: Work) -> str | None:
 
 
 @dataclass(frozen=True)
-class LastUpdateKernel(PlainOperands):
+class LastUpdateKernel(_Places):
     """Clears, then takes the maximum of the numbers that name a row, atomically: no order matters."""
 
     id: str = "cuda.last_update"
@@ -58,23 +80,20 @@ class LastUpdateKernel(PlainOperands):
     simplicity: int = 0
     kinds: frozenset[str] = frozenset({"last_update"})
 
-    def legal(self, work: Work, target: TargetAttr) -> str | None:
-        """See `KernelDescriptor`."""
-        return _size_reason(work)
-
     def cost_us(self, work: Work, target: TargetAttr) -> float:
         """See `KernelDescriptor`: an atomic of four bytes costs a sector of 32."""
         count, rows = work.operands[0].shape[0], work.results[0].shape[0]
         moved = count * (32 + ELEMENT_BYTES[work.operands[0].dtype]) + 4 * rows
-        return 2 * LAUNCH_US + moved / arch_named(target.arch.data).bandwidth_gbs / 1e3
+        return 2 * _LAUNCH_US + moved / arch_named(target.arch.data).bandwidth_gbs / 1e3
 
     def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
         """See `KernelDescriptor`."""
-        return {"threads": _integer(THREADS), **_start(target)}
+        count, rows = work.operands[0].shape[0], work.results[0].shape[0]
+        return _launches(work, target, (-(-rows // THREADS), 1), (-(-count // THREADS), 1))
 
 
 @dataclass(frozen=True)
-class ScatterKernel(PlainOperands):
+class ScatterKernel(_Places):
     """Tiles of the result in shared memory; each looks at all indices and takes the updates of its rows in order."""
 
     id: str = "cuda.scatter"
@@ -83,32 +102,32 @@ class ScatterKernel(PlainOperands):
     simplicity: int = 0
     kinds: frozenset[str] = frozenset({"scatter_combine"})
 
-    def legal(self, work: Work, target: TargetAttr) -> str | None:
-        """See `KernelDescriptor`."""
-        return _size_reason(work)
-
     def cost_us(self, work: Work, target: TargetAttr) -> float:
         """See `KernelDescriptor`: every block reads all indices, from L2."""
         arch = arch_named(target.arch.data)
-        rows, columns = _tile(work)
         operand, indices, updates = work.operands
-        blocks = -(-operand.shape[0] // rows) * -(-prod(operand.shape[1:]) // columns)
+        blocks = prod(_tiles(work))
         size = ELEMENT_BYTES[operand.dtype]
         moved = (2 * prod(operand.shape) + prod(updates.shape)) * size / arch.bandwidth_gbs / 1e3
         looked = blocks * indices.shape[0] * ELEMENT_BYTES[indices.dtype] / arch.copy_l2_gbs / 1e3
-        return LAUNCH_US + moved + looked
+        return _LAUNCH_US + moved + looked
 
     def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
         """See `KernelDescriptor`."""
         rows, columns = _tile(work)
         return {
             "mode": work.attrs["mode"],
-            "threads": _integer(THREADS),
-            "block_rows": _integer(rows),
-            "block_columns": _integer(columns),
+            "block_rows": integer(rows),
+            "block_columns": integer(columns),
             "combination_order": StringAttr("the operand, then its updates ascending"),
-            **_start(target),
+            **_launches(work, target, _tiles(work)),
         }
+
+
+def _tiles(work: Work) -> tuple[int, int]:
+    """Blocks over the rows and over the columns."""
+    rows, columns = _tile(work)
+    return -(-work.operands[0].shape[0] // rows), -(-prod(work.operands[0].shape[1:]) // columns)
 
 
 def _tile(work: Work) -> tuple[int, int]:
@@ -120,7 +139,7 @@ def _tile(work: Work) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class TopkKernel(PlainOperands):
+class TopkKernel(_Places):
     """One row a block: a radix select with histograms in shared memory, then the rank of each of the k."""
 
     id: str = "cuda.topk"
@@ -129,17 +148,13 @@ class TopkKernel(PlainOperands):
     simplicity: int = 0
     kinds: frozenset[str] = frozenset({"topk_indices"})
 
-    def legal(self, work: Work, target: TargetAttr) -> str | None:
-        """See `KernelDescriptor`."""
-        return _size_reason(work)
-
     def cost_us(self, work: Work, target: TargetAttr) -> float:
         """See `KernelDescriptor`."""
         arch = arch_named(target.arch.data)
         rows, size, k = _row_sizes(work)
         moved = rows * size * ELEMENT_BYTES[work.operands[0].dtype] * _PASSES
         compared = rows * k * k / (THREADS * arch.multiprocessors * 1e3)
-        return LAUNCH_US + moved / (arch.bandwidth_gbs * _share(rows, arch)) / 1e3 + compared
+        return _LAUNCH_US + moved / (arch.bandwidth_gbs * _share(rows, arch)) / 1e3 + compared
 
     def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
         """See `KernelDescriptor`."""
@@ -147,10 +162,9 @@ class TopkKernel(PlainOperands):
         return {
             "axis": work.attrs["axis"],
             "smallest": work.attrs["smallest"],
-            "threads": _integer(THREADS),
-            "unroll": _integer(4),
-            "workspace_bytes": _integer(16 * rows * k),
-            **_start(target),
+            "unroll": integer(4),
+            "workspace_bytes": integer(16 * rows * k),
+            **_launches(work, target, (rows, 1)),
         }
 
 

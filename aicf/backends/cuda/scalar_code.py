@@ -338,13 +338,32 @@ TEXTS: Mapping[type[Operation], Text] = {
     math.RsqrtOp: _function("rsqrtf", "rsqrt"),
     math.TanhOp: _function("tanhf", "tanh"),
     math.ErfOp: _function("erff", "erf"),
+    math.ExpM1Op: _function("expm1f", "expm1"),
+    math.Log1pOp: _function("log1pf", "log1p"),
+    math.SinOp: _function("sinf", "sin"),
+    math.CosOp: _function("cosf", "cos"),
+    math.PowFOp: _function("powf", "pow"),
+    math.AbsFOp: _function("fabsf", "fabs"),
+    math.FloorOp: _function("floorf", "floor"),
+    math.CeilOp: _function("ceilf", "ceil"),
+    math.RoundEvenOp: _function("rintf", "rint"),
     SigmoidOp: _sigmoid,
     DivIntOp: _divide_integers,
     CastOp: _cast,
 }
 """Op class -> expression. Adding a scalar op is adding its row."""
 
-_EXACT = (arith.ConstantOp, arith.SelectOp, arith.NegfOp, arith.MaximumfOp, arith.MinimumfOp)
+_EXACT = (
+    arith.ConstantOp,
+    arith.SelectOp,
+    arith.NegfOp,
+    arith.MaximumfOp,
+    arith.MinimumfOp,
+    math.AbsFOp,
+    math.FloorOp,
+    math.CeilOp,
+    math.RoundEvenOp,
+)
 """Ops whose f16 or bf16 result needs no rounding if their operands are rounded."""
 
 

@@ -12,17 +12,19 @@ from aicf.backends.cuda.code import KernelCode
 from aicf.backends.cuda.gemm_epilogue import Guards
 from aicf.backends.cuda.gemm_parts import (
     Ends,
+    Residence,
     batch_address,
     choose_pointers,
     ends_of,
     pointers_of,
-    reads_b_early,
+    residence_of,
 )
 from aicf.backends.cuda.gemm_problem import GemmProblem, problem_of_launch
 from aicf.backends.cuda.launches import KernelLaunch
+from aicf.backends.cuda.records import read_shape
 from aicf.backends.cuda.simt_kernels import SimtSpec, spec_of
 from aicf.backends.cuda.staging import Constant, Snippet, part, stage
-from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch
+from aicf.backends.cuda.target import ELEMENT_BYTES
 
 _COPY_LANES = 8
 """Neighbours along k that a transposing copy takes: one sector of f32."""
@@ -106,52 +108,51 @@ def tile_copies(
     )  # fmt: skip
 
 
-def emit(launch: Launch, arch: GpuArch) -> list[KernelLaunch]:
+def emit(launch: Launch) -> list[KernelLaunch]:
     """The one launch of an instruction."""
-    problem, spec = problem_of_launch(launch), spec_of(launch.record)
-    return launches(launch, arch, problem, spec, ends_of(launch, problem))
-
-
-def launches(
-    launch: Launch, arch: GpuArch, problem: GemmProblem, spec: SimtSpec, ends: Ends
-) -> list[KernelLaunch]:
-    """As `emit`, with problem, spec and scalar code at hand."""
-    pointers = pointers_of(launch, problem)
+    problem, pointers = problem_of_launch(launch), pointers_of(launch, problem_of_launch(launch))
     own = zip(pointers.b, pointers.ends, strict=True)
     arguments = (pointers.a, *(address for b, end in own for address in (*b, *end)))
-    return [
-        KernelLaunch(
-            gemm_code(problem, spec, arch, ends, reads_b_early(launch)),
-            arguments,
-            spec.grid(problem),
-            (spec.threads, 1, 1),
-            (1, spec.split, 1),
-            spec.shared_bytes(problem),
-        )
-    ]
+    code = gemm_code(problem, spec_of(launch.record), residence_of(launch.record), ends_of(launch, problem))
+    return [read_shape(launch.record).launch(code, arguments)]
 
 
-def gemm_code(problem: GemmProblem, spec: SimtSpec, arch: GpuArch, ends: Ends, early_b: bool) -> KernelCode:
+def gemm_code(problem: GemmProblem, spec: SimtSpec, residence: Residence, ends: Ends) -> KernelCode:
     """The kernel of a product."""
-    from aicf.backends.cuda.templates import simt
+    from aicf.backends.cuda.templates import gemm, simt
 
     guards = Guards(problem.m % spec.bm != 0, problem.n % spec.bn != 0)
     epilogue = ends.epilogue(problem, problem.factors, guards)
     count = problem.factors + len(ends.extras) + len(ends.outputs)
     choose, names = choose_pointers(count, problem.products)
+    constants: dict[str, Constant | Snippet] = {
+        **_sizes(problem, spec),
+        **_copies(problem, spec),
+        "PROGRAMMATIC": residence.programmatic,
+        "EARLY_B": residence.early_b,
+        "HELD": epilogue.held,
+        "POINTERS": count,
+        "CHOOSE_POINTERS": choose,
+        "FETCH": epilogue.fetch,
+        "FINISH": epilogue.finish,
+        **epilogue.constants,
+        **gemm.BEGINNING,
+        **{name.upper(): part(getattr(simt, name)) for name in ("copy_tile", "copy_a", "copy_b")},
+    }
+    source = stage(simt.gemm_simt, constants).replace("gemm_simt()", f"gemm_simt(a, {', '.join(names)})", 1)
+    source = re.sub(r"(?<![A-Za-z])ELEMENT\b", problem.dtype, source)
+    name = f"gemm_simt_{problem.dtype}_{spec.bm}x{spec.bn}x{spec.bk}"
+    return KernelCode(name, source, ("ptr",) * (1 + len(names)), spec.threads, residence.blocks_per_sm)
+
+
+def _sizes(problem: GemmProblem, spec: SimtSpec) -> dict[str, Constant | Snippet]:
+    """Of the tile, of its stages, and of what its blocks and threads share."""
     loops, slots = spec.loops(problem), spec.slots(problem)
-    b_strides = (problem.b_strides[1], problem.b_strides[0])
-    a_tile = tile_copies(
-        spec, problem, spec.bm, problem.m, problem.a_strides, problem.a_batch, problem.a_alignment
-    )
-    b_tile = tile_copies(spec, problem, spec.bn, problem.n, b_strides, problem.b_batch, problem.b_alignment)
-    a_bytes, b_bytes = a_tile.row_bytes * spec.bk, b_tile.row_bytes * spec.bk
     part_row = spec.row_bytes(problem, spec.bn)
     # A cluster shares the rows of the tile; the last block may get fewer.
     finished = spec.bm // spec.split
     grid_m = ceil(problem.m / spec.bm)
-    size = ELEMENT_BYTES[problem.dtype]
-    constants: dict[str, Constant | Snippet] = {
+    return {
         "BM": spec.bm,
         "BN": spec.bn,
         "BK": spec.bk,
@@ -161,12 +162,11 @@ def gemm_code(problem: GemmProblem, spec: SimtSpec, arch: GpuArch, ends: Ends, e
         "WARPS_M": spec.warps[0],
         "WARPS_N": spec.warps[1],
         "THREADS": spec.threads,
-        "SIZE": size,
+        "SIZE": ELEMENT_BYTES[problem.dtype],
         "LOOPS": loops,
         "STAGES": slots,
         "AHEAD": loops if slots == loops else slots - 1,
         "STAGE_BYTES": spec.stage_bytes(problem),
-        "B_OFFSETS": tuple(a_bytes + factor * b_bytes for factor in range(problem.factors)),
         "PART_ROW": part_row,
         "PART_BYTES": part_row * spec.bm,
         "FACTORS": problem.factors,
@@ -176,30 +176,25 @@ def gemm_code(problem: GemmProblem, spec: SimtSpec, arch: GpuArch, ends: Ends, e
         "FINISHED": finished,
         "FINISH_ROWS": finished if spec.split > 1 else 0,
         "STEPS": ceil(finished * spec.bn // 4 / spec.threads),
-        "PROGRAMMATIC": arch.has_tma,
-        "EARLY_B": early_b and arch.has_tma,
         "GRID_M": grid_m,
         "GRID_N": ceil(problem.n / spec.bn),
         "GROUP": min(spec.group, grid_m),
+    }
+
+
+def _copies(problem: GemmProblem, spec: SimtSpec) -> dict[str, Constant | Snippet]:
+    """How A and B come into shared memory."""
+    b_strides = (problem.b_strides[1], problem.b_strides[0])
+    a_tile = tile_copies(
+        spec, problem, spec.bm, problem.m, problem.a_strides, problem.a_batch, problem.a_alignment
+    )
+    b_tile = tile_copies(spec, problem, spec.bn, problem.n, b_strides, problem.b_batch, problem.b_alignment)
+    a_bytes, b_bytes = a_tile.row_bytes * spec.bk, b_tile.row_bytes * spec.bk
+    size = ELEMENT_BYTES[problem.dtype]
+    return {
+        "B_OFFSETS": tuple(a_bytes + factor * b_bytes for factor in range(problem.factors)),
         "TILE_A": asdict(a_tile),
         "TILE_B": asdict(b_tile),
         "A_BATCH": batch_address(problem.batch, problem.a_batch, size),
         "B_BATCH": batch_address(problem.batch, problem.b_batch, size),
-        "HELD": epilogue.held,
-        "POINTERS": count,
-        "CHOOSE_POINTERS": choose,
-        "FETCH": epilogue.fetch,
-        "FINISH": epilogue.finish,
-        **epilogue.constants,
-        **{name.upper(): part(getattr(simt, name)) for name in ("copy_tile", "copy_a", "copy_b")},
     }
-    source = stage(simt.gemm_simt, constants).replace("gemm_simt()", f"gemm_simt(a, {', '.join(names)})", 1)
-    source = re.sub(r"(?<![A-Za-z])ELEMENT\b", problem.dtype, source)
-    name = f"gemm_simt_{problem.dtype}_{spec.bm}x{spec.bn}x{spec.bk}"
-    return KernelCode(name, source, ("ptr",) * (1 + len(names)), spec.threads, _blocks_per_sm(problem, spec))
-
-
-def _blocks_per_sm(problem: GemmProblem, spec: SimtSpec) -> int:
-    """Two where the registers of both surely suffice, so that one computes while the other waits."""
-    sums = spec.tm * spec.tn * problem.factors * ELEMENT_BYTES[problem.dtype] // 4
-    return 2 if (sums + 60) * spec.threads * 2 <= 65536 else 1

@@ -6,21 +6,27 @@ No code generator is imported here; `simt_code` turns the record into kernels.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from xdsl.dialects.builtin import ArrayAttr, BoolAttr, StringAttr
+from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute
 
-from aicf.backends.base import Work
-from aicf.backends.cuda.gemm_problem import KINDS, GemmProblem, problem_of_work, product_reason
-from aicf.backends.cuda.mma_kernels import early_reads, integer, integers
-from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch, arch_named
-from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
-from aicf.errors import PlanError
+from aicf.backends.cuda.gemm_problem import GemmProblem
+from aicf.backends.cuda.launches import Triple
+from aicf.backends.cuda.records import (
+    Record,
+    Shape,
+    integer,
+    integers,
+    read_integer,
+    read_integers,
+    read_triple,
+)
+from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch
+from aicf.backends.cuda.tiled_kernels import TiledKernel
 
-VERSION = 1
 DTYPES = ("f32", "f64", "i32", "i64")
 ROW_PADDING = 4
 """Elements behind each row in shared memory: transposing copies then meet no bank twice."""
@@ -81,7 +87,7 @@ class SimtSpec:
         parts = problem.factors * self.depth * self.bm * self.row_bytes(problem, self.bn)
         return max(self.slots(problem) * self.stage_bytes(problem), parts)
 
-    def grid(self, problem: GemmProblem) -> tuple[int, int, int]:
+    def grid(self, problem: GemmProblem) -> Triple:
         """Blocks: tiles, ranges of k, matrices times products."""
         tiles = ceil(problem.m / self.bm) * ceil(problem.n / self.bn)
         return tiles, self.split, problem.batches * problem.products
@@ -107,6 +113,13 @@ _SPLITS = (1, 2, 4)
 
 def spec_reason(spec: SimtSpec, problem: GemmProblem, arch: GpuArch) -> str | None:
     """Why `spec` cannot run `problem` on `arch`, None if it can."""
+    over = spec.bm % (4 * spec.tm), spec.bn % (8 * spec.tn), spec.tm % 4, spec.tn % 4, spec.bk % spec.depth
+    if any(over):
+        return f"tile {spec.bm}x{spec.bn}x{spec.bk} does not divide over its threads"
+    if any(size & (size - 1) for size in (spec.bm, spec.bn, spec.bk, spec.split)) or spec.bk < 8:
+        return (
+            f"tile {spec.bm}x{spec.bn}x{spec.bk} in {spec.split} ranges: copies take powers of two, 8 along k"
+        )
     sums = spec.tm * spec.tn * problem.factors * ELEMENT_BYTES[problem.dtype] // 4
     if sums > 160:
         return f"{spec.tm}x{spec.tn} sums of {problem.dtype} need more registers than a thread has"
@@ -115,7 +128,7 @@ def spec_reason(spec: SimtSpec, problem: GemmProblem, arch: GpuArch) -> str | No
         return f"{shared >> 10} KiB of shared memory, {arch.name} has {arch.shared_bytes >> 10}"
     if max(spec.bm, spec.bn) > spec.threads:
         return f"tile {spec.bm}x{spec.bn} is wider than its {spec.threads} threads"
-    if spec.split > 1 and not arch.has_tma:
+    if spec.split > 1 and not arch.has_clusters:
         return f"{arch.name} has no clusters"
     if spec.split > 1 and (spec.split - 1) * spec.loops(problem) * spec.bk >= problem.k:
         return f"k = {problem.k} is too short for {spec.split} ranges"
@@ -184,81 +197,69 @@ def combination_order(spec: SimtSpec) -> str:
     return text
 
 
+def blocks_per_sm(spec: SimtSpec, problem: GemmProblem) -> int:
+    """Two where the registers of both surely suffice, so that one computes while the other waits."""
+    sums = spec.tm * spec.tn * problem.factors * ELEMENT_BYTES[problem.dtype] // 4
+    return 2 if (sums + 60) * spec.threads * 2 <= 65536 else 1
+
+
 def spec_record(spec: SimtSpec, problem: GemmProblem) -> dict[str, Attribute]:
     """The entries of the kernel record that say how."""
+    cluster = (1, spec.split, 1)
+    shape = Shape(spec.grid(problem), (spec.threads, 1, 1), cluster, spec.shared_bytes(problem))
     return {
-        "tile": ArrayAttr([integer(v) for v in (spec.bm, spec.bn, spec.bk)]),
-        "thread_tile": ArrayAttr([integer(v) for v in (spec.tm, spec.tn)]),
+        "tile": integers([spec.bm, spec.bn, spec.bk]),
+        "thread_tile": integers([spec.tm, spec.tn]),
         "depth": integer(spec.depth),
         "stages": integer(spec.stages),
         "split_k": integer(spec.split),
         "tile_group": integer(spec.group),
-        "grid": ArrayAttr([integer(v) for v in spec.grid(problem)]),
-        "block": ArrayAttr([integer(v) for v in (spec.threads, 1, 1)]),
-        "cluster": ArrayAttr([integer(v) for v in (1, spec.split, 1)]),
-        "shared_bytes": integer(spec.shared_bytes(problem)),
+        **shape.entries(),
         "combination_order": StringAttr(combination_order(spec)),
+        "blocks_per_sm": integer(blocks_per_sm(spec, problem)),
     }
 
 
-def spec_of(record: Mapping[str, Attribute]) -> SimtSpec:
+def spec_of(record: Record) -> SimtSpec:
     """The spec of a record. Raises PlanError if an entry is missing."""
-    bm, bn, bk = integers(record, "tile")
-    tm, tn = integers(record, "thread_tile")
-    depth, stages, split, group = (
-        integers(record, key)[0] for key in ("depth", "stages", "split_k", "tile_group")
-    )
-    return SimtSpec(bm, bn, bk, tm, tn, depth, stages, split, group)
+    tm, tn = read_integers(record, "thread_tile", 2)
+    numbers = (read_integer(record, key) for key in ("depth", "stages", "split_k", "tile_group"))
+    return SimtSpec(*read_triple(record, "tile"), tm, tn, *numbers)
 
 
 @dataclass(frozen=True)
-class SimtKernel:
+class SimtKernel(TiledKernel[SimtSpec]):
     """Products of f32 (IEEE), f64 and integers with any epilogue."""
 
     id: str = "cuda.gemm_simt"
-    version: int = VERSION
-    determinism: str = "bitwise"
+    version: int = 1
     simplicity: int = 2
-    kinds: frozenset[str] = KINDS
 
-    def legal(self, work: Work, target: TargetAttr) -> str | None:
-        """See `KernelDescriptor`."""
-        if work.operands[0].dtype not in DTYPES:
-            return f"multiplies {', '.join(DTYPES)}, A is {work.operands[0].dtype}"
-        if (reason := product_reason(work)) is not None:
-            return reason
-        problem, arch = problem_of_work(work), arch_named(target.arch.data)
-        if next(legal_specs(problem, arch), None) is None:
-            return spec_reason(SimtSpec(16, 32, 32, 4, 4, 8, 3), problem, arch)
-        return None
+    def dtype_reason(self, dtype: str) -> str | None:
+        """See `TiledKernel`."""
+        return None if dtype in DTYPES else f"multiplies {', '.join(DTYPES)}, A is {dtype}"
 
-    def candidates(self, work: Work, target: TargetAttr) -> Sequence[Mapping[str, Attribute]]:
-        """See `TunableKernel`: the records of all `ranked_specs`."""
-        ranked = ranked_specs(problem_of_work(work), arch_named(target.arch.data))
-        return [self.record_of(work, target, spec) for _, spec in ranked]
+    def specs(self, problem: GemmProblem, arch: GpuArch) -> Iterator[SimtSpec]:
+        """See `TiledKernel`."""
+        return legal_specs(problem, arch)
 
-    def cost_us(self, work: Work, target: TargetAttr) -> float:
-        """See `KernelDescriptor`."""
-        return ranked_specs(problem_of_work(work), arch_named(target.arch.data))[0][0]
+    def ranked(self, problem: GemmProblem, arch: GpuArch) -> Sequence[tuple[float, SimtSpec]]:
+        """See `TiledKernel`."""
+        return ranked_specs(problem, arch)
 
-    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
-        """See `KernelDescriptor`: the record of the spec that the prior prefers."""
-        spec = ranked_specs(problem_of_work(work), arch_named(target.arch.data))[0][1]
-        return self.record_of(work, target, spec)
+    def reason(self, spec: SimtSpec, problem: GemmProblem, arch: GpuArch) -> str | None:
+        """See `TiledKernel`."""
+        return spec_reason(spec, problem, arch)
 
-    def record_of(self, work: Work, target: TargetAttr, spec: SimtSpec) -> dict[str, Attribute]:
-        """The record of `work` run by `spec`, one of `legal_specs`."""
-        entries: dict[str, Attribute] = {
-            **spec_record(spec, problem_of_work(work)),
-            "transpose_a": work.attrs["transpose_a"],
-            "transpose_b": work.attrs["transpose_b"],
-            "rounding": StringAttr(work.rounding),
-        }
-        if arch_named(target.arch.data).has_tma:
-            entries["early_reads"] = ArrayAttr([integer(place) for place in early_reads(work)])
-            entries["triggers"] = BoolAttr.from_bool(True)
-        return entries
+    @property
+    def smallest(self) -> SimtSpec:
+        """See `TiledKernel`."""
+        return SimtSpec(16, 32, 32, 4, 4, 8, 3)
 
-    def prepare(self, work: Work, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
-        """See `KernelDescriptor`; never reached by a record of this kernel."""
-        raise PlanError(f"kernel '{self.id}' reads plain memory: its record must not ask for a layout")
+    def entries(self, spec: SimtSpec, problem: GemmProblem, arch: GpuArch) -> dict[str, Attribute]:
+        """See `TiledKernel`."""
+        return spec_record(spec, problem)
+
+    def spec_of(self, record: Record) -> SimtSpec:
+        """See `TiledKernel`."""
+        return spec_of(record)

@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from types import FunctionType
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn, TypeVar, cast
 
 Constant = int | float | bool | str | tuple[Any, ...] | dict[Any, Any] | None
 
@@ -95,7 +95,7 @@ class _Constants:
 
 @lru_cache(maxsize=1024)
 def _staged(template: Callable[..., object], constants: _Constants) -> str:
-    function = copy.deepcopy(_syntax(template))
+    function = _clone(_syntax(template))
     stager = _Stager(dict(constants.values))
     function.body = stager.block(function.body)
     function.decorator_list, function.returns = [], None
@@ -145,7 +145,7 @@ class _Stager(ast.NodeTransformer):
                 return self._declare(name, call)
             case ast.Assign(targets=[target], value=ast.Call(func=ast.Name("splice")) as call):
                 statements, result = self._splice(call)
-                return [*statements, ast.Assign([self.visit(copy.deepcopy(target))], result, lineno=0)]
+                return [*statements, ast.Assign([self.visit(_clone(target))], result, lineno=0)]
             case ast.Expr(value=ast.Call(func=ast.Name("splice")) as call):
                 return self._splice(call)[0]
             case ast.For() | ast.While():
@@ -158,7 +158,7 @@ class _Stager(ast.NodeTransformer):
                 node.body = self.block(node.body)
                 return [node]
             case _:
-                return [self.visit(copy.deepcopy(node))]
+                return [self.visit(_clone(node))]
 
     def _unroll(self, node: ast.For) -> list[ast.stmt]:
         if not isinstance(node.target, ast.Name) or node.orelse:
@@ -181,7 +181,7 @@ class _Stager(ast.NodeTransformer):
         return staged
 
     def _branch(self, node: ast.If) -> list[ast.stmt]:
-        test = self.visit(copy.deepcopy(node.test))
+        test = self.visit(_clone(node.test))
         value = self._value(test)
         if value is not _MISSING:
             return [
@@ -199,7 +199,7 @@ class _Stager(ast.NodeTransformer):
         self.arrays[name] = count
         initial = call.args[1]
         return [
-            ast.Assign([ast.Name(f"{name}_{i}", ast.Store())], self.visit(copy.deepcopy(initial)), lineno=0)
+            ast.Assign([ast.Name(f"{name}_{i}", ast.Store())], self.visit(_clone(initial)), lineno=0)
             for i in range(count)
         ]
 
@@ -214,7 +214,7 @@ class _Stager(ast.NodeTransformer):
         renamed = {name: prefix + name for name in (*snippet.params, *_assigned(body))}
         bound: list[ast.stmt] = []
         for name, argument in zip(snippet.params, call.args[1:], strict=True):
-            staged_argument = self.visit(copy.deepcopy(argument))
+            staged_argument = self.visit(_clone(argument))
             value = self._value(staged_argument)
             if value is not _MISSING:
                 self.names[renamed[name]] = value
@@ -245,14 +245,12 @@ class _Stager(ast.NodeTransformer):
         count = self.arrays[name]
         if isinstance(node.slice, ast.Slice):
             parts = [node.slice.lower, node.slice.upper, node.slice.step]
-            values = [
-                None if part is None else self._value(self.visit(copy.deepcopy(part))) for part in parts
-            ]
+            values = [None if part is None else self._value(self.visit(_clone(part))) for part in parts]
             if _MISSING in values:
                 self._fail(node, "a range of registers is not constant")
             chosen = range(count)[slice(*values)]
             return ast.Tuple([ast.Name(f"{name}_{i}", node.ctx) for i in chosen], node.ctx)
-        index = self._value(self.visit(copy.deepcopy(node.slice)))
+        index = self._value(self.visit(_clone(node.slice)))
         if not isinstance(index, int) or not 0 <= index < count:
             self._fail(node, f"register index of '{name}' is not a constant below {count}")
         return ast.Name(f"{name}_{index}", node.ctx)
@@ -293,7 +291,7 @@ class _Stager(ast.NodeTransformer):
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
         """The branch taken, if the test is constant; the other one is not even looked at."""
-        value = self._value(self.visit(copy.deepcopy(node.test)))
+        value = self._value(self.visit(_clone(node.test)))
         if value is not _MISSING:
             return self.visit(node.body if value else node.orelse)
         return cast(ast.expr, self.generic_visit(node))
@@ -320,16 +318,35 @@ class _Stager(ast.NodeTransformer):
                 isinstance(inner.func, ast.Name) and inner.func.id in _BUILT_INS
             ):
                 return _MISSING
-        expression = ast.fix_missing_locations(ast.Expression(copy.deepcopy(node)))
+        expression = ast.fix_missing_locations(ast.Expression(_clone(node)))
         return eval(
             compile(expression, "<template>", "eval"), {"__builtins__": {}}, {**_BUILT_INS, **self.names}
         )
 
     def _fail(self, node: ast.AST, why: str) -> NoReturn:
-        raise StagingError(f"{why}: {ast.unparse(node)[:120]}")
+        raise StagingError(f"{why}: {ast.unparse(ast.fix_missing_locations(node))[:120]}")
 
 
 _BUILT_INS: dict[str, Any] = {"min": min, "max": max, "len": len, "abs": abs, "range": range}
+
+
+_Node = TypeVar("_Node", bound=ast.AST)
+
+
+def _clone(node: _Node) -> _Node:
+    """A copy of a syntax tree without positions, in a fifth of the time of `copy.deepcopy`. Nodes without fields, as
+    operators are, stay shared: there is nothing in them to change."""
+    if not node._fields:
+        return node
+    return type(node)(**{name: _cloned(value) for name, value in ast.iter_fields(node)})
+
+
+def _cloned(value: object) -> object:
+    if isinstance(value, ast.AST):
+        return _clone(value)
+    if isinstance(value, list):
+        return [_cloned(item) for item in cast(list[object], value)]
+    return value
 
 
 class _Rename(ast.NodeTransformer):

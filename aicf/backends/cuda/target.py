@@ -24,7 +24,10 @@ class GpuArch:
         bandwidth_gbs, copy_l2_gbs: Memory and L2 throughput, for cost priors.
         tensor_tflops: Dense f16 and bf16 products.
         f32_tflops: IEEE f32 outside tensor cores.
-        has_tma: TMA, wgmma, clusters and programmatic launch (the `a` feature set of Hopper).
+        has_programmatic_launch: Kernels start before the one in front has ended, and wait inside.
+        has_clusters: Blocks in clusters, which read each other's shared memory.
+        has_tma: Bulk tensor copies out of descriptors.
+        has_wgmma: Warpgroup products, which the `a` feature set of Hopper adds.
     """
 
     name: str
@@ -35,17 +38,25 @@ class GpuArch:
     copy_l2_gbs: float
     tensor_tflops: float
     f32_tflops: float
-    has_tma: bool
+    has_programmatic_launch: bool = False
+    has_clusters: bool = False
+    has_tma: bool = False
+    has_wgmma: bool = False
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether its code runs on its own capability alone: later GPUs do not take the `a` feature sets over."""
+        return self.name.endswith("a")
 
 
 ARCHES: dict[str, GpuArch] = {
     arch.name: arch
     for arch in (
-        GpuArch("sm_80", 80, 108, 163 << 10, 1500, 4000, 280, 19, False),
-        GpuArch("sm_86", 86, 84, 99 << 10, 850, 3000, 140, 35, False),
-        GpuArch("sm_89", 89, 128, 99 << 10, 950, 4500, 300, 80, False),
-        GpuArch("sm_90", 90, 132, 227 << 10, 2950, 5500, 750, 60, False),
-        GpuArch("sm_90a", 90, 132, 227 << 10, 2950, 5500, 750, 60, True),
+        GpuArch("sm_80", 80, 108, 163 << 10, 1500, 4000, 280, 19),
+        GpuArch("sm_86", 86, 84, 99 << 10, 850, 3000, 140, 35),
+        GpuArch("sm_89", 89, 128, 99 << 10, 950, 4500, 300, 80),
+        GpuArch("sm_90", 90, 132, 227 << 10, 2950, 5500, 750, 60, True, True, True, False),
+        GpuArch("sm_90a", 90, 132, 227 << 10, 2950, 5500, 750, 60, True, True, True, True),
     )
 }
 """By name. Figures are round ones of common parts: they order kernels, measurements replace them."""
@@ -62,6 +73,6 @@ def runs_on(arch: str, capability: int) -> bool:
     """Whether code for `arch` runs on a GPU of `capability` (times ten): same major version, and not older; code with
     the `a` features on its own capability alone."""
     needed = arch_named(arch)
-    if needed.has_tma:
+    if needed.is_exact:
         return capability == needed.capability
     return capability // 10 == needed.capability // 10 and capability >= needed.capability

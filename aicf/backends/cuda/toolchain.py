@@ -8,16 +8,13 @@ the process leaves no trace.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import itertools
-import json
 import os
 import re
-import subprocess
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -26,8 +23,10 @@ from threading import Lock
 from typing import Any
 
 from aicf.backends.cuda.code import Cubin, KernelCode
+from aicf.backends.cuda.compile_pool import CompilePool
 from aicf.backends.cuda.numba_passes import linear_passes
-from aicf.errors import BackendUnavailable
+from aicf.errors import BackendUnavailable, CaptureError
+from aicf.extras import install
 from aicf.files import write_whole
 
 PACKAGES = ("numba-cuda", "llvmlite", "cuda-core", "nvidia-nvvm", "nvidia-nvjitlink")
@@ -40,7 +39,29 @@ MINIMUM_DRIVER = 13000
 
 _DIGEST_BYTES = 32
 
-WORKER = "aicf.backends.cuda.compile_worker"
+
+class KernelError(CaptureError):
+    """A kernel does not compile; the toolchain's own error, of many lines, is the cause.
+
+    Args:
+        symbol: Of the kernel.
+        error: What the toolchain raised.
+    """
+
+    def __init__(self, symbol: str, error: Exception) -> None:
+        self.symbol = symbol
+        self.reason = f"{type(error).__name__}: {_telling(str(error))}"
+        super().__init__(f"kernel '{symbol}' does not compile: {self.reason}")
+
+
+_PREAMBLES = ("Failed in ", "ERROR_")
+"""Starts of lines in which Numba and nvJitLink say where they failed, before they say why."""
+
+
+def _telling(message: str) -> str:
+    """The first line of an error that says why."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    return next((line for line in lines if not line.startswith(_PREAMBLES)), lines[0] if lines else "")
 
 
 def toolchain_lock() -> dict[str, str]:
@@ -54,31 +75,40 @@ def toolchain_lock() -> dict[str, str]:
             versions[package] = version(package)
         except PackageNotFoundError:
             raise BackendUnavailable(
-                f"compiling for cuda needs the package {package}; install aicf[cuda]"
+                f"compiling for cuda needs the package {package}; {install('cuda')}"
             ) from None
     for package in ("nvidia-nvvm", "nvidia-nvjitlink"):
         if not versions[package].startswith(CUDA_LINE + "."):
             raise BackendUnavailable(
                 f"{package} {versions[package]} is not of the CUDA {CUDA_LINE} line, whose code driver 580 loads; "
-                "install aicf[cuda]"
+                f"{install('cuda')}"
             )
     return versions
 
 
 def compile_kernels(codes: Iterable[KernelCode], arch: str) -> dict[str, Cubin]:
-    """Cubins of kernels by symbol, each compiled once, side by side in processes of their own.
+    """Cubins of kernels by symbol, each compiled once, side by side in processes of their own, from the moment that
+    `codes` gives it.
 
-    Raises BackendUnavailable if the toolchain is missing.
+    Raises BackendUnavailable if the toolchain is missing, KernelError if a kernel does not compile.
     """
     lock = toolchain_lock()
-    distinct = {code.symbol: code for code in codes}
-    paths = {symbol: _cache_path(code, arch, lock) for symbol, code in distinct.items()}
-    images = {symbol: image for symbol, path in paths.items() if (image := _kept(path)) is not None}
-    missing = [code for symbol, code in distinct.items() if symbol not in images]
-    for symbol, image in compile_side_by_side(missing, arch).items():
-        _keep(paths[symbol], image)
-        images[symbol] = image
-    return {symbol: described(symbol, images[symbol]) for symbol in distinct}
+    paths: dict[str, Path] = {}
+    images: dict[str, bytes] = {}
+    with CompilePool(arch, compile_kernel) as pool:
+        for code in codes:
+            if code.symbol in paths:
+                continue
+            path = paths[code.symbol] = _cache_path(code, arch, lock)
+            image = _kept(path)
+            if image is None:
+                pool.add(code)
+            else:
+                images[code.symbol] = image
+        for symbol, image in pool.images().items():
+            _keep(paths[symbol], image)
+            images[symbol] = image
+    return {symbol: described(symbol, images[symbol]) for symbol in paths}
 
 
 def cache_directory() -> Path:
@@ -120,80 +150,28 @@ def _layer_digest() -> str:
     return digest.hexdigest()
 
 
-def compile_side_by_side(codes: Sequence[KernelCode], arch: str) -> dict[str, bytes]:
-    """Cubins by symbol. Numba is Python and holds the interpreter lock, so every share gets a process; one share
-    stays here."""
-    shares = _shares(codes, os.cpu_count() or 1)
-    if not shares:
-        return {}
-    workers = [_start(share, arch) for share in shares[1:]]
-    try:
-        images = {code.symbol: compile_kernel(code, arch) for code in shares[0]}
-        for share, worker in zip(shares[1:], workers, strict=True):
-            images |= _collect(share, worker, arch)
-    finally:
-        for worker in workers:
-            with worker:  # which closes its pipes and waits
-                worker.kill()
-    return images
-
-
-def _shares(codes: Sequence[KernelCode], count: int) -> list[list[KernelCode]]:
-    """At most `count` shares of about equal text, the longest kernels first."""
-    shares: list[list[KernelCode]] = [[] for _ in range(min(count, len(codes)))]
-    sizes = [0] * len(shares)
-    for code in sorted(codes, key=lambda code: (-len(code.source), code.symbol)):
-        least = sizes.index(min(sizes))
-        shares[least].append(code)
-        sizes[least] += len(code.source)
-    return shares
-
-
-def _start(share: Sequence[KernelCode], arch: str) -> subprocess.Popen[bytes]:
-    """A process of `compile_worker` at work on a share."""
-    worker = subprocess.Popen(
-        [sys.executable, "-m", WORKER],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-    )
-    assert worker.stdin is not None
-    # A worker that died is no error: what it lacks is compiled here, see `_collect`.
-    with suppress(BrokenPipeError), worker.stdin:
-        worker.stdin.write(_task(arch, share))
-    return worker
-
-
-def _task(arch: str, share: Sequence[KernelCode]) -> bytes:
-    return json.dumps([arch, [dataclasses.astuple(code) for code in share]]).encode()
-
-
-def read_task(task: bytes) -> tuple[str, list[KernelCode]]:
-    """Architecture and kernels that a worker was given."""
-    arch, codes = json.loads(task)
-    return arch, [KernelCode(name, source, tuple(params), *rest) for name, source, params, *rest in codes]
-
-
-def _collect(share: Sequence[KernelCode], worker: subprocess.Popen[bytes], arch: str) -> dict[str, bytes]:
-    """What a process made: for each kernel its length and its bytes. What it lacks is compiled here, so that an error
-    is raised where it can be read."""
-    assert worker.stdout is not None
-    output, images, start = worker.stdout.read(), dict[str, bytes](), 0
-    for code in share:
-        size = int.from_bytes(output[start : start + 8], "little")
-        image = output[start + 8 : start + 8 + size]
-        start += 8 + size
-        images[code.symbol] = image if size and len(image) == size else compile_kernel(code, arch)
-    return images
-
-
 _ONE_AT_A_TIME = Lock()
 """Parts of Numba are replaced while it compiles; threads take turns, as Numba makes them anyway."""
 
 
 def compile_kernel(code: KernelCode, arch: str) -> bytes:
-    """The cubin of one kernel, whose entry is `code.symbol`."""
+    """The cubin of one kernel, whose entry is `code.symbol`. Raises KernelError."""
+    try:
+        return _compiled(code, arch)
+    except Exception as error:  # each package of the toolchain has errors of its own
+        raise KernelError(code.symbol, error) from error
+
+
+def _compiled(code: KernelCode, arch: str) -> bytes:
     from cuda.core import Linker, LinkerOptions, ObjectCode
+
+    image = ObjectCode.from_ltoir(lto_ir(code, arch))
+    options = LinkerOptions(arch=arch, link_time_optimization=True)
+    return _with_entry(bytes(Linker(image, options=options).link("cubin").code), code.symbol)
+
+
+def lto_ir(code: KernelCode, arch: str) -> bytes:
+    """What Numba makes of one kernel. Starts no thread and no driver, as linking does."""
     from numba import cuda
 
     major, minor, suffix = _capability(arch)
@@ -209,9 +187,7 @@ def compile_kernel(code: KernelCode, arch: str) -> bytes:
             fastmath=code.fast_math,
             launch_bounds=(code.threads, code.blocks_per_sm),
         )
-    options = LinkerOptions(arch=arch, link_time_optimization=True)
-    cubin = bytes(Linker(ObjectCode.from_ltoir(bytes(image)), options=options).link("cubin").code)
-    return _with_entry(cubin, code.symbol)
+    return bytes(image)
 
 
 def _capability(arch: str) -> tuple[int, int, str]:

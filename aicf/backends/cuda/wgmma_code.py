@@ -15,20 +15,20 @@ from aicf.backends.base import BufferRef, Launch
 from aicf.backends.cuda.code import KernelCode
 from aicf.backends.cuda.device_program import TensorMap
 from aicf.backends.cuda.gemm_problem import Access, operands_of
-from aicf.backends.cuda.generated_kernels import read_rounding
 from aicf.backends.cuda.launches import KernelLaunch, address_of
+from aicf.backends.cuda.records import read_rounding, read_shape
 from aicf.backends.cuda.scalar_code import load_text, point_snippet, store_text
 from aicf.backends.cuda.staging import Constant, Snippet, stage
-from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch
+from aicf.backends.cuda.target import ELEMENT_BYTES
 from aicf.backends.cuda.templates import wgmma as template
-from aicf.backends.cuda.wgmma_kernels import spec_of, task_of_launch
+from aicf.backends.cuda.wgmma_kernels import clusters_of, spec_of, task_of_launch
 from aicf.backends.cuda.wgmma_spec import CHUNK_BYTES, K_STEP, LINE_BYTES, Spec, Task, Tensor, registers
 
 _LONG_EPILOGUE = 160
 """Characters of an epilogue at one element beyond which its code is not repeated for all of them."""
 
 
-def emit(launch: Launch, arch: GpuArch) -> Sequence[KernelLaunch]:
+def emit(launch: Launch) -> Sequence[KernelLaunch]:
     """The one launch of an instruction."""
     task, spec = task_of_launch(launch), spec_of(launch.record)
     point = None
@@ -36,7 +36,7 @@ def emit(launch: Launch, arch: GpuArch) -> Sequence[KernelLaunch]:
         # What the epilogue reads from memory is given to the point as values: the kernel loads neighbours together.
         operands = len(launch.code.in_maps)
         point = point_snippet(launch.code, operands, (), launch.outs[:1], read_rounding(launch.record))
-    source = kernel_source(task, spec, point, arch)
+    source = kernel_source(task, spec, point, clusters_of(launch.record))
     roles = operands_of(launch.kind, len(launch.ins), len(launch.outs))
     pointers = [
         address_of(ref)
@@ -48,26 +48,19 @@ def emit(launch: Launch, arch: GpuArch) -> Sequence[KernelLaunch]:
         *(_map(task, task.b, launch.ins[place], _b_lines(task, spec)) for place in roles.b),
         *pointers,
     )
-    return [
-        KernelLaunch(
-            KernelCode("gemm_wgmma", source, ("ptr",) * len(arguments), spec.threads, spec.blocks_per_sm),
-            arguments,
-            (spec.clusters(task, arch) * spec.cluster, 1, 1),
-            (spec.threads, 1, 1),
-            (spec.cluster, 1, 1),
-            spec.shared_bytes(task),
-        )
-    ]
+    code = KernelCode("gemm_wgmma", source, ("ptr",) * len(arguments), spec.threads, spec.blocks_per_sm)
+    return [read_shape(launch.record).launch(code, arguments)]
 
 
-def kernel_source(task: Task, spec: Spec, point: Snippet | None, arch: GpuArch) -> str:
+def kernel_source(task: Task, spec: Spec, point: Snippet | None, clusters: int) -> str:
     """The text of the kernel.
 
     Args:
+        clusters: Clusters of the grid.
         point: The epilogue at one element: parameters are the sums, the values of the extra operands, then an index for
             every dim of the epilogue, which it does not use; None stores the sums.
     """
-    constants = _constants(task, spec, arch) | _parts(task, spec, point)
+    constants = _constants(task, spec, clusters) | _parts(task, spec, point)
     names = _names(task, spec)
     text = stage(template.gemm, constants)
     return re.sub(r"\b(" + "|".join(names) + r")\b", lambda match: names[match[1]], text)
@@ -91,7 +84,7 @@ def _names(task: Task, spec: Spec) -> dict[str, str]:
     }
 
 
-def _constants(task: Task, spec: Spec, arch: GpuArch) -> dict[str, Constant | Snippet]:
+def _constants(task: Task, spec: Spec, clusters: int) -> dict[str, Constant | Snippet]:
     rows, columns = spec.units(task)
     width = spec.width(task)
     part_steps = spec.part_steps(task)
@@ -129,7 +122,7 @@ def _constants(task: Task, spec: Spec, arch: GpuArch) -> dict[str, Constant | Sn
         "SPLIT_K": spec.split_k,
         "STAGE_BYTES": spec.stage_bytes,
         "STAGES": spec.stages,
-        "STEP": spec.clusters(task, arch),
+        "STEP": clusters,
         "SUM_PARTS": task.problem.factors,
         "SUMS": spec.sums,
         "TILE_M": spec.tile_m,
@@ -215,7 +208,10 @@ def _map(task: Task, tensor: Tensor, ref: BufferRef, lines: int) -> TensorMap:
         (inner, outer, *(size for size, _ in batch)),
         (2 * tensor.stride, *(2 * step for _, step in batch)),
         (K_STEP, lines if tensor.along_k else K_STEP, *(1 for _ in batch)),
-        128,
+        swizzle=128,
+        l2_promotion=256,
+        interleave=0,
+        out_of_bounds="zeros",
     )
 
 

@@ -8,21 +8,35 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
 
-from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntegerAttr, StringAttr, i64
+from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.base import Launch, OperandInfo, Work
 from aicf.backends.cuda.gemm_problem import (
     KINDS,
     GemmOperands,
+    early_b,
     epilogue_accesses,
     operands_of,
     problem_of_launch,
     problem_of_work,
     product_reason,
     strided,
+)
+from aicf.backends.cuda.records import (
+    PlainOperands,
+    Record,
+    Shape,
+    contradiction,
+    integer,
+    integers,
+    read_early,
+    read_integers,
+    read_shape,
+    read_triple,
+    size_reason,
+    start_entries,
 )
 from aicf.backends.cuda.target import arch_named
 from aicf.backends.cuda.wgmma_spec import (
@@ -35,28 +49,16 @@ from aicf.backends.cuda.wgmma_spec import (
     tensor_reason,
 )
 from aicf.dialects.emit_kernels import KernelOp, SigmoidOp, StoreOp
-from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
-from aicf.errors import PlanError
+from aicf.dialects.emit_types import TargetAttr
 
 VERSION = 1
 FACTORS = ("f16", "bf16")
 VALUES = ("f32", "f16", "bf16")
 """Element types of what the epilogue reads and of the results."""
 
-EARLY_ROLES = frozenset({"param", "const", "derived"})
-"""Roles of operands that nothing writes while the program runs, unless it updates them."""
-
 
 def _roles(work: Work) -> GemmOperands:
     return operands_of(work.kind, len(work.operands), len(work.results))
-
-
-def early_reads(work: Work) -> list[int]:
-    """The B operands if all of them may be read before the kernels in front are done, else none."""
-    places = _roles(work).b
-    operands = [work.operands[place] for place in places]
-    early = all(operand.role in EARLY_ROLES and not operand.updated for operand in operands)
-    return list(places) if early else []
 
 
 def functions_in(code: KernelOp | None) -> int:
@@ -73,7 +75,7 @@ def task_of_work(work: Work) -> Task:
     extras = [strided(work.operands[place]) for place in roles.extras[0]]
     outputs = [strided(work.results[place]) for place in roles.outputs[0]]
     reads, writes = epilogue_accesses(work.code, problem.factors, extras, outputs)
-    return Task(problem, reads, writes[0], bool(early_reads(work)), functions_in(work.code))
+    return Task(problem, reads, writes[0], bool(early_b(work)), functions_in(work.code))
 
 
 def task_of_launch(launch: Launch) -> Task:
@@ -83,38 +85,24 @@ def task_of_launch(launch: Launch) -> Task:
     extras = [strided(launch.ins[place]) for place in roles.extras[0]]
     outputs = [strided(launch.outs[place]) for place in roles.outputs[0]]
     reads, writes = epilogue_accesses(launch.code, problem.factors, extras, outputs)
-    early = bool(integers(launch.record, "early_reads"))
+    early = bool(read_early(launch.record))
     return Task(problem, reads, writes[0], early, functions_in(launch.code))
 
 
 # Records
 
 
-def _integer(value: int) -> IntegerAttr:
-    return IntegerAttr(value, i64)
-
-
-def _array(values: Sequence[int]) -> Attribute:
-    return ArrayAttr([_integer(value) for value in values])
-
-
-def integers(record: Mapping[str, Attribute], key: str) -> list[int]:
-    """An entry of numbers. Raises PlanError if the record lacks it."""
-    value = record.get(key)
-    if not isinstance(value, ArrayAttr):
-        raise PlanError(f"kernel record of a wgmma product lacks '{key}': run select-kernels again")
-    return [
-        entry.value.data for entry in cast("ArrayAttr[Attribute]", value) if isinstance(entry, IntegerAttr)
-    ]
-
-
-def spec_of(record: Mapping[str, Attribute]) -> Spec:
+def spec_of(record: Record) -> Spec:
     """The variant that a record names. Raises PlanError if an entry is missing."""
-    tile, cluster, ring = (integers(record, key) for key in ("tile", "cluster_shape", "ring"))
-    if (len(tile), len(cluster), len(ring)) != (2, 3, 3):
-        raise PlanError("kernel record of a wgmma product contradicts itself: run select-kernels again")
-    stages, band, blocks = ring
-    return Spec(tile[0], tile[1], stages, cluster[0], cluster[1], cluster[2], band, blocks)
+    tile_m, tile_n = read_integers(record, "tile", 2)
+    stages, band, blocks = read_triple(record, "ring")
+    return Spec(tile_m, tile_n, stages, *read_triple(record, "cluster_shape"), band, blocks)
+
+
+def clusters_of(record: Record) -> int:
+    """Clusters that a record launches: each does its units one after the other."""
+    shape = read_shape(record)
+    return shape.grid[0] // shape.cluster[0]
 
 
 def combination_order(spec: Spec) -> str:
@@ -132,11 +120,11 @@ def _may_alias(code: KernelOp | None, roles: GemmOperands, task: Task) -> Attrib
             map_ = code.in_maps[task.problem.factors + place]
             if access.dtype == task.output.dtype and map_ == code.out_maps[store.output.value.data]:
                 found.append((0, roles.extras[0][place]))
-    return ArrayAttr([_array(pair) for pair in found])
+    return ArrayAttr([integers(pair) for pair in found])
 
 
 @dataclass(frozen=True)
-class WgmmaKernel:
+class WgmmaKernel(PlainOperands):
     """Products of f16 or bf16 with any epilogue, by warpgroup products out of bulk tensor copies."""
 
     id: str = "cuda.gemm_wgmma"
@@ -148,7 +136,7 @@ class WgmmaKernel:
     def legal(self, work: Work, target: TargetAttr) -> str | None:
         """See `KernelDescriptor`."""
         arch = arch_named(target.arch.data)
-        if not arch.has_tma:
+        if not (arch.has_tma and arch.has_wgmma):
             return f"warpgroup products and bulk tensor copies need sm_90a, the target is {arch.name}"
         if work.operands[0].dtype not in FACTORS:
             return f"warpgroup products take f16 and bf16 here, A is {work.operands[0].dtype}"
@@ -178,31 +166,34 @@ class WgmmaKernel:
 
     def record_of(self, work: Work, target: TargetAttr, spec: Spec) -> dict[str, Attribute]:
         """The record of `work` run by `spec`, a legal one."""
-        task = task_of_work(work)
-        blocks = spec.clusters(task, arch_named(target.arch.data)) * spec.cluster
+        task, arch = task_of_work(work), arch_named(target.arch.data)
+        blocks = spec.clusters(task, arch) * spec.cluster
+        shape = Shape((blocks, 1, 1), (spec.threads, 1, 1), (spec.cluster, 1, 1), spec.shared_bytes(task))
         return {
-            "tile": _array([spec.tile_m, spec.tile_n]),
-            "cluster_shape": _array([spec.cluster_m, spec.cluster_n, spec.split_k]),
-            "ring": _array([spec.stages, spec.band, spec.blocks_per_sm]),
-            "split_k": _integer(spec.split_k),
-            "grid": _array([blocks, 1, 1]),
-            "block": _array([spec.threads, 1, 1]),
-            "cluster": _array([spec.cluster, 1, 1]),
-            "shared_bytes": _integer(spec.shared_bytes(task)),
-            "workspace_bytes": _integer(0),
+            "tile": integers([spec.tile_m, spec.tile_n]),
+            "cluster_shape": integers([spec.cluster_m, spec.cluster_n, spec.split_k]),
+            "ring": integers([spec.stages, spec.band, spec.blocks_per_sm]),
+            "split_k": integer(spec.split_k),
+            **shape.entries(),
+            "workspace_bytes": integer(0),
             "combination_order": StringAttr(combination_order(spec)),
             "transpose_a": work.attrs["transpose_a"],
             "transpose_b": work.attrs["transpose_b"],
-            "early_reads": _array(early_reads(work)),
-            "fixed_addresses": _array([0, *_roles(work).b]),
+            **start_entries(arch, early_b(work)),
             "may_alias": _may_alias(work.code, _roles(work), task),
-            "triggers": BoolAttr.from_bool(True),
             "rounding": StringAttr(work.rounding),
         }
 
-    def prepare(self, work: Work, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
-        """See `KernelDescriptor`; never reached by a record of this kernel."""
-        raise PlanError(f"kernel '{self.id}' reads plain memory: its record must not ask for a layout")
+    def record_reason(self, work: Work, record: Record, target: TargetAttr) -> str | None:
+        """See `CheckedKernel`. Fewer clusters than fit are slower, but legal."""
+        task, spec, arch = task_of_work(work), spec_of(record), arch_named(target.arch.data)
+        if (reason := size_reason(spec) or spec_reason(spec, task, arch)) is not None:
+            return reason
+        clusters, most = clusters_of(record), spec.clusters(task, arch)
+        expected = self.record_of(work, target, spec)
+        if spec.split_k == 1 and 0 < clusters <= most and read_shape(record).cluster[0] == spec.cluster:
+            expected["grid"] = integers([clusters * spec.cluster, 1, 1])
+        return contradiction(record, expected, arch)
 
 
 def _operands_reason(work: Work) -> str | None:

@@ -243,6 +243,10 @@ def registers(spec: Spec) -> tuple[int, int] | None:
 
 def spec_reason(spec: Spec, task: Task, arch: GpuArch) -> str | None:
     """Why `spec` cannot run `task` on `arch`, None if it can."""
+    if (spec.tile_m, spec.tile_n) not in _TILES:
+        return f"there is no code for tiles of {spec.tile_m}x{spec.tile_n}"
+    if spec.cluster > _MOST_BLOCKS:
+        return f"{spec.cluster} blocks are more than a cluster holds"
     if spec.blocks_per_sm > 1 and _register_share(spec) < spec.sums + 64:
         # What a producer gives up is not enough for the consumers of its block: they would wait for it forever.
         return f"{spec.blocks_per_sm} blocks have too few registers for {spec.sums} sums a thread"
@@ -273,6 +277,8 @@ def spec_reason(spec: Spec, task: Task, arch: GpuArch) -> str | None:
 # What is worth measuring
 
 _TILES = ((128, 256), (128, 192), (128, 128), (64, 256), (128, 64), (64, 128), (64, 64))
+_MOST_BLOCKS = 8
+"""Of a cluster, on every GPU that has them."""
 _CLUSTERS = ((2, 1), (1, 2), (1, 1))
 _SPLITS = (2, 4, 8)
 _DEPTHS = (4, 8)

@@ -46,7 +46,10 @@ Shape: TypeAlias = Sequence[int | str]
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """A tensor of a graph under construction; supports ``+ - * / @`` and negation."""
+    """A tensor of a graph under construction; supports ``+ - * / // % ** @ & | ^ ~``, order and negation.
+
+    ``==`` is the identity of two values, as of any Python object: elements are compared by ``Graph.eq``.
+    """
 
     graph: Graph
     ssa: SSAValue
@@ -94,6 +97,57 @@ class Value:
 
     def __rtruediv__(self, other: Operand) -> Value:
         return self.graph.div(other, self)
+
+    def __floordiv__(self, other: Operand) -> Value:
+        return self.graph.floor_div(self, other)
+
+    def __rfloordiv__(self, other: Operand) -> Value:
+        return self.graph.floor_div(other, self)
+
+    def __mod__(self, other: Operand) -> Value:
+        return self.graph.mod(self, other)
+
+    def __rmod__(self, other: Operand) -> Value:
+        return self.graph.mod(other, self)
+
+    def __pow__(self, other: Operand) -> Value:
+        return self.graph.pow(self, other)
+
+    def __rpow__(self, other: Operand) -> Value:
+        return self.graph.pow(other, self)
+
+    def __and__(self, other: Operand) -> Value:
+        return self.graph.and_(self, other)
+
+    def __rand__(self, other: Operand) -> Value:
+        return self.graph.and_(other, self)
+
+    def __or__(self, other: Operand) -> Value:
+        return self.graph.or_(self, other)
+
+    def __ror__(self, other: Operand) -> Value:
+        return self.graph.or_(other, self)
+
+    def __xor__(self, other: Operand) -> Value:
+        return self.graph.xor(self, other)
+
+    def __rxor__(self, other: Operand) -> Value:
+        return self.graph.xor(other, self)
+
+    def __invert__(self) -> Value:
+        return self.graph.not_(self)
+
+    def __lt__(self, other: Operand) -> Value:
+        return self.graph.lt(self, other)
+
+    def __le__(self, other: Operand) -> Value:
+        return self.graph.le(self, other)
+
+    def __gt__(self, other: Operand) -> Value:
+        return self.graph.gt(self, other)
+
+    def __ge__(self, other: Operand) -> Value:
+        return self.graph.ge(self, other)
 
     def __matmul__(self, other: Value) -> Value:
         return self.graph.matmul(self, other)

@@ -34,6 +34,62 @@ class ElementwiseOps(GraphCore):
         """The smaller of the two, per element."""
         return self._binary(logical.MinOp, lhs, rhs, name)
 
+    def pow(self, lhs: Operand, rhs: Operand, *, name: str | None = None) -> Value:
+        """``lhs ** rhs`` of floats."""
+        return self._binary(logical.PowOp, lhs, rhs, name)
+
+    def floor_div(self, lhs: Operand, rhs: Operand, *, name: str | None = None) -> Value:
+        """``lhs // rhs`` of integers, rounded down."""
+        return self._binary(logical.FloorDivOp, lhs, rhs, name)
+
+    def mod(self, lhs: Operand, rhs: Operand, *, name: str | None = None) -> Value:
+        """``lhs % rhs`` of integers, with the sign of ``rhs``; ``x mod 0`` is x."""
+        return self._binary(logical.ModOp, lhs, rhs, name)
+
+    def and_(self, lhs: Operand, rhs: Operand, *, name: str | None = None) -> Value:
+        """``lhs & rhs`` of i1, or of each bit of integers."""
+        return self._binary(logical.AndOp, lhs, rhs, name)
+
+    def or_(self, lhs: Operand, rhs: Operand, *, name: str | None = None) -> Value:
+        """``lhs | rhs`` of i1, or of each bit of integers."""
+        return self._binary(logical.OrOp, lhs, rhs, name)
+
+    def xor(self, lhs: Operand, rhs: Operand, *, name: str | None = None) -> Value:
+        """``lhs ^ rhs`` of i1, or of each bit of integers."""
+        return self._binary(logical.XorOp, lhs, rhs, name)
+
+    def not_(self, x: Value, *, name: str | None = None) -> Value:
+        """``not x`` of i1, ``~x`` of integers."""
+        return self._unary(logical.NotOp, x, name)
+
+    def eq(self, lhs: Operand, rhs: Operand, *, name: str | None = None) -> Value:
+        """``lhs == rhs`` per element, as i1."""
+        return self.compare("eq", lhs, rhs, name=name)
+
+    def ne(self, lhs: Operand, rhs: Operand, *, name: str | None = None) -> Value:
+        """``lhs != rhs`` per element, as i1."""
+        return self.compare("ne", lhs, rhs, name=name)
+
+    def lt(self, lhs: Operand, rhs: Operand, *, name: str | None = None) -> Value:
+        """``lhs < rhs`` per element, as i1."""
+        return self.compare("lt", lhs, rhs, name=name)
+
+    def le(self, lhs: Operand, rhs: Operand, *, name: str | None = None) -> Value:
+        """``lhs <= rhs`` per element, as i1."""
+        return self.compare("le", lhs, rhs, name=name)
+
+    def gt(self, lhs: Operand, rhs: Operand, *, name: str | None = None) -> Value:
+        """``lhs > rhs`` per element, as i1."""
+        return self.compare("gt", lhs, rhs, name=name)
+
+    def ge(self, lhs: Operand, rhs: Operand, *, name: str | None = None) -> Value:
+        """``lhs >= rhs`` per element, as i1."""
+        return self.compare("ge", lhs, rhs, name=name)
+
+    def is_nan(self, x: Value, *, name: str | None = None) -> Value:
+        """Whether an element is NaN, as i1."""
+        return self._insert("is_nan", name, lambda: logical.IsNanOp(self._own(x)))
+
     def compare(self, predicate: Predicate, lhs: Operand, rhs: Operand, *, name: str | None = None) -> Value:
         """i1 per element: ``eq ne lt le gt ge``."""
         a, b = self._broadcast_together("compare", lhs, rhs)
@@ -51,6 +107,53 @@ class ElementwiseOps(GraphCore):
     def neg(self, x: Value, *, name: str | None = None) -> Value:
         """``-x``."""
         return self._unary(logical.NegOp, x, name)
+
+    def abs(self, x: Value, *, name: str | None = None) -> Value:
+        """``|x|``."""
+        return self._unary(logical.AbsOp, x, name)
+
+    def sign(self, x: Value, *, name: str | None = None) -> Value:
+        """-1, 0 or 1; NaN stays NaN."""
+        return self._unary(logical.SignOp, x, name)
+
+    def reciprocal(self, x: Value, *, name: str | None = None) -> Value:
+        """``1 / x``."""
+        return self._unary(logical.ReciprocalOp, x, name)
+
+    def clamp(
+        self, x: Value, min: float | None = None, max: float | None = None, *, name: str | None = None
+    ) -> Value:
+        """``min(max(x, min), max)``; whole bounds for integers, and either may be missing."""
+        bounds = [_bound(bound, x) for bound in (min, max)]
+        return self._insert("clamp", name, lambda: logical.ClampOp(self._own(x), *bounds))
+
+    def floor(self, x: Value, *, name: str | None = None) -> Value:
+        """The largest whole number that is not above x."""
+        return self._unary(logical.FloorOp, x, name)
+
+    def ceil(self, x: Value, *, name: str | None = None) -> Value:
+        """The smallest whole number that is not below x."""
+        return self._unary(logical.CeilOp, x, name)
+
+    def round(self, x: Value, *, name: str | None = None) -> Value:
+        """The nearest whole number, half to even."""
+        return self._unary(logical.RoundOp, x, name)
+
+    def sin(self, x: Value, *, name: str | None = None) -> Value:
+        """The sine, of radians."""
+        return self._unary(logical.SinOp, x, name)
+
+    def cos(self, x: Value, *, name: str | None = None) -> Value:
+        """The cosine, of radians."""
+        return self._unary(logical.CosOp, x, name)
+
+    def expm1(self, x: Value, *, name: str | None = None) -> Value:
+        """``e ** x - 1``, exact near 0."""
+        return self._unary(logical.Expm1Op, x, name)
+
+    def log1p(self, x: Value, *, name: str | None = None) -> Value:
+        """``log(1 + x)``, exact near 0."""
+        return self._unary(logical.Log1pOp, x, name)
 
     def exp(self, x: Value, *, name: str | None = None) -> Value:
         """``e ** x``."""
@@ -92,6 +195,28 @@ class ElementwiseOps(GraphCore):
         """GELU, by erf or by its tanh approximation."""
         return self._insert("gelu", name, lambda: logical.GeluOp(self._own(x), approximate))
 
+    def leaky_relu(self, x: Value, negative_slope: float = 0.01, *, name: str | None = None) -> Value:
+        """``x > 0 ? x : negative_slope * x``."""
+        return self._insert("leaky_relu", name, lambda: logical.LeakyReluOp(self._own(x), negative_slope))
+
+    def elu(self, x: Value, alpha: float = 1.0, *, name: str | None = None) -> Value:
+        """``x > 0 ? x : alpha * (exp(x) - 1)``."""
+        return self._insert("elu", name, lambda: logical.EluOp(self._own(x), alpha))
+
+    def softplus(self, x: Value, beta: float = 1.0, *, name: str | None = None) -> Value:
+        """``log(1 + exp(beta * x)) / beta``."""
+        return self._insert("softplus", name, lambda: logical.SoftplusOp(self._own(x), beta))
+
+    def hard_sigmoid(
+        self, x: Value, alpha: float = 1 / 6, beta: float = 0.5, *, name: str | None = None
+    ) -> Value:
+        """``alpha * x + beta``, cut off at 0 and 1."""
+        return self._insert("hard_sigmoid", name, lambda: logical.HardSigmoidOp(self._own(x), alpha, beta))
+
+    def hard_swish(self, x: Value, *, name: str | None = None) -> Value:
+        """``x * hard_sigmoid(x)``."""
+        return self._unary(logical.HardSwishOp, x, name)
+
     def cast(self, x: Value, dtype: str, *, name: str | None = None) -> Value:
         """The value in another element type."""
         return self._insert("cast", name, lambda: logical.CastOp(self._own(x), dtype))
@@ -104,3 +229,8 @@ class ElementwiseOps(GraphCore):
     ) -> Value:
         a, b = self._broadcast_together(op_class.name, lhs, rhs)
         return self._insert(op_class.name, name, lambda: op_class(a.ssa, b.ssa))
+
+
+def _bound(bound: float | None, x: Value) -> float | None:
+    """A bound of floats as a float, so that ``clamp(x, 0, 6)`` is what it looks like."""
+    return float(bound) if bound is not None and x.info.element.is_float else bound

@@ -126,6 +126,30 @@ emit.program @p attributes {phase = "bufferized"} {
 
 // -----
 
+// What is staged comes from any address.
+// CHECK: error: emit.bind: only a direct input or output states an alignment, 'x' is neither
+emit.program @p attributes {phase = "bufferized"} {
+  %x = emit.bind input "x" binding(staged) align(16) : !emit.buffer<8xf32, bound>
+}
+
+// -----
+
+// Weights lie in memory of ours.
+// CHECK: error: emit.bind: only a direct input or output states an alignment, 'w' is neither
+emit.program @p attributes {phase = "bufferized"} {
+  %w = emit.bind param "w" binding(direct) align(16) : !emit.buffer<8xf32, bound>
+}
+
+// -----
+
+// An alignment is a power of two.
+// CHECK: error: emit.bind: the alignment of 'x' must be a power of two, got 24
+emit.program @p attributes {phase = "bufferized"} {
+  %x = emit.bind input "x" binding(direct) align(24) : !emit.buffer<8xf32, bound>
+}
+
+// -----
+
 // An option of a bind is given once.
 // CHECK: error: 'binding' is given twice
 emit.program @p attributes {phase = "bufferized"} {
@@ -1263,7 +1287,7 @@ emit.kernel @k parallel [4] reduce [8] ins [affine_map<(d0, d1) -> (d0, d1)>] ou
     emit.yield %a : f32
   }
   emit.phase {
-    %a = math.sin %m : f32
+    %a = math.tan %m : f32
     emit.store %m, 0 : f32
     emit.yield
   }

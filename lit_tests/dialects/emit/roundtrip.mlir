@@ -74,6 +74,8 @@ emit.program @binds attributes {phase = "bufferized"} {
   %x = emit.bind input "x" binding(staged) : !emit.buffer<4xf32, bound> attributes {aicf.note = "kept"}
   // CHECK-NEXT: emit.bind output "x" binding(direct) : !emit.buffer<4xf16, bound>
   %y = emit.bind output "x" binding(direct) : !emit.buffer<4xf16, bound>
+  // CHECK-NEXT: emit.bind output "a" binding(direct) align(16) : !emit.buffer<4xf16, bound>
+  %a = emit.bind output "a" binding(direct) align(16) : !emit.buffer<4xf16, bound>
   // CHECK-NEXT: emit.bind param "w" updated : !emit.buffer<4xbf16, bound>
   %w = emit.bind param "w" updated : !emit.buffer<4xbf16, bound>
   // CHECK-NEXT: emit.bind state "s" binding(direct) updated : !emit.buffer<4xf64, bound>

@@ -42,7 +42,7 @@ func.func @element(%a : tensor<4xcomplex<f32>>) {
 // -----
 
 func.func @bool(%a : tensor<4xi1>) {
-  // CHECK: error: logical.mul: not defined for i1; use logical.max for or, logical.min for and, or cast to a number
+  // CHECK: error: logical.mul: not defined for i1; use logical.and, logical.or or logical.xor, or cast to a number
   %0 = logical.mul %a, %a : tensor<4xi1>
   func.return
 }
@@ -117,5 +117,149 @@ func.func @unknown(%a : tensor<4xf32>) {
 func.func @identity(%a : tensor<4xf32>) {
   // CHECK: error: logical.relu: aicf.src is "act"; it is a list of strings
   %0 = logical.relu %a {aicf.src = "act"} : tensor<4xf32>
+  func.return
+}
+
+// -----
+
+func.func @power(%a : tensor<4xi32>) {
+  // CHECK: error: logical.pow: not defined for i32; cast to a float type first
+  %0 = logical.pow %a, %a : tensor<4xi32>
+  func.return
+}
+
+// -----
+
+func.func @modulo(%a : tensor<4xf32>) {
+  // CHECK: error: logical.mod: not defined for f32; cast to an integer type first
+  %0 = logical.mod %a, %a : tensor<4xf32>
+  func.return
+}
+
+// -----
+
+func.func @modulo_of_bools(%a : tensor<4xi1>) {
+  // CHECK: error: logical.floor_div: not defined for i1; cast to an integer type first
+  %0 = logical.floor_div %a, %a : tensor<4xi1>
+  func.return
+}
+
+// -----
+
+func.func @logic(%a : tensor<4xf32>) {
+  // CHECK: error: logical.and: not defined for f32; cast to an integer type first
+  %0 = logical.and %a, %a : tensor<4xf32>
+  func.return
+}
+
+// -----
+
+func.func @inverted(%a : tensor<4xf16>) {
+  // CHECK: error: logical.not: not defined for f16; cast to an integer type first
+  %0 = logical.not %a : tensor<4xf16>
+  func.return
+}
+
+// -----
+
+func.func @magnitude(%a : tensor<4xi1>) {
+  // CHECK: error: logical.abs: not defined for i1; cast to a number first
+  %0 = logical.abs %a : tensor<4xi1>
+  func.return
+}
+
+// -----
+
+func.func @is_nan(%a : tensor<4xi32>) {
+  // CHECK: error: logical.is_nan: not defined for i32; cast to a float type first
+  %0 = logical.is_nan %a : tensor<4xi32> -> tensor<4xi1>
+  func.return
+}
+
+// -----
+
+func.func @is_nan_result(%a : tensor<4xf32>) {
+  // CHECK: error: logical.is_nan: result type is 4xf32, but the operands give 4xi1
+  %0 = logical.is_nan %a : tensor<4xf32> -> tensor<4xf32>
+  func.return
+}
+
+// -----
+
+func.func @no_bound(%a : tensor<4xf32>) {
+  // CHECK: error: logical.clamp: has neither min nor max; give at least one
+  %0 = logical.clamp %a : tensor<4xf32>
+  func.return
+}
+
+// -----
+
+func.func @bound_of_floats(%a : tensor<4xf32>) {
+  // CHECK: error: logical.clamp: min is 0 : i64; write a bound of floats as a float, such as 1.0
+  %0 = logical.clamp %a {min = 0} : tensor<4xf32>
+  func.return
+}
+
+// -----
+
+func.func @bound_of_integers(%a : tensor<4xi32>) {
+  // CHECK: error: logical.clamp: max is 1.500000e+00 : f64; write a bound of integers as an integer, such as 1
+  %0 = logical.clamp %a {max = 1.5} : tensor<4xi32>
+  func.return
+}
+
+// -----
+
+func.func @bound_out_of_range(%a : tensor<4xui8>) {
+  // CHECK: error: logical.clamp: min is -1; u8 holds 0 to 255, so leave it out
+  %0 = logical.clamp %a {min = -1} : tensor<4xui8>
+  func.return
+}
+
+// -----
+
+func.func @bound_is_nan(%a : tensor<4xf32>) {
+  // CHECK: error: logical.clamp: max is NaN; it is a number, or left out
+  %0 = logical.clamp %a {max = 0x7FF8000000000000 : f64} : tensor<4xf32>
+  func.return
+}
+
+// -----
+
+func.func @bound_is_text(%a : tensor<4xf32>) {
+  // CHECK: error: logical.clamp: max is "six"; it is a number, such as 0.5, or 1 for integers
+  %0 = logical.clamp %a {max = "six"} : tensor<4xf32>
+  func.return
+}
+
+// -----
+
+func.func @slope(%a : tensor<4xf32>) {
+  // CHECK: error: logical.leaky_relu: negative_slope is inf; it is a finite number
+  %0 = logical.leaky_relu %a {negative_slope = 0x7FF0000000000000 : f64} : tensor<4xf32>
+  func.return
+}
+
+// -----
+
+func.func @alpha(%a : tensor<4xf32>) {
+  // CHECK: error: logical.elu: alpha is 1 : i64; it is a number of type f64, such as 0.5
+  %0 = logical.elu %a {alpha = 1} : tensor<4xf32>
+  func.return
+}
+
+// -----
+
+func.func @beta(%a : tensor<4xf32>) {
+  // CHECK: error: logical.softplus: beta is 0.0; the softplus is divided by it
+  %0 = logical.softplus %a {beta = 0.0} : tensor<4xf32>
+  func.return
+}
+
+// -----
+
+func.func @activation_of_integers(%a : tensor<4xi32>) {
+  // CHECK: error: logical.hard_sigmoid: not defined for i32; cast to a float type first
+  %0 = logical.hard_sigmoid %a : tensor<4xi32>
   func.return
 }

@@ -73,3 +73,77 @@ func.func @types(%n : tensor<?x64xf16, #logical.dims<["N", ""]>>, %s : tensor<f6
   %1 = logical.exp %s {aicf.id = "e"} : tensor<f64>
   func.return %1 : tensor<f64>
 }
+
+// Functions, rounding to whole numbers and powers of floats.
+// CHECK-LABEL: func.func @functions
+func.func @functions(%a : tensor<8xf32>, %b : tensor<8xf32>) -> tensor<8xf32> {
+  // CHECK-NEXT: %0 = logical.expm1 %a : tensor<8xf32>
+  %0 = logical.expm1 %a : tensor<8xf32>
+  // CHECK-NEXT: %1 = logical.log1p %0 : tensor<8xf32>
+  %1 = logical.log1p %0 : tensor<8xf32>
+  // CHECK-NEXT: %2 = logical.sin %1 : tensor<8xf32>
+  %2 = logical.sin %1 : tensor<8xf32>
+  // CHECK-NEXT: %3 = logical.cos %2 : tensor<8xf32>
+  %3 = logical.cos %2 : tensor<8xf32>
+  // CHECK-NEXT: %4 = logical.floor %3 : tensor<8xf32>
+  %4 = logical.floor %3 : tensor<8xf32>
+  // CHECK-NEXT: %5 = logical.ceil %4 : tensor<8xf32>
+  %5 = logical.ceil %4 : tensor<8xf32>
+  // CHECK-NEXT: %6 = logical.round %5 : tensor<8xf32>
+  %6 = logical.round %5 : tensor<8xf32>
+  // CHECK-NEXT: %7 = logical.reciprocal %6 : tensor<8xf32>
+  %7 = logical.reciprocal %6 : tensor<8xf32>
+  // CHECK-NEXT: %8 = logical.pow %7, %b : tensor<8xf32>
+  %8 = logical.pow %7, %b : tensor<8xf32>
+  func.return %8 : tensor<8xf32>
+}
+
+// abs and sign take integers too; a bound of floats is a float, a bound of integers an integer.
+// CHECK-LABEL: func.func @bounds
+func.func @bounds(%a : tensor<8xf32>, %i : tensor<8xi32>) -> tensor<8xi32> {
+  // CHECK-NEXT: %0 = logical.abs %i : tensor<8xi32>
+  %0 = logical.abs %i : tensor<8xi32>
+  // CHECK-NEXT: %1 = logical.sign %0 : tensor<8xi32>
+  %1 = logical.sign %0 : tensor<8xi32>
+  // CHECK-NEXT: %2 = logical.clamp %1 {min = -3, max = 5} : tensor<8xi32>
+  %2 = logical.clamp %1 {min = -3, max = 5} : tensor<8xi32>
+  // CHECK-NEXT: %3 = logical.clamp %a {max = 6.000000e+00 : f64} : tensor<8xf32>
+  %3 = logical.clamp %a {max = 6.0} : tensor<8xf32>
+  func.return %2 : tensor<8xi32>
+}
+
+// Activations with attributes: their defaults are printed.
+// CHECK-LABEL: func.func @activations
+func.func @activations(%a : tensor<8xf32>) -> tensor<8xf32> {
+  // CHECK-NEXT: %0 = logical.leaky_relu %a {negative_slope = 1.000000e-02 : f64} : tensor<8xf32>
+  %0 = logical.leaky_relu %a : tensor<8xf32>
+  // CHECK-NEXT: %1 = logical.elu %0 {alpha = 2.000000e+00 : f64} : tensor<8xf32>
+  %1 = logical.elu %0 {alpha = 2.0} : tensor<8xf32>
+  // CHECK-NEXT: %2 = logical.softplus %1 {beta = 1.000000e+00 : f64} : tensor<8xf32>
+  %2 = logical.softplus %1 : tensor<8xf32>
+  // CHECK-NEXT: %3 = logical.hard_sigmoid %2 {alpha = 0.16666666666666666 : f64, beta = 5.000000e-01 : f64} : tensor<8xf32>
+  %3 = logical.hard_sigmoid %2 : tensor<8xf32>
+  // CHECK-NEXT: %4 = logical.hard_swish %3 : tensor<8xf32>
+  %4 = logical.hard_swish %3 : tensor<8xf32>
+  func.return %4 : tensor<8xf32>
+}
+
+// Logic of truth values and of bits; division of integers that rounds down.
+// CHECK-LABEL: func.func @logic
+func.func @logic(%p : tensor<4xi1>, %i : tensor<4xi64>, %j : tensor<4xi64>, %a : tensor<4xf32>) -> tensor<4xi1> {
+  // CHECK-NEXT: %0 = logical.floor_div %i, %j : tensor<4xi64>
+  %0 = logical.floor_div %i, %j : tensor<4xi64>
+  // CHECK-NEXT: %1 = logical.mod %0, %j : tensor<4xi64>
+  %1 = logical.mod %0, %j : tensor<4xi64>
+  // CHECK-NEXT: %2 = logical.and %0, %1 : tensor<4xi64>
+  %2 = logical.and %0, %1 : tensor<4xi64>
+  // CHECK-NEXT: %3 = logical.not %2 : tensor<4xi64>
+  %3 = logical.not %2 : tensor<4xi64>
+  // CHECK-NEXT: %4 = logical.is_nan %a : tensor<4xf32> -> tensor<4xi1>
+  %4 = logical.is_nan %a : tensor<4xf32> -> tensor<4xi1>
+  // CHECK-NEXT: %5 = logical.or %4, %p : tensor<4xi1>
+  %5 = logical.or %4, %p : tensor<4xi1>
+  // CHECK-NEXT: %6 = logical.xor %5, %p : tensor<4xi1>
+  %6 = logical.xor %5, %p : tensor<4xi1>
+  func.return %6 : tensor<4xi1>
+}

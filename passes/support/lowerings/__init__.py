@@ -2,11 +2,19 @@
 
 from aicf.passes.support.greedy import PatternTable
 from aicf.passes.support.identity import IdTable
-from aicf.passes.support.lowerings import activations, contraction, indexing, normalization, reduction
+from aicf.passes.support.lowerings import (
+    activations,
+    arithmetic,
+    contraction,
+    indexing,
+    normalization,
+    reduction,
+)
 from aicf.passes.support.lowerings.base import Formulas, LowerBy
 
 FORMULAS: Formulas = {
     **contraction.FORMULAS,
+    **arithmetic.FORMULAS,
     **activations.FORMULAS,
     **reduction.FORMULAS,
     **normalization.FORMULAS,

@@ -97,8 +97,11 @@ def static_size(op: LogicalOp, size: Size) -> int:
     return size
 
 
-Formula: TypeAlias = Callable[[Lowering, Any], SSAValue]
-"""From a composite op to its result, written with the lowering's methods in the composite's own element type."""
+Formula: TypeAlias = Callable[[Lowering, Any], SSAValue | None]
+"""From a composite op to its result, written with the lowering's methods in the composite's own element type.
+
+A primitive op may have a formula for some of its uses; it adds nothing and gives None for the others.
+"""
 
 Formulas: TypeAlias = Mapping[type[Operation], Formula]
 
@@ -113,7 +116,8 @@ class LowerBy(RewritePattern):
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
         assert isinstance(op, LogicalOp)
         lower = Lowering(rewriter, op, self.ids)
-        lower.finish(lower.narrow(self.formula(lower, op)))
+        if (value := self.formula(lower, op)) is not None:
+            lower.finish(lower.narrow(value))
 
 
 def counting_element(element: ElementType, count: int) -> ElementType:

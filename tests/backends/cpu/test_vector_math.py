@@ -12,7 +12,8 @@ from scipy import special
 
 from aicf.backends.cpu.ir_builder import Emitter, Value
 from aicf.backends.cpu.target import CpuLevel
-from aicf.backends.cpu.vector_math import FUNCTIONS, VectorMath
+from aicf.backends.cpu.vector_functions import FUNCTIONS
+from aicf.backends.cpu.vector_math import VectorMath
 from tests.backends.cpu.harness import NUMPY, Function, runnable_levels
 
 Array = NDArray[Any]
@@ -21,17 +22,21 @@ LIMIT = 4.0
 
 
 def compiled(name: str, dtype: str, level: CpuLevel, lanes: int) -> Function:
-    def emit(em: Emitter, source: Value, target: Value, *_: Value) -> None:
+    """A loop over `COUNT` elements; its pointers are the arguments, then the results."""
+    pointers = 3 if name in BINARY else 2
+
+    def emit(em: Emitter, *arguments: Value) -> None:
+        *sources, target = arguments[:pointers]
         math_ = VectorMath(em, dtype, lanes)
 
         def body(i: Value, _: list[Value]) -> list[Value]:
-            value = em.load(em.address(source, i, dtype), dtype, lanes)
-            em.store(FUNCTIONS[name](math_, value), em.address(target, i, dtype), dtype, lanes)
+            values = [em.load(em.address(source, i, dtype), dtype, lanes) for source in sources]
+            em.store(FUNCTIONS[name](math_, *values), em.address(target, i, dtype), dtype, lanes)
             return []
 
         em.loop(0, COUNT, lanes, [], body)
 
-    return Function(level, 2, emit)
+    return Function(level, pointers, emit)
 
 
 def wide(x: Array) -> Array:
@@ -57,7 +62,67 @@ REFERENCES = {
     "sigmoid": sigmoid,
     "sqrt": np.sqrt,
     "rsqrt": lambda x: 1 / np.sqrt(x),
+    "expm1": np.expm1,
+    "log1p": np.log1p,
+    "sin": np.sin,
+    "cos": np.cos,
+    "pow": np.power,
+    "abs": np.abs,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "round": np.rint,
 }
+BINARY = ("pow",)
+
+
+def samples(name: str, dtype: str, rng: np.random.Generator) -> list[Array]:
+    """Arguments of a function: one array, or two."""
+    if name in BINARY:
+        return powers(dtype, rng)
+    x = arguments(dtype, rng)
+    if name in ("sin", "cos"):
+        x[: COUNT // 4] = near_quarter_turns(dtype, rng)
+    elif name in ("floor", "ceil", "round"):
+        x[: COUNT // 8] = rng.integers(-99, 99, COUNT // 8) / 2
+    return [x]
+
+
+def near_quarter_turns(dtype: str, rng: np.random.Generator) -> Array:
+    """Arguments of every size, half of them the floats nearest to multiples of pi/2, where a reduction cancels most."""
+    kind = NUMPY[dtype]
+    top = 127 if dtype == "f32" else 1023
+    anywhere = rng.uniform(1, 2, COUNT // 8) * 2.0 ** rng.integers(-30, top + 1, COUNT // 8)
+    turns = rng.integers(1, 2**22, COUNT // 8 - len(WORST)) * (np.longdouble(np.pi) / 2 + PI_TAIL / 2)
+    with np.errstate(over="ignore"):
+        return np.concatenate([anywhere, turns.astype(np.float64), WORST]).astype(kind)
+
+
+PI_TAIL = np.longdouble(1.2246467991473532e-16)
+"""What float64's pi lacks."""
+WORST = np.array([6381956970095103.0 * 2.0**797, 16367173.0 * 2.0**72, -1e22, 2.0**120])
+"""The float64 and the float32 nearest to a multiple of pi/2 (Muller, "Elementary Functions"), and large ones."""
+
+
+def powers(dtype: str, rng: np.random.Generator) -> list[Array]:
+    """Bases and exponents: special ones with each other, any bit patterns, and results of every size."""
+    kind = NUMPY[dtype]
+    largest = 88.0 if dtype == "f32" else 709.0
+    edges = np.array([0.0, 0.5, 1.0, 2.0, 3.0, 4.5, 1e30, np.inf, np.finfo(kind).smallest_subnormal])
+    edges = np.concatenate([edges, -edges, [np.nan, np.nextafter(kind(1), kind(2)), kind(2.0**53)]])
+    pairs = np.array([(a, b) for a in edges for b in edges])
+    free = COUNT - len(pairs)
+    base = np.exp(rng.uniform(-largest, largest, free))
+    base[: free // 4] = 1 + rng.normal(size=free // 4) * 10.0 ** rng.integers(-7, 0, free // 4)
+    with np.errstate(all="ignore"):
+        exponent = rng.uniform(-1.1, 1.1, free) * largest / np.log(base.astype(kind))
+    whole = free // 8
+    base[-whole:] = rng.normal(size=whole) * 3
+    exponent[-whole:] = rng.integers(-30, 30, whole)
+    with np.errstate(over="ignore"):
+        return [
+            np.concatenate([pairs[:, 0], base]).astype(kind),
+            np.concatenate([pairs[:, 1], exponent]).astype(kind),
+        ]
 
 
 def arguments(dtype: str, rng: np.random.Generator) -> Array:
@@ -104,15 +169,15 @@ def ulps(found: Array, exact: Array) -> Array:
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_within_four_ulp(name: str, dtype: str, level: CpuLevel) -> None:
-    x = arguments(dtype, np.random.default_rng(7))
+    given = samples(name, dtype, np.random.default_rng(7))
     with np.errstate(all="ignore"):
-        exact = REFERENCES[name](wide(x))
-    found = np.empty_like(x)
-    compiled(name, dtype, level, level.lanes(dtype))(x, found)
+        exact = REFERENCES[name](*(wide(x) for x in given))
+    found = np.empty_like(given[0])
+    compiled(name, dtype, level, level.lanes(dtype))(*given, found)
     error = ulps(found, exact)
     worst = int(np.argmax(error))
     assert error[worst] <= LIMIT, (
-        f"{name}({x[worst]!r}) = {found[worst]!r}, exact {exact[worst]!r}: {error[worst]} ulp"
+        f"{name}({[x[worst] for x in given]}) = {found[worst]!r}, exact {exact[worst]!r}: {error[worst]} ulp"
     )
     zero = found == 0
     assert (np.signbit(found[zero]) == np.signbit(exact[zero])).all()
@@ -122,8 +187,8 @@ def test_within_four_ulp(name: str, dtype: str, level: CpuLevel) -> None:
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_scalar_code_gives_the_bits_of_vector_code(name: str, dtype: str) -> None:
     level = runnable_levels()[0]
-    x = arguments(dtype, np.random.default_rng(11))
-    one, many = np.empty_like(x), np.empty_like(x)
-    compiled(name, dtype, level, 1)(x, one)
-    compiled(name, dtype, level, level.lanes(dtype))(x, many)
+    given = samples(name, dtype, np.random.default_rng(11))
+    one, many = np.empty_like(given[0]), np.empty_like(given[0])
+    compiled(name, dtype, level, 1)(*given, one)
+    compiled(name, dtype, level, level.lanes(dtype))(*given, many)
     np.testing.assert_array_equal(one, many)

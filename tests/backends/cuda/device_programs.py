@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,19 +27,41 @@ from aicf.backends.reference.loader import ReferenceCode
 from aicf.backends.reference.loader import load_native as load_reference
 from aicf.runtime import Executable, ModulePlan
 from aicf.runtime.capture_plan import CapturePlan
+from aicf.runtime.graph import Bind
 from aicf.runtime.plan_from_ir import code_units, read_module, target_of
 from tests.backends.cuda.fake_driver import FakeDriver, Kernel
 from tests.runtime.support import module_of
 
 
 def device_executable(
-    driver: FakeDriver, text: str, weights: Mapping[str, np.ndarray], **options: Any
+    driver: FakeDriver,
+    text: str,
+    weights: Mapping[str, np.ndarray],
+    *,
+    staged: Collection[str] = (),
+    **options: Any,
 ) -> Executable:
-    """The program of `text` as cuda code for `driver`."""
+    """The program of `text` as cuda code for `driver`, with the inputs and outputs in `staged` bound so."""
     module = module_of(text)
     reference = load_reference(ReferenceBackend().build(module, code_units(module), target_of(module)))
-    plan = replace(read_module(module), backend="cuda", arch="sm_90a")
+    plan = replace(_bound(read_module(module), staged), backend="cuda", arch="sm_90a")
     return Executable(plan, native_code(driver, plan, reference), weights, **options)
+
+
+def _bound(plan: ModulePlan, staged: Collection[str]) -> ModulePlan:
+    """The plan with its inputs and outputs as those of programs for cuda: staged, or direct at multiples of 16."""
+
+    def bound(bind: Bind) -> Bind:
+        if bind.role not in ("input", "output"):
+            return bind
+        is_staged = bind.name in staged
+        return replace(bind, binding="staged" if is_staged else "direct", align=None if is_staged else 16)
+
+    programs = tuple(
+        replace(each, graph=replace(each.graph, binds=tuple(map(bound, each.graph.binds))))
+        for each in plan.programs
+    )
+    return replace(plan, programs=programs)
 
 
 def native_code(driver: FakeDriver, plan: ModulePlan, reference: ReferenceCode) -> NativeCode:

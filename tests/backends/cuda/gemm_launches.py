@@ -1,4 +1,4 @@
-"""Products of the GEMM families as launches, their code compiled."""
+"""Works as the instructions that code generators see, and their code compiled."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ def launch_of(work: Work, kernel: str, record: Mapping[str, Attribute]) -> Launc
     size = record.get("workspace_bytes")
     bytes_ = size.value.data if isinstance(size, IntegerAttr) else 0
     ws = (BufferRef(len(refs), 0, (bytes_ // 4,), (1,), "f32"),) if bytes_ else ()
-    return Launch("product", work.kind, kernel, record, ins, outs, ws, work.body, work.code, ())
+    return Launch(
+        work.id, work.kind, kernel, record, ins, outs, ws, work.body, work.code, (), prologue=work.prologue
+    )
 
 
 def compiled(

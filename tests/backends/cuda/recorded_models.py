@@ -81,6 +81,15 @@ def library_call() -> Graph:
     return graph
 
 
+def library_alone() -> Graph:
+    """A product from the input to the output, beside a kernel of ours that reads the input too."""
+    graph = Graph("library_alone")
+    x = graph.input("x", (64, 64), "f16")
+    graph.output(linear(graph, x, "product", 64), "y")
+    graph.output(graph.softmax(x, name="beside"), "z")
+    return graph
+
+
 def bert_layer() -> Graph:
     """A layer of BERT, its attention in products and softmax."""
     graph = Graph("bert_layer")
@@ -103,6 +112,7 @@ MODELS: dict[str, tuple[Callable[[], Graph], int]] = {
     "diamond": (diamond, 2),
     "branches": (branches, 2),
     "library_call": (library_call, 1),
+    "library_alone": (library_alone, 1),
     "bert_layer": (bert_layer, 1),
 }
 """Model and number of streams, by name."""

@@ -24,6 +24,14 @@ UNARY_FLOAT = {
     "tanh": math.TanhOp,
     "erf": math.ErfOp,
     "sigmoid": SigmoidOp,
+    "expm1": math.ExpM1Op,
+    "log1p": math.Log1pOp,
+    "sin": math.SinOp,
+    "cos": math.CosOp,
+    "abs": math.AbsFOp,
+    "floor": math.FloorOp,
+    "ceil": math.CeilOp,
+    "round": math.RoundEvenOp,
     "neg": arith.NegfOp,
 }
 BINARY_FLOAT = {
@@ -33,6 +41,7 @@ BINARY_FLOAT = {
     "div": arith.DivfOp,
     "max": arith.MaximumfOp,
     "min": arith.MinimumfOp,
+    "pow": math.PowFOp,
 }
 BINARY_INT = {
     "add": arith.AddiOp,

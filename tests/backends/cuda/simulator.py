@@ -190,6 +190,23 @@ def _half(dtype: Any) -> dict[str, Callable[..., Any]]:
     }
 
 
+_FUNCTIONS = {
+    "exp": np.exp,
+    "expm1": np.expm1,
+    "log": np.log,
+    "log1p": np.log1p,
+    "tanh": np.tanh,
+    "sin": np.sin,
+    "cos": np.cos,
+    "pow": np.power,
+    "fabs": np.abs,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "rint": np.rint,
+}
+"""Functions of libdevice by their f64 names, whose f32 ones have an f more."""
+
+
 def _namespace(memory: Memory, here: _Thread) -> dict[str, Any]:
     f32, f64 = np.float32, np.float64
 
@@ -203,20 +220,13 @@ def _namespace(memory: Memory, here: _Thread) -> dict[str, Any]:
         return np.nextafter(near, f32(0)) if abs(f64(near)) > abs(x) else near
 
     libdevice = SimpleNamespace(
-        expf=np.exp,
-        exp=np.exp,
-        logf=np.log,
+        **{f"{name}{suffix}": function for name, function in _FUNCTIONS.items() for suffix in ("", "f")},
         fsqrt_rn=np.sqrt,
         rsqrtf=lambda x: f32(1) / np.sqrt(x),
         rsqrt=lambda x: f64(1) / np.sqrt(x),
-        tanhf=np.tanh,
         erff=lambda x: f32(math.erf(x)),
         erf=lambda x: f64(math.erf(x)),
-        tanh=np.tanh,
-        log=np.log,
         dsqrt_rn=np.sqrt,
-        fabsf=np.abs,
-        fabs=np.abs,
         float2int_rz=lambda x: to_int(x, 32),
         float2ll_rz=lambda x: to_int(x, 64),
         double2int_rz=lambda x: to_int(x, 32),

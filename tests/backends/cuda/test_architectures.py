@@ -1,4 +1,4 @@
-"""Older GPUs: what Hopper alone has is in no kernel, no record and no edge of theirs."""
+"""Other GPUs than sm_90a: what an architecture lacks is in no kernel, no record and no edge; what it has is used."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pytest
 
 import aicf
 from aicf.backends.cuda.storage import read
+from aicf.backends.cuda.target import ARCHES, runs_on
 from aicf.backends.cuda.toolchain import described
 from tests.backends.cuda.sass import instructions
 
@@ -28,8 +29,15 @@ def _program() -> aicf.Graph:
     return graph
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
-def test_programs_compile_for_older_gpus(arch: str) -> None:
+PROGRAMMATIC, CLUSTERS, TMA, WGMMA = {"ACQBULK", "PREEXIT"}, {"UCGABAR_ARV"}, {"UTMALDG"}, {"HGMMA"}
+"""Opcodes that each feature is seen by."""
+
+LACKS = {"sm_80": PROGRAMMATIC | CLUSTERS | TMA | WGMMA, "sm_90": WGMMA}
+
+
+@pytest.mark.parametrize("arch", list(LACKS))
+def test_programs_compile_for_other_gpus(arch: str) -> None:
+    """Programmatic edges are there exactly where the architecture has them, with the opcodes they need."""
     rng = np.random.default_rng(0)
     weights = {
         "w": rng.standard_normal((64, 64)).astype(np.float16),
@@ -41,9 +49,22 @@ def test_programs_compile_for_older_gpus(arch: str) -> None:
     module, cubins = read(exe.native.code)
     assert len(program.launches) >= 5 and len(cubins) >= 5
     edges = [edge for kernel in module.programs[0].kernels for edge in kernel.after]
-    assert edges and not any(edge.programmatic for edge in edges)
-    for symbol, code in cubins.items():
-        found = instructions(described(symbol, code))
-        assert not {"ACQBULK", "PREEXIT", "UTMALDG", "HGMMA", "UCGABAR_ARV"} & {
-            name.split(".")[0] for name in found
-        }
+    assert edges
+    assert any(edge.programmatic for edge in edges) == ARCHES[arch].has_programmatic_launch
+    found = {
+        name.split(".")[0]
+        for symbol, code in cubins.items()
+        for name in instructions(described(symbol, code))
+    }
+    assert not LACKS[arch] & found
+    assert (found >= PROGRAMMATIC) == ARCHES[arch].has_programmatic_launch
+
+
+def test_what_an_architecture_has() -> None:
+    """As NVIDIA's tables say: clusters, programmatic launch and bulk tensor copies came with compute capability 9.0,
+    warpgroup products with its `a` feature set, which runs on that capability alone."""
+    for name, arch in ARCHES.items():
+        features = (arch.has_programmatic_launch, arch.has_clusters, arch.has_tma)
+        assert features == (arch.capability >= 90,) * 3
+        assert arch.has_wgmma == arch.is_exact == (name == "sm_90a")
+    assert not runs_on("sm_90a", 100) and runs_on("sm_90a", 90) and runs_on("sm_86", 89)

@@ -9,7 +9,7 @@ import pytest
 from xdsl.dialects.builtin import BoolAttr, FloatAttr, f64
 from xdsl.ir import Attribute, Block
 
-from aicf.backends.base import BufferRef, Launch, OperandInfo, Work
+from aicf.backends.base import OperandInfo, Work
 from aicf.backends.cuda.attention_code import emit
 from aicf.backends.cuda.attention_kernels import (
     AttentionKernel,
@@ -25,6 +25,7 @@ from aicf.backends.cuda.launches import KernelLaunch
 from aicf.backends.cuda.target import ARCHES
 from aicf.backends.cuda.toolchain import compile_kernels
 from aicf.dialects.emit_types import TargetAttr
+from tests.backends.cuda.gemm_launches import launch_of
 from tests.backends.cuda.sass import ATOMICS, SPILLS, instructions, starting
 
 TARGET = TargetAttr("cuda", "sm_90a", {})
@@ -57,16 +58,9 @@ def bert(batch: int = 1, rows: int = 128, dtype: str = "f16") -> Work:
     return attention([x, x, x], x)
 
 
-def launch(
-    work: Work, record: Mapping[str, Attribute], kernel: str = "cuda.attention", arch: str = "sm_90a"
-) -> KernelLaunch:
-    """The one launch of `work` with its operands in consecutive binds."""
-    refs = tuple(
-        BufferRef(1 + i, 0, operand.shape, operand.strides, operand.dtype)
-        for i, operand in enumerate((*work.operands, *work.results))
-    )
-    instruction = Launch("a", "attention", kernel, record, refs[:-1], refs[-1:], (), work.body, None, ())
-    (made,) = emit(instruction, ARCHES[arch])
+def launch(work: Work, record: Mapping[str, Attribute], kernel: str = KERNEL.id) -> KernelLaunch:
+    """The one launch of `work`."""
+    (made,) = emit(launch_of(work, kernel, record))
     assert isinstance(made, KernelLaunch)
     return made
 
@@ -154,7 +148,7 @@ def test_the_launch_follows_from_record_and_operands() -> None:
     work = attention([X, X, X, MASK], X)
     made = launch(work, KERNEL.record_of(work, TARGET, AttentionSpec(64, 64, 2, 4, 1)))
     assert made.grid == (2 * 6, 1, 1) and made.block == (128, 1, 1)
-    assert [argument.base for argument in made.arguments] == [1, 2, 3, 5, 4]  # type: ignore[union-attr]
+    assert [argument.base for argument in made.arguments] == [0, 1, 2, 4, 3]  # type: ignore[union-attr]
     assert made == launch(work, KERNEL.record_of(work, TARGET, AttentionSpec(64, 64, 2, 4, 1)))
 
 
@@ -168,7 +162,7 @@ def test_the_launch_follows_from_record_and_operands() -> None:
 )
 def test_compiled_code_multiplies_on_tensor_cores(work: Work, spec: AttentionSpec, arch: str) -> None:
     """The intended products and loads, no spills, no atomics; griddepcontrol from sm_90 on."""
-    code = launch(work, KERNEL.record_of(work, TARGET, spec), arch=arch).code
+    code = launch(work, KERNEL.record_of(work, TargetAttr("cuda", arch), spec)).code
     (cubin,) = compile_kernels([code], arch).values()
     assert cubin.stack_bytes == 0 and cubin.registers <= 255
     names = instructions(cubin)

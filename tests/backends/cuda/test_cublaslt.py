@@ -6,29 +6,30 @@ No GPU and no library: `library_model` does what the library's manual says of a 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from aicf.backends.base import BufferRef, Launch, Work
+from aicf.backends.base import Work
 from aicf.backends.cuda import library
 from aicf.backends.cuda.cublaslt_code import emit
 from aicf.backends.cuda.cublaslt_kernels import CublasLtKernel
 from aicf.backends.cuda.device_program import Address, LibraryNode
 from aicf.backends.cuda.launches import LibraryCall
-from aicf.backends.cuda.target import arch_named
 from aicf.compiled import Options
 from aicf.compiler import passes_of
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.emit_types import TargetAttr
+from aicf.dialects.plain_values import attribute_of
 from aicf.errors import ArtifactError, BackendUnavailable
 from aicf.frontends.text import make_context
 from aicf.passes.select_kernels import SelectKernelsPass
 from aicf.passes.support.pipeline import apply_pass
 from aicf.passes.support.work import work_of_group
 from aicf.sources import read_model
+from tests.backends.cuda.gemm_launches import launch_of
 
 TARGET = TargetAttr("cuda", "sm_90a")
 KERNEL = CublasLtKernel()
@@ -94,24 +95,29 @@ def work_of(text: str) -> Work:
 def call_of(work: Work) -> LibraryCall:
     """The call of a work whose operands are table entries 0, 1, ... in order, results last."""
     record = {**KERNEL.record(work, TARGET), **KERNEL.device_fields}
-    infos = (*work.operands, *work.results)
-    refs = [BufferRef(place, 0, o.shape, o.strides, o.dtype) for place, o in enumerate(infos)]
-    count = len(work.operands)
-    launch = Launch(
-        "p",
-        work.kind,
-        KERNEL.id,
-        record,
-        tuple(refs[:count]),
-        tuple(refs[count:]),
-        (),
-        work.body,
-        work.code,
-        (),
-    )
-    (call,) = emit(launch, arch_named("sm_90a"))
+    launch = replace(launch_of(work, KERNEL.id, record), ws=())
+    (call,) = emit(launch)
     assert isinstance(call, LibraryCall)
     return call
+
+
+@pytest.mark.parametrize(
+    ("entry", "value"),
+    [
+        ("compute_type", "tf32"),
+        ("scale_type", "f16"),
+        ("reduction", "none"),
+        ("epilogue", "relu"),
+        ("beta", 1.0),
+    ],
+)
+def test_an_edited_call_is_refused(entry: str, value: object) -> None:
+    """Arithmetic that rounds otherwise, or another epilogue than the body's, is no call of the instruction."""
+    work = work_of(Product().text())
+    record = {**KERNEL.record(work, TARGET), **KERNEL.device_fields}
+    assert KERNEL.record_reason(work, record, TARGET) is None
+    edited = {**record, entry: attribute_of(value)}
+    assert f"its '{entry}' is {value}" in str(KERNEL.record_reason(work, edited, TARGET))
 
 
 def library_model(call: Mapping[str, Any], at: Mapping[str, np.ndarray]) -> None:
@@ -255,3 +261,6 @@ def test_a_call_of_another_release_is_refused():
     node = LibraryNode("p", "cublasLt.matmul", "13.0.2", {"dtype": "f32"}, (Address(0, 0),))
     with pytest.raises(ArtifactError, match="instruction 'p': no call of this release"):
         library.call(0, node, [0], 0)
+    call = {**call_of(work_of(Product().text())).call, "compute_type": "tf32"}
+    with pytest.raises(ArtifactError, match="compute_type 'tf32' is none of f32; compile it again"):
+        library.call(0, LibraryNode("p", "cublasLt.matmul", "13.0.2", call, ()), [], 0)

@@ -20,10 +20,13 @@ import pytest
 import aicf
 from aicf import runtime
 from aicf.backends.cuda import driver as driver_module
-from aicf.backends.cuda import loader, toolchain
+from aicf.backends.cuda import library, loader, toolchain
+from aicf.backends.cuda.device_program import TensorMap
 from aicf.backends.cuda.driver import OUT_OF_MEMORY, CudaDriver, DeviceFacts, DriverError
+from aicf.backends.registry import resolve_target, target_spec
 from aicf.compiled import CompiledModel
-from aicf.errors import AicfError, BackendUnavailable, CaptureError, PolicyError, UnsupportedOp
+from aicf.errors import AicfError, ArtifactError, BackendUnavailable, CaptureError, PolicyError, UnsupportedOp
+from aicf.extras import install
 from aicf.tools.aicf_cli import main
 from tests.backends.cuda.device_programs import device_executable, symbol_of
 from tests.backends.cuda.device_tensor import DeviceTensor
@@ -168,17 +171,17 @@ DRIVERS: dict[str, tuple[Api | ImportError, bool, str]] = {
     "package missing": (
         ImportError("No module named 'cuda'"),
         True,
-        "the package cuda-bindings does not import (No module named 'cuda'); install the NVIDIA driver and aicf[cuda]",
+        f"the package cuda-bindings does not import (No module named 'cuda'); {install('cuda')}",
     ),
     "library missing for the package": (
         Api(cuInit=RuntimeError("Failed to dlopen libcuda.so.1")),
         True,
-        "this machine has no NVIDIA driver (libcuda.so.1); install the NVIDIA driver and aicf[cuda]",
+        "this machine has no NVIDIA driver (libcuda.so.1); install one, or use target cpu",
     ),
     "library missing": (
         Api(cuInit=(0,)),
         False,
-        "this machine has no NVIDIA driver (libcuda.so.1); install the NVIDIA driver and aicf[cuda]",
+        "this machine has no NVIDIA driver (libcuda.so.1); install one, or use target cpu",
     ),
     "driver broken": (
         Api(cuInit=(803,)),
@@ -199,6 +202,73 @@ def test_no_driver(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_driver_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """It starts with an error of its own; that means there are none."""
     assert real_driver(monkeypatch, Api(cuInit=(100,))).count() == 0
+
+
+MAP = TensorMap(1, 0, "bf16", (64, 8), (128,), (64, 8), 128, 256, 0, "zeros")
+
+
+class TensorMapApi(Api):
+    """An API whose enumerations give the names of their members, and whose encoder keeps what it is given."""
+
+    def __init__(self) -> None:
+        super().__init__(cuInit=(0,), cuDeviceGetCount=(0, 1))
+        self.image, self.given = ctypes.create_string_buffer(b"image", 128), []
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "cuTensorMapEncodeTiled":
+            return lambda *given: (self.given.append(given), (0, self))[1]
+        if name.startswith("CUtensorMap"):
+            return Names()
+        return int if name.startswith("cuuint") else super().__getattr__(name)
+
+    def getPtr(self) -> int:
+        return ctypes.addressof(self.image)
+
+
+class Names:
+    """An enumeration with every member."""
+
+    def __getattr__(self, name: str) -> str:
+        return name
+
+
+def test_a_tensor_map_is_encoded_as_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Type, interleave, swizzle, L2 promotion and fill come from the map; nothing stands in for what is unknown."""
+    api = TensorMapApi()
+    driver = real_driver(monkeypatch, api)
+    monkeypatch.setattr(driver, "_api", api)
+    assert driver.encode(MAP, 1 << 20).startswith(b"image")
+    other = replace(MAP, dtype="f64", swizzle=0, l2_promotion=64, interleave=16, out_of_bounds="nan")
+    driver.encode(other, 1 << 20)
+    said = [
+        [str(entry).removeprefix("CU_TENSOR_MAP_") for entry in (given[0], *given[7:])] for given in api.given
+    ]
+    assert said == [
+        [
+            "DATA_TYPE_BFLOAT16",
+            "INTERLEAVE_NONE",
+            "SWIZZLE_128B",
+            "L2_PROMOTION_L2_256B",
+            "FLOAT_OOB_FILL_NONE",
+        ],
+        [
+            "DATA_TYPE_FLOAT64",
+            "INTERLEAVE_16B",
+            "SWIZZLE_NONE",
+            "L2_PROMOTION_L2_64B",
+            "FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA",
+        ],
+    ]
+    for changes in (
+        {"dtype": "i1"},
+        {"swizzle": 16},
+        {"l2_promotion": 1},
+        {"interleave": 8},
+        {"out_of_bounds": "-"},
+    ):
+        (value,) = changes.values()
+        with pytest.raises(ArtifactError, match=f"its tensor map says '{value}', which is none of "):
+            driver.encode(replace(MAP, **changes), 1 << 20)
 
 
 def test_the_drivers_own_shortage_is_told_with_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,11 +338,29 @@ def test_a_library_of_another_version(gpu: FakeDriver, monkeypatch: pytest.Monke
         exe(x)
     assert one_line(error.value) == (
         "instruction 'product' was compiled for cublasLt 1.2.3, here is 9.9.9: algorithms are valid for one version; "
-        "install that one, or run aicf tune here and compile again"
+        "pip install 'nvidia-cublas==1.2.3.*', or run aicf tune here and compile again"
     )
     assert not gpu.named("launch") and not gpu.named("allocate")
     monkeypatch.setattr(loader, "import_module", lambda name: SilentLibrary(gpu))
     assert exe(x).shape == (64, 64)
+
+
+def test_a_table_for_another_version_of_this_machines_library(
+    gpu: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`cuda` is this machine with its library: a table measured with another one is refused before anything is
+    compiled, an architecture that is named lists none and takes the table's."""
+    table = Path(__file__).parents[3] / "benchmarks" / "tuning" / "h100.json"
+    program = PROGRAM.format(dtype="f16")
+    monkeypatch.setattr(library, "version", lambda: "13.0.2")
+    assert target_spec(resolve_target("cuda")) == "cuda:sm_90a+cublasLt=13.0.2"
+    with pytest.raises(PolicyError) as error:
+        aicf.compile(program, target="cuda", tuning=table)
+    assert one_line(error.value).startswith(
+        "tuning: the table was measured on NVIDIA H100 80GB HBM3 with library cublasLt 13.1.0, this program is for "
+        "library cublasLt 13.0.2; measure again on the device: aicf tune MODEL "
+    )
+    assert target_spec(resolve_target("cuda:sm_90a")) == "cuda:sm_90a"
 
 
 def test_a_missing_library(gpu: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,7 +371,7 @@ def test_a_missing_library(gpu: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(BackendUnavailable) as error:
         compiled("library_call")(np.zeros((64, 64), np.float16))
     assert one_line(error.value) == (
-        "instruction 'product' needs the library cublasLt (No module named 'nvmath'); install aicf[cuda]"
+        f"instruction 'product' needs the library cublasLt (No module named 'nvmath'); {install('cuda')}"
     )
 
 
@@ -318,7 +406,7 @@ def test_missing_toolkit_wheels(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BackendUnavailable) as error:
         aicf.compile(PROGRAM.format(dtype="f32"), target=TARGET)
     assert one_line(error.value) == (
-        "compiling for cuda needs the package nvidia-nvjitlink; install aicf[cuda]"
+        f"compiling for cuda needs the package nvidia-nvjitlink; {install('cuda')}"
     )
 
 
@@ -328,7 +416,7 @@ def test_toolkit_wheels_of_another_line(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(BackendUnavailable) as error:
         aicf.compile(PROGRAM.format(dtype="f32"), target=TARGET)
     assert one_line(error.value) == (
-        "nvidia-nvvm 13.9.1 is not of the CUDA 13.0 line, whose code driver 580 loads; install aicf[cuda]"
+        f"nvidia-nvvm 13.9.1 is not of the CUDA 13.0 line, whose code driver 580 loads; {install('cuda')}"
     )
 
 
@@ -384,6 +472,7 @@ def test_a_failing_launch_names_the_instruction(gpu: FakeDriver) -> None:
     exe = add(gpu)
     bound = exe.bind(x=random(RNG, 4, 6))
     bound.replay()
+    bound.replay()
     (plan,) = exe.plan.programs
     gpu.failures["run"] = 1
     with pytest.raises(CaptureError) as error:
@@ -395,7 +484,36 @@ def test_a_failing_launch_names_the_instruction(gpu: FakeDriver) -> None:
     gpu.failures[symbol] = ILLEGAL_ADDRESS
     with pytest.raises(CaptureError) as error:
         bound.check()
-    assert one_line(error.value).startswith("instruction 'act' failed: synchronize failed: ")
+    assert one_line(error.value) == (
+        "instruction 'act' failed: synchronize failed: fake error 700; a kernel broke the GPU context of this process, "
+        "so every later use of the GPU fails: start a new process"
+    )
+
+
+@pytest.mark.parametrize("way", ["call", "run", "replay"])
+def test_a_launch_that_fails_the_first_time_names_the_instruction(way: str, gpu: FakeDriver) -> None:
+    """Without being asked: the first run of every GraphExec goes instruction by instruction. It counts as one run, the
+    next goes as the graph, and a failed one does not count."""
+    exe = add(gpu)
+    x = random(RNG, 4, 6)
+    bound = exe.bind(x=x)
+    step: Callable[[], object] = {
+        "call": lambda: exe(x),
+        "run": lambda: exe.run({"x": x}),
+        "replay": lambda: (bound.replay(2), bound.synchronize()),
+    }[way]
+    (plan,) = exe.plan.programs
+    gpu.failures["run"] = 1
+    with pytest.raises(CaptureError, match="instruction 'sum' failed: run failed: fake error 1"):
+        step()
+    del gpu.failures["run"]
+    step()
+    names = [symbol_of(plan, number) for number in range(3)]
+    assert gpu.named("run")[-3:] == names and len(gpu.named("launch")) == (way == "replay")
+    gpu.calls.clear()
+    step()
+    assert not gpu.named("run") and len(gpu.named("launch")) == (2 if way == "replay" else 1)
+    check_works(exe)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from xdsl.dialects.builtin import BoolAttr, IntegerAttr, StringAttr, i64
 from xdsl.ir import Attribute, Block
 
-from aicf.backends.base import BufferRef, Launch, OperandInfo, Work
+from aicf.backends.base import OperandInfo, Work
 from aicf.backends.cuda.gemv_code import emit
 from aicf.backends.cuda.gemv_kernels import GemvKernel, read_spec, specs
 from aicf.backends.cuda.gemv_spec import ColumnsSpec, RowsSpec, TilesSpec, choose, read_problem
@@ -21,6 +21,7 @@ from aicf.dialects.emit_kernels import KernelOp
 from aicf.dialects.emit_types import TargetAttr, contiguous_strides
 from aicf.errors import PlanError
 from tests.backends.cpu.kernels_text import parse_kernel
+from tests.backends.cuda.gemm_launches import launch_of
 from tests.backends.cuda.sass import listing
 
 TARGET = TargetAttr("cuda", "sm_90a")
@@ -184,28 +185,9 @@ def normed(m: int, k: int) -> Work:
     )
 
 
-def launch_of(work: Work, record: Mapping[str, Attribute] | None = None) -> KernelLaunch:
+def launched(work: Work, record: Mapping[str, Attribute] | None = None) -> KernelLaunch:
     """The launch of a work, each operand in a bind of its own."""
-    refs = [
-        BufferRef(place, 0, o.shape, o.strides, o.dtype)
-        for place, o in enumerate((*work.operands, *work.results))
-    ]
-    count = len(work.operands)
-    launch = Launch(
-        work.id,
-        work.kind,
-        KERNEL.id,
-        record or KERNEL.record(work, TARGET),
-        tuple(refs[:count]),
-        tuple(refs[count:]),
-        (),
-        work.body,
-        work.code,
-        (),
-        (),
-        work.prologue,
-    )
-    (made,) = emit(launch, ARCH)
+    (made,) = emit(launch_of(work, KERNEL.id, record or KERNEL.record(work, TARGET)))
     return made
 
 
@@ -238,7 +220,7 @@ def test_machine_code(name: str) -> None:
     """Nothing spills, weights come in 16-byte loads that start before the wait, and dependents start before it too."""
     work = WORKS[name]()
     assert KERNEL.legal(work, TARGET) is None
-    made = launch_of(work)
+    made = launched(work)
     cubin = compile_kernels([made.code], ARCH.name)[made.code.symbol]
     assert cubin.stack_bytes == 0
     assert cubin.registers * made.code.threads * made.code.blocks_per_sm <= 65536
@@ -259,7 +241,7 @@ def test_activations_are_read_after_the_wait() -> None:
     work = product(1, 512, 1024)
     changed = dataclasses.replace(work.operands[1], updated=True)
     work = dataclasses.replace(work, operands=(work.operands[0], changed))
-    made = launch_of(work)
+    made = launched(work)
     instructions = listing(compile_kernels([made.code], ARCH.name)[made.code.symbol])
     wait = next(i for i, text in enumerate(instructions) if "ACQBULK" in text)
     assert not any("LDG" in text for text in instructions[:wait])
@@ -292,22 +274,22 @@ def test_every_spec_for_the_tuner_is_different_and_emits() -> None:
     records = specs(work, TARGET)
     assert len({str(record) for record in records}) == len(records) > 4
     assert records[0] == KERNEL.record(work, TARGET)
-    texts = {launch_of(work, record).code.symbol for record in records}
+    texts = {launched(work, record).code.symbol for record in records}
     assert len(texts) == len(records)
 
 
 def test_the_same_record_makes_the_same_text() -> None:
     """Code is a pure function of the record and the operands."""
-    assert launch_of(up_projection()).code == launch_of(up_projection()).code
+    assert launched(up_projection()).code == launched(up_projection()).code
 
 
 def test_a_record_with_a_missing_decision_is_refused() -> None:
     """No default is made up at build time."""
     work = down_projection()
     record = KERNEL.record(work, TARGET)
-    for key in ("early_reads", "rows_per_warp", "k_parts", "along"):
-        with pytest.raises(PlanError, match="cuda.gemv"):
-            launch_of(work, {name: value for name, value in record.items() if name != key})
+    for key in ("early_reads", "rows_per_warp", "k_parts", "along", "grid", "shared_bytes"):
+        with pytest.raises(PlanError, match=key):
+            launched(work, {name: value for name, value in record.items() if name != key})
 
 
 def _strided(work: Work, place: int, shape: Sequence[int], strides: Sequence[int]) -> Work:
@@ -343,5 +325,5 @@ def test_strict_rounding_changes_the_text() -> None:
     """The record, not a default, says where f16 values are rounded."""
     work = up_projection()
     record = KERNEL.record(work, TARGET)
-    strict = launch_of(work, {**record, "rounding": StringAttr("strict")})
-    assert strict.code.source != launch_of(work, record).code.source
+    strict = launched(work, {**record, "rounding": StringAttr("strict")})
+    assert strict.code.source != launched(work, record).code.source

@@ -19,6 +19,7 @@ from aicf.passes.aicf_inference import AicfInferencePass
 from aicf.runtime.capture_plan import CapturePlan
 from aicf.runtime.plan_from_ir import code_units, read_module
 from tests.backends.cuda.simulator import Memory, run
+from tests.support.elementwise_ops import assert_same, every_op, operands
 from tests.support.random_graphs import RandomProgram, random_program, run_program
 
 ARCH = arch_named("sm_90a")
@@ -50,7 +51,7 @@ def simulated(plan: CapturePlan, unit: CodeUnit, inputs: dict[str, np.ndarray]) 
         elif bind.role != "output":
             memory.fill(place, inputs[bind.name])
     for launch in unit.launches:
-        parts = emitter(launch.kernel)(launch, ARCH)
+        parts = emitter(launch.kernel)(launch)
         run([part for part in parts if isinstance(part, KernelLaunch)], memory)
     return {
         bind.name: memory.buffers[place].view(dtypes[bind.dtype]).reshape(bind.shape)
@@ -83,6 +84,17 @@ def test_random_programs_keep_their_meaning(seed: int, float_type: str) -> None:
         rounded = np.abs(typed[name].astype(np.float64) - wanted.astype(np.float64)).max()
         least = {"f32": 2e-6, "f16": 4e-3, "bf16": 3e-2, "f64": 1e-13}[float_type] * scale
         assert np.abs(own - wanted).max() <= max(3 * rounded, least), name
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "i32", "i64", "i1"])
+def test_every_elementwise_op(dtype: str) -> None:
+    """Random values and edges together, each op as it is written for a GPU."""
+    module = every_op((5, 31), dtype)
+    inputs = {f"x{number}": array for number, array in enumerate(operands(2, dtype, (5, 31), 3))}
+    wanted = run_program(module, inputs)
+    found = simulated(*compiled(module), inputs)
+    for name, values in wanted.items():
+        assert_same(name, found[name], values, dtype)
 
 
 PROGRAM = """

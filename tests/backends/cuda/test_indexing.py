@@ -9,7 +9,7 @@ from aicf.backends.cuda.build import emitter
 from aicf.backends.cuda.launches import KernelLaunch
 from aicf.backends.cuda.toolchain import compile_kernels
 from tests.backends.cuda.sass import SPILLS, instructions, starting
-from tests.backends.cuda.test_generated_programs import ARCH, compiled, simulated
+from tests.backends.cuda.test_generated_programs import compiled, simulated
 from tests.support.indexing_programs import PROGRAMS, READS, WRITES, Inputs, built
 from tests.support.random_graphs import run_program
 
@@ -34,7 +34,7 @@ def sass(inputs: Inputs) -> list[str]:
     """The instructions of the one kernel of a graph."""
     _, unit = compiled(inputs.graph.module())
     (launch,) = unit.launches
-    parts = [part for part in emitter(launch.kernel)(launch, ARCH) if isinstance(part, KernelLaunch)]
+    parts = [part for part in emitter(launch.kernel)(launch) if isinstance(part, KernelLaunch)]
     (cubin,) = compile_kernels((part.code for part in parts), "sm_90a").values()
     return instructions(cubin)
 

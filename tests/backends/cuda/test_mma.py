@@ -27,8 +27,7 @@ def emitted(job: Work, spec: MmaSpec, target: TargetAttr = TARGET):
     """The launches of `job` by `spec`, compiled for `target`."""
     assert KERNEL.legal(job, target) is None
     record = KERNEL.record_of(job, target, spec)
-    arch = ARCHES[target.arch.data]
-    return compiled(emit(launch_of(job, KERNEL.id, record), arch), arch.name)
+    return compiled(emit(launch_of(job, KERNEL.id, record)), target.arch.data)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +66,7 @@ def test_every_proposed_spec_fits(arch: str, shape: tuple[int, int, int]) -> Non
     for spec in found:
         assert spec.shared_bytes(problem) <= ARCHES[arch].shared_bytes
         assert spec.split * spec.loops(problem) * spec.bk >= problem.k
-        assert spec.through != "cluster" or ARCHES[arch].has_tma
+        assert spec.through != "cluster" or ARCHES[arch].has_clusters
 
 
 def test_candidates_start_with_the_record_and_have_its_entries() -> None:

@@ -11,9 +11,13 @@ from aicf.backends.cuda import loader
 from aicf.backends.cuda.driver import GraphEdge
 from aicf.backends.cuda.storage import read
 from aicf.compiled import CompiledModel
+from aicf.errors import PlanError
 from aicf.runtime.capture_plan import CapturePlan
+from aicf.runtime.plan_from_ir import read_module
+from tests.backends.cuda.device_tensor import DeviceTensor
 from tests.backends.cuda.fake_driver import FakeDriver
 from tests.backends.cuda.recorded_models import MODELS, SilentKernels, SilentLibrary, compiled
+from tests.runtime.support import module_of
 
 TOPOLOGIES = {
     "chain": """
@@ -41,6 +45,10 @@ TOPOLOGIES = {
         stream 0  before   generated
         stream 0  product  gemm       <- before
         stream 0  after    generated  <- product
+    """,
+    "library_alone": """
+        stream 0  product  gemm
+        stream 0  beside   generated  <- product
     """,
     "bert_layer": """
         stream 0  query           gemm_multi
@@ -169,3 +177,72 @@ def test_replays_in_a_row_are_launches_in_a_row(exe: CompiledModel, gpu: FakeDri
     gpu.calls.clear()
     bound.replay(100)
     assert len(gpu.calls) == 100 and len(set(gpu.calls)) == 1 and gpu.calls[0][0] == "launch"
+
+
+# Bindings
+
+
+def test_a_library_call_stages_the_boundary_that_it_touches() -> None:
+    """Everything else is direct, at the alignment that kernels need; IR, ledger, plan and explanation say it."""
+    model = compiled("library_alone")
+    (program,) = model.plan.programs
+    bound = {
+        bind.name: (bind.binding, bind.align) for bind in (*program.graph.inputs, *program.graph.outputs)
+    }
+    assert bound == {"x": ("staged", None), "y": ("staged", None), "z": ("direct", 16)}
+    text = model.ir("emit")
+    assert 'emit.bind input "x" binding(staged) :' in text
+    assert 'emit.bind output "z" binding(direct) align(16) :' in text
+    said = str(model.explain("x"))
+    assert "bound staged: copied through 8,192 bytes of ours" in said
+    assert "input 'x' is staged, because cuda.cublaslt embeds its address when the graph is captured" in said
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            '"x" binding(staged)',
+            '"x" binding(direct) align(16)',
+            "input 'x' is direct, but 'product' embeds its address: write binding(staged)",
+        ),
+        (
+            '"z" binding(direct) align(16)',
+            '"z" binding(direct)',
+            "output 'z' is direct at any address, cuda needs a multiple: write binding(direct) align(16)",
+        ),
+        (
+            '"z" binding(direct) align(16)',
+            '"z" binding(direct) align(8)',
+            "output 'z' is direct at any address, cuda needs a multiple: write binding(direct) align(16)",
+        ),
+    ],
+)
+def test_a_binding_that_could_not_be_obeyed_is_a_blocker(old: str, new: str, message: str) -> None:
+    text = compiled("library_alone").ir("emit")
+    assert old in text
+    with pytest.raises(PlanError) as error:
+        read_module(module_of(text.replace(old, new)))
+    assert error.value.message.endswith(message)
+
+
+def test_what_the_plan_says_may_be_edited() -> None:
+    """Staging costs a copy and is always legal."""
+    text = (
+        compiled("library_alone").ir("emit").replace('"z" binding(direct) align(16)', '"z" binding(staged)')
+    )
+    (program,) = read_module(module_of(text)).programs
+    assert [bind.binding for bind in program.graph.outputs] == ["staged", "staged"]
+
+
+def test_torch_tensors_at_a_staged_boundary(gpu: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two copies around the launch; the output that is direct is written where it is."""
+    gpu.kernels = SilentKernels()
+    monkeypatch.setattr(loader, "import_module", lambda name: SilentLibrary(gpu))
+    model = compiled("library_alone")
+    arrays = {name: DeviceTensor(gpu, np.ones((64, 64), np.float16), offset=2) for name in "xy"}
+    graph_exec = model.bind({**arrays, "z": DeviceTensor(gpu, np.ones((64, 64), np.float16))})
+    graph_exec.replay()
+    gpu.calls.clear()
+    graph_exec.replay()
+    assert [name for name, _ in gpu.calls if name != "make_current"] == ["copy", "launch", "copy"]

@@ -29,12 +29,16 @@ def test_every_scalar_op_has_text() -> None:
     assert set(TEXTS) == SCALAR_OPS
 
 
+HUGE_ANGLE_BYTES = {"f64": 40}
+"""Sine and cosine of f64 keep the product of a huge argument with 2/pi on the stack."""
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_op_compiles_without_stack(dtype: str) -> None:
     """One kernel with all ops of an element type: it types, and nothing of it calls out or spills."""
     kernel, _ = every_op(dtype, 64)
     (cubin,) = compile_kernels([every_op_code(kernel)], "sm_90a").values()
-    assert cubin.stack_bytes == 0
+    assert cubin.stack_bytes <= HUGE_ANGLE_BYTES.get(dtype, 0)
 
 
 def test_an_epilogue_reads_its_operands_through_their_strides() -> None:

@@ -25,7 +25,7 @@ def emitted(job: Work, spec: SimtSpec, arch: str = "sm_90a"):
     target = TargetAttr("cuda", arch)
     assert KERNEL.legal(job, target) is None
     record = KERNEL.record_of(job, target, spec)
-    (made,) = compiled(emit(launch_of(job, KERNEL.id, record), ARCHES[arch]), arch)
+    (made,) = compiled(emit(launch_of(job, KERNEL.id, record)), arch)
     return made
 
 

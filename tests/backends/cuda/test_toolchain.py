@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from aicf.backends.cuda import toolchain
+import aicf
+from aicf.backends.base import Launch
+from aicf.backends.cuda import build, compile_pool, toolchain
 from aicf.backends.cuda.code import KernelCode
-from aicf.backends.cuda.toolchain import compile_kernel, compile_kernels, compile_side_by_side
-from aicf.errors import BackendUnavailable
+from aicf.backends.cuda.compile_pool import CompilePool
+from aicf.backends.cuda.device_program import Address
+from aicf.backends.cuda.launches import KernelLaunch
+from aicf.backends.cuda.target import GpuArch
+from aicf.backends.cuda.toolchain import KernelError, compile_kernel, compile_kernels
+from aicf.errors import BackendUnavailable, CaptureError
 
 ARCH = "sm_90a"
 
@@ -47,12 +55,46 @@ def test_our_linear_steps_give_the_bytes_of_numbas(monkeypatch: pytest.MonkeyPat
 
 
 def test_bytes_do_not_depend_on_order_or_process() -> None:
-    """Two kernels side by side, in two processes, and one after the other in the opposite order."""
-    codes = [_loop("first", 2), _loop("second", 5)]
-    together = compile_side_by_side(codes, ARCH)
+    """Kernels side by side, in processes of their own but for one, and one after the other in the opposite order."""
+    codes = [_loop("first", 2), _loop("second", 5), _loop("the_third", 7)]
+    together = _side_by_side(codes)
     alone = {code.symbol: compile_kernel(code, ARCH) for code in reversed(codes)}
     assert together == alone
-    assert len(set(alone.values())) == 2
+    assert len(set(alone.values())) == 3
+
+
+def _side_by_side(codes: Sequence[KernelCode]) -> dict[str, bytes]:
+    with CompilePool(ARCH, compile_kernel) as pool:
+        for code in codes:
+            pool.add(code)
+        return pool.images()
+
+
+def test_all_but_the_shortest_are_compiled_elsewhere() -> None:
+    """Whatever the order in which they come."""
+    here: list[str] = []
+
+    def noted(code: KernelCode, arch: str) -> bytes:
+        here.append(code.name)
+        return compile_kernel(code, arch)
+
+    with CompilePool(ARCH, noted) as pool:
+        for name in ("long_name", "short", "longer_name"):
+            pool.add(_loop(name, 2))
+        assert len(pool.images()) == 3
+    assert here == ["short"]
+
+
+def test_a_pool_that_is_left_early_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No process and no file."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(KeyError), CompilePool(ARCH, compile_kernel) as pool:
+        pool.add(_loop("first", 2))
+        pool.add(_loop("second", 5))
+        worker = pool._worker
+        raise KeyError
+    assert worker is not None and worker._process.returncode is not None
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_cache_is_by_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,11 +102,11 @@ def test_the_cache_is_by_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("AICF_CACHE_DIR", str(tmp_path))
     compiled: list[str] = []
 
-    def noted(codes: list[KernelCode], arch: str) -> dict[str, bytes]:
-        compiled.extend(code.symbol for code in codes)
-        return {code.symbol: compile_kernel(code, arch) for code in codes}
+    def noted(code: KernelCode, arch: str) -> bytes:
+        compiled.append(code.symbol)
+        return compile_kernel(code, arch)
 
-    monkeypatch.setattr(toolchain, "compile_side_by_side", noted)
+    monkeypatch.setattr(toolchain, "compile_kernel", noted)
     one, other = _loop("one", 2), _loop("one", 7)
     first = compile_kernels([one], ARCH)
     assert compile_kernels([one, other], ARCH)[one.symbol] == first[one.symbol]
@@ -88,7 +130,7 @@ def test_a_damaged_entry_of_the_cache_is_compiled_again(
 @pytest.mark.parametrize(
     ("versions", "message"),
     [
-        ({"nvidia-nvvm": None}, "needs the package nvidia-nvvm; install aicf[cuda]"),
+        ({"nvidia-nvvm": None}, "needs the package nvidia-nvvm; pip install "),
         ({"nvidia-nvjitlink": "13.4.1"}, "nvidia-nvjitlink 13.4.1 is not of the CUDA 13.0 line"),
     ],
 )
@@ -109,6 +151,64 @@ def test_another_toolchain_is_refused(
 def test_what_a_dead_worker_lacks_is_compiled_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that ends at once, whether it has read its task or not, costs time and nothing else."""
     codes = [_loop("first", 2), _loop("second", 5)]
-    monkeypatch.setattr(toolchain, "WORKER", "this")  # python -m this: prints a poem and reads nothing
-    found = compile_side_by_side(codes, ARCH)
+    monkeypatch.setattr(compile_pool, "WORKER", "this")  # python -m this: prints a poem and reads nothing
+    found = _side_by_side(codes)
     assert found == {code.symbol: compile_kernel(code, ARCH) for code in codes}
+
+
+# Errors
+
+MISTAKES = {
+    "Numba": ("def k(out):\n    x = missing(out)\n", "TypingError: NameError: name 'missing' is not defined"),
+    "nvJitLink": (
+        "def k(out):\n    wait_for_predecessors()\n",
+        "nvJitLinkError: nvJitLink error log: ptxas application ptx input, line .* requires .target sm_90 or higher",
+    ),
+    "Python": ("def k(out):\n    x =\n", r"SyntaxError: invalid syntax \(<wrong>, line 2\)"),
+}
+"""Text that each part of the toolchain refuses on an older GPU, and its error in one line."""
+
+
+def _wrong(part: str) -> KernelCode:
+    return KernelCode("wrong", MISTAKES[part][0], ("ptr",), 32)
+
+
+@pytest.mark.parametrize("part", MISTAKES)
+def test_a_kernel_that_does_not_compile_is_told_in_one_line(part: str) -> None:
+    """The kernel and the reason; the foreign error is the cause."""
+    code = _wrong(part)
+    with pytest.raises(KernelError, match=MISTAKES[part][1]) as error:
+        compile_kernel(code, "sm_80")
+    assert error.value.symbol == code.symbol and f"kernel '{code.symbol}'" in error.value.message
+    assert "\n" not in str(error.value) and type(error.value.__cause__).__module__ != "aicf.errors"
+
+
+@pytest.mark.parametrize("worker", ["aicf.backends.cuda.compile_worker", "this"])
+def test_what_a_worker_said_goes_with_the_error(worker: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of it is on the terminal: not the error of a kernel, which is raised here, nor how the worker ended."""
+    monkeypatch.setattr(compile_pool, "WORKER", worker)
+    wrong = _wrong("Numba")
+    longer = replace(wrong, source=wrong.source + "    # and more" * 100)
+    with pytest.raises(KernelError, match="name 'missing' is not defined") as error:
+        _side_by_side([longer, _loop("right", 4)])
+    (note,) = error.value.__notes__
+    assert note.startswith(f"{worker} ended with status 0")
+    assert ("Traceback" in note) == (worker != "this")
+
+
+def test_a_kernel_that_does_not_compile_names_its_instruction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line for the user of the compiler; the toolchain's message is behind it."""
+    graph = aicf.Graph("g")
+    graph.output(graph.relu(graph.input("x", (8, 16), "f16"), name="act"), "y")
+
+    def broken(launch: Launch, arch: GpuArch) -> list[KernelLaunch]:
+        return [KernelLaunch(_wrong("Numba"), (Address(1, 0),), (1, 1, 1), (32, 1, 1))]
+
+    monkeypatch.setattr(build, "emitter", lambda kernel: broken)
+    with pytest.raises(CaptureError) as error:
+        aicf.compile(graph, target=f"cuda:{ARCH}")
+    assert error.value.message.startswith(
+        f"instruction 'act': kernel 'cuda.generated' does not compile for {ARCH}: "
+        "TypingError: NameError: name 'missing' is not defined; forbid it in the policy "
+    )
+    assert isinstance(error.value.__cause__, KernelError)

@@ -7,14 +7,17 @@ from dataclasses import replace
 
 import pytest
 from xdsl.dialects.builtin import IntegerAttr
+from xdsl.ir import Attribute
 
 from aicf.backends.base import Work
 from aicf.backends.cuda.device_program import TensorMap
+from aicf.backends.cuda.gemm_problem import early_b
 from aicf.backends.cuda.launches import KernelLaunch
+from aicf.backends.cuda.records import integer, integers, read_integers
 from aicf.backends.cuda.target import ARCHES
 from aicf.backends.cuda.toolchain import compile_kernels
 from aicf.backends.cuda.wgmma_code import emit
-from aicf.backends.cuda.wgmma_kernels import early_reads, integers, spec_of, task_of_launch
+from aicf.backends.cuda.wgmma_kernels import spec_of, task_of_launch
 from aicf.backends.cuda.wgmma_spec import (
     Spec,
     legal_specs,
@@ -25,6 +28,7 @@ from aicf.backends.cuda.wgmma_spec import (
 )
 from aicf.dialects.emit_types import TargetAttr
 from aicf.errors import PlanError
+from tests.backends.cuda.gemm_launches import launch_of
 from tests.backends.cuda.sass import SPILLS, instructions, listing, starting
 from tests.backends.cuda.wgmma_programs import KERNEL, TARGET, launch, task, work
 
@@ -43,7 +47,7 @@ WORKS: dict[str, Work] = {
 
 def made(job: Work, spec: Spec | None = None) -> KernelLaunch:
     """The one launch of `job`."""
-    (found,) = emit(launch(job, spec), ARCH)
+    (found,) = emit(launch(job, spec))
     assert isinstance(found, KernelLaunch)
     return found
 
@@ -125,27 +129,61 @@ def test_records_hold_the_spec(name: str) -> None:
 def test_a_record_without_a_tile_is_an_error() -> None:
     """Nothing is guessed."""
     record = KERNEL.record(work(64, 64, 64), TARGET)
-    with pytest.raises(PlanError, match="lacks 'tile'"):
+    with pytest.raises(PlanError, match="lacks 'tile', 2 integers"):
         spec_of({name: value for name, value in record.items() if name != "tile"})
+    with pytest.raises(PlanError, match="lacks 'ring', 3 integers"):
+        spec_of({**record, "ring": integers([4, 8])})
+
+
+@pytest.mark.parametrize(
+    ("entry", "value", "reason"),
+    [
+        ("grid", integers([133, 1, 1]), "its 'grid' is [133, 1, 1], the rest of it asks for [132, 1, 1]"),
+        ("grid", integers([0, 1, 1]), "its 'grid' is [0, 1, 1]"),
+        ("cluster", integers([2, 1, 1]), "its 'cluster' is [2, 1, 1], the rest of it asks for [1, 1, 1]"),
+        ("shared_bytes", integer(1024), "its 'shared_bytes' is 1024"),
+        ("shared_bytes", integer(1 << 20), "its 'shared_bytes' is 1048576"),
+        ("early_reads", integers([0]), "its 'early_reads' is [0], the rest of it asks for [1]"),
+        ("tile", integers([128, 512]), "no code for tiles of 128x512"),
+        ("ring", integers([9, 8, 1]), "KiB of shared memory a block"),
+        ("ring", integers([1, 8, 1]), "stages is 1, it must be 2 or more"),
+        ("spare", integer(1), "it has an entry 'spare', which means nothing here"),
+    ],
+)
+def test_an_edited_record_that_cannot_work_is_refused(entry: str, value: Attribute, reason: str) -> None:
+    """The launch, and what is read early, have to be what the tile and the operands ask for."""
+    job = work(4096, 4096, 4096)
+    record = KERNEL.record_of(job, TARGET, Spec(128, 128, 4))
+    assert KERNEL.record_reason(job, record, TARGET) is None
+    assert reason in str(KERNEL.record_reason(job, {**record, entry: value}, TARGET))
+
+
+def test_the_grid_of_the_record_is_the_one_that_is_launched() -> None:
+    """A kernel whose blocks stay for several tiles runs with fewer of them, too: their step is that of the grid."""
+    job = work(4096, 4096, 4096)
+    record = {**KERNEL.record_of(job, TARGET, Spec(128, 128, 4)), "grid": integers([64, 1, 1])}
+    assert KERNEL.record_reason(job, record, TARGET) is None
+    (found,) = emit(launch_of(job, KERNEL.id, record))
+    assert isinstance(found, KernelLaunch) and found.grid == (64, 1, 1)
+    assert found.code.source != made(job, Spec(128, 128, 4)).code.source
 
 
 def test_only_what_is_never_written_is_read_early() -> None:
     """A weight of an inference program is; one that a training step updates, an activation, or one of two is not."""
-    assert early_reads(work(64, 64, 64)) == [1]
-    assert early_reads(work(64, 64, 64, b_role="temp")) == []
+    assert early_b(work(64, 64, 64)) == (1,)
+    assert early_b(work(64, 64, 64, b_role="temp")) == ()
     job = work(64, 64, 64)
     trained = replace(job, operands=(job.operands[0], replace(job.operands[1], updated=True)))
-    assert early_reads(trained) == []
+    assert early_b(trained) == ()
     gated = work(64, 64, 64, kind="gemm_gated", after="gate")
-    assert early_reads(gated) == [1, 2]
+    assert early_b(gated) == (1, 2)
     half = replace(gated, operands=(*gated.operands[:2], replace(gated.operands[2], role="temp")))
-    assert early_reads(half) == []
+    assert early_b(half) == ()
 
 
-def test_copied_operands_have_fixed_addresses() -> None:
-    """A and every B, for their maps embed them; a residual may lie under the result."""
-    record = KERNEL.record(WORKS["shared B"], TARGET)
-    assert integers(record, "fixed_addresses") == [0, 1, 2, 3]
+def test_no_address_is_fixed() -> None:
+    """Maps are encoded again for another address; a residual may lie under the result."""
+    assert "fixed_addresses" not in KERNEL.record(WORKS["shared B"], TARGET)
     record = KERNEL.record(WORKS["small"], TARGET)
     assert str(record["may_alias"]) == "[[0 : i64, 3 : i64]]"
 
@@ -153,7 +191,7 @@ def test_copied_operands_have_fixed_addresses() -> None:
 def test_the_prior_spreads_small_products_over_the_multiprocessors() -> None:
     """A few rows are split along K, in a fixed order, until most multiprocessors have work."""
     record = KERNEL.record(WORKS["small"], TARGET)
-    blocks = integers(record, "grid")[0]
+    blocks = read_integers(record, "grid")[0]
     assert blocks >= 48
     order = str(record["combination_order"])
     split = record["split_k"]

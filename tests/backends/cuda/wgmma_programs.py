@@ -10,12 +10,13 @@ from xdsl.dialects.builtin import BoolAttr, FloatAttr, f32
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
-from aicf.backends.base import BufferRef, Launch, OperandInfo, Work
+from aicf.backends.base import Launch, OperandInfo, Work
 from aicf.backends.cuda.wgmma_kernels import WgmmaKernel, task_of_work
 from aicf.backends.cuda.wgmma_spec import Spec, Task
 from aicf.dialects.emit_kernels import CastOp, KernelOp, PhaseOp, SigmoidOp, StoreOp, YieldOp
 from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.types import element_named
+from tests.backends.cuda.gemm_launches import launch_of
 
 KERNEL = WgmmaKernel()
 TARGET = TargetAttr("cuda", "sm_90a")
@@ -140,16 +141,11 @@ def work(
 
 
 def launch(job: Work, spec: Spec | None = None) -> Launch:
-    """The instruction of `job` by `spec`, or by what the prior prefers. Buffer i is operand i, results follow."""
+    """The instruction of `job` by `spec`, or by what the prior prefers."""
     reason = KERNEL.legal(job, TARGET)
     assert reason is None, reason
     record = KERNEL.record(job, TARGET) if spec is None else KERNEL.record_of(job, TARGET, spec)
-    refs = [
-        BufferRef(place, 0, info.shape, info.strides, info.dtype)
-        for place, info in enumerate((*job.operands, *job.results))
-    ]
-    ins, outs = tuple(refs[: len(job.operands)]), tuple(refs[len(job.operands) :])
-    return Launch("product", job.kind, KERNEL.id, record, ins, outs, (), job.body, job.code, ())
+    return launch_of(job, KERNEL.id, record)
 
 
 def task(job: Work) -> Task:

@@ -1,5 +1,7 @@
 """Steps that add elementwise ops."""
 
+from xdsl.ir import SSAValue
+
 from aicf.dialects import logical
 from aicf.dialects.types import tensor_info
 from tests.support.random_steps.generator import Generator
@@ -15,9 +17,24 @@ UNARY = (
     logical.ReluOp,
     logical.SigmoidOp,
     logical.SiluOp,
+    logical.AbsOp,
+    logical.SignOp,
+    logical.ReciprocalOp,
+    logical.Expm1Op,
+    logical.Log1pOp,
+    logical.SinOp,
+    logical.CosOp,
+    logical.FloorOp,
+    logical.CeilOp,
+    logical.RoundOp,
+    logical.HardSwishOp,
 )
-POSITIVE_ONLY = (logical.LogOp, logical.SqrtOp, logical.RsqrtOp)
+POSITIVE_ONLY = (logical.LogOp, logical.SqrtOp, logical.RsqrtOp, logical.ReciprocalOp, logical.Log1pOp)
 BINARY = (logical.AddOp, logical.SubOp, logical.MulOp, logical.DivOp, logical.MaxOp, logical.MinOp)
+
+OF_INTEGERS = (logical.FloorDivOp, logical.ModOp, logical.AndOp, logical.OrOp, logical.XorOp)
+OF_AN_INTEGER = (logical.AbsOp, logical.SignOp, logical.NotOp, logical.NegOp, logical.ReluOp)
+LOGIC = (logical.AndOp, logical.OrOp, logical.XorOp)
 
 
 def _unary(g: Generator) -> None:
@@ -32,6 +49,23 @@ def _gelu(g: Generator) -> None:
     g.add(logical.GeluOp(g.float_value(), g.choice(logical.APPROXIMATIONS)))
 
 
+def _parametric(g: Generator) -> None:
+    x = g.float_value()
+    makers = (
+        lambda: logical.LeakyReluOp(x, g.choice((0.01, 0.3))),
+        lambda: logical.EluOp(x, g.choice((1.0, 0.5))),
+        lambda: logical.SoftplusOp(x, g.choice((1.0, 2.0))),
+        lambda: logical.HardSigmoidOp(x, g.choice((1 / 6, 0.2)), 0.5),
+        lambda: logical.ClampOp(x, *g.choice(((-0.5, 0.5), (None, 0.25), (0.0, None)))),
+    )
+    g.add(g.choice(makers)())
+
+
+def _pow(g: Generator) -> None:
+    base = g.require(g.choice((logical.ExpOp, logical.SigmoidOp))(g.float_value()))
+    g.add(logical.PowOp(base, g.like(base)))
+
+
 def _binary(g: Generator) -> None:
     lhs = g.float_value()
     rhs = g.like(lhs)
@@ -43,7 +77,14 @@ def _select(g: Generator) -> None:
     lhs = g.float_value()
     rhs = g.like(lhs)
     condition = g.require(logical.CompareOp(g.choice(logical.PREDICATES), lhs, rhs))
+    if g.chance(0.5):
+        condition = _with_logic(g, condition, lhs)
     g.add(logical.SelectOp(condition, g.like(lhs), lhs))
+
+
+def _with_logic(g: Generator, condition: SSAValue, value: SSAValue) -> SSAValue:
+    is_number = g.require(logical.NotOp(g.require(logical.IsNanOp(value))))
+    return g.require(g.choice(LOGIC)(condition, is_number))
 
 
 def _casts(g: Generator) -> None:
@@ -54,4 +95,17 @@ def _casts(g: Generator) -> None:
     g.add(logical.CastOp(whole, g.float_type))
 
 
-STEPS = (_unary, _unary, _unary, _gelu, _binary, _binary, _binary, _select, _casts)
+def _integers(g: Generator) -> None:
+    shape, element = tensor_info(g.float_value().type).shape, g.choice(("i32", "i64"))
+    whole = g.require(g.choice(OF_INTEGERS)(*(g.argument(shape, "input", element) for _ in range(2))))
+    if g.chance(0.5):
+        whole = g.require(g.choice(OF_AN_INTEGER)(whole))
+    if g.chance(0.3):
+        whole = g.require(logical.ClampOp(whole, -2, 3))
+    g.add(logical.CastOp(whole, g.float_type))
+
+
+STEPS = (
+    *(_unary, _unary, _unary, _unary, _gelu, _parametric, _pow),
+    *(_binary, _binary, _binary, _select, _casts, _integers),
+)

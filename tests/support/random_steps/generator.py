@@ -122,13 +122,22 @@ def _is_tame(op: LogicalOp, operands: Sequence[Array]) -> bool:
     match op:
         case logical.LogOp() | logical.SqrtOp() | logical.RsqrtOp():
             return bool(np.min(operands[0]) > 10 * MARGIN)
+        case logical.Log1pOp():
+            return bool(np.min(operands[0]) > 10 * MARGIN - 1)
+        case logical.ReciprocalOp() | logical.PowOp():
+            return bool(np.min(np.abs(operands[0])) > 10 * MARGIN)
+        case logical.SignOp() if operands[0].dtype.kind == "f":
+            return bool(np.min(np.abs(operands[0])) > MARGIN)
+        case logical.FloorOp() | logical.CeilOp():
+            return _is_far_from_whole(operands[0])
+        case logical.RoundOp():
+            return _is_far_from_whole(operands[0] + 0.5)
         case logical.DivOp():
             return bool(np.min(np.abs(operands[1])) > 10 * MARGIN)
         case logical.CompareOp() if operands[0].dtype.kind == "f":
             return bool(np.min(np.abs(operands[0] - operands[1])) > MARGIN)
         case logical.CastOp() if operands[0].dtype.kind == "f" and op.info.element.kind == "int":
-            fraction = operands[0] - np.floor(operands[0])
-            return bool(np.min(np.minimum(fraction, 1 - fraction)) > MARGIN)
+            return _is_far_from_whole(operands[0])
         case logical.CastOp() if operands[0].dtype.kind == "f" and op.info.element.kind == "bool":
             return bool(np.min(np.abs(operands[0])) > MARGIN)
         case logical.LayerNormOp():
@@ -136,3 +145,7 @@ def _is_tame(op: LogicalOp, operands: Sequence[Array]) -> bool:
             return bool(np.min(spread) > 10 * MARGIN)
         case _:
             return True
+
+
+def _is_far_from_whole(x: Array) -> bool:
+    return bool(np.min(np.abs(x - np.rint(x))) > MARGIN)

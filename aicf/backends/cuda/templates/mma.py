@@ -160,9 +160,7 @@ def gemm_mma():
     extras and outputs."""
     tid = u32(cuda.threadIdx.x)
     lane = i32(tid & 31)
-    warp_n = i32(remainder(u32(tid >> 5), WARPS_N))
-    warp_m = i32(remainder(quotient(u32(tid >> 5), WARPS_N), WARPS_M))
-    warp_k = i32(quotient(u32(tid >> 5), WARPS_N * WARPS_M))
+    warp_m, warp_n, warp_k = splice(WARP_PLACE, tid)
     rank = i32(cuda.blockIdx.y)
     product = i32(remainder(u32(cuda.blockIdx.z), PRODUCTS))
     batch = quotient(u32(cuda.blockIdx.z), PRODUCTS)
@@ -170,13 +168,7 @@ def gemm_mma():
         launch_dependents()
     if CLUSTER:  # the other half comes where blocks first write to each other: by then all have started
         cluster_arrive()
-
-    # GROUP tiles below each other, then the next column of tiles: neighbours in time share tiles of A and B.
-    group = i32(quotient(u32(cuda.blockIdx.x), GROUP * GRID_N))
-    within = remainder(u32(cuda.blockIdx.x), GROUP * GRID_N)
-    height = u32(GROUP if GRID_M % GROUP == 0 else min(GRID_M - group * GROUP, GROUP))
-    m0 = i32((group * GROUP + i32(remainder(within, height))) * BM)
-    n0 = i32(i32(quotient(within, height)) * BN)
+    m0, n0 = splice(TILE_PLACE)
     k0 = i32(rank * (LOOPS * BK))
 
     pointers = registers(POINTERS, u64(0))
@@ -186,18 +178,8 @@ def gemm_mma():
     for factor in unrolled(FACTORS):
         b_base[factor] = splice(B_BATCH, pointers[factor], batch)
 
-    # The first stages. B may be a weight, which nothing before this kernel writes: then its copies start at once.
     base = shared_base(cuda.shared.array(0, u8))
-    if EARLY_B:
-        for tile in range(AHEAD):
-            splice(COPY_B, u32(base + tile * STAGE_BYTES), i32(k0 + tile * BK))
-    if PROGRAMMATIC:
-        wait_for_predecessors()
-    for tile in range(AHEAD):
-        splice(COPY_A, u32(base + tile * STAGE_BYTES), i32(k0 + tile * BK))
-        if not EARLY_B:
-            splice(COPY_B, u32(base + tile * STAGE_BYTES), i32(k0 + tile * BK))
-        commit_copies()
+    splice(FIRST_STAGES)
 
     held = registers(STEPS * HELD, u32(0))
     if PREFETCH:

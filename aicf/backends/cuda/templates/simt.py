@@ -33,7 +33,6 @@ from aicf.backends.cuda.ptx import (
     u32,
     u64,
     wait_copies,
-    wait_for_predecessors,
 )
 from aicf.backends.cuda.staging import registers, splice, unrolled
 
@@ -98,20 +97,14 @@ def gemm_simt():
     extras and outputs."""
     tid = u32(cuda.threadIdx.x)
     lane = i32(tid & 31)
-    warp_n = i32(remainder(u32(tid >> 5), WARPS_N))
-    warp_m = i32(remainder(quotient(u32(tid >> 5), WARPS_N), WARPS_M))
-    depth = i32(quotient(u32(tid >> 5), WARPS_N * WARPS_M))
+    warp_m, warp_n, depth = splice(WARP_PLACE, tid)
     rank = i32(cuda.blockIdx.y)
     product = i32(remainder(u32(cuda.blockIdx.z), PRODUCTS))
     batch = quotient(u32(cuda.blockIdx.z), PRODUCTS)
     if PROGRAMMATIC:
         launch_dependents()
 
-    group = i32(quotient(u32(cuda.blockIdx.x), GROUP * GRID_N))
-    within = remainder(u32(cuda.blockIdx.x), GROUP * GRID_N)
-    height = u32(GROUP if GRID_M % GROUP == 0 else min(GRID_M - group * GROUP, GROUP))
-    m0 = i32((group * GROUP + i32(remainder(within, height))) * BM)
-    n0 = i32(i32(quotient(within, height)) * BN)
+    m0, n0 = splice(TILE_PLACE)
     k0 = i32(rank * (LOOPS * BK))
 
     pointers = registers(POINTERS, u64(0))
@@ -122,16 +115,7 @@ def gemm_simt():
         b_base[factor] = splice(B_BATCH, pointers[factor], batch)
 
     base = shared_base(cuda.shared.array(0, u8))
-    if EARLY_B:
-        for tile in range(AHEAD):
-            splice(COPY_B, u32(base + tile * STAGE_BYTES), i32(k0 + tile * BK))
-    if PROGRAMMATIC:
-        wait_for_predecessors()
-    for tile in range(AHEAD):
-        splice(COPY_A, u32(base + tile * STAGE_BYTES), i32(k0 + tile * BK))
-        if not EARLY_B:
-            splice(COPY_B, u32(base + tile * STAGE_BYTES), i32(k0 + tile * BK))
-        commit_copies()
+    splice(FIRST_STAGES)
 
     acc = registers(FACTORS, zeros_ELEMENT(TM * TN))
     a_place = (warp_m * (TM * 4) + (lane >> 3) * 4) * SIZE + depth * TILE_A["row_bytes"]

@@ -12,8 +12,18 @@ from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 
-ROOT = Path(__file__).parent.parent
-PACKAGES = ("numpy", "numba", "llvmlite", "xdsl", "onnxruntime", "onnx", "scikit-learn", "scipy-openblas64")
+ROOT = Path(__file__).parents[2]
+PACKAGES = (
+    "numpy",
+    "numba",
+    "llvmlite",
+    "xdsl",
+    "onnxruntime",
+    "openvino",
+    "torch",
+    "onnx",
+    "scipy-openblas64",
+)
 BATCH_SECONDS = 2e-3
 """A sample is as many calls as take this long, so that the clock does not count."""
 

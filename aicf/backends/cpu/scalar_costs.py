@@ -1,0 +1,61 @@
+"""The scalar ops that have code on this backend, and what each costs. Imports no code generator.
+
+A row here says that `scalar_ops.py` has one as well; a test compares the two tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xdsl.dialects import arith, math
+from xdsl.ir import Operation
+
+from aicf.dialects.emit_kernels import CastOp, DivIntOp, SigmoidOp
+
+SCALAR_CYCLES: Mapping[type[Operation], float] = {
+    arith.ConstantOp: 0,
+    arith.AddfOp: 0.5,
+    arith.SubfOp: 0.5,
+    arith.MulfOp: 0.5,
+    arith.DivfOp: 9,
+    arith.NegfOp: 0.5,
+    arith.MaximumfOp: 1.5,
+    arith.MinimumfOp: 1.5,
+    arith.AddiOp: 0.5,
+    arith.SubiOp: 0.5,
+    arith.MuliOp: 0.5,
+    arith.AndIOp: 0.5,
+    arith.OrIOp: 0.5,
+    arith.XOrIOp: 0.5,
+    arith.MaxSIOp: 0.5,
+    arith.MinSIOp: 0.5,
+    arith.MaxUIOp: 0.5,
+    arith.MinUIOp: 0.5,
+    arith.CmpfOp: 0.5,
+    arith.CmpiOp: 0.5,
+    arith.SelectOp: 0.5,
+    arith.ExtFOp: 0.5,
+    arith.TruncFOp: 0.5,
+    arith.SIToFPOp: 0.5,
+    arith.ExtSIOp: 0.5,
+    arith.TruncIOp: 0.5,
+    math.ExpOp: 11,
+    math.LogOp: 20,
+    math.SqrtOp: 14,
+    math.RsqrtOp: 22,
+    math.TanhOp: 16,
+    math.ErfOp: 20,
+    math.ExpM1Op: 13,
+    math.Log1pOp: 25,
+    math.SinOp: 21,
+    math.CosOp: 21,
+    math.PowFOp: 140,
+    math.AbsFOp: 0.5,
+    math.FloorOp: 3,
+    math.CeilOp: 3,
+    math.RoundEvenOp: 2,
+    SigmoidOp: 20,
+    DivIntOp: 60,
+    CastOp: 2,
+}
+"""Op class to cycles for one vector of f32."""

@@ -1,0 +1,105 @@
+"""The descriptor of a product that is made tile by tile: what `cuda.gemm_mma` and `cuda.gemm_simt` have in common.
+
+A family adds its decisions (a spec), which of them are legal, what they cost, and their entries in the record.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Generic, TypeVar
+
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import Attribute
+
+from aicf.backends.base import Work
+from aicf.backends.cuda.gemm_problem import KINDS, GemmProblem, early_b, problem_of_work, product_reason
+from aicf.backends.cuda.records import PlainOperands, Record, contradiction, size_reason, start_entries
+from aicf.backends.cuda.target import GpuArch, arch_named
+from aicf.dialects.emit_types import TargetAttr
+
+Spec = TypeVar("Spec")
+
+
+class TiledKernel(PlainOperands, ABC, Generic[Spec]):
+    """A `TunableKernel` whose variants are specs."""
+
+    determinism: str = "bitwise"
+    kinds: frozenset[str] = KINDS
+
+    # What a family adds
+
+    @abstractmethod
+    def dtype_reason(self, dtype: str) -> str | None:
+        """Why operands of a type are not multiplied, None if they are."""
+
+    @abstractmethod
+    def specs(self, problem: GemmProblem, arch: GpuArch) -> Iterator[Spec]:
+        """All specs worth measuring, in a fixed order."""
+
+    @abstractmethod
+    def ranked(self, problem: GemmProblem, arch: GpuArch) -> Sequence[tuple[float, Spec]]:
+        """All `specs` with their predicted microseconds, the cheapest first."""
+
+    @abstractmethod
+    def reason(self, spec: Spec, problem: GemmProblem, arch: GpuArch) -> str | None:
+        """Why a spec cannot run a problem, None if it can."""
+
+    @property
+    @abstractmethod
+    def smallest(self) -> Spec:
+        """The spec that asks for least: its reason is given where there is none."""
+
+    @abstractmethod
+    def entries(self, spec: Spec, problem: GemmProblem, arch: GpuArch) -> dict[str, Attribute]:
+        """What a record says about a spec: its numbers first, then the launches that follow from them."""
+
+    @abstractmethod
+    def spec_of(self, record: Record) -> Spec:
+        """The spec of a record. Raises PlanError if an entry is missing."""
+
+    # What follows
+
+    def legal(self, work: Work, target: TargetAttr) -> str | None:
+        """See `KernelDescriptor`."""
+        reason = self.dtype_reason(work.operands[0].dtype) or product_reason(work)
+        if reason is not None:
+            return reason
+        problem, arch = problem_of_work(work), arch_named(target.arch.data)
+        if next(self.specs(problem, arch), None) is None:
+            return self.reason(self.smallest, problem, arch)
+        return None
+
+    def candidates(self, work: Work, target: TargetAttr) -> Sequence[dict[str, Attribute]]:
+        """See `TunableKernel`: the records of all specs."""
+        ranked = self.ranked(problem_of_work(work), arch_named(target.arch.data))
+        return [self.record_of(work, target, spec) for _, spec in ranked]
+
+    def cost_us(self, work: Work, target: TargetAttr) -> float:
+        """See `KernelDescriptor`."""
+        return self.ranked(problem_of_work(work), arch_named(target.arch.data))[0][0]
+
+    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
+        """See `KernelDescriptor`: the record of the spec that the prior prefers."""
+        return self.record_of(
+            work, target, self.ranked(problem_of_work(work), arch_named(target.arch.data))[0][1]
+        )
+
+    def record_of(self, work: Work, target: TargetAttr, spec: Spec) -> dict[str, Attribute]:
+        """The record of `work` run by `spec`, one of `specs`."""
+        arch = arch_named(target.arch.data)
+        return {
+            **self.entries(spec, problem_of_work(work), arch),
+            "transpose_a": work.attrs["transpose_a"],
+            "transpose_b": work.attrs["transpose_b"],
+            "rounding": StringAttr(work.rounding),
+            **start_entries(arch, early_b(work)),
+        }
+
+    def record_reason(self, work: Work, record: Record, target: TargetAttr) -> str | None:
+        """See `CheckedKernel`."""
+        spec, arch = self.spec_of(record), arch_named(target.arch.data)
+        reason = size_reason(spec) or self.reason(spec, problem_of_work(work), arch)
+        if reason is not None:
+            return reason
+        return contradiction(record, self.record_of(work, target, spec), arch)

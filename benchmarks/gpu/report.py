@@ -1,0 +1,98 @@
+"""The figures of a result of the GPU benchmark as the tables that docs/cuda.md has: a page says what the JSON says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from criteria import PEERS
+
+START, END = "<!-- benchmark tables: made by benchmarks/cuda.py table -->", "<!-- end of benchmark tables -->"
+
+PROGRAMS = {
+    "mlp_chain": "12 x (LayerNorm, 768-3072-768 GELU MLP, residual), f16, one token",
+    "bert_1x128": "BERT-base encoder, f16, 1 x 128",
+    "bert_8x128": "BERT-base encoder, f16, 8 x 128",
+    "gemm_bias_relu_4096": "GEMM + bias + ReLU, bf16, 4096^3",
+    "gemm_4096": "GEMM, bf16, 4096^3",
+    "gemm_8192": "GEMM, bf16, 8192^3",
+    "swiglu_2048": "SwiGLU, bf16, 2048 tokens, 4096 to 11008",
+    "pointwise_256MB": "pointwise, f32, 256 MB",
+    "softmax_256MB": "softmax, f32, 256 MB",
+    "layer_norm_256MB": "layer_norm, f32, 256 MB",
+}
+RIVALS = {
+    "aicf": "AICF",
+    "wgmma": "our wgmma kernel",
+    "cublaslt": "cublasLt",
+    "torch_eager": "PyTorch",
+    "torch_graph": "in a CUDA Graph",
+    "torch_compile": "torch.compile, max-autotune, in a CUDA Graph",
+    "jax": "JAX",
+    "copy": "device copy",
+}
+
+
+def tables(result: Mapping[str, Any]) -> str:
+    """All tables, between the marks; without those that nothing was measured for."""
+    rows: Sequence[Mapping[str, Any]] = result["rows"]
+    sections = {
+        'Microseconds of a replay, back to back; "-" was not run:': _times(rows, "us", ("aicf", *PEERS)),
+        "The same with pauses five times as long as what was timed:": _times(
+            rows, "us_with_pauses", ("aicf", *PEERS)
+        ),
+        "Beside kernels that the compiler was told, and a device copy, back to back:": _times(
+            rows, "us", ("aicf", "wgmma", "cublaslt", "copy")
+        ),
+        "What was to be reached:": _criteria(result["criteria"]),
+    }
+    filled = (part for title, table in sections.items() if table for part in (title, table))
+    return "\n\n".join([START, *filled, END]) + "\n"
+
+
+def with_tables(page: str, result: Mapping[str, Any]) -> str:
+    """The page with these tables in place of what is between its marks. ValueError if it has no marks."""
+    before, start, rest = page.partition(START)
+    _, end, after = rest.partition(END)
+    if not start or not end:
+        raise ValueError(f"the page has no place for the tables: a line '{START}' and a line '{END}'")
+    return before + tables(result).rstrip("\n") + after
+
+
+def update(page: Path, result: Mapping[str, Any]) -> None:
+    """Rewrites a file."""
+    page.write_text(with_tables(page.read_text("utf-8"), result), "utf-8")
+
+
+def _times(rows: Sequence[Mapping[str, Any]], field: str, rivals: Sequence[str]) -> str:
+    """Times by program and rival, of the programs that have them for another than us; "" if none has."""
+    others = [rival for rival in rivals if rival != "aicf"]
+    timed = [row for row in rows if any(rival in row.get(field, {}) for rival in others)]
+    body = [[PROGRAMS[row["name"]], *(_us(row[field].get(rival)) for rival in rivals)] for row in timed]
+    return _table(["program", *(RIVALS[rival] for rival in rivals)], body) if body else ""
+
+
+def _criteria(criteria: Sequence[Mapping[str, Any]]) -> str:
+    body = [
+        [
+            PROGRAMS[found["row"]],
+            found["what"],
+            found["reach"],
+            "not measured" if found["measured"] is None else f"{found['measured']:g}",
+            {True: "yes", False: "**no**", None: "-"}[found["reached"]],
+        ]
+        for found in criteria
+    ]
+    return _table(["program", "what", "to reach", "measured", "reached"], body)
+
+
+def _us(us: float | None) -> str:
+    if us is None:
+        return "-"
+    return f"{us:.1f}" if us < 100 else f"{us:,.0f}"
+
+
+def _table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *body]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -1,0 +1,62 @@
+"""Logic, elementwise: of truth values, and of each bit of integers."""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Sequence
+from typing import ClassVar
+
+from xdsl.ir import Attribute
+from xdsl.irdl import irdl_op_definition, traits_def
+from xdsl.traits import Commutative, Pure
+
+from aicf.dialects.logical_ops.base import Elementwise, Properties, require_integer
+from aicf.dialects.logical_ops.elementwise import IntegerBinaryOp, UnaryOp
+from aicf.dialects.types import AnyTensor, tensor_info
+
+__all__ = ["AndOp", "NotOp", "OrOp", "XorOp"]
+
+
+class LogicOp(IntegerBinaryOp, ABC):
+    """``and``, ``or`` and ``xor``."""
+
+    TAKES_BOOLS: ClassVar[bool] = True
+
+
+@irdl_op_definition
+class AndOp(LogicOp):
+    """``lhs & rhs``."""
+
+    name = "logical.and"
+    traits = traits_def(Pure(), Elementwise(), Commutative())
+
+
+@irdl_op_definition
+class OrOp(LogicOp):
+    """``lhs | rhs``."""
+
+    name = "logical.or"
+    traits = traits_def(Pure(), Elementwise(), Commutative())
+
+
+@irdl_op_definition
+class XorOp(LogicOp):
+    """``lhs ^ rhs``."""
+
+    name = "logical.xor"
+    traits = traits_def(Pure(), Elementwise(), Commutative())
+
+
+@irdl_op_definition
+class NotOp(UnaryOp):
+    """``not x`` of i1, ``~x`` of integers."""
+
+    name = "logical.not"
+    traits = traits_def(Pure(), Elementwise())
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """The operand's type."""
+        info = tensor_info(operands[0])
+        require_integer(info, takes_bools=True)
+        return info.with_sizes(info.sizes)

@@ -1,0 +1,117 @@
+"""Elementwise ops on ``reference`` and compiled for this machine against PyTorch: random shapes, types and edges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import aicf
+from tests.support.elementwise_ops import CASES, INTEGERS, OPS, TOLERANCE, Array, operands
+from tests.support.random_graphs import run_program
+
+torch = pytest.importorskip("torch")
+functional = torch.nn.functional
+pytestmark = pytest.mark.peers
+
+DIVISIONS = ("div", "floor_div", "mod")
+
+TORCH: Mapping[str, Callable[..., Any]] = {
+    "abs": torch.abs,
+    "sign": torch.sign,
+    "neg": torch.neg,
+    "reciprocal": torch.reciprocal,
+    "exp": torch.exp,
+    "expm1": torch.expm1,
+    "log": torch.log,
+    "log1p": torch.log1p,
+    "sqrt": torch.sqrt,
+    "rsqrt": torch.rsqrt,
+    "tanh": torch.tanh,
+    "erf": torch.erf,
+    "sin": torch.sin,
+    "cos": torch.cos,
+    "floor": torch.floor,
+    "ceil": torch.ceil,
+    "round": torch.round,
+    "is_nan": torch.isnan,
+    "relu": torch.relu,
+    "sigmoid": torch.sigmoid,
+    "silu": functional.silu,
+    "gelu": functional.gelu,
+    "leaky_relu": lambda x: functional.leaky_relu(x, 0.125),
+    "elu": lambda x: functional.elu(x, 0.75),
+    # Their threshold, from which they return x, out of the way.
+    "softplus": lambda x: functional.softplus(x, 0.5, threshold=80),
+    "hard_sigmoid": functional.hardsigmoid,
+    "hard_swish": functional.hardswish,
+    "clamp": lambda x: torch.clamp(x, -2, 3),
+    "clamp_below": lambda x: torch.clamp(x, min=-1),
+    "clamp_above": lambda x: torch.clamp(x, max=1),
+    "add": torch.add,
+    "sub": torch.sub,
+    "mul": torch.mul,
+    "div": lambda x, y: torch.div(x, y, rounding_mode=None if x.is_floating_point() else "trunc"),
+    "max": torch.maximum,
+    "min": torch.minimum,
+    "pow": torch.pow,
+    "floor_div": torch.floor_divide,
+    "mod": torch.remainder,
+    "and": torch.bitwise_and,
+    "or": torch.bitwise_or,
+    "xor": torch.bitwise_xor,
+    "not": torch.bitwise_not,
+    "eq": torch.eq,
+    "ne": torch.ne,
+    "lt": torch.lt,
+    "le": torch.le,
+    "gt": torch.gt,
+    "ge": torch.ge,
+}
+
+
+def test_every_op_has_a_peer() -> None:
+    assert TORCH.keys() == OPS.keys()
+
+
+def arguments(name: str, dtype: str, shape: tuple[int, ...], seed: int) -> list[Array]:
+    """Operands on which PyTorch's function is defined."""
+    arrays = operands(OPS[name].operands, dtype, shape, seed)
+    if name in DIVISIONS and dtype in INTEGERS:
+        # Division by zero raises there, and the quotient of the smallest number and -1 is left to the machine.
+        arrays[1][(arrays[1] == 0) | (arrays[1] == -1)] = 3
+    if name == "sign":
+        # The sign of NaN is 0 there, and NaN here and in NumPy.
+        arrays[0][np.isnan(arrays[0])] = -1
+    return arrays
+
+
+def compare(found: Array, theirs: Array, dtype: str) -> None:
+    assert found.dtype == theirs.dtype
+    assert found.shape == theirs.shape
+    if found.dtype.kind != "f":
+        np.testing.assert_array_equal(found, theirs)
+        return
+    # Their functions of f32 are some units of the last place off themselves, more where terms cancel.
+    tolerance = 4 * TOLERANCE[dtype]
+    np.testing.assert_allclose(found, theirs, rtol=tolerance, atol=tolerance)
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    case=st.sampled_from(CASES),
+    shape=st.lists(st.integers(1, 9), max_size=3).map(tuple),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_same_answer(case: tuple[str, str], shape: tuple[int, ...], seed: int) -> None:
+    name, dtype = case
+    arrays = arguments(name, dtype, shape, seed)
+    theirs = TORCH[name](*(torch.from_numpy(np.array(array)) for array in arrays)).numpy()
+    module = OPS[name].program(shape, dtype)
+    inputs = {f"x{number}": array for number, array in enumerate(arrays)}
+    compare(run_program(module, inputs, "typed")["y"], theirs, dtype)
+    compare(np.asarray(aicf.compile(module, target="cpu")(inputs)), theirs, dtype)
