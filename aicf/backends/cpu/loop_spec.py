@@ -17,7 +17,9 @@ from aicf.backends.cpu.target import ELEMENT_BYTES, CpuLevel
 from aicf.backends.lanes import LaneSteps
 from aicf.backends.nests import LoopNest, element_types, load_ops
 from aicf.dialects.emit_kernels import (
+    IndexOp,
     KernelOp,
+    LoadOp,
     ReduceOp,
     StoreOp,
     YieldOp,
@@ -29,7 +31,13 @@ RESIDENT_VECTORS = 8
 SCRATCH_BYTES = 32 << 10
 """Per-point values that a later phase reads again are kept on the stack up to this size, else computed again."""
 
-_STRUCTURE_CYCLES: Mapping[type[Operation], float] = {YieldOp: 0, StoreOp: 1, ReduceOp: 1}
+_STRUCTURE_CYCLES: Mapping[type[Operation], float] = {
+    YieldOp: 0,
+    StoreOp: 1,
+    ReduceOp: 1,
+    IndexOp: 0.5,
+    LoadOp: 1,
+}
 """The same for what a phase holds besides scalar ops."""
 
 
