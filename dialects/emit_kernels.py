@@ -48,7 +48,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects.emit_access_ops import IndexOp, LoadOp, is_memory, memory_of
 from aicf.dialects.emit_scalar_ops import SCALAR_OPS, CastOp, DivIntOp, SigmoidOp, verify_scalar_op
-from aicf.dialects.emit_scan import ScanOp, verify_scans
+from aicf.dialects.emit_scan import ScanOp, scans_of, verify_scans
 from aicf.dialects.emit_syntax import parse_attributes, parse_integer, parse_integers, print_attributes
 from aicf.dialects.emit_types import scalar_element
 
@@ -67,6 +67,7 @@ __all__ = [
     "StoreOp",
     "YieldOp",
     "memory_of",
+    "scans_of",
 ]
 
 REDUCTIONS = ("sum", "max", "min", "prod")

@@ -176,6 +176,7 @@ _PROPERTY_FORMS: Mapping[str, tuple[Callable[[Attribute], bool], str]] = {
     "depth": (_is_i64, "an integer"),
     "groups": (_is_i64, "an integer"),
     "k": (_is_i64, "an integer"),
+    "rows": (_is_i64, "an integer"),
     "mode": (_is_string, "a string"),
     "epsilon": (_is_f64, "a number of type f64, such as 1.0e-05"),
     **dict.fromkeys(("negative_slope", "alpha", "beta"), (_is_f64, "a number of type f64, such as 0.5")),

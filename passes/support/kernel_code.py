@@ -74,9 +74,7 @@ def derive_prologue(block: Block, symbol: str) -> KernelOp | None:
     if products is None or not products.prologue:
         return None
     piece = prologue_piece(products)
-    if any(isinstance(op, logical.IotaOp) for op in piece.ops):
-        raise NoCode("a coordinate in front of a contraction")
-    _refuse_reads(piece, "in front of")
+    _refuse_places(piece, "in front of")
     return _Writer(_Indexing(piece), symbol).write()
 
 
@@ -100,11 +98,14 @@ def _epilogue(products: Products, number: int) -> Piece:
     piece = epilogue_piece(products, number)
     if any(type(op) in _COMBINE for op in piece.ops):
         raise NoCode("a reduction behind a contraction")
-    _refuse_reads(piece, "behind")
+    _refuse_places(piece, "behind")
     return piece
 
 
-def _refuse_reads(piece: Piece, where: str) -> None:
+def _refuse_places(piece: Piece, where: str) -> None:
+    """Kernels of products take batch dims as rows where they can: their points have no coordinates along one dim."""
+    if any(isinstance(op, logical.IotaOp) for op in piece.ops):
+        raise NoCode(f"a coordinate {where} a contraction")
     if any(op.has_trait(logical.IndexedRead) for op in piece.ops):
         raise NoCode(f"a read at computed indices {where} a contraction")
 

@@ -81,15 +81,15 @@ EXPENSIVE = (
     logical.SqrtOp,
     logical.RsqrtOp,
     logical.DivOp,
-    logical.PadOp,
-    logical.GatherOp,
-    logical.GatherElementsOp,
-    logical.FlipOp,
     logical.Expm1Op,
     logical.Log1pOp,
     logical.SinOp,
     logical.CosOp,
     logical.PowOp,
+    logical.PadOp,
+    logical.GatherOp,
+    logical.GatherElementsOp,
+    logical.FlipOp,
 )
 """Ops worth keeping a result of, rather than computing it again in a later phase."""
 

@@ -24,8 +24,8 @@ from aicf.dialects.emit_kernels import (
     ScanOp,
     StoreOp,
     YieldOp,
+    scans_of,
 )
-from aicf.dialects.emit_scan import scans_of
 from aicf.dialects.types import element_of
 
 RESIDENT_VECTORS = 8
@@ -39,7 +39,7 @@ _STRUCTURE_CYCLES: Mapping[type[Operation], float] = {
     ReduceOp: 1,
     ScanOp: 8,
     IndexOp: 0.5,
-    LoadOp: 0.5,
+    LoadOp: 1,
 }
 """The same for what a phase holds besides scalar ops."""
 

@@ -22,8 +22,7 @@ from aicf.backends.cpu.scans import scan_step
 from aicf.backends.cpu.target import ELEMENT_BYTES
 from aicf.backends.lanes import LaneSteps
 from aicf.backends.nests import Dim, LoopNest, origin, reads
-from aicf.dialects.emit_kernels import IndexOp, LoadOp, PhaseOp, ReduceOp, ScanOp, StoreOp
-from aicf.dialects.emit_scan import scans_of
+from aicf.dialects.emit_kernels import IndexOp, LoadOp, PhaseOp, ReduceOp, ScanOp, StoreOp, scans_of
 
 _Item = TypeVar("_Item")
 

@@ -11,7 +11,7 @@ from llvmlite import ir
 
 from aicf.backends.cpu.ir_builder import I32, Value
 from aicf.backends.cpu.scalar_ops import Scalars, dtype_of
-from aicf.dialects.emit_scan import ScanOp
+from aicf.dialects.emit_kernels import ScanOp
 
 
 def scan_step(

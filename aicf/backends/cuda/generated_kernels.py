@@ -35,8 +35,7 @@ from aicf.backends.cuda.scalar_code import TEXTS
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch, arch_named
 from aicf.backends.moves import Move, moves
 from aicf.backends.nests import LoopNest, Strided, is_linear, nest_of, value_types
-from aicf.dialects.emit_kernels import IndexOp, KernelOp, LoadOp, ReduceOp, ScanOp, StoreOp, YieldOp
-from aicf.dialects.emit_scan import scans_of
+from aicf.dialects.emit_kernels import IndexOp, KernelOp, LoadOp, ReduceOp, ScanOp, StoreOp, YieldOp, scans_of
 from aicf.dialects.emit_types import TargetAttr
 from aicf.errors import PlanError
 

@@ -22,8 +22,7 @@ from math import prod
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch
 from aicf.backends.cuda.vector_access import PIECE_BYTES
 from aicf.backends.nests import LoopNest, index_ops, load_ops, reduces_innermost
-from aicf.dialects.emit_kernels import ReduceOp, ScanOp, StoreOp
-from aicf.dialects.emit_scan import scans_of
+from aicf.dialects.emit_kernels import ReduceOp, ScanOp, StoreOp, scans_of
 from aicf.dialects.types import element_of
 
 STRATEGIES = ("pointwise", "resident", "rows", "columns", "tiles", "scan_rows", "scan_columns", "scan_chain")
@@ -251,12 +250,6 @@ def _contiguous_bytes(nest: LoopNest, dims: Sequence[int]) -> int:
 def _bytes(nest: LoopNest, number: int) -> int:
     touched = prod(dim.size for dim in nest.dims if dim.strides[number])
     return touched * ELEMENT_BYTES[nest.accesses[number].dtype]
-
-
-def _loaded_bytes(nest: LoopNest) -> int:
-    """Bytes that points read at computed places."""
-    points = prod(dim.size for dim in nest.dims)
-    return points * sum(ELEMENT_BYTES[element_of(op.result.type).name] for op in load_ops(nest.kernel))
 
 
 def _vector(nest: LoopNest, dim: int, offsets: Sequence[int], ragged: bool = False) -> int:
@@ -501,9 +494,10 @@ def cost_us(nest: LoopNest, spec: GeneratedSpec, arch: GpuArch) -> float:
     narrow = min(1.0, 0.4 + 0.15 * spec.vector * min(ELEMENT_BYTES[a.dtype] for a in nest.accesses))
     bandwidth = arch.bandwidth_gbs * narrow * 1e3
     read = sum(_bytes(nest, number) for number in range(nest.inputs)) * (1 + 0.5 * max(0, sweeps - 1))
-    read = _loaded_bytes(nest) + (
-        2 * read if scan_ops(nest) and launches > 1 and spec.strategy != "scan_chain" else read
-    )
+    if scan_ops(nest) and spec.splits > 1 and spec.strategy != "scan_chain":
+        read *= 2
+    points = prod(dim.size for dim in nest.dims)
+    read += sum(points * ELEMENT_BYTES[element_of(op.result.type).name] for op in load_ops(nest.kernel))
     written = sum(_bytes(nest, number) for number in range(nest.inputs, len(nest.accesses)))
     waits = max(1, sweeps) * _rounds(nest, spec) * _LATENCY_US
     return (

@@ -18,8 +18,7 @@ from aicf.backends.cuda.phase_code import WARP, PhaseCode, Source, named, packed
 from aicf.backends.cuda.scalar_code import Rounding, combine_text, dtype_of, identity_text, rounded_text
 from aicf.backends.cuda.staging import Snippet
 from aicf.backends.nests import LoopNest
-from aicf.dialects.emit_kernels import ReduceOp, StoreOp, YieldOp
-from aicf.dialects.emit_scan import ScanOp
+from aicf.dialects.emit_kernels import ReduceOp, ScanOp, StoreOp, YieldOp
 
 
 class ScanCode(PhaseCode):

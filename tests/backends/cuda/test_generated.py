@@ -368,7 +368,8 @@ def test_coordinates_compile() -> None:
     """Vectors of four elements with coordinates of i32 and i64 are machine code without spills."""
     for dtype in ("i32", "i64"):
         nest, spec = decided(counting(64, 512, dtype), [(64, 512), (64,), (64, 512)], [dtype] * 3)
-        refs = references([(64, 512), (64,), (64, 512)], [dtype] * 3)
-        launches = launches_of("k", nest, recorded(nest, spec), refs)
+        launches = launches_of(
+            "k", nest, recorded(nest, spec), references([(64, 512), (64,), (64, 512)], [dtype] * 3)
+        )
         (cubin,) = compile_kernels((launch.code for launch in launches), "sm_90a").values()
         assert not starting(instructions(cubin), SPILLS)
