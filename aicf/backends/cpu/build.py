@@ -405,7 +405,10 @@ def _scatter(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None
 def _topk(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
     axis, smallest = get_int(launch.record, "axis"), get_bool(launch.record, "smallest")
     topk = Topk(_strided(launch.ins[0]), _strided(launch.outs[0]), axis, smallest)
-    topk.emit(em, call.ins[0], call.outs[0], call.tid, call.nthreads)
+    # One thread of several does all rows where the record says so.
+    alone = _threads(launch) == 1
+    tid, nthreads = (em.index(0), em.index(1)) if alone else (call.tid, call.nthreads)
+    topk.emit(em, call.ins[0], call.outs[0], tid, nthreads)
 
 
 _EMITTERS: Mapping[str, Callable[[Emitter, Launch, _Call, Sequence[str]], None]] = {
