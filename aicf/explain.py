@@ -20,6 +20,7 @@ FUSES = (
     "fuse-gated",
     "fuse-horizontal",
     "fuse-prologues",
+    "fuse-norms",
     "fuse-epilogues",
     "fuse-elementwise",
 )

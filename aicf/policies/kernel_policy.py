@@ -47,6 +47,7 @@ class Fusion:
         gated: Two products of one left operand whose results meet.
         horizontal: Products of one left operand side by side.
         prologue: A row program in front of a product.
+        norm: A row program behind a product.
         epilogue: Pointwise ops behind a product.
         elementwise: Pointwise ops and row reductions.
     """
@@ -55,6 +56,7 @@ class Fusion:
     gated: bool = True
     horizontal: bool = True
     prologue: bool = True
+    norm: bool = True
     epilogue: bool = True
     elementwise: bool = True
 

@@ -1,7 +1,7 @@
 """Growing and outlining groups: shared by the fusing passes, which say what may join.
 
-A cluster grows along uses in text order. Only prefixes with a single value that others read can be outlined ("cuts").
-View ops and splat constants that feed a cluster are cloned into it; they cost nothing there. Products side by
+A cluster grows along uses in text order. Only prefixes with few values that others read, mostly one, can be outlined
+("cuts"). View ops and splat constants that feed a cluster are cloned into it; they cost nothing there. Products side by
 side, which share only what they read, are outlined together with a result each.
 """
 
@@ -202,16 +202,17 @@ def pointwise_like(matmul: logical.MatmulOp) -> Accept:
 
 
 class Cluster:
-    """Ops that could share a kernel, grown from seeds; remembers every prefix that has one result."""
+    """Ops that could share a kernel, grown from seeds; remembers every prefix of no more than `results` results."""
 
-    def __init__(self, seeds: Sequence[Operation], context: FusionContext):
+    def __init__(self, seeds: Sequence[Operation], context: FusionContext, results: int = 1):
         self.seeds = seeds
         self.context = context
+        self.results = results
         self.members: list[Operation] = []
         self.has_reduction = False
         self.refused: dict[str, str] = {}
         """Why ops that read a member stay outside, by their id."""
-        self._cuts: list[tuple[int, SSAValue]] = []
+        self._cuts: list[tuple[int, tuple[SSAValue, ...]]] = []
         self._inside: set[Operation] = set()
         self._live: dict[SSAValue, int] = {}
         for seed in seeds:
@@ -229,8 +230,8 @@ class Cluster:
         for result in op.results:
             if uses := result.uses.get_length():
                 self._live[result] = uses
-        if len(self._live) == 1:
-            self._cuts.append((len(self.members), next(iter(self._live))))
+        if 0 < len(self._live) <= self.results:
+            self._cuts.append((len(self.members), tuple(self._live)))
 
     def grow(self, accept: Accept, wanted: str) -> None:
         """Adds users, transitively and in text order, that `accept` and do not depend on a rejected one.
@@ -291,9 +292,9 @@ class Cluster:
                     heapq.heappush(queue, place)
 
     def candidates(self, accept: Accept) -> Iterator[tuple[Operation, ...]]:
-        """The prefixes with one result and more than the seeds, largest first, each with its own producers."""
-        for length, result in self._cuts[: -_CANDIDATE_LIMIT - 1 : -1]:
-            if length > len(self.seeds) and not _is_widened_for_pointwise(result):
+        """The prefixes with few results and more than the seeds, largest first, each with its own producers."""
+        for length, results in self._cuts[: -_CANDIDATE_LIMIT - 1 : -1]:
+            if length > len(self.seeds) and not any(map(_is_widened_for_pointwise, results)):
                 cut = self.members[:length]
                 spread = with_producers(cut, accept, self.context)
                 yield spread

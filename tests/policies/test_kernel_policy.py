@@ -43,6 +43,7 @@ policies = st.builds(
         gated=st.booleans(),
         horizontal=st.booleans(),
         prologue=st.booleans(),
+        norm=st.booleans(),
         epilogue=st.booleans(),
         elementwise=st.booleans(),
     ),
@@ -70,7 +71,7 @@ def test_fields_have_a_fixed_order() -> None:
     wanted = ["version", "determinism", "rounding", "fusion", "kernels", "records", "forbid", "groups"]
     wanted += ["measurements"]
     assert list(FULL.to_plain()) == wanted
-    switches = ("attention", "gated", "horizontal", "prologue", "epilogue", "elementwise")
+    switches = ("attention", "gated", "horizontal", "prologue", "norm", "epilogue", "elementwise")
     assert FULL.to_plain()["fusion"] == {name: name != "epilogue" for name in switches}
 
 

@@ -129,7 +129,7 @@ class GemmKernel:
             )
         packed = all(_can_prepare(work.operands[place], problem) for place in gemm.places.rights)
         splits = FIXED_SPLITS if work.batch_invariant else SPLITS
-        return _cheapest(problem, level, packed, threads_of(target), epilogue, rows, splits)
+        return cheapest(problem, level, packed, threads_of(target), epilogue, rows, splits)
 
     def fixed_order(self, work: Work, target: TargetAttr) -> str:
         """See `BatchInvariantKernel`: one sum over K, whatever the tile; rows in front as loops of their own do it."""
@@ -241,7 +241,7 @@ def _products_apart(work: Work, gemm: GemmWork) -> Iterator[Work]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _cheapest(
+def cheapest(
     problem: GemmProblem,
     level: CpuLevel,
     packed: bool,
@@ -250,7 +250,8 @@ def _cheapest(
     rows: float,
     splits: tuple[int, ...],
 ) -> tuple[float, GemmSpec]:
-    """The best spec. A packed weight always has panels of two vectors, so that all buckets share one packing."""
+    """The best spec behind its predicted microseconds. A packed weight always has panels of two vectors, so that all
+    buckets share one packing."""
     found: list[tuple[float, GemmSpec]] = []
     sources: tuple[BSource, ...] = ("packed",) if packed else ("workspace", "direct")
     for count in sorted({1, threads}):

@@ -14,6 +14,7 @@ from xdsl.ir import Attribute
 from aicf.backends.base import KernelDescriptor, Work
 from aicf.backends.cpu.attention_kernels import AttentionKernel
 from aicf.backends.cpu.gemm_kernels import BlasKernel, GemmKernel, PackKernel
+from aicf.backends.cpu.gemm_norm_kernels import GemmNormKernel
 from aicf.backends.cpu.legality import (
     DETERMINISM,
     VERSION,
@@ -139,6 +140,9 @@ KERNELS: tuple[KernelDescriptor, ...] = (
     AttentionKernel("cpu.attention_avx512", "x86-64-v4", 4),
     AttentionKernel("cpu.attention_avx2", "x86-64-v3", 3),
     AttentionKernel("cpu.attention_portable", "generic", 2),
+    GemmNormKernel("cpu.gemm_norm_avx512", "x86-64-v4", 4),
+    GemmNormKernel("cpu.gemm_norm_avx2", "x86-64-v3", 3),
+    GemmNormKernel("cpu.gemm_norm_portable", "generic", 2),
     GeneratedKernel(),
     MoveKernel("cpu.copy", frozenset({"copy"})),
     MoveKernel("cpu.concat", frozenset({"concat"})),
