@@ -16,6 +16,7 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     StringAttr,
     SymbolNameConstraint,
+    i32,
     i64,
 )
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
@@ -45,7 +46,9 @@ from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, IsTerminator, NoTerminator, Pure, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
+from aicf.dialects.emit_access_ops import IndexOp, LoadOp, is_memory, memory_of
 from aicf.dialects.emit_scalar_ops import SCALAR_OPS, CastOp, DivIntOp, SigmoidOp, verify_scalar_op
+from aicf.dialects.emit_scan import ScanOp, scans_of, verify_scans
 from aicf.dialects.emit_syntax import parse_attributes, parse_integer, parse_integers, print_attributes
 from aicf.dialects.emit_types import scalar_element
 
@@ -54,15 +57,20 @@ __all__ = [
     "SCALAR_OPS",
     "CastOp",
     "DivIntOp",
+    "IndexOp",
     "KernelOp",
+    "LoadOp",
     "PhaseOp",
     "ReduceOp",
+    "ScanOp",
     "SigmoidOp",
     "StoreOp",
     "YieldOp",
+    "memory_of",
+    "scans_of",
 ]
 
-REDUCTIONS = ("sum", "max", "min")
+REDUCTIONS = ("sum", "max", "min", "prod")
 
 
 @irdl_op_definition
@@ -85,7 +93,7 @@ class YieldOp(IRDLOperation):
 class ReduceOp(IRDLOperation):
     """Combines a scalar over the whole reduce space of the kernel, in the order that the kernel record fixes.
 
-    `sum` starts at 0; `max` and `min` propagate NaN. Only `emit.yield` of its phase may use the result.
+    `sum` starts at 0, `prod` at 1; `max` and `min` propagate NaN. Only `emit.yield` of its phase may use the result.
     """
 
     name = "emit.reduce"
@@ -204,10 +212,13 @@ class KernelOp(IRDLOperation):
     `emit.store v, o` writes output o at the index that `outs[o]` gives. For a GEMM epilogue operand 0 is the
     accumulator. Every output is stored exactly once per point of its map.
 
-    A value *varies* if it differs over the reduce space: the element of an operand whose map uses a reduce dim, what
-    is computed from one, and a phase result that varies (kept per reduce point); `emit.reduce` gives a value that
-    does not. A phase that handles a varying value sweeps the reduce space, and an output without reduce dims takes
-    only values that do not vary.
+    An operand that is read at computed indices is `indexed` in the list of maps and a memref among the arguments: it
+    has no element at the point, only `emit.load` reads it, and no output may overwrite it.
+
+    A value *varies* if it differs over the reduce space: the element of an operand whose map uses a reduce dim, the
+    coordinate along one (`emit.index`), what `emit.scan` gives, what is computed from those, and a phase result that
+    varies (kept per reduce point); `emit.reduce` gives a value that does not. A phase that handles a varying value
+    sweeps the reduce space, and an output without reduce dims takes only values that do not vary.
     """
 
     name = "emit.kernel"
@@ -257,6 +268,11 @@ class KernelOp(IRDLOperation):
         return tuple(m.data for m in self.ins)
 
     @property
+    def indexed(self) -> frozenset[int]:
+        """Operands that are read at computed indices only; their maps are empty."""
+        return frozenset(arg.index for arg in self.body.block.args if is_memory(arg.type))
+
+    @property
     def out_maps(self) -> tuple[AffineMap, ...]:
         """Iteration point -> element index, one per output."""
         return tuple(m.data for m in self.outs)
@@ -277,24 +293,32 @@ class KernelOp(IRDLOperation):
 
     def varies(self, value: SSAValue) -> bool:
         """Whether `value`, an argument or a value of a phase, differs over the reduce dims."""
-        return value in self._varying()
+        return value in self.varying_values()
 
-    def _varying(self) -> set[SSAValue]:
+    def varying_values(self) -> set[SSAValue]:
+        """All values that vary."""
         varying: set[SSAValue] = {arg for arg in self.body.block.args if self.reads_reduce_space(arg)}
         for phase in self.phases:
             for op in phase.body.block.ops:
-                if not isinstance(op, ReduceOp) and any(operand in varying for operand in op.operands):
+                if self._makes_varying(op, varying):
                     varying.update(op.results)
             pairs = zip(phase.results, phase.terminator.operands, strict=True)
             varying.update(result for result, value in pairs if value in varying)
         return varying
+
+    def _makes_varying(self, op: Operation, varying: set[SSAValue]) -> bool:
+        if isinstance(op, IndexOp):
+            return op.number >= len(self.parallel)
+        if isinstance(op, ScanOp):
+            return True
+        return not isinstance(op, ReduceOp) and any(operand in varying for operand in op.operands)
 
     def sweeps_reduce_space(self, phase: PhaseOp) -> bool:
         """Whether `phase` visits every reduce point.
 
         It does if it reduces, stores an output that has the reduce dims, or yields a value that varies over them.
         """
-        return self._sweeps(phase, self._varying())
+        return self._sweeps(phase, self.varying_values())
 
     def _sweeps(self, phase: PhaseOp, varying: set[SSAValue]) -> bool:
         return any(
@@ -315,8 +339,13 @@ class KernelOp(IRDLOperation):
         if len(self.body.block.args) != len(self.ins):
             found = len(self.body.block.args)
             raise VerifyException(f"emit.kernel: {len(self.ins)} operand maps for {found} elements")
-        for arg in self.body.block.args:
-            scalar_element(arg.type)
+        for arg, m in zip(self.body.block.args, self.in_maps, strict=True):
+            if not is_memory(arg.type):
+                scalar_element(arg.type)
+            elif m.results:
+                raise VerifyException(
+                    f"emit.kernel: operand {arg.index} is a memref, which is indexed, and has map {m}"
+                )
         self._verify_phases()
 
     def _verify_phases(self) -> None:
@@ -326,6 +355,7 @@ class KernelOp(IRDLOperation):
             op.verify_()
             for inner in op.body.block.ops:
                 self._verify_op(inner)
+            verify_scans(op.body.block.ops, len(self.reduce))
         stores = [op for phase in self.phases for op in phase.body.block.ops if isinstance(op, StoreOp)]
         stored = sorted(op.output.value.data for op in stores)
         if not self.outs:
@@ -343,13 +373,29 @@ class KernelOp(IRDLOperation):
                     raise VerifyException("emit.reduce in a kernel without reduce dims")
             case StoreOp():
                 scalar_element(op.value.type)
+            case IndexOp():
+                self._verify_index(op)
+            case ScanOp():
+                op.verify_()
+            case LoadOp():
+                if not isinstance(op.memory, BlockArgument):
+                    raise VerifyException("emit.load reads an operand of its kernel")
             case YieldOp():
                 return
             case _:
                 verify_scalar_op(op)
 
+    def _verify_index(self, op: IndexOp) -> None:
+        sizes = (*self.parallel_sizes, *self.reduce_sizes)
+        if not 0 <= op.number < len(sizes):
+            raise VerifyException(
+                f"emit.index {op.number}: the iteration space has {len(sizes)} dims, counted from 0"
+            )
+        if op.result.type == i32 and sizes[op.number] > 1 << 31:
+            raise VerifyException(f"emit.index {op.number}: {sizes[op.number]} coordinates do not fit i32")
+
     def _verify_sweeps(self, stores: Sequence[StoreOp]) -> None:
-        varying = self._varying()
+        varying = self.varying_values()
         for op in stores:
             output = op.output.value.data
             if op.value in varying and not self.writes_reduce_space(output):
@@ -372,11 +418,12 @@ class KernelOp(IRDLOperation):
         for keyword in ("parallel", "reduce"):
             parser.parse_keyword(keyword)
             sizes.append(parse_integers(parser))
+        rank = len(sizes[0]) + len(sizes[1])
         maps: list[list[AffineMap]] = []
         for keyword in ("ins", "outs"):
             parser.parse_keyword(keyword)
             maps.append(
-                parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: _parse_map(parser))
+                parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: _parse_map(parser, rank))
             )
         attributes = parse_attributes(parser)
         body = parser.parse_region()
@@ -391,7 +438,7 @@ class KernelOp(IRDLOperation):
         printer.print_symbol_name(self.sym_name.data)
         printer.print_string(f" parallel {list(self.parallel_sizes)} reduce {list(self.reduce_sizes)} ins ")
         with printer.in_square_brackets():
-            printer.print_list(self.ins, printer.print_attribute)
+            printer.print_list(enumerate(self.ins), lambda entry: self._print_in(printer, *entry))
         printer.print_string(" outs ")
         with printer.in_square_brackets():
             printer.print_list(self.outs, printer.print_attribute)
@@ -399,9 +446,18 @@ class KernelOp(IRDLOperation):
         printer.print_string(" ")
         printer.print_region(self.body)
 
+    def _print_in(self, printer: Printer, operand: int, map_: AffineMapAttr) -> None:
+        if operand in self.indexed:
+            printer.print_string("indexed")
+        else:
+            printer.print_attribute(map_)
 
-def _parse_map(parser: Parser) -> AffineMap:
+
+def _parse_map(parser: Parser, rank: int) -> AffineMap:
+    """A map, or the word `indexed` for the empty one of an operand without an element at the point."""
     start = parser.pos
+    if parser.parse_optional_keyword("indexed") is not None:
+        return AffineMap(rank, 0, ())
     try:
         attribute = parser.parse_attribute()
     except ZeroDivisionError:  # xDSL folds constants while it reads

@@ -27,6 +27,7 @@ from aicf.dialects.logical_ops import (
     dispatch,
     elementwise,
     functions,
+    indexing,
     logic,
     normalization,
     reduction,
@@ -39,9 +40,11 @@ from aicf.dialects.logical_ops.base import (
     Composite,
     Contraction,
     Elementwise,
+    IndexedRead,
     LogicalOp,
     Normalization,
     Reduction,
+    Scan,
     TypeText,
     ViewLike,
     int_values,
@@ -55,6 +58,7 @@ from aicf.dialects.logical_ops.data_movement import *
 from aicf.dialects.logical_ops.dispatch import *
 from aicf.dialects.logical_ops.elementwise import *
 from aicf.dialects.logical_ops.functions import *
+from aicf.dialects.logical_ops.indexing import *
 from aicf.dialects.logical_ops.logic import *
 from aicf.dialects.logical_ops.normalization import *
 from aicf.dialects.logical_ops.reduction import *
@@ -70,11 +74,13 @@ __all__ = [
     "Contraction",
     "DimsAttr",
     "Elementwise",
+    "IndexedRead",
     "Logical",
     "LogicalOp",
     "Normalization",
     "Reduction",
     "Role",
+    "Scan",
     "TypeText",
     "ViewLike",
     "int_values",
@@ -90,6 +96,7 @@ __all__ += data_movement.__all__
 __all__ += dispatch.__all__
 __all__ += elementwise.__all__
 __all__ += functions.__all__
+__all__ += indexing.__all__
 __all__ += logic.__all__
 __all__ += normalization.__all__
 __all__ += reduction.__all__
@@ -112,6 +119,7 @@ FAMILIES: tuple[ModuleType, ...] = (
     dispatch,
     elementwise,
     functions,
+    indexing,
     logic,
     normalization,
     reduction,

@@ -27,7 +27,47 @@ def _layer_norm(op: logical.LayerNormOp, operands: Sequence[Array]) -> Array:
     return centered * (1 / np.sqrt(variance + epsilon)) * scale + bias
 
 
+def _log_softmax(op: logical.LogSoftmaxOp, operands: Sequence[Array]) -> Array:
+    (x,) = operands
+    axis = op.axis.value.data
+    shifted = x - np.max(x, axis=axis, keepdims=True)
+    return shifted - np.log(np.sum(np.exp(shifted), axis=axis, keepdims=True))
+
+
+def _rms_norm(op: logical.RmsNormOp, operands: Sequence[Array]) -> Array:
+    x, scale = operands
+    square = np.mean(x * x, axis=logical.normalized_axes(op), keepdims=True)
+    epsilon = coefficient(op.epsilon.value.data, op.info.element)
+    return x * (1 / np.sqrt(square + epsilon)) * scale
+
+
+def _batch_norm(op: logical.BatchNormOp, operands: Sequence[Array]) -> Array:
+    x, *statistics = operands
+    scale, bias, mean, variance = (_along_channels(value, x.ndim) for value in statistics)
+    epsilon = coefficient(op.epsilon.value.data, op.info.element)
+    return (x - mean) * (1 / np.sqrt(variance + epsilon) * scale) + bias
+
+
+def _group_norm(op: logical.GroupNormOp, operands: Sequence[Array]) -> Array:
+    x, scale, bias = operands
+    groups = x.reshape(x.shape[0], op.groups.value.data, -1)
+    centered = groups - np.mean(groups, axis=-1, keepdims=True)
+    variance = np.mean(centered * centered, axis=-1, keepdims=True)
+    epsilon = coefficient(op.epsilon.value.data, op.info.element)
+    normalized = (centered * (1 / np.sqrt(variance + epsilon))).reshape(x.shape)
+    return normalized * _along_channels(scale, x.ndim) + _along_channels(bias, x.ndim)
+
+
+def _along_channels(value: Array, rank: int) -> Array:
+    """One element for each channel, shaped to broadcast along dimension 1."""
+    return value.reshape(-1, *([1] * (rank - 2)))
+
+
 MEANINGS: Mapping[type[Operation], Meaning] = {
     logical.SoftmaxOp: _softmax,
     logical.LayerNormOp: _layer_norm,
+    logical.LogSoftmaxOp: _log_softmax,
+    logical.RmsNormOp: _rms_norm,
+    logical.BatchNormOp: _batch_norm,
+    logical.GroupNormOp: _group_norm,
 }

@@ -33,7 +33,8 @@ __all__ = ["LinearOp", "MatmulOp"]
 class MatmulOp(LogicalOp):
     """``a @ b`` over the last two dimensions, either transposed first.
 
-    a: ``[batch..., M, K]``, b: ``[batch..., K, N]`` with the same batch, or ``[K, N]`` shared by all batches.
+    a: ``[batch..., M, K]``, b: ``[batch..., K, N]``; the batches broadcast: their sizes are equal or 1 from the right,
+    and those that one of them lacks are the other's.
     """
 
     name = "logical.matmul"
@@ -75,12 +76,7 @@ class MatmulOp(LogicalOp):
                 f"contracted sizes differ: lhs K = {lhs.sizes[lhs_dim]} (dim {lhs_dim} of {lhs.shape_text}), "
                 f"rhs K = {rhs.sizes[rhs_dim]} (dim {rhs_dim} of {rhs.shape_text})"
             )
-        batch = lhs.sizes[:-2]
-        if rhs.rank > 2 and rhs.sizes[:-2] != batch:
-            raise VerifyException(
-                f"batch sizes differ: lhs {lhs.shape_text}, rhs {rhs.shape_text}; give rhs the same batch "
-                "or rank 2"
-            )
+        batch = _joint_batch(lhs, rhs)
         return lhs.with_sizes([*batch, lhs.sizes[row_dim], rhs.sizes[column_dim]])
 
 
@@ -91,6 +87,21 @@ def _check_factors(lhs: TensorInfo, rhs: TensorInfo) -> None:
     if lhs.element != rhs.element:
         raise VerifyException(f"element types differ: lhs {lhs.element.name}, rhs {rhs.element.name}")
     require_numeric(lhs, "cast to a number first")
+
+
+def _joint_batch(lhs: TensorInfo, rhs: TensorInfo) -> list[Size]:
+    """The batch that both broadcast to."""
+    rank = max(lhs.rank, rhs.rank) - 2
+    joint: list[Size] = [1] * rank
+    for info in (lhs, rhs):
+        for place, size in enumerate(info.sizes[:-2], rank + 2 - info.rank):
+            if joint[place] != 1 and size not in (1, joint[place]):
+                raise VerifyException(
+                    f"batch sizes differ: lhs {lhs.shape_text}, rhs {rhs.shape_text}; "
+                    "they are equal or 1 from the right"
+                )
+            joint[place] = joint[place] if size == 1 else size
+    return joint
 
 
 def _matrix_dims(info: TensorInfo, transposed: bool) -> tuple[int, int]:

@@ -1,8 +1,9 @@
-"""Normalisations along dimensions: softmax, layer_norm."""
+"""Normalisations of rows (softmax, log_softmax, layer_norm, rms_norm), and of channels (batch_norm, group_norm)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import I64, Float64Type, FloatAttr, IntegerAttr, f64, i64
@@ -24,17 +25,24 @@ from aicf.dialects.logical_ops.base import (
 )
 from aicf.dialects.types import AnyTensor, TensorInfo, tensor_info
 
-__all__ = ["DEFAULT_EPSILON", "LayerNormOp", "SoftmaxOp", "normalized_axes"]
+__all__ = [
+    "DEFAULT_EPSILON",
+    "BatchNormOp",
+    "GroupNormOp",
+    "LayerNormOp",
+    "LogSoftmaxOp",
+    "RmsNormOp",
+    "SoftmaxOp",
+    "normalized_axes",
+]
 
 
 DEFAULT_EPSILON = 1e-5
 
 
-@irdl_op_definition
-class SoftmaxOp(LogicalOp):
-    """``exp(x - max(x)) / sum(exp(x - max(x)))`` along ``axis``."""
+class _AlongAxisOp(LogicalOp, ABC):
+    """Normalises the elements along ``axis``; floats only."""
 
-    name = "logical.softmax"
     TYPE_TEXT: ClassVar[TypeText] = TypeText.SAME
 
     operand = operand_def()
@@ -55,6 +63,20 @@ class SoftmaxOp(LogicalOp):
         require_float(info)
         checked_axis(int_value(properties.get("axis")), info.rank)
         return info.with_sizes(info.sizes)
+
+
+@irdl_op_definition
+class SoftmaxOp(_AlongAxisOp):
+    """``exp(x - max(x)) / sum(exp(x - max(x)))`` along ``axis``."""
+
+    name = "logical.softmax"
+
+
+@irdl_op_definition
+class LogSoftmaxOp(_AlongAxisOp):
+    """``x - max(x) - log(sum(exp(x - max(x))))`` along ``axis``: the logarithm of softmax, without underflow."""
+
+    name = "logical.log_softmax"
 
 
 @irdl_op_definition
@@ -98,18 +120,176 @@ class LayerNormOp(LogicalOp):
         info = tensor_info(operands[0])
         require_float(info)
         axis = checked_axis(int_value(properties.get("axis")), info.rank)
-        epsilon = properties.get("epsilon")
-        if isinstance(epsilon, FloatAttr) and not 0.0 < epsilon.value.data < float("inf"):
-            raise VerifyException(f"epsilon is {epsilon.value.data}; it is positive and finite")
-        for name, other in (("scale", tensor_info(operands[1])), ("bias", tensor_info(operands[2]))):
-            expected = TensorInfo(info.sizes[axis:], info.element)
-            if other != expected:
-                raise VerifyException(
-                    f"{name} is {other}, but dimensions {axis} to {info.rank - 1} of {info} need {expected}"
-                )
+        _check_epsilon(properties)
+        for name, other in (("scale", operands[1]), ("bias", operands[2])):
+            _check_trailing(name, tensor_info(other), info, axis)
         return info.with_sizes(info.sizes)
 
 
-def normalized_axes(op: LayerNormOp) -> tuple[int, ...]:
-    """The dimensions that a layer_norm averages over."""
+@irdl_op_definition
+class RmsNormOp(LogicalOp):
+    """``x / sqrt(mean(x * x) + epsilon) * scale`` over the dimensions ``axis`` to the last.
+
+    The scale has the shape of those dimensions. Zhang and Sennrich, 2019.
+    """
+
+    name = "logical.rms_norm"
+    operand = operand_def()
+    scale = operand_def()
+    axis = prop_def(IntegerAttr[I64])
+    epsilon = prop_def(FloatAttr[Float64Type], default_value=FloatAttr(DEFAULT_EPSILON, f64))
+    traits = traits_def(Pure(), Normalization())
+
+    def __init__(
+        self,
+        operand: SSAValue | Operation,
+        scale: SSAValue | Operation,
+        axis: int,
+        epsilon: float = DEFAULT_EPSILON,
+    ):
+        values = operand_values(operand, scale)
+        properties: dict[str, Attribute] = {
+            "axis": IntegerAttr(axis, i64),
+            "epsilon": FloatAttr(epsilon, f64),
+        }
+        super().__init__(
+            operands=values,
+            result_types=[self.infer(operand_types(values), properties)],
+            properties=properties,
+        )
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """The operand's type."""
+        info = tensor_info(operands[0])
+        require_float(info)
+        axis = checked_axis(int_value(properties.get("axis")), info.rank)
+        _check_epsilon(properties)
+        _check_trailing("scale", tensor_info(operands[1]), info, axis)
+        return info.with_sizes(info.sizes)
+
+
+@irdl_op_definition
+class BatchNormOp(LogicalOp):
+    """``(x - mean) / sqrt(variance + epsilon) * scale + bias`` of each channel, with the statistics of training.
+
+    x: ``[N, C, ...]``, channels along dimension 1; scale, bias, mean and variance: ``[C]``. Ioffe and Szegedy, 2015.
+    """
+
+    name = "logical.batch_norm"
+    operand = operand_def()
+    scale = operand_def()
+    bias = operand_def()
+    mean = operand_def()
+    variance = operand_def()
+    epsilon = prop_def(FloatAttr[Float64Type], default_value=FloatAttr(DEFAULT_EPSILON, f64))
+    traits = traits_def(Pure(), Normalization())
+
+    def __init__(
+        self,
+        operand: SSAValue | Operation,
+        scale: SSAValue | Operation,
+        bias: SSAValue | Operation,
+        mean: SSAValue | Operation,
+        variance: SSAValue | Operation,
+        epsilon: float = DEFAULT_EPSILON,
+    ):
+        values = operand_values(operand, scale, bias, mean, variance)
+        properties: dict[str, Attribute] = {"epsilon": FloatAttr(epsilon, f64)}
+        super().__init__(
+            operands=values,
+            result_types=[self.infer(operand_types(values), properties)],
+            properties=properties,
+        )
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """The operand's type."""
+        info = tensor_info(operands[0])
+        _check_channels(info, dict(zip(("scale", "bias", "mean", "variance"), operands[1:], strict=True)))
+        _check_epsilon(properties)
+        return info.with_sizes(info.sizes)
+
+
+@irdl_op_definition
+class GroupNormOp(LogicalOp):
+    """``(x - mean) / sqrt(variance + epsilon) * scale + bias``, mean and variance of ``groups`` groups of channels.
+
+    x: ``[N, C, ...]``; the channels of a group are neighbours along dimension 1; scale and bias: ``[C]``. Wu and He,
+    2018.
+    """
+
+    name = "logical.group_norm"
+    operand = operand_def()
+    scale = operand_def()
+    bias = operand_def()
+    groups = prop_def(IntegerAttr[I64])
+    epsilon = prop_def(FloatAttr[Float64Type], default_value=FloatAttr(DEFAULT_EPSILON, f64))
+    traits = traits_def(Pure(), Normalization())
+
+    def __init__(
+        self,
+        operand: SSAValue | Operation,
+        scale: SSAValue | Operation,
+        bias: SSAValue | Operation,
+        groups: int,
+        epsilon: float = DEFAULT_EPSILON,
+    ):
+        values = operand_values(operand, scale, bias)
+        properties: dict[str, Attribute] = {
+            "groups": IntegerAttr(groups, i64),
+            "epsilon": FloatAttr(epsilon, f64),
+        }
+        super().__init__(
+            operands=values,
+            result_types=[self.infer(operand_types(values), properties)],
+            properties=properties,
+        )
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """The operand's type."""
+        info = tensor_info(operands[0])
+        _check_channels(info, dict(zip(("scale", "bias"), operands[1:], strict=True)))
+        _check_epsilon(properties)
+        groups, channels = int_value(properties.get("groups")), info.sizes[1]
+        if not isinstance(channels, int):
+            raise VerifyException(f"the channels of {info} are symbolic; give dimension 1 a number")
+        if groups < 1 or channels % groups:
+            raise VerifyException(f"groups is {groups}; it divides the {channels} channels of {info}")
+        return info.with_sizes(info.sizes)
+
+
+def normalized_axes(op: LayerNormOp | RmsNormOp) -> tuple[int, ...]:
+    """The dimensions that a layer_norm or rms_norm averages over."""
     return tuple(range(op.axis.value.data, tensor_info(op.operand.type).rank))
+
+
+def _check_epsilon(properties: Properties) -> None:
+    epsilon = properties.get("epsilon")
+    if isinstance(epsilon, FloatAttr) and not 0.0 < epsilon.value.data < float("inf"):
+        raise VerifyException(f"epsilon is {epsilon.value.data}; it is positive and finite")
+
+
+def _check_trailing(name: str, given: TensorInfo, info: TensorInfo, axis: int) -> None:
+    """A scale or bias has the shape of the dimensions from ``axis`` on."""
+    expected = TensorInfo(info.sizes[axis:], info.element)
+    if given != expected:
+        raise VerifyException(
+            f"{name} is {given}, but dimensions {axis} to {info.rank - 1} of {info} need {expected}"
+        )
+
+
+def _check_channels(info: TensorInfo, given: Mapping[str, Attribute]) -> None:
+    """What there is one of for each channel has the size of dimension 1."""
+    require_float(info)
+    if info.rank < 2:
+        raise VerifyException(
+            f"operand {info} has rank {info.rank}; it is [N, C, ...], channels along dimension 1"
+        )
+    expected = TensorInfo(info.sizes[1:2], info.element)
+    for name, type_ in given.items():
+        if (other := tensor_info(type_)) != expected:
+            raise VerifyException(
+                f"{name} is {other}, but the channels of {info} (dimension 1) need {expected}"
+            )

@@ -1,7 +1,7 @@
-"""Reductions along axes.
+"""Reductions along axes, places of extremes and running sums along one.
 
-Integer sums wrap around in their type; ``reduce_max`` propagates NaN. The order of combination is not part of
-the meaning.
+Integer sums and products wrap around in their type; ``reduce_max`` and ``reduce_min`` propagate NaN. The order of
+combination is not part of the meaning.
 """
 
 from __future__ import annotations
@@ -13,28 +13,48 @@ from typing import ClassVar
 from xdsl.dialects.builtin import (
     I64,
     DenseArrayBase,
+    IntegerAttr,
     UnitAttr,
+    i64,
 )
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, traits_def
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
+from aicf.dialects.dims import Size
 from aicf.dialects.logical_ops.base import (
     Composite,
     LogicalOp,
     Properties,
     Reduction,
+    Scan,
     TypeText,
     checked_axis,
+    int_value,
     int_values,
     ints,
     require_float,
     require_numeric,
 )
-from aicf.dialects.types import AnyTensor, TensorInfo, tensor_info
+from aicf.dialects.types import AnyTensor, ElementType, TensorInfo, element_named, tensor, tensor_info
 
-__all__ = ["ReduceMaxOp", "ReduceMeanOp", "ReduceOp", "ReduceSumOp"]
+__all__ = [
+    "ArgOp",
+    "ArgmaxOp",
+    "ArgminOp",
+    "CumsumOp",
+    "ReduceAllOp",
+    "ReduceAnyOp",
+    "ReduceL2Op",
+    "ReduceLogSumExpOp",
+    "ReduceMaxOp",
+    "ReduceMeanOp",
+    "ReduceMinOp",
+    "ReduceOp",
+    "ReduceProdOp",
+    "ReduceSumOp",
+]
 
 
 class ReduceOp(LogicalOp, ABC):
@@ -62,14 +82,25 @@ class ReduceOp(LogicalOp, ABC):
         cls.check_element(info)
         axes = int_values(properties.get("axes"))
         _check_axes(axes, info.rank)
-        if "keepdims" in properties:
-            return info.with_sizes([1 if axis in axes else size for axis, size in enumerate(info.sizes)])
-        return info.with_sizes([size for axis, size in enumerate(info.sizes) if axis not in axes])
+        sizes = reduced_sizes(info.sizes, axes, keepdims="keepdims" in properties)
+        return tensor(sizes, cls.result_element(info))
 
     @classmethod
     def check_element(cls, info: TensorInfo) -> None:
         """Refuse element types the reduction is not defined for."""
         require_numeric(info, "cast to a number first")
+
+    @classmethod
+    def result_element(cls, info: TensorInfo) -> ElementType:
+        """The element type of the result: the operand's."""
+        return info.element
+
+
+def reduced_sizes(sizes: Sequence[Size], axes: Sequence[int], *, keepdims: bool) -> list[Size]:
+    """The sizes without those of ``axes``, or with 1 there."""
+    if keepdims:
+        return [1 if axis in axes else size for axis, size in enumerate(sizes)]
+    return [size for axis, size in enumerate(sizes) if axis not in axes]
 
 
 def _check_axes(axes: Sequence[int], rank: int) -> None:
@@ -112,3 +143,159 @@ class ReduceMaxOp(ReduceOp):
     @classmethod
     def check_element(cls, info: TensorInfo) -> None:
         """Every element type has an order."""
+
+
+@irdl_op_definition
+class ReduceMinOp(ReduceOp):
+    """The smallest element along the axes; the and of i1."""
+
+    name = "logical.reduce_min"
+    traits = traits_def(Pure(), Reduction())
+
+    @classmethod
+    def check_element(cls, info: TensorInfo) -> None:
+        """Every element type has an order."""
+
+
+@irdl_op_definition
+class ReduceProdOp(ReduceOp):
+    """The product along the axes."""
+
+    name = "logical.reduce_prod"
+    traits = traits_def(Pure(), Reduction())
+
+
+@irdl_op_definition
+class ReduceL2Op(ReduceOp):
+    """The Euclidean norm along the axes, ``sqrt(sum(x * x))``; floats only."""
+
+    name = "logical.reduce_l2"
+    traits = traits_def(Pure(), Reduction(), Composite())
+
+    @classmethod
+    def check_element(cls, info: TensorInfo) -> None:
+        """Floats only."""
+        require_float(info)
+
+
+@irdl_op_definition
+class ReduceLogSumExpOp(ReduceOp):
+    """``log(sum(exp(x)))`` along the axes, without overflow for any x; floats only."""
+
+    name = "logical.reduce_logsumexp"
+    traits = traits_def(Pure(), Reduction(), Composite())
+
+    @classmethod
+    def check_element(cls, info: TensorInfo) -> None:
+        """Floats only."""
+        require_float(info)
+
+
+class _TruthOp(ReduceOp, ABC):
+    """Asks of the elements along the axes whether they are other than 0 (NaN is); the answer is i1."""
+
+    @classmethod
+    def check_element(cls, info: TensorInfo) -> None:
+        """Every element type has a zero."""
+
+    @classmethod
+    def result_element(cls, info: TensorInfo) -> ElementType:
+        """Always i1."""
+        return element_named("i1")
+
+
+@irdl_op_definition
+class ReduceAnyOp(_TruthOp):
+    """Whether any element along the axes is other than 0; the answer is i1."""
+
+    name = "logical.reduce_any"
+    traits = traits_def(Pure(), Reduction(), Composite())
+
+
+@irdl_op_definition
+class ReduceAllOp(_TruthOp):
+    """Whether all elements along the axes are other than 0; the answer is i1."""
+
+    name = "logical.reduce_all"
+    traits = traits_def(Pure(), Reduction(), Composite())
+
+
+@irdl_op_definition
+class CumsumOp(LogicalOp):
+    """The sum of all elements along ``axis`` up to each one, and of itself.
+
+    ``exclusive`` leaves the element itself out, so that the first is 0; ``reverse`` sums from the last one on. Integers
+    wrap around.
+    """
+
+    name = "logical.cumsum"
+    TYPE_TEXT: ClassVar[TypeText] = TypeText.SAME
+
+    operand = operand_def()
+    axis = prop_def(IntegerAttr[I64])
+    exclusive = opt_prop_def(UnitAttr)
+    reverse = opt_prop_def(UnitAttr)
+    traits = traits_def(Pure(), Scan())
+
+    def __init__(
+        self, operand: SSAValue | Operation, axis: int, *, exclusive: bool = False, reverse: bool = False
+    ):
+        value = SSAValue.get(operand)
+        properties: dict[str, Attribute] = {"axis": IntegerAttr(axis, i64)}
+        if exclusive:
+            properties["exclusive"] = UnitAttr()
+        if reverse:
+            properties["reverse"] = UnitAttr()
+        super().__init__(
+            operands=[value], result_types=[self.infer([value.type], properties)], properties=properties
+        )
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """The operand's type."""
+        info = tensor_info(operands[0])
+        require_numeric(info, "cast to a number first")
+        checked_axis(int_value(properties.get("axis")), info.rank)
+        return info.with_sizes(info.sizes)
+
+
+class ArgOp(LogicalOp, ABC):
+    """The place of an extreme element along ``axis``, as i64."""
+
+    TYPE_TEXT: ClassVar[TypeText] = TypeText.ARROW
+
+    operand = operand_def()
+    axis = prop_def(IntegerAttr[I64])
+    keepdims = opt_prop_def(UnitAttr)
+    traits = traits_def(Pure(), Reduction(), Composite())
+
+    def __init__(self, operand: SSAValue | Operation, axis: int, *, keepdims: bool = False):
+        value = SSAValue.get(operand)
+        properties: dict[str, Attribute] = {"axis": IntegerAttr(axis, i64)}
+        if keepdims:
+            properties["keepdims"] = UnitAttr()
+        super().__init__(
+            operands=[value], result_types=[self.infer([value.type], properties)], properties=properties
+        )
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """i64 of the operand's sizes without the axis, or with size 1 there."""
+        info = tensor_info(operands[0])
+        axis = checked_axis(int_value(properties.get("axis")), info.rank)
+        sizes = reduced_sizes(info.sizes, [axis], keepdims="keepdims" in properties)
+        return tensor(sizes, element_named("i64"))
+
+
+@irdl_op_definition
+class ArgmaxOp(ArgOp):
+    """The place of the largest element along ``axis``, as i64: the lowest of several; a NaN is larger than all."""
+
+    name = "logical.argmax"
+
+
+@irdl_op_definition
+class ArgminOp(ArgOp):
+    """The place of the smallest element along ``axis``, as i64: the lowest of several; a NaN is smaller than all."""
+
+    name = "logical.argmin"

@@ -9,6 +9,8 @@ builtin.module attributes {aicf.target = #emit.target<"cpu", "x86-64-v3", {threa
 // CHECK-NEXT: emit.decision "generate-kernels" ["sm"] choice "sm.code" because "3 phases over 4, reducing 10, 3 values kept between phases"
 // CHECK-NEXT: emit.decision "generate-kernels" ["cols"] choice "cols.code" because "2 phases over 6, reducing 4, 1 value kept between phases"
 // CHECK-NEXT: emit.decision "generate-kernels" ["fc"] choice "fc.code" because "1 phase over 4 x 6"
+// CHECK-NEXT: emit.decision "generate-kernels" ["sum"] choice "sum.code" because "1 phase over 4, reducing 8"
+// CHECK-NEXT: emit.decision "generate-kernels" ["one"] choice "one.code" because "1 phase over 4 x 1"
 // CHECK-NEXT: }
 
 // Pointwise: one phase; a broadcast is an index map, a transposition in front is strides of the operand.
@@ -100,6 +102,34 @@ func.func @epilogue(
     emit.yield %r : tensor<4x6xf32>
   }
   func.return %y : tensor<4x6xf32>
+}
+
+// A running sum takes its neighbours along, and is known where the sweep is: one phase. One element has nothing to sum.
+// CHECK: emit.kernel @sum.code parallel [4] reduce [8] ins [affine_map<(d0, d1) -> (d0, d1)>] outs [affine_map<(d0, d1) -> (d0, d1)>] {
+// CHECK-NEXT: ^bb0(%x1: f32):
+// CHECK-NEXT:   emit.phase {
+// CHECK-NEXT:     %e = math.exp %x1 : f32
+// CHECK-NEXT:     %s = emit.scan "sum" exclusive reverse %e : f32
+// CHECK-NEXT:     %n = arith.negf %s : f32
+// CHECK-NEXT:     emit.store %n, 0 : f32
+// CHECK: emit.kernel @one.code parallel [4, 1] reduce []
+// CHECK-NOT: emit.scan
+// CHECK-LABEL: func.func @running
+func.func @running(
+    %x : tensor<4x8xf32> {logical.name = "x", logical.role = "input"},
+    %v : tensor<4x1xf32> {logical.name = "v", logical.role = "input"}) -> (tensor<4x8xf32> {logical.name = "y"}, tensor<4x1xf32> {logical.name = "z"}) {
+  %y = emit.group "sum" from ["sum"] ins(%x1 = %x : tensor<4x8xf32>) -> (tensor<4x8xf32>) kernel("cpu.generated", {version = 1 : i64, determinism = "bitwise"}) {
+    %e = logical.exp %x1 : tensor<4x8xf32>
+    %s = logical.cumsum %e {axis = 1, exclusive, reverse} : tensor<4x8xf32>
+    %n = logical.neg %s : tensor<4x8xf32>
+    emit.yield %n : tensor<4x8xf32>
+  }
+  %z = emit.group "one" from ["one"] ins(%v1 = %v : tensor<4x1xf32>) -> (tensor<4x1xf32>) kernel("cpu.generated", {version = 1 : i64, determinism = "bitwise"}) {
+    %s = logical.cumsum %v1 {axis = 1} : tensor<4x1xf32>
+    %n = logical.neg %s : tensor<4x1xf32>
+    emit.yield %n : tensor<4x1xf32>
+  }
+  func.return %y, %z : tensor<4x8xf32>, tensor<4x1xf32>
 }
 
 // A product alone and a group without a kernel need no code.

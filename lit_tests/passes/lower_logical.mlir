@@ -18,6 +18,19 @@ func.func @linear(%x : tensor<2x3xf32>, %v : tensor<3xf32>, %w : tensor<4x3xf32>
   func.return %0, %1, %2 : tensor<2x4xf32>, tensor<2x4xf32>, tensor<4xf32>
 }
 
+// Kernels know operands of one batch, and one right matrix for all: broadcasts, which are strides of 0, make them so.
+// CHECK-LABEL: func.func @matmul
+func.func @matmul(%a : tensor<4x1x2x3xf32>, %b : tensor<5x3x6xf32>, %w : tensor<1x3x6xf32>) -> (tensor<4x5x2x6xf32>, tensor<4x1x2x6xf32>) {
+  // CHECK-NEXT: %p.lhs = logical.broadcast %a {dimensions = [0, 1, 2, 3], {{.*}}} : tensor<4x1x2x3xf32> -> tensor<4x5x2x3xf32>
+  // CHECK-NEXT: %p.rhs = logical.broadcast %b {dimensions = [1, 2, 3], {{.*}}} : tensor<5x3x6xf32> -> tensor<4x5x3x6xf32>
+  // CHECK-NEXT: %p = logical.matmul %p.lhs, %p.rhs {{.*}} : (tensor<4x5x2x3xf32>, tensor<4x5x3x6xf32>) -> tensor<4x5x2x6xf32>
+  %0 = logical.matmul %a, %b {aicf.id = "p", aicf.src = ["p"]} : (tensor<4x1x2x3xf32>, tensor<5x3x6xf32>) -> tensor<4x5x2x6xf32>
+  // CHECK-NEXT: %q.matrix = logical.reshape %w {{.*}} : tensor<1x3x6xf32> -> tensor<3x6xf32>
+  // CHECK-NEXT: %q = logical.matmul %a, %q.matrix {{.*}} : (tensor<4x1x2x3xf32>, tensor<3x6xf32>) -> tensor<4x1x2x6xf32>
+  %1 = logical.matmul %a, %w {aicf.id = "q", aicf.src = ["q"]} : (tensor<4x1x2x3xf32>, tensor<1x3x6xf32>) -> tensor<4x1x2x6xf32>
+  func.return %0, %1 : tensor<4x5x2x6xf32>, tensor<4x1x2x6xf32>
+}
+
 // 0.5 * x * (1 + erf(x * sqrt(0.5))); coefficients are splats of the full shape, symbolic too.
 // CHECK-LABEL: func.func @gelu
 func.func @gelu(%x : tensor<?x3xf64, #logical.dims<["N", ""]>>) -> tensor<?x3xf64, #logical.dims<["N", ""]>> {
@@ -49,6 +62,77 @@ func.func @gelu_tanh(%x : tensor<3xbf16>) -> tensor<3xbf16> {
   // CHECK: %g.narrow = logical.cast %g.mul {{.*}} : tensor<3xf32> -> tensor<3xbf16>
   %0 = logical.gelu %x {approximate = "tanh", aicf.id = "g@N=1", aicf.src = ["g"]} : tensor<3xbf16>
   func.return %0 : tensor<3xbf16>
+}
+
+// The largest element is kept finite before it is subtracted: inf - inf is no number.
+// CHECK-LABEL: func.func @logsumexp
+func.func @logsumexp(%x : tensor<2x3xf32>) -> tensor<2xf32> {
+  // CHECK-NEXT: %l.max = logical.reduce_max %x {axes = [1], keepdims,
+  // CHECK-NEXT: %l.constant = logical.constant dense<-3.40282347e+38>
+  // CHECK-NEXT: %l.above = logical.max %l.max, %l.constant
+  // CHECK-NEXT: %l.constant_1 = logical.constant dense<3.40282347e+38>
+  // CHECK-NEXT: %l.shift = logical.min %l.above, %l.constant_1
+  // CHECK-NEXT: %l.shift.broadcast = logical.broadcast %l.shift
+  // CHECK-NEXT: %l.sub = logical.sub %x, %l.shift.broadcast
+  // CHECK-NEXT: %l.exp = logical.exp %l.sub
+  // CHECK-NEXT: %l.sum = logical.reduce_sum %l.exp
+  // CHECK-NEXT: %l.log = logical.log %l.sum
+  // CHECK-NEXT: %l.add = logical.add %l.log, %l.shift
+  // CHECK-NEXT: %l.reshape = logical.reshape %l.add {{.*}} : tensor<2x1xf32> -> tensor<2xf32>
+  %0 = logical.reduce_logsumexp %x {axes = [1], aicf.id = "l", aicf.src = ["l"]} : tensor<2x3xf32> -> tensor<2xf32>
+  func.return %0 : tensor<2xf32>
+}
+
+// any is the or of what is not 0, all the and; i1 is the truth already. A norm is the root of a sum of squares.
+// CHECK-LABEL: func.func @truth
+func.func @truth(%x : tensor<2x3xf32>, %p : tensor<2x3xi1>) -> (tensor<2xi1>, tensor<3xi1>, tensor<2xf32>) {
+  // CHECK-NEXT: %a.truth = logical.cast %x {{.*}} : tensor<2x3xf32> -> tensor<2x3xi1>
+  // CHECK-NEXT: %a.or = logical.reduce_max %a.truth {axes = [1],
+  %0 = logical.reduce_any %x {axes = [1], aicf.id = "a", aicf.src = ["a"]} : tensor<2x3xf32> -> tensor<2xi1>
+  // CHECK-NEXT: %b.and = logical.reduce_min %p {axes = [0],
+  %1 = logical.reduce_all %p {axes = [0], aicf.id = "b", aicf.src = ["b"]} : tensor<2x3xi1> -> tensor<3xi1>
+  // CHECK-NEXT: %n.square = logical.mul %x, %x
+  // CHECK-NEXT: %n.sum = logical.reduce_sum %n.square {axes = [1],
+  // CHECK-NEXT: %n.sqrt = logical.sqrt %n.sum
+  %2 = logical.reduce_l2 %x {axes = [1], aicf.id = "n", aicf.src = ["n"]} : tensor<2x3xf32> -> tensor<2xf32>
+  func.return %0, %1, %2 : tensor<2xi1>, tensor<3xi1>, tensor<2xf32>
+}
+
+// The place of the largest element is the smallest of the places that hold it, or of those that hold a NaN.
+// CHECK-LABEL: func.func @argmax
+func.func @argmax(%x : tensor<2x3xf32>) -> tensor<2xi64> {
+  // CHECK-NEXT: %a.max = logical.reduce_max %x {axes = [1], keepdims,
+  // CHECK-NEXT: %a.extreme = logical.broadcast %a.max
+  // CHECK-NEXT: %a.found = logical.compare "eq" %x, %a.extreme
+  // CHECK-NEXT: %a.nan = logical.compare "ne" %x, %x
+  // CHECK-NEXT: %a.or = logical.max %a.found, %a.nan
+  // CHECK-NEXT: %a.iota = logical.iota {axis = 1,
+  // CHECK-NEXT: %a.beyond = logical.constant dense<2147483647>
+  // CHECK-NEXT: %a.candidate = logical.select %a.or, %a.iota, %a.beyond
+  // CHECK-NEXT: %a.least = logical.reduce_min %a.candidate {axes = [1],
+  // CHECK-NEXT: %a.i64 = logical.cast %a.least {{.*}} : tensor<2xi32> -> tensor<2xi64>
+  %0 = logical.argmax %x {axis = 1, aicf.id = "a", aicf.src = ["a"]} : tensor<2x3xf32> -> tensor<2xi64>
+  func.return %0 : tensor<2xi64>
+}
+
+// The norms of channels: a factor for each channel; groups are dimensions of their own before anything is computed.
+// CHECK-LABEL: func.func @channels
+func.func @channels(%x : tensor<2x6x4xf16>, %c : tensor<6xf16>) -> tensor<2x6x4xf16> {
+  // CHECK-NEXT: %b.widen = logical.cast %x
+  // CHECK: %b.centered = logical.sub %b.widen, %b.mean.broadcast
+  // CHECK: %b.rsqrt = logical.rsqrt %b.shifted {{.*}} : tensor<6xf32>
+  // CHECK-NEXT: %b.factor = logical.mul %b.rsqrt, %b.scale.widen
+  // CHECK-NEXT: %b.factor.broadcast = logical.broadcast %b.factor {dimensions = [1],
+  // CHECK-NEXT: %b.scale = logical.mul %b.centered, %b.factor.broadcast
+  // CHECK: %b.narrow = logical.cast %b.bias
+  %0 = logical.batch_norm %x, %c, %c, %c, %c {aicf.id = "b", aicf.src = ["b"]} : (tensor<2x6x4xf16>, tensor<6xf16>, tensor<6xf16>, tensor<6xf16>, tensor<6xf16>) -> tensor<2x6x4xf16>
+  // CHECK-NEXT: %g.groups = logical.reshape %b.narrow {{.*}} : tensor<2x6x4xf16> -> tensor<2x3x2x4xf16>
+  // CHECK-NEXT: %g.scale.groups = logical.reshape %c {{.*}} : tensor<6xf16> -> tensor<3x2xf16>
+  // CHECK: %g.mean.sum = logical.reduce_sum %g.widen {axes = [2, 3], keepdims,
+  // CHECK: %g.narrow = logical.cast %g.bias
+  // CHECK-NEXT: %g.channels = logical.reshape %g.narrow {{.*}} : tensor<2x3x2x4xf16> -> tensor<2x6x4xf16>
+  %1 = logical.group_norm %0, %c, %c {groups = 3, aicf.id = "g", aicf.src = ["g"]} : (tensor<2x6x4xf16>, tensor<6xf16>, tensor<6xf16>) -> tensor<2x6x4xf16>
+  func.return %1 : tensor<2x6x4xf16>
 }
 
 // x * sigmoid(x); a half precision value is widened once and narrowed once.

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
 from aicf.dialects import logical
-from aicf.dialects.emit_kernels import KernelOp, PhaseOp, ReduceOp, StoreOp, YieldOp
+from aicf.dialects.emit_kernels import KernelOp, PhaseOp, ReduceOp, ScanOp, StoreOp, YieldOp
 from aicf.dialects.types import element_of, tensor_info
 from aicf.passes.support.body_kinds import is_contraction_of_arguments
+from aicf.passes.support.indexed_reads import index_operand_dims, write_place, write_read
 from aicf.passes.support.peeling import yielded
 from aicf.passes.support.products import (
     Piece,
@@ -31,7 +33,13 @@ from aicf.passes.support.scalar_ops import EXPENSIVE, scalar_constant, scalar_op
 Index: TypeAlias = tuple[int | None, ...]
 """Per dim of a value: the dim of the full iteration space it follows, None for a dim of size 1."""
 
-_COMBINE: dict[type[Operation], str] = {logical.ReduceSumOp: "sum", logical.ReduceMaxOp: "max"}
+_COMBINE: dict[type[Operation], str] = {
+    logical.ReduceSumOp: "sum",
+    logical.ReduceMaxOp: "max",
+    logical.ReduceMinOp: "min",
+    logical.ReduceProdOp: "prod",
+}
+"""The primitive reductions, and how `emit.reduce` combines them."""
 
 
 class NoCode(Exception):
@@ -75,6 +83,7 @@ def _products(block: Block) -> Products | None:
     matmuls = [op for op in block.ops if isinstance(op, logical.MatmulOp)]
     if not matmuls:
         return None
+    _refuse_places(block)
     if (products := products_of(block, block.args)) is not None and has_kernel_order(products, block):
         return products
     if len(matmuls) > 1:
@@ -84,6 +93,14 @@ def _products(block: Block) -> Products | None:
     if any(type(op) in _COMBINE for op in block.ops):
         raise NoCode("a reduction behind a contraction")
     raise NoCode("what follows a contraction has another shape")
+
+
+def _refuse_places(block: Block) -> None:
+    """Kernels of products take batch dims as rows where they can: their points have no coordinates along one dim."""
+    if any(isinstance(op, logical.IotaOp) for op in block.ops):
+        raise NoCode("a coordinate beside a contraction")
+    if any(op.has_trait(logical.IndexedRead) for op in block.ops):
+        raise NoCode("a read at computed indices beside a contraction")
 
 
 def _shape(value: SSAValue) -> tuple[int, ...]:
@@ -98,26 +115,47 @@ class _Indexing:
         self.ops = piece.ops
         self.outputs = piece.outputs
         self.reductions = [op for op in self.ops if type(op) in _COMBINE]
+        self.scans = [op for op in self.ops if isinstance(op, logical.CumsumOp) and not _is_one_step(op)]
+        self.scanned = self._scanned_values()
+        self.memory = self._memory()
         self.shape = self._full_shape()
         self.axes = self._reduced_axes()
         self.index: dict[SSAValue, Index] = {}
         self._forward()
         self._backward()
 
+    def _memory(self) -> frozenset[SSAValue]:
+        """The arguments that ops read at computed indices."""
+        found = frozenset(op.operands[0] for op in self.ops if op.has_trait(logical.IndexedRead))
+        if not found <= set(self.arguments):
+            raise NoCode("a read at computed indices of a value computed in the same body")
+        return found
+
     def _full_shape(self) -> tuple[int, ...]:
         if self.reductions:
             return _shape(self.reductions[0].operands[0])
-        return _shape(self.outputs[0])
+        return _shape(self.scans[0].operand if self.scans else self.outputs[0])
 
     def _reduced_axes(self) -> tuple[int, ...]:
-        axes = {
-            tuple(op.axes.get_values())
-            for op in self.reductions
-            if isinstance(op, logical.ReduceSumOp | logical.ReduceMaxOp)
-        }
+        axes = {tuple(op.axes.get_values()) for op in self.reductions if isinstance(op, logical.ReduceOp)}
+        axes |= {(op.axis.value.data,) for op in self.scans}
         if len(axes) > 1:
             raise NoCode("reductions over different axes")
         return next(iter(axes), ())
+
+    def _scanned_values(self) -> set[SSAValue]:
+        """The running sums, and what differs along the axis because it is computed from them."""
+        found: set[SSAValue] = set()
+        for op in self.ops:
+            if op in self.scans:
+                if op.operands[0] in found:
+                    raise NoCode("a running sum of a running sum")
+                found.update(op.results)
+            elif op not in self.reductions and any(operand in found for operand in op.operands):
+                found.update(op.results)
+        if len({op.reverse is None for op in self.scans}) > 1:
+            raise NoCode("running sums from both ends")
+        return found
 
     @property
     def identity(self) -> Index:
@@ -127,6 +165,8 @@ class _Indexing:
     def _forward(self) -> None:
         """Indices that follow from the shape, a reduction, or an operand."""
         for value in (*self.arguments, *(op.results[0] for op in self.ops)):
+            if value in self.memory:
+                continue
             if _shape(value) == self.shape and not self._is_reduction(value):
                 self.index[value] = self.identity
             elif isinstance(value, OpResult):
@@ -162,8 +202,16 @@ class _Indexing:
             return
         if (index := self.index.get(result)) is None:
             raise NoCode(f"{op.name} computes a value of another shape than the iteration space")
+        if op.has_trait(logical.IndexedRead):
+            self._backward_read(op, index)
+            return
         for operand in op.operands:
             self._agree(operand, self._operand_index(op, operand, index), op)
+
+    def _backward_read(self, op: Operation, index: Index) -> None:
+        for place, operand in enumerate(op.operands):
+            if (dims := index_operand_dims(op, place)) is not None:
+                self._agree(operand, tuple(index[dim] for dim in dims), op)
 
     def _operand_index(self, op: Operation, operand: SSAValue, index: Index) -> Index:
         if op in self.reductions:
@@ -176,13 +224,15 @@ class _Indexing:
             )
         if isinstance(op, logical.ReshapeOp):
             return _without_units(index, op.results[0], operand)
-        if op.has_trait(logical.Elementwise):
+        if op.has_trait(logical.Elementwise) or op.has_trait(logical.Scan):
             return index
         raise NoCode(f"{op.name} in the middle of a body moves elements")
 
     def _agree(self, value: SSAValue, index: Index, op: Operation) -> None:
         if _is_constant(value):
             return
+        if value in self.memory:
+            raise NoCode(f"{op.name} reads elements of what is also read at computed indices")
         if self.index.setdefault(value, index) != index:
             raise NoCode(f"{op.name} reads a value at another index than it is computed or read elsewhere")
 
@@ -222,7 +272,7 @@ class _Writer:
 
     def write(self) -> KernelOp:
         sources = self.indexing.arguments
-        block = Block(arg_types=[element_of(source.type).type for source in sources])
+        block = Block(arg_types=[self._argument_type(source) for source in sources])
         self.arguments = dict(zip(sources, block.args, strict=True))
         for source, argument in self.arguments.items():
             argument.name_hint = source.name_hint
@@ -235,9 +285,14 @@ class _Writer:
         order = self._dim_order()
         parallel = [indexing.shape[dim] for dim in order if dim not in self.axes]
         reduce = [indexing.shape[dim] for dim in order if dim in self.axes]
-        in_maps = [self._map(indexing.index[source]) for source in sources]
+        in_maps = [self._map(indexing.index.get(source, ())) for source in sources]
         out_maps = [self._map(indexing.index[output]) for output in indexing.outputs]
         return KernelOp(self.symbol, parallel, reduce, in_maps, out_maps, Region(block))
+
+    def _argument_type(self, source: SSAValue) -> Attribute:
+        """An element; all of it, if it is read at computed indices."""
+        element = element_of(source.type).type
+        return MemRefType(element, _shape(source)) if source in self.indexing.memory else element
 
     def _dim_order(self) -> list[int]:
         dims = range(len(self.indexing.shape))
@@ -302,6 +357,8 @@ class _Writer:
         """Whether a later phase should read the value instead of computing it again."""
         if value in self.kept or not isinstance(value, OpResult) or isinstance(value.op, logical.ConstantOp):
             return False
+        if value in self.indexing.scanned:
+            return False
         worth = not self._varies(value) or isinstance(value.op, EXPENSIVE) or value is self.wanted
         return worth and any(
             self._reads(root, value) for later in range(level + 1, max(needs) + 1) for root in needs[later]
@@ -361,14 +418,47 @@ class _Writer:
         known = [operand for operand in operands if operand is not None]
         if isinstance(op, logical.BroadcastOp | logical.ReshapeOp):
             return known[0]
-        made = (
-            _constant_ops(op, type_) if isinstance(op, logical.ConstantOp) else scalar_ops(op, known, type_)
-        )
-        if made is None:
-            raise NoCode(f"{op.name} has no scalar form")
+        if isinstance(op, logical.IotaOp) or op.has_trait(logical.IndexedRead):
+            return self._placed(op, known, body)
+        if isinstance(op, logical.CumsumOp) and op not in self.indexing.scans and op.exclusive is None:
+            return known[0]
+        made = _made(op, known, type_)
         body.add_ops(made)
         made[-1].results[0].name_hint = value.name_hint
         return made[-1].results[0]
+
+    def _placed(self, op: Operation, operands: Sequence[SSAValue], body: Block) -> SSAValue:
+        """The scalar of an op that knows where it is."""
+        position = {dim: place for place, dim in enumerate(self._dim_order())}
+        dims = [None if dim is None else position[dim] for dim in self.indexing.index[op.results[0]]]
+        if isinstance(op, logical.IotaOp):
+            made = write_place(body, element_of(op.result.type).type, dims[op.axis.value.data])
+        else:
+            made = write_read(body, op, operands, dims)
+        made.name_hint = op.results[0].name_hint
+        return made
+
+
+def _made(op: Operation, operands: Sequence[SSAValue], type_: Attribute) -> Sequence[Operation]:
+    """The scalar ops of one op, the last one giving its value."""
+    match op:
+        case logical.ConstantOp():
+            return _constant_ops(op, type_)
+        case logical.CumsumOp() if _is_one_step(op):
+            return [scalar_constant(0, type_)]
+        case logical.CumsumOp():
+            flags = {"exclusive": op.exclusive is not None, "reverse": op.reverse is not None}
+            return [ScanOp("sum", operands[0], **flags)]
+        case _:
+            made = scalar_ops(op, operands, type_)
+    if made is None:
+        raise NoCode(f"{op.name} has no scalar form")
+    return made
+
+
+def _is_one_step(op: logical.CumsumOp) -> bool:
+    """Whether there is one element along the axis: the running sum is that, or 0 without it."""
+    return _shape(op.operand)[op.axis.value.data] == 1
 
 
 def _constant_ops(op: logical.ConstantOp, type_: Attribute) -> Sequence[Operation]:

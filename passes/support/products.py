@@ -143,7 +143,7 @@ def is_row_program(ops: Sequence[Operation], matmul: logical.MatmulOp) -> bool:
 
 def reduces_rows(op: Operation, shape: tuple[int, ...]) -> bool:
     """Whether a reduction is one over the last dim of values of `shape`."""
-    if not isinstance(op, logical.ReduceSumOp | logical.ReduceMaxOp):
+    if not isinstance(op, logical.ReduceOp):
         return False
     return tensor_info(op.operand.type).shape == shape and tuple(op.axes.get_values()) == (len(shape) - 1,)
 

@@ -86,6 +86,10 @@ EXPENSIVE = (
     logical.SinOp,
     logical.CosOp,
     logical.PowOp,
+    logical.PadOp,
+    logical.GatherOp,
+    logical.GatherElementsOp,
+    logical.FlipOp,
 )
 """Ops worth keeping a result of, rather than computing it again in a later phase."""
 

@@ -30,7 +30,9 @@ from aicf.passes.support.policy import execution_of
 from aicf.passes.support.views import View
 from aicf.policies.kernel_policy import BATCH_INVARIANT, KernelPolicy
 
-CODELESS_KINDS = frozenset({"gemm", "copy", "concat", "pack", "attention"})
+CODELESS_KINDS = frozenset(
+    {"gemm", "copy", "concat", "pack", "attention", "last_update", "scatter_combine", "topk_indices"}
+)
 """Kinds whose kernels need no generated scalar program."""
 
 TARGET_ATTR = "aicf.target"

@@ -136,6 +136,62 @@ def test_every_method() -> None:
     assert np.isfinite(result_of(graph, total, x=x_array))
 
 
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [((3,), (3,)), ((3,), (2, 3, 4)), ((5, 2, 3), (3,)), ((4, 1, 2, 3), (5, 3, 2)), ((2, 3), (5, 3, 4))],
+)
+def test_matmul_is_that_of_numpy(left: tuple[int, ...], right: tuple[int, ...]) -> None:
+    """Vectors are rows and columns without a dimension of their own; batches broadcast."""
+    random = np.random.default_rng(1)
+    a, b = random.normal(size=left), random.normal(size=right)
+    graph = Graph("g")
+    product = graph.input("a", left, "f64") @ graph.input("b", right, "f64")
+    assert product.shape == np.matmul(a, b).shape
+    np.testing.assert_allclose(result_of(graph, product, a=a, b=b), np.matmul(a, b), rtol=1e-12)
+
+
+def test_reductions_and_norms() -> None:
+    """A negative axis counts from the last; places are integers, truths are bools."""
+    x_array = np.random.default_rng(2).uniform(0.5, 1.5, (2, 4, 3))
+    for expected, make in (
+        (x_array.min((1, 2)), lambda g, x: g.reduce_min(x, [-1, 1])),
+        (x_array.prod(1, keepdims=True), lambda g, x: g.reduce_prod(x, [1], keepdims=True)),
+        (np.sqrt((x_array**2).sum(2)), lambda g, x: g.reduce_l2(x, [-1])),
+        (np.log(np.exp(x_array).sum(0)), lambda g, x: g.reduce_logsumexp(x, [0])),
+        ((x_array > 1).any(2), lambda g, x: g.reduce_any(g.compare("gt", x, 1.0), [-1])),
+        ((x_array > 1).all(1), lambda g, x: g.reduce_all(g.compare("gt", x, 1.0), [1])),
+        (x_array.argmax(2), lambda g, x: g.argmax(x)),
+        (x_array.argmin(1, keepdims=True), lambda g, x: g.argmin(x, -2, keepdims=True)),
+        (x_array.cumsum(2), lambda g, x: g.cumsum(x)),
+        (
+            np.flip(np.flip(x_array, 1).cumsum(1), 1) - x_array,
+            lambda g, x: g.cumsum(x, -2, exclusive=True, reverse=True),
+        ),
+        (x_array - np.log(np.exp(x_array).sum(1, keepdims=True)), lambda g, x: g.log_softmax(x, 1)),
+    ):
+        graph = Graph("g")
+        value = make(graph, graph.input("x", x_array.shape, "f64"))
+        np.testing.assert_allclose(result_of(graph, value, x=x_array), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_norms_of_channels() -> None:
+    random = np.random.default_rng(3)
+    x_array, parts = random.normal(size=(2, 4, 3)), random.uniform(0.5, 1.5, (4, 4))
+    graph = Graph("g")
+    x = graph.input("x", x_array.shape, "f64")
+    scale, bias, mean, variance = (graph.constant(part, (4,), "f64") for part in parts)
+    ours = graph.batch_norm(x, scale, bias, mean, variance) + graph.group_norm(x, scale, bias, 2)
+    ours = ours + graph.rms_norm(x, graph.constant([1.0, 2.0, 3.0], (3,), "f64"))
+    wide = [part[:, None] for part in parts]
+    groups = x_array.reshape(2, 2, 6)
+    normal = (groups - groups.mean(2, keepdims=True)) / np.sqrt(groups.var(2, keepdims=True) + 1e-5)
+    expected = (x_array - wide[2]) / np.sqrt(wide[3] + 1e-5) * wide[0] + wide[1]
+    expected = expected + normal.reshape(x_array.shape) * wide[0] + wide[1]
+    root = np.sqrt((x_array**2).mean(2, keepdims=True) + 1e-5)
+    expected = expected + x_array / root * np.array([1.0, 2.0, 3.0])
+    np.testing.assert_allclose(result_of(graph, ours, x=x_array), expected, rtol=1e-9)
+
+
 def test_updates() -> None:
     graph = Graph("step")
     w, grad = graph.param("w", (3,)), graph.input("grad", (3,))
@@ -206,6 +262,20 @@ def test_errors_say_where_and_what() -> None:
         graph.concat([], 0)
     with fail("element types differ: lhs f32, rhs f64"):
         graph.matmul(x, graph.constant(0.0, (3, 3), "f64"))
+    with fail("matmul: 4xf32 is a vector and has no transpose; drop transpose_b"):
+        graph.matmul(graph.constant(0.0, (2, 4)), y, transpose_b=True)
+    with fail("reduce_any: axis 2 is out of range for rank 2; write 0 to 1"):
+        graph.reduce_any(x, [2])
+    with fail("argmax: axis -1 is out of range for rank 2; write 0 to 1"):
+        graph.argmax(x, -3)
+    with fail("cumsum: not defined for i1; cast to a number first"):
+        graph.cumsum(graph.compare("gt", x, 0.0))
+    with fail("rms_norm: scale is 4xf32, but dimensions 1 to 1 of 2x3xf32 need 3xf32"):
+        graph.rms_norm(x, y)
+    with fail("group_norm: groups is 2; it divides the 3 channels of 2x3xf32"):
+        graph.group_norm(x, *[graph.constant(1.0, (3,))] * 2, groups=2)
+    with fail("batch_norm: scale is 4xf32, but the channels of 2x3xf32 (dimension 1) need 3xf32"):
+        graph.batch_norm(x, y, y, y, y)
     with fail('graph "g" has no result; call output() or update()'):
         graph.module()
     with fail('the role of "x" is "input"; only param and state change'):
@@ -228,3 +298,47 @@ def test_a_refused_op_leaves_no_trace() -> None:
         graph.concat([graph.broadcast_to(x, (1 << 24, 1 << 20))] * 4, 0)
     graph.output(graph.exp(x), "y")
     verify_module(graph.module())
+
+
+def test_conveniences_around_places() -> None:
+    graph = Graph("g")
+    x = graph.input("x", (2, 6))
+    first, rest = graph.split(x, [2, 4], -1)
+    graph.output(graph.stack([first, first], 1), "stacked")
+    graph.output(graph.squeeze(graph.expand_dims(rest, -1), 2), "rest")
+    graph.output(graph.where(graph.compare("gt", x, 0.0), x, -1.0), "where")
+    values, places = graph.topk(x, 2, largest=False, name="low")
+    graph.output(values, "low")
+    graph.output(places, "places")
+    data = np.array([[3.0, -1.0, 2.0, 0.0, 5.0, -4.0], [1.0, 1.0, 0.5, 7.0, -2.0, 1.0]], np.float32)
+    found = run_program(graph.module(), {"x": data})
+    np.testing.assert_array_equal(found["stacked"], np.stack([data[:, :2]] * 2, 1))
+    np.testing.assert_array_equal(found["rest"], data[:, 2:])
+    np.testing.assert_array_equal(found["where"], np.where(data > 0, data, -1))
+    np.testing.assert_array_equal(found["places"], [[5, 1], [4, 2]])
+    np.testing.assert_array_equal(found["low"], [[-4, -1], [-2, 0.5]])
+
+
+@pytest.mark.parametrize("mode", ["edge", "reflect"])
+def test_borders_are_numpys(mode) -> None:
+    graph = Graph("g")
+    x = graph.input("x", (3, 4))
+    data = np.arange(12, dtype=np.float32).reshape(3, 4)
+    found = result_of(graph, graph.pad(x, [2, 0], [1, 3], mode=mode), x=data)
+    np.testing.assert_array_equal(found, np.pad(data, [(2, 1), (0, 3)], mode))
+
+
+def test_places_out_of_range_are_refused() -> None:
+    graph = Graph("g")
+    x = graph.input("x", (3, 4))
+    for make, message in (
+        (lambda: graph.pad(x, [3, 0], [0, 0], mode="reflect"), "with mode reflect they are from 0 to 2"),
+        (lambda: graph.pad(x, [-1, 0], [0, 0], mode="edge"), "with mode edge they are not negative"),
+        (lambda: graph.pad(x, [1], [0], mode="edge"), "low and high have one amount for each of the 2"),
+        (lambda: graph.split(x, [1, 2], 1), "split: sizes [1, 2] along axis 1 do not add up"),
+        (lambda: graph.squeeze(x, 0), "squeeze: axis 0 of shape (3, 4) is no dimension of size 1"),
+        (lambda: graph.stack([]), "stack: nothing to stack"),
+        (lambda: graph.topk(x, 5), "k is 5; dimension 1 of 3x4 allows 1 to 4"),
+    ):
+        with pytest.raises(InvalidIR, match=re.escape(message)):
+            make()

@@ -20,6 +20,7 @@ from aicf.policies.kernel_policy import Fusion
 from tests.gpu import programs
 from tests.gpu.programs import Program, random_arrays
 from tests.support.fused_graphs import FAMILIES, fused_program
+from tests.support.indexing_programs import PROGRAMS, READS, built
 from tests.support.random_graphs import random_program
 
 ROOT = Path(__file__).parent.parent.parent
@@ -74,6 +75,15 @@ def _graphs() -> dict[str, Case]:
         "norms": (programs.norms, ("f32", "f16", "bf16"), (GENERATED,)),
         "column_reductions": (programs.column_reductions, ("f32", "f16"), (GENERATED,)),
         "integer_reductions": (programs.integer_reductions, ("i32",), (GENERATED,)),
+        "other_reductions": (
+            programs.other_reductions,
+            ("f32", "f16", "bf16", "f64", "i32", "i64"),
+            (GENERATED,),
+        ),
+        "places": (programs.places, ("f32", "f16", "i64"), (GENERATED,)),
+        "running_sums": (programs.running_sums, ("f32", "f16", "bf16", "f64", "i32", "i64"), (GENERATED,)),
+        "truths": (programs.truths, ("i1",), (GENERATED,)),
+        "other_norms": (programs.other_norms, ("f32", "f16", "bf16", "f64"), (GENERATED,)),
         "moves": (programs.moves, ("f32", "bf16", "i64"), (COPY, CONCAT)),
     }
     cases: dict[str, Case] = {}
@@ -82,6 +92,21 @@ def _graphs() -> dict[str, Case]:
             name = f"{family}-{dtype}"
             cases[name] = Case(_built(name, partial(build, dtype)), kernels)
     return cases
+
+
+def _places() -> dict[str, Case]:
+    """Reads and writes at places that are computed, with indices in range and out of it."""
+    cases: dict[str, Case] = {}
+    for name in PROGRAMS:
+        dtypes = ("f32", "f16") if name in READS else ("f32",)
+        for dtype in dtypes:
+            cases[f"places-{name}-{dtype}"] = Case(partial(_place_program, name, dtype), (), depth=4)
+    return cases
+
+
+def _place_program(name: str, dtype: str) -> Program:
+    made = built(PROGRAMS[name], dtype)
+    return Program(made.graph.module(), made.arrays)
 
 
 KIND_OF = {
@@ -104,6 +129,7 @@ def _product(name: str, kernel: str, build: Callable[[], Graph], depth: int = 1)
 
 def _products() -> dict[str, Case]:
     product, dense, gated = programs.product, programs.dense, programs.gated
+    spread = programs.spread_product
     projections, normed, rows = programs.projections, programs.normed_dense, programs.rows_normed
     return dict(
         (
@@ -111,6 +137,9 @@ def _products() -> dict[str, Case]:
             _product("wgmma-product-nn", WGMMA, partial(product, "bf16", 128, 256, 72, transpose="nn")),
             _product("wgmma-product-tt", WGMMA, partial(product, "f16", 96, 136, 128, transpose="tt")),
             _product("wgmma-product-batched", WGMMA, partial(product, "bf16", 100, 72, 64, (3, 2))),
+            _product("wgmma-product-spread", WGMMA, partial(spread, "f16", 128, 128, 64, (2, 1), (3,))),
+            _product("mma-product-spread", MMA, partial(spread, "bf16", 48, 64, 96, (), (3,))),
+            _product("simt-product-spread", SIMT, partial(spread, "f32", 33, 40, 51, (4, 1, 3), (2, 1))),
             _product("wgmma-dense-bf16", WGMMA, partial(dense, "bf16", 77, 51, 72)),
             _product("wgmma-gated-bf16", WGMMA, partial(gated, "bf16", 130, 192, 256)),
             _product("wgmma-projections-f16", WGMMA, partial(projections, "f16", 128, 128, 128)),
@@ -154,6 +183,7 @@ def _products() -> dict[str, Case]:
             _product("gemv-product-f32", GEMV, partial(product, "f32", 4, 96, 256)),
             _product("gemv-normed_dense-f16", GEMV, partial(normed, "f16", 1, 512, 256), 2),
             _product("gemv-normed_dense-bf16", GEMV, partial(normed, "bf16", 16, 96, 384), 2),
+            _product("gemv-normed_dense-rms", GEMV, partial(normed, "f16", 1, 512, 256, norm="rms_norm"), 2),
             _product("gemv-gated-bf16", GEMV, partial(gated, "bf16", 2, 256, 512)),
             _product("gemv-normed_gated-f16", GEMV, partial(gated, "f16", 1, 256, 512, norm=True), 2),
             _product("gemv-projections-f16", GEMV, partial(projections, "f16", 1, 192, 192)),
@@ -322,6 +352,7 @@ STEP = "step-of-descent"
 
 STATELESS: dict[str, Case] = {
     **_graphs(),
+    **_places(),
     **_products(),
     **_variants(),
     **_attentions(),

@@ -249,6 +249,73 @@ def integer_reductions(dtype: str) -> Graph:
     return g
 
 
+def other_reductions(dtype: str) -> Graph:
+    """Smallest element, product and norms, along rows, columns, two dimensions and in the middle."""
+    g = Graph("other_reductions")
+    x, near_one = g.input("x", (70, 5, 44), dtype), g.input("n", (70, 5, 44), dtype)
+    names = ["reduce_min", "reduce_prod"]
+    if dtype not in ("i32", "i64"):
+        near_one = g.exp(near_one * 0.0625)
+        names += ["reduce_l2", "reduce_logsumexp"]
+    for name in names:
+        for label, axes in (("rows", [2]), ("first", [0]), ("middle", [1]), ("outer", [0, 2])):
+            value = near_one if name == "reduce_prod" else x
+            g.output(getattr(g, name)(value, axes), f"{name}_{label}")
+    return g
+
+
+def truths(dtype: str) -> Graph:
+    """any and all of bools, and of numbers that are mostly 0 or mostly not."""
+    g = Graph("truths")
+    p, x = g.input("p", (70, 5, 44), dtype), g.input("x", (70, 300), "i32")
+    for label, axes in (("rows", [2]), ("first", [0]), ("middle", [1])):
+        for name in ("reduce_any", "reduce_all"):
+            g.output(getattr(g, name)(p, axes), f"{name}_{label}")
+    rare = g.cast(g.compare("gt", x, g.constant(8, x.shape, "i32")), "f32")
+    g.output(g.reduce_any(rare, [1]), "any_number")
+    g.output(g.reduce_all(x, [0]), "all_numbers")
+    return g
+
+
+def places(dtype: str) -> Graph:
+    """argmax and argmin of short, odd and long rows and of columns, with many equal elements."""
+    g = Graph("places")
+    for size, rows in ((40, 65), (1001, 9), (300_000, 2)):
+        x = g.input(f"x{size}", (rows, size), "i32")
+        y = g.cast(x, dtype)
+        for name in ("argmax", "argmin"):
+            g.output(getattr(g, name)(y, 1), f"{name}_{size}")
+            g.output(getattr(g, name)(y, 0, keepdims=True), f"{name}_{size}_columns")
+    z = g.input("z", (33, 70), "f32")
+    g.output(g.argmax(g.log(z)), "argmax_nan")
+    return g
+
+
+def running_sums(dtype: str) -> Graph:
+    """cumsum of short, odd and long rows, of columns and in the middle, from both ends, with neighbours."""
+    g = Graph("running_sums")
+    for shape, axis in (((65, 40), 1), ((9, 1001), 1), ((2, 300_000), 1), ((70, 5, 44), 0), ((4, 300, 8), 1)):
+        x = g.input("x" + "_".join(map(str, shape)), shape, dtype)
+        name = f"{'_'.join(map(str, shape))}_{axis}"
+        g.output(g.cumsum(x, axis), name)
+        g.output(g.cumsum(g.neg(x), axis, exclusive=True, reverse=True) - x, f"{name}_fused")
+    return g
+
+
+def other_norms(dtype: str) -> Graph:
+    """log_softmax of rows and columns, rms_norm over one and two dimensions, and the norms of channels."""
+    g = Graph("other_norms")
+    x = g.input("x", (6, 12, 10, 24), dtype)
+    g.output(g.log_softmax(x), "log_softmax")
+    g.output(g.log_softmax(x, 1), "log_softmax_channels")
+    g.output(g.rms_norm(x, g.param("row", (24,), dtype)), "rms_norm")
+    g.output(g.rms_norm(x, g.param("rows", (10, 24), dtype), 2), "rms_norm_two")
+    scale, bias, mean, spread = (g.param(name, (12,), dtype) for name in ("scale", "bias", "mean", "spread"))
+    g.output(g.batch_norm(x, scale, bias, mean, spread * spread + 0.5), "batch_norm")
+    g.output(g.group_norm(x, g.param("gain", (12,), dtype), g.param("shift", (12,), dtype), 4), "group_norm")
+    return g
+
+
 def moves(dtype: str) -> Graph:
     """Transposes, slices with steps, concatenations, reshapes and what they feed."""
     g = Graph("moves")
@@ -288,6 +355,16 @@ def product(
     return g
 
 
+def spread_product(
+    dtype: str, m: int, n: int, k: int, a_batch: tuple[int, ...], b_batch: tuple[int, ...]
+) -> Graph:
+    """a b with batches that broadcast."""
+    g = Graph("spread_product")
+    a, b = g.input("a", (*a_batch, m, k), dtype), g.param("b", (*b_batch, k, n), dtype)
+    g.output(g.matmul(a, b), "y")
+    return g
+
+
 def dense(dtype: str, m: int, n: int, k: int, activation: str = "gelu", residual: bool = True) -> Graph:
     """activation(x w^T + bias) + residual."""
     g = Graph("dense")
@@ -297,11 +374,12 @@ def dense(dtype: str, m: int, n: int, k: int, activation: str = "gelu", residual
     return g
 
 
-def normed_dense(dtype: str, m: int, n: int, k: int) -> Graph:
-    """gelu(layer_norm(x) w^T + bias)."""
+def normed_dense(dtype: str, m: int, n: int, k: int, norm: str = "layer_norm") -> Graph:
+    """gelu(norm(x) w^T + bias), the norm layer_norm or rms_norm."""
     g = Graph("normed_dense")
     x, w, b = g.input("x", (m, k), dtype), g.param("w", (n, k), dtype), g.param("bias", (n,), dtype)
-    g.output(g.gelu(g.linear(_layer_norm(g, x, "norm"), w, b)), "y")
+    rows = _layer_norm(g, x, "norm") if norm == "layer_norm" else g.rms_norm(x, g.param("scale", (k,), dtype))
+    g.output(g.gelu(g.linear(rows, w, b)), "y")
     return g
 
 

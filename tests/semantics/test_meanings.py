@@ -243,6 +243,19 @@ def test_matmul(seed, batch, sizes, transpose_a, transpose_b, shared) -> None:
     close(run(lambda x, y: logical.MatmulOp(x, y, **flags), given_a, given_b), expected)
 
 
+@pytest.mark.parametrize(
+    ("a_batch", "b_batch"), [((2, 1), (3,)), ((), (3,)), ((2, 3), (1,)), ((4, 1, 3), (2, 1)), ((1,), (5,))]
+)
+def test_matmul_broadcasts_batches(a_batch: tuple[int, ...], b_batch: tuple[int, ...]) -> None:
+    a, b = floats(0, (*a_batch, 2, 3)), floats(1, (*b_batch, 3, 4))
+    batch = np.broadcast_shapes(a_batch, b_batch)
+    wide_a, wide_b = np.broadcast_to(a, (*batch, 2, 3)), np.broadcast_to(b, (*batch, 3, 4))
+    result = run(logical.MatmulOp, a, b)
+    assert result.shape == (*batch, 2, 4)
+    for place in np.ndindex(*batch):
+        close(result[place], np.einsum("mk,kn->mn", wide_a[place], wide_b[place]))
+
+
 @pytest.mark.parametrize("batch", [(), (2,), (2, 3)])
 def test_linear(batch: tuple[int, ...]) -> None:
     x, weight, bias = floats(0, (*batch, 5)), floats(1, (4, 5)), floats(2, (4,))
@@ -262,12 +275,68 @@ def test_reductions(shape: tuple[int, ...], seed: int, data: st.DataObject) -> N
         (logical.ReduceSumOp, math.fsum),
         (logical.ReduceMeanOp, lambda row: math.fsum(row) / len(row)),
         (logical.ReduceMaxOp, max),
+        (logical.ReduceMinOp, min),
+        (logical.ReduceProdOp, math.prod),
+        (logical.ReduceL2Op, lambda row: math.hypot(*row)),
+        (logical.ReduceLogSumExpOp, special.logsumexp),
     ):
         expected = np.apply_along_axis(function, -1, rows)
         close(run(lambda value, op=op_class: op(value, axes), x), expected)
         kept_shape = [1 if axis in axes else size for axis, size in enumerate(shape)]
         kept_result = run(lambda value, op=op_class: op(value, axes, keepdims=True), x)
         close(kept_result, expected.reshape(kept_shape))
+
+
+@settings(deadline=None, max_examples=20)
+@given(shape=shapes, seed=seeds, data=st.data())
+def test_any_and_all(shape: tuple[int, ...], seed: int, data: st.DataObject) -> None:
+    """What is 0 is false, in every element type; NaN is true."""
+    axis = data.draw(st.integers(0, len(shape) - 1))
+    truth = np.random.default_rng(seed).random(shape) < 0.5
+    for x in (truth, truth.astype(np.int8) * 3, np.where(truth, np.nan, -0.0)):
+        for op_class, function in ((logical.ReduceAnyOp, any), (logical.ReduceAllOp, all)):
+            result = run(lambda value, op=op_class: op(value, [axis]), x)
+            assert result.dtype == np.bool_
+            np.testing.assert_array_equal(result, np.apply_along_axis(function, axis, truth))
+
+
+@settings(deadline=None, max_examples=20)
+@given(shape=shapes, seed=seeds, exclusive=st.booleans(), reverse=st.booleans(), data=st.data())
+def test_cumsum(shape, seed, exclusive, reverse, data) -> None:
+    axis = data.draw(st.integers(0, len(shape) - 1))
+    x = floats(seed, shape)
+    result = run(lambda value: logical.CumsumOp(value, axis, exclusive=exclusive, reverse=reverse), x)
+    rows, sums = np.moveaxis(x, axis, -1), np.moveaxis(result, axis, -1)
+    for i in range(shape[axis]):
+        first, end = (i + exclusive, None) if reverse else (0, i + 1 - exclusive)
+        close(sums[..., i], rows[..., first:end].sum(-1))
+
+
+@settings(deadline=None, max_examples=20)
+@given(shape=shapes, seed=seeds, data=st.data())
+def test_places_of_extremes(shape, seed, data) -> None:
+    """Of several the lowest place; few different values make that happen, and a NaN goes before them."""
+    axis = data.draw(st.integers(0, len(shape) - 1))
+    whole = np.random.default_rng(seed).integers(-2, 3, shape)
+    for x in (whole, np.where(whole == 2, np.nan, whole.astype(np.float64)), whole > 0):
+        for op_class, sign in ((logical.ArgmaxOp, 1), (logical.ArgminOp, -1)):
+
+            def place(row, sign=sign) -> int:
+                keys = [np.inf if value != value else sign * float(value) for value in row]
+                return keys.index(max(keys))
+
+            result = run(lambda value, op=op_class: op(value, axis), x)
+            assert result.dtype == np.int64
+            np.testing.assert_array_equal(result, np.apply_along_axis(place, axis, x))
+            kept = run(lambda value, op=op_class: op(value, axis, keepdims=True), x)
+            np.testing.assert_array_equal(kept, np.expand_dims(result, axis))
+
+
+def test_logsumexp_of_infinities() -> None:
+    """The largest element may be infinite, which no difference survives; or large enough to overflow."""
+    x = np.array([[-np.inf, -np.inf], [np.inf, 1.0], [np.nan, 1.0], [1000.0, 1000.0]])
+    result = run(lambda value: logical.ReduceLogSumExpOp(value, [1]), x)
+    np.testing.assert_allclose(result, [-np.inf, np.inf, np.nan, 1000 + math.log(2)])
 
 
 @settings(deadline=None, max_examples=30)
@@ -283,6 +352,25 @@ def test_normalisations(shape: tuple[int, ...], seed: int, data: st.DataObject) 
     close(
         run(lambda *values: logical.LayerNormOp(*values, axis=axis, epsilon=0.01), x, scale, bias), expected
     )
+    close(run(lambda value: logical.LogSoftmaxOp(value, axis), x), special.log_softmax(x, axis=axis))
+    root = np.sqrt(np.mean(x**2, axis=axes, keepdims=True) + 0.01)
+    close(
+        run(lambda *values: logical.RmsNormOp(*values, axis=axis, epsilon=0.01), x, scale), x / root * scale
+    )
+
+
+@pytest.mark.parametrize("rest", [(), (5,), (3, 2)])
+def test_normalisations_of_channels(rest: tuple[int, ...]) -> None:
+    x, scale, bias, mean = floats(0, (2, 6, *rest)), floats(1, (6,)), floats(2, (6,)), floats(3, (6,))
+    variance = floats(4, (6,), 0.1)
+    result = run(lambda *values: logical.BatchNormOp(*values, epsilon=0.01), x, scale, bias, mean, variance)
+    for c in range(6):
+        close(result[:, c], (x[:, c] - mean[c]) / math.sqrt(variance[c] + 0.01) * scale[c] + bias[c])
+    result = run(lambda *values: logical.GroupNormOp(*values, groups=3, epsilon=0.01), x, scale, bias)
+    for n, c in np.ndindex(2, 6):
+        group = x[n, c // 2 * 2 : c // 2 * 2 + 2]
+        deviation = math.sqrt(group.var() + 0.01)
+        close(result[n, c], (x[n, c] - group.mean()) / deviation * scale[c] + bias[c])
 
 
 def test_softmax_of_large_values() -> None:
@@ -355,6 +443,9 @@ def test_integer_products_and_sums_wrap() -> None:
         [(30000 + 128) % 256 - 128]
     ]
     assert run(lambda x: logical.ReduceSumOp(x, [1]), a).tolist() == [(300 + 128) % 256 - 128]
+    sums = run(lambda x: logical.CumsumOp(x, 1), a)
+    assert sums.dtype == np.int8 and sums.tolist() == [[100, -56, 44]]
+    assert run(lambda x: logical.ReduceProdOp(x, [1]), a).tolist() == [(1000000 + 128) % 256 - 128]
 
 
 def test_extrema_propagate_nan() -> None:
@@ -362,7 +453,8 @@ def test_extrema_propagate_nan() -> None:
     for op_class in (logical.MaxOp, logical.MinOp):
         assert np.isnan(run(op_class, x, one)[0]) and np.isnan(run(op_class, one, x)[0])
     assert np.isnan(run(logical.ReluOp, x)[0])
-    assert np.isnan(run(lambda value: logical.ReduceMaxOp(value, [0]), x))
+    for op_class in (logical.ReduceMaxOp, logical.ReduceMinOp):
+        assert np.isnan(run(lambda value, op=op_class: op(value, [0]), x))
 
 
 @pytest.mark.parametrize("target", ["i8", "u8", "i16", "i32", "i64"])
@@ -412,6 +504,70 @@ def test_typed_f16_sums_accumulate_in_f32() -> None:
     assert run(lambda x: logical.ReduceSumOp(x, [1]), ones, mode="typed").tolist() == [4096.0]
     mean = run(lambda x: logical.ReduceMeanOp(x, [1]), np.full((1, 4097), 60000, np.float16), mode="typed")
     assert mean.tolist() == [60000.0]
+
+
+def test_iota_counts_along_its_axis() -> None:
+    op = logical.IotaOp(1, (2, 3), "f32")
+    COVERED.add(type(op))
+    (result,) = evaluate(op, [], "exact")
+    assert result.tolist() == [[0.0, 1.0, 2.0]] * 2
+
+
+def test_pad_flip_tile() -> None:
+    x = np.array([[1.0, 2.0], [3.0, 4.0]])
+    padded = run(lambda a, v: logical.PadOp(a, v, (1, 0), (0, 2)), x, np.array(9.0))
+    assert padded.tolist() == [[9, 9, 9, 9], [1, 2, 9, 9], [3, 4, 9, 9]]
+    assert run(lambda a: logical.FlipOp(a, (0, 1)), x).tolist() == [[4, 3], [2, 1]]
+    assert run(lambda a: logical.TileOp(a, (1, 2)), x).tolist() == [[1, 2, 1, 2], [3, 4, 3, 4]]
+
+
+def test_indices_that_read_count_from_the_end_and_are_clamped() -> None:
+    x = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    rows = run(lambda a, i: logical.GatherOp(a, i, 1), x, np.array([[0, -1], [7, -9]], np.int32))
+    assert rows.tolist() == [[[1, 3], [3, 1]], [[4, 6], [6, 4]]]
+    found = run(lambda a, i: logical.GatherElementsOp(a, i, 0), x, np.array([[1, -2], [5, -5]]))
+    assert found.tolist() == [[4, 2], [4, 2]]
+
+
+def test_one_hot_of_indices_out_of_range_is_off() -> None:
+    indices, on, off = np.array([1, -1, 3, -4]), np.array(5.0), np.array(-1.0)
+    hot = run(lambda i, a, b: logical.OneHotOp(i, a, b, 1, 3), indices, on, off)
+    assert hot.tolist() == [[-1, 5, -1], [-1, -1, 5], [-1, -1, -1], [-1, -1, -1]]
+
+
+def test_scatter_combines_in_order_and_drops_what_is_out_of_range() -> None:
+    x, rows = np.array([1.0, 2.0, 3.0]), np.array([0, -1, 0, 3, -4], np.int32)
+    updates = np.array([10.0, 20.0, 30.0, 40.0, 50.0])
+    found = {
+        mode: run(lambda a, i, u, mode=mode: logical.ScatterOp(a, i, u, mode), x, rows, updates).tolist()
+        for mode in logical.SCATTER_MODES
+    }
+    assert found == {"set": [30, 2, 20], "add": [41, 2, 23], "max": [30, 2, 20], "min": [1, 2, 3]}
+    assert (
+        run(lambda a, i, u: logical.ScatterCombineOp(a, i, u, "add"), x, rows, updates).tolist()
+        == found["add"]
+    )
+    assert run(lambda i: logical.LastUpdateOp(i, 4), rows).tolist() == [4, -1, -1, 3]
+
+
+def test_scatter_along_an_axis_and_at_places() -> None:
+    x = np.zeros((2, 3))
+    elements = run(
+        lambda a, i, u: logical.ScatterElementsOp(a, i, u, 1, "add"),
+        x, np.array([[2, 2], [-3, 9]]), np.array([[1.0, 2.0], [3.0, 4.0]]),
+    )  # fmt: skip
+    assert elements.tolist() == [[0, 0, 3], [3, 0, 0]]
+    places = np.array([[1, 0], [1, -1], [2, 0], [0, -4]])
+    found = run(logical.ScatterNdOp, x, places, np.array([1.0, 2.0, 3.0, 4.0]))
+    assert found.tolist() == [[0, 0, 0], [1, 0, 2]]
+    rows = run(logical.ScatterNdOp, x, np.array([[-1]]), np.array([[1.0, 2.0, 3.0]]))
+    assert rows.tolist() == [[0, 0, 0], [1, 2, 3]]
+
+
+def test_topk_takes_the_lower_place_first_and_nan_as_largest() -> None:
+    x = np.array([[2.0, 5.0, np.nan, 5.0, -0.0, 0.0]])
+    assert run(lambda a: logical.TopkIndicesOp(a, 1, 6), x).tolist() == [[2, 1, 3, 0, 4, 5]]
+    assert run(lambda a: logical.TopkIndicesOp(a, 1, 3, smallest=True), x).tolist() == [[4, 5, 0]]
 
 
 def test_every_op_is_covered() -> None:

@@ -14,8 +14,11 @@ from aicf.backends.cpu.scalar_costs import SCALAR_CYCLES
 from aicf.backends.cpu.target import ELEMENT_BYTES, LEVELS, CpuLevel, level_named
 from aicf.backends.nests import Strided, is_linear, value_types
 from aicf.dialects.emit_kernels import (
+    IndexOp,
     KernelOp,
+    LoadOp,
     ReduceOp,
+    ScanOp,
     StoreOp,
     YieldOp,
 )
@@ -25,7 +28,7 @@ from aicf.errors import PlanError
 VERSION = 1
 DETERMINISM = "bitwise"
 
-_STRUCTURE = (YieldOp, StoreOp, ReduceOp)
+_STRUCTURE = (YieldOp, StoreOp, ReduceOp, ScanOp, IndexOp, LoadOp)
 
 
 def strided(operand: OperandInfo) -> Strided:
@@ -90,6 +93,8 @@ def may_alias(
 ) -> Attribute:
     """Outputs that may lie on an input: same element at every point, stored in the last phase (nothing reads later).
 
+    An input that is read at computed indices is never one.
+
     The first `sums` operands of the code are those of products: in the instruction's operands A and a B for each stand
     in their place.
     """
@@ -102,7 +107,8 @@ def may_alias(
         output = op.output.value.data
         for place, map_ in enumerate(code.in_maps):
             same_type = dtypes_in[place] == dtypes_out[output]
-            if same_type and map_ == code.out_maps[output] and place >= sums:
+            at_point = place >= sums and place not in code.indexed
+            if same_type and map_ == code.out_maps[output] and at_point:
                 found.append((output, place + shift))
     return pairs(sorted(found))
 

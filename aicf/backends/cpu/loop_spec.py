@@ -14,20 +14,33 @@ from xdsl.ir import Operation
 from aicf.backends.cpu.gemm_spec import NOMINAL_GHZ
 from aicf.backends.cpu.scalar_costs import SCALAR_CYCLES
 from aicf.backends.cpu.target import ELEMENT_BYTES, CpuLevel
-from aicf.backends.nests import LoopNest, reduces_innermost, value_types
+from aicf.backends.lanes import LaneSteps
+from aicf.backends.nests import LoopNest, element_types, load_ops, reduces_innermost
 from aicf.dialects.emit_kernels import (
+    IndexOp,
     KernelOp,
+    LoadOp,
     ReduceOp,
+    ScanOp,
     StoreOp,
     YieldOp,
+    scans_of,
 )
+from aicf.dialects.types import element_of
 
 RESIDENT_VECTORS = 8
 """Rows of up to this many vectors stay in registers from phase to phase."""
 SCRATCH_BYTES = 32 << 10
 """Per-point values that a later phase reads again are kept on the stack up to this size, else computed again."""
 
-_STRUCTURE_CYCLES: Mapping[type[Operation], float] = {YieldOp: 0, StoreOp: 1, ReduceOp: 1}
+_STRUCTURE_CYCLES: Mapping[type[Operation], float] = {
+    YieldOp: 0,
+    StoreOp: 1,
+    ReduceOp: 1,
+    ScanOp: 8,
+    IndexOp: 0.5,
+    LoadOp: 1,
+}
 """The same for what a phase holds besides scalar ops."""
 
 
@@ -48,9 +61,15 @@ class LoopSpec:
         """How reductions are combined, for the kernel record."""
         if not nest.reduce_dims:
             return "none"
-        if self.vector_dim in nest.reduce_dims:
-            return f"{self.unroll * self.lanes} strided partial results, added pairwise"
-        return "ascending"
+        ops = [op for phase in nest.kernel.phases for op in phase.body.block.ops]
+        if self.vector_dim not in nest.reduce_dims:
+            return "in the order of the scans" if scans_of(ops) else "ascending"
+        orders: list[str] = []
+        if any(isinstance(op, ReduceOp) for op in ops):
+            orders.append(f"{self.unroll * self.lanes} strided partial results, added pairwise")
+        if scans_of(ops):
+            orders.append(f"prefixes of {self.lanes} lanes, each behind what came before")
+        return "; ".join(orders) or "none"
 
 
 def _vector_score(nest: LoopNest, index: int, lanes: int) -> float:
@@ -69,7 +88,7 @@ def choose(nest: LoopNest, level: CpuLevel, threads: int, fixed: bool = False) -
     With `fixed` the order of combination depends on reduced sizes alone, and so does the choice between vectors along a
     reduce dim and along a parallel one.
     """
-    widest = max((ELEMENT_BYTES[dtype] for dtype in value_types(nest.kernel) if dtype != "i1"), default=4)
+    widest = max((ELEMENT_BYTES[dtype] for dtype in element_types(nest.kernel) if dtype != "i1"), default=4)
     lanes = max(1, level.vector_bytes // widest)
     if not nest.dims:
         return LoopSpec(-1, 1, 1)
@@ -133,4 +152,8 @@ def cost_us(nest: LoopNest, spec: LoopSpec) -> float:
         touched = prod(dim.size for dim in nest.dims if dim.strides[number])
         contiguous = spec.vector_dim < 0 or nest.dims[spec.vector_dim].strides[number] in (0, 1)
         traffic += touched * (ELEMENT_BYTES[access.dtype] / 24 if contiguous else 2.0)
+    steps = LaneSteps(nest, spec.vector_dim if spec.vector_dim >= 0 else None, spec.lanes)
+    for load in load_ops(nest.kernel):
+        dtype = element_of(load.result.type).name
+        traffic += sweep * (ELEMENT_BYTES[dtype] / 24 if steps.load_step(load) in (0, 1) else 2.0)
     return (max(arithmetic, traffic) / spec.threads + 20) / NOMINAL_GHZ / 1000

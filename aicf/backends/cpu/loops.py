@@ -7,18 +7,24 @@ dim is, a point is scalar and its partial results are combined in a fixed order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from xdsl.dialects import arith
 from xdsl.ir import BlockArgument, OpResult, SSAValue
 
+from aicf.backends.cpu.indexed_loads import Memory, WideLoad, indexed_load
 from aicf.backends.cpu.ir_builder import I8, Emitter, Value
 from aicf.backends.cpu.loop_spec import SCRATCH_BYTES, LoopSpec
 from aicf.backends.cpu.scalar_ops import Scalars, dtype_of
+from aicf.backends.cpu.scans import scan_step
 from aicf.backends.cpu.target import ELEMENT_BYTES
-from aicf.backends.nests import Dim, LoopNest, origin, reads, varying_values
-from aicf.dialects.emit_kernels import PhaseOp, ReduceOp, StoreOp
+from aicf.backends.lanes import LaneSteps
+from aicf.backends.nests import Dim, LoopNest, origin, reads
+from aicf.dialects.emit_kernels import IndexOp, LoadOp, PhaseOp, ReduceOp, ScanOp, StoreOp, scans_of
+
+_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True)
@@ -73,8 +79,8 @@ class Evaluator:
         return self.values.get(value)
 
     def needs(self, value: SSAValue) -> tuple[SSAValue, ...]:
-        """What `compute` wants known."""
-        return reads(value)
+        """What `compute` wants known. A load asks by itself: of its indices often one lane is enough."""
+        return () if isinstance(value, OpResult) and isinstance(value.op, LoadOp) else reads(value)
 
     def compute(self, value: SSAValue) -> Value:
         """The value, its operands being known."""
@@ -83,27 +89,87 @@ class Evaluator:
         assert isinstance(value, OpResult)
         if isinstance(value.op, PhaseOp):
             return self.value(value.op.terminator.operands[value.index])
+        if isinstance(value.op, IndexOp):
+            return self.scalars.counted(*self.coordinate(value.op.number), dtype_of(value))
+        if isinstance(value.op, LoadOp):
+            return self.load_at(value.op)
         return self.scalars.emit(value.op, [self.value(operand) for operand in value.op.operands])
 
     def load(self, operand: int) -> Value:
         """The element(s) of an operand here."""
         raise NotImplementedError
 
+    def coordinate(self, dim: int) -> tuple[Value, int]:
+        """The coordinate of the first lane along a dim of the iteration space (i64), and from lane to lane."""
+        raise NotImplementedError
+
+    def load_at(self, op: LoadOp) -> Value:
+        """The element(s) at computed indices."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a loop body is: the address of each access there, and the index of each loop that the kernel counts."""
+
+    addresses: tuple[Value, ...]
+    indices: Mapping[int, Value]
+
+
+class _FirstLane(Evaluator):
+    """Values in the first lane alone: what addresses of wide loads are made of."""
+
+    def __init__(self, vector: _Point | _Cell) -> None:
+        super().__init__(Scalars(vector.scalars.em, 1))
+        self.vector = vector
+
+    def known(self, value: SSAValue) -> Value | None:
+        if (found := self.vector.known_scalar(value)) is not None:
+            return found
+        return super().known(value)
+
+    def load(self, operand: int) -> Value:
+        vector = self.vector
+        return vector.loops.load(operand, vector.place, vector.shift, 1, 1)
+
+    def coordinate(self, dim: int) -> tuple[Value, int]:
+        return self.vector.coordinate(dim)
+
+    def compute(self, value: SSAValue) -> Value:
+        if isinstance(value, OpResult) and isinstance(value.op, ReduceOp):
+            return self.scalars.em.lane(self.vector.value(value), 0)
+        return super().compute(value)
+
+    def load_at(self, op: LoadOp) -> Value:
+        loops = self.vector.loops
+        return indexed_load(self.scalars, op, loops.memory(op, self.vector.place), self.value)
+
 
 class _Point(Evaluator):
     """What does not vary over the reduce space, at one point or one vector of points."""
 
-    def __init__(self, loops: _Loops, bases: Sequence[Value], shift: int, lanes: int, active: int) -> None:
+    def __init__(self, loops: _Loops, place: Place, shift: int, lanes: int, active: int) -> None:
         super().__init__(Scalars(loops.em, lanes))
         self.loops = loops
-        self.bases = bases
+        self.place = place
         self.shift = shift
         self.active = active
         self.wide: dict[SSAValue, Value] = {}
         self.cells: dict[int, _Cell] = {}
+        self.first = _FirstLane(self)
+
+    def known_scalar(self, value: SSAValue) -> Value | None:
+        """What is computed already, if it is a scalar."""
+        return self.known(value) if self.scalars.lanes == 1 else None
+
+    def load_at(self, op: LoadOp) -> Value:
+        return self.loops.load_at(op, self)
 
     def load(self, operand: int) -> Value:
-        return self.loops.load(operand, self.bases, self.shift, self.scalars.lanes, self.active)
+        return self.loops.load(operand, self.place, self.shift, self.scalars.lanes, self.active)
+
+    def coordinate(self, dim: int) -> tuple[Value, int]:
+        return self.loops.coordinate(dim, self.place, self.shift)
 
     def compute(self, value: SSAValue) -> Value:
         assert not (isinstance(value, OpResult) and isinstance(value.op, ReduceOp)), "read before its phase"
@@ -125,15 +191,27 @@ class _Point(Evaluator):
 class _Cell(Evaluator):
     """One vector of the reduce space."""
 
-    def __init__(
-        self, point: _Point, bases: Sequence[Value], shift: int, active: int, position: Value
-    ) -> None:
+    def __init__(self, point: _Point, place: Place, shift: int, active: int, position: Value) -> None:
         super().__init__(Scalars(point.scalars.em, point.loops.spec.lanes))
         self.point = point
-        self.bases = bases
+        self.place = place
         self.shift = shift
         self.active = active
         self.position = position
+        self.first = _FirstLane(self)
+
+    @property
+    def loops(self) -> _Loops:
+        """Those around it."""
+        return self.point.loops
+
+    def known_scalar(self, value: SSAValue) -> Value | None:
+        """What is known of the point, if the point is one."""
+        is_one = self.point.scalars.lanes == 1 and value not in self.loops.varying
+        return self.point.value(value) if is_one else None
+
+    def load_at(self, op: LoadOp) -> Value:
+        return self.loops.load_at(op, self)
 
     def known(self, value: SSAValue) -> Value | None:
         if value not in self.point.loops.varying:
@@ -153,7 +231,10 @@ class _Cell(Evaluator):
         return super().compute(value)
 
     def load(self, operand: int) -> Value:
-        return self.point.loops.load(operand, self.bases, self.shift, self.scalars.lanes, self.active)
+        return self.point.loops.load(operand, self.place, self.shift, self.scalars.lanes, self.active)
+
+    def coordinate(self, dim: int) -> tuple[Value, int]:
+        return self.point.loops.coordinate(dim, self.place, self.shift)
 
 
 class _Loops:
@@ -163,10 +244,11 @@ class _Loops:
         self.spec = spec
         self.pointers = pointers
         self.kernel = nest.kernel
-        self.varying = varying_values(nest.kernel)
+        self.varying = nest.kernel.varying_values()
         self.vector: Dim | None = nest.dims[spec.vector_dim] if spec.vector_dim >= 0 else None
         self.inner = self.vector is not None and self.vector.is_reduce
-        self.reduce = [nest.dims[i] for i in nest.reduce_dims if i != spec.vector_dim]
+        self.steps = LaneSteps(nest, spec.vector_dim if spec.vector_dim >= 0 else None, spec.lanes)
+        self.reduce = [i for i in nest.reduce_dims if i != spec.vector_dim]
         self.straight = self.inner and not self.reduce and -(-self.vector_size // spec.lanes) <= spec.unroll
         self.scratch = {} if self.straight else self._allocate_scratch()
 
@@ -178,7 +260,7 @@ class _Loops:
         """Stack for values that a later phase reads again, as far as it is small."""
         padded = -(-self.vector_size // self.spec.lanes) * self.spec.lanes if self.inner else 1
         for dim in self.reduce:
-            padded *= dim.size
+            padded *= self.nest.dims[dim].size
         elements = padded if self.inner else padded * self.spec.unroll * self.spec.lanes
         found: dict[SSAValue, Value] = {}
         for phase in self.kernel.phases:
@@ -195,20 +277,41 @@ class _Loops:
         """Distance between the lanes of a vector."""
         return 0 if self.vector is None else self.vector.strides[access]
 
-    def load(self, access: int, bases: Sequence[Value], shift: int, lanes: int, active: int) -> Value:
-        """Elements of a read access at `bases`, `shift` vector steps further on."""
+    def load(self, access: int, place: Place, shift: int, lanes: int, active: int) -> Value:
+        """Elements of a read access at `place`, `shift` vector steps further on."""
         dtype, stride = self.nest.accesses[access].dtype, self.stride(access)
-        return self.em.load_strided(
-            self.em.address(bases[access], shift * stride, dtype), stride, dtype, lanes, active
-        )
+        address = self.em.address(place.addresses[access], shift * stride, dtype)
+        return self.em.load_strided(address, stride, dtype, lanes, active)
 
-    def store(
-        self, value: Value, output: int, bases: Sequence[Value], shift: int, lanes: int, active: int
-    ) -> None:
+    def coordinate(self, dim: int, place: Place, shift: int) -> tuple[Value, int]:
+        """The coordinate along a dim of the kernel, `shift` vector steps from `place`, and from lane to lane."""
+        loop = self.nest.coordinates[dim]
+        if loop is None:
+            return self.em.index(0), 0
+        index = place.indices[loop]
+        if loop != self.spec.vector_dim:
+            return index, 0
+        return (self.em.b.add(index, self.em.index(shift)) if shift else index), 1
+
+    def memory(self, op: LoadOp, place: Place) -> Memory:
+        """What a load reads."""
+        assert isinstance(op.memory, BlockArgument)
+        number = op.memory.index
+        return Memory(place.addresses[number], self.nest.accesses[number].dtype, self.nest.indexed[number])
+
+    def load_at(self, op: LoadOp, vector: _Point | _Cell) -> Value:
+        """The elements that a load reads in all lanes of a vector."""
+        memory = self.memory(op, vector.place)
+        if vector.scalars.lanes == 1:
+            return indexed_load(vector.scalars, op, memory, vector.value)
+        wide = WideLoad(vector.scalars, op, memory, self.steps, vector.active)
+        return wide.emit(vector.value, vector.first.value)
+
+    def store(self, value: Value, output: int, place: Place, shift: int, lanes: int, active: int) -> None:
         """Write an output."""
         access = self.nest.inputs + output
         dtype, stride = self.nest.accesses[access].dtype, self.stride(access)
-        address = self.em.address(bases[access], shift * stride, dtype)
+        address = self.em.address(place.addresses[access], shift * stride, dtype)
         self.em.store_strided(value, address, stride, dtype, lanes, active)
 
     def load_scratch(self, source: SSAValue, position: Value) -> Value:
@@ -216,28 +319,29 @@ class _Loops:
         dtype = dtype_of(source)
         return self.em.load(self.em.address(self.scratch[source], position, dtype), dtype, self.spec.lanes)
 
-    def moved(self, bases: Sequence[Value], dim: Dim, index: Value) -> list[Value]:
-        """All addresses at `index` of a loop."""
-        return [
-            self.em.moved(base, index, stride, access.dtype)
-            for base, stride, access in zip(bases, dim.strides, self.nest.accesses, strict=True)
-        ]
+    def moved(self, place: Place, dim: int, index: Value) -> Place:
+        """The place at `index` of a loop."""
+        steps = zip(place.addresses, self.nest.dims[dim].strides, self.nest.accesses, strict=True)
+        addresses = tuple(self.em.moved(base, index, stride, access.dtype) for base, stride, access in steps)
+        indices = {**place.indices, dim: index} if dim in self.nest.coordinates else place.indices
+        return Place(addresses, indices)
 
     # Parallel space.
 
     def run(self) -> None:
         accesses = zip(self.pointers.accesses, self.nest.accesses, strict=True)
-        bases = [self.em.address(pointer, access.offset, access.dtype) for pointer, access in accesses]
-        self.parallel([i for i in self.nest.parallel_dims if i != self.spec.vector_dim], bases)
+        starts = tuple(self.em.address(pointer, access.offset, access.dtype) for pointer, access in accesses)
+        first = Place(starts, {dim: self.em.index(0) for dim in self.nest.coordinates if dim is not None})
+        self.parallel([i for i in self.nest.parallel_dims if i != self.spec.vector_dim], first)
 
-    def parallel(self, dims: list[int], bases: list[Value]) -> None:
+    def parallel(self, dims: list[int], place: Place) -> None:
         if not dims:
-            self.points(bases)
+            self.points(place)
             return
         dim = self.nest.dims[dims[0]]
 
         def body(i: Value, _: list[Value]) -> list[Value]:
-            self.parallel(dims[1:], self.moved(bases, dim, i))
+            self.parallel(dims[1:], self.moved(place, dims[0], i))
             return []
 
         if dims[0] == self.spec.partition_dim:
@@ -246,24 +350,24 @@ class _Loops:
         else:
             self.em.loop(0, dim.size, 1, [], body)
 
-    def points(self, bases: list[Value]) -> None:
+    def points(self, place: Place) -> None:
         """All points along the vector dim, or the one point."""
         if self.vector is None or self.inner:
-            self.block(bases, [1])
+            self.block(place, [1])
             return
         em, spec, vector = self.em, self.spec, self.vector
         chunk = spec.lanes * spec.unroll
         full = vector.size // chunk
 
         def body(i: Value, _: list[Value]) -> list[Value]:
-            self.block(self.moved(bases, vector, em.scaled(i, chunk)), [spec.lanes] * spec.unroll)
+            self.block(self.moved(place, spec.vector_dim, em.scaled(i, chunk)), [spec.lanes] * spec.unroll)
             return []
 
         rest = vector.size - full * chunk
         actives = [min(spec.lanes, rest - at) for at in range(0, rest, spec.lanes)]
 
         def tail() -> None:
-            self.block(self.moved(bases, vector, em.index(full * chunk)), actives)
+            self.block(self.moved(place, spec.vector_dim, em.index(full * chunk)), actives)
 
         if spec.partition_dim != spec.vector_dim:
             em.loop(0, full, 1, [], body)
@@ -276,10 +380,10 @@ class _Loops:
             last = em.b.sub(self.pointers.nthreads, em.index(1))
             em.when(em.b.icmp_signed("==", self.pointers.tid, last), tail)
 
-    def block(self, bases: list[Value], actives: list[int]) -> None:
+    def block(self, place: Place, actives: list[int]) -> None:
         """All phases for points side by side."""
         lanes = 1 if self.inner or self.vector is None else self.spec.lanes
-        points = [_Point(self, bases, u * lanes, lanes, active) for u, active in enumerate(actives)]
+        points = [_Point(self, place, u * lanes, lanes, active) for u, active in enumerate(actives)]
         for phase in self.kernel.phases:
             self.phase(phase, points)
 
@@ -294,24 +398,25 @@ class _Loops:
             value for value in self.scratch if isinstance(value, OpResult) and value.op.parent_op() is phase
         ]
         if reduces or inside:
-            _Sweep(self, points, reduces, inside, kept).run()
+            _Sweep(self, points, reduces, scans_of(ops), inside, kept).run()
         # All values before any store: an output may lie on an input.
         outside = [
             (point, op, point.value(op.value)) for op in stores if op not in inside for point in points
         ]
         for point, op, value in outside:
             output = op.output.value.data
-            self.store(value, output, point.bases, point.shift, point.scalars.lanes, point.active)
+            self.store(value, output, point.place, point.shift, point.scalars.lanes, point.active)
 
 
 class _Sweep:
-    """One pass over the reduce space: accumulates reductions, stores, and keeps values for later phases."""
+    """One pass over the reduce space: accumulates reductions and scans, stores, and keeps values for later phases."""
 
     def __init__(
         self,
         loops: _Loops,
         points: list[_Point],
         reduces: list[ReduceOp],
+        scans: list[ScanOp],
         stores: list[StoreOp],
         kept: Sequence[SSAValue],
     ) -> None:
@@ -319,6 +424,8 @@ class _Sweep:
         self.em = loops.em
         self.points = points
         self.reduces = reduces
+        self.scans = scans
+        self.backward = any(op.is_reverse for op in scans)
         self.stores = stores
         self.kept = kept
         self.scalars = Scalars(loops.em, loops.spec.lanes)
@@ -331,8 +438,12 @@ class _Sweep:
             for op in self.reduces
             for _ in range(self.groups)
         ]
-        bases = list(self.points[0].bases)
-        results = self._nest(self.loops.reduce, bases, self.em.index(0), start)
+        start += [
+            self.scalars.identity(op.combine.data, dtype_of(op.value))
+            for op in self.scans
+            for _ in range(self.carries)
+        ]
+        results = self._nest(self.loops.reduce, self.points[0].place, self.em.index(0), start)
         for number, op in enumerate(self.reduces):
             partial = results[number * self.groups : (number + 1) * self.groups]
             if self.loops.inner:
@@ -341,6 +452,24 @@ class _Sweep:
             else:
                 for point, value in zip(self.points, partial, strict=True):
                     point.values[op.result] = value
+
+    @property
+    def carries(self) -> int:
+        """What a scan carries along: one value for each point, be they side by side or one."""
+        return 1 if self.loops.inner else self.groups
+
+    def _in_order(self, items: Sequence[_Item]) -> Sequence[_Item]:
+        """Steps along the reduce dim in the order in which the scans walk."""
+        return items[::-1] if self.backward else items
+
+    def _walk(
+        self, count: int, carried: list[Value], body: Callable[[Value, list[Value]], list[Value]]
+    ) -> list[Value]:
+        """A loop over `count` steps of the reduce dim, in the order in which the scans walk."""
+        em = self.em
+        if not self.backward:
+            return em.loop(0, count, 1, carried, body)
+        return em.loop(0, count, 1, carried, lambda i, acc: body(em.b.sub(em.index(count - 1), i), acc))
 
     def _hoist(self) -> None:
         """Compute what does not vary before the loops, so that it is known wherever it is used."""
@@ -358,16 +487,14 @@ class _Sweep:
             elif value is origin(value) or origin(value) not in loops.scratch:
                 stack.extend(reads(value))
 
-    def _nest(
-        self, dims: list[Dim], bases: list[Value], position: Value, carried: list[Value]
-    ) -> list[Value]:
+    def _nest(self, dims: list[int], place: Place, position: Value, carried: list[Value]) -> list[Value]:
         """Loops over the reduce dims that are not vectorised; `position` counts scratch elements."""
         loops, em = self.loops, self.em
         if not dims:
             return (
-                self._vectors(bases, position, carried)
+                self._vectors(place, position, carried)
                 if loops.inner
-                else self._points(bases, position, carried)
+                else self._points(place, position, carried)
             )
         step = (
             -(-loops.vector_size // loops.spec.lanes) * loops.spec.lanes
@@ -375,63 +502,88 @@ class _Sweep:
             else (loops.spec.unroll * loops.spec.lanes)
         )
         for dim in dims[1:]:
-            step *= dim.size
+            step *= loops.nest.dims[dim].size
 
         def body(i: Value, acc: list[Value]) -> list[Value]:
             at = em.b.add(position, em.scaled(i, step)) if loops.scratch else position
-            return self._nest(dims[1:], loops.moved(bases, dims[0], i), at, acc)
+            return self._nest(dims[1:], loops.moved(place, dims[0], i), at, acc)
 
-        return em.loop(0, dims[0].size, 1, carried, body)
+        return self._walk(loops.nest.dims[dims[0]].size, carried, body)
 
-    def _points(self, bases: list[Value], position: Value, acc: list[Value]) -> list[Value]:
+    def _points(self, place: Place, position: Value, acc: list[Value]) -> list[Value]:
         """One reduce point for all vectors of points."""
         for group, point in enumerate(self.points):
             at = self._offset(position, group * self.loops.spec.lanes)
-            self._cell(_Cell(point, bases, point.shift, point.active, at), acc, group)
+            self._cell(_Cell(point, place, point.shift, point.active, at), acc, group)
         return acc
 
-    def _vectors(self, bases: list[Value], position: Value, acc: list[Value]) -> list[Value]:
+    def _vectors(self, place: Place, position: Value, acc: list[Value]) -> list[Value]:
         """The vectorised reduce dim: blocks of `unroll` vectors, then single vectors, then a masked one."""
         loops, em = self.loops, self.em
         assert loops.vector is not None
         lanes, size = loops.spec.lanes, loops.vector.size
         chunk = lanes * self.groups
         full = 0 if loops.straight else size // chunk
-        vector = loops.vector
 
         def body(i: Value, carried: list[Value]) -> list[Value]:
             at = em.scaled(i, chunk)
-            moved = loops.moved(bases, vector, at)
+            moved = loops.moved(place, loops.spec.vector_dim, at)
             start = em.b.add(position, at) if loops.scratch else position
-            for group in range(self.groups):
+            for group in self._in_order(range(self.groups)):
                 cell = _Cell(self.points[0], moved, group * lanes, lanes, self._offset(start, group * lanes))
                 self._cell(cell, carried, group)
             return carried
 
-        acc = em.loop(0, full, 1, acc, body)
-        for group, at in enumerate(range(full * chunk, size, lanes)):
-            cell = self.points[0].cells.get(at)
-            if cell is None:
-                active = min(lanes, size - at)
-                cell = _Cell(self.points[0], bases, at, active, self._offset(position, at))
-                if loops.straight:
-                    self.points[0].cells[at] = cell
-            self._cell(cell, acc, group)
+        def blocks(carried: list[Value]) -> list[Value]:
+            return self._walk(full, carried, body)
+
+        def rest(carried: list[Value]) -> list[Value]:
+            for group, at in self._in_order(list(enumerate(range(full * chunk, size, lanes)))):
+                self._cell(self._cell_at(at, min(lanes, size - at), place, position), carried, group)
+            return carried
+
+        for part in self._in_order((blocks, rest)):
+            acc = part(acc)
         return acc
+
+    def _cell_at(self, at: int, active: int, place: Place, position: Value) -> _Cell:
+        """The vector at a place of the vectorised dim that is known; one that later phases find again if it is kept."""
+        loops, point = self.loops, self.points[0]
+        cell = point.cells.get(at)
+        if cell is None:
+            cell = _Cell(point, place, at, active, self._offset(position, at))
+            if loops.straight:
+                point.cells[at] = cell
+        return cell
 
     def _offset(self, position: Value, offset: int) -> Value:
         if not self.loops.scratch or offset == 0:
             return position
         return self.em.b.add(position, self.em.index(offset))
 
+    def _masked(self, cell: _Cell, op: ReduceOp | ScanOp) -> Value:
+        """The operand, with the identity in lanes past the end of the reduce dim."""
+        value, lanes = cell.value(op.value), self.scalars.lanes
+        if not self.loops.inner or cell.active == lanes:
+            return value
+        identity = self.scalars.identity(op.combine.data, dtype_of(op.value))
+        return self.em.b.select(self.em.lane_mask(lanes, cell.active), value, identity)
+
+    def _scan(self, cell: _Cell, acc: list[Value], group: int) -> None:
+        first = len(self.reduces) * self.groups + (0 if self.loops.inner else group)
+        for number, op in enumerate(self.scans):
+            at = first + number * self.carries
+            value = self._masked(cell, op)
+            cell.values[op.result], acc[at] = scan_step(
+                self.scalars, op, acc[at], value, along=self.loops.inner
+            )
+
     def _cell(self, cell: _Cell, acc: list[Value], group: int) -> None:
         em, lanes = self.em, self.scalars.lanes
+        self._scan(cell, acc, group)
         for number, op in enumerate(self.reduces):
             how, dtype = op.combine.data, dtype_of(op.value)
-            value = cell.value(op.value)
-            if self.loops.inner and cell.active < lanes:
-                mask = em.lane_mask(lanes, cell.active)
-                value = em.b.select(mask, value, self.scalars.identity(how, dtype))
+            value = self._masked(cell, op)
             at = number * self.groups + group
             acc[at] = self.scalars.combine(how, dtype, acc[at], value)
         for value in self.kept:
@@ -440,7 +592,7 @@ class _Sweep:
             em.store(cell.value(value), target, dtype, lanes)
         # All values before any store: an output may lie on an input.
         for op, value in [(op, cell.value(op.value)) for op in self.stores]:
-            self.loops.store(value, op.output.value.data, cell.bases, cell.shift, lanes, cell.active)
+            self.loops.store(value, op.output.value.data, cell.place, cell.shift, lanes, cell.active)
 
 
 def combined(scalars: Scalars, how: str, dtype: str, partial: Sequence[Value]) -> Value:

@@ -38,6 +38,15 @@ class Scalars:
         """The value of `op` for the values of its operands."""
         return EMITTERS[type(op)](self, op, operands)
 
+    def counted(self, first: Value, step: int, dtype: str) -> Value:
+        """The integers `first` (an i64), `first + step` and so on in the lanes."""
+        type_ = self.em.type(dtype, 1)
+        start = first if first.type == type_ else self.em.b.trunc(first, type_)
+        if self.lanes == 1:
+            return start
+        spread = self.em.splat(start, self.lanes)
+        return self.em.b.add(spread, self.em.ramp(dtype, self.lanes, step)) if step else spread
+
     def combine(self, how: str, dtype: str, x: Value, y: Value) -> Value:
         """One step of a reduction."""
         return _COMBINE[how](self, dtype, x, y)
@@ -53,8 +62,8 @@ class Scalars:
 
 def identity(how: str, dtype: str) -> float | int:
     """The neutral element of a reduction."""
-    if how == "sum":
-        return 0
+    if how in ("sum", "prod"):
+        return int(how == "prod")
     if dtype in FLOATS:
         return float("-inf") if how == "max" else float("inf")
     bits = {"i64": 64, "i32": 32, "i1": 1}[dtype]
@@ -88,10 +97,15 @@ def _sum(s: Scalars, dtype: str, x: Value, y: Value) -> Value:
     return s.em.b.fadd(x, y) if dtype in FLOATS else s.em.b.add(x, y)
 
 
+def _product(s: Scalars, dtype: str, x: Value, y: Value) -> Value:
+    return s.em.b.fmul(x, y) if dtype in FLOATS else s.em.b.mul(x, y)
+
+
 _COMBINE: dict[str, Callable[[Scalars, str, Value, Value], Value]] = {
     "sum": _sum,
     "max": _maximum,
     "min": _minimum,
+    "prod": _product,
 }
 
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 from aicf.backends.base import BufferRef, Launch
 from aicf.backends.cuda.code import KernelCode
 from aicf.backends.cuda.generated_kernels import read_shapes, read_spec
-from aicf.backends.cuda.generated_spec import TILE, GeneratedSpec
+from aicf.backends.cuda.generated_spec import TILE, GeneratedSpec, partial_bytes
 from aicf.backends.cuda.launches import KernelLaunch, address_of
 from aicf.backends.cuda.phase_code import PhaseCode
 from aicf.backends.cuda.records import Record, Shape, is_programmatic, read_rounding
 from aicf.backends.cuda.scalar_code import Rounding
+from aicf.backends.cuda.scan_code import ScanCode, totals_of
 from aicf.backends.cuda.staging import stage
 from aicf.backends.cuda.templates import pointwise as pointwise_template
 from aicf.backends.cuda.templates import rows as rows_template
+from aicf.backends.cuda.templates import scans as scans_template
 from aicf.backends.cuda.templates import tiles as tiles_template
 from aicf.backends.cuda.tile_code import TileCode
 from aicf.backends.nests import LoopNest, nest_of
@@ -65,8 +68,15 @@ class _Maker:
         self.rounding: Rounding = read_rounding(record)
         self.programmatic = is_programmatic(record)
         self.refs, self.workspace = refs, workspace
-        kind = TileCode if self.spec.strategy == "tiles" else PhaseCode
-        self.code = kind(nest, self.spec, refs, self.rounding)
+        kind = _CODES.get(self.spec.strategy, PhaseCode)
+        self.code: PhaseCode = kind(nest, self.spec, refs, self.rounding)
+
+    def of(self, nest: LoopNest, spec: GeneratedSpec) -> _Maker:
+        """The maker of another kernel on the same operands, in the shape of the first launch."""
+        made = copy(self)
+        made.nest, made.spec, made.shapes = nest, spec, self.shapes[:1]
+        made.code = PhaseCode(nest, spec, self.refs, self.rounding)
+        return made
 
     def one(self, template: Callable[..., object], constants: Constants) -> list[KernelLaunch]:
         """The only launch."""
@@ -202,10 +212,80 @@ def _tiles(made: _Maker) -> list[KernelLaunch]:
     return made.one(tiles_template.tiles, constants)
 
 
+def _scan(made: _Maker) -> list[KernelLaunch]:
+    """The scan, behind a launch for the totals of its parts where rows or columns are split."""
+    spec, nest, code = made.spec, made.nest, made.code
+    assert isinstance(code, ScanCode)
+    totals = made.of(*totals_of(nest, spec))
+    constants = {
+        **_scan_snippets(code),
+        "SCANS": len(code.scans),
+        "REVERSE": code.is_reverse,
+        "WORDS": max(1, code.loaded),
+        "KNOWN": code.known_registers,
+        "KNOWN_INPUTS": max(1, code.known_inputs),
+        "BEFORES": code.before_count(0),
+        "GROUP": code.group,
+        "WARPS": spec.lanes // code.group,
+        "UNROLL": spec.unroll,
+        "VECTOR": spec.vector,
+        "SPLITS": spec.splits,
+        "CHAIN": spec.strategy == "scan_chain",
+        "SPAN": spec.span(nest),
+        "POINTS": nest.parallel_size,
+        "POINT_VECTORS": nest.parallel_size // spec.vector,
+        "REDUCE": nest.reduce_size,
+        "READ": totals.code.read_partials(0),
+        "COMBINE": totals.code.combine(0, finish=False),
+    }
+    template = scans_template.rows if spec.by_rows else scans_template.columns
+    launch = made.launch(template, constants, made.shapes[-1])
+    if spec.strategy == "scan_chain":
+        words = {"WORDS": partial_bytes(nest, spec) // 8}
+        return [made.launch(scans_template.clear, words, made.shapes[0]), launch]
+    return [*(_sweep(totals) if spec.splits > 1 else []), launch]
+
+
+def _scan_snippets(code: ScanCode) -> dict[str, Any]:
+    common = {
+        "LOAD": code.load(),
+        "LOAD_POINT": code.load_point(),
+        "BEFORE": code.before(0),
+        "START": code.starts(),
+    }
+    if not code.by_rows:
+        return {**common, "STEP": code.step()}
+    return {
+        **common,
+        "PREFIX": code.prefix(),
+        "UP_TO": code.up_to(),
+        "AHEAD": code.ahead(),
+        "WHOLE": code.whole(),
+        "JOIN": code.join(),
+        "BOARD": code.board(),
+        "PUT": code.put(),
+        "GET": code.get(),
+        "FINISH": code.finish(),
+        "TELL": code.tell(),
+        "ASK": code.ask(),
+    }
+
+
 _STRATEGIES: Mapping[str, Callable[[_Maker], list[KernelLaunch]]] = {
     "pointwise": _pointwise,
     "resident": _resident,
     "rows": _sweep,
     "columns": _sweep,
     "tiles": _tiles,
+    "scan_rows": _scan,
+    "scan_columns": _scan,
+    "scan_chain": _scan,
 }
+
+_CODES: Mapping[str, type[PhaseCode]] = {
+    "tiles": TileCode,
+    "scan_rows": ScanCode,
+    "scan_columns": ScanCode,
+    "scan_chain": ScanCode,
+}
+"""Strategies with snippets of their own."""

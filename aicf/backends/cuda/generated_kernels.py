@@ -35,14 +35,14 @@ from aicf.backends.cuda.scalar_code import TEXTS
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch, arch_named
 from aicf.backends.moves import Move, moves
 from aicf.backends.nests import LoopNest, Strided, is_linear, nest_of, value_types
-from aicf.dialects.emit_kernels import KernelOp, ReduceOp, StoreOp, YieldOp
+from aicf.dialects.emit_kernels import IndexOp, KernelOp, LoadOp, ReduceOp, ScanOp, StoreOp, YieldOp, scans_of
 from aicf.dialects.emit_types import TargetAttr
 from aicf.errors import PlanError
 
 VERSION = 1
 DETERMINISM = "bitwise"
 
-_STRUCTURE = (YieldOp, StoreOp, ReduceOp)
+_STRUCTURE = (YieldOp, StoreOp, ReduceOp, ScanOp, IndexOp, LoadOp)
 _NUMBERS = ("vector", "threads", "lanes", "unroll", "splits", "blocks_per_sm")
 
 
@@ -69,7 +69,19 @@ def code_reason(code: KernelOp) -> str | None:
             if type(op) not in TEXTS and not isinstance(op, _STRUCTURE):
                 return f"scalar op {op.name} has no code on cuda"
     unknown = value_types(code) - set(ELEMENT_BYTES)
-    return _unsupported(sorted(unknown)[0]) if unknown else None
+    return _unsupported(sorted(unknown)[0]) if unknown else _scan_reason(code)
+
+
+def _scan_reason(code: KernelOp) -> str | None:
+    """A kernel that scans does nothing else across points."""
+    ops = [op for phase in code.phases for op in phase.body.block.ops]
+    if not scans_of(ops):
+        return None
+    if len(code.phases) > 1 or any(isinstance(op, ReduceOp) for op in ops):
+        return "a running sum and a reduction in one kernel have no code on cuda"
+    if not all(code.writes_reduce_space(output) for output in range(len(code.out_maps))):
+        return "a running sum beside an output of one element a row has no code on cuda"
+    return None
 
 
 @dataclass(frozen=True)
@@ -138,7 +150,10 @@ def _record_of(work: Work, target: TargetAttr, nest: LoopNest, spec: GeneratedSp
 
 
 def _may_alias(work: Work, code: KernelOp) -> Attribute:
-    """Outputs that may lie on an input: same element at every point, stored in the last phase (nothing reads later)."""
+    """Outputs that may lie on an input: same element at every point, stored in the last phase (nothing reads later).
+
+    An input that is read at computed indices is never one.
+    """
     found: list[tuple[int, int]] = []
     for op in code.phases[-1].body.block.ops:
         if not isinstance(op, StoreOp):
@@ -146,7 +161,7 @@ def _may_alias(work: Work, code: KernelOp) -> Attribute:
         output = op.output.value.data
         for place, map_ in enumerate(code.in_maps):
             same_type = work.operands[place].dtype == work.results[output].dtype
-            if same_type and map_ == code.out_maps[output]:
+            if same_type and map_ == code.out_maps[output] and place not in code.indexed:
                 found.append((output, place))
     return ArrayAttr([ArrayAttr([integer(out), integer(in_)]) for out, in_ in sorted(found)])
 
@@ -232,12 +247,11 @@ def _strided(operand: OperandInfo) -> Strided:
 
 def spec_record(nest: LoopNest, spec: GeneratedSpec) -> dict[str, Attribute]:
     """Every decision about the loops of one kernel, with one grid for each of its launches."""
-    blocks = spec.blocks(nest)
     return {
         "strategy": StringAttr(spec.strategy),
         **{name: integer(getattr(spec, name)) for name in _NUMBERS},
         "late": BoolAttr.from_bool(spec.late),
-        "grids": ArrayAttr([integers([blocks, splits, 1]) for _, splits in spec.launches(nest)]),
+        "grids": ArrayAttr([integers(grid) for grid in spec.grids(nest)]),
         "block": integers([spec.threads, 1, 1]),
         "cluster": integers([1, 1, 1]),
         "shared_bytes": integer(0),

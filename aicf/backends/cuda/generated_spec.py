@@ -5,24 +5,27 @@
     rows        rows too long for that: every phase reads the row again
     columns     the reduced dims are not the contiguous ones: a thread owns neighbouring points
     tiles       pointwise, where an operand is contiguous along another dim than the result: through shared memory
+    scan_rows, scan_columns     prefix sums along the contiguous dim, or along another
+    scan_chain  prefix sums along few long rows: each tile is a part, and a block waits for what those before it give
 
 With `splits` > 1 each row or column is cut into parts, and every phase is a launch of its own: blocks write partial
-results to the workspace, and the next launch combines them in ascending order.
+results to the workspace, and the next launch combines them in ascending order. A scan has a launch for the totals of
+its parts in front, a chain one that clears the workspace.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch
 from aicf.backends.cuda.vector_access import PIECE_BYTES
-from aicf.backends.nests import LoopNest, reduces_innermost
-from aicf.dialects.emit_kernels import ReduceOp, StoreOp
+from aicf.backends.nests import LoopNest, index_ops, load_ops, reduces_innermost
+from aicf.dialects.emit_kernels import ReduceOp, ScanOp, StoreOp, scans_of
 from aicf.dialects.types import element_of
 
-STRATEGIES = ("pointwise", "resident", "rows", "columns", "tiles")
+STRATEGIES = ("pointwise", "resident", "rows", "columns", "tiles", "scan_rows", "scan_columns", "scan_chain")
 
 RESIDENT_WORDS = 36
 """Most 32-bit registers of a thread for the elements it holds."""
@@ -32,6 +35,8 @@ TILE = 64
 TILE_THREADS = 256
 SHARED_BYTES = 48 << 10
 """Static shared memory of a block."""
+CHAIN_TILES = 65535
+"""Most blocks along the second dim of a grid."""
 
 
 @dataclass(frozen=True)
@@ -68,13 +73,21 @@ class GeneratedSpec:
             return "a size is out of range"
         if self.threads % self.lanes or self.lanes & (self.lanes - 1):
             return "the threads of a row must be a power of two that divides the block"
+        if self.strategy.startswith("scan_") != bool(scan_ops(nest)):
+            return "scan strategies are for kernels with prefix sums, and only for them"
         if self.lanes > 32 and self.strategy != "columns" and self.lanes != self.threads:
             return "a row of more than one warp has a block of its own"
         if (self.strategy in ("pointwise", "tiles")) != (not reduces(nest)):
             return "pointwise strategies are for kernels without reduction, and only for them"
+        if self.strategy == "scan_chain" and (
+            self.span(nest) != self.lanes * self.vector * self.unroll
+            or self.splits > CHAIN_TILES
+            or any(partial_size(op) > 4 for op in scan_ops(nest))
+        ):
+            return "a link of a chain is one tile, and what it gives fits a word with a flag"
         if self.strategy == "resident" and self.lanes * self.vector * self.unroll < nest.reduce_size:
             return "the threads of a row do not hold it"
-        if self.splits > 1 and self.strategy not in ("rows", "columns"):
+        if self.splits > 1 and self.strategy in ("pointwise", "resident", "tiles"):
             return f"strategy '{self.strategy}' does not split"
         if self.strategy == "tiles" and (
             tile_dim(nest) is None or self.vector * self.unroll * self.threads != TILE * TILE
@@ -86,15 +99,24 @@ class GeneratedSpec:
             return "the vector does not divide its dim"
         return None
 
+    @property
+    def by_rows(self) -> bool:
+        """Whether the threads of a row share its reduce space in vectors."""
+        return self.strategy in ("resident", "rows", "scan_rows", "scan_chain")
+
     def vector_dim(self, nest: LoopNest) -> int | None:
         """The dim of the nest along which vectors lie."""
-        dims = nest.parallel_dims if self.strategy in ("pointwise", "columns", "tiles") else nest.reduce_dims
+        dims = nest.reduce_dims if self.by_rows else nest.parallel_dims
         return dims[-1] if dims else None
 
     def span(self, nest: LoopNest) -> int:
         """Elements of the reduce space that one of the blocks of a row or column visits."""
-        step = self.lanes * (self.vector if self.strategy == "rows" else 1)
+        step = self.lanes * (self.vector if self.by_rows else 1)
         return -(-nest.reduce_size // (self.splits * step)) * step
+
+    def told_words(self, nest: LoopNest) -> int:
+        """Words by which the blocks of one scan of a chain tell each other: one a tile, and one a group of tiles."""
+        return nest.parallel_size * (self.splits + -(-self.splits // self.threads))
 
     def blocks(self, nest: LoopNest) -> int:
         """Blocks over the parallel space."""
@@ -107,7 +129,7 @@ class GeneratedSpec:
                 return prod(
                     -(-dim.size // TILE) if i in dims else dim.size for i, dim in enumerate(nest.dims)
                 )
-            case "columns":
+            case "columns" | "scan_columns":
                 return -(-points * self.lanes // (self.vector * self.threads))
             case _:
                 return -(-points * self.lanes // self.threads)
@@ -117,6 +139,8 @@ class GeneratedSpec:
         phases = nest.kernel.phases
         if self.splits == 1:
             return [(range(len(phases)), 1)]
+        if scan_ops(nest):
+            return [(range(len(phases)), self.splits)] * 2
         found: list[tuple[range, int]] = []
         for number, phase in enumerate(phases):
             if nest.kernel.sweeps_reduce_space(phase):
@@ -125,16 +149,39 @@ class GeneratedSpec:
                 found.append((range(number, number + 1), 1))
         return found
 
+    def grids(self, nest: LoopNest) -> list[tuple[int, int, int]]:
+        """Of each launch."""
+        if self.strategy == "scan_chain":
+            clears = -(-self.told_words(nest) * len(scan_ops(nest)) // self.threads)
+            return [(clears, 1, 1), (self.blocks(nest), self.splits, 1)]
+        return [(self.blocks(nest), splits, 1) for _, splits in self.launches(nest)]
+
     def combination_order(self, nest: LoopNest) -> str:
         """How reductions are combined, for the kernel record."""
         if not reduces(nest):
             return "none"
+        if scan_ops(nest):
+            return self._scan_order()
         own = "a thread its elements ascending"
         across = {
             "columns": f"then {self.lanes} threads ascending",
         }.get(self.strategy, f"then {self.lanes} threads by butterflies")
         parts = f", then {self.splits} parts strided over the threads, likewise" if self.splits > 1 else ""
         return f"{own}, {across}{parts}"
+
+    def _scan_order(self) -> str:
+        parts = f"; behind the totals of {self.splits} parts before, in order" if self.splits > 1 else ""
+        if self.strategy == "scan_chain":
+            parts = (
+                f"; behind the tiles before it of {self.threads}, by butterflies, and those groups in order"
+            )
+        if self.strategy == "scan_columns":
+            return f"each point in the order of the scan{parts}"
+        group = min(self.lanes, 32)
+        return (
+            f"prefixes of {self.vector} elements, over {group} threads by doubling, {self.unroll} of those in order, "
+            f"{self.lanes // group} warps in order, tiles of {self.lanes * self.vector * self.unroll} in order{parts}"
+        )
 
 
 def reduces(nest: LoopNest) -> bool:
@@ -147,14 +194,22 @@ def reduce_ops(nest: LoopNest) -> list[ReduceOp]:
     return [op for phase in nest.kernel.phases for op in phase.body.block.ops if isinstance(op, ReduceOp)]
 
 
+def scan_ops(nest: LoopNest) -> list[ScanOp]:
+    """All scans in order."""
+    return [op for phase in nest.kernel.phases for op in scans_of(phase.body.block.ops)]
+
+
 def partial_bytes(nest: LoopNest, spec: GeneratedSpec) -> int:
     """Workspace for the partial results of all reductions."""
     if spec.splits == 1:
         return 0
-    return sum(spec.splits * nest.parallel_size * partial_size(op) for op in reduce_ops(nest))
+    if spec.strategy == "scan_chain":
+        return 8 * spec.told_words(nest) * len(scan_ops(nest))
+    ops = (*reduce_ops(nest), *scan_ops(nest))
+    return sum(spec.splits * nest.parallel_size * partial_size(op) for op in ops)
 
 
-def partial_size(op: ReduceOp) -> int:
+def partial_size(op: ReduceOp | ScanOp) -> int:
     """Bytes of a partial result: a register's, i1 as i32."""
     return max(4, ELEMENT_BYTES[element_of(op.value.type).name])
 
@@ -171,11 +226,14 @@ def choose(nest: LoopNest, offsets: Sequence[int], arch: GpuArch, fixed: bool = 
     """
     if not reduces(nest):
         return _pointwise(nest, offsets, arch)
+    rows = _contiguous_bytes(nest, nest.reduce_dims) >= _contiguous_bytes(nest, nest.parallel_dims)
+    if scan_ops(nest):
+        if fixed:
+            return _fixed_scan(nest, offsets, arch)
+        return _scan_rows(nest, offsets, arch) if rows else _scan_columns(nest, offsets, arch)
     if fixed:
         return _fixed_rows(nest, arch) if reduces_innermost(nest.kernel) else _fixed_columns(nest)
-    if _contiguous_bytes(nest, nest.reduce_dims) >= _contiguous_bytes(nest, nest.parallel_dims):
-        return _by_rows(nest, offsets, arch)
-    return _by_columns(nest, offsets, arch)
+    return _by_rows(nest, offsets, arch) if rows else _by_columns(nest, offsets, arch)
 
 
 def _contiguous_bytes(nest: LoopNest, dims: Sequence[int]) -> int:
@@ -233,9 +291,10 @@ def _pointwise(nest: LoopNest, offsets: Sequence[int], arch: GpuArch) -> Generat
 def tile_dim(nest: LoopNest) -> int | None:
     """The dim other than the last along which operands are contiguous, where outputs are along the last; else None.
 
-    Only where enough bytes move that way, and both dims fill a good part of a tile.
+    Only where enough bytes move that way, and both dims fill a good part of a tile; never where the kernel asks for its
+    coordinates or reads at indices, which tiles do not know.
     """
-    if reduces(nest) or len(nest.dims) < 2:
+    if reduces(nest) or len(nest.dims) < 2 or nest.indexed or index_ops(nest.kernel):
         return None
     last = nest.dims[-1]
     if any(stride != 1 for stride in last.strides[nest.inputs :]) or last.size < TILE // 4:
@@ -343,7 +402,49 @@ def _by_columns(nest: LoopNest, offsets: Sequence[int], arch: GpuArch) -> Genera
     return GeneratedSpec("columns", vector, threads, lanes, 4, splits)
 
 
+def _scan_rows(nest: LoopNest, offsets: Sequence[int], arch: GpuArch) -> GeneratedSpec:
+    """Part of a warp for short rows, a block for long ones; parts of a row where rows are few."""
+    size, points = nest.reduce_size, nest.parallel_size
+    vector = _vector(nest, nest.reduce_dims[-1], offsets) if nest.reduce_dims else 1
+    vectors = -(-size // vector)
+    if vectors <= 4 * 32:
+        lanes = min(32, _power_of_two(-(-vectors // 2)))
+        threads = 32
+        while threads < 256 and points * lanes >= 2 * threads * arch.multiprocessors:
+            threads *= 2
+        unroll = -(-vectors // lanes)
+        return GeneratedSpec("scan_rows", vector, threads, lanes, unroll, 1, blocks_per_sm=1024 // threads)
+    threads = min(256, _power_of_two(-(-vectors // 4)))
+    splits = 1
+    if points < 2 * arch.multiprocessors:
+        splits = max(1, min(-(-4 * arch.multiprocessors // points), size // (threads * vector * 4 * 4)))
+    return GeneratedSpec("scan_rows", vector, threads, threads, 4, splits, blocks_per_sm=1024 // threads)
+
+
+def _scan_columns(nest: LoopNest, offsets: Sequence[int], arch: GpuArch) -> GeneratedSpec:
+    """A thread for each vector of points, narrower ones and more in flight where points are few; parts of a column
+    only where those leave most of the GPU idle: another reading of everything costs more than half of it."""
+    vector, threads, points = _vector(nest, nest.parallel_dims[-1], offsets), 128, nest.parallel_size
+    while vector > 1 and points // vector < arch.multiprocessors * 512:
+        vector //= 2
+    while threads > 32 and points // vector < threads * 2 * arch.multiprocessors:
+        threads //= 2
+    unroll, splits = (8 if points // vector >= arch.multiprocessors * 512 else 16), 1
+    if points // vector < arch.multiprocessors * 96:
+        splits = max(1, min(arch.multiprocessors * 256 // points, nest.reduce_size // 64))
+    return GeneratedSpec("scan_columns", vector, threads, 1, unroll, splits)
+
+
 # The choice where the order of combination may not depend on the parallel space
+
+
+def _fixed_scan(nest: LoopNest, offsets: Sequence[int], arch: GpuArch) -> GeneratedSpec:
+    """Threads to a row by its length alone, as in `_fixed_rows`; columns are scanned in one order in any case."""
+    if not reduces_innermost(nest.kernel):
+        return replace(_scan_columns(nest, offsets, arch), splits=1)
+    size = nest.reduce_size
+    lanes = min(256, _power_of_two(-(-size // 4)))
+    return GeneratedSpec("scan_rows", 1, max(32, lanes), lanes, 4, 1)
 
 
 FIXED_ACROSS = 32
@@ -389,10 +490,14 @@ def cost_us(nest: LoopNest, spec: GeneratedSpec, arch: GpuArch) -> float:
     sweeps = (
         1 if spec.strategy != "rows" else sum(nest.kernel.sweeps_reduce_space(p) for p in nest.kernel.phases)
     )
-    launches = 1 if spec.splits == 1 else len(nest.kernel.phases)
+    launches = 1 if spec.splits == 1 else max(len(nest.kernel.phases), len(spec.launches(nest)))
     narrow = min(1.0, 0.4 + 0.15 * spec.vector * min(ELEMENT_BYTES[a.dtype] for a in nest.accesses))
     bandwidth = arch.bandwidth_gbs * narrow * 1e3
     read = sum(_bytes(nest, number) for number in range(nest.inputs)) * (1 + 0.5 * max(0, sweeps - 1))
+    if scan_ops(nest) and spec.splits > 1 and spec.strategy != "scan_chain":
+        read *= 2
+    points = prod(dim.size for dim in nest.dims)
+    read += sum(points * ELEMENT_BYTES[element_of(op.result.type).name] for op in load_ops(nest.kernel))
     written = sum(_bytes(nest, number) for number in range(nest.inputs, len(nest.accesses)))
     waits = max(1, sweeps) * _rounds(nest, spec) * _LATENCY_US
     return (
@@ -404,7 +509,7 @@ def cost_us(nest: LoopNest, spec: GeneratedSpec, arch: GpuArch) -> float:
 
 def _rounds(nest: LoopNest, spec: GeneratedSpec) -> int:
     """How often a thread loads and waits in one sweep."""
-    if spec.strategy not in ("rows", "columns"):
+    if spec.strategy not in ("rows", "columns", "scan_rows", "scan_columns"):
         return 1
-    together = spec.lanes * spec.unroll * (spec.vector if spec.strategy == "rows" else 1)
+    together = spec.lanes * spec.unroll * (spec.vector if spec.by_rows else 1)
     return max(1, -(-spec.span(nest) // together))

@@ -9,12 +9,14 @@ is made once in front of the sweep (`before`). All other values live in cells. P
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 
 from xdsl.dialects import arith
 from xdsl.ir import OpResult, SSAValue
 
 from aicf.backends.base import BufferRef
 from aicf.backends.cuda.generated_spec import GeneratedSpec, nest_moves, partial_size, reduces
+from aicf.backends.cuda.load_code import LoadText
 from aicf.backends.cuda.scalar_code import (
     REGISTERS,
     Rounding,
@@ -31,8 +33,9 @@ from aicf.backends.cuda.scalar_code import (
 from aicf.backends.cuda.staging import Snippet
 from aicf.backends.cuda.target import ELEMENT_BYTES
 from aicf.backends.cuda.vector_access import VectorAccess, vector_access
-from aicf.backends.nests import Access, LoopNest, varying_values
-from aicf.dialects.emit_kernels import PhaseOp, ReduceOp, StoreOp
+from aicf.backends.lanes import LaneSteps
+from aicf.backends.nests import Access, LoopNest, index_ops, reads
+from aicf.dialects.emit_kernels import IndexOp, LoadOp, PhaseOp, ReduceOp, ScanOp, StoreOp
 
 Source = Callable[[list[str]], list[str]]
 """Adds the statements that a value takes, and gives its name in every lane."""
@@ -57,16 +60,20 @@ class PhaseCode:
         self.kernel = nest.kernel
         self.rounding: Rounding = rounding
         self.index = index_type(nest.accesses, (*nest.kernel.parallel_sizes, *nest.kernel.reduce_sizes))
-        self.varying = varying_values(nest.kernel) if reduces(nest) else None
-        self.by_rows = spec.strategy in ("resident", "rows")
+        self.varying = nest.kernel.varying_values() if reduces(nest) else None
+        self.by_rows = spec.by_rows
         self.offsets = [ref.offset // ELEMENT_BYTES[ref.dtype] for ref in refs]
         self.accesses = [self._access(number) for number in range(len(refs))]
-        arguments = [a for a in self.kernel.body.block.args if a.uses]
+        self.steps = LaneSteps(nest, spec.vector_dim(nest), spec.vector)
+        self.loads = LoadText(nest, self.steps, self.offsets)
+        arguments = [a for a in self.kernel.body.block.args if a.uses and a.index not in nest.indexed]
         in_cells = [a.index for a in arguments if not self.is_uniform(a)]
         self.tiled = self.staged_inputs()
         self.late_inputs = [n for n in in_cells if spec.late and not nest_moves(nest, n)]
         self.cell_inputs = [n for n in in_cells if n not in (*self.late_inputs, *self.tiled)]
         self.point_inputs = [a.index for a in arguments if self.is_uniform(a)]
+        self.point_indices = [op for op in index_ops(self.kernel) if self.is_uniform(op.result)]
+        self.cell_indices = [op for op in index_ops(self.kernel) if not self.is_uniform(op.result)]
         self.uniform_lanes = 1 if self.by_rows else spec.vector
         self.words: dict[int, int] = {}
         self.loaded = 0
@@ -94,6 +101,9 @@ class PhaseCode:
         place, slot = max(1, self.loaded), 0
         for number in self.point_inputs:
             self.known[self.kernel.body.block.args[number]] = slot
+            slot += self.uniform_lanes
+        for op in self.point_indices:
+            self.known[op.result] = slot
             slot += self.uniform_lanes
         self.known_inputs = slot
         self.totals_at: list[int] = []
@@ -156,17 +166,18 @@ class PhaseCode:
 
     def load(self) -> Snippet:
         """Parameters point, cell; the result is the words of a cell."""
-        return self._loads(self.cell_inputs)
-
-    def _loads(self, numbers: Sequence[int], unpacked: bool = False) -> Snippet:
         lines: list[str] = []
+        names = self._loads(self.cell_inputs, lines)
+        return Snippet(("point", "cell"), tuple(lines), packed(names))
+
+    def _loads(self, numbers: Sequence[int], lines: list[str], unpacked: bool = False) -> list[str]:
         names: list[str] = []
         for number in numbers:
             access = self.accesses[number]
             element = self.element(number, lines, "point", "cell")
             words = self.load_words(access, f"a{number}", element, lines, f"w{number}_")
             names += access.unpack(words, lines, f"e{number}_") if unpacked else words
-        return Snippet(("point", "cell"), tuple(lines), packed(names))
+        return names
 
     def load_words(
         self, access: VectorAccess, base: str, element: str, lines: list[str], prefix: str
@@ -182,7 +193,37 @@ class PhaseCode:
 
     def load_point(self) -> Snippet:
         """Parameters point, cell; the result is the first registers of `known`."""
-        return self._loads(self.point_inputs, unpacked=True)
+        lines: list[str] = []
+        names = self._loads(self.point_inputs, lines, unpacked=True)
+        for op in self.point_indices:
+            names += self.coordinate(op, self.uniform_lanes, lines)
+        return Snippet(("point", "cell"), tuple(lines), packed(names))
+
+    def coordinate(self, op: IndexOp, lanes: int, lines: list[str]) -> list[str]:
+        """Names of a coordinate of `point` or `cell` in every lane."""
+        dtype = dtype_of(op.result)
+        loop = self.nest.coordinates[op.number]
+        if loop is None:
+            return [f"{dtype}(0)"] * lanes
+        dims = self.nest.dims
+        in_row = dims[loop].is_reduce
+        flat, own = ("cell", self.nest.reduce_dims) if in_row else ("point", self.nest.parallel_dims)
+        unsigned = f"u{self.index[1:]}"
+        inner = prod(dims[dim].size for dim in own if dim > loop)
+        text = f"{unsigned}({flat})"
+        text = f"({text} // {unsigned}({inner}))" if inner > 1 else text
+        text = f"({text} % {unsigned}({dims[loop].size}))" if loop != own[0] else text
+        name = f"c{op.number}_{dtype}"
+        lines.append(f"{name} = {dtype}({text})")
+        if lanes == 1 or loop != self.spec.vector_dim(self.nest):
+            return [name] * lanes
+        return [f"{dtype}({name} + {dtype}({lane}))" for lane in range(lanes)]
+
+    def _counting(self, op: IndexOp) -> Source:
+        def source(lines: list[str]) -> list[str]:
+            return self.coordinate(op, self.spec.vector, lines)
+
+        return source
 
     # Values
 
@@ -197,9 +238,7 @@ class PhaseCode:
             needed.add(value)
             if value in sources:
                 continue
-            assert isinstance(value, OpResult)
-            op = value.op
-            stack += [op.terminator.operands[value.index]] if isinstance(op, PhaseOp) else op.operands
+            stack += reads(value)
         return needed
 
     def values(
@@ -213,23 +252,30 @@ class PhaseCode:
             for text, name in zip(texts, names, strict=True):
                 text.names[value] = name
 
+        def names(value: SSAValue) -> list[str]:
+            return [text.value(value) for text in texts]
+
         for value in _in_order(needed, sources):
             define(value, sources[value](lines))
         for phase in self.kernel.phases:
             for op in phase.body.block.ops:
                 if op.results and op.results[0] in needed and op.results[0] not in sources:
+                    if isinstance(op, LoadOp):
+                        prefix = f"l{len(lines)}_"
+                        define(op.result, self.loads.emit(op, names, lanes, prefix, lines))
+                        continue
                     for text in texts:
                         text.emit(op)
             for result, value in zip(phase.results, phase.terminator.operands, strict=True):
                 if result in needed and result not in sources:
-                    define(result, [text.value(value) for text in texts])
-        return lambda value: [text.value(value) for text in texts]
+                    define(result, names(value))
+        return names
 
     def _known_sources(self) -> dict[SSAValue, Source]:
         """Elements and totals in `known`, for what is uniform."""
         count = self.uniform_lanes
         return {
-            value: _names([f"known[{slot + lane}]" for lane in range(count)])
+            value: named([f"known[{slot + lane}]" for lane in range(count)])
             for value, slot in self.known.items()
         }
 
@@ -242,14 +288,16 @@ class PhaseCode:
             sources[self.kernel.body.block.args[number]] = _unpacking(access, words, f"e{number}_")
         for number in self.late_inputs:
             sources[self.kernel.body.block.args[number]] = self._loading(number)
+        for op in self.cell_indices:
+            sources[op.result] = self._counting(op)
         for value, start in self.kept.items():
-            sources[value] = _names([f"x[{start + lane}]" for lane in range(self.spec.vector)])
+            sources[value] = named([f"x[{start + lane}]" for lane in range(self.spec.vector)])
         for place, value in enumerate(boundary):
             lanes = range(self.spec.vector)
             names = [
                 f"before[{place * self.uniform_lanes + (0 if self.by_rows else lane)}]" for lane in lanes
             ]
-            sources[value] = _names(names)
+            sources[value] = named(names)
         return sources
 
     def _loading(self, number: int) -> Source:
@@ -279,9 +327,7 @@ class PhaseCode:
             if self.is_uniform(value):
                 found[value] = None
                 continue
-            assert isinstance(value, OpResult)
-            op = value.op
-            stack += [op.terminator.operands[value.index]] if isinstance(op, PhaseOp) else op.operands
+            stack += reads(value)
         return list(found)
 
     def _cell_roots(self, number: int) -> list[SSAValue]:
@@ -513,7 +559,7 @@ def packed(names: Sequence[str]) -> str:
     return f"({', '.join(names)},)" if names else "(i32(0),)"
 
 
-def partial_dtype(op: ReduceOp) -> str:
+def partial_dtype(op: ReduceOp | ScanOp) -> str:
     """Element type of partial results: a register's, i1 as i32."""
     return {"bool": "i32"}.get(register := REGISTERS[dtype_of(op.value)], register)
 
@@ -534,7 +580,8 @@ def _is_constant(value: SSAValue) -> bool:
     return isinstance(value, OpResult) and isinstance(value.op, arith.ConstantOp)
 
 
-def _names(names: list[str]) -> Source:
+def named(names: list[str]) -> Source:
+    """The source of a value that has names already."""
     return lambda lines: names
 
 

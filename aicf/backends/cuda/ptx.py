@@ -143,6 +143,10 @@ stream_u32x4 = value_asm(
     memory=True,
 )
 """A weight load that keeps its place before `wait_for_predecessors`."""
+poll_u64 = value_asm("ld.relaxed.gpu.global.u64 $0, [$1];", ["u64"], ["u64"], memory=True)
+"""A word that another block of the same launch may be writing."""
+publish_u64 = void_asm("st.relaxed.gpu.global.u64 [$0], $1;", ["u64", "u64"])
+"""A word that other blocks of the same launch poll."""
 store_u32x4 = void_asm("st.global.v4.u32 [$0], {$1,$2,$3,$4};", ["u64", "u32", "u32", "u32", "u32"])
 store_u32x2 = void_asm("st.global.v2.u32 [$0], {$1,$2};", ["u64", "u32", "u32"])
 store_f32x4 = void_asm("st.global.v4.f32 [$0], {$1,$2,$3,$4};", ["u64", "f32", "f32", "f32", "f32"])
@@ -154,6 +158,7 @@ store_f32 = void_asm("st.global.f32 [$0], $1;", ["u64", "f32"])
 store_f64 = void_asm("st.global.f64 [$0], $1;", ["u64", "f64"])
 store_i32 = void_asm("st.global.s32 [$0], $1;", ["u64", "i32"])
 store_i64 = void_asm("st.global.s64 [$0], $1;", ["u64", "i64"])
+atomic_max_i32 = void_asm("red.global.max.s32 [$0], $1;", ["u64", "i32"])
 load_f32x2 = value_asm("ld.global.v2.f32 {$0,$1}, [$2];", ["f32"] * 2, ["u64"])
 load_f64x2 = value_asm("ld.global.v2.f64 {$0,$1}, [$2];", ["f64"] * 2, ["u64"])
 load_i64x2 = value_asm("ld.global.v2.s64 {$0,$1}, [$2];", ["i64"] * 2, ["u64"])

@@ -68,9 +68,9 @@ def _special(value: float, register: str) -> str:
 
 
 def identity_text(combine: str, dtype: str) -> str:
-    """What a reduction starts from: 0, or the value that every other one replaces."""
-    if combine == "sum":
-        return constant_text(0, dtype)
+    """What a reduction starts from: 0, 1, or the value that every other one replaces."""
+    if combine in ("sum", "prod"):
+        return constant_text(int(combine == "prod"), dtype)
     if dtype in FLOATS:
         return constant_text(float("-inf") if combine == "max" else float("inf"), dtype)
     if dtype == "i1":
@@ -88,12 +88,18 @@ def combine_text(combine: str, dtype: str, a: str, b: str) -> str:
             return _maximum(dtype, a, b)
         case "min":
             return _minimum(dtype, a, b)
+        case "prod":
+            return _multiply(dtype, a, b)
         case _:
             return _add(dtype, a, b)
 
 
 def _add(dtype: str, a: str, b: str) -> str:
     return f"({a} + {b})" if dtype in FLOATS else f"({a} ^ {b})" if dtype == "i1" else f"{dtype}({a} + {b})"
+
+
+def _multiply(dtype: str, a: str, b: str) -> str:
+    return f"({a} * {b})" if dtype in FLOATS else f"({a} & {b})" if dtype == "i1" else f"{dtype}({a} * {b})"
 
 
 def _maximum(dtype: str, a: str, b: str) -> str:

@@ -1197,7 +1197,7 @@ emit.kernel @k parallel [4] reduce [8] ins [affine_map<(d0, d1) -> (d0, d1)>] ou
 // -----
 
 // A reduction is one of three.
-// CHECK: error: emit.reduce combines by one of sum, max, min, got 'product'
+// CHECK: error: emit.reduce combines by one of sum, max, min, prod, got 'product'
 emit.kernel @k parallel [4] reduce [8] ins [affine_map<(d0, d1) -> (d0, d1)>] outs [affine_map<(d0, d1) -> (d0)>] {
 ^bb0(%x : f32):
   %m = emit.phase -> f32 {
@@ -1376,6 +1376,207 @@ emit.kernel @k parallel [4] reduce [8] ins [affine_map<(d0, d1) -> (d0, d1)>] ou
   emit.phase {
     %a = emit.div_int %m, %m : f32
     emit.store %m, 0 : f32
+    emit.yield
+  }
+}
+
+// -----
+
+// A coordinate is along a dim of the iteration space.
+// CHECK: error: emit.kernel: emit.index 2: the iteration space has 2 dims, counted from 0
+emit.kernel @k parallel [4] reduce [8] ins [affine_map<(d0, d1) -> (d0, d1)>] outs [affine_map<(d0, d1) -> (d0)>] {
+^bb0(%x : f32):
+  %m = emit.phase -> f32 {
+    %a = emit.reduce "sum" %x : f32
+    emit.yield %a : f32
+  }
+  emit.phase {
+    %i = emit.index 2 : i64
+    emit.store %m, 0 : f32
+    emit.yield
+  }
+}
+
+// -----
+
+// A coordinate is an integer of 4 or 8 bytes.
+// CHECK: error: emit.index gives i32 or i64, got f32
+emit.kernel @k parallel [4] reduce [8] ins [affine_map<(d0, d1) -> (d0, d1)>] outs [affine_map<(d0, d1) -> (d0)>] {
+^bb0(%x : f32):
+  %m = emit.phase -> f32 {
+    %a = emit.reduce "sum" %x : f32
+    emit.yield %a : f32
+  }
+  emit.phase {
+    %i = emit.index 0 : f32
+    emit.store %m, 0 : f32
+    emit.yield
+  }
+}
+
+// -----
+
+// A coordinate fits its type.
+// CHECK: error: emit.kernel: emit.index 0: 4294967296 coordinates do not fit i32
+emit.kernel @k parallel [4294967296] reduce [8] ins [affine_map<(d0, d1) -> (d0, d1)>] outs [affine_map<(d0, d1) -> (d0)>] {
+^bb0(%x : f32):
+  %m = emit.phase -> f32 {
+    %a = emit.reduce "sum" %x : f32
+    emit.yield %a : f32
+  }
+  emit.phase {
+    %i = emit.index 0 : i32
+    emit.store %m, 0 : f32
+    emit.yield
+  }
+}
+
+// -----
+
+// There is an index for each dim of the memory.
+// CHECK: error: emit.load: 1 indices for the dims of memref<4x8xf32>
+emit.kernel @k parallel [4] reduce [] ins [indexed, affine_map<(d0) -> (d0)>] outs [affine_map<(d0) -> (d0)>] {
+^bb0(%t : memref<4x8xf32>, %x : f32):
+  emit.phase {
+    %i = emit.index 0 : i32
+    %j = emit.index 0 : i64
+    %c = arith.constant true
+    %v = emit.load %t[%i] : memref<4x8xf32>, i32
+    emit.store %x, 0 : f32
+    emit.yield
+  }
+}
+
+// -----
+
+// Indices are i32 or i64.
+// CHECK: error: emit.load: indices are all i32 or all i64, got f32, f32
+emit.kernel @k parallel [4] reduce [] ins [indexed, affine_map<(d0) -> (d0)>] outs [affine_map<(d0) -> (d0)>] {
+^bb0(%t : memref<4x8xf32>, %x : f32):
+  emit.phase {
+    %i = emit.index 0 : i32
+    %j = emit.index 0 : i64
+    %c = arith.constant true
+    %v = emit.load %t[%x, %x] : memref<4x8xf32>, f32
+    emit.store %x, 0 : f32
+    emit.yield
+  }
+}
+
+// -----
+
+// Only memory is read at indices.
+// CHECK: error: emit.load reads a memref, got f32
+emit.kernel @k parallel [4] reduce [] ins [indexed, affine_map<(d0) -> (d0)>] outs [affine_map<(d0) -> (d0)>] {
+^bb0(%t : memref<4x8xf32>, %x : f32):
+  emit.phase {
+    %i = emit.index 0 : i32
+    %j = emit.index 0 : i64
+    %c = arith.constant true
+    %v = emit.load %x[%i, %i] : f32, i32
+    emit.store %x, 0 : f32
+    emit.yield
+  }
+}
+
+// -----
+
+// An operand that is read at indices has no element at the point.
+// CHECK: error: emit.kernel: operand 0 is a memref, which is indexed, and has map (d0) -> (d0)
+emit.kernel @k parallel [4] reduce [] ins [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>] outs [affine_map<(d0) -> (d0)>] {
+^bb0(%t : memref<4x8xf32>, %x : f32):
+  emit.phase {
+    %i = emit.index 0 : i32
+    %j = emit.index 0 : i64
+    %c = arith.constant true
+    %v = emit.load %t[%i, %i] : memref<4x8xf32>, i32
+    emit.store %x, 0 : f32
+    emit.yield
+  }
+}
+
+// -----
+
+// Prefix sums are all there is.
+// CHECK: error: emit.scan combines by one of sum, got 'max'
+emit.kernel @k parallel [4] reduce [8] ins [affine_map<(d0, d1) -> (d0, d1)>] outs [affine_map<(d0, d1) -> (d0, d1)>] {
+^bb0(%x : f32):
+  emit.phase {
+    %a = emit.scan "max" %x : f32
+    emit.store %a, 0 : f32
+    emit.yield
+  }
+}
+
+// -----
+
+// A scan walks along a dim.
+// CHECK: error: emit.kernel: emit.scan walks the one reduce dim of its kernel, which has 2
+emit.kernel @k parallel [4] reduce [8, 2] ins [affine_map<(d0, d1, d2) -> (d0, d1, d2)>] outs [affine_map<(d0, d1, d2) -> (d0, d1, d2)>] {
+^bb0(%x : f32):
+  emit.phase {
+    %a = emit.scan "sum" %x : f32
+    emit.store %a, 0 : f32
+    emit.yield
+  }
+}
+
+// -----
+
+// A sweep goes one way.
+// CHECK: error: emit.kernel: emit.scan: all scans of a phase walk one way; give the others a phase of their own
+emit.kernel @k parallel [4] reduce [8] ins [affine_map<(d0, d1) -> (d0, d1)>] outs [affine_map<(d0, d1) -> (d0, d1)>] {
+^bb0(%x : f32):
+  emit.phase {
+    %a = emit.scan "sum" %x : f32
+    %b = emit.scan "sum" reverse %x : f32
+    %c = arith.addf %a, %b : f32
+    emit.store %c, 0 : f32
+    emit.yield
+  }
+}
+
+// -----
+
+// Scans stand side by side.
+// CHECK: error: emit.kernel: emit.scan of what another emit.scan of the phase gives; use a kernel for each
+emit.kernel @k parallel [4] reduce [8] ins [affine_map<(d0, d1) -> (d0, d1)>] outs [affine_map<(d0, d1) -> (d0, d1)>] {
+^bb0(%x : f32):
+  emit.phase {
+    %a = emit.scan "sum" %x : f32
+    %b = arith.negf %a : f32
+    %c = emit.scan "sum" %b : f32
+    emit.store %c, 0 : f32
+    emit.yield
+  }
+}
+
+// -----
+
+// Later phases do not see prefix sums.
+// CHECK: error: emit.kernel: emit.yield: what emit.scan gives is known in its phase alone; compute it again in the later one
+emit.kernel @k parallel [4] reduce [8] ins [affine_map<(d0, d1) -> (d0, d1)>] outs [affine_map<(d0, d1) -> (d0, d1)>] {
+^bb0(%x : f32):
+  %p = emit.phase -> f32 {
+    %a = emit.scan "sum" %x : f32
+    %b = arith.negf %a : f32
+    emit.yield %b : f32
+  }
+  emit.phase {
+    emit.store %p, 0 : f32
+    emit.yield
+  }
+}
+
+// -----
+
+// What differs along the row has no place in an output of one element a row.
+// CHECK: error: emit.kernel: emit.store: output 0 has no reduce dims, but the stored value varies over them; reduce it
+emit.kernel @k parallel [4] reduce [8] ins [affine_map<(d0, d1) -> (d0)>] outs [affine_map<(d0, d1) -> (d0)>] {
+^bb0(%x : f32):
+  emit.phase {
+    %a = emit.scan "sum" %x : f32
+    emit.store %a, 0 : f32
     emit.yield
   }
 }

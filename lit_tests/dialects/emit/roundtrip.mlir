@@ -201,11 +201,35 @@ emit.kernel @scalars parallel [4, 6] reduce [] ins [affine_map<(d0, d1) -> (d0 *
     %b = emit.div_int %n, %n {aicf.note = "kept"} : i32
     // CHECK-NEXT: emit.cast %b {aicf.note = "kept"} : i32 to f32
     %c = emit.cast %b {aicf.note = "kept"} : i32 to f32
+    // CHECK-NEXT: emit.index 1 : i64 attributes {aicf.note = "kept"}
+    %j = emit.index 1 : i64 attributes {aicf.note = "kept"}
     // CHECK-NEXT: arith.constant 0xff800000 : f32
     %i = arith.constant 0xFF800000 : f32
     %d = arith.addf %a, %c : f32
     %e = arith.maximumf %d, %i : f32
     emit.store %e, 0 : f32
+    emit.yield
+  }
+}
+
+// Prefix sums: with the point itself or without, from the first point or from the last; stored and reduced where they are.
+// CHECK-LABEL: emit.kernel @scans
+emit.kernel @scans parallel [4] reduce [8] ins [affine_map<(d0, d1) -> (d0, d1)>] outs [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0)>] {
+^bb0(%x : f32):
+  // CHECK: emit.scan "sum" reverse %x {aicf.note = "kept"} : f32
+  %m = emit.phase -> f32 {
+    %a = emit.scan "sum" reverse %x {aicf.note = "kept"} : f32
+    emit.store %a, 0 : f32
+    %m = emit.reduce "max" %a : f32
+    emit.yield %m : f32
+  }
+  // CHECK: emit.scan "sum" %x : f32
+  // CHECK-NEXT: emit.scan "sum" exclusive %x : f32
+  emit.phase {
+    %b = emit.scan "sum" %x : f32
+    %c = emit.scan "sum" exclusive %x : f32
+    %s = emit.reduce "sum" %c : f32
+    emit.store %m, 1 : f32
     emit.yield
   }
 }
@@ -220,4 +244,22 @@ emit.ledger attributes {aicf.note = "kept"} {
   // CHECK-NEXT: emit.decision "p \C3\A9" ["\C3\A9"] choice "\E2\86\92" because "a\0Ab" rejected {"\C3\A9" = "\C3\A9"} cost {k = ["\C3\A9", {"\C3\A9" = "\C3\A9"}]}
   emit.decision "p é" ["é"] choice "→" because "a\nb" rejected {"é" = "é"} cost {k = ["é", {"é" = "é"}]}
 }
+}
+
+// A kernel that reads one operand at computed indices, guarded and not.
+// CHECK-LABEL: emit.kernel @reads parallel [5] reduce [] ins [indexed, affine_map<(d0) -> (d0)>] outs [affine_map<(d0) -> (d0)>] {
+emit.kernel @reads parallel [5] reduce [] ins [indexed, affine_map<(d0) -> (d0)>] outs [affine_map<(d0) -> (d0)>] {
+^bb0(%t : memref<4x8xf32>, %x : f32):
+  emit.phase {
+    %i = emit.index 0 : i32
+    %n = arith.constant 4 : i32
+    %c = arith.cmpi ult, %i, %n : i32
+    // CHECK: %v = emit.load %t[%i, %n] if %c else %x : memref<4x8xf32>, i32 attributes {aicf.note = "kept"}
+    %v = emit.load %t[%i, %n] if %c else %x : memref<4x8xf32>, i32 attributes {aicf.note = "kept"}
+    // CHECK-NEXT: %w = emit.load %t[%n, %n] : memref<4x8xf32>, i32
+    %w = emit.load %t[%n, %n] : memref<4x8xf32>, i32
+    %s = arith.addf %v, %w : f32
+    emit.store %s, 0 : f32
+    emit.yield
+  }
 }

@@ -18,7 +18,7 @@ func.func @inner_transposed(%a : tensor<?x64xf32, #logical.dims<["N", ""]>>, %b 
 // -----
 
 func.func @batch(%a : tensor<3x2x2xf32>, %b : tensor<4x2x2xf32>) {
-  // CHECK: error: logical.matmul: batch sizes differ: lhs 3x2x2, rhs 4x2x2; give rhs the same batch or rank 2
+  // CHECK: error: logical.matmul: batch sizes differ: lhs 3x2x2, rhs 4x2x2; they are equal or 1 from the right
   %0 = logical.matmul %a, %b : (tensor<3x2x2xf32>, tensor<4x2x2xf32>) -> tensor<3x2x2xf32>
   func.return
 }

@@ -26,6 +26,16 @@ func.func @batched(%a : tensor<?x8x2x3xbf16, #logical.dims<["N", "", "", ""]>>, 
   func.return %1 : tensor<?x8x2x5xbf16, #logical.dims<["N", "", "", ""]>>
 }
 
+// Batches broadcast: sizes of 1, and those that one side lacks.
+// CHECK-LABEL: func.func @broadcast
+func.func @broadcast(%a : tensor<4x1x2x3xf32>, %b : tensor<5x3x6xf32>, %m : tensor<2x3xf32>) -> tensor<5x2x6xf32> {
+  // CHECK-NEXT: %0 = logical.matmul %a, %b : (tensor<4x1x2x3xf32>, tensor<5x3x6xf32>) -> tensor<4x5x2x6xf32>
+  %0 = logical.matmul %a, %b : (tensor<4x1x2x3xf32>, tensor<5x3x6xf32>) -> tensor<4x5x2x6xf32>
+  // CHECK-NEXT: %1 = logical.matmul %m, %b : (tensor<2x3xf32>, tensor<5x3x6xf32>) -> tensor<5x2x6xf32>
+  %1 = logical.matmul %m, %b : (tensor<2x3xf32>, tensor<5x3x6xf32>) -> tensor<5x2x6xf32>
+  func.return %1 : tensor<5x2x6xf32>
+}
+
 // Linear layers: a weight is outputs by inputs; the bias may be left out.
 // CHECK-LABEL: func.func @linear
 func.func @linear(%x : tensor<7x2x3xi32>, %v : tensor<3xi32>, %w : tensor<4x3xi32>, %b : tensor<4xi32>) -> tensor<4xi32> {

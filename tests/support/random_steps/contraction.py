@@ -5,6 +5,15 @@ from aicf.dialects.types import tensor_info
 from tests.support.random_steps.generator import SIZES, Generator
 
 
+def _batch(g: Generator, own: tuple[int, ...]) -> tuple[int, ...]:
+    """A batch that broadcasts with another: the same, some sizes 1, fewer dimensions, or one more."""
+    if g.chance(0.5):
+        return own
+    batch = tuple(1 if g.chance(0.3) else size for size in own)[int(g.random.integers(len(own) + 1)) :]
+    more = len(batch) == len(own) and len(own) < 2 and g.chance(0.3)
+    return (2, *batch) if more else batch
+
+
 def _matmul(g: Generator) -> None:
     lhs = g.float_value(min_rank=2)
     sizes = tensor_info(lhs.type).shape
@@ -12,7 +21,7 @@ def _matmul(g: Generator) -> None:
     inner = sizes[-2] if transpose_a else sizes[-1]
     columns = int(g.choice(SIZES))
     matrix = (columns, inner) if transpose_b else (inner, columns)
-    batch = sizes[:-2] if g.chance(0.5) else ()
+    batch = _batch(g, sizes[:-2])
     rhs = g.argument((*batch, *matrix), "param")
     if g.chance(0.3):
         order = [*range(len(batch)), len(batch) + 1, len(batch)]

@@ -143,6 +143,17 @@ def _is_tame(op: LogicalOp, operands: Sequence[Array]) -> bool:
         case logical.LayerNormOp():
             spread = np.var(operands[0], axis=logical.normalized_axes(op))
             return bool(np.min(spread) > 10 * MARGIN)
+        case logical.RmsNormOp():
+            square = np.mean(operands[0] ** 2, axis=logical.normalized_axes(op))
+            return bool(np.min(square) > 10 * MARGIN)
+        case logical.GroupNormOp():
+            groups = operands[0].reshape(len(operands[0]), op.groups.value.data, -1)
+            return bool(np.min(np.var(groups, axis=-1)) > 10 * MARGIN)
+        case logical.ArgOp() if operands[0].shape[axis := op.axis.value.data] > 1:
+            ranked = np.sort(operands[0], axis=axis)
+            return bool(np.min(np.diff(ranked, axis=axis)) > MARGIN)
+        case logical.ReduceL2Op():
+            return bool(np.min(np.max(np.abs(operands[0]), axis=logical.int_values(op.axes))) > 10 * MARGIN)
         case _:
             return True
 
