@@ -234,13 +234,15 @@ def _targets(before: Decided, after: Decided) -> Iterator[Difference]:
 class _Component:
     """Instructions of both programs that compute ops in common, directly or through others; `ops` are all of these."""
 
-    before: list[_Instruction] = field(default_factory=list[_Instruction])
-    after: list[_Instruction] = field(default_factory=list[_Instruction])
-    ops: set[str] = field(default_factory=set[str])
+    place: int
+    before: list[_Instruction]
+    after: list[_Instruction]
+    ops: set[str]
 
     def take(self, other: _Component) -> None:
-        self.before += other.before
-        self.after += other.after
+        self.place = min(self.place, other.place)
+        self.before = other.before + self.before
+        self.after = other.after + self.after
         self.ops |= other.ops
 
     @property
@@ -257,21 +259,18 @@ class _Component:
 
 
 def _components(before: Sequence[_Instruction], after: Sequence[_Instruction]) -> list[_Component]:
-    """The instructions of both programs, taken together as far as they compute an op in common."""
+    """The instructions of both programs, taken together as far as they compute an op in common; in program order."""
     of: dict[str, _Component] = {}
-    for instruction in before:
-        own = _Component([instruction], [], set(instruction.members))
+    for place, instruction in enumerate(before):
+        own = _Component(place, [instruction], [], set(instruction.members))
         of |= dict.fromkeys(own.ops, own)
-    for instruction in after:
-        own = _Component([], [instruction], set(instruction.members))
-        touching = list({id(of[op]): of[op] for op in instruction.members if op in of}.values())
-        if touching:
-            first, *others = sorted(touching, key=lambda part: list(of.values()).index(part))
-            for other in (*others, own):
-                first.take(other)
-            own = first
+    for place, instruction in enumerate(after, len(before)):
+        own = _Component(place, [], [instruction], set(instruction.members))
+        touching = {part.place: part for op in instruction.members if (part := of.get(op)) is not None}
+        for part in sorted(touching.values(), key=lambda part: -part.place):
+            own.take(part)
         of |= dict.fromkeys(own.ops, own)
-    return list({id(part): part for part in of.values()}.values())
+    return sorted({id(part): part for part in of.values()}.values(), key=lambda part: part.place)
 
 
 def _of_component(program: str, part: _Component) -> Iterator[Difference]:

@@ -24,7 +24,7 @@ from aicf.passes.support.measured import Measurements, Variant
 from aicf.passes.support.policy import check_formed, policy_of, with_stems, without_bucket
 from aicf.passes.support.programs import programs
 from aicf.passes.support.work import GroupWork, legal_kernels, target_of, work_of_group
-from aicf.policies.kernel_policy import KernelPolicy
+from aicf.policies.kernel_policy import EXPECTED_US, KernelPolicy
 from aicf.policies.tuning_table import MeasuredWork
 
 TUNING_KEY = "tuning_key"
@@ -222,7 +222,8 @@ class _Chooser:
         wanted = _stated(self.policy.records, work)
         if wanted is None:
             return self.measured.variants(kernel, work, measured)
-        key, entries = wanted
+        key, stated = wanted
+        entries = {name: value for name, value in stated.items() if name != EXPECTED_US}
         pinned = _stated(self.policy.kernels, work)
         if pinned is not None and kernel.id != pinned[1]:
             return [], {kernel.id: "the policy pins another kernel with its record"}
@@ -252,6 +253,9 @@ class _Chooser:
         return {kernel.id} if set(kernel.device_fields) <= set(wanted[1]) else set()
 
     def _us(self, variant: Variant, work: Work) -> float:
+        wanted = _stated(self.policy.records, work)
+        if wanted is not None and (us := self.policy.expected_us(wanted[0])) is not None:
+            return us
         if variant.row is None:
             return variant.kernel.cost_us(work, self.target)
         return variant.row.timing(self.policy.measurements).median_us

@@ -29,8 +29,10 @@ from aicf.policies.policy import Policy
 from aicf.runtime.plan_from_ir import read_module
 from aicf.sources import read_model
 from aicf.tools.aicf_cli import main
-from tests.backends.cuda.recorded_models import bert_layer
+from tests.backends.cuda.recorded_models import bert_layer, library_calls
 from tests.gpu.programs import encoder
+from tests.support.fused_graphs import FAMILIES, fused_program
+from tests.support.random_graphs import random_program
 from tests.test_compiler import MLP, mlp_weights
 
 
@@ -58,7 +60,7 @@ MODELS: dict[str, tuple[Made, str, str]] = {
 EDITS = {
     "digits": ("fc1@N=32", "cpu.gemm_avx2"),
     "encoder": ("matmul0", "cpu.gemm_portable"),
-    "bert layer": ("mix", "cuda.gemm_wgmma"),
+    "bert layer": ("up", "cuda.gemm_wgmma"),
 }
 
 
@@ -88,6 +90,41 @@ def test_what_is_taken_out_gives_the_same_program(name: str) -> None:
     assert stripped(again.module) == stripped(first.module)
     assert decisions_of(again.module) == policy
     assert compare(first, again).is_equal
+
+
+@pytest.mark.parametrize("target", ["cpu:x86-64-v4", "cuda:sm_90a"])
+def test_random_and_fused_programs_make_the_round_trip(target: str) -> None:
+    modules = [random_program(seed, steps=12).module for seed in range(6)]
+    modules += [fused_program(family, seed, "f32").module for seed, family in enumerate(FAMILIES)]
+    for module in modules:
+        first, again = module.clone(), module.clone()
+        run(AicfInferencePass(target).passes(), make_context(), first)
+        policy = decisions_of(first).to_line()
+        run(AicfInferencePass(target, policy).passes(), make_context(), again)
+        assert stripped(again) == stripped(first)
+
+
+def test_a_measured_program_needs_no_table_again() -> None:
+    """A library call with what only the device knows, and its measured time."""
+
+    def product() -> aicf.Graph:
+        graph = aicf.Graph("product")
+        x, w = graph.softmax(graph.input("x", (64, 64), "f16")), graph.param("w", (64, 96), "f16")
+        graph.output(graph.matmul(x, w, name="product"), "y")
+        return graph
+
+    def compiled(policy: str, tuning: str) -> ModuleOp:
+        module = product().module()
+        run(AicfInferencePass("cuda:sm_90a", policy, tuning=tuning).passes(), make_context(), module)
+        return module
+
+    table = library_calls(product(), "product")
+    assert table is not None
+    first = compiled("", table.to_line())
+    policy = decisions_of(first)
+    assert policy.kernel.kernels["product"] == "cuda.cublaslt"
+    for tuning in ("", table.to_line()):
+        assert stripped(compiled(policy.to_line(), tuning)) == stripped(first)
 
 
 @pytest.mark.parametrize("name", EDITS)

@@ -32,6 +32,7 @@ from aicf.policies.fields import (
 )
 
 VERSION = 1
+EXPECTED_US = "expected_us"
 BATCH_INVARIANT = "batch_invariant"
 DETERMINISM = ("bitwise", BATCH_INVARIANT, "any")
 ROUNDING = ("fused", "strict")
@@ -75,7 +76,8 @@ class KernelPolicy:
         kernels: Group id, or kind for all groups of it, to kernel id; an id goes before a kind. Fusions of that id or
             kind are formed whatever they are predicted to cost.
         records: Group id to entries that the record of its kernel must have (a tile, a split), out of those that the
-            kernel offers.
+            kernel offers. `expected_us` among them is no entry but the time that the record was chosen for, measured or
+            predicted: it stands in for the prediction.
         forbid: Kernel ids that are never chosen.
         groups: Ids of ops that form one group each; a list of one keeps that op alone.
         measurements: Which times of a tuning table count: `cold`, with nothing in the device's cache, or `warm`.
@@ -100,6 +102,15 @@ class KernelPolicy:
         one_of("rounding", self.rounding, ROUNDING)
         one_of("measurements", self.measurements, MEASUREMENTS)
         self._check_groups()
+        for id_ in self.records:
+            self.expected_us(id_)
+
+    def expected_us(self, id_: str) -> float | None:
+        """The microseconds that `records` states for a group, if it does."""
+        us = self.records.get(id_, {}).get(EXPECTED_US)
+        if us is not None and (isinstance(us, bool) or not isinstance(us, int | float) or us < 0):
+            raise PolicyError(f"records.{id_}.{EXPECTED_US}: expected microseconds, at least 0, got {us}")
+        return us
 
     def _check_groups(self) -> None:
         places: dict[str, int] = {}

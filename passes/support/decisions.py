@@ -20,6 +20,7 @@ from aicf.passes.analysis.accesses import region_of
 from aicf.passes.support.policy import execution_of, policy_of
 from aicf.passes.support.programs import programs
 from aicf.passes.support.work import symbol_name
+from aicf.policies.kernel_policy import EXPECTED_US
 from aicf.policies.policy import Policy
 
 _OWN_ENTRIES = ("version", "determinism")
@@ -48,7 +49,7 @@ def decisions_of(module: ModuleOp, pins: Pins = Pins()) -> Policy:
             groups.append(members)
         if instruction.kernel is not None and not _is_update(instruction):
             kernels[instruction.instruction.data] = instruction.kernel.kernel.data
-            records[instruction.instruction.data] = _entries(instruction.kernel)
+            records[instruction.instruction.data] = _entries(instruction.kernel) | _expected(instruction)
     kernel = replace(
         policy_of(module),
         groups=tuple(groups) if pins.groups else (),
@@ -88,6 +89,11 @@ def _entries(kernel: KernelAttr) -> dict[str, object]:
     return {
         name: plain_value(value) for name, value in kernel.record.data.items() if name not in _OWN_ENTRIES
     }
+
+
+def _expected(instruction: ResolvedOp) -> dict[str, object]:
+    us = instruction.hints.data.get(EXPECTED_US)
+    return {} if us is None else {EXPECTED_US: plain_value(us)}
 
 
 def _staged(module: ModuleOp) -> dict[str, str]:

@@ -99,6 +99,11 @@ WRONG: list[tuple[str, str]] = [
     ("{fusion: {epilogue: 1}}", "fusion.epilogue: expected true or false, got 1"),
     ("{kernels: [a]}", 'kernels: expected an object, got ["a"]'),
     ("{kernels: {fc1: 3}}", "kernels.fc1: expected a string, got 3"),
+    ("{records: {a: {expected_us: -1}}}", "records.a.expected_us: expected microseconds, at least 0, got -1"),
+    (
+        "{records: {a: {expected_us: soon}}}",
+        "records.a.expected_us: expected microseconds, at least 0, got soon",
+    ),
     ("{forbid: cpu.gemm}", 'forbid: expected a list, got "cpu.gemm"'),
     ("{forbid: [a, 1]}", "forbid[1]: expected a string, got 1"),
     ("{groups: [a]}", 'groups[0]: expected a list, got "a"'),
