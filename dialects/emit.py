@@ -2,8 +2,9 @@
 
 `emit.group` outlines logical ops while kernels are chosen; `emit.program` is the buffer program that the runtime
 captures; `emit.body` keeps what an instruction means; `emit.ledger` keeps why. One `emit.resolved` is one instruction.
-The ops are in `emit_groups`, `emit_program`, `emit_buffers`, `emit_instruction`, `emit_kernels`, `emit_scalar_ops` and
-`emit_ledger`, types and attributes in `emit_types`; this module is the dialect and the one place to import from.
+The ops are in `emit_groups`, `emit_program`, `emit_buffers`, `emit_instruction`, `emit_kernels`, `emit_access_ops`,
+`emit_scalar_ops` and `emit_ledger`, types and attributes in `emit_types`; this module is the dialect and the one place
+to import from.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Dialect, Operation
 
+from aicf.dialects.emit_access_ops import IndexOp
 from aicf.dialects.emit_buffers import BIND_ROLES, BINDINGS, BindOp, SlotOp, ViewOp, buffer_of, root_buffer
 from aicf.dialects.emit_groups import BodyOp, GroupOp
 from aicf.dialects.emit_instruction import ResolvedOp, emit_resolved
@@ -42,6 +44,7 @@ __all__ = [
     "EdgeAttr",
     "Emit",
     "GroupOp",
+    "IndexOp",
     "KernelAttr",
     "KernelOp",
     "LayoutAttr",
@@ -91,6 +94,7 @@ Emit = Dialect(
         PhaseOp,
         ReduceOp,
         StoreOp,
+        IndexOp,
         SigmoidOp,
         DivIntOp,
         CastOp,

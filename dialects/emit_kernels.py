@@ -16,6 +16,7 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     StringAttr,
     SymbolNameConstraint,
+    i32,
     i64,
 )
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
@@ -45,6 +46,7 @@ from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, IsTerminator, NoTerminator, Pure, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
+from aicf.dialects.emit_access_ops import IndexOp
 from aicf.dialects.emit_scalar_ops import SCALAR_OPS, CastOp, DivIntOp, SigmoidOp, verify_scalar_op
 from aicf.dialects.emit_syntax import parse_attributes, parse_integer, parse_integers, print_attributes
 from aicf.dialects.emit_types import scalar_element
@@ -54,6 +56,7 @@ __all__ = [
     "SCALAR_OPS",
     "CastOp",
     "DivIntOp",
+    "IndexOp",
     "KernelOp",
     "PhaseOp",
     "ReduceOp",
@@ -204,10 +207,10 @@ class KernelOp(IRDLOperation):
     `emit.store v, o` writes output o at the index that `outs[o]` gives. For a GEMM epilogue operand 0 is the
     accumulator. Every output is stored exactly once per point of its map.
 
-    A value *varies* if it differs over the reduce space: the element of an operand whose map uses a reduce dim, what
-    is computed from one, and a phase result that varies (kept per reduce point); `emit.reduce` gives a value that
-    does not. A phase that handles a varying value sweeps the reduce space, and an output without reduce dims takes
-    only values that do not vary.
+    A value *varies* if it differs over the reduce space: the element of an operand whose map uses a reduce dim, the
+    coordinate along one (`emit.index`), what is computed from those, and a phase result that varies (kept per reduce
+    point); `emit.reduce` gives a value that does not. A phase that handles a varying value sweeps the reduce space, and
+    an output without reduce dims takes only values that do not vary.
     """
 
     name = "emit.kernel"
@@ -277,24 +280,30 @@ class KernelOp(IRDLOperation):
 
     def varies(self, value: SSAValue) -> bool:
         """Whether `value`, an argument or a value of a phase, differs over the reduce dims."""
-        return value in self._varying()
+        return value in self.varying_values()
 
-    def _varying(self) -> set[SSAValue]:
+    def varying_values(self) -> set[SSAValue]:
+        """All values that vary."""
         varying: set[SSAValue] = {arg for arg in self.body.block.args if self.reads_reduce_space(arg)}
         for phase in self.phases:
             for op in phase.body.block.ops:
-                if not isinstance(op, ReduceOp) and any(operand in varying for operand in op.operands):
+                if self._makes_varying(op, varying):
                     varying.update(op.results)
             pairs = zip(phase.results, phase.terminator.operands, strict=True)
             varying.update(result for result, value in pairs if value in varying)
         return varying
+
+    def _makes_varying(self, op: Operation, varying: set[SSAValue]) -> bool:
+        if isinstance(op, IndexOp):
+            return op.number >= len(self.parallel)
+        return not isinstance(op, ReduceOp) and any(operand in varying for operand in op.operands)
 
     def sweeps_reduce_space(self, phase: PhaseOp) -> bool:
         """Whether `phase` visits every reduce point.
 
         It does if it reduces, stores an output that has the reduce dims, or yields a value that varies over them.
         """
-        return self._sweeps(phase, self._varying())
+        return self._sweeps(phase, self.varying_values())
 
     def _sweeps(self, phase: PhaseOp, varying: set[SSAValue]) -> bool:
         return any(
@@ -343,13 +352,24 @@ class KernelOp(IRDLOperation):
                     raise VerifyException("emit.reduce in a kernel without reduce dims")
             case StoreOp():
                 scalar_element(op.value.type)
+            case IndexOp():
+                self._verify_index(op)
             case YieldOp():
                 return
             case _:
                 verify_scalar_op(op)
 
+    def _verify_index(self, op: IndexOp) -> None:
+        sizes = (*self.parallel_sizes, *self.reduce_sizes)
+        if not 0 <= op.number < len(sizes):
+            raise VerifyException(
+                f"emit.index {op.number}: the iteration space has {len(sizes)} dims, counted from 0"
+            )
+        if op.result.type == i32 and sizes[op.number] > 1 << 31:
+            raise VerifyException(f"emit.index {op.number}: {sizes[op.number]} coordinates do not fit i32")
+
     def _verify_sweeps(self, stores: Sequence[StoreOp]) -> None:
-        varying = self._varying()
+        varying = self.varying_values()
         for op in stores:
             output = op.output.value.data
             if op.value in varying and not self.writes_reduce_space(output):

@@ -14,7 +14,7 @@ from math import prod
 from xdsl.ir import BlockArgument, OpResult, SSAValue
 from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineExpr, AffineMap
 
-from aicf.dialects.emit_kernels import KernelOp, PhaseOp, ReduceOp
+from aicf.dialects.emit_kernels import IndexOp, KernelOp, PhaseOp
 from aicf.dialects.types import element_of
 
 
@@ -55,6 +55,8 @@ class LoopNest:
     accesses: tuple[Access, ...]
     inputs: int
     """How many of the accesses are reads."""
+    coordinates: tuple[int | None, ...] = ()
+    """For each dim of the kernel the loop that counts it, None if it has one point or none asks for it."""
 
     @property
     def reduce_size(self) -> int:
@@ -113,16 +115,26 @@ def nest_of(kernel: KernelOp, strides: Sequence[Sequence[int]], dtypes: Sequence
     maps = (*kernel.in_maps, *kernel.out_maps)
     accesses = tuple(access_of(m, s, d) for m, s, d in zip(maps, strides, dtypes, strict=True))
     sizes = [(size, False) for size in kernel.parallel_sizes] + [(size, True) for size in kernel.reduce_sizes]
+    counted = {op.number for op in index_ops(kernel)}
+    coordinates: list[int | None] = [None] * len(sizes)
     dims: list[Dim] = []
     for index, (size, is_reduce) in enumerate(sizes):
         if size == 1:
             continue
         dim = Dim(size, is_reduce, tuple(access.strides[index] for access in accesses))
-        if dims and dims[-1].is_reduce == is_reduce and _steps_over(dims[-1], dim):
+        apart = index in counted or len(dims) - 1 in coordinates
+        if dims and dims[-1].is_reduce == is_reduce and _steps_over(dims[-1], dim) and not apart:
             dims[-1] = Dim(dims[-1].size * size, is_reduce, dim.strides)
         else:
             dims.append(dim)
-    return LoopNest(kernel, tuple(dims), accesses, len(kernel.in_maps))
+        if index in counted:
+            coordinates[index] = len(dims) - 1
+    return LoopNest(kernel, tuple(dims), accesses, len(kernel.in_maps), tuple(coordinates))
+
+
+def index_ops(kernel: KernelOp) -> list[IndexOp]:
+    """Where a kernel asks for its coordinates."""
+    return [op for phase in kernel.phases for op in phase.body.block.ops if isinstance(op, IndexOp)]
 
 
 @dataclass(frozen=True)
@@ -163,21 +175,6 @@ def value_types(kernel: KernelOp) -> set[str]:
         for op in phase.body.block.ops:
             values.extend(op.results)
     return {element_of(value.type).name for value in values}
-
-
-def varying_values(kernel: KernelOp) -> set[SSAValue]:
-    """Values that differ from point to point of the reduce space; reduced values do not."""
-    varying: set[SSAValue] = {
-        argument for argument in kernel.body.block.args if kernel.reads_reduce_space(argument)
-    }
-    for phase in kernel.phases:
-        for op in phase.body.block.ops:
-            if not isinstance(op, ReduceOp) and any(operand in varying for operand in op.operands):
-                varying.update(op.results)
-        for result, yielded in zip(phase.results, phase.terminator.operands, strict=True):
-            if yielded in varying:
-                varying.add(result)
-    return varying
 
 
 def origin(value: SSAValue) -> SSAValue:

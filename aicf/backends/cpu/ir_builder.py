@@ -92,6 +92,10 @@ class Emitter:
             return ir.FormattedConstant(SCALARS[dtype], literal)
         return _Splat(self.type(dtype, lanes), literal)
 
+    def ramp(self, dtype: str, lanes: int, step: int) -> Value:
+        """The integers 0, `step`, 2 `step` and so on."""
+        return ir.Constant(self.type(dtype, lanes), [lane * step for lane in range(lanes)])
+
     def index(self, value: int) -> Value:
         """An i64 constant."""
         return ir.Constant(I64, value)

@@ -16,6 +16,7 @@ from aicf.backends.nests import Strided, is_linear, value_types
 from aicf.dialects.emit_kernels import (
     CastOp,
     DivIntOp,
+    IndexOp,
     KernelOp,
     ReduceOp,
     SigmoidOp,
@@ -39,7 +40,7 @@ SCALAR_OPS: frozenset[type[Operation]] = frozenset(
 )  # fmt: skip
 """Scalar ops with code on this backend; a test compares them with the code generator's table."""
 
-_STRUCTURE = (YieldOp, StoreOp, ReduceOp)
+_STRUCTURE = (YieldOp, StoreOp, ReduceOp, IndexOp)
 
 
 def strided(operand: OperandInfo) -> Strided:

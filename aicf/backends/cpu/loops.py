@@ -7,7 +7,7 @@ dim is, a point is scalar and its partial results are combined in a fixed order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith
@@ -17,8 +17,8 @@ from aicf.backends.cpu.ir_builder import I8, Emitter, Value
 from aicf.backends.cpu.loop_spec import SCRATCH_BYTES, LoopSpec
 from aicf.backends.cpu.scalar_ops import Scalars, dtype_of
 from aicf.backends.cpu.target import ELEMENT_BYTES
-from aicf.backends.nests import Dim, LoopNest, origin, reads, varying_values
-from aicf.dialects.emit_kernels import PhaseOp, ReduceOp, StoreOp
+from aicf.backends.nests import Dim, LoopNest, origin, reads
+from aicf.dialects.emit_kernels import IndexOp, PhaseOp, ReduceOp, StoreOp
 
 
 @dataclass(frozen=True)
@@ -83,27 +83,44 @@ class Evaluator:
         assert isinstance(value, OpResult)
         if isinstance(value.op, PhaseOp):
             return self.value(value.op.terminator.operands[value.index])
+        if isinstance(value.op, IndexOp):
+            return self.scalars.counted(*self.coordinate(value.op.number), dtype_of(value))
         return self.scalars.emit(value.op, [self.value(operand) for operand in value.op.operands])
 
     def load(self, operand: int) -> Value:
         """The element(s) of an operand here."""
         raise NotImplementedError
 
+    def coordinate(self, dim: int) -> tuple[Value, int]:
+        """The coordinate of the first lane along a dim of the iteration space (i64), and from lane to lane."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a loop body is: the address of each access there, and the index of each loop that the kernel counts."""
+
+    addresses: tuple[Value, ...]
+    indices: Mapping[int, Value]
+
 
 class _Point(Evaluator):
     """What does not vary over the reduce space, at one point or one vector of points."""
 
-    def __init__(self, loops: _Loops, bases: Sequence[Value], shift: int, lanes: int, active: int) -> None:
+    def __init__(self, loops: _Loops, place: Place, shift: int, lanes: int, active: int) -> None:
         super().__init__(Scalars(loops.em, lanes))
         self.loops = loops
-        self.bases = bases
+        self.place = place
         self.shift = shift
         self.active = active
         self.wide: dict[SSAValue, Value] = {}
         self.cells: dict[int, _Cell] = {}
 
     def load(self, operand: int) -> Value:
-        return self.loops.load(operand, self.bases, self.shift, self.scalars.lanes, self.active)
+        return self.loops.load(operand, self.place, self.shift, self.scalars.lanes, self.active)
+
+    def coordinate(self, dim: int) -> tuple[Value, int]:
+        return self.loops.coordinate(dim, self.place, self.shift)
 
     def compute(self, value: SSAValue) -> Value:
         assert not (isinstance(value, OpResult) and isinstance(value.op, ReduceOp)), "read before its phase"
@@ -125,12 +142,10 @@ class _Point(Evaluator):
 class _Cell(Evaluator):
     """One vector of the reduce space."""
 
-    def __init__(
-        self, point: _Point, bases: Sequence[Value], shift: int, active: int, position: Value
-    ) -> None:
+    def __init__(self, point: _Point, place: Place, shift: int, active: int, position: Value) -> None:
         super().__init__(Scalars(point.scalars.em, point.loops.spec.lanes))
         self.point = point
-        self.bases = bases
+        self.place = place
         self.shift = shift
         self.active = active
         self.position = position
@@ -153,7 +168,10 @@ class _Cell(Evaluator):
         return super().compute(value)
 
     def load(self, operand: int) -> Value:
-        return self.point.loops.load(operand, self.bases, self.shift, self.scalars.lanes, self.active)
+        return self.point.loops.load(operand, self.place, self.shift, self.scalars.lanes, self.active)
+
+    def coordinate(self, dim: int) -> tuple[Value, int]:
+        return self.point.loops.coordinate(dim, self.place, self.shift)
 
 
 class _Loops:
@@ -163,10 +181,10 @@ class _Loops:
         self.spec = spec
         self.pointers = pointers
         self.kernel = nest.kernel
-        self.varying = varying_values(nest.kernel)
+        self.varying = nest.kernel.varying_values()
         self.vector: Dim | None = nest.dims[spec.vector_dim] if spec.vector_dim >= 0 else None
         self.inner = self.vector is not None and self.vector.is_reduce
-        self.reduce = [nest.dims[i] for i in nest.reduce_dims if i != spec.vector_dim]
+        self.reduce = [i for i in nest.reduce_dims if i != spec.vector_dim]
         self.straight = self.inner and not self.reduce and -(-self.vector_size // spec.lanes) <= spec.unroll
         self.scratch = {} if self.straight else self._allocate_scratch()
 
@@ -178,7 +196,7 @@ class _Loops:
         """Stack for values that a later phase reads again, as far as it is small."""
         padded = -(-self.vector_size // self.spec.lanes) * self.spec.lanes if self.inner else 1
         for dim in self.reduce:
-            padded *= dim.size
+            padded *= self.nest.dims[dim].size
         elements = padded if self.inner else padded * self.spec.unroll * self.spec.lanes
         found: dict[SSAValue, Value] = {}
         for phase in self.kernel.phases:
@@ -195,20 +213,27 @@ class _Loops:
         """Distance between the lanes of a vector."""
         return 0 if self.vector is None else self.vector.strides[access]
 
-    def load(self, access: int, bases: Sequence[Value], shift: int, lanes: int, active: int) -> Value:
-        """Elements of a read access at `bases`, `shift` vector steps further on."""
+    def load(self, access: int, place: Place, shift: int, lanes: int, active: int) -> Value:
+        """Elements of a read access at `place`, `shift` vector steps further on."""
         dtype, stride = self.nest.accesses[access].dtype, self.stride(access)
-        return self.em.load_strided(
-            self.em.address(bases[access], shift * stride, dtype), stride, dtype, lanes, active
-        )
+        address = self.em.address(place.addresses[access], shift * stride, dtype)
+        return self.em.load_strided(address, stride, dtype, lanes, active)
 
-    def store(
-        self, value: Value, output: int, bases: Sequence[Value], shift: int, lanes: int, active: int
-    ) -> None:
+    def coordinate(self, dim: int, place: Place, shift: int) -> tuple[Value, int]:
+        """The coordinate along a dim of the kernel, `shift` vector steps from `place`, and from lane to lane."""
+        loop = self.nest.coordinates[dim]
+        if loop is None:
+            return self.em.index(0), 0
+        index = place.indices[loop]
+        if loop != self.spec.vector_dim:
+            return index, 0
+        return (self.em.b.add(index, self.em.index(shift)) if shift else index), 1
+
+    def store(self, value: Value, output: int, place: Place, shift: int, lanes: int, active: int) -> None:
         """Write an output."""
         access = self.nest.inputs + output
         dtype, stride = self.nest.accesses[access].dtype, self.stride(access)
-        address = self.em.address(bases[access], shift * stride, dtype)
+        address = self.em.address(place.addresses[access], shift * stride, dtype)
         self.em.store_strided(value, address, stride, dtype, lanes, active)
 
     def load_scratch(self, source: SSAValue, position: Value) -> Value:
@@ -216,28 +241,29 @@ class _Loops:
         dtype = dtype_of(source)
         return self.em.load(self.em.address(self.scratch[source], position, dtype), dtype, self.spec.lanes)
 
-    def moved(self, bases: Sequence[Value], dim: Dim, index: Value) -> list[Value]:
-        """All addresses at `index` of a loop."""
-        return [
-            self.em.moved(base, index, stride, access.dtype)
-            for base, stride, access in zip(bases, dim.strides, self.nest.accesses, strict=True)
-        ]
+    def moved(self, place: Place, dim: int, index: Value) -> Place:
+        """The place at `index` of a loop."""
+        steps = zip(place.addresses, self.nest.dims[dim].strides, self.nest.accesses, strict=True)
+        addresses = tuple(self.em.moved(base, index, stride, access.dtype) for base, stride, access in steps)
+        indices = {**place.indices, dim: index} if dim in self.nest.coordinates else place.indices
+        return Place(addresses, indices)
 
     # Parallel space.
 
     def run(self) -> None:
         accesses = zip(self.pointers.accesses, self.nest.accesses, strict=True)
-        bases = [self.em.address(pointer, access.offset, access.dtype) for pointer, access in accesses]
-        self.parallel([i for i in self.nest.parallel_dims if i != self.spec.vector_dim], bases)
+        starts = tuple(self.em.address(pointer, access.offset, access.dtype) for pointer, access in accesses)
+        first = Place(starts, {dim: self.em.index(0) for dim in self.nest.coordinates if dim is not None})
+        self.parallel([i for i in self.nest.parallel_dims if i != self.spec.vector_dim], first)
 
-    def parallel(self, dims: list[int], bases: list[Value]) -> None:
+    def parallel(self, dims: list[int], place: Place) -> None:
         if not dims:
-            self.points(bases)
+            self.points(place)
             return
         dim = self.nest.dims[dims[0]]
 
         def body(i: Value, _: list[Value]) -> list[Value]:
-            self.parallel(dims[1:], self.moved(bases, dim, i))
+            self.parallel(dims[1:], self.moved(place, dims[0], i))
             return []
 
         if dims[0] == self.spec.partition_dim:
@@ -246,24 +272,24 @@ class _Loops:
         else:
             self.em.loop(0, dim.size, 1, [], body)
 
-    def points(self, bases: list[Value]) -> None:
+    def points(self, place: Place) -> None:
         """All points along the vector dim, or the one point."""
         if self.vector is None or self.inner:
-            self.block(bases, [1])
+            self.block(place, [1])
             return
         em, spec, vector = self.em, self.spec, self.vector
         chunk = spec.lanes * spec.unroll
         full = vector.size // chunk
 
         def body(i: Value, _: list[Value]) -> list[Value]:
-            self.block(self.moved(bases, vector, em.scaled(i, chunk)), [spec.lanes] * spec.unroll)
+            self.block(self.moved(place, spec.vector_dim, em.scaled(i, chunk)), [spec.lanes] * spec.unroll)
             return []
 
         rest = vector.size - full * chunk
         actives = [min(spec.lanes, rest - at) for at in range(0, rest, spec.lanes)]
 
         def tail() -> None:
-            self.block(self.moved(bases, vector, em.index(full * chunk)), actives)
+            self.block(self.moved(place, spec.vector_dim, em.index(full * chunk)), actives)
 
         if spec.partition_dim != spec.vector_dim:
             em.loop(0, full, 1, [], body)
@@ -276,10 +302,10 @@ class _Loops:
             last = em.b.sub(self.pointers.nthreads, em.index(1))
             em.when(em.b.icmp_signed("==", self.pointers.tid, last), tail)
 
-    def block(self, bases: list[Value], actives: list[int]) -> None:
+    def block(self, place: Place, actives: list[int]) -> None:
         """All phases for points side by side."""
         lanes = 1 if self.inner or self.vector is None else self.spec.lanes
-        points = [_Point(self, bases, u * lanes, lanes, active) for u, active in enumerate(actives)]
+        points = [_Point(self, place, u * lanes, lanes, active) for u, active in enumerate(actives)]
         for phase in self.kernel.phases:
             self.phase(phase, points)
 
@@ -301,7 +327,7 @@ class _Loops:
         ]
         for point, op, value in outside:
             output = op.output.value.data
-            self.store(value, output, point.bases, point.shift, point.scalars.lanes, point.active)
+            self.store(value, output, point.place, point.shift, point.scalars.lanes, point.active)
 
 
 class _Sweep:
@@ -331,8 +357,7 @@ class _Sweep:
             for op in self.reduces
             for _ in range(self.groups)
         ]
-        bases = list(self.points[0].bases)
-        results = self._nest(self.loops.reduce, bases, self.em.index(0), start)
+        results = self._nest(self.loops.reduce, self.points[0].place, self.em.index(0), start)
         for number, op in enumerate(self.reduces):
             partial = results[number * self.groups : (number + 1) * self.groups]
             if self.loops.inner:
@@ -358,16 +383,14 @@ class _Sweep:
             elif value is origin(value) or origin(value) not in loops.scratch:
                 stack.extend(reads(value))
 
-    def _nest(
-        self, dims: list[Dim], bases: list[Value], position: Value, carried: list[Value]
-    ) -> list[Value]:
+    def _nest(self, dims: list[int], place: Place, position: Value, carried: list[Value]) -> list[Value]:
         """Loops over the reduce dims that are not vectorised; `position` counts scratch elements."""
         loops, em = self.loops, self.em
         if not dims:
             return (
-                self._vectors(bases, position, carried)
+                self._vectors(place, position, carried)
                 if loops.inner
-                else self._points(bases, position, carried)
+                else self._points(place, position, carried)
             )
         step = (
             -(-loops.vector_size // loops.spec.lanes) * loops.spec.lanes
@@ -375,33 +398,32 @@ class _Sweep:
             else (loops.spec.unroll * loops.spec.lanes)
         )
         for dim in dims[1:]:
-            step *= dim.size
+            step *= loops.nest.dims[dim].size
 
         def body(i: Value, acc: list[Value]) -> list[Value]:
             at = em.b.add(position, em.scaled(i, step)) if loops.scratch else position
-            return self._nest(dims[1:], loops.moved(bases, dims[0], i), at, acc)
+            return self._nest(dims[1:], loops.moved(place, dims[0], i), at, acc)
 
-        return em.loop(0, dims[0].size, 1, carried, body)
+        return em.loop(0, loops.nest.dims[dims[0]].size, 1, carried, body)
 
-    def _points(self, bases: list[Value], position: Value, acc: list[Value]) -> list[Value]:
+    def _points(self, place: Place, position: Value, acc: list[Value]) -> list[Value]:
         """One reduce point for all vectors of points."""
         for group, point in enumerate(self.points):
             at = self._offset(position, group * self.loops.spec.lanes)
-            self._cell(_Cell(point, bases, point.shift, point.active, at), acc, group)
+            self._cell(_Cell(point, place, point.shift, point.active, at), acc, group)
         return acc
 
-    def _vectors(self, bases: list[Value], position: Value, acc: list[Value]) -> list[Value]:
+    def _vectors(self, place: Place, position: Value, acc: list[Value]) -> list[Value]:
         """The vectorised reduce dim: blocks of `unroll` vectors, then single vectors, then a masked one."""
         loops, em = self.loops, self.em
         assert loops.vector is not None
         lanes, size = loops.spec.lanes, loops.vector.size
         chunk = lanes * self.groups
         full = 0 if loops.straight else size // chunk
-        vector = loops.vector
 
         def body(i: Value, carried: list[Value]) -> list[Value]:
             at = em.scaled(i, chunk)
-            moved = loops.moved(bases, vector, at)
+            moved = loops.moved(place, loops.spec.vector_dim, at)
             start = em.b.add(position, at) if loops.scratch else position
             for group in range(self.groups):
                 cell = _Cell(self.points[0], moved, group * lanes, lanes, self._offset(start, group * lanes))
@@ -413,7 +435,7 @@ class _Sweep:
             cell = self.points[0].cells.get(at)
             if cell is None:
                 active = min(lanes, size - at)
-                cell = _Cell(self.points[0], bases, at, active, self._offset(position, at))
+                cell = _Cell(self.points[0], place, at, active, self._offset(position, at))
                 if loops.straight:
                     self.points[0].cells[at] = cell
             self._cell(cell, acc, group)
@@ -440,7 +462,7 @@ class _Sweep:
             em.store(cell.value(value), target, dtype, lanes)
         # All values before any store: an output may lie on an input.
         for op, value in [(op, cell.value(op.value)) for op in self.stores]:
-            self.loops.store(value, op.output.value.data, cell.bases, cell.shift, lanes, cell.active)
+            self.loops.store(value, op.output.value.data, cell.place, cell.shift, lanes, cell.active)
 
 
 def combined(scalars: Scalars, how: str, dtype: str, partial: Sequence[Value]) -> Value:

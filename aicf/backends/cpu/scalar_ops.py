@@ -37,6 +37,15 @@ class Scalars:
         """The value of `op` for the values of its operands."""
         return EMITTERS[type(op)](self, op, operands)
 
+    def counted(self, first: Value, step: int, dtype: str) -> Value:
+        """The integers `first` (an i64), `first + step` and so on in the lanes."""
+        type_ = self.em.type(dtype, 1)
+        start = first if first.type == type_ else self.em.b.trunc(first, type_)
+        if self.lanes == 1:
+            return start
+        spread = self.em.splat(start, self.lanes)
+        return self.em.b.add(spread, self.em.ramp(dtype, self.lanes, step)) if step else spread
+
     def combine(self, how: str, dtype: str, x: Value, y: Value) -> Value:
         """One step of a reduction."""
         return _COMBINE[how](self, dtype, x, y)

@@ -23,7 +23,7 @@ from aicf.backends.cuda.scalar_code import TEXTS, Rounding
 from aicf.backends.cuda.target import ELEMENT_BYTES, arch_named
 from aicf.backends.moves import Move, moves
 from aicf.backends.nests import LoopNest, Strided, is_linear, nest_of, value_types
-from aicf.dialects.emit_kernels import KernelOp, ReduceOp, StoreOp, YieldOp
+from aicf.dialects.emit_kernels import IndexOp, KernelOp, ReduceOp, StoreOp, YieldOp
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
 from aicf.errors import PlanError
 
@@ -31,7 +31,7 @@ VERSION = 1
 DETERMINISM = "bitwise"
 Record = Mapping[str, Attribute]
 
-_STRUCTURE = (YieldOp, StoreOp, ReduceOp)
+_STRUCTURE = (YieldOp, StoreOp, ReduceOp, IndexOp)
 _NUMBERS = ("vector", "threads", "lanes", "unroll", "splits")
 
 

@@ -18,7 +18,7 @@ from math import prod
 
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch
 from aicf.backends.cuda.vector_access import PIECE_BYTES
-from aicf.backends.nests import LoopNest
+from aicf.backends.nests import LoopNest, index_ops
 from aicf.dialects.emit_kernels import ReduceOp, StoreOp
 from aicf.dialects.types import element_of
 
@@ -232,9 +232,10 @@ def _pointwise(nest: LoopNest, offsets: Sequence[int], arch: GpuArch) -> Generat
 def tile_dim(nest: LoopNest) -> int | None:
     """The dim other than the last along which operands are contiguous, where outputs are along the last; else None.
 
-    Only where enough bytes move that way, and both dims fill a good part of a tile.
+    Only where enough bytes move that way, and both dims fill a good part of a tile; never where the kernel asks for its
+    coordinates, which tiles do not know.
     """
-    if reduces(nest) or len(nest.dims) < 2:
+    if reduces(nest) or len(nest.dims) < 2 or index_ops(nest.kernel):
         return None
     last = nest.dims[-1]
     if any(stride != 1 for stride in last.strides[nest.inputs :]) or last.size < TILE // 4:

@@ -9,6 +9,7 @@ is made once in front of the sweep (`before`). All other values live in cells. P
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 
 from xdsl.dialects import arith
 from xdsl.ir import OpResult, SSAValue
@@ -31,8 +32,8 @@ from aicf.backends.cuda.scalar_code import (
 from aicf.backends.cuda.staging import Snippet
 from aicf.backends.cuda.target import ELEMENT_BYTES
 from aicf.backends.cuda.vector_access import VectorAccess, vector_access
-from aicf.backends.nests import Access, LoopNest, varying_values
-from aicf.dialects.emit_kernels import PhaseOp, ReduceOp, StoreOp
+from aicf.backends.nests import Access, LoopNest, index_ops
+from aicf.dialects.emit_kernels import IndexOp, PhaseOp, ReduceOp, StoreOp
 
 Source = Callable[[list[str]], list[str]]
 """Adds the statements that a value takes, and gives its name in every lane."""
@@ -57,7 +58,7 @@ class PhaseCode:
         self.kernel = nest.kernel
         self.rounding: Rounding = rounding
         self.index = index_type(nest.accesses, (*nest.kernel.parallel_sizes, *nest.kernel.reduce_sizes))
-        self.varying = varying_values(nest.kernel) if reduces(nest) else None
+        self.varying = nest.kernel.varying_values() if reduces(nest) else None
         self.by_rows = spec.strategy in ("resident", "rows")
         self.offsets = [ref.offset // ELEMENT_BYTES[ref.dtype] for ref in refs]
         self.accesses = [self._access(number) for number in range(len(refs))]
@@ -67,6 +68,8 @@ class PhaseCode:
         self.late_inputs = [n for n in in_cells if spec.late and not nest_moves(nest, n)]
         self.cell_inputs = [n for n in in_cells if n not in (*self.late_inputs, *self.tiled)]
         self.point_inputs = [a.index for a in arguments if self.is_uniform(a)]
+        self.point_indices = [op for op in index_ops(self.kernel) if self.is_uniform(op.result)]
+        self.cell_indices = [op for op in index_ops(self.kernel) if not self.is_uniform(op.result)]
         self.uniform_lanes = 1 if self.by_rows else spec.vector
         self.words: dict[int, int] = {}
         self.loaded = 0
@@ -94,6 +97,9 @@ class PhaseCode:
         place, slot = max(1, self.loaded), 0
         for number in self.point_inputs:
             self.known[self.kernel.body.block.args[number]] = slot
+            slot += self.uniform_lanes
+        for op in self.point_indices:
+            self.known[op.result] = slot
             slot += self.uniform_lanes
         self.known_inputs = slot
         self.totals_at: list[int] = []
@@ -156,17 +162,18 @@ class PhaseCode:
 
     def load(self) -> Snippet:
         """Parameters point, cell; the result is the words of a cell."""
-        return self._loads(self.cell_inputs)
-
-    def _loads(self, numbers: Sequence[int], unpacked: bool = False) -> Snippet:
         lines: list[str] = []
+        names = self._loads(self.cell_inputs, lines)
+        return Snippet(("point", "cell"), tuple(lines), packed(names))
+
+    def _loads(self, numbers: Sequence[int], lines: list[str], unpacked: bool = False) -> list[str]:
         names: list[str] = []
         for number in numbers:
             access = self.accesses[number]
             element = self.element(number, lines, "point", "cell")
             words = self.load_words(access, f"a{number}", element, lines, f"w{number}_")
             names += access.unpack(words, lines, f"e{number}_") if unpacked else words
-        return Snippet(("point", "cell"), tuple(lines), packed(names))
+        return names
 
     def load_words(
         self, access: VectorAccess, base: str, element: str, lines: list[str], prefix: str
@@ -182,7 +189,37 @@ class PhaseCode:
 
     def load_point(self) -> Snippet:
         """Parameters point, cell; the result is the first registers of `known`."""
-        return self._loads(self.point_inputs, unpacked=True)
+        lines: list[str] = []
+        names = self._loads(self.point_inputs, lines, unpacked=True)
+        for op in self.point_indices:
+            names += self.coordinate(op, self.uniform_lanes, lines)
+        return Snippet(("point", "cell"), tuple(lines), packed(names))
+
+    def coordinate(self, op: IndexOp, lanes: int, lines: list[str]) -> list[str]:
+        """Names of a coordinate of `point` or `cell` in every lane."""
+        dtype = dtype_of(op.result)
+        loop = self.nest.coordinates[op.number]
+        if loop is None:
+            return [f"{dtype}(0)"] * lanes
+        dims = self.nest.dims
+        in_row = dims[loop].is_reduce
+        flat, own = ("cell", self.nest.reduce_dims) if in_row else ("point", self.nest.parallel_dims)
+        unsigned = f"u{self.index[1:]}"
+        inner = prod(dims[dim].size for dim in own if dim > loop)
+        text = f"{unsigned}({flat})"
+        text = f"({text} // {unsigned}({inner}))" if inner > 1 else text
+        text = f"({text} % {unsigned}({dims[loop].size}))" if loop != own[0] else text
+        name = f"c{op.number}_{dtype}"
+        lines.append(f"{name} = {dtype}({text})")
+        if lanes == 1 or loop != self.spec.vector_dim(self.nest):
+            return [name] * lanes
+        return [f"{dtype}({name} + {dtype}({lane}))" for lane in range(lanes)]
+
+    def _counting(self, op: IndexOp) -> Source:
+        def source(lines: list[str]) -> list[str]:
+            return self.coordinate(op, self.spec.vector, lines)
+
+        return source
 
     # Values
 
@@ -242,6 +279,8 @@ class PhaseCode:
             sources[self.kernel.body.block.args[number]] = _unpacking(access, words, f"e{number}_")
         for number in self.late_inputs:
             sources[self.kernel.body.block.args[number]] = self._loading(number)
+        for op in self.cell_indices:
+            sources[op.result] = self._counting(op)
         for value, start in self.kept.items():
             sources[value] = _names([f"x[{start + lane}]" for lane in range(self.spec.vector)])
         for place, value in enumerate(boundary):

@@ -1355,3 +1355,54 @@ emit.kernel @k parallel [4] reduce [8] ins [affine_map<(d0, d1) -> (d0, d1)>] ou
     emit.yield
   }
 }
+
+// -----
+
+// A coordinate is along a dim of the iteration space.
+// CHECK: error: emit.kernel: emit.index 2: the iteration space has 2 dims, counted from 0
+emit.kernel @k parallel [4] reduce [8] ins [affine_map<(d0, d1) -> (d0, d1)>] outs [affine_map<(d0, d1) -> (d0)>] {
+^bb0(%x : f32):
+  %m = emit.phase -> f32 {
+    %a = emit.reduce "sum" %x : f32
+    emit.yield %a : f32
+  }
+  emit.phase {
+    %i = emit.index 2 : i64
+    emit.store %m, 0 : f32
+    emit.yield
+  }
+}
+
+// -----
+
+// A coordinate is an integer of 4 or 8 bytes.
+// CHECK: error: emit.index gives i32 or i64, got f32
+emit.kernel @k parallel [4] reduce [8] ins [affine_map<(d0, d1) -> (d0, d1)>] outs [affine_map<(d0, d1) -> (d0)>] {
+^bb0(%x : f32):
+  %m = emit.phase -> f32 {
+    %a = emit.reduce "sum" %x : f32
+    emit.yield %a : f32
+  }
+  emit.phase {
+    %i = emit.index 0 : f32
+    emit.store %m, 0 : f32
+    emit.yield
+  }
+}
+
+// -----
+
+// A coordinate fits its type.
+// CHECK: error: emit.kernel: emit.index 0: 4294967296 coordinates do not fit i32
+emit.kernel @k parallel [4294967296] reduce [8] ins [affine_map<(d0, d1) -> (d0, d1)>] outs [affine_map<(d0, d1) -> (d0)>] {
+^bb0(%x : f32):
+  %m = emit.phase -> f32 {
+    %a = emit.reduce "sum" %x : f32
+    emit.yield %a : f32
+  }
+  emit.phase {
+    %i = emit.index 0 : i32
+    emit.store %m, 0 : f32
+    emit.yield
+  }
+}

@@ -199,6 +199,8 @@ emit.kernel @scalars parallel [4, 6] reduce [] ins [affine_map<(d0, d1) -> (d0 *
     %b = emit.div_int %n, %n {aicf.note = "kept"} : i32
     // CHECK-NEXT: emit.cast %b {aicf.note = "kept"} : i32 to f32
     %c = emit.cast %b {aicf.note = "kept"} : i32 to f32
+    // CHECK-NEXT: emit.index 1 : i64 attributes {aicf.note = "kept"}
+    %j = emit.index 1 : i64 attributes {aicf.note = "kept"}
     // CHECK-NEXT: arith.constant 0xff800000 : f32
     %i = arith.constant 0xFF800000 : f32
     %d = arith.addf %a, %c : f32

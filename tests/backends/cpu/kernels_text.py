@@ -103,3 +103,31 @@ def reduction(
           emit.phase {{ emit.store %s, 0 : {dtype} emit.yield }}
         }}"""
     )
+
+
+def counting(rows: int, columns: int, dtype: str = "i64") -> KernelOp:
+    """Row sums of x[i, j] * (j + 1) [rows], and x[i, j] + 100 i + j [rows, columns], of integers."""
+    return parse_kernel(
+        f"""emit.kernel @k parallel [{rows}] reduce [{columns}]
+            ins [affine_map<(d0, d1) -> (d0, d1)>]
+            outs [affine_map<(d0, d1) -> (d0)>, affine_map<(d0, d1) -> (d0, d1)>] {{
+        ^bb0(%x : {dtype}):
+          %s = emit.phase -> {dtype} {{
+            %j = emit.index 1 : {dtype}
+            %one = arith.constant 1 : {dtype}
+            %w = arith.addi %j, %one : {dtype}
+            %p = arith.muli %x, %w : {dtype}
+            %0 = emit.reduce "sum" %p : {dtype}
+            emit.yield %0 : {dtype} }}
+          emit.phase {{
+            %i = emit.index 0 : {dtype}
+            %j = emit.index 1 : {dtype}
+            %hundred = arith.constant 100 : {dtype}
+            %r = arith.muli %i, %hundred : {dtype}
+            %a = arith.addi %r, %j : {dtype}
+            %b = arith.addi %a, %x : {dtype}
+            emit.store %s, 0 : {dtype}
+            emit.store %b, 1 : {dtype}
+            emit.yield }}
+        }}"""
+    )

@@ -19,7 +19,7 @@ from aicf.backends.nests import LoopNest, nest_of
 from aicf.dialects.emit_kernels import KernelOp
 from aicf.dialects.emit_types import contiguous_strides
 from tests.backends.cpu.harness import NUMPY, Function, Poisoned, runnable_levels, undefined_symbols
-from tests.backends.cpu.kernels_text import layer_norm, parse_kernel, pointwise, reduction, softmax
+from tests.backends.cpu.kernels_text import counting, layer_norm, parse_kernel, pointwise, reduction, softmax
 
 Array = NDArray[Any]
 LEVELS = runnable_levels()
@@ -334,3 +334,42 @@ def test_any_loops(sizes: list[int], data: Any) -> None:
 
 def sizes_of(sizes: list[int], axes: list[int]) -> str:
     return ", ".join(str(sizes[axis]) for axis in axes)
+
+
+@pytest.mark.parametrize("level", LEVELS, ids=lambda level: level.name)
+@pytest.mark.parametrize("dtype", ["i32", "i64"])
+def test_coordinates_of_points(dtype: str, level: CpuLevel) -> None:
+    """Every dim of [3, 5, 37] counts from 0, also those that would be one loop, and a dim of one point."""
+    body = " ".join(
+        f"%c{d} = emit.index {d} : {dtype} %w{d} = arith.constant {10 ** (2 * d)} : {dtype} "
+        f"%p{d} = arith.muli %c{d}, %w{d} : {dtype}"
+        for d in range(4)
+    )
+    total = (
+        f"%s0 = arith.addi %p0, %p1 : {dtype} %s1 = arith.addi %s0, %p2 : {dtype} "
+        f"%s2 = arith.addi %s1, %p3 : {dtype} %r = arith.addi %s2, %x : {dtype}"
+    )
+    kernel = pointwise("3, 5, 37, 1", "", f"%x : {dtype}", f"{body} {total}", result=dtype)
+    shape = (3, 5, 37, 1)
+    x = np.random.default_rng(1).integers(-9, 9, shape).astype(NUMPY[dtype])
+    i, j, k, _ = np.indices(shape)
+    np.testing.assert_array_equal(run(kernel, [x], (shape, dtype), level), x + i + 100 * j + 10000 * k)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("shape", [(5, 37), (37, 5), (300, 70), (4, 9000)])
+def test_coordinates_in_reductions(shape: tuple[int, int], threads: int) -> None:
+    """A reduction weighs by the place in its row; a later phase knows row and place."""
+    rows, columns = shape
+    x = np.random.default_rng(2).integers(-99, 99, shape)
+    nest = nest_of(counting(rows, columns), [(columns, 1), (1,), (columns, 1)], ["i64"] * 3)
+    sums, moved = Poisoned((rows,), "i64"), Poisoned(shape, "i64")
+    spec = choose(nest, BEST, threads)
+    function = Function(BEST, 3, lambda em, *args: emit(em, nest, spec, args))
+    for tid in range(spec.threads):
+        function(x, sums.array, moved.array, tid=tid, nthreads=spec.threads)
+    sums.check()
+    moved.check()
+    i, j = np.indices(shape)
+    np.testing.assert_array_equal(sums.array, (x * (j + 1)).sum(1))
+    np.testing.assert_array_equal(moved.array, x + 100 * i + j)

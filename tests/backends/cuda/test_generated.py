@@ -19,7 +19,7 @@ from aicf.backends.nests import LoopNest, nest_of
 from aicf.dialects.emit_kernels import KernelOp
 from aicf.dialects.emit_types import contiguous_strides
 from aicf.errors import PlanError
-from tests.backends.cpu.kernels_text import layer_norm, pointwise, reduction, softmax
+from tests.backends.cpu.kernels_text import counting, layer_norm, pointwise, reduction, softmax
 from tests.backends.cuda.sass import ATOMICS, SPILLS, instructions, starting
 from tests.backends.cuda.simulator import Memory, run
 
@@ -63,7 +63,7 @@ def data(shape: Shape, dtype: str, seed: int) -> np.ndarray:
 def simulated(
     kernel: KernelOp, shapes: Sequence[Shape], dtypes: Sequence[str], spec: GeneratedSpec | None = None
 ) -> list[np.ndarray]:
-    """Inputs and the output of a kernel with one output, run twice: the second time on the first one's result."""
+    """Inputs and outputs of a kernel."""
     nest, chosen = decided(kernel, shapes, dtypes)
     spec = spec or chosen
     refs = references(shapes, dtypes)
@@ -77,9 +77,10 @@ def simulated(
     for number in range(nest.inputs):
         memory.fill(number, arrays[number])
     run(launches_of("k", nest, spec, refs, workspace), memory)
-    assert memory.written[len(shapes) - 1].all(), "an element of the output was not written"
-    result = memory.buffers[len(shapes) - 1].view(DTYPES[dtypes[-1]]).reshape(shapes[-1])
-    return [*arrays[:-1], result]
+    for number in range(nest.inputs, len(shapes)):
+        assert memory.written[number].all(), "an element of an output was not written"
+        arrays[number] = memory.buffers[number].view(DTYPES[dtypes[number]]).reshape(shapes[number])
+    return arrays
 
 
 def softmax_of(x: np.ndarray, axis: int = -1) -> np.ndarray:
@@ -306,3 +307,49 @@ def test_the_same_decisions_give_the_same_text() -> None:
     refs = references(shapes, ["f32"] * 2)
     first, second = (launches_of("k", nest, spec, refs) for _ in range(2))
     assert first == second
+
+
+@pytest.mark.parametrize("dtype", ["i32", "i64"])
+@pytest.mark.parametrize("shape", [(3, 5, 8, 1), (2, 3, 7, 1), (40,)])
+def test_coordinates_of_points(shape: Shape, dtype: str) -> None:
+    """Every dim counts from 0, in every lane of a vector, also those that would be one loop."""
+    weights = [1000, 100, 10, 1]
+    body = " ".join(
+        f"%c{d} = emit.index {d} : {dtype} %w{d} = arith.constant {weights[d]} : {dtype} "
+        f"%p{d} = arith.muli %c{d}, %w{d} : {dtype}"
+        for d in range(len(shape))
+    )
+    total = "".join(
+        f" %s{d} = arith.addi %{f's{d - 1}' if d else 'x'}, %p{d} : {dtype}" for d in range(len(shape))
+    )
+    last = f" %zero = arith.constant 0 : {dtype} %r = arith.addi %s{len(shape) - 1}, %zero : {dtype}"
+    sizes = ", ".join(map(str, shape))
+    kernel = pointwise(sizes, "", f"%x : {dtype}", body + total + last, result=dtype)
+    x, y = simulated(kernel, [shape] * 2, [dtype] * 2)
+    wanted = x + sum(w * i for w, i in zip(weights, np.indices(shape), strict=False))
+    np.testing.assert_array_equal(y, wanted)
+
+
+@pytest.mark.parametrize("strategy", ["resident", "rows", "columns"])
+@pytest.mark.parametrize("shape", [(5, 64), (3, 37)])
+def test_coordinates_in_reductions(shape: Shape, strategy: str) -> None:
+    """A reduction weighs by the place in its row; a later phase knows row and place."""
+    specs = {
+        "resident": GeneratedSpec("resident", 1, 32, 32, 2, 1),
+        "rows": GeneratedSpec("rows", 1, 32, 32, 2, 1),
+        "columns": GeneratedSpec("columns", 1, 64, 4, 2, 1),
+    }
+    shapes = [shape, shape[:1], shape]
+    x, sums, moved = simulated(counting(*shape, "i32"), shapes, ["i32"] * 3, specs[strategy])
+    i, j = np.indices(shape)
+    np.testing.assert_array_equal(sums, (x * (j + 1)).sum(1))
+    np.testing.assert_array_equal(moved, x + 100 * i + j)
+
+
+def test_coordinates_compile() -> None:
+    """Vectors of four elements with coordinates of i32 and i64 are machine code without spills."""
+    for dtype in ("i32", "i64"):
+        nest, spec = decided(counting(64, 512, dtype), [(64, 512), (64,), (64, 512)], [dtype] * 3)
+        launches = launches_of("k", nest, spec, references([(64, 512), (64,), (64, 512)], [dtype] * 3))
+        (cubin,) = compile_kernels((launch.code for launch in launches), "sm_90a").values()
+        assert not starting(instructions(cubin), SPILLS)
