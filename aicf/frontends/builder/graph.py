@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from aicf.frontends.builder.attention import AttentionOps
 from aicf.frontends.builder.contraction import ContractionOps
 from aicf.frontends.builder.data_movement import DataMovementOps
 from aicf.frontends.builder.elementwise import ElementwiseOps
@@ -12,5 +13,5 @@ from aicf.frontends.builder.reduction import ReductionOps
 
 
 @dataclass
-class Graph(ElementwiseOps, ContractionOps, ReductionOps, NormalizationOps, DataMovementOps):
+class Graph(ElementwiseOps, ContractionOps, AttentionOps, ReductionOps, NormalizationOps, DataMovementOps):
     """A program under construction; its methods raise :class:`InvalidIR`, with the Python source line, on wrong use."""

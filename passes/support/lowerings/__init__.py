@@ -2,11 +2,12 @@
 
 from aicf.passes.support.greedy import PatternTable
 from aicf.passes.support.identity import IdTable
-from aicf.passes.support.lowerings import activations, contraction, normalization, reduction
+from aicf.passes.support.lowerings import activations, attention, contraction, normalization, reduction
 from aicf.passes.support.lowerings.base import Formulas, LowerBy
 
 FORMULAS: Formulas = {
     **contraction.FORMULAS,
+    **attention.FORMULAS,
     **activations.FORMULAS,
     **reduction.FORMULAS,
     **normalization.FORMULAS,
