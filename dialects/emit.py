@@ -12,7 +12,7 @@ from __future__ import annotations
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Dialect, Operation
 
-from aicf.dialects.emit_access_ops import IndexOp
+from aicf.dialects.emit_access_ops import IndexOp, LoadOp
 from aicf.dialects.emit_buffers import BIND_ROLES, BINDINGS, BindOp, SlotOp, ViewOp, buffer_of, root_buffer
 from aicf.dialects.emit_groups import BodyOp, GroupOp
 from aicf.dialects.emit_instruction import ResolvedOp, emit_resolved
@@ -49,6 +49,7 @@ __all__ = [
     "KernelOp",
     "LayoutAttr",
     "LedgerOp",
+    "LoadOp",
     "PhaseOp",
     "ProgramOp",
     "ReduceOp",
@@ -95,6 +96,7 @@ Emit = Dialect(
         ReduceOp,
         StoreOp,
         IndexOp,
+        LoadOp,
         SigmoidOp,
         DivIntOp,
         CastOp,

@@ -46,7 +46,7 @@ from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, IsTerminator, NoTerminator, Pure, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
-from aicf.dialects.emit_access_ops import IndexOp
+from aicf.dialects.emit_access_ops import IndexOp, LoadOp, is_memory, memory_of
 from aicf.dialects.emit_scalar_ops import SCALAR_OPS, CastOp, DivIntOp, SigmoidOp, verify_scalar_op
 from aicf.dialects.emit_syntax import parse_attributes, parse_integer, parse_integers, print_attributes
 from aicf.dialects.emit_types import scalar_element
@@ -58,11 +58,13 @@ __all__ = [
     "DivIntOp",
     "IndexOp",
     "KernelOp",
+    "LoadOp",
     "PhaseOp",
     "ReduceOp",
     "SigmoidOp",
     "StoreOp",
     "YieldOp",
+    "memory_of",
 ]
 
 REDUCTIONS = ("sum", "max", "min")
@@ -207,6 +209,9 @@ class KernelOp(IRDLOperation):
     `emit.store v, o` writes output o at the index that `outs[o]` gives. For a GEMM epilogue operand 0 is the
     accumulator. Every output is stored exactly once per point of its map.
 
+    An operand that is read at computed indices is `indexed` in the list of maps and a memref among the arguments: it
+    has no element at the point, only `emit.load` reads it, and no output may overwrite it.
+
     A value *varies* if it differs over the reduce space: the element of an operand whose map uses a reduce dim, the
     coordinate along one (`emit.index`), what is computed from those, and a phase result that varies (kept per reduce
     point); `emit.reduce` gives a value that does not. A phase that handles a varying value sweeps the reduce space, and
@@ -258,6 +263,11 @@ class KernelOp(IRDLOperation):
     def in_maps(self) -> tuple[AffineMap, ...]:
         """Iteration point -> element index, one per operand."""
         return tuple(m.data for m in self.ins)
+
+    @property
+    def indexed(self) -> frozenset[int]:
+        """Operands that are read at computed indices only; their maps are empty."""
+        return frozenset(arg.index for arg in self.body.block.args if is_memory(arg.type))
 
     @property
     def out_maps(self) -> tuple[AffineMap, ...]:
@@ -324,8 +334,13 @@ class KernelOp(IRDLOperation):
         if len(self.body.block.args) != len(self.ins):
             found = len(self.body.block.args)
             raise VerifyException(f"emit.kernel: {len(self.ins)} operand maps for {found} elements")
-        for arg in self.body.block.args:
-            scalar_element(arg.type)
+        for arg, m in zip(self.body.block.args, self.in_maps, strict=True):
+            if not is_memory(arg.type):
+                scalar_element(arg.type)
+            elif m.results:
+                raise VerifyException(
+                    f"emit.kernel: operand {arg.index} is a memref, which is indexed, and has map {m}"
+                )
         self._verify_phases()
 
     def _verify_phases(self) -> None:
@@ -354,6 +369,9 @@ class KernelOp(IRDLOperation):
                 scalar_element(op.value.type)
             case IndexOp():
                 self._verify_index(op)
+            case LoadOp():
+                if not isinstance(op.memory, BlockArgument):
+                    raise VerifyException("emit.load reads an operand of its kernel")
             case YieldOp():
                 return
             case _:
@@ -392,11 +410,12 @@ class KernelOp(IRDLOperation):
         for keyword in ("parallel", "reduce"):
             parser.parse_keyword(keyword)
             sizes.append(parse_integers(parser))
+        rank = len(sizes[0]) + len(sizes[1])
         maps: list[list[AffineMap]] = []
         for keyword in ("ins", "outs"):
             parser.parse_keyword(keyword)
             maps.append(
-                parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: _parse_map(parser))
+                parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: _parse_map(parser, rank))
             )
         attributes = parse_attributes(parser)
         body = parser.parse_region()
@@ -411,7 +430,7 @@ class KernelOp(IRDLOperation):
         printer.print_symbol_name(self.sym_name.data)
         printer.print_string(f" parallel {list(self.parallel_sizes)} reduce {list(self.reduce_sizes)} ins ")
         with printer.in_square_brackets():
-            printer.print_list(self.ins, printer.print_attribute)
+            printer.print_list(enumerate(self.ins), lambda entry: self._print_in(printer, *entry))
         printer.print_string(" outs ")
         with printer.in_square_brackets():
             printer.print_list(self.outs, printer.print_attribute)
@@ -419,9 +438,18 @@ class KernelOp(IRDLOperation):
         printer.print_string(" ")
         printer.print_region(self.body)
 
+    def _print_in(self, printer: Printer, operand: int, map_: AffineMapAttr) -> None:
+        if operand in self.indexed:
+            printer.print_string("indexed")
+        else:
+            printer.print_attribute(map_)
 
-def _parse_map(parser: Parser) -> AffineMap:
+
+def _parse_map(parser: Parser, rank: int) -> AffineMap:
+    """A map, or the word `indexed` for the empty one of an operand without an element at the point."""
     start = parser.pos
+    if parser.parse_optional_keyword("indexed") is not None:
+        return AffineMap(rank, 0, ())
     try:
         attribute = parser.parse_attribute()
     except ZeroDivisionError:  # xDSL folds constants while it reads

@@ -28,6 +28,7 @@ from aicf.dialects.logical_ops import (
     dispatch,
     elementwise,
     functions,
+    indexing,
     normalization,
     reduction,
 )
@@ -40,6 +41,7 @@ from aicf.dialects.logical_ops.base import (
     Composite,
     Contraction,
     Elementwise,
+    IndexedRead,
     LogicalOp,
     Normalization,
     Reduction,
@@ -56,6 +58,7 @@ from aicf.dialects.logical_ops.data_movement import *
 from aicf.dialects.logical_ops.dispatch import *
 from aicf.dialects.logical_ops.elementwise import *
 from aicf.dialects.logical_ops.functions import *
+from aicf.dialects.logical_ops.indexing import *
 from aicf.dialects.logical_ops.normalization import *
 from aicf.dialects.logical_ops.reduction import *
 
@@ -70,6 +73,7 @@ __all__ = [
     "Contraction",
     "DimsAttr",
     "Elementwise",
+    "IndexedRead",
     "Logical",
     "LogicalOp",
     "Normalization",
@@ -91,6 +95,7 @@ __all__ += data_movement.__all__
 __all__ += dispatch.__all__
 __all__ += elementwise.__all__
 __all__ += functions.__all__
+__all__ += indexing.__all__
 __all__ += normalization.__all__
 __all__ += reduction.__all__
 
@@ -113,6 +118,7 @@ FAMILIES: tuple[ModuleType, ...] = (
     dispatch,
     elementwise,
     functions,
+    indexing,
     normalization,
     reduction,
 )

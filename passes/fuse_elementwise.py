@@ -86,11 +86,16 @@ def _is_elementwise(op: Operation) -> bool:
 
 
 def _is_pointwise(op: Operation) -> bool:
-    return _is_elementwise(op) or op.has_trait(logical.Reduction)
+    return any(op.has_trait(trait) for trait in (logical.Elementwise, logical.Reduction, logical.IndexedRead))
 
 
 def _may_follow(op: Operation, cluster: Cluster) -> bool:
-    """Pointwise ops and reductions follow; a view only if it spreads or reshapes a row result inside the cluster."""
+    """Pointwise ops and reductions follow; a view only if it spreads or reshapes a row result inside the cluster.
+
+    What reads at computed indices follows if it reads something else: a kernel knows what it computes at the point.
+    """
+    if op.has_trait(logical.IndexedRead) and op.operands[0].owner in cluster.members:
+        return False
     if _is_pointwise(op):
         return True
     if not isinstance(op, logical.BroadcastOp | logical.ReshapeOp):

@@ -6,15 +6,15 @@ merged where every operand allows it. How the loops run is each backend's own de
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
 
 from xdsl.ir import BlockArgument, OpResult, SSAValue
 from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineExpr, AffineMap
 
-from aicf.dialects.emit_kernels import IndexOp, KernelOp, PhaseOp
+from aicf.dialects.emit_kernels import IndexOp, KernelOp, LoadOp, PhaseOp, ReduceOp, StoreOp, YieldOp
 from aicf.dialects.types import element_of
 
 
@@ -57,6 +57,13 @@ class LoopNest:
     """How many of the accesses are reads."""
     coordinates: tuple[int | None, ...] = ()
     """For each dim of the kernel the loop that counts it, None if it has one point or none asks for it."""
+    indexed: Mapping[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
+    """Element strides of the operands that are read at computed indices; as accesses they never move."""
+
+    def memory_strides(self, load: LoadOp) -> tuple[int, ...]:
+        """Element strides of what `load` reads."""
+        assert isinstance(load.memory, BlockArgument)
+        return self.indexed[load.memory.index]
 
     @property
     def reduce_size(self) -> int:
@@ -113,7 +120,12 @@ def _access_of(map_: AffineMap, strides: tuple[int, ...], dtype: str) -> Access:
 def nest_of(kernel: KernelOp, strides: Sequence[Sequence[int]], dtypes: Sequence[str]) -> LoopNest:
     """The nest of `kernel` for buffers (inputs, then outputs) with these strides and element types."""
     maps = (*kernel.in_maps, *kernel.out_maps)
-    accesses = tuple(access_of(m, s, d) for m, s, d in zip(maps, strides, dtypes, strict=True))
+    indexed = {number: tuple(strides[number]) for number in kernel.indexed}
+    still = (0,) * (len(kernel.parallel_sizes) + len(kernel.reduce_sizes))
+    accesses = tuple(
+        Access(dtype, 0, still) if number in indexed else access_of(map_, steps, dtype)
+        for number, (map_, steps, dtype) in enumerate(zip(maps, strides, dtypes, strict=True))
+    )
     sizes = [(size, False) for size in kernel.parallel_sizes] + [(size, True) for size in kernel.reduce_sizes]
     counted = {op.number for op in index_ops(kernel)}
     coordinates: list[int | None] = [None] * len(sizes)
@@ -129,7 +141,12 @@ def nest_of(kernel: KernelOp, strides: Sequence[Sequence[int]], dtypes: Sequence
             dims.append(dim)
         if index in counted:
             coordinates[index] = len(dims) - 1
-    return LoopNest(kernel, tuple(dims), accesses, len(kernel.in_maps), tuple(coordinates))
+    return LoopNest(kernel, tuple(dims), accesses, len(kernel.in_maps), tuple(coordinates), indexed)
+
+
+def load_ops(kernel: KernelOp) -> list[LoadOp]:
+    """Where a kernel reads at computed indices."""
+    return [op for phase in kernel.phases for op in phase.body.block.ops if isinstance(op, LoadOp)]
 
 
 def index_ops(kernel: KernelOp) -> list[IndexOp]:
@@ -170,11 +187,34 @@ def _steps_over(outer: Dim, inner: Dim) -> bool:
 
 def value_types(kernel: KernelOp) -> set[str]:
     """Element types of all values of a kernel."""
-    values: list[SSAValue] = list(kernel.body.block.args)
+    args, indexed = kernel.body.block.args, kernel.indexed
+    values: list[SSAValue] = [argument for argument in args if argument.index not in indexed]
     for phase in kernel.phases:
         for op in phase.body.block.ops:
             values.extend(op.results)
     return {element_of(value.type).name for value in values}
+
+
+def element_types(kernel: KernelOp) -> set[str]:
+    """Element types of the values that reach a result; those that only say where to load from are not among them."""
+    stack = [
+        operand
+        for phase in kernel.phases
+        for op in phase.body.block.ops
+        if isinstance(op, StoreOp | ReduceOp | YieldOp)
+        for operand in op.operands
+    ]
+    seen: set[SSAValue] = set()
+    while stack:
+        value = stack.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        if isinstance(value, OpResult) and isinstance(value.op, LoadOp):
+            stack.extend([] if value.op.otherwise is None else [value.op.otherwise])
+        else:
+            stack.extend(reads(value))
+    return {element_of(value.type).name for value in seen}
 
 
 def origin(value: SSAValue) -> SSAValue:
@@ -190,4 +230,6 @@ def reads(value: SSAValue) -> tuple[SSAValue, ...]:
         return ()
     if isinstance(value.op, PhaseOp):
         return (value.op.terminator.operands[value.index],)
+    if isinstance(value.op, LoadOp):
+        return tuple(value.op.operands[1:])
     return tuple(value.op.operands)

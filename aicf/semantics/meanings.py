@@ -12,7 +12,15 @@ from collections.abc import Mapping
 
 from xdsl.ir import Operation
 
-from aicf.semantics import attention, contraction, data_movement, elementwise, normalization, reduction
+from aicf.semantics import (
+    attention,
+    contraction,
+    data_movement,
+    elementwise,
+    indexing,
+    normalization,
+    reduction,
+)
 from aicf.semantics.base import Meaning
 
 SEMANTICS: Mapping[type[Operation], Meaning] = {
@@ -22,5 +30,6 @@ SEMANTICS: Mapping[type[Operation], Meaning] = {
     **reduction.MEANINGS,
     **normalization.MEANINGS,
     **data_movement.MEANINGS,
+    **indexing.MEANINGS,
 }
 """Every value-producing op of the logical dialect and what it computes."""

@@ -55,6 +55,10 @@ class ViewLike(OpTrait):
     """Moves or repeats elements and computes nothing."""
 
 
+class IndexedRead(OpTrait):
+    """Reads operand 0, which lies in memory, at places that depend on coordinates and on the other operands."""
+
+
 class Composite(OpTrait):
     """Defined as several primitive ops; ``lower-logical`` expands it."""
 
@@ -141,10 +145,18 @@ def _is_string(attr: Attribute) -> bool:
 
 _LIST_FORM = (is_ints, "a list of integers, such as [0, 1]")
 _FLAG_FORM = (_is_flag, "a flag: write its name alone")
+_LISTS = (
+    *("axes", "permutation", "dimensions", "starts", "sizes", "strides"),
+    *("low", "high", "repeats"),
+)
+_FLAGS = ("keepdims", "transpose_a", "transpose_b", "smallest")
 _PROPERTY_FORMS: Mapping[str, tuple[Callable[[Attribute], bool], str]] = {
-    **dict.fromkeys(("axes", "permutation", "dimensions", "starts", "sizes", "strides"), _LIST_FORM),
-    **dict.fromkeys(("keepdims", "transpose_a", "transpose_b"), _FLAG_FORM),
+    **dict.fromkeys(_LISTS, _LIST_FORM),
+    **dict.fromkeys(_FLAGS, _FLAG_FORM),
     "axis": (_is_i64, "an integer"),
+    "depth": (_is_i64, "an integer"),
+    "k": (_is_i64, "an integer"),
+    "mode": (_is_string, "a string"),
     "epsilon": (_is_f64, "a number of type f64, such as 1.0e-05"),
     "approximate": (_is_string, "a string"),
     "predicate": (_is_string, "a string"),
@@ -271,7 +283,7 @@ class LogicalOp(IRDLOperation, ABC):
         self.print_leading(printer)
         printer.print_string(" ")
         printer.print_list(self.operands, printer.print_ssa_value)
-        self._print_dictionary(printer)
+        self.print_dictionary(printer)
         printer.print_string(" : ")
         self.print_types(printer)
 
@@ -282,7 +294,8 @@ class LogicalOp(IRDLOperation, ABC):
         """The names of the properties that stand in the attribute dictionary, in order."""
         return tuple(self.get_irdl_definition().properties)
 
-    def _print_dictionary(self, printer: Printer) -> None:
+    def print_dictionary(self, printer: Printer) -> None:
+        """Write properties and attributes, if there are any."""
         own = [(name, self.properties[name]) for name in self.printed_properties() if name in self.properties]
         if not own and not self.attributes:
             return

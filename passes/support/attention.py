@@ -1,7 +1,8 @@
 """Attention among primitive ops: `softmax(q k^T * scale + mask) v`, found from its second product backwards.
 
-A causal mask is a select by coordinates between the scores and -inf, as `logical.attention` is lowered. Casts between float types may stand anywhere: lowered softmax of f16 and bf16 is computed in f32. The scale may be a
-factor or a divisor, and both scale and mask may be missing.
+A causal mask is a select by coordinates between the scores and -inf, as `logical.attention` is lowered. Casts between
+float types may stand anywhere: lowered softmax of f16 and bf16 is computed in f32. The scale may be a factor or a
+divisor, and both scale and masks may be missing.
 """
 
 from __future__ import annotations

@@ -27,6 +27,7 @@ from aicf.dialects.types import element_of, tensor_info
 from aicf.errors import InvalidIR
 from aicf.passes.support.identity import derived_id, op_id, sources, value_hint
 from aicf.passes.support.matching import is_placed
+from aicf.passes.support.peeling import reads_in_memory
 from aicf.passes.support.policy import policy_of, without_bucket
 from aicf.passes.support.views import VIEW_OPS
 from aicf.passes.support.work import (
@@ -265,8 +266,9 @@ def with_producers(
         value = stack.pop()
         if not isinstance(value, OpResult) or value.op in inside or value.op not in context.position:
             continue
-        readers = [use.operation for use in value.uses]
-        only_here = all(reader in inside and not isinstance(reader, logical.MatmulOp) for reader in readers)
+        only_here = all(
+            use.operation in inside and not reads_in_memory(use.operation, use.index) for use in value.uses
+        )
         wanted = accept(value.op) or (through_broadcasts and _spreads_computed(value.op, accept, context))
         if only_here and wanted and context.may_join(value.op, cut[0]):
             inside.add(value.op)
@@ -320,7 +322,7 @@ def outline(
     """
     builder = _BodyBuilder(set(members))
     for op in members:
-        builder.clone(op, strided=isinstance(op, logical.MatmulOp | logical.ConcatOp))
+        builder.clone(op)
     if results is None:
         read = (
             r for op in members for r in op.results if any(u.operation not in builder.inside for u in r.uses)
@@ -343,9 +345,12 @@ class _BodyBuilder:
         self.inputs: list[SSAValue] = []
         self.values: dict[tuple[SSAValue, bool], SSAValue] = {}
 
-    def clone(self, op: Operation, *, strided: bool) -> None:
-        """Adds a copy of `op` behind copies of what feeds it."""
-        operands = [self._inner(operand, strided) for operand in op.operands]
+    def clone(self, op: Operation, *, strided: bool = False) -> None:
+        """Adds a copy of `op` behind copies of what feeds it; `strided` as what it feeds takes it."""
+        operands = [
+            self._inner(operand, strided or reads_in_memory(op, place))
+            for place, operand in enumerate(op.operands)
+        ]
         clone = op.clone(dict(zip(op.operands, operands, strict=True)))
         clone.operands = operands
         inside = op in self.inside

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
@@ -16,6 +17,7 @@ from aicf.dialects import logical
 from aicf.dialects.emit_kernels import KernelOp, PhaseOp, ReduceOp, StoreOp, YieldOp
 from aicf.dialects.types import element_of, tensor_info
 from aicf.passes.support.body_kinds import is_contraction_of_arguments
+from aicf.passes.support.indexed_reads import index_operand_dims, write_place, write_read
 from aicf.passes.support.peeling import yielded
 from aicf.passes.support.products import (
     Piece,
@@ -65,7 +67,11 @@ def derive_prologue(block: Block, symbol: str) -> KernelOp | None:
     products = _products(block)
     if products is None or not products.prologue:
         return None
-    return _Writer(_Indexing(prologue_piece(products)), symbol).write()
+    piece = prologue_piece(products)
+    if any(isinstance(op, logical.IotaOp) for op in piece.ops):
+        raise NoCode("a coordinate in front of a contraction")
+    _refuse_reads(piece, "in front of")
+    return _Writer(_Indexing(piece), symbol).write()
 
 
 def _products(block: Block) -> Products | None:
@@ -88,7 +94,13 @@ def _epilogue(products: Products, number: int) -> Piece:
     piece = epilogue_piece(products, number)
     if any(type(op) in _COMBINE for op in piece.ops):
         raise NoCode("a reduction behind a contraction")
+    _refuse_reads(piece, "behind")
     return piece
+
+
+def _refuse_reads(piece: Piece, where: str) -> None:
+    if any(op.has_trait(logical.IndexedRead) for op in piece.ops):
+        raise NoCode(f"a read at computed indices {where} a contraction")
 
 
 def _shape(value: SSAValue) -> tuple[int, ...]:
@@ -103,11 +115,19 @@ class _Indexing:
         self.ops = piece.ops
         self.outputs = piece.outputs
         self.reductions = [op for op in self.ops if type(op) in _COMBINE]
+        self.memory = self._memory()
         self.shape = self._full_shape()
         self.axes = self._reduced_axes()
         self.index: dict[SSAValue, Index] = {}
         self._forward()
         self._backward()
+
+    def _memory(self) -> frozenset[SSAValue]:
+        """The arguments that ops read at computed indices."""
+        found = frozenset(op.operands[0] for op in self.ops if op.has_trait(logical.IndexedRead))
+        if not found <= set(self.arguments):
+            raise NoCode("a read at computed indices of a value computed in the same body")
+        return found
 
     def _full_shape(self) -> tuple[int, ...]:
         if self.reductions:
@@ -132,6 +152,8 @@ class _Indexing:
     def _forward(self) -> None:
         """Indices that follow from the shape, a reduction, or an operand."""
         for value in (*self.arguments, *(op.results[0] for op in self.ops)):
+            if value in self.memory:
+                continue
             if _shape(value) == self.shape and not self._is_reduction(value):
                 self.index[value] = self.identity
             elif isinstance(value, OpResult):
@@ -167,8 +189,16 @@ class _Indexing:
             return
         if (index := self.index.get(result)) is None:
             raise NoCode(f"{op.name} computes a value of another shape than the iteration space")
+        if op.has_trait(logical.IndexedRead):
+            self._backward_read(op, index)
+            return
         for operand in op.operands:
             self._agree(operand, self._operand_index(op, operand, index), op)
+
+    def _backward_read(self, op: Operation, index: Index) -> None:
+        for place, operand in enumerate(op.operands):
+            if (dims := index_operand_dims(op, place)) is not None:
+                self._agree(operand, tuple(index[dim] for dim in dims), op)
 
     def _operand_index(self, op: Operation, operand: SSAValue, index: Index) -> Index:
         if op in self.reductions:
@@ -188,6 +218,8 @@ class _Indexing:
     def _agree(self, value: SSAValue, index: Index, op: Operation) -> None:
         if _is_constant(value):
             return
+        if value in self.memory:
+            raise NoCode(f"{op.name} reads elements of what is also read at computed indices")
         if self.index.setdefault(value, index) != index:
             raise NoCode(f"{op.name} reads a value at another index than it is computed or read elsewhere")
 
@@ -223,7 +255,7 @@ class _Writer:
 
     def write(self) -> KernelOp:
         sources = self.indexing.arguments
-        block = Block(arg_types=[element_of(source.type).type for source in sources])
+        block = Block(arg_types=[self._argument_type(source) for source in sources])
         self.arguments = dict(zip(sources, block.args, strict=True))
         for source, argument in self.arguments.items():
             argument.name_hint = source.name_hint
@@ -236,9 +268,14 @@ class _Writer:
         order = self._dim_order()
         parallel = [indexing.shape[dim] for dim in order if dim not in self.axes]
         reduce = [indexing.shape[dim] for dim in order if dim in self.axes]
-        in_maps = [self._map(indexing.index[source]) for source in sources]
+        in_maps = [self._map(indexing.index.get(source, ())) for source in sources]
         out_maps = [self._map(indexing.index[output]) for output in indexing.outputs]
         return KernelOp(self.symbol, parallel, reduce, in_maps, out_maps, Region(block))
+
+    def _argument_type(self, source: SSAValue) -> Attribute:
+        """An element; all of it, if it is read at computed indices."""
+        element = element_of(source.type).type
+        return MemRefType(element, _shape(source)) if source in self.indexing.memory else element
 
     def _dim_order(self) -> list[int]:
         dims = range(len(self.indexing.shape))
@@ -362,6 +399,8 @@ class _Writer:
         known = [operand for operand in operands if operand is not None]
         if isinstance(op, logical.BroadcastOp | logical.ReshapeOp):
             return known[0]
+        if isinstance(op, logical.IotaOp) or op.has_trait(logical.IndexedRead):
+            return self._placed(op, known, body)
         made = (
             _constant_ops(op, type_) if isinstance(op, logical.ConstantOp) else scalar_ops(op, known, type_)
         )
@@ -370,6 +409,17 @@ class _Writer:
         body.add_ops(made)
         made[-1].results[0].name_hint = value.name_hint
         return made[-1].results[0]
+
+    def _placed(self, op: Operation, operands: Sequence[SSAValue], body: Block) -> SSAValue:
+        """The scalar of an op that knows where it is."""
+        position = {dim: place for place, dim in enumerate(self._dim_order())}
+        dims = [None if dim is None else position[dim] for dim in self.indexing.index[op.results[0]]]
+        if isinstance(op, logical.IotaOp):
+            made = write_place(body, element_of(op.result.type).type, dims[op.axis.value.data])
+        else:
+            made = write_read(body, op, operands, dims)
+        made.name_hint = op.results[0].name_hint
+        return made
 
 
 def _constant_ops(op: logical.ConstantOp, type_: Attribute) -> Sequence[Operation]:

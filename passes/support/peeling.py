@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from xdsl.ir import Block, Operation, OpResult, SSAValue
 
 from aicf.dialects.emit import YieldOp
-from aicf.dialects.logical import BroadcastOp, ConcatOp, ConstantOp, MatmulOp
+from aicf.dialects.logical import BroadcastOp, ConcatOp, ConstantOp, IndexedRead, MatmulOp
 from aicf.dialects.types import ElementType, tensor, tensor_info
 from aicf.passes.support.attention import attention_of
 from aicf.passes.support.products import Products, products_of
@@ -64,6 +64,15 @@ def peel(body: Block) -> PeeledBody:
 
 _STRIDED_READERS = (MatmulOp, ConcatOp, YieldOp)
 """Ops that take operands with any strides, 0 included."""
+
+_IN_MEMORY = 1
+"""Slot of operands that are read at computed indices: apart from those of the same value that are read at the point."""
+
+
+def reads_in_memory(reader: Operation, place: int) -> bool:
+    """Whether `reader` takes operand `place` as it lies in memory, with any strides, and not as elements."""
+    return isinstance(reader, _STRIDED_READERS) or (place == 0 and reader.has_trait(IndexedRead))
+
 
 _POSITIONAL = (MatmulOp, ConcatOp)
 """Ops whose kernels know operands by their place: each place gets a block argument of its own, in order."""
@@ -126,7 +135,7 @@ class _Peeler:
             return self.values[value, 0]
         element = tensor_info(value.type).element
         slot = self.order.slots.get((reader, place), 0)
-        if isinstance(reader, _STRIDED_READERS) or reader in self.order.strided:
+        if reads_in_memory(reader, place) or reader in self.order.strided:
             return self._argument(peeled, element, slot, part)
         view = peeled.view
         kept = [
@@ -192,7 +201,9 @@ def _order_of(
     if (products := products_of(body, views)) is not None:
         return _order_of_products(ops, products, views)
     first = [(op, place) for op in ops if isinstance(op, _POSITIONAL) for place in range(len(op.operands))]
-    return _Order(ops, first, {(op, place): place + 1 for op, place in first})
+    slots = {(op, place): place + 1 for op, place in first}
+    slots |= {(op, 0): _IN_MEMORY for op in ops if op.has_trait(IndexedRead)}
+    return _Order(ops, first, slots)
 
 
 def _chains(behind: Mapping[SSAValue, tuple[SSAValue, View]]) -> set[Operation]:

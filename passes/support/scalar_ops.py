@@ -70,6 +70,10 @@ EXPENSIVE = (
     logical.SqrtOp,
     logical.RsqrtOp,
     logical.DivOp,
+    logical.PadOp,
+    logical.GatherOp,
+    logical.GatherElementsOp,
+    logical.FlipOp,
 )
 """Ops worth keeping a result of, rather than computing it again in a later phase."""
 

@@ -308,6 +308,65 @@ def test_typed_f16_sums_accumulate_in_f32() -> None:
     assert mean.tolist() == [60000.0]
 
 
+def test_iota_counts_along_its_axis() -> None:
+    op = logical.IotaOp(1, (2, 3), "f32")
+    COVERED.add(type(op))
+    (result,) = evaluate(op, [], "exact")
+    assert result.tolist() == [[0.0, 1.0, 2.0]] * 2
+
+
+def test_pad_flip_tile() -> None:
+    x = np.array([[1.0, 2.0], [3.0, 4.0]])
+    padded = run(lambda a, v: logical.PadOp(a, v, (1, 0), (0, 2)), x, np.array(9.0))
+    assert padded.tolist() == [[9, 9, 9, 9], [1, 2, 9, 9], [3, 4, 9, 9]]
+    assert run(lambda a: logical.FlipOp(a, (0, 1)), x).tolist() == [[4, 3], [2, 1]]
+    assert run(lambda a: logical.TileOp(a, (1, 2)), x).tolist() == [[1, 2, 1, 2], [3, 4, 3, 4]]
+
+
+def test_indices_that_read_count_from_the_end_and_are_clamped() -> None:
+    x = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    rows = run(lambda a, i: logical.GatherOp(a, i, 1), x, np.array([[0, -1], [7, -9]], np.int32))
+    assert rows.tolist() == [[[1, 3], [3, 1]], [[4, 6], [6, 4]]]
+    found = run(lambda a, i: logical.GatherElementsOp(a, i, 0), x, np.array([[1, -2], [5, -5]]))
+    assert found.tolist() == [[4, 2], [4, 2]]
+
+
+def test_one_hot_of_indices_out_of_range_is_off() -> None:
+    indices, on, off = np.array([1, -1, 3, -4]), np.array(5.0), np.array(-1.0)
+    hot = run(lambda i, a, b: logical.OneHotOp(i, a, b, 1, 3), indices, on, off)
+    assert hot.tolist() == [[-1, 5, -1], [-1, -1, 5], [-1, -1, -1], [-1, -1, -1]]
+
+
+def test_scatter_combines_in_order_and_drops_what_is_out_of_range() -> None:
+    x, rows = np.array([1.0, 2.0, 3.0]), np.array([0, -1, 0, 3, -4], np.int32)
+    updates = np.array([10.0, 20.0, 30.0, 40.0, 50.0])
+    found = {
+        mode: run(lambda a, i, u, mode=mode: logical.ScatterOp(a, i, u, mode), x, rows, updates).tolist()
+        for mode in logical.SCATTER_MODES
+    }
+    assert found == {"set": [30, 2, 20], "add": [41, 2, 23], "max": [30, 2, 20], "min": [1, 2, 3]}
+
+
+def test_scatter_along_an_axis_and_at_places() -> None:
+    x = np.zeros((2, 3))
+    elements = run(
+        lambda a, i, u: logical.ScatterElementsOp(a, i, u, 1, "add"),
+        x, np.array([[2, 2], [-3, 9]]), np.array([[1.0, 2.0], [3.0, 4.0]]),
+    )  # fmt: skip
+    assert elements.tolist() == [[0, 0, 3], [3, 0, 0]]
+    places = np.array([[1, 0], [1, -1], [2, 0], [0, -4]])
+    found = run(logical.ScatterNdOp, x, places, np.array([1.0, 2.0, 3.0, 4.0]))
+    assert found.tolist() == [[0, 0, 0], [1, 0, 2]]
+    rows = run(logical.ScatterNdOp, x, np.array([[-1]]), np.array([[1.0, 2.0, 3.0]]))
+    assert rows.tolist() == [[0, 0, 0], [1, 2, 3]]
+
+
+def test_topk_takes_the_lower_place_first_and_nan_as_largest() -> None:
+    x = np.array([[2.0, 5.0, np.nan, 5.0, -0.0, 0.0]])
+    assert run(lambda a: logical.TopkIndicesOp(a, 1, 6), x).tolist() == [[2, 1, 3, 0, 4, 5]]
+    assert run(lambda a: logical.TopkIndicesOp(a, 1, 3, smallest=True), x).tolist() == [[4, 5, 0]]
+
+
 def test_every_op_is_covered() -> None:
     if COVERED:
         assert set(SEMANTICS) == COVERED

@@ -132,13 +132,22 @@ class Emitter:
             return self.b.icmp_unsigned("!=", stored, ir.Constant(stored.type, None if lanes > 1 else 0))
         return self._load_raw(address, SCALARS[dtype], ELEMENT_BYTES[dtype], lanes, active)
 
+    def load_masked(self, address: Value, dtype: str, lanes: int, mask: Value) -> Value:
+        """`lanes` (2 or more) contiguous elements; lanes outside `mask` are not touched in memory and read as zero."""
+        if dtype == "i1":
+            stored = self._load_under(address, I8, 1, lanes, mask)
+            return self.b.icmp_unsigned("!=", stored, ir.Constant(stored.type, None))
+        return self._load_under(address, SCALARS[dtype], ELEMENT_BYTES[dtype], lanes, mask)
+
     def _load_raw(self, address: Value, scalar: Any, align: int, lanes: int, active: int | None) -> Value:
         if lanes == 1:
             return self.b.load(address, align=align, typ=scalar)
-        vector = ir.VectorType(scalar, lanes)
         if active is None or active >= lanes:
-            return self.b.load(address, align=align, typ=vector)
-        mask = self.lane_mask(lanes, active)
+            return self.b.load(address, align=align, typ=ir.VectorType(scalar, lanes))
+        return self._load_under(address, scalar, align, lanes, self.lane_mask(lanes, active))
+
+    def _load_under(self, address: Value, scalar: Any, align: int, lanes: int, mask: Value) -> Value:
+        vector = ir.VectorType(scalar, lanes)
         name = f"llvm.masked.load.v{lanes}{_suffix(scalar)}.p0"
         callee = self.declare(name, ir.FunctionType(vector, [PTR, I32, mask.type, vector]), immediates=(1,))
         return self.b.call(callee, [address, ir.Constant(I32, align), mask, ir.Constant(vector, None)])
@@ -172,6 +181,16 @@ class Emitter:
         undefined = ir.Constant(vector, ir.Undefined)
         single = self.b.insert_element(undefined, scalar, ir.Constant(I32, 0))
         return self.b.shuffle_vector(single, undefined, ir.Constant(ir.VectorType(I32, lanes), None))
+
+    def lane(self, value: Value, number: int) -> Value:
+        """One lane of a vector; a scalar as it is."""
+        if not isinstance(value.type, ir.VectorType):
+            return value
+        return self.b.extract_element(value, ir.Constant(I32, number))
+
+    def with_lane(self, vector: Value, number: int, scalar: Value) -> Value:
+        """A vector with one lane replaced."""
+        return self.b.insert_element(vector, scalar, ir.Constant(I32, number))
 
     def stack(self, scalar: Any, count: int, align: int = 64) -> Value:
         """`count` elements on the stack of the function, allocated once at its entry."""

@@ -18,6 +18,7 @@ from aicf.dialects.emit_kernels import (
     DivIntOp,
     IndexOp,
     KernelOp,
+    LoadOp,
     ReduceOp,
     SigmoidOp,
     StoreOp,
@@ -40,7 +41,7 @@ SCALAR_OPS: frozenset[type[Operation]] = frozenset(
 )  # fmt: skip
 """Scalar ops with code on this backend; a test compares them with the code generator's table."""
 
-_STRUCTURE = (YieldOp, StoreOp, ReduceOp, IndexOp)
+_STRUCTURE = (YieldOp, StoreOp, ReduceOp, IndexOp, LoadOp)
 
 
 def strided(operand: OperandInfo) -> Strided:
@@ -105,6 +106,8 @@ def may_alias(
 ) -> Attribute:
     """Outputs that may lie on an input: same element at every point, stored in the last phase (nothing reads later).
 
+    An input that is read at computed indices is never one.
+
     The first `sums` operands of the code are those of products: in the instruction's operands A and a B for each stand
     in their place.
     """
@@ -117,7 +120,8 @@ def may_alias(
         output = op.output.value.data
         for place, map_ in enumerate(code.in_maps):
             same_type = dtypes_in[place] == dtypes_out[output]
-            if same_type and map_ == code.out_maps[output] and place >= sums:
+            at_point = place >= sums and place not in code.indexed
+            if same_type and map_ == code.out_maps[output] and at_point:
                 found.append((output, place + shift))
     return pairs(sorted(found))
 

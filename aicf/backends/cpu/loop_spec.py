@@ -13,7 +13,8 @@ from xdsl.ir import Operation
 
 from aicf.backends.cpu.gemm_spec import NOMINAL_GHZ
 from aicf.backends.cpu.target import ELEMENT_BYTES, CpuLevel
-from aicf.backends.nests import LoopNest, value_types
+from aicf.backends.lanes import LaneSteps
+from aicf.backends.nests import LoopNest, element_types, load_ops
 from aicf.dialects.emit_kernels import (
     CastOp,
     DivIntOp,
@@ -23,6 +24,7 @@ from aicf.dialects.emit_kernels import (
     StoreOp,
     YieldOp,
 )
+from aicf.dialects.types import element_of
 
 RESIDENT_VECTORS = 8
 """Rows of up to this many vectors stay in registers from phase to phase."""
@@ -84,7 +86,7 @@ def _vector_score(nest: LoopNest, index: int, lanes: int) -> float:
 
 def choose(nest: LoopNest, level: CpuLevel, threads: int) -> LoopSpec:
     """The decisions: the dim with contiguous, full vectors is vectorised; the outermost parallel dim is shared."""
-    widest = max((ELEMENT_BYTES[dtype] for dtype in value_types(nest.kernel) if dtype != "i1"), default=4)
+    widest = max((ELEMENT_BYTES[dtype] for dtype in element_types(nest.kernel) if dtype != "i1"), default=4)
     lanes = max(1, level.vector_bytes // widest)
     if not nest.dims:
         return LoopSpec(-1, 1, 1)
@@ -136,4 +138,8 @@ def cost_us(nest: LoopNest, spec: LoopSpec) -> float:
         touched = prod(dim.size for dim in nest.dims if dim.strides[number])
         contiguous = spec.vector_dim < 0 or nest.dims[spec.vector_dim].strides[number] in (0, 1)
         traffic += touched * (ELEMENT_BYTES[access.dtype] / 24 if contiguous else 2.0)
+    steps = LaneSteps(nest, spec.vector_dim if spec.vector_dim >= 0 else None, spec.lanes)
+    for load in load_ops(nest.kernel):
+        dtype = element_of(load.result.type).name
+        traffic += sweep * (ELEMENT_BYTES[dtype] / 24 if steps.load_step(load) in (0, 1) else 2.0)
     return (max(arithmetic, traffic) / spec.threads + 20) / NOMINAL_GHZ / 1000

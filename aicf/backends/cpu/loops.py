@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from xdsl.dialects import arith
 from xdsl.ir import BlockArgument, OpResult, SSAValue
 
+from aicf.backends.cpu.indexed_loads import Memory, WideLoad, indexed_load
 from aicf.backends.cpu.ir_builder import I8, Emitter, Value
 from aicf.backends.cpu.loop_spec import SCRATCH_BYTES, LoopSpec
 from aicf.backends.cpu.scalar_ops import Scalars, dtype_of
 from aicf.backends.cpu.target import ELEMENT_BYTES
+from aicf.backends.lanes import LaneSteps
 from aicf.backends.nests import Dim, LoopNest, origin, reads
-from aicf.dialects.emit_kernels import IndexOp, PhaseOp, ReduceOp, StoreOp
+from aicf.dialects.emit_kernels import IndexOp, LoadOp, PhaseOp, ReduceOp, StoreOp
 
 
 @dataclass(frozen=True)
@@ -73,8 +75,8 @@ class Evaluator:
         return self.values.get(value)
 
     def needs(self, value: SSAValue) -> tuple[SSAValue, ...]:
-        """What `compute` wants known."""
-        return reads(value)
+        """What `compute` wants known. A load asks by itself: of its indices often one lane is enough."""
+        return () if isinstance(value, OpResult) and isinstance(value.op, LoadOp) else reads(value)
 
     def compute(self, value: SSAValue) -> Value:
         """The value, its operands being known."""
@@ -85,6 +87,8 @@ class Evaluator:
             return self.value(value.op.terminator.operands[value.index])
         if isinstance(value.op, IndexOp):
             return self.scalars.counted(*self.coordinate(value.op.number), dtype_of(value))
+        if isinstance(value.op, LoadOp):
+            return self.load_at(value.op)
         return self.scalars.emit(value.op, [self.value(operand) for operand in value.op.operands])
 
     def load(self, operand: int) -> Value:
@@ -95,6 +99,10 @@ class Evaluator:
         """The coordinate of the first lane along a dim of the iteration space (i64), and from lane to lane."""
         raise NotImplementedError
 
+    def load_at(self, op: LoadOp) -> Value:
+        """The element(s) at computed indices."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True)
 class Place:
@@ -102,6 +110,35 @@ class Place:
 
     addresses: tuple[Value, ...]
     indices: Mapping[int, Value]
+
+
+class _FirstLane(Evaluator):
+    """Values in the first lane alone: what addresses of wide loads are made of."""
+
+    def __init__(self, vector: _Point | _Cell) -> None:
+        super().__init__(Scalars(vector.scalars.em, 1))
+        self.vector = vector
+
+    def known(self, value: SSAValue) -> Value | None:
+        if (found := self.vector.known_scalar(value)) is not None:
+            return found
+        return super().known(value)
+
+    def load(self, operand: int) -> Value:
+        vector = self.vector
+        return vector.loops.load(operand, vector.place, vector.shift, 1, 1)
+
+    def coordinate(self, dim: int) -> tuple[Value, int]:
+        return self.vector.coordinate(dim)
+
+    def compute(self, value: SSAValue) -> Value:
+        if isinstance(value, OpResult) and isinstance(value.op, ReduceOp):
+            return self.scalars.em.lane(self.vector.value(value), 0)
+        return super().compute(value)
+
+    def load_at(self, op: LoadOp) -> Value:
+        loops = self.vector.loops
+        return indexed_load(self.scalars, op, loops.memory(op, self.vector.place), self.value)
 
 
 class _Point(Evaluator):
@@ -115,6 +152,14 @@ class _Point(Evaluator):
         self.active = active
         self.wide: dict[SSAValue, Value] = {}
         self.cells: dict[int, _Cell] = {}
+        self.first = _FirstLane(self)
+
+    def known_scalar(self, value: SSAValue) -> Value | None:
+        """What is computed already, if it is a scalar."""
+        return self.known(value) if self.scalars.lanes == 1 else None
+
+    def load_at(self, op: LoadOp) -> Value:
+        return self.loops.load_at(op, self)
 
     def load(self, operand: int) -> Value:
         return self.loops.load(operand, self.place, self.shift, self.scalars.lanes, self.active)
@@ -149,6 +194,20 @@ class _Cell(Evaluator):
         self.shift = shift
         self.active = active
         self.position = position
+        self.first = _FirstLane(self)
+
+    @property
+    def loops(self) -> _Loops:
+        """Those around it."""
+        return self.point.loops
+
+    def known_scalar(self, value: SSAValue) -> Value | None:
+        """What is known of the point, if the point is one."""
+        is_one = self.point.scalars.lanes == 1 and value not in self.loops.varying
+        return self.point.value(value) if is_one else None
+
+    def load_at(self, op: LoadOp) -> Value:
+        return self.loops.load_at(op, self)
 
     def known(self, value: SSAValue) -> Value | None:
         if value not in self.point.loops.varying:
@@ -184,6 +243,7 @@ class _Loops:
         self.varying = nest.kernel.varying_values()
         self.vector: Dim | None = nest.dims[spec.vector_dim] if spec.vector_dim >= 0 else None
         self.inner = self.vector is not None and self.vector.is_reduce
+        self.steps = LaneSteps(nest, spec.vector_dim if spec.vector_dim >= 0 else None, spec.lanes)
         self.reduce = [i for i in nest.reduce_dims if i != spec.vector_dim]
         self.straight = self.inner and not self.reduce and -(-self.vector_size // spec.lanes) <= spec.unroll
         self.scratch = {} if self.straight else self._allocate_scratch()
@@ -228,6 +288,20 @@ class _Loops:
         if loop != self.spec.vector_dim:
             return index, 0
         return (self.em.b.add(index, self.em.index(shift)) if shift else index), 1
+
+    def memory(self, op: LoadOp, place: Place) -> Memory:
+        """What a load reads."""
+        assert isinstance(op.memory, BlockArgument)
+        number = op.memory.index
+        return Memory(place.addresses[number], self.nest.accesses[number].dtype, self.nest.indexed[number])
+
+    def load_at(self, op: LoadOp, vector: _Point | _Cell) -> Value:
+        """The elements that a load reads in all lanes of a vector."""
+        memory = self.memory(op, vector.place)
+        if vector.scalars.lanes == 1:
+            return indexed_load(vector.scalars, op, memory, vector.value)
+        wide = WideLoad(vector.scalars, op, memory, self.steps, vector.active)
+        return wide.emit(vector.value, vector.first.value)
 
     def store(self, value: Value, output: int, place: Place, shift: int, lanes: int, active: int) -> None:
         """Write an output."""

@@ -23,7 +23,7 @@ from aicf.backends.cuda.scalar_code import TEXTS, Rounding
 from aicf.backends.cuda.target import ELEMENT_BYTES, arch_named
 from aicf.backends.moves import Move, moves
 from aicf.backends.nests import LoopNest, Strided, is_linear, nest_of, value_types
-from aicf.dialects.emit_kernels import IndexOp, KernelOp, ReduceOp, StoreOp, YieldOp
+from aicf.dialects.emit_kernels import IndexOp, KernelOp, LoadOp, ReduceOp, StoreOp, YieldOp
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
 from aicf.errors import PlanError
 
@@ -31,7 +31,7 @@ VERSION = 1
 DETERMINISM = "bitwise"
 Record = Mapping[str, Attribute]
 
-_STRUCTURE = (YieldOp, StoreOp, ReduceOp, IndexOp)
+_STRUCTURE = (YieldOp, StoreOp, ReduceOp, IndexOp, LoadOp)
 _NUMBERS = ("vector", "threads", "lanes", "unroll", "splits")
 
 
@@ -116,7 +116,10 @@ def _decide(work: Work, target: TargetAttr) -> tuple[LoopNest, GeneratedSpec]:
 
 
 def _may_alias(work: Work, code: KernelOp) -> Attribute:
-    """Outputs that may lie on an input: same element at every point, stored in the last phase (nothing reads later)."""
+    """Outputs that may lie on an input: same element at every point, stored in the last phase (nothing reads later).
+
+    An input that is read at computed indices is never one.
+    """
     found: list[tuple[int, int]] = []
     for op in code.phases[-1].body.block.ops:
         if not isinstance(op, StoreOp):
@@ -124,7 +127,7 @@ def _may_alias(work: Work, code: KernelOp) -> Attribute:
         output = op.output.value.data
         for place, map_ in enumerate(code.in_maps):
             same_type = work.operands[place].dtype == work.results[output].dtype
-            if same_type and map_ == code.out_maps[output]:
+            if same_type and map_ == code.out_maps[output] and place not in code.indexed:
                 found.append((output, place))
     return ArrayAttr([ArrayAttr([_integer(out), _integer(in_)]) for out, in_ in sorted(found)])
 

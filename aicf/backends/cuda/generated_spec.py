@@ -18,7 +18,7 @@ from math import prod
 
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch
 from aicf.backends.cuda.vector_access import PIECE_BYTES
-from aicf.backends.nests import LoopNest, index_ops
+from aicf.backends.nests import LoopNest, index_ops, load_ops
 from aicf.dialects.emit_kernels import ReduceOp, StoreOp
 from aicf.dialects.types import element_of
 
@@ -190,7 +190,9 @@ def _bytes(nest: LoopNest, number: int) -> int:
 
 def traffic_bytes(nest: LoopNest) -> int:
     """Bytes that one reading of every operand and one writing of every output move."""
-    return sum(_bytes(nest, number) for number in range(len(nest.accesses)))
+    points = prod(dim.size for dim in nest.dims)
+    loaded = sum(ELEMENT_BYTES[element_of(op.result.type).name] for op in load_ops(nest.kernel))
+    return sum(_bytes(nest, number) for number in range(len(nest.accesses))) + points * loaded
 
 
 def _vector(nest: LoopNest, dim: int, offsets: Sequence[int], ragged: bool = False) -> int:
@@ -233,9 +235,9 @@ def tile_dim(nest: LoopNest) -> int | None:
     """The dim other than the last along which operands are contiguous, where outputs are along the last; else None.
 
     Only where enough bytes move that way, and both dims fill a good part of a tile; never where the kernel asks for its
-    coordinates, which tiles do not know.
+    coordinates or reads at indices, which tiles do not know.
     """
-    if reduces(nest) or len(nest.dims) < 2 or index_ops(nest.kernel):
+    if reduces(nest) or len(nest.dims) < 2 or nest.indexed or index_ops(nest.kernel):
         return None
     last = nest.dims[-1]
     if any(stride != 1 for stride in last.strides[nest.inputs :]) or last.size < TILE // 4:

@@ -16,6 +16,7 @@ from xdsl.ir import OpResult, SSAValue
 
 from aicf.backends.base import BufferRef
 from aicf.backends.cuda.generated_spec import GeneratedSpec, nest_moves, partial_size, reduces
+from aicf.backends.cuda.load_code import LoadText
 from aicf.backends.cuda.scalar_code import (
     REGISTERS,
     Rounding,
@@ -32,8 +33,9 @@ from aicf.backends.cuda.scalar_code import (
 from aicf.backends.cuda.staging import Snippet
 from aicf.backends.cuda.target import ELEMENT_BYTES
 from aicf.backends.cuda.vector_access import VectorAccess, vector_access
-from aicf.backends.nests import Access, LoopNest, index_ops
-from aicf.dialects.emit_kernels import IndexOp, PhaseOp, ReduceOp, StoreOp
+from aicf.backends.lanes import LaneSteps
+from aicf.backends.nests import Access, LoopNest, index_ops, reads
+from aicf.dialects.emit_kernels import IndexOp, LoadOp, PhaseOp, ReduceOp, StoreOp
 
 Source = Callable[[list[str]], list[str]]
 """Adds the statements that a value takes, and gives its name in every lane."""
@@ -62,7 +64,9 @@ class PhaseCode:
         self.by_rows = spec.strategy in ("resident", "rows")
         self.offsets = [ref.offset // ELEMENT_BYTES[ref.dtype] for ref in refs]
         self.accesses = [self._access(number) for number in range(len(refs))]
-        arguments = [a for a in self.kernel.body.block.args if a.uses]
+        self.steps = LaneSteps(nest, spec.vector_dim(nest), spec.vector)
+        self.loads = LoadText(nest, self.steps, self.offsets)
+        arguments = [a for a in self.kernel.body.block.args if a.uses and a.index not in nest.indexed]
         in_cells = [a.index for a in arguments if not self.is_uniform(a)]
         self.tiled = self.staged_inputs()
         self.late_inputs = [n for n in in_cells if spec.late and not nest_moves(nest, n)]
@@ -234,9 +238,7 @@ class PhaseCode:
             needed.add(value)
             if value in sources:
                 continue
-            assert isinstance(value, OpResult)
-            op = value.op
-            stack += [op.terminator.operands[value.index]] if isinstance(op, PhaseOp) else op.operands
+            stack += reads(value)
         return needed
 
     def values(
@@ -250,17 +252,24 @@ class PhaseCode:
             for text, name in zip(texts, names, strict=True):
                 text.names[value] = name
 
+        def names(value: SSAValue) -> list[str]:
+            return [text.value(value) for text in texts]
+
         for value in _in_order(needed, sources):
             define(value, sources[value](lines))
         for phase in self.kernel.phases:
             for op in phase.body.block.ops:
                 if op.results and op.results[0] in needed and op.results[0] not in sources:
+                    if isinstance(op, LoadOp):
+                        prefix = f"l{len(lines)}_"
+                        define(op.result, self.loads.emit(op, names, lanes, prefix, lines))
+                        continue
                     for text in texts:
                         text.emit(op)
             for result, value in zip(phase.results, phase.terminator.operands, strict=True):
                 if result in needed and result not in sources:
-                    define(result, [text.value(value) for text in texts])
-        return lambda value: [text.value(value) for text in texts]
+                    define(result, names(value))
+        return names
 
     def _known_sources(self) -> dict[SSAValue, Source]:
         """Elements and totals in `known`, for what is uniform."""
@@ -318,9 +327,7 @@ class PhaseCode:
             if self.is_uniform(value):
                 found[value] = None
                 continue
-            assert isinstance(value, OpResult)
-            op = value.op
-            stack += [op.terminator.operands[value.index]] if isinstance(op, PhaseOp) else op.operands
+            stack += reads(value)
         return list(found)
 
     def _cell_roots(self, number: int) -> list[SSAValue]:

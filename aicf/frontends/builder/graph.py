@@ -6,12 +6,11 @@ from dataclasses import dataclass
 
 from aicf.frontends.builder.attention import AttentionOps
 from aicf.frontends.builder.contraction import ContractionOps
-from aicf.frontends.builder.data_movement import DataMovementOps
-from aicf.frontends.builder.elementwise import ElementwiseOps
+from aicf.frontends.builder.indexing import IndexingOps
 from aicf.frontends.builder.normalization import NormalizationOps
 from aicf.frontends.builder.reduction import ReductionOps
 
 
 @dataclass
-class Graph(ElementwiseOps, ContractionOps, AttentionOps, ReductionOps, NormalizationOps, DataMovementOps):
+class Graph(ContractionOps, AttentionOps, ReductionOps, NormalizationOps, IndexingOps):
     """A program under construction; its methods raise :class:`InvalidIR`, with the Python source line, on wrong use."""

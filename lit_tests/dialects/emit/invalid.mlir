@@ -1406,3 +1406,67 @@ emit.kernel @k parallel [4294967296] reduce [8] ins [affine_map<(d0, d1) -> (d0,
     emit.yield
   }
 }
+
+// -----
+
+// There is an index for each dim of the memory.
+// CHECK: error: emit.load: 1 indices for the dims of memref<4x8xf32>
+emit.kernel @k parallel [4] reduce [] ins [indexed, affine_map<(d0) -> (d0)>] outs [affine_map<(d0) -> (d0)>] {
+^bb0(%t : memref<4x8xf32>, %x : f32):
+  emit.phase {
+    %i = emit.index 0 : i32
+    %j = emit.index 0 : i64
+    %c = arith.constant true
+    %v = emit.load %t[%i] : memref<4x8xf32>, i32
+    emit.store %x, 0 : f32
+    emit.yield
+  }
+}
+
+// -----
+
+// Indices are i32 or i64.
+// CHECK: error: emit.load: indices are all i32 or all i64, got f32, f32
+emit.kernel @k parallel [4] reduce [] ins [indexed, affine_map<(d0) -> (d0)>] outs [affine_map<(d0) -> (d0)>] {
+^bb0(%t : memref<4x8xf32>, %x : f32):
+  emit.phase {
+    %i = emit.index 0 : i32
+    %j = emit.index 0 : i64
+    %c = arith.constant true
+    %v = emit.load %t[%x, %x] : memref<4x8xf32>, f32
+    emit.store %x, 0 : f32
+    emit.yield
+  }
+}
+
+// -----
+
+// Only memory is read at indices.
+// CHECK: error: emit.load reads a memref, got f32
+emit.kernel @k parallel [4] reduce [] ins [indexed, affine_map<(d0) -> (d0)>] outs [affine_map<(d0) -> (d0)>] {
+^bb0(%t : memref<4x8xf32>, %x : f32):
+  emit.phase {
+    %i = emit.index 0 : i32
+    %j = emit.index 0 : i64
+    %c = arith.constant true
+    %v = emit.load %x[%i, %i] : f32, i32
+    emit.store %x, 0 : f32
+    emit.yield
+  }
+}
+
+// -----
+
+// An operand that is read at indices has no element at the point.
+// CHECK: error: emit.kernel: operand 0 is a memref, which is indexed, and has map (d0) -> (d0)
+emit.kernel @k parallel [4] reduce [] ins [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>] outs [affine_map<(d0) -> (d0)>] {
+^bb0(%t : memref<4x8xf32>, %x : f32):
+  emit.phase {
+    %i = emit.index 0 : i32
+    %j = emit.index 0 : i64
+    %c = arith.constant true
+    %v = emit.load %t[%i, %i] : memref<4x8xf32>, i32
+    emit.store %x, 0 : f32
+    emit.yield
+  }
+}

@@ -221,3 +221,21 @@ emit.ledger attributes {aicf.note = "kept"} {
   emit.decision "p é" ["é"] choice "→" because "a\nb" rejected {"é" = "é"} cost {k = ["é", {"é" = "é"}]}
 }
 }
+
+// A kernel that reads one operand at computed indices, guarded and not.
+// CHECK-LABEL: emit.kernel @reads parallel [5] reduce [] ins [indexed, affine_map<(d0) -> (d0)>] outs [affine_map<(d0) -> (d0)>] {
+emit.kernel @reads parallel [5] reduce [] ins [indexed, affine_map<(d0) -> (d0)>] outs [affine_map<(d0) -> (d0)>] {
+^bb0(%t : memref<4x8xf32>, %x : f32):
+  emit.phase {
+    %i = emit.index 0 : i32
+    %n = arith.constant 4 : i32
+    %c = arith.cmpi ult, %i, %n : i32
+    // CHECK: %v = emit.load %t[%i, %n] if %c else %x : memref<4x8xf32>, i32 attributes {aicf.note = "kept"}
+    %v = emit.load %t[%i, %n] if %c else %x : memref<4x8xf32>, i32 attributes {aicf.note = "kept"}
+    // CHECK-NEXT: %w = emit.load %t[%n, %n] : memref<4x8xf32>, i32
+    %w = emit.load %t[%n, %n] : memref<4x8xf32>, i32
+    %s = arith.addf %v, %w : f32
+    emit.store %s, 0 : f32
+    emit.yield
+  }
+}

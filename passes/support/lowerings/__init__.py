@@ -2,7 +2,14 @@
 
 from aicf.passes.support.greedy import PatternTable
 from aicf.passes.support.identity import IdTable
-from aicf.passes.support.lowerings import activations, attention, contraction, normalization, reduction
+from aicf.passes.support.lowerings import (
+    activations,
+    attention,
+    contraction,
+    indexing,
+    normalization,
+    reduction,
+)
 from aicf.passes.support.lowerings.base import Formulas, LowerBy
 
 FORMULAS: Formulas = {
@@ -11,6 +18,7 @@ FORMULAS: Formulas = {
     **activations.FORMULAS,
     **reduction.FORMULAS,
     **normalization.FORMULAS,
+    **indexing.FORMULAS,
 }
 
 

@@ -1,5 +1,11 @@
 """What a random program may do next, by family of ops; a step named twice is taken twice as often."""
 
-from tests.support.random_steps import contraction, data_movement, elementwise, reduction
+from tests.support.random_steps import contraction, data_movement, elementwise, indexing, reduction
 
-STEPS = (*elementwise.STEPS, *contraction.STEPS, *reduction.STEPS, *data_movement.STEPS)
+STEPS = (
+    *elementwise.STEPS,
+    *contraction.STEPS,
+    *reduction.STEPS,
+    *data_movement.STEPS,
+    *indexing.STEPS,
+)

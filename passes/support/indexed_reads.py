@@ -1,0 +1,162 @@
+"""The scalar form of ops that read memory at computed places: one row an op, from coordinates to indices.
+
+Indices come out in range for every input: negative ones count from the end, and what is out of range is clamped, or
+guarded where an op says what stands there instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import i32, i64
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+
+from aicf.dialects import logical
+from aicf.dialects.emit_kernels import CastOp, IndexOp, LoadOp
+from aicf.dialects.logical import int_values
+from aicf.dialects.types import tensor_info
+from aicf.passes.support.scalar_ops import scalar_constant
+
+I32_ELEMENTS = 1 << 31
+"""Operands of fewer elements have indices of type i32."""
+
+
+@dataclass
+class PointWriter:
+    """Adds ops to a phase for one op of the body.
+
+    Args:
+        body: The phase.
+        dims: The dim of the kernel that each dim of the op's result follows, None for one of size 1.
+        type: Of indices.
+    """
+
+    body: Block
+    dims: Sequence[int | None]
+    type: Attribute
+    known: dict[tuple[int | None, Attribute], SSAValue] = field(
+        default_factory=dict[tuple[int | None, Attribute], SSAValue]
+    )
+
+    def add(self, op: Operation) -> SSAValue:
+        """The result of an op, added."""
+        self.body.add_op(op)
+        return op.results[0]
+
+    def number(self, value: int, type_: Attribute | None = None) -> SSAValue:
+        """A constant, by default of the indices' type."""
+        return self.add(scalar_constant(value, type_ or self.type))
+
+    def coordinate(self, dim: int) -> SSAValue:
+        """Where the point lies along a dim of the op's result."""
+        place = self.dims[dim]
+        key = place, self.type
+        if key not in self.known:
+            self.known[key] = self.number(0) if place is None else self.add(IndexOp(place, self.type))
+        return self.known[key]
+
+    def in_range(self, index: SSAValue, size: int) -> SSAValue:
+        """A loaded index counted from the end if it is negative, then clamped, in the indices' type."""
+        type_ = index.type
+        negative = self.add(arith.CmpiOp(index, self.number(0, type_), "slt"))
+        from_end = self.add(arith.AddiOp(index, self.number(size, type_)))
+        chosen = self.add(arith.SelectOp(negative, from_end, index))
+        above = self.add(arith.MaxSIOp(chosen, self.number(0, type_)))
+        inside = self.add(arith.MinSIOp(above, self.number(size - 1, type_)))
+        return inside if type_ == self.type else self.add(CastOp(inside, self.type))
+
+
+Read = Callable[[PointWriter, Any, Sequence[SSAValue]], LoadOp]
+"""From an op and the scalars of its operands, the first a memref, to the load; writes what the indices take."""
+
+
+def _pad(w: PointWriter, op: logical.PadOp, operands: Sequence[SSAValue]) -> LoadOp:
+    memory, value = operands
+    indices: list[SSAValue] = []
+    inside: SSAValue | None = None
+    amounts = zip(int_values(op.low), int_values(op.high), strict=True)
+    for dim, (size, (low, high)) in enumerate(zip(tensor_info(op.operand.type).shape, amounts, strict=True)):
+        place = w.coordinate(dim)
+        index = w.add(arith.SubiOp(place, w.number(low))) if low else place
+        indices.append(index)
+        if low or high:
+            below = w.add(arith.CmpiOp(index, w.number(size), "ult"))
+            inside = below if inside is None else w.add(arith.AndIOp(inside, below))
+    if inside is None:
+        return LoadOp(memory, indices)
+    return LoadOp(memory, indices, inside, value)
+
+
+def _gather(w: PointWriter, op: logical.GatherOp, operands: Sequence[SSAValue]) -> LoadOp:
+    memory, index = operands
+    axis, shape = op.axis.value.data, tensor_info(op.operand.type).shape
+    behind = axis + tensor_info(op.indices.type).rank
+    before = [w.coordinate(dim) for dim in range(axis)]
+    after = [w.coordinate(dim) for dim in range(behind, op.info.rank)]
+    return LoadOp(memory, [*before, w.in_range(index, shape[axis]), *after])
+
+
+def _gather_elements(w: PointWriter, op: logical.GatherElementsOp, operands: Sequence[SSAValue]) -> LoadOp:
+    memory, index = operands
+    axis, shape = op.axis.value.data, tensor_info(op.operand.type).shape
+    indices = [
+        w.in_range(index, size) if dim == axis else w.coordinate(dim) for dim, size in enumerate(shape)
+    ]
+    return LoadOp(memory, indices)
+
+
+def _flip(w: PointWriter, op: logical.FlipOp, operands: Sequence[SSAValue]) -> LoadOp:
+    axes = int_values(op.axes)
+    indices = [
+        w.add(arith.SubiOp(w.number(size - 1), w.coordinate(dim))) if dim in axes else w.coordinate(dim)
+        for dim, size in enumerate(op.info.shape)
+    ]
+    return LoadOp(operands[0], indices)
+
+
+_READS: Mapping[type[Operation], Read] = {
+    logical.PadOp: _pad,
+    logical.GatherOp: _gather,
+    logical.GatherElementsOp: _gather_elements,
+    logical.FlipOp: _flip,
+}
+
+
+def write_read(
+    body: Block, op: Operation, operands: Sequence[SSAValue], dims: Sequence[int | None]
+) -> SSAValue:
+    """Adds the load of an indexed read to a phase, with what its indices take; gives the element."""
+    reach = max(*(prod(tensor_info(value.type).shape) for value in (op.operands[0], op.results[0])))
+    writer = PointWriter(body, dims, i32 if reach < I32_ELEMENTS else i64)
+    return writer.add(_READS[type(op)](writer, op, operands))
+
+
+def write_place(body: Block, type_: Attribute, dim: int | None) -> SSAValue:
+    """Adds a coordinate in an element type to a phase; gives it."""
+    direct = type_ in (i32, i64)
+    counter = IndexOp(dim, type_ if direct else i64) if dim is not None else scalar_constant(0, type_)
+    body.add_op(counter)
+    if direct or dim is None:
+        return counter.results[0]
+    cast = CastOp(counter.results[0], type_)
+    body.add_op(cast)
+    return cast.result
+
+
+def index_operand_dims(op: Operation, place: int) -> range | None:
+    """The dims of the result along which an indexed read walks operand `place`; None for the operand that it reads at
+    indices."""
+    if place == 0:
+        return None
+    match op:
+        case logical.GatherOp():
+            axis = op.axis.value.data
+            return range(axis, axis + tensor_info(op.indices.type).rank)
+        case logical.GatherElementsOp():
+            return range(op.info.rank)
+        case _:
+            return range(0)

@@ -1,0 +1,48 @@
+"""Programs that read at computed places, native on this machine, against the semantics."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import aicf
+from aicf.backends.cpu.target import check_host, level_named
+from tests.support.indexing_programs import READS, built
+from tests.support.random_graphs import run_program
+
+
+def close(found: np.ndarray, wanted: np.ndarray, tolerance: float) -> None:
+    assert found.shape == wanted.shape
+    scale = max(1.0, float(np.max(np.abs(wanted.astype(np.float64)), initial=0.0)))
+    np.testing.assert_allclose(found.astype(np.float64), wanted, rtol=0, atol=tolerance * scale)
+
+
+@pytest.mark.parametrize("level", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("name", READS)
+def test_reads_at_places(name: str, dtype: str, level: str) -> None:
+    """Vectors, tails, guards and every way to make an index; indices out of range as the op says."""
+    try:
+        check_host(level_named(level))
+    except aicf.BackendUnavailable as error:
+        pytest.skip(str(error))
+    inputs = built(READS[name], dtype)
+    module = inputs.graph.module()
+    exact = run_program(module, inputs.arrays)["y"]
+    exe = aicf.compile(module, target=f"cpu:{level}")
+    close(np.asarray(exe(inputs.arrays)), exact, 1e-5 if dtype == "f32" else 1e-12)
+
+
+def test_large_reads_share_threads() -> None:
+    """Two threads read a table of rows."""
+    random = np.random.default_rng(3)
+    graph = aicf.Graph("f")
+    table, rows = graph.input("t", [50, 300]), graph.input("i", [400], "i32")
+    graph.output(graph.gather(table, rows), "y")
+    arrays = {
+        "t": random.standard_normal((50, 300)).astype(np.float32),
+        "i": random.integers(-50, 50, 400).astype(np.int32),
+    }
+    exe = aicf.compile(graph.module(), target="cpu", threads=2)
+    assert "threads = 2" in exe.ir("emit")
+    np.testing.assert_array_equal(exe(arrays), arrays["t"][arrays["i"]])

@@ -1,0 +1,143 @@
+"""Programs that read and write at places: one graph an entry, with random inputs, indices in range and out of it.
+
+Sizes are ones at which vectors are whole, have a tail, or do not exist; the float type is a parameter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from aicf.dialects.types import element_named
+from aicf.frontends.builder import Graph
+from aicf.frontends.builder.core import Value
+
+Array = np.ndarray
+
+
+@dataclass
+class Inputs:
+    """A graph under construction and the arrays of its inputs."""
+
+    dtype: str
+    seed: int = 0
+    graph: Graph = field(default_factory=lambda: Graph("f"))
+    arrays: dict[str, Array] = field(default_factory=dict)
+
+    def data(self, *shape: int, dtype: str | None = None) -> Value:
+        """Random elements."""
+        element = element_named(dtype or self.dtype)
+        random = np.random.default_rng(self.seed + len(self.arrays))
+        if element.is_float:
+            return self._input(random.standard_normal(shape).astype(element.dtype), element.name)
+        return self._input(random.integers(-9, 9, shape).astype(element.dtype), element.name)
+
+    def indices(self, size: int, *shape: int, dtype: str = "i64") -> Value:
+        """Places of `size` elements: most in range, from both ends, some far out."""
+        random = np.random.default_rng(self.seed + 100 + len(self.arrays))
+        places = random.integers(-size, size, shape)
+        far = random.choice([-(10**9), 10**9, size, -size - 1], shape)
+        made = np.where(random.random(shape) < 0.2, far, places)
+        return self._input(made.astype(element_named(dtype).dtype), dtype)
+
+    def _input(self, array: Array, dtype: str) -> Value:
+        name = f"x{len(self.arrays)}"
+        self.arrays[name] = array
+        return self.graph.input(name, array.shape, dtype)
+
+
+def _pad(i: Inputs) -> Value:
+    return i.graph.relu(i.graph.pad(i.data(3, 5, 37), [1, 0, 2], [0, 2, 3], 0.5))
+
+
+def _pad_aligned(i: Inputs) -> Value:
+    """Whole vectors lie inside or outside."""
+    return i.graph.pad(i.data(5, 64), [1, 16], [0, 32], -1.0)
+
+
+def _pad_edge(i: Inputs) -> Value:
+    return i.graph.pad(i.data(5, 7), [2, 3], [1, 0], mode="edge")
+
+
+def _pad_reflect(i: Inputs) -> Value:
+    return i.graph.pad(i.data(5, 7), [4, 0], [1, 6], mode="reflect")
+
+
+def _embedding(i: Inputs) -> Value:
+    """Rows of a table, added and normalised."""
+    rows = i.graph.gather(i.data(7, 48), i.indices(7, 9))
+    return i.graph.layer_norm(rows + i.data(9, 48), i.data(48), i.data(48))
+
+
+def _gather_middle(i: Inputs) -> Value:
+    return i.graph.gather(i.data(3, 6, 20), i.indices(6, 2, 3, dtype="i32"), 1)
+
+
+def _gather_last(i: Inputs) -> Value:
+    return i.graph.gather(i.data(4, 33), i.indices(33, 40), 1)
+
+
+def _gather_transposed(i: Inputs) -> Value:
+    """The operand's view is strides of the memory that is read."""
+    return i.graph.gather(i.graph.transpose(i.data(16, 6), [1, 0]), i.indices(6, 5), 0)
+
+
+def _gather_elements(i: Inputs) -> Value:
+    found = i.graph.gather_elements(i.data(6, 40), i.indices(40, 6, 33, dtype="i32"), 1)
+    return i.graph.where(i.graph.compare("gt", found, 0.0), found, -1.0)
+
+
+def _gather_and_element(i: Inputs) -> Value:
+    """One operand read at places and at the point: no result may overwrite it."""
+    x = i.graph.exp(i.data(6, 32))
+    return i.graph.gather_elements(x, i.indices(6, 6, 32), 0) + x
+
+
+def _gather_summed(i: Inputs) -> Value:
+    """Rows read in a reduction over the rows."""
+    return i.graph.reduce_sum(i.graph.gather(i.data(7, 40), i.indices(7, 11)), [0])
+
+
+def _flip(i: Inputs) -> Value:
+    return i.graph.flip(i.data(4, 35), [0, 1]) + i.graph.flip(i.data(4, 35), [0])
+
+
+def _tile(i: Inputs) -> Value:
+    return i.graph.tile(i.data(3, 10), [2, 3])
+
+
+def _one_hot(i: Inputs) -> Value:
+    return i.graph.one_hot(i.indices(11, 5, 3), 11, 1, dtype=i.dtype) * i.data(5, 11, 3)
+
+
+def _iota(i: Inputs) -> Value:
+    return i.data(4, 35) + i.graph.iota([4, 35], 1, i.dtype)
+
+
+READS: dict[str, Callable[[Inputs], Value]] = {
+    "pad": _pad,
+    "pad-aligned": _pad_aligned,
+    "pad-edge": _pad_edge,
+    "pad-reflect": _pad_reflect,
+    "embedding": _embedding,
+    "gather-middle": _gather_middle,
+    "gather-last": _gather_last,
+    "gather-transposed": _gather_transposed,
+    "gather-elements": _gather_elements,
+    "gather-and-element": _gather_and_element,
+    "gather-summed": _gather_summed,
+    "flip": _flip,
+    "tile": _tile,
+    "one-hot": _one_hot,
+    "iota": _iota,
+}
+"""By name."""
+
+
+def built(make: Callable[[Inputs], Value], dtype: str, seed: int = 0) -> Inputs:
+    """The graph, with its result called y, and its inputs."""
+    inputs = Inputs(dtype, seed)
+    inputs.graph.output(make(inputs), "y")
+    return inputs

@@ -1,0 +1,76 @@
+"""Steps that add ops which know places. Indices are inputs or made from iota, in range and out of it."""
+
+from __future__ import annotations
+
+from xdsl.ir import SSAValue
+
+from aicf.dialects import logical
+from aicf.dialects.types import tensor, tensor_info
+from tests.support.random_steps.generator import SIZES, Generator
+
+
+def _indices(g: Generator, shape: list[int], axis: int) -> SSAValue:
+    """Places that are given, or counted along an axis; some past the ends."""
+    element = g.choice(("i32", "i64"))
+    if g.chance(0.6) or not shape:
+        return g.argument(shape, "input", element)
+    place = g.require(logical.IotaOp(axis, shape, element))
+    back = g.require(logical.ConstantOp(int(g.random.integers(-1, 3)), place.type))
+    return g.require(logical.SubOp(place, back))
+
+
+def _iota(g: Generator) -> None:
+    x = g.float_value(min_rank=1)
+    shape = tensor_info(x.type).shape
+    g.add(
+        logical.AddOp(x, g.require(logical.IotaOp(int(g.random.integers(len(shape))), shape, g.float_type)))
+    )
+
+
+def _pad(g: Generator) -> None:
+    x = g.float_value()
+    rank = tensor_info(x.type).rank
+    low, high = (g.random.integers(0, 3, rank).tolist() for _ in range(2))
+    value = g.require(logical.ConstantOp(g.choice((0.0, 0.5, -1.0)), tensor((), g.float_type)))
+    g.add(logical.PadOp(x, value, low, high))
+
+
+def _gather(g: Generator) -> None:
+    x = g.float_value(min_rank=1)
+    shape = [int(g.choice(SIZES)) for _ in range(int(g.random.integers(3)))]
+    axis = int(g.random.integers(tensor_info(x.type).rank))
+    g.add(logical.GatherOp(x, _indices(g, shape, 0), axis))
+
+
+def _gather_elements(g: Generator) -> None:
+    x = g.float_value(min_rank=1)
+    shape = tensor_info(x.type).shape
+    axis = int(g.random.integers(len(shape)))
+    counts = [
+        int(g.choice(SIZES)) if dim == axis else int(g.random.integers(1, size + 1))
+        for dim, size in enumerate(shape)
+    ]
+    g.add(logical.GatherElementsOp(x, _indices(g, counts, axis), axis))
+
+
+def _flip(g: Generator) -> None:
+    x = g.float_value(min_rank=1)
+    axes = [axis for axis in range(tensor_info(x.type).rank) if g.chance(0.5)]
+    g.add(logical.FlipOp(x, axes or [0]))
+
+
+def _tile(g: Generator) -> None:
+    x = g.float_value()
+    g.add(logical.TileOp(x, g.random.integers(1, 3, tensor_info(x.type).rank).tolist()))
+
+
+def _one_hot(g: Generator) -> None:
+    on, off = (
+        g.require(logical.ConstantOp(value, tensor((), g.float_type)))
+        for value in (1.0, g.choice((0.0, -0.5)))
+    )
+    indices = _indices(g, [int(g.choice(SIZES))], 0)
+    g.add(logical.OneHotOp(indices, on, off, int(g.random.integers(2)), int(g.choice((2, 3, 5)))))
+
+
+STEPS = (_iota, _pad, _gather, _gather_elements, _flip, _tile, _one_hot)
