@@ -47,12 +47,18 @@ KIND_IDS: dict[str, int] = {
     "attention": 29,
     "gemm_multi": 30,
     "norm_gated": 31,
+    "last_update": 32,
+    "scatter_combine": 33,
+    "topk_indices": 34,
 }
 """Append-only: a number, once given, never changes and is never used again."""
 
 ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "sigmoid", "tanh", "generated")
 """Values of the `activation` field, in the order of their packed code. `generated` = see the instruction's code."""
 
+
+SCATTER_MODES = ("add", "max", "min")
+"""Values of the `mode` field of a scatter, in the order of their packed code."""
 
 FLAGS = (BoolAttr.from_bool(False), BoolAttr.from_bool(True))
 """The two i1 attributes, by truth: made once, for every instruction has some."""
@@ -136,6 +142,8 @@ SCHEMAS: dict[str, tuple[Field, ...]] = {
         Field("transpose_b", "?"),
         Field("prologue_operands", "q"),
     ),
+    "scatter_combine.v1": (Field("mode", "B", SCATTER_MODES),),
+    "topk_indices.v1": (Field("axis", "q"), Field("smallest", "?")),
 }
 """Field layouts by schema name, packed without padding; a changed layout gets a new version, never a new meaning."""
 

@@ -23,7 +23,7 @@ EMIT = ("aicf.dialects.emit", "aicf.dialects.emit_types", "aicf.dialects.emit_ke
 PLAIN = ("aicf.dialects.plain_values", "aicf.plain")
 CONTRACT = ("aicf.backends.base", "aicf.backends.native", "aicf.backends.registry")
 HOST = ("aicf.backends.host",)
-LOOPS = ("aicf.backends.nests", "aicf.backends.lanes", "aicf.backends.moves")
+LOOPS = ("aicf.backends.nests", "aicf.backends.lanes", "aicf.backends.moves", "aicf.backends.scatters")
 
 # Module prefix (the longest match decides) to what it may import besides itself and aicf.errors.
 ALLOWED: dict[str, tuple[str, ...]] = {

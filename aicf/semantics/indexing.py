@@ -90,6 +90,12 @@ def _scatter(op: logical.ScatterOp, operands: Sequence[Array]) -> Array:
     return _scatter_rows(op.mode.data, x, from_the_end(indices, len(x)), updates)
 
 
+def _last_update(op: logical.LastUpdateOp, operands: Sequence[Array]) -> Array:
+    (indices,) = operands
+    rows = op.rows.value.data
+    return _scatter_rows("set", np.full(rows, -1), from_the_end(indices, rows), np.arange(len(indices)))
+
+
 def _scatter_elements(op: logical.ScatterElementsOp, operands: Sequence[Array]) -> Array:
     x, indices, updates = operands
     places = _coordinates(indices.shape)
@@ -142,6 +148,8 @@ MEANINGS: Mapping[type[Operation], Meaning] = {
     logical.TileOp: _tile,
     logical.OneHotOp: _one_hot,
     logical.ScatterOp: _scatter,
+    logical.ScatterCombineOp: _scatter,
+    logical.LastUpdateOp: _last_update,
     logical.ScatterElementsOp: _scatter_elements,
     logical.ScatterNdOp: _scatter_nd,
     logical.TopkIndicesOp: _topk_indices,

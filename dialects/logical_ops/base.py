@@ -156,6 +156,7 @@ _PROPERTY_FORMS: Mapping[str, tuple[Callable[[Attribute], bool], str]] = {
     "axis": (_is_i64, "an integer"),
     "depth": (_is_i64, "an integer"),
     "k": (_is_i64, "an integer"),
+    "rows": (_is_i64, "an integer"),
     "mode": (_is_string, "a string"),
     "epsilon": (_is_f64, "a number of type f64, such as 1.0e-05"),
     "approximate": (_is_string, "a string"),

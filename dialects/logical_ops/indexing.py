@@ -42,8 +42,10 @@ __all__ = [
     "GatherElementsOp",
     "GatherOp",
     "IotaOp",
+    "LastUpdateOp",
     "OneHotOp",
     "PadOp",
+    "ScatterCombineOp",
     "ScatterElementsOp",
     "ScatterMode",
     "ScatterNdOp",
@@ -407,7 +409,7 @@ class ScatterOp(_Scatter):
     """
 
     name = "logical.scatter"
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), Composite())
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
@@ -420,6 +422,53 @@ class ScatterOp(_Scatter):
             )
         _check_updates(updates, [*indices.sizes, *info.sizes[1:]])
         return info.with_sizes(info.sizes)
+
+
+@irdl_op_definition
+class ScatterCombineOp(_Scatter):
+    """``logical.scatter`` with mode ``add``, ``max`` or ``min``, as a primitive op."""
+
+    name = "logical.scatter_combine"
+    traits = traits_def(Pure())
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """The operand's type."""
+        if properties.get("mode") == StringAttr("set"):
+            raise VerifyException("mode is set, which combines nothing; use logical.scatter")
+        return ScatterOp.infer(operands, properties)
+
+
+@irdl_op_definition
+class LastUpdateOp(LogicalOp):
+    """For each of ``rows`` rows the number (i32) of the last index that names it, -1 if none does.
+
+    Indices as in ``logical.scatter``.
+    """
+
+    name = "logical.last_update"
+    indices = operand_def()
+    rows = prop_def(IntegerAttr[I64])
+    traits = traits_def(Pure())
+
+    def __init__(self, indices: SSAValue | Operation, rows: int):
+        values = operand_values(indices)
+        properties: dict[str, Attribute] = {"rows": IntegerAttr(rows, i64)}
+        super().__init__(
+            operands=values,
+            result_types=[self.infer(operand_types(values), properties)],
+            properties=properties,
+        )
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """One i32 a row."""
+        indices, rows = _indices(operands[0]), int_value(properties.get("rows"))
+        if indices.rank != 1:
+            raise VerifyException(f"indices have shape {indices.shape_text}; they have rank 1")
+        if rows < 1:
+            raise VerifyException(f"rows is {rows}; it is at least 1")
+        return tensor([rows], "i32")
 
 
 @irdl_op_definition

@@ -50,8 +50,8 @@ def derive_kind(block: Block) -> tuple[str, Attrs]:
         return ("copy" if isinstance(yielded(block)[0], BlockArgument) else "generated"), {}
     if any(isinstance(op, logical.MatmulOp) for op in ops):
         return _products(block, ops)
-    if len(ops) == 1 and isinstance(ops[0], logical.ConcatOp):
-        return "concat", {"axis": IntegerAttr(ops[0].axis.value.data, i64)}
+    if len(ops) == 1 and (single := _single(ops[0])) is not None:
+        return single
     if len(yielded(block)) == 1:
         ops = [op for op in ops if not isinstance(op, logical.BroadcastOp)]
         signature = _signature(block, ops)
@@ -59,6 +59,22 @@ def derive_kind(block: Block) -> tuple[str, Attrs]:
             if any(_matches(row, signature) for row in rows) and (found := attrs(ops)) is not None:
                 return kind, found
     return "generated", {}
+
+
+def _single(op: Operation) -> tuple[str, Attrs] | None:
+    """Kind of a body of one op that has a kind of its own."""
+    match op:
+        case logical.ConcatOp():
+            return "concat", {"axis": IntegerAttr(op.axis.value.data, i64)}
+        case logical.LastUpdateOp():
+            return "last_update", {}
+        case logical.ScatterCombineOp():
+            return "scatter_combine", {"mode": op.mode}
+        case logical.TopkIndicesOp():
+            attrs = {"axis": IntegerAttr(op.axis.value.data, i64), "smallest": FLAGS[op.smallest is not None]}
+            return "topk_indices", attrs
+        case _:
+            return None
 
 
 def _products(block: Block, ops: Sequence[Operation]) -> tuple[str, Attrs]:

@@ -14,7 +14,16 @@ from dataclasses import dataclass, field
 from xdsl.ir import Block, Operation, OpResult, SSAValue
 
 from aicf.dialects.emit import YieldOp
-from aicf.dialects.logical import BroadcastOp, ConcatOp, ConstantOp, IndexedRead, MatmulOp
+from aicf.dialects.logical import (
+    BroadcastOp,
+    ConcatOp,
+    ConstantOp,
+    IndexedRead,
+    LastUpdateOp,
+    MatmulOp,
+    ScatterCombineOp,
+    TopkIndicesOp,
+)
 from aicf.dialects.types import ElementType, tensor, tensor_info
 from aicf.passes.support.attention import attention_of
 from aicf.passes.support.products import Products, products_of
@@ -62,7 +71,7 @@ def peel(body: Block) -> PeeledBody:
     return _Peeler(body).run()
 
 
-_STRIDED_READERS = (MatmulOp, ConcatOp, YieldOp)
+_STRIDED_READERS = (MatmulOp, ConcatOp, YieldOp, LastUpdateOp, ScatterCombineOp, TopkIndicesOp)
 """Ops that take operands with any strides, 0 included."""
 
 _IN_MEMORY = 1
@@ -74,7 +83,7 @@ def reads_in_memory(reader: Operation, place: int) -> bool:
     return isinstance(reader, _STRIDED_READERS) or (place == 0 and reader.has_trait(IndexedRead))
 
 
-_POSITIONAL = (MatmulOp, ConcatOp)
+_POSITIONAL = (MatmulOp, ConcatOp, LastUpdateOp, ScatterCombineOp, TopkIndicesOp)
 """Ops whose kernels know operands by their place: each place gets a block argument of its own, in order."""
 
 

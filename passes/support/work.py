@@ -28,7 +28,9 @@ from aicf.passes.support.kernel_code import NoCode, derive_code, derive_prologue
 from aicf.passes.support.peeling import PeeledBody, PeeledOperand, peel, yielded
 from aicf.passes.support.views import View
 
-CODELESS_KINDS = frozenset({"gemm", "copy", "concat", "pack", "attention"})
+CODELESS_KINDS = frozenset(
+    {"gemm", "copy", "concat", "pack", "attention", "last_update", "scatter_combine", "topk_indices"}
+)
 """Kinds whose kernels need no generated scalar program."""
 
 TARGET_ATTR = "aicf.target"

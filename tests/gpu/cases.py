@@ -20,6 +20,7 @@ from aicf.policies.kernel_policy import Fusion
 from tests.gpu import programs
 from tests.gpu.programs import Program, random_arrays
 from tests.support.fused_graphs import FAMILIES, fused_program
+from tests.support.indexing_programs import PROGRAMS, READS, built
 from tests.support.random_graphs import random_program
 
 ROOT = Path(__file__).parent.parent.parent
@@ -78,6 +79,21 @@ def _graphs() -> dict[str, Case]:
             name = f"{family}-{dtype}"
             cases[name] = Case(_built(name, partial(build, dtype)), kernels)
     return cases
+
+
+def _places() -> dict[str, Case]:
+    """Reads and writes at places that are computed, with indices in range and out of it."""
+    cases: dict[str, Case] = {}
+    for name, make in PROGRAMS.items():
+        dtypes = ("f32", "f16") if name in READS else ("f32",)
+        for dtype in dtypes:
+            cases[f"places-{name}-{dtype}"] = Case(partial(_place_program, name, dtype), (), depth=4)
+    return cases
+
+
+def _place_program(name: str, dtype: str) -> Program:
+    made = built(PROGRAMS[name], dtype)
+    return Program(made.graph.module(), made.arrays)
 
 
 KIND_OF = {
@@ -248,6 +264,7 @@ STEP = "step-of-descent"
 
 STATELESS: dict[str, Case] = {
     **_graphs(),
+    **_places(),
     **_products(),
     **_variants(),
     **_attentions(),

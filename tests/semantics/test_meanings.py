@@ -345,6 +345,11 @@ def test_scatter_combines_in_order_and_drops_what_is_out_of_range() -> None:
         for mode in logical.SCATTER_MODES
     }
     assert found == {"set": [30, 2, 20], "add": [41, 2, 23], "max": [30, 2, 20], "min": [1, 2, 3]}
+    assert (
+        run(lambda a, i, u: logical.ScatterCombineOp(a, i, u, "add"), x, rows, updates).tolist()
+        == found["add"]
+    )
+    assert run(lambda i: logical.LastUpdateOp(i, 4), rows).tolist() == [4, -1, -1, 3]
 
 
 def test_scatter_along_an_axis_and_at_places() -> None:

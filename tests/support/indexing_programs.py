@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
+from aicf.dialects.logical import ScatterMode
 from aicf.dialects.types import element_named
 from aicf.frontends.builder import Graph
 from aicf.frontends.builder.core import Value
@@ -116,6 +118,66 @@ def _iota(i: Inputs) -> Value:
     return i.data(4, 35) + i.graph.iota([4, 35], 1, i.dtype)
 
 
+def _scatter(i: Inputs, mode: ScatterMode, dtype: str = "i64") -> Value:
+    """Rows of several dimensions."""
+    return i.graph.scatter(i.data(7, 5, 3), i.indices(7, 40, dtype=dtype), i.data(40, 5, 3), mode)
+
+
+def _scatter_wide(i: Inputs) -> Value:
+    """Rows of more columns than a block has threads; the result goes on."""
+    return i.graph.relu(i.graph.scatter(i.data(3, 300), i.indices(3, 5, dtype="i32"), i.data(5, 300), "add"))
+
+
+def _scatter_scalars(i: Inputs) -> Value:
+    return i.graph.scatter(i.data(50), i.indices(50, 300), i.data(300), "add")
+
+
+def _scatter_elements(i: Inputs) -> Value:
+    return i.graph.scatter_elements(i.data(6, 9), i.indices(9, 5, 20), i.data(5, 20), 1, "max")
+
+
+def _scatter_nd(i: Inputs) -> Value:
+    return i.graph.scatter_nd(i.data(4, 5, 6), i.indices(4, 3, 7, 2), i.data(3, 7, 6))
+
+
+def _scatter_turned(i: Inputs) -> Value:
+    """Views of the operand and the updates are strides."""
+    x, updates = (i.graph.transpose(value, [1, 0]) for value in (i.data(8, 6), i.data(8, 9)))
+    return i.graph.scatter(x, i.indices(6, 9), updates, "min")
+
+
+def _topk(i: Inputs, *, largest: bool) -> Value:
+    """Elements with ties; places and elements of the best."""
+    found, places = i.graph.topk(i.data(3, 300, dtype="i32"), 7, largest=largest)
+    return i.graph.cast(found, i.dtype) + i.graph.cast(places, i.dtype)
+
+
+def _topk_middle(i: Inputs) -> Value:
+    return i.graph.topk(i.data(2, 9, 5), 4, 1)[0]
+
+
+def _topk_all(i: Inputs) -> Value:
+    """A whole sort."""
+    return i.graph.cast(i.graph.topk(i.data(2, 33), 33)[1], i.dtype)
+
+
+WRITES: dict[str, Callable[[Inputs], Value]] = {
+    "scatter-set": partial(_scatter, mode="set"),
+    "scatter-add": partial(_scatter, mode="add"),
+    "scatter-max": partial(_scatter, mode="max", dtype="i32"),
+    "scatter-min": partial(_scatter, mode="min"),
+    "scatter-wide": _scatter_wide,
+    "scatter-scalars": _scatter_scalars,
+    "scatter-elements": _scatter_elements,
+    "scatter-nd": _scatter_nd,
+    "scatter-turned": _scatter_turned,
+    "topk": partial(_topk, largest=True),
+    "topk-smallest": partial(_topk, largest=False),
+    "topk-middle": _topk_middle,
+    "topk-all": _topk_all,
+}
+"""By name."""
+
 READS: dict[str, Callable[[Inputs], Value]] = {
     "pad": _pad,
     "pad-aligned": _pad_aligned,
@@ -134,6 +196,8 @@ READS: dict[str, Callable[[Inputs], Value]] = {
     "iota": _iota,
 }
 """By name."""
+
+PROGRAMS = {**READS, **WRITES}
 
 
 def built(make: Callable[[Inputs], Value], dtype: str, seed: int = 0) -> Inputs:

@@ -27,6 +27,7 @@ from aicf.backends.cpu.loader import BARRIER, PROFILE_SUFFIX, YIELD
 from aicf.backends.cpu.loops import LoopPointers, emit_loops
 from aicf.backends.cpu.module import compile_module, new_module
 from aicf.backends.cpu.pack import emit_pack
+from aicf.backends.cpu.place_code import Topk, emit_last_update, emit_scatter
 from aicf.backends.cpu.records import (
     attention_spec,
     gemm_spec,
@@ -42,6 +43,7 @@ from aicf.backends.cpu.row_program import make_rows
 from aicf.backends.cpu.target import CpuLevel
 from aicf.backends.moves import moved_text, moves
 from aicf.backends.nests import LoopNest, Strided, nest_of, one_row
+from aicf.backends.scatters import Scatter
 from aicf.errors import PlanError
 
 
@@ -389,6 +391,24 @@ def _pack(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
     emit_pack(em, source.dtype, lanes, k, n, nr, strides, call.ins[0], call.outs[0])
 
 
+def _last_update(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
+    emit_last_update(em, _strided(launch.ins[0]), _strided(launch.outs[0]), call.ins[0], call.outs[0])
+
+
+def _scatter(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
+    places = (_strided(ref) for ref in (*launch.ins, *launch.outs))
+    scatter = Scatter(*places, mode=get_text(launch.record, "mode"))
+    copy, row = sub_records(launch.record, "parts")
+    specs = loop_spec(copy, scatter.copy()), loop_spec(row, scatter.row())
+    emit_scatter(em, scatter, specs, call.ins, call.outs[0])
+
+
+def _topk(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
+    axis, smallest = get_int(launch.record, "axis"), get_bool(launch.record, "smallest")
+    topk = Topk(_strided(launch.ins[0]), _strided(launch.outs[0]), axis, smallest)
+    topk.emit(em, call.ins[0], call.outs[0], call.tid, call.nthreads)
+
+
 _EMITTERS: Mapping[str, Callable[[Emitter, Launch, _Call, Sequence[str]], None]] = {
     "cpu.gemm_avx512": _gemm,
     "cpu.gemm_avx2": _gemm,
@@ -401,5 +421,8 @@ _EMITTERS: Mapping[str, Callable[[Emitter, Launch, _Call, Sequence[str]], None]]
     "cpu.copy": _move,
     "cpu.concat": _move,
     "cpu.pack": _pack,
+    "cpu.last_update": _last_update,
+    "cpu.scatter": _scatter,
+    "cpu.topk": _topk,
 }
 """Kernel id -> code."""

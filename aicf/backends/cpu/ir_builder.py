@@ -370,6 +370,28 @@ class Emitter:
         self.b.position_at_end(done)
         return results
 
+    def descend(
+        self, start: Value, goes_on: Callable[[Value], Value], step: Callable[[Value], Value]
+    ) -> Value:
+        """``while i > 0 and goes_on(i): i = step(i)`` from ``i = start``; returns the last i (all i64)."""
+        before = self.b.block
+        head, test, body, done = (
+            self.b.append_basic_block(name) for name in ("head", "test", "body", "done")
+        )
+        self.b.branch(head)
+        self.b.position_at_end(head)
+        place = self.b.phi(I64)
+        place.add_incoming(start, before)
+        self.b.cbranch(self.b.icmp_signed(">", place, self.index(0)), test, done)
+        self.b.position_at_end(test)
+        self.b.cbranch(goes_on(place), body, done)
+        self.b.position_at_end(body)
+        following = step(place)
+        place.add_incoming(following, self.b.block)
+        self.b.branch(head)
+        self.b.position_at_end(done)
+        return place
+
     def when(
         self, condition: Value, then: Callable[[], None], otherwise: Callable[[], None] | None = None
     ) -> None:

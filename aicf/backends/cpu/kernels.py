@@ -26,6 +26,7 @@ from aicf.backends.cpu.legality import (
     unsupported_dtype,
 )
 from aicf.backends.cpu.loop_spec import LoopSpec, choose, cost_us
+from aicf.backends.cpu.place_kernels import KERNELS as PLACE_KERNELS
 from aicf.backends.cpu.records import get_int, integer, loop_record
 from aicf.backends.moves import Move, moves
 from aicf.backends.nests import LoopNest, nest_of
@@ -130,5 +131,6 @@ KERNELS: tuple[KernelDescriptor, ...] = (
     MoveKernel("cpu.copy", frozenset({"copy"})),
     MoveKernel("cpu.concat", frozenset({"concat"})),
     PackKernel(),
+    *PLACE_KERNELS,
 )
 """All kernels of the backend, in the order in which they are considered."""

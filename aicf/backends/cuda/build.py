@@ -38,6 +38,9 @@ _FAMILIES: dict[str, str] = {
     "cuda.generated": "aicf.backends.cuda.generated_code",
     "cuda.copy": "aicf.backends.cuda.move_code",
     "cuda.concat": "aicf.backends.cuda.move_code",
+    "cuda.last_update": "aicf.backends.cuda.place_code",
+    "cuda.scatter": "aicf.backends.cuda.place_code",
+    "cuda.topk": "aicf.backends.cuda.place_code",
 }
 """Kernel id to the module whose `emit` makes its launches."""
 

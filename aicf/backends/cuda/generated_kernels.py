@@ -61,7 +61,7 @@ def code_reason(code: KernelOp) -> str | None:
     return _unsupported(sorted(unknown)[0]) if unknown else None
 
 
-class _PlainOperands:
+class PlainOperands:
     """A kernel that asks for no prepared layout."""
 
     id: str
@@ -72,7 +72,7 @@ class _PlainOperands:
 
 
 @dataclass(frozen=True)
-class GeneratedKernel(_PlainOperands):
+class GeneratedKernel(PlainOperands):
     """Code from the generated scalar program: pointwise chains, and reductions with what is around them."""
 
     id: str = "cuda.generated"
@@ -136,7 +136,7 @@ def _may_alias(work: Work, code: KernelOp) -> Attribute:
 
 
 @dataclass(frozen=True)
-class MoveKernel(_PlainOperands):
+class MoveKernel(PlainOperands):
     """Moves elements: a strided copy, or operands side by side."""
 
     id: str
@@ -233,6 +233,14 @@ def read_integer(record: Record, key: str) -> int:
     if not isinstance(value, IntegerAttr):
         raise PlanError(f"kernel record lacks the integer '{key}': run select-kernels again")
     return value.value.data
+
+
+def read_text(record: Record, key: str) -> str:
+    """A string entry. Raises PlanError if the record lacks it."""
+    value = record.get(key)
+    if not isinstance(value, StringAttr):
+        raise PlanError(f"kernel record lacks the text '{key}': run select-kernels again")
+    return value.data
 
 
 def read_rounding(record: Record) -> Rounding:

@@ -9,6 +9,7 @@ from aicf.backends.cuda import (
     gemv_kernels,
     generated_kernels,
     mma_kernels,
+    place_kernels,
     simt_kernels,
     wgmma_kernels,
 )
@@ -21,4 +22,5 @@ KERNELS: tuple[KernelDescriptor, ...] = (
     simt_kernels.SimtKernel(),
     *attention_kernels.KERNELS,
     *generated_kernels.KERNELS,
+    *place_kernels.KERNELS,
 )

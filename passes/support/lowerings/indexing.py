@@ -86,6 +86,21 @@ def _static_shape(op: LogicalOp, value: SSAValue) -> tuple[int, ...]:
     return tuple(static_size(op, size) for size in tensor_info(value.type).sizes)
 
 
+def _scatter(lower: Lowering, op: logical.ScatterOp) -> SSAValue:
+    """set: the last update of each row, where it has one. What combines all updates of a row is primitive."""
+    if op.scatter_mode != "set":
+        return lower.add(
+            logical.ScatterCombineOp(op.operand, op.indices, op.updates, op.scatter_mode), op.scatter_mode
+        )
+    sizes = op.info.sizes
+    last = lower.add(logical.LastUpdateOp(op.indices, static_size(op, sizes[0])), "last")
+    update = lower.add(logical.GatherOp(op.updates, last, 0), "update")
+    updated = lower.add(logical.CompareOp("ge", last, lower.splat(0, last, "first")), "updated")
+    return lower.add(
+        logical.SelectOp(lower.broadcast(updated, [0], sizes, "rows"), update, op.operand), "chosen"
+    )
+
+
 def _scatter_elements(lower: Lowering, op: logical.ScatterElementsOp) -> SSAValue:
     """Every element is a row of its own: its number from the coordinates and the index."""
     shape, counts = _static_shape(op, op.operand), _static_shape(op, op.indices)
@@ -123,6 +138,7 @@ def _scatter_nd(lower: Lowering, op: logical.ScatterNdOp) -> SSAValue:
 FORMULAS: Formulas = {
     logical.TileOp: _tile,
     logical.OneHotOp: _one_hot,
+    logical.ScatterOp: _scatter,
     logical.ScatterElementsOp: _scatter_elements,
     logical.ScatterNdOp: _scatter_nd,
 }

@@ -7,7 +7,7 @@ import pytest
 
 import aicf
 from aicf.backends.cpu.target import check_host, level_named
-from tests.support.indexing_programs import READS, built
+from tests.support.indexing_programs import PROGRAMS, built
 from tests.support.random_graphs import run_program
 
 
@@ -19,14 +19,14 @@ def close(found: np.ndarray, wanted: np.ndarray, tolerance: float) -> None:
 
 @pytest.mark.parametrize("level", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
-@pytest.mark.parametrize("name", READS)
-def test_reads_at_places(name: str, dtype: str, level: str) -> None:
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_that_know_places(name: str, dtype: str, level: str) -> None:
     """Vectors, tails, guards and every way to make an index; indices out of range as the op says."""
     try:
         check_host(level_named(level))
     except aicf.BackendUnavailable as error:
         pytest.skip(str(error))
-    inputs = built(READS[name], dtype)
+    inputs = built(PROGRAMS[name], dtype)
     module = inputs.graph.module()
     exact = run_program(module, inputs.arrays)["y"]
     exe = aicf.compile(module, target=f"cpu:{level}")

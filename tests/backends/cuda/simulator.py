@@ -19,7 +19,10 @@ import numpy as np
 from aicf.backends.cuda.launches import KernelLaunch
 
 _SPACE = 40
-_WORDS = {"f32": "<f4", "f64": "<f8", "u8": "<u1", "u16": "<u2", "u32": "<u4", "i32": "<i4", "i64": "<i8"}
+_WORDS = {
+    **{"f32": "<f4", "f64": "<f8", "u8": "<u1", "u16": "<u2", "u32": "<u4", "u64": "<u8"},
+    **{"i32": "<i4", "i64": "<i8"},
+}
 
 
 def _integer(bits: int, signed: bool) -> Callable[[Any], int]:
@@ -141,6 +144,31 @@ def _shuffle(here: _Thread, mask: int, value: Any, step: int) -> Any:
     return other
 
 
+def _ballot(here: _Thread, mask: int, vote: bool) -> int:
+    block, number = here.block, here.number
+    warp, first = block.warps[number // 32], number // 32 * 32
+    block.lanes[number] = bool(vote)
+    warp.wait()
+    bits = sum(1 << lane for lane, v in enumerate(block.lanes[first : first + 32]) if v)
+    warp.wait()
+    return bits
+
+
+_atomics = threading.Lock()
+
+
+def _add(array: list[Any], place: int, value: int) -> int:
+    with _atomics:
+        old = array[place]
+        array[place] = old + value
+    return old
+
+
+def _atomic_max(memory: Memory, address: int, value: int) -> None:
+    with _atomics:
+        memory.store(address, "i32", [max(memory.load(address, "i32", 1), value)])
+
+
 def _shared_array(here: _Thread, size: int, dtype: Any) -> list[Any]:
     return here.block.arrays.setdefault(next(here.arrays), [None] * size)
 
@@ -195,6 +223,7 @@ def _namespace(memory: Memory, here: _Thread) -> dict[str, Any]:
         double2ll_rz=lambda x: to_int(x, 64),
         double2float_rz=toward_zero,
         float_as_int=lambda x: int(np.array(x, f32).view(np.int32)),
+        double_as_longlong=lambda x: int(np.array(x, f64).view(np.int64)),
         fdiv_rn=lambda a, b: a / b,
         ddiv_rn=lambda a, b: a / b,
         int_as_float=lambda bits: np.array(bits, np.int32).view(f32)[()],
@@ -213,6 +242,9 @@ def _namespace(memory: Memory, here: _Thread) -> dict[str, Any]:
         blockIdx=Index(lambda: here.block_index),
         syncthreads=lambda: _barrier(here),
         shfl_xor_sync=lambda mask, value, step: _shuffle(here, mask, value, step),
+        ballot_sync=lambda mask, vote: _ballot(here, mask, vote),
+        ffs=lambda bits: (int(bits) & -int(bits)).bit_length(),
+        atomic=SimpleNamespace(add=_add),
         shared=SimpleNamespace(array=lambda size, dtype: _shared_array(here, size, dtype)),
         selp=lambda condition, a, b: a if condition else b,
         libdevice=libdevice,
@@ -222,6 +254,7 @@ def _namespace(memory: Memory, here: _Thread) -> dict[str, Any]:
         "f32": f32,
         "f64": f64,
         **{"i32": i32, "i64": i64, "u16": u16, "u32": u32, "u64": u64},
+        "atomic_max_i32": lambda address, value: _atomic_max(memory, address, value),
         "max_nan": np.maximum,
         "min_nan": np.minimum,
         "ALL_LANES": 0xFFFFFFFF,

@@ -10,17 +10,19 @@ from aicf.backends.cuda.launches import KernelLaunch
 from aicf.backends.cuda.toolchain import compile_kernels
 from tests.backends.cuda.sass import SPILLS, instructions, starting
 from tests.backends.cuda.test_generated_programs import ARCH, compiled, simulated
-from tests.support.indexing_programs import READS, Inputs, built
+from tests.support.indexing_programs import PROGRAMS, READS, WRITES, Inputs, built
 from tests.support.random_graphs import run_program
 
 TOLERANCE = {"f32": 1e-5, "f16": 2e-3, "bf16": 1e-2, "f64": 1e-12}
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize("name", READS)
-def test_reads_at_places(name: str, dtype: str) -> None:
+CASES = [*((name, dtype) for name in READS for dtype in TOLERANCE), *((name, "f32") for name in WRITES)]
+
+
+@pytest.mark.parametrize(("name", "dtype"), CASES)
+def test_programs_that_know_places(name: str, dtype: str) -> None:
     """Vectors, tails, guards and every way to make an index; indices out of range as the op says."""
-    inputs = built(READS[name], dtype)
+    inputs = built(PROGRAMS[name], dtype)
     module = inputs.graph.module()
     exact = run_program(module.clone(), inputs.arrays)["y"]
     found = simulated(*compiled(module), inputs.arrays)["y"]

@@ -73,4 +73,29 @@ def _one_hot(g: Generator) -> None:
     g.add(logical.OneHotOp(indices, on, off, int(g.random.integers(2)), int(g.choice((2, 3, 5)))))
 
 
-STEPS = (_iota, _pad, _gather, _gather_elements, _flip, _tile, _one_hot)
+def _scatter(g: Generator) -> None:
+    x = g.float_value(min_rank=1)
+    shape = tensor_info(x.type).shape
+    count = int(g.choice(SIZES))
+    rows, updates = _indices(g, [count], 0), g.argument([count, *shape[1:]], "param")
+    g.add(logical.ScatterOp(x, rows, updates, g.choice(logical.SCATTER_MODES)))
+
+
+def _scatter_elements(g: Generator) -> None:
+    x = g.float_value(min_rank=1)
+    shape = tensor_info(x.type).shape
+    axis = int(g.random.integers(len(shape)))
+    counts = [int(g.random.integers(1, size + 1)) for size in shape]
+    updates = g.argument(counts, "param")
+    g.add(logical.ScatterElementsOp(x, _indices(g, counts, axis), updates, axis, g.choice(("set", "add"))))
+
+
+def _topk(g: Generator) -> None:
+    """Of integers: a float that is rounded elsewhere may change places with its neighbour."""
+    x = g.argument(g.shape(), "input", "i32")
+    axis = int(g.random.integers(tensor_info(x.type).rank))
+    k = int(g.random.integers(1, tensor_info(x.type).shape[axis] + 1))
+    g.add(logical.TopkIndicesOp(x, axis, k, smallest=g.chance(0.5)))
+
+
+STEPS = (_iota, _pad, _gather, _gather_elements, _flip, _tile, _one_hot, _scatter, _scatter_elements, _topk)

@@ -1,0 +1,166 @@
+"""Code that writes at computed places, and that finds the places of the largest elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from aicf.backends.cpu.ir_builder import I32, I64, Emitter, Value
+from aicf.backends.cpu.loop_spec import LoopSpec
+from aicf.backends.cpu.loops import LoopPointers, emit_loops, share_of
+from aicf.backends.nests import Strided
+from aicf.backends.scatters import Scatter
+
+_HIGHEST = {"f32": (I32, 0x7FFFFFFF), "f64": (I64, 0x7FFFFFFFFFFFFFFF)}
+"""The integer that a float's bits are, and the largest of them: the place of NaN in the order."""
+
+
+def _named_row(
+    em: Emitter, indices: Strided, pointer: Value, number: Value, rows: int
+) -> tuple[Value, Value]:
+    """The row that index `number` names (i64), counted from the end if it is negative, and whether there is one."""
+    address = em.moved(pointer, number, indices.strides[0], indices.dtype)
+    loaded = em.load(address, indices.dtype, 1)
+    index = loaded if loaded.type == I64 else em.b.sext(loaded, I64)
+    negative = em.b.icmp_signed("<", index, em.index(0))
+    row = em.b.select(negative, em.b.add(index, em.index(rows)), index)
+    return row, em.b.icmp_unsigned("<", row, em.index(rows))
+
+
+def emit_last_update(em: Emitter, indices: Strided, result: Strided, source: Value, target: Value) -> None:
+    """The number of the last index of each row, -1 where there is none."""
+    rows, step = result.shape[0], result.strides[0]
+    none = em.const("i32", 1, -1)
+
+    def clear(row: Value, _: list[Value]) -> list[Value]:
+        em.store(none, em.moved(target, row, step, "i32"), "i32", 1)
+        return []
+
+    def note(number: Value, _: list[Value]) -> list[Value]:
+        row, inside = _named_row(em, indices, source, number, rows)
+        here = em.b.trunc(number, I32)
+        em.when(inside, lambda: em.store(here, em.moved(target, row, step, "i32"), "i32", 1))
+        return []
+
+    em.loop(0, rows, 1, [], clear)
+    em.loop(0, indices.shape[0], 1, [], note)
+
+
+def emit_scatter(
+    em: Emitter, scatter: Scatter, specs: tuple[LoopSpec, LoopSpec], ins: Sequence[Value], target: Value
+) -> None:
+    """The operand copied, then each update in order combined into its row; `specs` are those of copy and row."""
+    operand, indices, updates = ins
+    zero, one = em.index(0), em.index(1)
+    emit_loops(em, scatter.copy(), specs[0], LoopPointers((operand, target), zero, one))
+    row_nest, result = scatter.row(), scatter.result
+
+    def combine(number: Value, row: Value) -> None:
+        into = em.moved(target, row, result.strides[0], result.dtype)
+        update = em.moved(updates, number, scatter.updates.strides[0], result.dtype)
+        emit_loops(em, row_nest, specs[1], LoopPointers((into, update, into), zero, one))
+
+    def step(number: Value, _: list[Value]) -> list[Value]:
+        row, inside = _named_row(em, scatter.indices, indices, number, result.shape[0])
+        em.when(inside, partial(combine, number, row))
+        return []
+
+    em.loop(0, scatter.indices.shape[0], 1, [], step)
+
+
+@dataclass(frozen=True)
+class Topk:
+    """The places of the largest (or smallest) elements of `source` along `axis`, to `result` (i64)."""
+
+    source: Strided
+    result: Strided
+    axis: int
+    smallest: bool
+
+    def emit(self, em: Emitter, source: Value, target: Value, tid: Value, nthreads: Value) -> None:
+        """All rows, each thread its share."""
+        outer = [dim for dim in range(len(self.source.shape)) if dim != self.axis]
+        rows = 1
+        for dim in outer:
+            rows *= self.source.shape[dim]
+
+        def row(number: Value, _: list[Value]) -> list[Value]:
+            rest, x, y = number, source, target
+            for dim in reversed(outer):
+                size = em.index(self.source.shape[dim])
+                place = em.b.srem(rest, size)
+                rest = em.b.sdiv(rest, size)
+                x = em.moved(x, place, self.source.strides[dim], self.source.dtype)
+                y = em.moved(y, place, self.result.strides[dim], "i64")
+            self._row(em, x, y)
+            return []
+
+        low, high = share_of(em, rows, tid, nthreads)
+        em.loop(low, high, 1, [], row)
+
+    def _row(self, em: Emitter, source: Value, target: Value) -> None:
+        """Each element goes behind the last of those kept that is not below it; what falls off the end is gone."""
+        size, k = self.source.shape[self.axis], self.result.shape[self.axis]
+
+        def kept(place: Value) -> Value:
+            return em.moved(target, place, self.result.strides[self.axis], "i64")
+
+        def key(place: Value) -> Value:
+            return self._key(em, em.moved(source, place, self.source.strides[self.axis], self.source.dtype))
+
+        def key_at(place: Value) -> Value:
+            return key(em.load(kept(place), "i64", 1))
+
+        def visit(number: Value, _: list[Value]) -> list[Value]:
+            own, last = key(number), em.index(k - 1)
+
+            def enter() -> None:
+                full = em.b.icmp_signed("<", last, number)
+                free = em.b.select(full, last, number)
+                place = self._shifted(em, free, own, key_at, kept)
+                em.store(number, kept(place), "i64", 1)
+
+            is_short = em.b.icmp_signed("<", number, em.index(k))
+            # The last of those kept is only there once k are.
+            watched = em.b.select(is_short, em.index(0), last)
+            em.when(is_short, enter, lambda: em.when(em.b.icmp_signed(">", own, key_at(watched)), enter))
+            return []
+
+        em.loop(0, size, 1, [], visit)
+
+    def _shifted(
+        self,
+        em: Emitter,
+        free: Value,
+        own: Value,
+        key_at: Callable[[Value], Value],
+        kept: Callable[[Value], Value],
+    ) -> Value:
+        """Moves what is below `own` one place back, from place `free` down; gives the place that comes free."""
+
+        def below(place: Value) -> Value:
+            return em.b.icmp_signed("<", key_at(em.b.sub(place, em.index(1))), own)
+
+        def move(place: Value) -> Value:
+            before = em.b.sub(place, em.index(1))
+            em.store(em.load(kept(before), "i64", 1), kept(place), "i64", 1)
+            return before
+
+        return em.descend(free, below, move)
+
+    def _key(self, em: Emitter, address: Value) -> Value:
+        """An i64 in the order of the elements; NaN is the largest, and zeros are equal."""
+        dtype = self.source.dtype
+        value = em.load(address, dtype, 1)
+        if dtype in _HIGHEST:
+            type_, highest = _HIGHEST[dtype]
+            positive = em.b.fadd(value, em.const(dtype, 1, 0.0))
+            bits = em.b.bitcast(positive, type_)
+            sign = em.b.ashr(bits, type_(type_.width - 1))
+            ordered = em.b.xor(bits, em.b.and_(sign, type_(highest)))
+            value = em.b.select(em.b.fcmp_unordered("uno", value, value), type_(highest), ordered)
+        key = (
+            em.b.zext(value, I64) if dtype == "i1" else value if value.type == I64 else em.b.sext(value, I64)
+        )
+        return em.b.xor(key, em.index(-1)) if self.smallest else key

@@ -1,0 +1,144 @@
+"""Descriptors of the CPU kernels that write at computed places or look for the largest. No code generator is imported.
+
+`place_code.py` turns their records into code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr
+from xdsl.ir import Attribute
+
+from aicf.backends.base import Work
+from aicf.backends.cpu.gemm_spec import NOMINAL_GHZ
+from aicf.backends.cpu.legality import (
+    DETERMINISM,
+    VERSION,
+    PlainOperands,
+    level_of,
+    strided,
+    threads_of,
+    unsupported_dtype,
+)
+from aicf.backends.cpu.loop_spec import choose, cost_us
+from aicf.backends.cpu.records import get_int, get_text, integer, loop_record
+from aicf.backends.nests import LoopNest
+from aicf.backends.scatters import Scatter
+from aicf.dialects.emit_types import TargetAttr
+
+_LOOKUP_CYCLES = 6
+"""Of one index: load, check, jump."""
+_STEP_CYCLES = 3
+"""Of one comparison of two elements."""
+
+
+@dataclass(frozen=True)
+class LastUpdateKernel(PlainOperands):
+    """One pass over the indices; later ones overwrite."""
+
+    id: str = "cpu.last_update"
+    version: int = VERSION
+    determinism: str = DETERMINISM
+    simplicity: int = 0
+    kinds: frozenset[str] = frozenset({"last_update"})
+
+    def legal(self, work: Work, target: TargetAttr) -> str | None:
+        """See `KernelDescriptor`."""
+        return unsupported_dtype(work)
+
+    def cost_us(self, work: Work, target: TargetAttr) -> float:
+        """See `KernelDescriptor`."""
+        cycles = work.operands[0].shape[0] * _LOOKUP_CYCLES + work.results[0].shape[0] / 4
+        return cycles / NOMINAL_GHZ / 1000
+
+    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
+        """See `KernelDescriptor`."""
+        return {"threads": integer(1)}
+
+
+@dataclass(frozen=True)
+class ScatterKernel(PlainOperands):
+    """A copy, then the updates in order, each combined into its row."""
+
+    id: str = "cpu.scatter"
+    version: int = VERSION
+    determinism: str = DETERMINISM
+    simplicity: int = 0
+    kinds: frozenset[str] = frozenset({"scatter_combine"})
+
+    def legal(self, work: Work, target: TargetAttr) -> str | None:
+        """See `KernelDescriptor`."""
+        return unsupported_dtype(work)
+
+    def cost_us(self, work: Work, target: TargetAttr) -> float:
+        """See `KernelDescriptor`."""
+        copy, row = _scatter(work).copy(), _scatter(work).row()
+        level = level_of(target)
+        rows = work.operands[1].shape[0] * cost_us(row, choose(row, level, 1))
+        return cost_us(copy, choose(copy, level, 1)) + rows
+
+    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
+        """See `KernelDescriptor`."""
+        scatter = _scatter(work)
+        parts = [_loops(nest, target) for nest in (scatter.copy(), scatter.row())]
+        mode = StringAttr(scatter.mode)
+        return {
+            "mode": mode,
+            "threads": integer(1),
+            "parts": ArrayAttr(parts),
+            "combination_order": StringAttr("the operand, then its updates ascending"),
+        }
+
+
+def _scatter(work: Work) -> Scatter:
+    operands = (strided(operand) for operand in (*work.operands, *work.results))
+    return Scatter(*operands, mode=get_text(work.attrs, "mode"))
+
+
+def _loops(nest: LoopNest, target: TargetAttr) -> DictionaryAttr:
+    return DictionaryAttr(loop_record(choose(nest, level_of(target), 1), nest))
+
+
+@dataclass(frozen=True)
+class TopkKernel(PlainOperands):
+    """Each row once, with the best so far kept in order."""
+
+    id: str = "cpu.topk"
+    version: int = VERSION
+    determinism: str = DETERMINISM
+    simplicity: int = 0
+    kinds: frozenset[str] = frozenset({"topk_indices"})
+
+    def legal(self, work: Work, target: TargetAttr) -> str | None:
+        """See `KernelDescriptor`."""
+        return unsupported_dtype(work)
+
+    def cost_us(self, work: Work, target: TargetAttr) -> float:
+        """See `KernelDescriptor`: an element of a random row enters the best k with k / i, and moves half of them."""
+        axis = get_int(work.attrs, "axis")
+        size, k = work.operands[0].shape[axis], work.results[0].shape[axis]
+        rows = prod(work.operands[0].shape) // size
+        entered = min(size, k * (1 + max(0.0, (size / k) - 1) ** 0.5))
+        cycles = rows * (size + entered * k / 2) * _STEP_CYCLES
+        return cycles / NOMINAL_GHZ / 1000 / self._threads(work, target)
+
+    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
+        """See `KernelDescriptor`."""
+        return {
+            "axis": work.attrs["axis"],
+            "smallest": work.attrs["smallest"],
+            "threads": integer(self._threads(work, target)),
+        }
+
+    def _threads(self, work: Work, target: TargetAttr) -> int:
+        """All, if each has rows enough for a barrier to pay."""
+        elements = prod(work.operands[0].shape)
+        rows = elements // work.operands[0].shape[get_int(work.attrs, "axis")]
+        threads = threads_of(target)
+        return threads if rows >= threads and elements >= 16384 else 1
+
+
+KERNELS = (LastUpdateKernel(), ScatterKernel(), TopkKernel())
+"""The kernels of this family."""

@@ -1,0 +1,193 @@
+"""Launches of the kernels that write at computed places or look for the largest: templates with their snippets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+
+from aicf.backends.base import BufferRef, Launch
+from aicf.backends.cuda.code import KernelCode
+from aicf.backends.cuda.generated_kernels import read_integer, read_text
+from aicf.backends.cuda.launches import KernelLaunch, Triple, address_of
+from aicf.backends.cuda.scalar_code import (
+    REGISTERS,
+    address_text,
+    combine_text,
+    load_text,
+    store_text,
+)
+from aicf.backends.cuda.staging import Constant, Snippet, stage
+from aicf.backends.cuda.target import FLOATS, GpuArch
+from aicf.backends.cuda.templates import places
+from aicf.errors import PlanError
+
+BINS = 256
+"""Of the histogram of a digit."""
+
+Constants = Mapping[str, Constant | Snippet]
+
+
+def emit(launch: Launch, arch: GpuArch) -> list[KernelLaunch]:
+    """The launches of one instruction of the family."""
+    return _EMITTERS[launch.kernel](launch, arch)
+
+
+def _launch(
+    launch: Launch,
+    arch: GpuArch,
+    template: Callable[..., object],
+    operands: Mapping[str, BufferRef],
+    constants: Constants,
+    grid: Triple,
+) -> KernelLaunch:
+    """The template's parameter `operands` stands for an address for each of `operands`, by its name."""
+    threads = read_integer(launch.record, "threads")
+    staged = stage(template, {"THREADS": threads, "PROGRAMMATIC": arch.has_tma, **constants})
+    head, _, body = staged.partition("(operands):\n")
+    source = f"{head}({', '.join(operands)}):\n{body}"
+    code = KernelCode(launch.kind, source, ("ptr",) * len(operands), threads)
+    return KernelLaunch(code, tuple(map(address_of, operands.values())), grid, (threads, 1, 1))
+
+
+# Elements
+
+
+def _place_text(flat: str, sizes: Sequence[int], strides: Sequence[int]) -> str:
+    """The element (i64) at a flat place over `sizes` in row-major order."""
+    terms: list[str] = []
+    behind = prod(sizes)
+    for size, stride in zip(sizes, strides, strict=True):
+        behind //= size
+        if size == 1 or stride == 0:
+            continue
+        index = f"({flat} // {behind})" if behind > 1 else flat
+        index = f"({index} % {size})" if behind * size < prod(sizes) else index
+        terms.append(f"i64({index}) * {stride}")
+    return " + ".join(terms) or "i64(0)"
+
+
+def _two_places(ref: BufferRef, base: str) -> str:
+    """The address of an element by its row and its flat column."""
+    row = f"i64(row) * {ref.strides[0]}"
+    column = _place_text("column", ref.shape[1:], ref.strides[1:])
+    return address_text(base, f"({row} + {column})", ref.dtype)
+
+
+def _named_row(ref: BufferRef, base: str, rows: int) -> Snippet:
+    """Parameter number: the row that an index names (i64), -1 if it has none."""
+    index = load_text(ref.dtype, address_text(base, f"i64(number) * {ref.strides[0]}", ref.dtype))
+    lines = (
+        f"index = i64({index})",
+        f"index = cuda.selp(index < i64(0), i64(index + i64({rows})), index)",
+        f"row = cuda.selp((index >= i64(0)) & (index < i64({rows})), index, i64(-1))",
+    )
+    return Snippet(("number",), lines, "row")
+
+
+# Kernels
+
+
+def _last_update(launch: Launch, arch: GpuArch) -> list[KernelLaunch]:
+    (indices,), (result,) = launch.ins, launch.outs
+    threads = read_integer(launch.record, "threads")
+    rows, count = result.shape[0], indices.shape[0]
+    address = Snippet(("row",), (), address_text("result", f"i64(row) * {result.strides[0]}", "i32"))
+    clear = {"ROWS": rows, "ROW_ADDRESS": address}
+    note = {"COUNT": count, "INDEX": _named_row(indices, "indices", rows), "ROW_ADDRESS": address}
+    both = {"indices": indices, "result": result}
+    return [
+        _launch(launch, arch, places.clear, {"result": result}, clear, (-(-rows // threads), 1, 1)),
+        _launch(launch, arch, places.note, both, note, (-(-count // threads), 1, 1)),
+    ]
+
+
+def _combine(launch: Launch, arch: GpuArch) -> list[KernelLaunch]:
+    operand, indices, updates = launch.ins
+    (result,) = launch.outs
+    record = launch.record
+    block_rows, block_columns = (read_integer(record, key) for key in ("block_rows", "block_columns"))
+    threads, mode = read_integer(record, "threads"), read_text(record, "mode")
+    rows, columns, dtype = operand.shape[0], prod(operand.shape[1:]), operand.dtype
+    at = ("row", "column")
+    constants: Constants = {
+        "ROWS": rows,
+        "COLUMNS": columns,
+        "COUNT": indices.shape[0],
+        "BLOCK_ROWS": block_rows,
+        "BLOCK_COLUMNS": block_columns,
+        "GROUPS": max(1, threads // block_columns),
+        "SUMS": Snippet((), (), f"cuda.shared.array({block_rows * block_columns}, {REGISTERS[dtype]})"),
+        "INDEX": _named_row(indices, "indices", rows),
+        "OPERAND": Snippet(at, (), load_text(dtype, _two_places(operand, "operand"))),
+        "UPDATE": Snippet(at, (), load_text(dtype, _two_places(updates, "updates"))),
+        "COMBINED": Snippet(("old", "update"), (), combine_text(mode, dtype, "old", "update")),
+        "STORE": Snippet((*at, "value"), (store_text(dtype, _two_places(result, "result"), "value"),)),
+    }
+    operands = {"operand": operand, "indices": indices, "updates": updates, "result": result}
+    grid = (-(-rows // block_rows), -(-columns // block_columns), 1)
+    return [_launch(launch, arch, places.combine, operands, constants, grid)]
+
+
+def _topk(launch: Launch, arch: GpuArch) -> list[KernelLaunch]:
+    if read_integer(launch.record, "threads") != BINS:
+        raise PlanError(
+            f"kernel record of '{launch.name}': a thread for each of {BINS} bins; run select-kernels again"
+        )
+    (source,), (result,) = launch.ins, launch.outs
+    axis = read_integer(launch.record, "axis")
+    size, k = source.shape[axis], result.shape[axis]
+    key, digits = _key(source, axis, bool(read_integer(launch.record, "smallest")))
+    store = address_text("result", f"(start + i64(rank) * {result.strides[axis]})", "i64")
+    constants: Constants = {
+        "SIZE": size,
+        "K": k,
+        "DIGITS": digits,
+        "UNROLL": read_integer(launch.record, "unroll"),
+        "SOURCE_ROW": _row_start(source, axis),
+        "RESULT_ROW": _row_start(result, axis),
+        "KEY": key,
+        "STORE": Snippet(("start", "rank", "place"), (store_text("i64", store, "place"),)),
+    }
+    operands = {"source": source, "result": result, "w": launch.ws[0]}
+    return [_launch(launch, arch, places.topk, operands, constants, (prod(source.shape) // size, 1, 1))]
+
+
+def _row_start(ref: BufferRef, axis: int) -> Snippet:
+    """Parameter row: the first element of a row along the axis."""
+    outer = [dim for dim in range(len(ref.shape)) if dim != axis]
+    text = _place_text("row", [ref.shape[d] for d in outer], [ref.strides[d] for d in outer])
+    return Snippet(("row",), (), text)
+
+
+def _key(ref: BufferRef, axis: int, smallest: bool) -> tuple[Snippet, int]:
+    """Parameters start, at: the element as a u64 in the order of the elements, and the bytes that it fills.
+
+    NaN is the largest, and zeros are equal.
+    """
+    register = REGISTERS[ref.dtype]
+    address = address_text("source", f"(start + i64(at) * {ref.strides[axis]})", ref.dtype)
+    lines = [f"value = {load_text(ref.dtype, address)}"]
+    digits = {"bool": 1, "f64": 8, "i64": 8}.get(register, 4)
+    bits = 8 * digits
+    if ref.dtype in FLOATS:
+        as_bits = "double_as_longlong" if register == "f64" else "float_as_int"
+        lines += [
+            f"raw = i64(cuda.libdevice.{as_bits}({register}(value + {register}(0.0))))",
+            f"turned = cuda.selp(raw < i64(0), i64(~raw), i64(raw ^ i64({-(1 << (bits - 1))})))",
+            "key = cuda.selp(value == value, turned, i64(-1))",
+        ]
+    elif register == "bool":
+        lines.append("key = cuda.selp(value, i64(1), i64(0))")
+    else:
+        lines.append(f"key = i64(i64(value) ^ i64({-(1 << (bits - 1))}))")
+    if smallest:
+        lines.append("key = i64(~key)")
+    mask = (1 << bits) - 1
+    return Snippet(("start", "at"), tuple(lines), f"u64(u64(key) & u64({mask}))"), digits
+
+
+_EMITTERS: Mapping[str, Callable[[Launch, GpuArch], list[KernelLaunch]]] = {
+    "cuda.last_update": _last_update,
+    "cuda.scatter": _combine,
+    "cuda.topk": _topk,
+}

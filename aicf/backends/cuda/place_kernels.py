@@ -1,0 +1,170 @@
+"""Descriptors of the kernels that write at computed places or look for the largest. No code generator is imported.
+
+`place_code.py` turns their records into launches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntegerAttr, StringAttr, i64
+from xdsl.ir import Attribute
+
+from aicf.backends.base import Work
+from aicf.backends.cuda.generated_kernels import (
+    DETERMINISM,
+    PlainOperands,
+    dtype_reason,
+    read_integer,
+)
+from aicf.backends.cuda.generated_spec import LAUNCH_US
+from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch, arch_named
+from aicf.dialects.emit_types import TargetAttr
+
+VERSION = 1
+THREADS = 256
+TILE_BYTES = 32 << 10
+"""Shared memory for the rows of one block of a combining scatter."""
+_PASSES = 4
+"""How often a row is read to find its largest, on the average."""
+
+
+def _integer(value: int) -> IntegerAttr:
+    return IntegerAttr(value, i64)
+
+
+def _start(target: TargetAttr) -> dict[str, Attribute]:
+    """Wait before reading anything, let successors start at once, where there is programmatic launch."""
+    if not arch_named(target.arch.data).has_tma:
+        return {}
+    return {"early_reads": ArrayAttr([]), "triggers": BoolAttr.from_bool(True)}
+
+
+def _size_reason(work: Work) -> str | None:
+    """Places are counted in i32."""
+    if any(prod(operand.shape) >= 1 << 31 for operand in (*work.operands, *work.results)):
+        return "an operand has 2^31 elements or more"
+    return dtype_reason(work)
+
+
+@dataclass(frozen=True)
+class LastUpdateKernel(PlainOperands):
+    """Clears, then takes the maximum of the numbers that name a row, atomically: no order matters."""
+
+    id: str = "cuda.last_update"
+    version: int = VERSION
+    determinism: str = DETERMINISM
+    simplicity: int = 0
+    kinds: frozenset[str] = frozenset({"last_update"})
+
+    def legal(self, work: Work, target: TargetAttr) -> str | None:
+        """See `KernelDescriptor`."""
+        return _size_reason(work)
+
+    def cost_us(self, work: Work, target: TargetAttr) -> float:
+        """See `KernelDescriptor`: an atomic of four bytes costs a sector of 32."""
+        count, rows = work.operands[0].shape[0], work.results[0].shape[0]
+        moved = count * (32 + ELEMENT_BYTES[work.operands[0].dtype]) + 4 * rows
+        return 2 * LAUNCH_US + moved / arch_named(target.arch.data).bandwidth_gbs / 1e3
+
+    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
+        """See `KernelDescriptor`."""
+        return {"threads": _integer(THREADS), **_start(target)}
+
+
+@dataclass(frozen=True)
+class ScatterKernel(PlainOperands):
+    """Tiles of the result in shared memory; each looks at all indices and takes the updates of its rows in order."""
+
+    id: str = "cuda.scatter"
+    version: int = VERSION
+    determinism: str = DETERMINISM
+    simplicity: int = 0
+    kinds: frozenset[str] = frozenset({"scatter_combine"})
+
+    def legal(self, work: Work, target: TargetAttr) -> str | None:
+        """See `KernelDescriptor`."""
+        return _size_reason(work)
+
+    def cost_us(self, work: Work, target: TargetAttr) -> float:
+        """See `KernelDescriptor`: every block reads all indices, from L2."""
+        arch = arch_named(target.arch.data)
+        rows, columns = _tile(work)
+        operand, indices, updates = work.operands
+        blocks = -(-operand.shape[0] // rows) * -(-prod(operand.shape[1:]) // columns)
+        size = ELEMENT_BYTES[operand.dtype]
+        moved = (2 * prod(operand.shape) + prod(updates.shape)) * size / arch.bandwidth_gbs / 1e3
+        looked = blocks * indices.shape[0] * ELEMENT_BYTES[indices.dtype] / arch.copy_l2_gbs / 1e3
+        return LAUNCH_US + moved + looked
+
+    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
+        """See `KernelDescriptor`."""
+        rows, columns = _tile(work)
+        return {
+            "mode": work.attrs["mode"],
+            "threads": _integer(THREADS),
+            "block_rows": _integer(rows),
+            "block_columns": _integer(columns),
+            "combination_order": StringAttr("the operand, then its updates ascending"),
+            **_start(target),
+        }
+
+
+def _tile(work: Work) -> tuple[int, int]:
+    """Rows and columns of a block: whole rows where they fit, and rows enough to fill shared memory."""
+    rows, columns = work.operands[0].shape[0], prod(work.operands[0].shape[1:])
+    elements = TILE_BYTES // max(4, ELEMENT_BYTES[work.operands[0].dtype])
+    width = min(elements, 1 << max(0, columns - 1).bit_length())
+    return min(elements // width, 1 << max(0, rows - 1).bit_length()), width
+
+
+@dataclass(frozen=True)
+class TopkKernel(PlainOperands):
+    """One row a block: a radix select with histograms in shared memory, then the rank of each of the k."""
+
+    id: str = "cuda.topk"
+    version: int = VERSION
+    determinism: str = DETERMINISM
+    simplicity: int = 0
+    kinds: frozenset[str] = frozenset({"topk_indices"})
+
+    def legal(self, work: Work, target: TargetAttr) -> str | None:
+        """See `KernelDescriptor`."""
+        return _size_reason(work)
+
+    def cost_us(self, work: Work, target: TargetAttr) -> float:
+        """See `KernelDescriptor`."""
+        arch = arch_named(target.arch.data)
+        rows, size, k = _row_sizes(work)
+        moved = rows * size * ELEMENT_BYTES[work.operands[0].dtype] * _PASSES
+        compared = rows * k * k / (THREADS * arch.multiprocessors * 1e3)
+        return LAUNCH_US + moved / (arch.bandwidth_gbs * _share(rows, arch)) / 1e3 + compared
+
+    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
+        """See `KernelDescriptor`."""
+        rows, _, k = _row_sizes(work)
+        return {
+            "axis": work.attrs["axis"],
+            "smallest": work.attrs["smallest"],
+            "threads": _integer(THREADS),
+            "unroll": _integer(4),
+            "workspace_bytes": _integer(16 * rows * k),
+            **_start(target),
+        }
+
+
+def _row_sizes(work: Work) -> tuple[int, int, int]:
+    """Rows, elements of one, and how many are wanted."""
+    axis = read_integer(work.attrs, "axis")
+    size, k = work.operands[0].shape[axis], work.results[0].shape[axis]
+    return prod(work.operands[0].shape) // size, size, k
+
+
+def _share(rows: int, arch: GpuArch) -> float:
+    """Part of the device that the blocks of the rows keep busy."""
+    return min(1.0, rows / (4 * arch.multiprocessors))
+
+
+KERNELS = (LastUpdateKernel(), ScatterKernel(), TopkKernel())
+"""The kernels of this family."""

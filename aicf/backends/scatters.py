@@ -1,0 +1,52 @@
+"""What a combining scatter does to one row, as loops: every backend that scatters reads this first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from xdsl.dialects import arith
+from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir.affine import AffineMap
+
+from aicf.backends.moves import copy_nest
+from aicf.backends.nests import LoopNest, Strided, nest_of
+from aicf.dialects.emit_kernels import KernelOp, PhaseOp, StoreOp, YieldOp
+from aicf.dialects.types import element_named
+
+_Make = Callable[[SSAValue, SSAValue], Operation]
+_FLOAT: Mapping[str, _Make] = {"add": arith.AddfOp, "max": arith.MaximumfOp, "min": arith.MinimumfOp}
+_INT: Mapping[str, _Make] = {"add": arith.AddiOp, "max": arith.MaxSIOp, "min": arith.MinSIOp}
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """A scatter of updates [U, inner...] into rows of an operand [N, inner...].
+
+    Args:
+        operand, indices, updates, result: Where they lie.
+        mode: `add`, `max` or `min`.
+    """
+
+    operand: Strided
+    indices: Strided
+    updates: Strided
+    result: Strided
+    mode: str
+
+    def copy(self) -> LoopNest:
+        """The operand to the result."""
+        return copy_nest(self.operand, self.result)
+
+    def row(self) -> LoopNest:
+        """A row of the result and an update, combined, to the row of the result."""
+        dtype = self.result.dtype
+        element = element_named(dtype)
+        block = Block(arg_types=[element.type] * 2)
+        combined = (_FLOAT if element.is_float else _INT)[self.mode](*block.args)
+        block.add_op(PhaseOp(Region(Block([combined, StoreOp(combined.results[0], 0), YieldOp()]))))
+        inner = self.result.shape[1:]
+        identity = AffineMap.identity(len(inner))
+        kernel = KernelOp("row", inner, [], [identity] * 2, [identity], Region(block))
+        strides = [self.result.strides[1:], self.updates.strides[1:], self.result.strides[1:]]
+        return nest_of(kernel, strides, [dtype] * 3)
