@@ -189,7 +189,7 @@ def _variants() -> dict[str, Case]:
 
 
 def _attentions() -> dict[str, Case]:
-    make = programs.attention
+    make, op = programs.attention, programs.attention_op
     table: dict[str, tuple[str, Callable[[], Graph]]] = {
         "attention-f16": (ATTENTION, partial(make, "f16", 128, 128, 64, 64)),
         "attention-odd": (ATTENTION, partial(make, "bf16", 77, 51, 32, 48)),
@@ -197,6 +197,14 @@ def _attentions() -> dict[str, Case]:
         "attention-full-mask": (ATTENTION, partial(make, "bf16", 33, 65, 64, 64, (33, 65))),
         "attention_simt-f32": (ATTENTION_SIMT, partial(make, "f32", 33, 50, 24, 20)),
         "attention_simt-mask": (ATTENTION_SIMT, partial(make, "f16", 20, 33, 20, 24, (2, 1, 1, 33))),
+        "attention-causal": (ATTENTION, partial(op, "f16", 200, 200, 64, 4, 0)),
+        "attention-causal-odd": (ATTENTION, partial(op, "bf16", 77, 151, 48, 4, 74)),
+        "attention-grouped": (ATTENTION, partial(op, "f16", 50, 70, 64, 2)),
+        "attention-grouped-causal": (ATTENTION, partial(op, "bf16", 1, 333, 128, 1, 332)),
+        "attention-bool": (ATTENTION, partial(op, "f16", 65, 130, 64, 2, None, (65, 130))),
+        "attention-bool-causal": (ATTENTION, partial(op, "f16", 65, 130, 32, 2, 65, (2, 1, 65, 130))),
+        "attention_simt-causal": (ATTENTION_SIMT, partial(op, "f32", 75, 100, 24, 4, 25)),
+        "attention_simt-grouped": (ATTENTION_SIMT, partial(op, "f32", 33, 50, 40, 2, 17, (33, 50))),
     }
     return {name: Case(_built(name, build), (kernel,)) for name, (kernel, build) in table.items()}
 
