@@ -372,7 +372,7 @@ def simt_columns(problem: AttentionProblem) -> int:
 
 
 def read_scale(record: Record) -> float:
-    """The scale of a kernel record. Raises PlanError if it lacks one."""
+    """The scale of a kernel record, or of a work's attributes. Raises PlanError if there is none."""
     value = record.get("scale")
     if not isinstance(value, FloatAttr):
         raise PlanError("kernel record lacks the number 'scale': run select-kernels again")
@@ -388,7 +388,8 @@ def read_spec(record: Record) -> AttentionSpec:
     return AttentionSpec(**tiles, warpgroups=bool(read_integer(record, "warpgroups")))
 
 
-def _common_record(work: Work, arch: GpuArch, shape: Shape, order: str) -> dict[str, Attribute]:
+def common_record(work: Work, arch: GpuArch, shape: Shape, order: str) -> dict[str, Attribute]:
+    """The entries of every attention kernel; `order` says how sums are combined."""
     return {
         "scale": FloatAttr(_scale(work), f64),
         "causal": work.attrs["causal"],
@@ -410,8 +411,8 @@ def _scale(work: Work) -> float:
 # Descriptors
 
 
-def _reason(work: Work) -> str | None:
-    """Why no kernel here runs the work."""
+def common_reason(work: Work) -> str | None:
+    """Why no attention kernel runs the work."""
     problem = problem_of(work)
     q, k, v = work.operands[:3]
     if not q.dtype == k.dtype == v.dtype == work.results[0].dtype:
@@ -442,7 +443,7 @@ class AttentionKernel(PlainOperands):
 
     def legal(self, work: Work, target: TargetAttr) -> str | None:
         """See `KernelDescriptor`."""
-        if (reason := _reason(work)) is not None:
+        if (reason := common_reason(work)) is not None:
             return reason
         problem = problem_of(work)
         if problem.dtype not in HALVES:
@@ -478,7 +479,7 @@ class AttentionKernel(PlainOperands):
         order = "keys in tiles, in order" + ("; then the warps, in order" if spec.warps_n > 1 else "")
         blocks = ceil(problem.m / spec.block_m) * problem.count
         shape = Shape((blocks, 1, 1), (spec.threads, 1, 1), (1, 1, 1), shared_layout(problem, spec).total)
-        record = _common_record(work, arch_named(target.arch.data), shape, order)
+        record = common_record(work, arch_named(target.arch.data), shape, order)
         tiles = {name: integer(getattr(spec, name)) for name in _TILES}
         return record | tiles | {"warpgroups": integer(int(spec.warpgroups))}
 
@@ -507,7 +508,7 @@ class SimtAttentionKernel(PlainOperands):
 
     def legal(self, work: Work, target: TargetAttr) -> str | None:
         """See `KernelDescriptor`."""
-        if (reason := _reason(work)) is not None:
+        if (reason := common_reason(work)) is not None:
             return reason
         problem = problem_of(work)
         if problem.dtype not in MASK_TYPES:
@@ -537,7 +538,7 @@ class SimtAttentionKernel(PlainOperands):
         blocks = ceil(problem.m / (SIMT_WARPS * SIMT_ROWS)) * problem.count
         shape = Shape((blocks, 1, 1), (32 * SIMT_WARPS, 1, 1), (1, 1, 1), simt_shared_bytes(problem))
         order = "keys in tiles of 32, in order; sums over the keys of a tile by halving"
-        return _common_record(work, arch_named(target.arch.data), shape, order)
+        return common_record(work, arch_named(target.arch.data), shape, order)
 
     def record_reason(self, work: Work, record: Record, target: TargetAttr) -> str | None:
         """See `CheckedKernel`: it has no variants."""

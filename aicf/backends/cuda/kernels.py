@@ -5,6 +5,7 @@ from __future__ import annotations
 from aicf.backends.base import KernelDescriptor
 from aicf.backends.cuda import (
     attention_kernels,
+    attention_wgmma_kernels,
     cublaslt_kernels,
     gemv_kernels,
     generated_kernels,
@@ -20,6 +21,7 @@ KERNELS: tuple[KernelDescriptor, ...] = (
     mma_kernels.MmaKernel(),
     gemv_kernels.GemvKernel(),
     simt_kernels.SimtKernel(),
+    attention_wgmma_kernels.WgmmaAttentionKernel(),
     *attention_kernels.KERNELS,
     *generated_kernels.KERNELS,
     *place_kernels.KERNELS,
