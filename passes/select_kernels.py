@@ -23,6 +23,7 @@ from aicf.passes.support.ledger import record
 from aicf.passes.support.measured import Measurements, Variant
 from aicf.passes.support.policy import check_formed, policy_of, with_stems, without_bucket
 from aicf.passes.support.programs import programs
+from aicf.passes.support.staging import staging_us
 from aicf.passes.support.work import GroupWork, legal_kernels, target_of, work_of_group
 from aicf.policies.kernel_policy import EXPECTED_US, KernelPolicy
 from aicf.policies.tuning_table import MeasuredWork
@@ -81,10 +82,21 @@ def _check_policy(module: ModuleOp, policy: KernelPolicy) -> None:
 
 @dataclass(frozen=True)
 class _Option:
-    """A variant that could run a piece of work, and how long it takes, measured or predicted."""
+    """A variant that could run a piece of work, and how long it takes, measured or predicted.
+
+    Args:
+        own_us: Of the kernel.
+        copies_us: Of copies between callers' memory and where the kernel reads and writes, predicted.
+    """
 
     variant: Variant
-    us: float
+    own_us: float
+    copies_us: float
+
+    @property
+    def us(self) -> float:
+        """All of it."""
+        return self.own_us + self.copies_us
 
     @property
     def is_measured(self) -> bool:
@@ -133,7 +145,7 @@ class _Chooser:
         group_work = group_work.under(self.policy)
         work = group_work.work
         measured = self.measured.find(work)
-        options, rejected = self._options(group_work, measured, refuse)
+        options, rejected = self._options(group_work, op, measured, refuse)
         if not options and (why := self._why_no_record(work, rejected)) is not None:
             raise PolicyError(why)
         if not options:
@@ -148,7 +160,7 @@ class _Chooser:
             if option is not best:
                 rejected[option.variant.label] = _against(option, best)
         chosen = best.variant
-        cost = _microseconds(best.us)
+        cost = _microseconds(best.own_us)
         free = self._free_choice(group_work)
         record(
             self.module,
@@ -162,7 +174,7 @@ class _Chooser:
         return chosen.record, cost
 
     def _options(
-        self, group_work: GroupWork, measured: MeasuredWork | None, refuse: Refuse | None
+        self, group_work: GroupWork, op: Operation, measured: MeasuredWork | None, refuse: Refuse | None
     ) -> tuple[list[_Option], dict[str, str]]:
         """Every variant that may be taken, and the reason against each that may not."""
         work = group_work.work
@@ -178,7 +190,8 @@ class _Chooser:
             for variant in variants:
                 why = None if refuse is None else refuse(variant.record)
                 if why is None:
-                    options.append(_Option(variant, self._us(variant, work)))
+                    copies = staging_us(variant.record, work, op, self.target)
+                    options.append(_Option(variant, self._us(variant, work), copies))
                 else:
                     rejected[variant.label] = why
         return options, rejected
@@ -290,9 +303,16 @@ def _against(option: _Option, best: _Option) -> str:
     word = "measured" if option.is_measured else "predicted"
     if option.is_measured != best.is_measured:
         return f"unmeasured, {word} {option.us:.3g} us" if best.is_measured else f"{word} {option.us:.3g} us"
+    if option.copies_us or best.copies_us:
+        return f"{word} {_with_copies(option)}, not {_with_copies(best)}"
     if f"{option.us:.3g}" == f"{best.us:.3g}":
         return f"{word} the same {best.us:.3g} us, and it goes later in the order of ties"
     return f"{word} {option.us:.3g} us, not {best.us:.3g}"
+
+
+def _with_copies(option: _Option) -> str:
+    own = f"{option.own_us:.3g} us"
+    return f"{own} and {option.copies_us:.3g} us of copies of what callers bind" if option.copies_us else own
 
 
 def _deterministic(

@@ -316,6 +316,10 @@ class BoundaryBackend(Protocol):
         """Bytes: what addresses of inputs and outputs that are used directly must be multiples of."""
         ...
 
+    def copy_us(self, nbytes: int, target: TargetAttr) -> float:
+        """Predicted microseconds of a staged copy of that many bytes."""
+        ...
+
 
 @runtime_checkable
 class ConcurrentBackend(Protocol):
