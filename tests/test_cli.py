@@ -53,7 +53,7 @@ def test_compile_says_what_it_made(folder: Path, capsys: pytest.CaptureFixture[s
     assert main([*arguments, "--weights", str(folder / "mlp.safetensors"), "--policy", "auto"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"{out}: digits for reference:typed"
-    assert lines[1].startswith("  @digits@N=2: 4 instructions (4 reference.body), ")
+    assert lines[1].startswith("  @digits@N=2: 3 instructions (3 reference.body), ")
     assert lines[2] == "  weights: 68,904 bytes"
     assert aicf.load(out).name == "digits"
 

@@ -65,11 +65,12 @@ class GemmNormKernel(PlainOperands):
         return _NO_GAIN * (product[0] + cost_us(_nest(work), rows))
 
     def apart_us(self, work: Work, target: TargetAttr) -> float:
-        """See `FusedKernel`: the product, then the row program, each in as many threads as pay."""
+        """See `FusedKernel`: the product, its weight packed or as here, then the rows, in as many threads as pay."""
         product = GemmKernel(self.id, self.level, self.simplicity)
+        own = self._decide(work, target)[0][0]
         nest = _nest(work)
         rows = choose(nest, variant_of(target, self.level), threads_of(target))
-        return product.product_us(_product(work), target) + cost_us(nest, rows)
+        return min(own, product.product_us(_product(work), target)) + cost_us(nest, rows)
 
     def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
         """See `KernelDescriptor`."""
