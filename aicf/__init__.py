@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from aicf.compiled import CompiledModel, load
     from aicf.compiler import compile
     from aicf.frontends.builder import Graph, Value
+    from aicf.policies.execution_policy import ExecutionPolicy
     from aicf.policies.kernel_policy import KernelPolicy
+    from aicf.policies.policy import Policy
     from aicf.runtime import Executable, GraphExec, Profiler, Stream, devices, init, shutdown
 
 __all__ = [
@@ -39,12 +41,14 @@ __all__ = [
     "CaptureError",
     "CompiledModel",
     "Executable",
+    "ExecutionPolicy",
     "Graph",
     "GraphExec",
     "InputMismatch",
     "InvalidIR",
     "KernelPolicy",
     "PlanError",
+    "Policy",
     "PolicyError",
     "Profiler",
     "Stream",
@@ -63,7 +67,9 @@ _HOMES = {
     "compile": "aicf.compiler",
     "Graph": "aicf.frontends.builder",
     "Value": "aicf.frontends.builder",
+    "ExecutionPolicy": "aicf.policies.execution_policy",
     "KernelPolicy": "aicf.policies.kernel_policy",
+    "Policy": "aicf.policies.policy",
     **dict.fromkeys(
         ("Executable", "GraphExec", "Profiler", "Stream", "devices", "init", "shutdown"), "aicf.runtime"
     ),

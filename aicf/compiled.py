@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, overload
 
@@ -25,8 +25,11 @@ from aicf.plain import from_plain, to_plain
 from aicf.runtime.capture_plan import ModulePlan
 from aicf.runtime.executable import Executable
 from aicf.runtime.tensors import Array
+from aicf.summary import Summary, summarize
+from aicf.why_not import WhyNot, why_not
 
 EMIT, LOGICAL, LEDGER, PLAN = "emit.mlir", "logical.mlir", "ledger.json", "plan.json"
+PLACES = "places.json"
 NATIVE, WEIGHTS, PREPARED = "native.bin", "weights.safetensors", "prepared.safetensors"
 
 
@@ -60,6 +63,7 @@ class Record:
         emit: Final emit IR.
         decisions: The ledger.
         toolchain: Versions by package.
+        places: Where the ops of the model are written, `file:line:col` by id, as far as that is known.
     """
 
     name: str
@@ -68,6 +72,7 @@ class Record:
     emit: str
     decisions: tuple[Decision, ...]
     toolchain: Mapping[str, str]
+    places: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True)
@@ -148,6 +153,18 @@ class CompiledModel(Executable):
         """
         return _explained(self.name, self.plan, self.decisions, value)
 
+    def why_not(self, one: str, other: str) -> WhyNot:
+        """Why two ops are not one instruction, or in which they are, by their ids in the model or after lowering.
+
+        Raises:
+            InputMismatch: the program has no such op.
+        """
+        return why_not(self.plan, self.decisions, self.record.places, one, other)
+
+    def summary(self) -> Summary:
+        """The program in a few lines: instructions, kernels, bytes, memory, expected time, and what is not fused."""
+        return summarize(_title(self.name, self.plan), self.plan, self.decisions)
+
     def save(self, path: str | Path, weights: bool = True) -> None:
         """Writes the artifact, whole or not at all. It holds the initial weights, not a changed `state()`.
 
@@ -166,6 +183,8 @@ class CompiledModel(Executable):
         }
         if weights:
             entries[WEIGHTS] = safetensors.numpy.save(dict(self.weights))
+        if self.record.places:
+            entries[PLACES] = _to_json(dict(self.record.places))
         if self.record.logical is not None:
             entries[LOGICAL] = self.record.logical.encode()
         prepared_for = None
@@ -252,8 +271,32 @@ def _explained(
 ) -> Explanation | ValueExplanation:
     if value is not None:
         return explain_value(plan, decisions, value)
+    return explain_programs(_title(name, plan), plan, decisions)
+
+
+def _title(name: str, plan: ModulePlan) -> str:
     threads = f", {plan.threads} threads" if plan.threads > 1 else ""
-    return explain_programs(f"{name} for {plan.backend}:{plan.arch}{threads}", plan, decisions)
+    return f"{name} for {plan.backend}:{plan.arch}{threads}"
+
+
+def explain_why_not(path: str | Path, one: str, other: str) -> WhyNot:
+    """See `CompiledModel.why_not`; needs neither the weights nor the device that the artifact is for. Raises as
+    `explain`."""
+    file = artifact.read(path)
+    with _located(path):
+        plan, decisions = _read_plan(file)
+        return why_not(plan, decisions, _read_places(file), one, other)
+
+
+def _read_places(file: Artifact) -> dict[str, str]:
+    if PLACES not in file.entries:
+        return {}
+    return from_plain(_Places, {"places": _read_json(file, PLACES)}, "places").places
+
+
+@dataclass(frozen=True)
+class _Places:
+    places: dict[str, str]
 
 
 def _read_plan(file: Artifact) -> tuple[ModulePlan, tuple[Decision, ...]]:
@@ -265,7 +308,8 @@ def _load(file: Artifact, rebuild: bool, given: Mapping[str, Array] | str | Path
     ours = _read_manifest(file)
     plan, decisions = _read_plan(file)
     logical = file.text(LOGICAL) if LOGICAL in file.entries else None
-    record = Record(ours.name, ours.options, logical, file.text(EMIT), decisions, file.toolchain)
+    places = _read_places(file)
+    record = Record(ours.name, ours.options, logical, file.text(EMIT), decisions, file.toolchain, places)
     weights = _weights(file, given)
     is_current = given is None and ours.prepared_for == artifact.digest(file.entry(WEIGHTS))
     derived = _read_tensors(file, PREPARED) if plan.prepare is not None and is_current else None
@@ -318,6 +362,11 @@ def _read_native(file: Artifact, ours: _Manifest) -> NativeCode:
         raise ArtifactError("the manifest does not say where the code runs; compile the model again")
     features = tuple(file.cpu_features)
     return NativeCode(file.entry(NATIVE), features, ours.functions, ours.place, reserves)
+
+
+def options_of(file: Artifact) -> Options:
+    """What the passes were told that made an artifact."""
+    return _read_manifest(file).options
 
 
 def _read_json(file: Artifact, name: str) -> Any:

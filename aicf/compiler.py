@@ -30,6 +30,7 @@ from aicf.passes.assign_ids import AssignIdsPass
 from aicf.passes.select_kernels import TUNING_KEY
 from aicf.passes.set_target import SetTargetPass
 from aicf.passes.support.collector import collector_paused
+from aicf.passes.support.identity import op_id, position_of
 from aicf.passes.support.pipeline import apply_pass
 from aicf.policies.tuning_table import resolve_tuning
 from aicf.progress import Step, progress
@@ -77,7 +78,8 @@ def compile(
         target: `cpu`, `cpu:x86-64-v3`, `reference`, ...; a missing level is this machine's. None takes the target that
             the program names, else `cpu` (an emit program must have one of the two).
         dims: Sizes of the symbolic dimensions, `"N=1,540"` or `{"N": [1, 540]}`; one program is made for each.
-        policy: `"auto"`, the path of a JSON or YAML file, inline JSON, a dict or a `KernelPolicy`.
+        policy: `"auto"`, the path of a JSON or YAML file, inline JSON, a dict, or a `Policy`, `KernelPolicy` or
+            `ExecutionPolicy`.
         tuning: What `aicf tune` measured for the target: the path of its file, inline JSON or a `TuningTable`. None
             chooses kernels by predicted times.
         threads: Threads that run the program together.
@@ -97,6 +99,7 @@ def compile(
         asked = Options(target or "", policy_text(policy), dims_text(dims), threads, tuning_text(tuning))
         options = resolve_options(source, asked)
         logical = None if source.is_emit else _logical_text(source.module, context)
+        places = _places(source.module)
         _run(passes_of(source, options), source.module, context, step)
         verify_module(source.module)
         plan = read_module(source.module)
@@ -110,6 +113,7 @@ def compile(
             print_module(source.module),
             read_decisions(source.module),
             toolchain_lock(),
+            places,
         )
         step("preparing weights")
         return CompiledModel(record, plan, native, arrays)
@@ -184,6 +188,12 @@ def _logical_text(module: ModuleOp, context: Context) -> str:
     """The program as it was given, with the ids that the ledger speaks of."""
     AssignIdsPass().apply(context, module)
     return print_module(module)
+
+
+def _places(module: ModuleOp) -> dict[str, str]:
+    """Where the ops of the model are written, by id."""
+    ops = ((op_id(op), position_of(op)) for op in module.walk())
+    return {id_: place for id_, place in ops if id_ is not None and place is not None}
 
 
 def _run(passes: Sequence[ModulePass], module: ModuleOp, context: Context, step: Step) -> None:

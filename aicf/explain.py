@@ -15,14 +15,17 @@ from aicf.runtime.capture_plan import ARENA, CapturePlan, Launch, ModulePlan, Pl
 from aicf.runtime.graph import Bind, Node
 from aicf.runtime.tensors import describe, span_bytes
 
-_FUSES = (
+FUSES = (
     "fuse-attention",
     "fuse-gated",
     "fuse-horizontal",
     "fuse-prologues",
+    "fuse-norms",
     "fuse-epilogues",
     "fuse-elementwise",
 )
+"""The passes that form instructions of several ops."""
+
 _SELECTS = "select-kernels"
 _PLANS_MEMORY = "plan-memory"
 
@@ -213,8 +216,12 @@ def format_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def explain_programs(title: str, plan: ModulePlan, decisions: Sequence[Decision]) -> Explanation:
     """The instruction table of every program, `@prepare` last."""
-    plans = plan.programs if plan.prepare is None else (*plan.programs, plan.prepare)
-    return Explanation(title, tuple(_explain_program(program, decisions) for program in plans))
+    return Explanation(title, tuple(_explain_program(program, decisions) for program in all_plans(plan)))
+
+
+def all_plans(plan: ModulePlan) -> tuple[CapturePlan, ...]:
+    """The plans of all programs, `@prepare` last."""
+    return plan.programs if plan.prepare is None else (*plan.programs, plan.prepare)
 
 
 def _explain_program(plan: CapturePlan, decisions: Sequence[Decision]) -> ProgramExplanation:
@@ -236,11 +243,10 @@ def _is_about(decision: Decision, made_by: str, subject: str) -> bool:
 
 def _row(node: Node, launch: Launch, plan: CapturePlan, decisions: Sequence[Decision]) -> InstructionRow:
     own = [decision for decision in decisions if decision.subjects[:1] == (node.name,)]
-    fused = [decision for decision in own if decision.made_by in _FUSES]
+    fused = [decision for decision in own if decision.made_by in FUSES]
     selected = next((decision for decision in reversed(own) if decision.made_by == _SELECTS), None)
     telling = [*fused, *([selected] if selected else own[:1])]
     expected = selected.cost.get("expected_us") if selected else None
-    places = (*launch.ins, *launch.outs)
     return InstructionRow(
         name=node.name,
         kind=node.kind,
@@ -250,8 +256,13 @@ def _row(node: Node, launch: Launch, plan: CapturePlan, decisions: Sequence[Deci
         expected_us=float(expected) if isinstance(expected, int | float) else None,
         measured=selected is not None and "cold_us" in selected.cost,
         rejected=tuple(selected.against()) if selected else (),
-        bytes=sum(_touched_bytes(place, plan) for place in places),
+        bytes=moved_bytes(launch, plan),
     )
+
+
+def moved_bytes(launch: Launch, plan: CapturePlan) -> int:
+    """Bytes of an instruction's operands and results, each once."""
+    return sum(_touched_bytes(place, plan) for place in (*launch.ins, *launch.outs))
 
 
 def _touched_bytes(place: Place, plan: CapturePlan) -> int:
@@ -269,23 +280,23 @@ def explain_value(plan: ModulePlan, decisions: Sequence[Decision], value: str) -
     Raises:
         InputMismatch: nothing has that name; the message lists the closest ones.
     """
-    plans = plan.programs if plan.prepare is None else (*plan.programs, plan.prepare)
-    named = {s for d in decisions for s in d.subjects if _stands_for(s, value)}
-    groups = {d.subjects[0] for d in decisions if d.made_by in _FUSES and named.intersection(d.subjects)}
+    plans = all_plans(plan)
+    named = {s for d in decisions for s in d.subjects if stands_for(s, value)}
+    groups = {d.subjects[0] for d in decisions if d.made_by in FUSES and named.intersection(d.subjects)}
     became: list[str] = []
     for program in plans:
         became += _became_bind(program, value)
         for node, launch in zip(program.graph.nodes, program.launches, strict=True):
-            if value in node.src or _stands_for(node.name, value) or node.name in groups:
+            if value in node.src or stands_for(node.name, value) or node.name in groups:
                 became.append(_describe_instruction(node, launch, program))
                 named.add(node.name)
     about = tuple(d for d in decisions if named.intersection(d.subjects))
     if not became and not about:
-        raise _unknown(plans, decisions, value)
+        raise unknown(plans, decisions, value)
     return ValueExplanation(value, tuple(became) or ("no instruction: a pass removed it",), about)
 
 
-def _stands_for(identity: str, value: str) -> bool:
+def stands_for(identity: str, value: str) -> bool:
     """Whether an id is `value`, one of its buckets, or one of the ops it was lowered to."""
     stem = identity.partition("@")[0]
     return identity == value or stem == value or stem.startswith(f"{value}.")
@@ -329,7 +340,8 @@ def _describe_place(place: Place, plan: CapturePlan) -> str:
     return f"{tensor} in {bind.role} '{bind.name}'"
 
 
-def _unknown(plans: Sequence[CapturePlan], decisions: Sequence[Decision], value: str) -> InputMismatch:
+def unknown(plans: Sequence[CapturePlan], decisions: Sequence[Decision], value: str) -> InputMismatch:
+    """The error for a name that nothing in the program has, with the closest that there are."""
     known = dict.fromkeys(source for plan in plans for node in plan.graph.nodes for source in node.src)
     known |= dict.fromkeys(bind.name for plan in plans for bind in plan.graph.binds)
     known |= dict.fromkeys(node.name for plan in plans for node in plan.graph.nodes)

@@ -23,7 +23,10 @@ from aicf.dialects.emit import ProgramOp
 from aicf.errors import InputMismatch, InvalidIR, PolicyError
 from aicf.frontends.builder import Graph
 from aicf.frontends.text import parse_module, verify_module
-from aicf.policies.kernel_policy import KernelPolicy, resolve_policy
+from aicf.policies.execution_policy import ExecutionPolicy
+from aicf.policies.kernel_policy import KernelPolicy
+from aicf.policies.policy import Policy as BothPolicies
+from aicf.policies.policy import resolve_policy
 from aicf.policies.tuning_table import TuningTable, resolve_tuning
 from aicf.runtime.tensors import Array
 
@@ -36,8 +39,8 @@ Weights: TypeAlias = str | Path | Mapping[str, ArrayLike]
 Dims: TypeAlias = str | Mapping[str, int | Sequence[int]]
 """`N=1,540;M=4`, or sizes by name."""
 
-Policy: TypeAlias = str | Path | Mapping[str, object] | KernelPolicy
-"""`auto`, inline JSON, a path, plain values, or a policy."""
+Policy: TypeAlias = str | Path | Mapping[str, object] | KernelPolicy | ExecutionPolicy | BothPolicies
+"""`auto`, inline JSON, a path, plain values, or a policy of either kind or both."""
 
 Tuning: TypeAlias = str | Path | TuningTable
 """The path of a tuning table, inline JSON, or a table."""
@@ -175,10 +178,14 @@ def policy_text(policy: Policy | None) -> str:
     match policy:
         case None:
             return ""
-        case KernelPolicy():
+        case BothPolicies():
             found = policy
+        case KernelPolicy():
+            found = BothPolicies(kernel=policy)
+        case ExecutionPolicy():
+            found = BothPolicies(execution=policy)
         case str() | Path():
             found = resolve_policy(str(policy))
         case _:
-            found = KernelPolicy.from_plain(dict(policy))
-    return " ".join(found.to_json().split())
+            found = BothPolicies.from_plain(dict(policy))
+    return found.to_line()

@@ -47,9 +47,10 @@ KIND_IDS: dict[str, int] = {
     "attention": 29,
     "gemm_multi": 30,
     "norm_gated": 31,
-    "last_update": 32,
-    "scatter_combine": 33,
-    "topk_indices": 34,
+    "gemm_norm": 32,
+    "last_update": 33,
+    "scatter_combine": 34,
+    "topk_indices": 35,
 }
 """Append-only: a number, once given, never changes and is never used again."""
 
@@ -142,6 +143,7 @@ SCHEMAS: dict[str, tuple[Field, ...]] = {
         Field("transpose_b", "?"),
         Field("prologue_operands", "q"),
     ),
+    "gemm_norm.v1": (Field("transpose_a", "?"), Field("transpose_b", "?")),
     "scatter_combine.v1": (Field("mode", "B", SCATTER_MODES),),
     "topk_indices.v1": (Field("axis", "q"), Field("smallest", "?")),
 }

@@ -1,4 +1,4 @@
-"""`apply-policy`: writes the kernel policy into the module, where every later pass reads it."""
+"""`apply-policy`: writes the policy into the module, where every later pass reads it."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from xdsl.passes import ModulePass
 
 from aicf.backends.registry import get_kernels
 from aicf.passes.support.ledger import record
-from aicf.passes.support.policy import POLICY_ATTR
+from aicf.passes.support.policy import EXECUTION_ATTR, POLICY_ATTR
 from aicf.passes.support.work import target_of
-from aicf.policies.kernel_policy import AUTO, resolve_policy
+from aicf.policies.policy import AUTO, resolve_policy
 
 
 @dataclass(frozen=True)
 class ApplyPolicyPass(ModulePass):
-    """Sets the module attribute `aicf.policy`.
+    """Sets the module attributes `aicf.policy` (what runs) and `aicf.execution` (how it is executed).
 
     `policy` is `auto` (the passes choose freely), a JSON object, or the path of a JSON or YAML file. The kernels it
-    names must exist on the module's target, so `set-target` comes first; the op ids it names are checked by the
-    passes that use them.
+    names must exist on the module's target, so `set-target` comes first; the ids it names are checked by the passes
+    that use them. What is decided once a program is final is spent, and `plan-capture` drops it from the attributes.
     """
 
     name = "apply-policy"
@@ -31,7 +31,9 @@ class ApplyPolicyPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         backend = target_of(op).backend.data
         policy = resolve_policy(self.policy)
-        policy.check_kernels(get_kernels(backend), backend)
-        op.attributes[POLICY_ATTR] = policy.to_attr()
+        policy.kernel.check_kernels(get_kernels(backend), backend)
+        op.attributes[POLICY_ATTR] = policy.kernel.to_attr()
+        op.attributes[EXECUTION_ATTR] = policy.execution.to_attr()
         source = "the default" if self.policy == AUTO else "given"
-        record(op, self.name, ["module"], f"policy: {source}", "option policy")
+        stated = f": {', '.join(names)}" if (names := policy.stated()) else ""
+        record(op, self.name, ["module"], f"policy: {source}", f"option policy{stated}")

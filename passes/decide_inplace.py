@@ -15,6 +15,7 @@ from aicf.dialects.emit_types import BufferType, alias_pairs
 from aicf.passes.analysis.accesses import Access, accesses_by_root, region_of
 from aicf.passes.analysis.happens_before import HappensBefore
 from aicf.passes.support.ledger import record
+from aicf.passes.support.policy import execution_of
 from aicf.passes.support.programs import advance, programs
 from aicf.passes.support.work import symbol_name
 
@@ -27,14 +28,20 @@ class DecideInplacePass(ModulePass):
 
     The copy of a new value into its parameter or state goes away if the value can be computed there: everything
     else that reads the old value ends before. A result takes over the slot of an operand if the kernel permits it
-    (`may_alias`) and everything else that touches the slot ends before the instruction.
+    (`may_alias`) and everything else that touches the slot ends before the instruction. Neither happens where the
+    policy says `inplace: false`.
     """
 
     name = "decide-inplace"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        allowed = execution_of(op).inplace
         for program in programs(op):
             if not advance(program, "scheduled", "inplace"):
+                continue
+            if not allowed:
+                because = "the policy allows no overwriting"
+                record(op, self.name, [program.sym_name.data], "every result has memory of its own", because)
                 continue
             for instruction in program.instructions:
                 if instruction.kind.data == "copy" and _updates_bind(instruction):

@@ -52,7 +52,7 @@ def _computes(op: Operation) -> bool:
 def _fuse(seed: Operation, context: FusionContext) -> None:
     cluster = Cluster([seed], context)
     if context.policy.fusion.elementwise and _is_pointwise(seed):
-        cluster.grow(lambda op: _may_follow(op, cluster))
+        cluster.grow(lambda op: _may_follow(op, cluster), "only pointwise ops and reductions share loops")
     plan, refused = first_legal(chain(cluster.candidates(_is_elementwise), [(seed,)]), context)
     if plan is None:
         raise UnsupportedOp(
@@ -61,6 +61,8 @@ def _fuse(seed: Operation, context: FusionContext) -> None:
             location=position_of(seed),
         )
     subjects = [id_of(member) for member in plan.members]
+    by_kernels = bool(refused)
+    refused = cluster.left_out(plan.members, refused)
     group = form_group(plan, context)
     if len(subjects) > 1:
         because = "intermediates stay in registers or a row of cache instead of memory"
@@ -73,14 +75,8 @@ def _fuse(seed: Operation, context: FusionContext) -> None:
             refused,
         )
     elif refused:
-        record(
-            context.module,
-            FuseElementwisePass.name,
-            subjects,
-            "alone",
-            "no kernel takes a larger set",
-            refused,
-        )
+        because = "no kernel takes a larger set" if by_kernels else "what reads it does not join"
+        record(context.module, FuseElementwisePass.name, subjects, "alone", because, refused)
 
 
 def _is_elementwise(op: Operation) -> bool:

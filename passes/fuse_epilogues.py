@@ -11,6 +11,7 @@ from xdsl.passes import ModulePass
 
 from aicf.dialects import logical
 from aicf.passes.support.fusion import (
+    POINTWISE_ON_SUMS,
     Cluster,
     FusionContext,
     first_legal,
@@ -44,11 +45,13 @@ def _fuse(matmul: logical.MatmulOp, context: FusionContext) -> None:
     accept = pointwise_like(matmul)
     cluster = Cluster([matmul], context)
     if context.policy.fusion.epilogue:
-        cluster.grow(accept)
+        cluster.grow(accept, POINTWISE_ON_SUMS)
     plan, refused = first_legal(chain(cluster.candidates(accept), [(matmul,)]), context)
     if plan is None:
         return
     subjects = [id_of(member) for member in plan.members]
+    because_of_kernels = bool(refused)
+    refused = cluster.left_out(plan.members, refused)
     group = form_group(plan, context)
     if len(subjects) > 1:
         choice = f"one kernel for {len(subjects)} ops"
@@ -56,7 +59,7 @@ def _fuse(matmul: logical.MatmulOp, context: FusionContext) -> None:
             "the pointwise ops run on the accumulator, so the product is written once and never read back"
         )
     else:
-        choice, because = "alone", _why_alone(context, len(cluster.members), bool(refused))
+        choice, because = "alone", _why_alone(context, len(cluster.members), because_of_kernels)
     record(context.module, FuseEpiloguesPass.name, [group.id.data, *subjects], choice, because, refused)
 
 

@@ -12,6 +12,7 @@ from xdsl.passes import ModulePass
 
 from aicf.dialects import logical
 from aicf.passes.support.fusion import (
+    POINTWISE_ON_SUMS,
     Cluster,
     FusionContext,
     Outline,
@@ -70,7 +71,7 @@ def _fuse(pair: Pair, context: FusionContext) -> None:
     accept = pointwise_like(pair[0])
     cluster = Cluster(pair, context)
     if context.may_be_one(pair):
-        cluster.grow(accept)
+        cluster.grow(accept, POINTWISE_ON_SUMS)
     cuts = list(cluster.candidates(accept))
     if not cuts:
         return

@@ -12,6 +12,7 @@ from xdsl.passes import ModulePass
 
 from aicf.dialects import logical
 from aicf.passes.support.fusion import (
+    POINTWISE_ON_SUMS,
     Cluster,
     FusionContext,
     Outline,
@@ -46,11 +47,12 @@ class FuseHorizontalPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for context in fusion_contexts(op, target_of(op)):
             for products in _side_by_side(context):
-                _fuse(products, context)
+                if len(products) > 1:
+                    _fuse(products, context)
 
 
 def _side_by_side(context: FusionContext) -> list[list[logical.MatmulOp]]:
-    """Sets of products that one kernel could compute, in text order."""
+    """Sets of products that one kernel could compute, in text order; those that stay alone beside others are noted."""
     sets: list[list[logical.MatmulOp]] = []
     by_left: dict[SSAValue, list[list[logical.MatmulOp]]] = {}
     for op in context.function.body.block.ops:
@@ -59,12 +61,19 @@ def _side_by_side(context: FusionContext) -> list[list[logical.MatmulOp]]:
         known = by_left.setdefault(op.lhs, [])
         fitting = (products for products in known if are_alike(products[0], op))
         if (products := next(fitting, None)) is None:
+            if known:
+                _note_unlike(known[0][0], op, context)
             products = list[logical.MatmulOp]()
             known.append(products)
             sets.append(products)
         if context.may_be_one([*products[:1], op]) and all(op.rhs is not other.rhs for other in products):
             products.append(op)
-    return [products for products in sets if len(products) > 1]
+    return sets
+
+
+def _note_unlike(one: Operation, other: Operation, context: FusionContext) -> None:
+    because = "they read one left operand, but their right operands or results differ in shape, type or transposition"
+    record(context.module, FuseHorizontalPass.name, [id_of(one), id_of(other)], "apart", because)
 
 
 def _fuse(products: Sequence[logical.MatmulOp], context: FusionContext) -> None:
@@ -113,7 +122,7 @@ def _cuts(product: logical.MatmulOp, context: FusionContext) -> dict[int, Cut]:
     accept = pointwise_like(product)
     cluster = Cluster([product], context)
     if context.policy.fusion.epilogue:
-        cluster.grow(accept)
+        cluster.grow(accept, POINTWISE_ON_SUMS)
     return {len(cut): cut for cut in (*cluster.candidates(accept), (product,))}
 
 

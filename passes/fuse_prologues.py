@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -14,6 +14,7 @@ from xdsl.passes import ModulePass
 from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp
 from aicf.passes.support.fusion import (
+    POINTWISE_ON_SUMS,
     Cluster,
     FusionContext,
     Outline,
@@ -23,7 +24,7 @@ from aicf.passes.support.fusion import (
     left_behind,
     pointwise_like,
 )
-from aicf.passes.support.identity import IdTable, derived_id, set_identity, sources, value_hint
+from aicf.passes.support.identity import IdTable, copied_id, set_identity, sources, value_hint
 from aicf.passes.support.ledger import record
 from aicf.passes.support.prologues import KINDS, Rows, outline_behind_rows, refusal_behind_rows, row_programs
 from aicf.passes.support.work import target_of
@@ -68,7 +69,8 @@ def _fuse(value: OpResult, context: FusionContext) -> None:
             if (plans := _plans(rows, products, context, refused)) is not None:
                 _form(rows, plans, products, context, refused)
                 return
-    record(context.module, FuseProloguesPass.name, [id_of(value.op)], "apart", because, refused)
+    subjects = [id_of(value.op), *(id_of(product) for product in products)]
+    record(context.module, FuseProloguesPass.name, subjects, "apart", because, refused)
 
 
 def _reads_rows(product: logical.MatmulOp, value: SSAValue) -> bool:
@@ -96,10 +98,14 @@ def _plans(
         accept = pointwise_like(product)
         cluster = Cluster([product], context)
         if context.policy.fusion.epilogue:
-            cluster.grow(accept)
+            cluster.grow(accept, POINTWISE_ON_SUMS)
         cuts: list[Sequence[Operation]] = [*cluster.candidates(accept), (product,)]
         free = [cut for cut in cuts if taken.isdisjoint(cut)]
-        plan = _first_legal(rows, product, free, loss, context, refused)
+        # The first product keeps the rows; those of the others will be copies, which policies call by their own ids.
+        ids = (
+            {row: copied_id(id_of(row), id_of(product)) for row in rows} if product is not products[0] else {}
+        )
+        plan = _first_legal(rows, product, free, loss, ids, context, refused)
         if plan is None:
             return None
         found.append(plan)
@@ -112,12 +118,13 @@ def _first_legal(
     product: logical.MatmulOp,
     cuts: Sequence[Sequence[Operation]],
     loss: str | None,
+    ids: Mapping[Operation, str],
     context: FusionContext,
     refused: dict[str, str],
 ) -> Outline | None:
     for cut in cuts:
         plan = outline_behind_rows(rows, cut, [product], context)
-        if (reason := refusal_behind_rows(plan, context, loss or left_behind(cuts[0], cut))) is None:
+        if (reason := refusal_behind_rows(plan, context, loss or left_behind(cuts[0], cut), ids)) is None:
             return plan
         refused[" + ".join(id_of(op) for op in (rows[-1], *cut))] = reason
     return None
@@ -154,7 +161,7 @@ def _copy(rows: Rows, product: logical.MatmulOp, context: FusionContext) -> Rows
     block = context.function.body.block
     for op in rows:
         clone = op.clone(values)
-        own = ids.fresh(derived_id(id_of(op), id_of(product).partition("@")[0]))
+        own = ids.fresh(copied_id(id_of(op), id_of(product)))
         set_identity(clone, own, sources(op))
         clone.results[0].name_hint = value_hint(own)
         block.insert_op_before(clone, product)

@@ -40,6 +40,7 @@ from aicf.passes.select_kernels import SelectKernelsPass
 from aicf.passes.support.bindings import decide_bindings
 from aicf.passes.support.identity import value_hint
 from aicf.passes.support.peeling import PeeledOperand
+from aicf.passes.support.policy import execution_of
 from aicf.passes.support.prepare import (
     Packing,
     Prepare,
@@ -53,6 +54,7 @@ from aicf.passes.support.views import View
 from aicf.passes.support.work import (
     argument_attrs,
     body_symbol,
+    boundary_names,
     buffer_info,
     result_attrs,
     symbol_name,
@@ -77,6 +79,7 @@ class LowerToEmitPass(ModulePass):
         prepare = Prepare(op, target_of(op), self.name)
         expected = _expected_times(op)
         functions = [f for f in op.body.block.ops if isinstance(f, func.FuncOp) and not f.is_declaration]
+        execution_of(op).check_bindings({name for function in functions for name in boundary_names(function)})
         for function in functions:
             program = _Bufferizer(op, function, prepare, expected).run()
             op.body.block.insert_op_before(program, function)

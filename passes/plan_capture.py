@@ -10,19 +10,25 @@ from xdsl.passes import ModulePass
 
 from aicf.dialects.emit import ProgramOp
 from aicf.passes.support.ledger import record
+from aicf.passes.support.policy import spend
 from aicf.passes.support.programs import advance, programs
 
 
 @dataclass(frozen=True)
 class PlanCapturePass(ModulePass):
-    """Puts all instructions of a program into one graph: nothing in it returns to the host. Reorders nothing."""
+    """Puts all instructions of a program into one graph: nothing in it returns to the host. Reorders nothing.
+
+    With that every program is final, and of the policies only what bounds results and memory stays in the module.
+    """
 
     name = "plan-capture"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for program in programs(op):
-            if advance(program, "planned", "final"):
-                _capture(op, program)
+        captured = [program for program in programs(op) if advance(program, "planned", "final")]
+        for program in captured:
+            _capture(op, program)
+        if captured and all(program.phase.data == "final" for program in programs(op)):
+            spend(op)
 
 
 def _capture(module: ModuleOp, program: ProgramOp) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
@@ -20,6 +21,7 @@ from aicf.passes.analysis.liveness import (
     slot_lifetimes,
 )
 from aicf.passes.support.ledger import record
+from aicf.passes.support.policy import execution_of
 from aicf.passes.support.programs import advance, programs
 
 
@@ -28,7 +30,8 @@ class PlanMemoryPass(ModulePass):
     """Places slots largest first at the lowest offset that no interfering slot covers.
 
     Lifetimes count over happens-before, so slots of unordered instructions never share bytes. The ledger gets the
-    arena size beside the lower bound: the heaviest set of slots that are alive together.
+    arena size beside the lower bound: the heaviest set of slots that are alive together. With `memory: separate` in
+    the policy no two slots share bytes.
     """
 
     name = "plan-memory"
@@ -36,14 +39,14 @@ class PlanMemoryPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for program in programs(op):
             if advance(program, "inplace", "planned"):
-                _plan(op, program)
+                _plan(op, program, execution_of(op).memory == "shared")
 
 
-def _plan(module: ModuleOp, program: ProgramOp) -> None:
+def _plan(module: ModuleOp, program: ProgramOp, shared: bool) -> None:
     _drop_untouched(program)
     order = HappensBefore(program)
     lifetimes = slot_lifetimes(program, order)
-    offsets = place(lifetimes, Interference(order))
+    offsets = place(lifetimes, Interference(order)) if shared else _one_behind_the_other(lifetimes)
     arena = 0
     for life, offset in zip(lifetimes, offsets, strict=True):
         for key, value in (("offset", offset), ("size", life.size), ("align", ARENA_ALIGN)):
@@ -52,15 +55,21 @@ def _plan(module: ModuleOp, program: ProgramOp) -> None:
     bound = lower_bound(lifetimes, order)
     program.properties["arena_bytes"] = IntegerAttr(arena, i64)
     without = sum(life.size for life in lifetimes)
+    because = f"lower bound {bound} bytes" if arena != bound else "equals the lower bound"
     record(
         module,
         PlanMemoryPass.name,
         [program.sym_name.data],
         f"arena of {arena} bytes for {len(lifetimes)} slots",
-        f"lower bound {bound} bytes" if arena != bound else "equals the lower bound",
+        because if shared else f"the policy gives each slot bytes of its own; {because}",
         {"a slot each": f"{without} bytes"} if without > arena else {},
         {"arena_bytes": IntegerAttr(arena, i64), "lower_bound_bytes": IntegerAttr(bound, i64)},
     )
+
+
+def _one_behind_the_other(lifetimes: Sequence[Lifetime]) -> list[int]:
+    starts = accumulate((life.size for life in lifetimes), initial=0)
+    return [start for start, _ in zip(starts, lifetimes, strict=False)]
 
 
 def _drop_untouched(program: ProgramOp) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from xdsl.context import Context
 from xdsl.dialects import func
@@ -31,8 +31,9 @@ from aicf.dialects.types import dense_array, element_of, tensor
 from aicf.errors import PlanError, PolicyError
 from aicf.passes.analysis.accesses import Region as Bytes
 from aicf.passes.analysis.accesses import region_of
+from aicf.passes.support.decisions import Pins, decisions_of
 from aicf.passes.support.identity import invalid, value_hint
-from aicf.passes.support.policy import POLICY_ATTR, policy_of
+from aicf.passes.support.policy import EXECUTION_ATTR, POLICY_ATTR
 from aicf.passes.support.programs import programs
 from aicf.passes.support.unviewing import laid_out, view_ops
 from aicf.passes.support.views import View
@@ -46,9 +47,9 @@ ARGUMENT_ROLES = ("input", "param", "state", "meta")
 class RaiseEmitPass(ModulePass):
     """Inlines the bodies of every program into a function and drops buffers, slots, prepared weights and the ledger.
 
-    The groups, the kernels and the number of streams become the module's policy, so that running the pipeline again
-    from `start=lowered` gives the same programs. For another target `pin=groups` leaves the kernels open, and
-    `pin=nothing` the groups too.
+    The groups, the kernels with their records and the number of streams become the module's policy, so that running
+    the pipeline again from `start=lowered` gives the same programs. For another target `pin=groups` leaves the kernels
+    open, and `pin=nothing` the groups too.
     """
 
     name = "raise-emit"
@@ -61,20 +62,13 @@ class RaiseEmitPass(ModulePass):
         table = symbols(op)
         taken = _ids(op)
         prepared = _prepared(op)
-        groups: list[tuple[str, ...]] = []
-        pins: dict[str, str] = {}
-        streams = 1
+        every = self.pin == "all"
+        decided = decisions_of(op, Pins(groups=self.pin != "nothing", kernels=every, records=every))
         for program in programs(op):
-            if program.sym_name.data == PREPARE:
-                continue
-            raiser = _Raiser(program, table, prepared, taken)
-            op.body.block.insert_op_before(raiser.run(), program)
-            groups += raiser.groups
-            pins |= raiser.kernels
-            streams = max(
-                [streams, *(i.stream.value.data + 1 for i in program.instructions if i.stream is not None)]
-            )
-        _set_policy(op, groups if self.pin != "nothing" else [], pins if self.pin == "all" else {}, streams)
+            if program.sym_name.data != PREPARE:
+                op.body.block.insert_op_before(_Raiser(program, table, prepared, taken).run(), program)
+        op.attributes[POLICY_ATTR] = decided.kernel.to_attr()
+        op.attributes[EXECUTION_ATTR] = decided.execution.to_attr()
         _drop_emit(op)
 
 
@@ -115,14 +109,6 @@ def _view_in_elements(region: Bytes) -> View:
     return View(region.offset // type_.element_bytes, type_.get_shape(), type_.get_strides())
 
 
-def _set_policy(
-    module: ModuleOp, groups: Sequence[tuple[str, ...]], kernels: Mapping[str, str], streams: int
-) -> None:
-    policy = policy_of(module)
-    pinned = replace(policy, groups=tuple(groups), kernels=dict(kernels), streams=streams)
-    module.attributes[POLICY_ATTR] = pinned.to_attr()
-
-
 def _drop_emit(module: ModuleOp) -> None:
     ledger = find_ledger(module)
     for op in reversed(list(module.body.block.ops)):
@@ -147,8 +133,6 @@ class _Raiser:
     held: dict[BindOp | SlotOp, SSAValue] = field(default_factory=dict[BindOp | SlotOp, SSAValue])
     params: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])
     interface: list[DictionaryAttr] = field(default_factory=list[DictionaryAttr])
-    groups: list[tuple[str, ...]] = field(default_factory=list[tuple[str, ...]])
-    kernels: dict[str, str] = field(default_factory=dict[str, str])
     feeders: int = 0
 
     def run(self) -> func.FuncOp:
@@ -233,7 +217,6 @@ class _Raiser:
             argument: self._read(operand, instruction)
             for argument, operand in zip(body.body.block.args, instruction.ins, strict=True)
         }
-        members: list[str] = []
         for op in body.body.block.ops:
             if isinstance(op, YieldOp):
                 self._write(instruction, [values[value] for value in op.operands])
@@ -246,16 +229,6 @@ class _Raiser:
                 self.block.add_op(clone)
             else:
                 self._add(clone, self._feeder_id(instruction), [s.data for s in instruction.src])
-            id_ = op.attributes.get(logical.ID_ATTR)
-            if isinstance(id_, StringAttr) and not isinstance(op, logical.ConstantOp):
-                members.append(id_.data)
-        self._note(instruction, members)
-
-    def _note(self, instruction: ResolvedOp, members: Sequence[str]) -> None:
-        if members:
-            self.groups.append(tuple(members))
-        if instruction.kernel is not None and not _is_update(instruction):
-            self.kernels[instruction.instruction.data] = instruction.kernel.kernel.data
 
     def _write(self, instruction: ResolvedOp, results: Sequence[SSAValue]) -> None:
         for out, value in zip(instruction.outs, results, strict=True):
@@ -310,9 +283,3 @@ def _filled_by(out: SSAValue) -> SSAValue:
     if isinstance(out.owner, ViewOp) and not buffer_of(out).is_contiguous:
         return out.owner.source
     return out
-
-
-def _is_update(instruction: ResolvedOp) -> bool:
-    """Whether this is the copy of a new value into its parameter or state, which `lower-to-emit` adds by itself."""
-    root = region_of(instruction.outs[0]).root
-    return instruction.kind.data == "copy" and isinstance(root, BindOp) and root.updated is not None

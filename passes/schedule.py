@@ -17,7 +17,7 @@ from aicf.errors import PlanError
 from aicf.passes.analysis.accesses import Access, accesses_of, written_roots
 from aicf.passes.support.early_start import may_start_early
 from aicf.passes.support.ledger import record
-from aicf.passes.support.policy import policy_of
+from aicf.passes.support.policy import execution_of
 from aicf.passes.support.programs import advance, programs
 from aicf.passes.support.streams import Step, predicted_us
 from aicf.passes.support.work import TARGET_ATTR
@@ -47,10 +47,11 @@ class SchedulePass(ModulePass):
     name = "schedule"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        streams = policy_of(op).streams
+        execution = execution_of(op)
+        execution.check_programs([program.sym_name.data for program in programs(op)])
         for program in programs(op):
             if advance(program, "bufferized", "scheduled"):
-                _schedule(op, program, streams)
+                _schedule(op, program, execution.streams_for(program.sym_name.data))
 
 
 def _schedule(module: ModuleOp, program: ProgramOp, streams: int) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from xdsl.context import Context
 from xdsl.dialects import func
@@ -11,7 +12,8 @@ from xdsl.dialects.builtin import FloatAttr, ModuleOp, StringAttr, f64
 from xdsl.ir import Attribute, Operation
 from xdsl.passes import ModulePass
 
-from aicf.backends.base import KernelDescriptor, Work
+from aicf.backends.base import BatchInvariantKernel, DeviceGivenKernel, KernelDescriptor, Work
+from aicf.backends.registry import get_kernels
 from aicf.dialects.emit import GroupOp, ProgramOp, ResolvedOp
 from aicf.dialects.emit_types import KernelAttr, TargetAttr
 from aicf.errors import PolicyError, UnsupportedOp
@@ -21,12 +23,16 @@ from aicf.passes.support.ledger import record
 from aicf.passes.support.measured import Measurements, Variant
 from aicf.passes.support.policy import check_formed, policy_of, with_stems, without_bucket
 from aicf.passes.support.programs import programs
+from aicf.passes.support.staging import staging_us
 from aicf.passes.support.work import GroupWork, legal_kernels, target_of, work_of_group
-from aicf.policies.kernel_policy import KernelPolicy
+from aicf.policies.kernel_policy import EXPECTED_US, KernelPolicy
 from aicf.policies.tuning_table import MeasuredWork
 
 TUNING_KEY = "tuning_key"
 """Figure of a decision that says which work of the tuning table it read."""
+
+FREE_US = "free_us"
+"""Figure of a decision about batch-invariant work: predicted microseconds of the choice without that wish."""
 
 Refuse = Callable[[KernelAttr], str | None]
 """Why a legal kernel with this record cannot be taken where it would stand; None if it can."""
@@ -35,7 +41,8 @@ Refuse = Callable[[KernelAttr], str | None]
 @dataclass(frozen=True)
 class SelectKernelsPass(ModulePass):
     """Chooses among the legal kernels of each group and of each instruction that is open: policy first, then the
-    measured time, then, where nothing was measured, the predicted one.
+    measured time, then, where nothing was measured, the predicted one. Where the policy wants results that no batch
+    changes, only kernels that combine terms in one order are left to choose from.
 
     `tuning` is a table that `aicf tune` wrote (a path or inline JSON); it must have been measured for the module's
     target. Where it has rows, the best measured variant of a kernel is taken: cold or warm, as the policy says. Ties
@@ -67,7 +74,7 @@ class SelectKernelsPass(ModulePass):
 
 def _check_policy(module: ModuleOp, policy: KernelPolicy) -> None:
     """Raises PolicyError for a key of `kernels` that is no group or instruction of the module and no kind."""
-    if policy.kernels:
+    if policy.kernels or policy.records:
         groups = [op.id.data for op in module.walk() if isinstance(op, GroupOp)]
         instructions = [op.instruction.data for program in programs(module) for op in program.instructions]
         policy.check_kernel_keys(with_stems([*groups, *instructions]))
@@ -75,10 +82,21 @@ def _check_policy(module: ModuleOp, policy: KernelPolicy) -> None:
 
 @dataclass(frozen=True)
 class _Option:
-    """A variant that could run a piece of work, and how long it takes, measured or predicted."""
+    """A variant that could run a piece of work, and how long it takes, measured or predicted.
+
+    Args:
+        own_us: Of the kernel.
+        copies_us: Of copies between callers' memory and where the kernel reads and writes, predicted.
+    """
 
     variant: Variant
-    us: float
+    own_us: float
+    copies_us: float
+
+    @property
+    def us(self) -> float:
+        """All of it."""
+        return self.own_us + self.copies_us
 
     @property
     def is_measured(self) -> bool:
@@ -124,10 +142,12 @@ class _Chooser:
         self, group_work: GroupWork, op: Operation, what: str, way_out: str, refuse: Refuse | None = None
     ) -> tuple[KernelAttr, FloatAttr]:
         """The record of the kernel that runs the work of `op`, and its microseconds; writes the ledger."""
-        group_work = group_work.rounded(self.policy.rounding)
+        group_work = group_work.under(self.policy)
         work = group_work.work
         measured = self.measured.find(work)
-        options, rejected = self._options(group_work, measured, refuse)
+        options, rejected = self._options(group_work, op, measured, refuse)
+        if not options and (why := self._why_no_record(work, rejected)) is not None:
+            raise PolicyError(why)
         if not options:
             reasons = "; ".join(f"{kernel}: {why}" for kernel, why in rejected.items())
             raise UnsupportedOp(
@@ -140,7 +160,8 @@ class _Chooser:
             if option is not best:
                 rejected[option.variant.label] = _against(option, best)
         chosen = best.variant
-        cost = _microseconds(best.us)
+        cost = _microseconds(best.own_us)
+        free = self._free_choice(group_work)
         record(
             self.module,
             SelectKernelsPass.name,
@@ -148,35 +169,118 @@ class _Chooser:
             chosen.kernel.id,
             because,
             rejected,
-            {"expected_us": cost, **_measured_costs(chosen, measured)},
+            {"expected_us": cost, **_measured_costs(chosen, measured), **free},
         )
         return chosen.record, cost
 
     def _options(
-        self, group_work: GroupWork, measured: MeasuredWork | None, refuse: Refuse | None
+        self, group_work: GroupWork, op: Operation, measured: MeasuredWork | None, refuse: Refuse | None
     ) -> tuple[list[_Option], dict[str, str]]:
         """Every variant that may be taken, and the reason against each that may not."""
         work = group_work.work
         rows = () if measured is None else measured.rows
-        known = {row.kernel for row in rows}
+        known = {row.kernel for row in rows} | self._completed_by_policy(work)
         legal, rejected = legal_kernels(group_work, self.target, frozenset(self.policy.forbid), known)
         legal, rejected = _deterministic(legal, rejected, self.policy)
+        legal, rejected = self._in_one_order(legal, rejected, work)
         options: list[_Option] = []
         for kernel in legal:
-            variants, reasons = self.measured.variants(kernel, work, measured)
+            variants, reasons = self._variants(kernel, work, measured)
             rejected |= reasons
             for variant in variants:
                 why = None if refuse is None else refuse(variant.record)
                 if why is None:
-                    options.append(_Option(variant, self._us(variant, work)))
+                    copies = staging_us(variant.record, work, op, self.target)
+                    options.append(_Option(variant, self._us(variant, work), copies))
                 else:
                     rejected[variant.label] = why
         return options, rejected
 
+    def _free_choice(self, group_work: GroupWork) -> dict[str, Attribute]:
+        """Of batch-invariant work, the predicted time of what would have been chosen freely: what the class costs."""
+        if not group_work.work.batch_invariant:
+            return {}
+        free = replace(group_work.work, batch_invariant=False)
+        legal, rejected = legal_kernels(
+            replace(group_work, work=free), self.target, frozenset(self.policy.forbid)
+        )
+        legal, _ = _deterministic(legal, rejected, self.policy)
+        return {FREE_US: _microseconds(min(kernel.cost_us(free, self.target) for kernel in legal))}
+
+    def _in_one_order(
+        self, legal: Sequence[KernelDescriptor], rejected: dict[str, str], work: Work
+    ) -> tuple[list[KernelDescriptor], dict[str, str]]:
+        """Of kernels for batch-invariant work those that combine terms in one order: that of the pinned kernel, else of
+        the first in the backend's table. Among these the predicted times choose: they all give the same bits."""
+        orders = {
+            kernel.id: kernel.fixed_order(work, self.target)
+            for kernel in legal
+            if work.batch_invariant and isinstance(kernel, BatchInvariantKernel)
+        }
+        if not orders:
+            return list(legal), rejected
+        pinned = _stated(self.policy.kernels, work)
+        first = pinned[1] if pinned is not None and pinned[1] in orders else next(iter(orders))
+        others = {
+            kernel: f"it combines in another order ({order}) than {first} ({orders[first]})"
+            for kernel, order in orders.items()
+            if order != orders[first]
+        }
+        return [kernel for kernel in legal if kernel.id not in others], {**rejected, **others}
+
+    def _variants(
+        self, kernel: KernelDescriptor, work: Work, measured: MeasuredWork | None
+    ) -> tuple[list[Variant], dict[str, str]]:
+        """The variants of a legal kernel that have what the policy says of their record."""
+        wanted = _stated(self.policy.records, work)
+        if wanted is None:
+            return self.measured.variants(kernel, work, measured)
+        key, stated = wanted
+        entries = {name: value for name, value in stated.items() if name != EXPECTED_US}
+        pinned = _stated(self.policy.kernels, work)
+        if pinned is not None and kernel.id != pinned[1]:
+            return [], {kernel.id: "the policy pins another kernel with its record"}
+        variants, reasons = self.measured.stating(entries, kernel, work, measured)
+        if not variants:
+            reasons[kernel.id] = self.measured.why_none_states(f"records.{key}", entries, kernel, work)
+        return variants, reasons
+
+    def _why_no_record(self, work: Work, rejected: Mapping[str, str]) -> str | None:
+        """Why no kernel has the record that the policy wants, if it wants one: what is said of the pinned kernel, else
+        of all that could run the work."""
+        if _stated(self.policy.records, work) is None:
+            return None
+        if (pinned := _stated(self.policy.kernels, work)) is None:
+            return "; ".join(why for why in rejected.values() if why.startswith("records.")) or None
+        key, kernel = pinned
+        why = rejected.get(kernel, "it does not run this kind")
+        return why if why.startswith("records.") else f"kernels.{key}: '{kernel}' cannot run it: {why}"
+
+    def _completed_by_policy(self, work: Work) -> set[str]:
+        """The kernel that needs no measurement because the policy states what of its record only a device gives."""
+        wanted = _stated(self.policy.records, work)
+        pinned = _stated(self.policy.kernels, work)
+        kernel = None if pinned is None else get_kernels(self.target.backend.data)[pinned[1]]
+        if wanted is None or not isinstance(kernel, DeviceGivenKernel):
+            return set()
+        return {kernel.id} if set(kernel.device_fields) <= set(wanted[1]) else set()
+
     def _us(self, variant: Variant, work: Work) -> float:
+        wanted = _stated(self.policy.records, work)
+        if wanted is not None and (us := self.policy.expected_us(wanted[0])) is not None:
+            return us
         if variant.row is None:
             return variant.kernel.cost_us(work, self.target)
         return variant.row.timing(self.policy.measurements).median_us
+
+
+_Stated = TypeVar("_Stated")
+
+
+def _stated(entries: Mapping[str, _Stated], work: Work) -> tuple[str, _Stated] | None:
+    """What a policy says of a piece of work, and by which name: its id, that without the bucket, or its kind."""
+    keys = (work.id, without_bucket(work.id), work.kind)
+    return next(((key, entries[key]) for key in keys if key in entries), None)
 
 
 def _microseconds(value: float) -> FloatAttr:
@@ -199,15 +303,22 @@ def _against(option: _Option, best: _Option) -> str:
     word = "measured" if option.is_measured else "predicted"
     if option.is_measured != best.is_measured:
         return f"unmeasured, {word} {option.us:.3g} us" if best.is_measured else f"{word} {option.us:.3g} us"
+    if option.copies_us or best.copies_us:
+        return f"{word} {_with_copies(option)}, not {_with_copies(best)}"
     if f"{option.us:.3g}" == f"{best.us:.3g}":
         return f"{word} the same {best.us:.3g} us, and it goes later in the order of ties"
     return f"{word} {option.us:.3g} us, not {best.us:.3g}"
 
 
+def _with_copies(option: _Option) -> str:
+    own = f"{option.own_us:.3g} us"
+    return f"{own} and {option.copies_us:.3g} us of copies of what callers bind" if option.copies_us else own
+
+
 def _deterministic(
     legal: Sequence[KernelDescriptor], rejected: dict[str, str], policy: KernelPolicy
 ) -> tuple[list[KernelDescriptor], dict[str, str]]:
-    if policy.determinism != "bitwise":
+    if policy.determinism == "any":
         return list(legal), rejected
     kept = [kernel for kernel in legal if kernel.determinism == "bitwise"]
     dropped = {
@@ -220,10 +331,10 @@ def _best(
     work: Work, options: Sequence[_Option], policy: KernelPolicy, rejected: Mapping[str, str]
 ) -> tuple[_Option, str]:
     """The option that is taken and why: among those of a pinned kernel or all, among the measured ones if any is."""
-    for key in (work.id, without_bucket(work.id), work.kind):
-        if (wanted := policy.kernels.get(key)) is not None:
-            pinned = _pinned(wanted, key, options, rejected)
-            return _fastest(pinned), f"policy pins it for '{key}'"
+    if (wanted := _stated(policy.kernels, work)) is not None:
+        key, kernel = wanted
+        pinned = _pinned(kernel, key, options, rejected)
+        return _fastest(pinned), f"policy pins it for '{key}'"
     best = _fastest(options)
     kernels = {option.variant.kernel.id for option in options}
     row = best.variant.row

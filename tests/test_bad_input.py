@@ -6,6 +6,7 @@ Ctrl-C is in test_cli, where the command is a process of its own.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -147,6 +148,12 @@ def test_programs(case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 # Command lines
 
+
+def policy_of(policy: object) -> list[str]:
+    """The command that compiles the classifier with a policy."""
+    return ["compile", str(MLP), "-o", "x", "--dims", "N=1", "--policy", json.dumps(policy)]
+
+
 COMMANDS = {
     "no such model": (
         ["compile", "nowhere.mlir", "-o", "x"],
@@ -187,8 +194,8 @@ COMMANDS = {
     ),
     "unknown field of a policy": (
         ["compile", str(MLP), "-o", "x", "--policy", '{"speed": 1}'],
-        "speed: unknown field; legal: determinism, forbid, fusion, groups, kernels, measurements, "
-        "rounding, streams, version",
+        "speed: unknown field; legal: bindings, determinism, forbid, fusion, groups, inplace, kernels, measurements, "
+        "memory, prepared_weights, records, rounding, streams, streams_of, version",
     ),
     "unknown kernel": (
         ["compile", str(MLP), "-o", "x", "--dims", "N=1", "--policy", '{"kernels": {"fc1": "cpu.gem"}}'],
@@ -206,6 +213,31 @@ COMMANDS = {
             '{"kernels": {"fc9": "cpu.gemm_portable"}}',
         ],
         "kernels.fc9: no group or kind has that name; did you mean 'fc3' or 'fc2' or 'fc1'?",
+    ),
+    "unknown op in a group of a policy": (
+        policy_of({"groups": [["fc1.matmul", "relu9"]]}),
+        "groups[0]: no op has the id 'relu9'; did you mean 'relu2' or 'relu1'?",
+    ),
+    "group that no kernel takes": (
+        policy_of({"groups": [["fc1.matmul", "fc3.matmul"]]}),
+        "groups[0]: its ops form no group together: 'fc1.matmul' in 'fc1@N=1', 'fc3.matmul' in 'fc3@N=1'; no kernel of "
+        "the target takes them as one: split or drop the entry",
+    ),
+    "record of an unknown op": (
+        policy_of({"records": {"fc9": {"tile_rows": 3}}}),
+        "records.fc9: no group has that name; did you mean 'fc3' or 'fc2' or 'fc1'?",
+    ),
+    "record that no kernel offers": (
+        policy_of({"kernels": {"fc1": "cpu.gemm_portable"}, "records": {"fc1": {"tile_rows": 99}}}),
+        "records.fc1.tile_rows: 'cpu.gemm_portable' does not offer 99; it offers ",
+    ),
+    "streams of an unknown program": (
+        policy_of({"execution": {"streams_of": {"digit": 2}}}),
+        "streams_of.digit: no program has that name; did you mean 'digits@N=1'?",
+    ),
+    "binding of an unknown value": (
+        policy_of({"execution": {"bindings": {"logits": "staged"}}}),
+        "bindings.logits: no input or output has that name; it has: probabilities, x",
     ),
     "fused op in a policy": (
         [

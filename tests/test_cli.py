@@ -51,11 +51,14 @@ def test_compile_says_what_it_made(folder: Path, capsys: pytest.CaptureFixture[s
         "digits",
     ]
     assert main([*arguments, "--weights", str(folder / "mlp.safetensors"), "--policy", "auto"]) == 0
-    assert capsys.readouterr().out == f"{out}: digits for reference:typed, 1 program, 4 instructions\n"
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"{out}: digits for reference:typed"
+    assert lines[1].startswith("  @digits@N=2: 3 instructions (3 reference.body), ")
+    assert lines[2] == "  weights: 68,904 bytes"
     assert aicf.load(out).name == "digits"
 
     assert main(["compile", str(ROOT / "examples/softmax.mlir"), "-o", str(out)]) == 0
-    assert capsys.readouterr().out.endswith(", 1 program, 1 instruction\n")
+    assert "  @rows: 1 instruction (1 cpu.generated), " in capsys.readouterr().out
 
 
 def test_run_writes_every_output(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -191,9 +194,23 @@ def test_wrong_usage_is_status_2(arguments: list[str], message: str, capsys: pyt
     assert message in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", [[], ["compile"], ["run"], ["explain"], ["bench"], ["devices"]])
-def test_every_command_has_help(command: list[str], capsys: pytest.CaptureFixture[str]):
-    assert main([*command, "--help"]) == 0
+COMMANDS = (
+    "",
+    "compile",
+    "run",
+    "explain",
+    "diff",
+    "bench",
+    "devices",
+    "policy",
+    "policy extract",
+    "policy apply",
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]):
+    assert main([*command.split(), "--help"]) == 0
     assert "Usage: aicf" in capsys.readouterr().out
 
 

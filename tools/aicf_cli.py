@@ -1,7 +1,7 @@
 """``aicf``: compile, run, explain and time models.
 
 This file puts the commands together and turns errors into one line on stderr and an exit status: 0 done, 1 an error in
-what was given, 2 usage, 130 Ctrl-C. What a command does is in ``aicf.tools.cli``.
+what was given (of `diff`, a difference), 2 usage, 130 Ctrl-C. What a command does is in ``aicf.tools.cli``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from aicf.errors import AicfError
 from aicf.tools.cli.bench_command import bench_command
 from aicf.tools.cli.compile_command import compile_command
 from aicf.tools.cli.devices_command import devices_command
+from aicf.tools.cli.diff_command import diff_command
 from aicf.tools.cli.explain_command import explain_command
+from aicf.tools.cli.policy_command import apply_command, extract_command
 from aicf.tools.cli.run_command import run_command
 from aicf.tools.cli.tune_command import tune_command
 from aicf.tools.cli.version import print_version
@@ -30,9 +32,14 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "compile": compile_command,
     "run": run_command,
     "explain": explain_command,
+    "diff": diff_command,
     "bench": bench_command,
     "tune": tune_command,
     "devices": devices_command,
+}
+POLICY_COMMANDS: dict[str, Callable[..., None]] = {
+    "extract": extract_command,
+    "apply": apply_command,
 }
 
 
@@ -54,8 +61,11 @@ def _letting_interrupts_pass(command: Callable[..., None]) -> Callable[..., None
 app = typer.Typer(
     no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None, add_completion=False
 )
-for _name, _command in COMMANDS.items():
-    app.command(_name)(_letting_interrupts_pass(_command))
+_policy = typer.Typer(no_args_is_help=True, help="Take the decisions out of a program, and put them in.")
+for _app, _commands in ((app, COMMANDS), (_policy, POLICY_COMMANDS)):
+    for _name, _command in _commands.items():
+        _app.command(_name)(_letting_interrupts_pass(_command))
+app.add_typer(_policy, name="policy")
 
 
 @app.callback()

@@ -22,6 +22,7 @@ __all__ = [
     "EARLY_READS",
     "TRIGGERS",
     "Backend",
+    "BatchInvariantKernel",
     "BoundaryBackend",
     "BufferRef",
     "CheckedKernel",
@@ -82,6 +83,8 @@ class Work:
         prologue: The generated row program that makes operand 0 of the product, for kinds that have one.
         rounding: As in the policy: `fused` lets a value between two ops of the body stay in the type it is computed
             in, `strict` rounds it to its own.
+        batch_invariant: Whether the bits of a result element may depend on nothing but the terms that it is made of,
+            not on how many other elements there are. Only kernels with that offer are asked to run such work.
     """
 
     id: str
@@ -93,6 +96,7 @@ class Work:
     code: KernelOp | None
     prologue: KernelOp | None = None
     rounding: str = "fused"
+    batch_invariant: bool = False
 
 
 class KernelDescriptor(Protocol):
@@ -181,6 +185,20 @@ class FusedKernel(Protocol):
     def apart_us(self, work: Work, target: TargetAttr) -> float:
         """Predicted microseconds of `work` as instructions of their own, infinite where it should never be taken
         apart. Only for legal work."""
+        ...
+
+
+@runtime_checkable
+class BatchInvariantKernel(Protocol):
+    """What a `KernelDescriptor` also offers if it can keep the bits of a result element apart from the batch.
+
+    For work that is `batch_invariant` every record it gives (`record`, `candidates`) then combines the terms of an
+    element in an order that follows from their number, their types and the target: never from the sizes over which
+    nothing is summed, nor from strides that change with them. Whether it is legal may not depend on these sizes either.
+    """
+
+    def fixed_order(self, work: Work, target: TargetAttr) -> str:
+        """That order in words. Two kernels that say the same give the same bits. Only for legal work."""
         ...
 
 
@@ -296,6 +314,10 @@ class BoundaryBackend(Protocol):
     @property
     def bind_align(self) -> int:
         """Bytes: what addresses of inputs and outputs that are used directly must be multiples of."""
+        ...
+
+    def copy_us(self, nbytes: int, target: TargetAttr) -> float:
+        """Predicted microseconds of a staged copy of that many bytes."""
         ...
 
 

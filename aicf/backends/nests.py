@@ -12,7 +12,7 @@ from functools import lru_cache
 from math import prod
 
 from xdsl.ir import BlockArgument, OpResult, SSAValue
-from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineExpr, AffineMap
+from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineDimExpr, AffineExpr, AffineMap
 
 from aicf.dialects.emit_kernels import IndexOp, KernelOp, LoadOp, PhaseOp, ReduceOp, StoreOp, YieldOp
 from aicf.dialects.types import element_of
@@ -183,6 +183,13 @@ def one_row(nest: LoopNest) -> Row:
 def _steps_over(outer: Dim, inner: Dim) -> bool:
     """Whether for every access the outer dim continues where the inner one ends."""
     return all(o == i * inner.size for o, i in zip(outer.strides, inner.strides, strict=True))
+
+
+def reduces_innermost(kernel: KernelOp) -> bool:
+    """Whether an input has a reduce dim as its last index: read off the index maps, so that no size changes it."""
+    first = len(kernel.parallel_sizes)
+    last = (map_.results[-1] for map_ in kernel.in_maps if map_.results)
+    return any(isinstance(expr, AffineDimExpr) and expr.position >= first for expr in last)
 
 
 def value_types(kernel: KernelOp) -> set[str]:

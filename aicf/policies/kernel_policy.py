@@ -1,35 +1,42 @@
-"""`KernelPolicy`: what a user wants of fusion, kernels, determinism and streams, as plain data.
+"""`KernelPolicy`: what a user wants of fusion, kernels, records, rounding and determinism, as plain data.
 
-A policy narrows or pins what passes would choose; it holds no code and chooses nothing itself. It travels as JSON or
-YAML, and as the module attribute `aicf.policy`. Names of kernels are checked against the target by `check_kernels`,
-ids by `check_kernel_keys` and `check_groups`, where the program is known.
+It says what runs; how that is executed is in `execution_policy`. A policy narrows or pins what passes would choose; it
+holds no code and chooses nothing itself. It travels in a policy file (`policy`), and as the module attribute
+`aicf.policy`. Names of kernels are checked against the target by `check_kernels`, ids by `check_kernel_keys` and
+`check_groups`, where the program is known.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
-import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import yaml
-from xdsl.dialects.builtin import ArrayAttr, BoolAttr, DictionaryAttr, IntegerAttr, StringAttr, i1, i64
-from xdsl.ir import Attribute
+from xdsl.dialects.builtin import DictionaryAttr
 
 from aicf.dialects.kinds import KIND_IDS
 from aicf.errors import PolicyError
+from aicf.policies import fields
+from aicf.policies.fields import (
+    Reader,
+    integer,
+    map_of,
+    one_of,
+    plain,
+    string,
+    string_lists,
+    strings,
+    suggest,
+    switches,
+)
 
 VERSION = 1
-DETERMINISM = ("bitwise", "any")
+EXPECTED_US = "expected_us"
+BATCH_INVARIANT = "batch_invariant"
+DETERMINISM = ("bitwise", BATCH_INVARIANT, "any")
 ROUNDING = ("fused", "strict")
 MEASUREMENTS = ("cold", "warm")
-AUTO = "auto"
-"""Spelling of the default policy where it is asked for by name."""
-
-_MAX_LISTED = 24
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,7 @@ class Fusion:
         gated: Two products of one left operand whose results meet.
         horizontal: Products of one left operand side by side.
         prologue: A row program in front of a product.
+        norm: A row program behind a product.
         epilogue: Pointwise ops behind a product.
         elementwise: Pointwise ops and row reductions.
     """
@@ -49,24 +57,29 @@ class Fusion:
     gated: bool = True
     horizontal: bool = True
     prologue: bool = True
+    norm: bool = True
     epilogue: bool = True
     elementwise: bool = True
 
 
 @dataclass(frozen=True)
 class KernelPolicy:
-    """Wishes about how a program runs; the default leaves every choice to the passes.
+    """Wishes about what runs; the default leaves every choice to the passes.
 
     Args:
         version: Of this format.
-        determinism: `bitwise` admits only kernels that give the same bits always, `any` all kernels.
+        determinism: `bitwise` admits only kernels that give the same bits always, `any` all kernels;
+            `batch_invariant` asks in addition that the bits of a result element depend on nothing but the terms it is
+            made of: those of a row not on other rows, nor on how many there are, whichever dimension is the batch.
         rounding: `fused` lets a fused intermediate stay in the accumulation type, `strict` rounds it to its own.
         fusion: Which fusions are allowed.
         kernels: Group id, or kind for all groups of it, to kernel id; an id goes before a kind. Fusions of that id or
             kind are formed whatever they are predicted to cost.
+        records: Group id to entries that the record of its kernel must have (a tile, a split), out of those that the
+            kernel offers. `expected_us` among them is no entry but the time that the record was chosen for, measured or
+            predicted: it stands in for the prediction.
         forbid: Kernel ids that are never chosen.
         groups: Ids of ops that form one group each; a list of one keeps that op alone.
-        streams: Most streams that `schedule` may use; 0 leaves their number to the predicted times.
         measurements: Which times of a tuning table count: `cold`, with nothing in the device's cache, or `warm`.
 
     Raises:
@@ -78,20 +91,26 @@ class KernelPolicy:
     rounding: str = "fused"
     fusion: Fusion = Fusion()
     kernels: Mapping[str, str] = field(default_factory=dict[str, str])
+    records: Mapping[str, Mapping[str, object]] = field(default_factory=dict[str, Mapping[str, object]])
     forbid: tuple[str, ...] = ()
     groups: tuple[tuple[str, ...], ...] = ()
-    streams: int = 0
     measurements: str = "cold"
 
     def __post_init__(self) -> None:
-        if self.version != VERSION:
-            raise PolicyError(f"version: {self.version} is not known here; this release reads {VERSION}")
-        _one_of("determinism", self.determinism, DETERMINISM)
-        _one_of("rounding", self.rounding, ROUNDING)
-        _one_of("measurements", self.measurements, MEASUREMENTS)
-        if self.streams < 0:
-            raise PolicyError(f"streams: must be at least 0, got {self.streams}")
+        fields.check_version(self.version, VERSION)
+        one_of("determinism", self.determinism, DETERMINISM)
+        one_of("rounding", self.rounding, ROUNDING)
+        one_of("measurements", self.measurements, MEASUREMENTS)
         self._check_groups()
+        for id_ in self.records:
+            self.expected_us(id_)
+
+    def expected_us(self, id_: str) -> float | None:
+        """The microseconds that `records` states for a group, if it does."""
+        us = self.records.get(id_, {}).get(EXPECTED_US)
+        if us is not None and (isinstance(us, bool) or not isinstance(us, int | float) or us < 0):
+            raise PolicyError(f"records.{id_}.{EXPECTED_US}: expected microseconds, at least 0, got {us}")
+        return us
 
     def _check_groups(self) -> None:
         places: dict[str, int] = {}
@@ -111,20 +130,24 @@ class KernelPolicy:
         """Raises PolicyError, naming the path, for a kernel id that is not among `legal`, those of `backend`."""
         for path, kernel in self._kernel_paths():
             if kernel not in legal:
-                hint = _suggest(kernel, legal, "legal")
+                hint = suggest(kernel, legal, "legal")
                 raise PolicyError(f"{path}: backend '{backend}' has no kernel '{kernel}'; {hint}")
         for path, kernel in self._kernel_paths():
             if path.startswith("kernels.") and kernel in self.forbid:
                 raise PolicyError(f"{path}: '{kernel}' is in forbid too; drop it from one of them")
 
     def check_kernel_keys(self, groups: Collection[str]) -> None:
-        """Raises PolicyError, naming the path, for a key of `kernels` that is neither a group's id nor a kind."""
+        """Raises PolicyError, naming the path, for a key of `kernels` that is neither a group's id nor a kind, and one
+        of `records` that is no group's id."""
         known = [*groups, *KIND_IDS]
         for key in self.kernels:
             if key not in known:
                 raise PolicyError(
-                    f"kernels.{key}: no group or kind has that name; {_suggest(key, known, 'it has')}"
+                    f"kernels.{key}: no group or kind has that name; {suggest(key, known, 'it has')}"
                 )
+        for key in self.records:
+            if key not in groups:
+                raise PolicyError(f"records.{key}: no group has that name; {suggest(key, groups, 'it has')}")
 
     def check_groups(self, ops: Collection[str]) -> None:
         """Raises PolicyError, naming the path, for an id in `groups` that is no op's."""
@@ -132,8 +155,15 @@ class KernelPolicy:
             for id_ in ids:
                 if id_ not in ops:
                     raise PolicyError(
-                        f"groups[{place}]: no op has the id '{id_}'; {_suggest(id_, ops, 'it has')}"
+                        f"groups[{place}]: no op has the id '{id_}'; {suggest(id_, ops, 'it has')}"
                     )
+
+    def bounds(self) -> dict[str, Any]:
+        """The fields that differ from the default and still say something of a program in which all is decided: what
+        its results may be. The others are spent by then."""
+        default = KernelPolicy()
+        kept = {name: getattr(self, name) for name in ("determinism", "rounding")}
+        return {name: value for name, value in kept.items() if value != getattr(default, name)}
 
     def _kernel_paths(self) -> Iterable[tuple[str, str]]:
         yield from ((f"kernels.{key}", kernel) for key, kernel in self.kernels.items())
@@ -147,6 +177,7 @@ class KernelPolicy:
             **{entry.name: getattr(self, entry.name) for entry in dataclasses.fields(self)},
             "fusion": dataclasses.asdict(self.fusion),
             "kernels": dict(sorted(self.kernels.items())),
+            "records": {key: dict(entries) for key, entries in sorted(self.records.items())},
             "forbid": list(self.forbid),
             "groups": [list(ids) for ids in self.groups],
         }
@@ -154,207 +185,30 @@ class KernelPolicy:
     @classmethod
     def from_plain(cls, value: object) -> KernelPolicy:
         """Reads plain values; missing fields have their defaults. Raises PolicyError naming the path."""
-        entries = _entries("policy", value, list(_READERS))
-        return cls(**{name: _READERS[name](name, entry) for name, entry in entries.items()})
-
-    def to_json(self) -> str:
-        """The policy as indented JSON."""
-        return json.dumps(self.to_plain(), indent=2) + "\n"
-
-    def to_yaml(self) -> str:
-        """The policy as YAML."""
-        return yaml.safe_dump(self.to_plain(), sort_keys=False)
-
-    @classmethod
-    def from_text(cls, text: str, where: str = "policy") -> KernelPolicy:
-        """Reads JSON or YAML.
-
-        Raises:
-            PolicyError: the text is neither, or a value is not legal; `where` is named.
-        """
-        try:
-            value = _parse(text)
-        except (yaml.YAMLError, ValueError, RecursionError) as error:
-            raise PolicyError(f"{where}: neither JSON nor YAML: {error}") from error
-        return cls.from_plain({} if value is None else value)
-
-    @classmethod
-    def load(cls, path: Path) -> KernelPolicy:
-        """Reads a `.json`, `.yaml` or `.yml` file. Raises PolicyError if that fails."""
-        _suffix_of(path)
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise PolicyError(f"policy file '{path}' cannot be read: {error}") from error
-        try:
-            return cls.from_text(text)
-        except PolicyError as error:
-            raise PolicyError(f"{path}: {error.message}") from error
-
-    def save(self, path: Path) -> None:
-        """Writes `.json`, `.yaml` or `.yml`. Raises PolicyError if that fails."""
-        text = self.to_json() if _suffix_of(path) == ".json" else self.to_yaml()
-        try:
-            path.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise PolicyError(f"policy file '{path}' cannot be written: {error}") from error
+        return cls(**fields.read_fields(READERS, value))
 
     # The module attribute
 
     def to_attr(self) -> DictionaryAttr:
         """The attribute `aicf.policy`; `from_attr` gives an equal policy back."""
-        attribute = _to_attr(self.to_plain())
+        attribute = fields.to_attr(self.to_plain())
         assert isinstance(attribute, DictionaryAttr)
         return attribute
 
     @classmethod
     def from_attr(cls, attribute: DictionaryAttr) -> KernelPolicy:
         """Reads the attribute. Raises PolicyError naming the path of what is not legal."""
-        return cls.from_plain(_from_attr("policy", attribute))
+        return cls.from_plain(fields.from_attr("policy", attribute))
 
 
-def resolve_policy(text: str) -> KernelPolicy:
-    """The policy a user means: `auto` (the default policy), an inline JSON object, or the path of a file.
-
-    Raises:
-        PolicyError: it is none of these, or not legal.
-    """
-    if text == AUTO:
-        return KernelPolicy()
-    if text.lstrip().startswith("{"):
-        return KernelPolicy.from_text(text)
-    return KernelPolicy.load(Path(text))
-
-
-def _parse(text: str) -> object:
-    try:
-        return cast(object, json.loads(text))
-    except ValueError:
-        return cast(object, yaml.safe_load(text))
-
-
-def _suffix_of(path: Path) -> str:
-    if path.suffix not in (".json", ".yaml", ".yml"):
-        raise PolicyError(f"policy '{path}': give '{AUTO}', inline JSON, or a .json, .yaml or .yml file")
-    return path.suffix
-
-
-# Reading plain values: one reader per field
-
-
-def _suggest(name: str, legal: Collection[str], intro: str) -> str:
-    close = difflib.get_close_matches(name, legal, n=3)
-    hint = f"did you mean {' or '.join(repr(match) for match in close)}? " if close else ""
-    if len(legal) <= _MAX_LISTED or not close:
-        shown = sorted(legal)[:_MAX_LISTED]
-        more = f", and {len(legal) - len(shown)} more" if len(legal) > len(shown) else ""
-        hint += f"{intro}: {', '.join(shown) or 'none'}{more}"
-    return hint.strip()
-
-
-def _one_of(path: str, value: str, legal: Sequence[str]) -> None:
-    if value not in legal:
-        raise PolicyError(f"{path}: '{value}' is not legal; {_suggest(value, legal, 'legal')}")
-
-
-def _expect(path: str, holds: bool, wanted: str, value: object) -> None:
-    if not holds:
-        raise PolicyError(f"{path}: expected {wanted}, got {json.dumps(value, default=str)}")
-
-
-def _entries(path: str, value: object, legal: Sequence[str]) -> dict[str, object]:
-    _expect(path, isinstance(value, dict), "an object", value)
-    entries = cast(dict[object, object], value)
-    for name in entries:
-        if name not in legal:
-            where = f"{name}" if path == "policy" else f"{path}.{name}"
-            raise PolicyError(f"{where}: unknown field; {_suggest(str(name), legal, 'legal')}")
-    return cast(dict[str, object], entries)
-
-
-def _integer(path: str, value: object) -> int:
-    _expect(path, isinstance(value, int) and not isinstance(value, bool), "an integer", value)
-    return cast(int, value)
-
-
-def _boolean(path: str, value: object) -> bool:
-    _expect(path, isinstance(value, bool), "true or false", value)
-    return cast(bool, value)
-
-
-def _string(path: str, value: object) -> str:
-    _expect(path, isinstance(value, str), "a string", value)
-    return cast(str, value)
-
-
-def _list(path: str, value: object) -> list[object]:
-    _expect(path, isinstance(value, list), "a list", value)
-    return cast(list[object], value)
-
-
-def _strings(path: str, value: object) -> tuple[str, ...]:
-    return tuple(_string(f"{path}[{place}]", item) for place, item in enumerate(_list(path, value)))
-
-
-def _string_map(path: str, value: object) -> dict[str, str]:
-    _expect(path, isinstance(value, dict), "an object", value)
-    entries = cast(dict[object, object], value)
-    return {_string(path, key): _string(f"{path}.{key}", item) for key, item in entries.items()}
-
-
-def _groups(path: str, value: object) -> tuple[tuple[str, ...], ...]:
-    return tuple(_strings(f"{path}[{place}]", ids) for place, ids in enumerate(_list(path, value)))
-
-
-def _fusion(path: str, value: object) -> Fusion:
-    entries = _entries(path, value, [entry.name for entry in dataclasses.fields(Fusion)])
-    return Fusion(**{name: _boolean(f"{path}.{name}", entry) for name, entry in entries.items()})
-
-
-_READERS: Mapping[str, Callable[[str, object], Any]] = {
-    "version": _integer,
-    "determinism": _string,
-    "rounding": _string,
-    "fusion": _fusion,
-    "kernels": _string_map,
-    "forbid": _strings,
-    "groups": _groups,
-    "streams": _integer,
-    "measurements": _string,
+READERS: Mapping[str, Reader] = {
+    "version": integer,
+    "determinism": string,
+    "rounding": string,
+    "fusion": switches(Fusion),
+    "kernels": map_of(string),
+    "records": map_of(map_of(plain)),
+    "forbid": strings,
+    "groups": string_lists,
+    "measurements": string,
 }
-
-
-# Plain values as attributes
-
-
-def _to_attr(value: object) -> Attribute:
-    match value:
-        case bool():
-            return BoolAttr.from_bool(value)
-        case int():
-            return IntegerAttr(value, i64)
-        case str():
-            return StringAttr(value)
-        case list():
-            return ArrayAttr([_to_attr(item) for item in cast(list[object], value)])
-        case _:
-            assert isinstance(value, dict)
-            return DictionaryAttr(
-                {key: _to_attr(item) for key, item in cast(dict[str, object], value).items()}
-            )
-
-
-def _from_attr(path: str, attribute: Attribute) -> object:
-    match attribute:
-        case IntegerAttr() if attribute.type in (i1, i64):
-            return bool(attribute.value.data) if attribute.type == i1 else attribute.value.data
-        case StringAttr():
-            return attribute.data
-        case ArrayAttr():
-            return [_from_attr(f"{path}[{place}]", item) for place, item in enumerate(attribute.data)]
-        case DictionaryAttr():
-            return {key: _from_attr(f"{path}.{key}", item) for key, item in attribute.data.items()}
-        case _:
-            raise PolicyError(
-                f"{path}: {attribute} is no policy value; use strings, bools, i64, lists, objects"
-            )

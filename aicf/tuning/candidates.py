@@ -92,7 +92,7 @@ def candidates(module: ModuleOp, variants: int) -> list[Candidate]:
     found: list[Candidate] = []
     seen: set[str] = set()
     for group in _groups(module):
-        group_work = work_of_group(group)
+        group_work = work_of_group(group).under(policy)
         key = key_of(group_work.work)
         if key.digest in seen:
             continue
@@ -100,7 +100,7 @@ def candidates(module: ModuleOp, variants: int) -> list[Candidate]:
         forbidden = frozenset(policy.forbid)
         legal, _ = legal_kernels(group_work, target, forbidden, get_kernels(target.backend.data))
         for kernel in legal:
-            if policy.determinism != "bitwise" or kernel.determinism == "bitwise":
+            if policy.determinism == "any" or kernel.determinism == "bitwise":
                 found += _variants_of(group, group_work, key, kernel, target, variants)
     return found
 

@@ -18,12 +18,14 @@
 // CHECK: emit.program @f attributes {phase = "final", arena_bytes = 0 : i64, graphs = {{\[\[}}"e"]]} {
 // CHECK-NOT: func.func
 // REFERENCE: kernel("reference.
-// OPTIONS: builtin.module attributes {aicf.target = #emit.target<"cpu", "x86-64-v3", {threads = 2 : i64}>, aicf.policy = {{{.*}}elementwise = false
+// What the policy wanted is spent when all is decided.
+// OPTIONS: builtin.module attributes {aicf.target = #emit.target<"cpu", "x86-64-v3", {threads = 2 : i64}>} {
+// OPTIONS: emit.decision "apply-policy" ["module"] choice "policy: given" because "option policy: fusion"
 // OPTIONS: graphs = {{\[\[}}"e", "y"]]
 // TARGET: error: the module has no target; run set-target{target=...} first
 // OPTION: error: pass 'aicf-inference' has no option 'dim'; did you mean 'dims'?
 // DIMS: error: {{.*}}N
-// POLICY: error: stream: unknown field; did you mean 'streams'?
+// POLICY: error: stream: unknown field; did you mean 'streams' or 'streams_of'?
 func.func @f(%x : tensor<4xf32> {logical.name = "x", logical.role = "input"}) -> (tensor<4xf32> {logical.name = "y"}) {
   %e = logical.exp %x : tensor<4xf32>
   %y = logical.neg %e : tensor<4xf32>

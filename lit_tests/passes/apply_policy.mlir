@@ -6,16 +6,17 @@
 
 // Every field is written down, so that the module says all of its policy.
 // CHECK:      aicf.policy = {version = 1 : i64, determinism = "bitwise", rounding = "fused",
-// CHECK-SAME:   fusion = {attention = true, gated = true, horizontal = true, prologue = true, epilogue = true, elementwise = true}, kernels = {softmax = "reference.body"},
-// CHECK-SAME:   forbid = [], groups = [["a", "b"]], streams = 2 : i64, measurements = "cold"}
-// CHECK:      emit.decision "apply-policy" ["module"] choice "policy: given" because "option policy"
+// CHECK-SAME:   fusion = {attention = true, gated = true, horizontal = true, prologue = true, norm = true, epilogue = true, elementwise = true}, kernels = {softmax = "reference.body"},
+// CHECK-SAME:   records = {}, forbid = [], groups = [["a", "b"]], measurements = "cold"},
+// CHECK-SAME:   aicf.execution = {version = 1 : i64, streams = 2 : i64, streams_of = {}, bindings = {}, inplace = true, memory = "shared", prepared_weights = true}}
+// CHECK:      emit.decision "apply-policy" ["module"] choice "policy: given" because "option policy: kernels, groups, streams"
 
 // AUTO:       aicf.policy = {version = 1 : i64, determinism = "bitwise", rounding = "fused",
-// AUTO-SAME:    kernels = {}, forbid = [], groups = [], streams = 0 : i64, measurements = "cold"}
+// AUTO-SAME:    kernels = {}, records = {}, forbid = [], groups = [], measurements = "cold"}, aicf.execution = {version = 1 : i64, streams = 0 : i64,
 // AUTO:       emit.decision "apply-policy" ["module"] choice "policy: the default"
 
 // KERNEL: error: kernels.fc1: backend 'reference' has no kernel 'reference.bodi'; did you mean 'reference.body'?
-// VALUE: error: determinism: 'never' is not legal; {{.*}}legal: any, bitwise
+// VALUE: error: determinism: 'never' is not legal; {{.*}}legal: any, batch_invariant, bitwise
 // NAME: error: policy 'fastest': give 'auto', inline JSON, or a .json, .yaml or .yml file
 builtin.module attributes {aicf.target = #emit.target<"reference", "typed", {threads = 1 : i64}>} {
   func.func @f(%x: tensor<2xf32> {logical.name = "x", logical.role = "input"}) -> (tensor<2xf32> {logical.name = "y"}) {

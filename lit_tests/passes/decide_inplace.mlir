@@ -2,6 +2,7 @@
 // RUN: aicf-opt %s -p 'decide-inplace,plan-memory,verify-emit,verify-order' > %t
 // RUN: aicf-opt %t -p 'decide-inplace' > %t.twice
 // RUN: diff %t %t.twice
+// RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{inplace: false}"},decide-inplace' | filecheck %s --check-prefix=APART
 
 // CHECK: emit.decision "decide-inplace" ["decay", "s"] choice "write 's' in place" because "every other reader of the old value ends before, and the kernel reads each element before it writes it" rejected {copy = "32 bytes through a slot of their own"}
 // CHECK-NEXT: emit.decision "decide-inplace" ["s.update", "s"] choice "keep the copy" because "'late' still reads the old value"
@@ -15,6 +16,10 @@
 // CHECK-NEXT: emit.decision "decide-inplace" ["two"] choice "result 0 overwrites operand 0"
 // CHECK-NEXT: emit.decision "decide-inplace" ["three"] choice "result 0 overwrites operand 0"
 // CHECK-NEXT: }
+
+// APART: emit.decision "decide-inplace" ["state"] choice "every result has memory of its own" because "the policy allows no overwriting"
+// APART-NOT: overwrites
+// APART: name("s.update")
 
 // The new value of a state is computed straight into it: the copy, its body and its slot go, its reader reads the
 // bind, and what waited for the copy waits for what the copy waited for.

@@ -1,4 +1,5 @@
 // RUN: aicf-opt %s -p 'plan-memory,verify-emit,verify-order' | filecheck %s
+// RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{memory: separate}"},plan-memory,verify-order' | filecheck %s --check-prefix=SEPARATE
 
 // CHECK: emit.decision "plan-memory" ["chain"] choice "arena of 192 bytes for 4 slots" because "equals the lower bound" rejected {"a slot each" = "320 bytes"} cost {arena_bytes = 192 : i64, lower_bound_bytes = 192 : i64}
 // CHECK-NEXT: emit.decision "plan-memory" ["streams"] choice "arena of 128 bytes for 2 slots" because "equals the lower bound" cost
@@ -6,6 +7,14 @@
 // CHECK-NEXT: emit.decision "plan-memory" ["empty"] choice "arena of 0 bytes for 0 slots"
 
 // A chain under a total order: slots that are never alive together share bytes; sizes are whole cache lines.
+// Where the policy gives every slot bytes of its own, they lie one behind the other.
+// SEPARATE: emit.decision "plan-memory" ["chain"] choice "arena of 320 bytes for 4 slots" because "the policy gives each slot bytes of its own; lower bound 192 bytes"
+// SEPARATE: choice "arena of 0 bytes for 0 slots"
+// SEPARATE: %a = emit.slot offset(0) size(64) align(64)
+// SEPARATE-NEXT: %b = emit.slot offset(64) size(128) align(64)
+// SEPARATE-NEXT: %c = emit.slot offset(192) size(64) align(64)
+// SEPARATE-NEXT: %d = emit.slot offset(256) size(64) align(64)
+
 // CHECK-LABEL: emit.program @chain attributes {phase = "planned", arena_bytes = 192 : i64} {
 // CHECK: %a = emit.slot offset(128) size(64) align(64) : !emit.buffer<3xf32, arena>
 // CHECK-NEXT: %b = emit.slot offset(0) size(128) align(64) : !emit.buffer<32xf32, arena>

@@ -3,7 +3,7 @@
 // RUN: aicf-opt %s -p 'aicf-inference{target="cpu:x86-64-v3"},raise-emit{pin=nothing}' | filecheck %s --check-prefix=NOTHING
 
 // Groups and kernels of the program become the policy; ledger, buffers and prepared weights are gone.
-// CHECK: aicf.policy = {{.*}}kernels = {fc = "cpu.gemm_avx2"}{{.*}}groups = {{\[\[}}"fc.matmul", "fc.bias", "act"]]
+// CHECK: aicf.policy = {{.*}}kernels = {fc = "cpu.gemm_avx2"}, records = {fc = {lanes = 8 : i64, {{.*}}groups = {{\[\[}}"fc.matmul", "fc.bias", "act"]]
 // CHECK-NOT: emit.
 // GROUPS: kernels = {}{{.*}}groups = {{\[\[}}"fc.matmul", "fc.bias", "act"]]
 // NOTHING: kernels = {}{{.*}}groups = []

@@ -10,6 +10,10 @@
 // RUN: not aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{\"groups\": [[\"fc.matmul\", \"exp\"]]}"},select-kernels' 2>&1 | filecheck %s --check-prefix=APART
 // RUN: not aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{\"kernels\": {\"fc\": \"cpu.gemm_avx512\"}}"},select-kernels' 2>&1 | filecheck %s --check-prefix=ILLEGAL
 // RUN: not aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{\"forbid\": [\"cpu.generated\"]}"},select-kernels' 2>&1 | filecheck %s --check-prefix=NONE
+// RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{records: {fc@N=4: {tile_rows: 4}}}"},select-kernels' | filecheck %s --check-prefix=RECORD
+// RUN: not aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{kernels: {fc: cpu.gemm_avx2}, records: {fc: {k_split: 9}}}"},select-kernels' 2>&1 | filecheck %s --check-prefix=NORECORD
+// RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{determinism: batch_invariant}"},select-kernels' | filecheck %s --check-prefix=INVARIANT
+// RUN: not aicf-opt %s -p 'set-target{target="reference"},apply-policy{policy="{determinism: batch_invariant}"},select-kernels' 2>&1 | filecheck %s --check-prefix=VARIANT
 
 // The cheapest legal kernel, with the reason against every other one; a group that has a kernel keeps it.
 // CHECK: emit.decision "select-kernels" ["fc@N=4"] choice "cpu.gemm_avx2" because "lowest predicted time; unmeasured" rejected {{{.*}}cpu.gemm_avx512 = "needs cpu level x86-64-v4 (512-bit vectors), the target is x86-64-v3"{{.*}}cpu.gemm_portable = "predicted {{.*}} us, not {{.*}}"} cost {expected_us = {{.*}} : f64}
@@ -42,6 +46,16 @@
 // APART: error: groups[0]: its ops form no group together: 'fc.matmul' in 'fc@N=4', 'exp' in 'exp'; no kernel of the target takes them as one: split or drop the entry
 // ILLEGAL: error: kernels.fc: 'cpu.gemm_avx512' cannot run it: needs cpu level x86-64-v4 (512-bit vectors), the target is x86-64-v3; legal: cpu.gemm_avx2, cpu.gemm_portable
 // NONE: error: no kernel of target cpu runs group 'exp' of kind generated: cpu.generated: forbidden by policy; split the group or choose another target
+
+// A record is narrowed to what the policy states of it, of what kernels offer.
+// RECORD: emit.group "fc@N=4" {{.*}}tile_rows = 4 : i64
+// NORECORD: error: records.fc.k_split: 'cpu.gemm_avx2' does not offer 9; it offers {{.*}}; drop records.fc to leave the record to the kernel
+
+// Where the batch may change no bits, every batch has one order, and the ledger says what that costs.
+// INVARIANT: ["fc@N=4"] {{.*}} cost {expected_us = {{.*}} : f64, free_us = {{.*}} : f64}
+// INVARIANT: emit.group "fc@N=4" {{.*}}k_split = 1 : i64{{.*}}combination_order = "ascending k"
+// INVARIANT: emit.group "fc@N=64" {{.*}}k_split = 1 : i64{{.*}}combination_order = "ascending k"
+// VARIANT: error: no kernel of target reference runs group 'fc@N=4' of kind gemm: reference.body: the bits of a row may depend on the batch, the policy wants them not to
 func.func @"f@N=4"(
     %x : tensor<4x8xf32> {logical.name = "x", logical.role = "input"},
     %w : tensor<8x8xf32> {logical.name = "w", logical.role = "param"}) -> (tensor<4x8xf32> {logical.name = "y"}, tensor<4x8xf32> {logical.name = "z"}) {

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr, i64
 
-from aicf.backends.base import BoundaryBackend
+from aicf.backends.base import Backend, BoundaryBackend
 from aicf.backends.registry import get_backend
 from aicf.dialects.emit import BindOp, ProgramOp, ResolvedOp
+from aicf.errors import PolicyError
 from aicf.passes.analysis.accesses import region_of
 from aicf.passes.support.ledger import record
+from aicf.passes.support.policy import execution_of
 from aicf.passes.support.work import target_of
 
 
@@ -26,13 +28,32 @@ def decide_bindings(module: ModuleOp, program: ProgramOp, pass_name: str) -> Non
             root = region_of(value).root
             if isinstance(root, BindOp) and root.role.data in ("input", "output"):
                 readers.setdefault(root, []).append(op)
+    wanted = execution_of(module).bindings
     for bind, ops in readers.items():
+        if wanted.get(bind.bind_name.data) == "direct":
+            name, instruction = bind.bind_name.data, ops[0].instruction.data
+            raise PolicyError(
+                f"bindings.{name}: the kernel of '{instruction}' embeds its address: write staged, or forbid the kernel"
+            )
         _stage(module, bind, ops, pass_name)
     backend = get_backend(target_of(module).backend.data)
-    if isinstance(backend, BoundaryBackend):
-        for bind in program.binds:
-            if bind.role.data in ("input", "output") and bind not in readers:
-                bind.properties["align"] = IntegerAttr(backend.bind_align, i64)
+    for bind in program.binds:
+        if bind.role.data not in ("input", "output") or bind in readers:
+            continue
+        if wanted.get(bind.bind_name.data) == "staged":
+            _stage_as_wanted(module, bind, backend, pass_name)
+        elif isinstance(backend, BoundaryBackend):
+            bind.properties["align"] = IntegerAttr(backend.bind_align, i64)
+
+
+def _stage_as_wanted(module: ModuleOp, bind: BindOp, backend: Backend, pass_name: str) -> None:
+    name = bind.bind_name.data
+    if not isinstance(backend, BoundaryBackend):
+        raise PolicyError(
+            f"bindings.{name}: {backend.name} uses callers' memory where it is; write direct, or drop it"
+        )
+    bind.properties["binding"] = StringAttr("staged")
+    record(module, pass_name, [name], f"{bind.role.data} '{name}' is staged", "the policy wants it")
 
 
 def _stage(module: ModuleOp, bind: BindOp, ops: list[ResolvedOp], pass_name: str) -> None:

@@ -80,7 +80,8 @@ def _single(op: Operation) -> tuple[str, Attrs] | None:
 def _products(block: Block, ops: Sequence[Operation]) -> tuple[str, Attrs]:
     """Kind of a body with matrix products."""
     matmuls = [op for op in ops if isinstance(op, logical.MatmulOp)]
-    if len(matmuls) == 1 and is_contraction_of_arguments(matmuls[0]):
+    pointwise = not any(op.has_trait(logical.Reduction) for op in ops)
+    if len(matmuls) == 1 and pointwise and is_contraction_of_arguments(matmuls[0]):
         return _contraction(matmuls[0], ops)
     if (attention := attention_of(block, block.args)) is not None:
         if attention.operands == tuple(block.args) and yielded(block)[0] is attention.output.result:
@@ -100,12 +101,12 @@ def _attention(found: Attention) -> Attrs:
 
 
 def _several(found: Products) -> Attrs:
-    """Attributes of several products, or of one behind a row program."""
+    """Attributes of several products, or of one with a row program."""
     attrs = _transposes(found.matmuls[0])
     if found.prologue:
         count = len(prologue_piece(found).arguments) - 1
         attrs["prologue_operands"] = IntegerAttr(count, i64)
-    if len(found.results) > 1:
+    if len(found.matmuls) > 1 and len(found.results) > 1:
         attrs["products"] = IntegerAttr(len(found.matmuls), i64)
     return attrs
 

@@ -1,18 +1,19 @@
 """Growing and outlining groups: shared by the fusing passes, which say what may join.
 
-A cluster grows along uses in text order. Only prefixes with a single value that others read can be outlined ("cuts").
-View ops and splat constants that feed a cluster are cloned into it; they cost nothing there. Products side by
+A cluster grows along uses in text order. Only prefixes with few values that others read, mostly one, can be outlined
+("cuts"). View ops and splat constants that feed a cluster are cloned into it; they cost nothing there. Products side by
 side, which share only what they read, are outlined together with a result each.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, count
 from math import isinf
+from types import MappingProxyType
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -25,10 +26,10 @@ from aicf.dialects.emit import GroupOp, YieldOp
 from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.types import element_of, tensor_info
 from aicf.errors import InvalidIR
-from aicf.passes.support.identity import derived_id, op_id, sources, value_hint
+from aicf.passes.support.identity import copied_id, derived_id, op_id, sources, value_hint
 from aicf.passes.support.matching import is_placed
 from aicf.passes.support.peeling import reads_in_memory
-from aicf.passes.support.policy import policy_of, without_bucket
+from aicf.passes.support.policy import policy_of, with_stems, without_bucket
 from aicf.passes.support.views import VIEW_OPS
 from aicf.passes.support.work import (
     GroupWork,
@@ -51,6 +52,9 @@ _MEMBER_LIMIT = 128
 _CANDIDATE_LIMIT = 8
 """How many prefixes of a cluster are tried on the kernels: enough to find a legal one, few enough to stay linear."""
 
+
+_REFUSAL_LIMIT = 8
+"""How many ops next to a cluster have the reason why they stay outside in the ledger: keeps that linear too."""
 
 _SAME = 1 + 1e-6
 """Two predicted times with a smaller ratio are one time, rounded differently."""
@@ -107,9 +111,11 @@ class FusionContext:
         """Whether the policy's pinned groups let two ops share a group."""
         return self._pin(op) == self._pin(other)
 
-    def may_be_one(self, ops: Iterable[Operation]) -> bool:
-        """Whether the policy's pinned groups let all of `ops` share a group."""
-        return len({self._pin(op) for op in ops}) <= 1
+    def may_be_one(
+        self, ops: Iterable[Operation], ids: Mapping[Operation, str] = MappingProxyType({})
+    ) -> bool:
+        """Whether the policy's pinned groups let all of `ops` share a group; `ids` are those of future copies."""
+        return len({self._pin(op, ids.get(op)) for op in ops}) <= 1
 
     def is_wanted(self, plan: Outline) -> bool:
         """Whether the policy asks for the group, whatever it costs: by its ops, or by a kernel for it or its kind."""
@@ -138,9 +144,9 @@ class FusionContext:
                 last = op
         self.renumber()
 
-    def _pin(self, op: Operation) -> int | None:
-        """Which of the policy's groups names the op, by its id with or without the bucket."""
-        id_ = id_of(op)
+    def _pin(self, op: Operation, copy: str | None = None) -> int | None:
+        """Which of the policy's groups names the op, or its future copy, by its id with or without the bucket."""
+        id_ = copy or id_of(op)
         return self.pinned.get(id_, self.pinned.get(without_bucket(id_)))
 
 
@@ -148,11 +154,25 @@ def fusion_contexts(module: ModuleOp, target: TargetAttr) -> Iterator[FusionCont
     """One context per function with a body."""
     policy = policy_of(module)
     if policy.groups:
-        ids = [identity for op in module.walk() if (identity := op_id(op)) is not None]
-        policy.check_groups({name for id_ in ids for name in (id_, without_bucket(id_))})
+        _check_groups(policy, module)
     for op in list(module.body.block.ops):
         if isinstance(op, func.FuncOp) and not op.is_declaration:
             yield FusionContext(module, op, target, policy)
+
+
+def _check_groups(policy: KernelPolicy, module: ModuleOp) -> None:
+    """Raises PolicyError for ids in `groups` that no op has, nor a copy of one that a product may get for itself."""
+    ids = [identity for op in module.walk() if (identity := op_id(op)) is not None]
+    known = with_stems(ids)
+    if any(id_ not in known for group in policy.groups for id_ in group):
+        products = [id_of(op) for op in module.walk() if isinstance(op, logical.MatmulOp) and op_id(op)]
+        known |= with_stems(copied_id(id_, product) for product in products for id_ in ids)
+    policy.check_groups(known)
+
+
+def name_of(op: Operation) -> str | None:
+    """The id of an op or group; None for what has none, such as the function's return."""
+    return op.id.data if isinstance(op, GroupOp) else op_id(op)
 
 
 def id_of(op: Operation) -> str:
@@ -168,6 +188,10 @@ def sources_of(ops: Sequence[Operation]) -> list[str]:
     return list(dict.fromkeys(source for op in ops for source in sources(op)))
 
 
+POINTWISE_ON_SUMS = "only pointwise ops of the product's shape run on its sums"
+"""What `pointwise_like` accepts, in words."""
+
+
 def pointwise_like(matmul: logical.MatmulOp) -> Accept:
     """Accepts the pointwise ops that can run on the accumulator of a product: those of its shape."""
     shape = tensor_info(matmul.result.type).shape
@@ -179,14 +203,17 @@ def pointwise_like(matmul: logical.MatmulOp) -> Accept:
 
 
 class Cluster:
-    """Ops that could share a kernel, grown from seeds; remembers every prefix that has one result."""
+    """Ops that could share a kernel, grown from seeds; remembers every prefix of no more than `results` results."""
 
-    def __init__(self, seeds: Sequence[Operation], context: FusionContext):
+    def __init__(self, seeds: Sequence[Operation], context: FusionContext, results: int = 1):
         self.seeds = seeds
         self.context = context
+        self.results = results
         self.members: list[Operation] = []
         self.has_reduction = False
-        self._cuts: list[tuple[int, SSAValue]] = []
+        self.refused: dict[str, str] = {}
+        """Why ops that read a member stay outside, by their id."""
+        self._cuts: list[tuple[int, tuple[SSAValue, ...]]] = []
         self._inside: set[Operation] = set()
         self._live: dict[SSAValue, int] = {}
         for seed in seeds:
@@ -204,11 +231,14 @@ class Cluster:
         for result in op.results:
             if uses := result.uses.get_length():
                 self._live[result] = uses
-        if len(self._live) == 1:
-            self._cuts.append((len(self.members), next(iter(self._live))))
+        if 0 < len(self._live) <= self.results:
+            self._cuts.append((len(self.members), tuple(self._live)))
 
-    def grow(self, accept: Accept) -> None:
-        """Adds users, transitively and in text order, that `accept` and do not depend on a rejected one."""
+    def grow(self, accept: Accept, wanted: str) -> None:
+        """Adds users, transitively and in text order, that `accept` and do not depend on a rejected one.
+
+        `wanted` says what it accepts, for the reason against an op that is nothing of that.
+        """
         outside: set[Operation] = set()
         queue: list[int] = []
         ops: dict[int, Operation] = {}
@@ -216,12 +246,43 @@ class Cluster:
             self._enqueue(seed, queue, ops)
         while queue and len(outside) < _SEARCH_LIMIT and len(self.members) < _MEMBER_LIMIT:
             op = ops[heapq.heappop(queue)]
-            blocked = any(operand.owner in outside for operand in op.operands)
-            if not blocked and accept(op) and self.context.may_join(op, self.seeds[0]):
+            blocker = next((x.owner for x in op.operands if x.owner in outside), None)
+            if blocker is None and accept(op) and self.context.may_join(op, self.seeds[0]):
                 self._add(op)
             else:
                 outside.add(op)
+                self._refuse(op, blocker, wanted)
             self._enqueue(op, queue, ops)
+
+    def _refuse(self, op: Operation, blocker: Operation | Block | None, wanted: str) -> None:
+        """Notes why an op that reads a member stays outside."""
+        name = name_of(op)
+        if name is None or len(self.refused) >= _REFUSAL_LIMIT:
+            return
+        if not any(operand.owner in self._inside for operand in op.operands):
+            return
+        if isinstance(op, GroupOp):
+            self.refused[name] = "it is another instruction already"
+        elif isinstance(blocker, Operation):
+            self.refused[name] = f"it also reads '{name_of(blocker)}', which stays outside"
+        elif not self.context.may_join(op, self.seeds[0]):
+            self.refused[name] = "the policy pins them to different groups"
+        else:
+            self.refused[name] = f"{wanted}, and it is {op.name}"
+
+    def left_out(self, members: Collection[Operation], tried: Mapping[str, str]) -> dict[str, str]:
+        """Why ops next to the group that was formed are not in it.
+
+        Args:
+            members: Those of the group.
+            tried: Why larger groups were refused, by their ops.
+        """
+        said = {name for label in tried for name in label.split(" + ")}
+        cut = [name for op in self.members if op not in members and (name := id_of(op)) not in said]
+        because = (
+            "with it the group would have more than one result that others read, or a wider one to write"
+        )
+        return {**tried, **dict.fromkeys(cut[:_REFUSAL_LIMIT], because), **self.refused}
 
     def _enqueue(self, op: Operation, queue: list[int], ops: dict[int, Operation]) -> None:
         for result in op.results:
@@ -232,9 +293,9 @@ class Cluster:
                     heapq.heappush(queue, place)
 
     def candidates(self, accept: Accept) -> Iterator[tuple[Operation, ...]]:
-        """The prefixes with one result and more than the seeds, largest first, each with its own producers."""
-        for length, result in self._cuts[: -_CANDIDATE_LIMIT - 1 : -1]:
-            if length > len(self.seeds) and not _is_widened_for_pointwise(result):
+        """The prefixes with few results and more than the seeds, largest first, each with its own producers."""
+        for length, results in self._cuts[: -_CANDIDATE_LIMIT - 1 : -1]:
+            if length > len(self.seeds) and not any(map(_is_widened_for_pointwise, results)):
                 cut = self.members[:length]
                 spread = with_producers(cut, accept, self.context)
                 yield spread
@@ -446,11 +507,10 @@ def refusal(
     """
     if kinds is not None and plan.work.work.kind not in kinds:
         return f"its body is {plan.work.work.kind}, not {' or '.join(kinds)}"
-    legal, rejected = legal_kernels(
-        plan.work.rounded(context.policy.rounding), context.target, frozenset(context.policy.forbid)
-    )
+    group_work = plan.work.under(context.policy)
+    legal, rejected = legal_kernels(group_work, context.target, frozenset(context.policy.forbid))
     if legal:
-        return None if context.is_wanted(plan) else _against(plan.work.work, legal, context.target, loss)
+        return None if context.is_wanted(plan) else _against(group_work.work, legal, context.target, loss)
     return "; ".join(f"{k}: {why}" for k, why in rejected.items()) or "no kernel of the target has its kind"
 
 
@@ -466,6 +526,8 @@ def _against(
         return None
     if loss is not None:
         return loss
+    if work.batch_invariant:
+        return None  # times depend on the batch, so what is one instruction may not depend on them
     whole = min(kernel.cost_us(work, target) for kernel in kernels)
     return None if whole <= apart * _SAME else f"predicted {whole:.3g} us, and {apart:.3g} us apart"
 

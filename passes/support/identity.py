@@ -129,6 +129,11 @@ def derived_id(identity: str, suffix: str) -> str:
     return f"{stem}.{suffix}{at}{bucket}"
 
 
+def copied_id(identity: str, reader: str) -> str:
+    """The id of the copy of an op that one of its readers gets for itself."""
+    return derived_id(identity, reader.partition("@")[0])
+
+
 def position_of(op: Operation) -> str | None:
     """``file:line:col`` of an op, or of the nearest op around it that has one."""
     current: Operation | None = op

@@ -37,6 +37,7 @@ from aicf.passes.decide_inplace import may_alias_pairs
 from aicf.passes.support.identity import invalid, value_hint
 from aicf.passes.support.kind_bodies import NoBody, Request, kind_body
 from aicf.passes.support.ledger import record
+from aicf.passes.support.policy import execution_of
 from aicf.passes.support.prepare import Packing, Prepare, drop_prepared_params, tensor_of
 from aicf.passes.support.records import take_apart
 from aicf.passes.support.views import View
@@ -136,7 +137,8 @@ class Filler:
                     f"instruction '{op.instruction.data}': operand {place} is prepared as '{layout.layout.data}', "
                     "but no kernel record says for which kernel; give kernel(...), or bind the parameter itself",
                 )
-        may_prepare = self.prepare.is_open and program.sym_name.data != PREPARE
+        allowed = execution_of(self.module).prepared_weights
+        may_prepare = allowed and self.prepare.is_open and program.sym_name.data != PREPARE
         return instruction_work(program, op, self.table, may_prepare)
 
     def refuse_overlap(self, op: ResolvedOp) -> Callable[[KernelAttr], str | None]:

@@ -24,6 +24,7 @@ from aicf.passes.support.products import (
     Products,
     epilogue_piece,
     has_kernel_order,
+    normed_value,
     products_of,
     prologue_piece,
 )
@@ -40,7 +41,7 @@ class NoCode(Exception):
 
 
 def derive_code(block: Block, symbol: str) -> KernelOp:
-    """The generated kernel of a peeled body: the epilogue, if it holds matmuls, the same for all of several results.
+    """The generated kernel of a peeled body: the epilogue, if it holds matmuls, the same for all of several products.
 
     Raises:
         NoCode: there is none, with the reason.
@@ -49,9 +50,10 @@ def derive_code(block: Block, symbol: str) -> KernelOp:
     if products is None:
         ops = tuple(op for op in block.ops if not isinstance(op, YieldOp))
         return _Writer(_Indexing(Piece(tuple(block.args), ops, tuple(yielded(block)))), symbol).write()
+    wanted = normed_value(products) if products.reduces else None
     codes = [
-        _Writer(_Indexing(_epilogue(products, number)), symbol).write()
-        for number in range(len(products.results))
+        _Writer(_Indexing(epilogue_piece(products, number)), symbol, wanted).write()
+        for number in range(len(products.epilogues))
     ]
     if not all(code.is_structurally_equivalent(codes[0]) for code in codes[1:]):
         raise NoCode("what follows the products differs")
@@ -67,11 +69,7 @@ def derive_prologue(block: Block, symbol: str) -> KernelOp | None:
     products = _products(block)
     if products is None or not products.prologue:
         return None
-    piece = prologue_piece(products)
-    if any(isinstance(op, logical.IotaOp) for op in piece.ops):
-        raise NoCode("a coordinate in front of a contraction")
-    _refuse_reads(piece, "in front of")
-    return _Writer(_Indexing(piece), symbol).write()
+    return _Writer(_Indexing(prologue_piece(products)), symbol).write()
 
 
 def _products(block: Block) -> Products | None:
@@ -79,6 +77,7 @@ def _products(block: Block) -> Products | None:
     matmuls = [op for op in block.ops if isinstance(op, logical.MatmulOp)]
     if not matmuls:
         return None
+    _refuse_places(block)
     if (products := products_of(block, block.args)) is not None and has_kernel_order(products, block):
         return products
     if len(matmuls) > 1:
@@ -90,17 +89,12 @@ def _products(block: Block) -> Products | None:
     raise NoCode("what follows a contraction has another shape")
 
 
-def _epilogue(products: Products, number: int) -> Piece:
-    piece = epilogue_piece(products, number)
-    if any(type(op) in _COMBINE for op in piece.ops):
-        raise NoCode("a reduction behind a contraction")
-    _refuse_reads(piece, "behind")
-    return piece
-
-
-def _refuse_reads(piece: Piece, where: str) -> None:
-    if any(op.has_trait(logical.IndexedRead) for op in piece.ops):
-        raise NoCode(f"a read at computed indices {where} a contraction")
+def _refuse_places(block: Block) -> None:
+    """Kernels of products take batch dims as rows where they can: their points have no coordinates along one dim."""
+    if any(isinstance(op, logical.IotaOp) for op in block.ops):
+        raise NoCode("a coordinate beside a contraction")
+    if any(op.has_trait(logical.IndexedRead) for op in block.ops):
+        raise NoCode("a read at computed indices beside a contraction")
 
 
 def _shape(value: SSAValue) -> tuple[int, ...]:
@@ -243,11 +237,15 @@ def _without_units(index: Index, source: SSAValue, target: SSAValue) -> Index:
 
 
 class _Writer:
-    """Writes the phases: a value is computed in the phase that needs it, kept for later ones where that is cheaper."""
+    """Writes the phases: a value is computed in the phase that needs it, kept for later ones where that is cheaper.
 
-    def __init__(self, indexing: _Indexing, symbol: str):
+    `wanted` is kept in any case.
+    """
+
+    def __init__(self, indexing: _Indexing, symbol: str, wanted: SSAValue | None = None):
         self.indexing = indexing
         self.symbol = symbol
+        self.wanted = wanted
         self.axes = indexing.axes
         self.levels: dict[SSAValue, int] = {}
         self.kept: dict[SSAValue, SSAValue] = {}
@@ -340,7 +338,7 @@ class _Writer:
         """Whether a later phase should read the value instead of computing it again."""
         if value in self.kept or not isinstance(value, OpResult) or isinstance(value.op, logical.ConstantOp):
             return False
-        worth = not self._varies(value) or isinstance(value.op, EXPENSIVE)
+        worth = not self._varies(value) or isinstance(value.op, EXPENSIVE) or value is self.wanted
         return worth and any(
             self._reads(root, value) for later in range(level + 1, max(needs) + 1) for root in needs[later]
         )

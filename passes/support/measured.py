@@ -113,7 +113,46 @@ class Measurements:
                 )
             else:
                 found.append(Variant(kernel, kernel_record(kernel, record), row))
+        if not found and work.batch_invariant:
+            return [self._unmeasured(kernel, work)], reasons  # what was measured may all be of other orders
         return found, reasons
+
+    def stating(
+        self,
+        entries: Mapping[str, object],
+        kernel: KernelDescriptor,
+        work: Work,
+        measured: MeasuredWork | None,
+    ) -> tuple[list[Variant], dict[str, str]]:
+        """The variants whose record has `entries`: of those that `variants` gives, else of all that a kernel offers."""
+        variants, reasons = self.variants(kernel, work, measured)
+        if not isinstance(kernel, DeviceGivenKernel):
+            variants += [
+                Variant(kernel, kernel_record(kernel, each), None)
+                for each in records_of(kernel, work, self.target)
+            ]
+        elif set(kernel.device_fields) <= set(entries):
+            given = {name: attribute_of(entries[name]) for name in kernel.device_fields}
+            own = kernel.record(work, self.target)
+            variants.append(Variant(kernel, kernel_record(kernel, {**own, **given}), None))
+        return [v for v in variants if _has(v.record.record.data, entries)][:1], reasons
+
+    def why_none_states(
+        self, path: str, entries: Mapping[str, object], kernel: KernelDescriptor, work: Work
+    ) -> str:
+        """What keeps every record of a kernel from having `entries`: the first that none has, and what they have."""
+        left = [kernel_record(kernel, each).record.data for each in records_of(kernel, work, self.target)]
+        for name, wanted in entries.items():
+            fitting = [each for each in left if _has(each, {name: wanted})]
+            if not fitting:
+                values = dict.fromkeys(str(plain_value(each[name])) for each in left if name in each)
+                offered = f"it offers {', '.join(values)}" if values else "it records nothing of that name"
+                return (
+                    f"{path}.{name}: '{kernel.id}' does not offer {wanted}; {offered}; drop {path} to leave the "
+                    "record to the kernel"
+                )
+            left = fitting
+        return f"{path}: '{kernel.id}' is legal only where it was measured; give the tuning table"
 
     def _unmeasured(self, kernel: KernelDescriptor, work: Work) -> Variant:
         return Variant(kernel, kernel_record(kernel, kernel.record(work, self.target)), None)
@@ -125,6 +164,11 @@ class Measurements:
             records = records_of(kernel, work, self.target)
             self.offers[key] = list(zip(specs_of(records), records, strict=True))
         return self.offers[key]
+
+
+def _has(record: Mapping[str, Attribute], entries: Mapping[str, object]) -> bool:
+    """Whether a record has all entries with these values."""
+    return all(name in record and plain_value(record[name]) == value for name, value in entries.items())
 
 
 def _completed(entries: Mapping[str, Attribute], row: Row) -> dict[str, Attribute]:

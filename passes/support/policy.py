@@ -1,23 +1,52 @@
-"""The kernel policy of a module, as `apply-policy` wrote it, and how its ids match those of the module."""
+"""The policies of a module, as `apply-policy` wrote them, and how their ids match those of the module."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
 
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.logical import ID_ATTR
 from aicf.errors import PolicyError
+from aicf.policies import fields
+from aicf.policies.execution_policy import ExecutionPolicy
 from aicf.policies.kernel_policy import KernelPolicy
 
 POLICY_ATTR = "aicf.policy"
+EXECUTION_ATTR = "aicf.execution"
 
 
 def policy_of(module: ModuleOp) -> KernelPolicy:
     """The module's policy, or the default one. Raises PolicyError if the attribute is not a valid policy."""
     attribute = module.attributes.get(POLICY_ATTR)
     return KernelPolicy.from_attr(attribute) if isinstance(attribute, DictionaryAttr) else KernelPolicy()
+
+
+def execution_of(module: ModuleOp) -> ExecutionPolicy:
+    """How the module wants to be executed, or the default. Raises PolicyError if the attribute is no valid policy."""
+    attribute = module.attributes.get(EXECUTION_ATTR)
+    return _read_execution(attribute) if isinstance(attribute, DictionaryAttr) else ExecutionPolicy()
+
+
+@lru_cache(maxsize=64)
+def _read_execution(attribute: DictionaryAttr) -> ExecutionPolicy:
+    return ExecutionPolicy.from_attr(attribute)
+
+
+def spend(module: ModuleOp) -> None:
+    """Leaves of the policies what still says something once all is decided: the program itself says the rest.
+
+    So two ways to the same decisions, one by predicted times and one by a policy that pins them, end in one text.
+    """
+    for name, bounds in (
+        (POLICY_ATTR, policy_of(module).bounds()),
+        (EXECUTION_ATTR, execution_of(module).bounds()),
+    ):
+        module.attributes.pop(name, None)
+        if bounds:
+            module.attributes[name] = fields.to_attr(bounds)
 
 
 def without_bucket(id_: str) -> str:

@@ -1,8 +1,9 @@
 """Products of one left operand: what is computed in front of them and behind them, in a body or among its ops.
 
 A body with products is cut into pieces that have a scalar program each: the *prologue*, a row program whose result is
-the left operand, and one *epilogue* for each result, pointwise on the accumulators. Kernels know operands by their
-place, so their order is told here as well.
+the left operand, and one *epilogue* for each result, pointwise on the accumulators. Behind a single product the
+epilogue may be a row program too (a norm of the product's rows), which also gives what it norms if others read that.
+Kernels know operands by their place, so their order is told here as well.
 """
 
 from __future__ import annotations
@@ -40,8 +41,10 @@ class Products:
     Args:
         matmuls: The products, in text order; all of one shape.
         prologue: The ops that make the left operand; empty where it is an operand of the body.
-        epilogues: The ops behind the products, for each result: the same program each time, on operands of its own.
-        results: What the body gives. Either there is one, of all products together, or one of each product.
+        epilogues: The ops behind the products, for each result: the same program each time, on operands of its own. A
+            row program is one epilogue, of all results.
+        results: What the body gives. Either there is one, of all products together, or one of each product, or up to
+            two of a row program.
     """
 
     matmuls: tuple[logical.MatmulOp, ...]
@@ -55,8 +58,15 @@ class Products:
         return self.matmuls[0].lhs
 
     @property
+    def reduces(self) -> bool:
+        """Whether the epilogue is a row program."""
+        return _reduces(self.epilogues[0])
+
+    @property
     def kind(self) -> str:
         """The kind of instruction that computes them."""
+        if self.reduces:
+            return "gemm_norm"
         if len(self.results) > 1:
             return "gemm_multi"
         if self.prologue:
@@ -65,11 +75,15 @@ class Products:
             return "gemm_gated"
         return "gemm_epilogue" if self.epilogues[0] else "gemm"
 
-    def accumulators(self, result: int) -> tuple[SSAValue, ...]:
-        """The products that a result is computed from."""
-        if len(self.results) == 1:
+    def accumulators(self, epilogue: int) -> tuple[SSAValue, ...]:
+        """The products that an epilogue starts from."""
+        if len(self.epilogues) == 1:
             return tuple(matmul.result for matmul in self.matmuls)
-        return (self.matmuls[result].result,)
+        return (self.matmuls[epilogue].result,)
+
+    def outputs(self, epilogue: int) -> tuple[SSAValue, ...]:
+        """The results that an epilogue gives."""
+        return self.results if len(self.epilogues) == 1 else (self.results[epilogue],)
 
 
 def products_of(block: Block, given: Container[SSAValue]) -> Products | None:
@@ -90,9 +104,14 @@ def products_of(block: Block, given: Container[SSAValue]) -> Products | None:
         return None
     results = tuple(last.operands)
     behind = [op for op in order if op not in prologue and op not in matmuls]
-    epilogues = tuple(computed_from([result], given, behind) for result in results)
+    roots = [results] if _reduces(behind) else [(result,) for result in results]
+    epilogues = tuple(computed_from(root, given, behind) for root in roots)
     found = Products(matmuls, prologue, epilogues, results)
     return found if _is_complete(found, order) else None
+
+
+def _reduces(ops: Sequence[Operation]) -> bool:
+    return any(op.has_trait(logical.Reduction) for op in ops)
 
 
 def _are_alike(matmuls: Sequence[logical.MatmulOp]) -> bool:
@@ -137,12 +156,22 @@ def _is_complete(found: Products, order: Sequence[Operation]) -> bool:
         return False
     if set[Operation]().union(*map(set, pieces), found.matmuls) != set(order):
         return False
+    if found.reduces:
+        return _is_norm(found) and _follows(found, 0)
     single = len(found.results) == 1 and len(found.matmuls) <= 2
     if not single and (len(found.results) != len(found.matmuls) or found.prologue):
         return False
     programs = [_program(found, number) for number in range(len(found.results))]
     same = all(program == programs[0] for program in programs[1:])
     return same and all(_follows(found, number) for number in range(len(found.results)))
+
+
+def _is_norm(found: Products) -> bool:
+    """Whether a row program stands behind one product, reduces the product's rows and gives one or two results."""
+    shape = tensor_info(found.matmuls[0].result.type).shape
+    reductions = [op for op in found.epilogues[0] if op.has_trait(logical.Reduction)]
+    single = len(found.matmuls) == 1 and not found.prologue and len(found.results) <= 2
+    return single and all(reduces_rows(op, shape) for op in reductions)
 
 
 def _program(found: Products, number: int) -> list[tuple[object, ...]]:
@@ -158,13 +187,31 @@ def _program(found: Products, number: int) -> list[tuple[object, ...]]:
 
 
 def _follows(found: Products, number: int) -> bool:
-    """Whether result `number` is computed from all of its accumulators and no other product, and has their shape."""
-    read = {operand for op in found.epilogues[number] for operand in op.operands} | {found.results[number]}
+    """Whether epilogue `number` is computed from all of its accumulators and no other product; its results have their
+    shape."""
+    outputs = found.outputs(number)
+    read = {operand for op in found.epilogues[number] for operand in op.operands} | set(outputs)
     own = set(found.accumulators(number))
     others = {matmul.result for matmul in found.matmuls} - own
     shape = tensor_info(found.matmuls[0].result.type).shape
-    same_shape = tensor_info(found.results[number].type).shape == shape
+    same_shape = all(tensor_info(output.type).shape == shape for output in outputs)
     return own <= read and not others & read and same_shape and not (found.prologue and found.left in read)
+
+
+def normed_value(found: Products) -> SSAValue | None:
+    """What a row program behind a product works on: the last value in front of its reductions through which all that
+    follows sees the product. None if that is the product itself, or there is no such value.
+    """
+    ops = found.epilogues[0]
+    first = next(place for place, op in enumerate(ops) if op.has_trait(logical.Reduction))
+    for op in reversed(ops[:first]):
+        value = op.results[0]
+        rest = computed_from(found.results, {value}, ops)
+        read = {operand for member in rest for operand in member.operands} | set(found.results)
+        front = {result for member in ops if member not in rest for result in member.results}
+        if read & (front | set(found.accumulators(0))) == {value}:
+            return value
+    return None
 
 
 def prologue_piece(found: Products) -> Piece:
@@ -173,9 +220,9 @@ def prologue_piece(found: Products) -> Piece:
 
 
 def epilogue_piece(found: Products, number: int) -> Piece:
-    """The pointwise program of result `number` of a peeled body: its accumulators, then the other operands."""
+    """The program of epilogue `number` of a peeled body: its accumulators, then the other operands."""
     ops = found.epilogues[number]
-    return Piece((*found.accumulators(number), *_read_arguments(ops)), ops, (found.results[number],))
+    return Piece((*found.accumulators(number), *_read_arguments(ops)), ops, found.outputs(number))
 
 
 def _read_arguments(ops: Sequence[Operation]) -> tuple[BlockArgument, ...]:
@@ -192,7 +239,7 @@ def has_kernel_order(found: Products, block: Block) -> bool:
     """
     prologue = prologue_piece(found).arguments
     first = prologue[0] if prologue else found.left
-    rest = [epilogue_piece(found, number) for number in range(len(found.results))]
+    rest = [epilogue_piece(found, number) for number in range(len(found.epilogues))]
     wanted = [first, *(matmul.rhs for matmul in found.matmuls), *prologue[1:]]
     wanted += [
         argument

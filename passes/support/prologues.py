@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from xdsl.ir import Operation, OpResult, SSAValue
 
@@ -98,8 +99,16 @@ def outline_behind_rows(
     return outline(members, context.group_id([*products, *members]), results)
 
 
-def refusal_behind_rows(plan: Outline, context: FusionContext, loss: str | None = None) -> str | None:
-    """Why no kernel of the target runs the group with its prologue, or why it should not; `loss` as in `refusal`."""
-    if not context.may_be_one(plan.members):
+def refusal_behind_rows(
+    plan: Outline,
+    context: FusionContext,
+    loss: str | None = None,
+    ids: Mapping[Operation, str] = MappingProxyType({}),
+) -> str | None:
+    """Why no kernel of the target runs the group with its prologue, or why it should not; `loss` as in `refusal`.
+
+    `ids` are those of members that will be copies.
+    """
+    if not context.may_be_one(plan.members, ids):
         return "the policy pins its ops to different groups"
     return refusal(plan, context, KINDS, loss)

@@ -14,7 +14,7 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr, SymbolRefAttr
 from xdsl.ir import Block, BlockArgument, OpResult, SSAValue
 
-from aicf.backends.base import DeviceGivenKernel, KernelDescriptor, OperandInfo, Work
+from aicf.backends.base import BatchInvariantKernel, DeviceGivenKernel, KernelDescriptor, OperandInfo, Work
 from aicf.backends.registry import get_kernels
 from aicf.dialects import logical
 from aicf.dialects.emit import BindOp, GroupOp, ResolvedOp, buffer_of
@@ -26,7 +26,9 @@ from aicf.passes.analysis.accesses import region_of
 from aicf.passes.support.body_kinds import derive_kind
 from aicf.passes.support.kernel_code import NoCode, derive_code, derive_prologue
 from aicf.passes.support.peeling import PeeledBody, PeeledOperand, peel, yielded
+from aicf.passes.support.policy import execution_of
 from aicf.passes.support.views import View
+from aicf.policies.kernel_policy import BATCH_INVARIANT, KernelPolicy
 
 CODELESS_KINDS = frozenset(
     {"gemm", "copy", "concat", "pack", "attention", "last_update", "scatter_combine", "topk_indices"}
@@ -34,6 +36,8 @@ CODELESS_KINDS = frozenset(
 """Kinds whose kernels need no generated scalar program."""
 
 TARGET_ATTR = "aicf.target"
+BATCH_DEPENDENT = "the bits of a row may depend on the batch, the policy wants them not to"
+"""The reason against a kernel that does not keep them apart."""
 UNMEASURED = "unmeasured: run aicf tune"
 """The reason against a kernel whose record only a device can complete."""
 
@@ -54,9 +58,10 @@ class GroupWork:
     results: tuple[View, ...]
     no_code: str | None
 
-    def rounded(self, rounding: str) -> GroupWork:
-        """The same with the rounding that a policy asks for."""
-        return replace(self, work=replace(self.work, rounding=rounding))
+    def under(self, policy: KernelPolicy) -> GroupWork:
+        """The same with what a policy asks of the results: their rounding, and whether the batch may change them."""
+        invariant = policy.determinism == BATCH_INVARIANT
+        return replace(self, work=replace(self.work, rounding=policy.rounding, batch_invariant=invariant))
 
 
 def target_of(module: ModuleOp) -> TargetAttr:
@@ -172,7 +177,10 @@ def buffer_info(value: SSAValue, role: str, updated: bool = False) -> OperandInf
 
 
 def origin_of(value: SSAValue) -> tuple[str, bool]:
-    """Role of a value of a function, and whether the program updates it."""
+    """Role of a value of a function, and whether the program updates it.
+
+    Where the policy lets no weights be prepared, parameters are plain memory to kernels, like any other value.
+    """
     if isinstance(value, OpResult):
         return ("const" if isinstance(value.op, logical.ConstantOp) else "temp"), False
     assert isinstance(value, BlockArgument)
@@ -183,6 +191,9 @@ def origin_of(value: SSAValue) -> tuple[str, bool]:
     role = entry.get(logical.ROLE_ATTR)
     name = entry.get(logical.NAME_ATTR)
     assert isinstance(role, StringAttr) and isinstance(name, StringAttr)
+    module = function.parent_op()
+    if role.data == "param" and isinstance(module, ModuleOp) and not execution_of(module).prepared_weights:
+        return "temp", False
     return role.data, name.data in updated_names(function)
 
 
@@ -200,6 +211,15 @@ def _entry(attrs: ArrayAttr[DictionaryAttr] | None, index: int) -> dict[str, Str
     if attrs is None:
         return {}
     return {key: value for key, value in attrs.data[index].data.items() if isinstance(value, StringAttr)}
+
+
+def boundary_names(function: func.FuncOp) -> list[str]:
+    """Names of the inputs and outputs."""
+    arguments = (argument_attrs(function, argument.index) for argument in function.args)
+    inputs = [a[logical.NAME_ATTR] for a in arguments if a.get(logical.ROLE_ATTR) == StringAttr("input")]
+    results = (result_attrs(function, index) for index in range(len(function.function_type.outputs)))
+    outputs = [r[logical.NAME_ATTR] for r in results if logical.NAME_ATTR in r]
+    return [name.data for name in (*inputs, *outputs)]
 
 
 def updated_names(function: func.FuncOp) -> frozenset[str]:
@@ -229,6 +249,8 @@ def legal_kernels(
         reason = "forbidden by policy" if kernel.id in forbidden else kernel.legal(work, target)
         if reason is not None:
             rejected[kernel.id] = reason if group_work.no_code is None else f"{reason} ({group_work.no_code})"
+        elif work.batch_invariant and not isinstance(kernel, BatchInvariantKernel):
+            rejected[kernel.id] = BATCH_DEPENDENT
         elif isinstance(kernel, DeviceGivenKernel) and kernel.id not in measured:
             rejected[kernel.id] = UNMEASURED
         else:

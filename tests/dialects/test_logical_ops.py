@@ -110,7 +110,9 @@ def test_traits_say_what_kind_of_op_it_is() -> None:
             *("linear", "gelu", "silu", "reduce_mean", "softmax", "layer_norm"),
             *("leaky_relu", "elu", "softplus", "hard_sigmoid", "hard_swish"),
             *("sign", "reciprocal", "clamp", "floor_div", "mod", "is_nan"),
+            *("tile", "one_hot", "scatter", "scatter_elements", "scatter_nd"),
         },
+        logical.IndexedRead: {"pad", "gather", "gather_elements", "flip"},
         logical.Normalization: {"softmax", "layer_norm"},
     }
     ops = {op.name.removeprefix("logical."): op for op in logical.Logical.operations}

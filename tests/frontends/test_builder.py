@@ -228,3 +228,47 @@ def test_a_refused_op_leaves_no_trace() -> None:
         graph.concat([graph.broadcast_to(x, (1 << 24, 1 << 20))] * 4, 0)
     graph.output(graph.exp(x), "y")
     verify_module(graph.module())
+
+
+def test_conveniences_around_places() -> None:
+    graph = Graph("g")
+    x = graph.input("x", (2, 6))
+    first, rest = graph.split(x, [2, 4], -1)
+    graph.output(graph.stack([first, first], 1), "stacked")
+    graph.output(graph.squeeze(graph.expand_dims(rest, -1), 2), "rest")
+    graph.output(graph.where(graph.compare("gt", x, 0.0), x, -1.0), "where")
+    values, places = graph.topk(x, 2, largest=False, name="low")
+    graph.output(values, "low")
+    graph.output(places, "places")
+    data = np.array([[3.0, -1.0, 2.0, 0.0, 5.0, -4.0], [1.0, 1.0, 0.5, 7.0, -2.0, 1.0]], np.float32)
+    found = run_program(graph.module(), {"x": data})
+    np.testing.assert_array_equal(found["stacked"], np.stack([data[:, :2]] * 2, 1))
+    np.testing.assert_array_equal(found["rest"], data[:, 2:])
+    np.testing.assert_array_equal(found["where"], np.where(data > 0, data, -1))
+    np.testing.assert_array_equal(found["places"], [[5, 1], [4, 2]])
+    np.testing.assert_array_equal(found["low"], [[-4, -1], [-2, 0.5]])
+
+
+@pytest.mark.parametrize("mode", ["edge", "reflect"])
+def test_borders_are_numpys(mode) -> None:
+    graph = Graph("g")
+    x = graph.input("x", (3, 4))
+    data = np.arange(12, dtype=np.float32).reshape(3, 4)
+    found = result_of(graph, graph.pad(x, [2, 0], [1, 3], mode=mode), x=data)
+    np.testing.assert_array_equal(found, np.pad(data, [(2, 1), (0, 3)], mode))
+
+
+def test_places_out_of_range_are_refused() -> None:
+    graph = Graph("g")
+    x = graph.input("x", (3, 4))
+    for make, message in (
+        (lambda: graph.pad(x, [3, 0], [0, 0], mode="reflect"), "with mode reflect they are from 0 to 2"),
+        (lambda: graph.pad(x, [-1, 0], [0, 0], mode="edge"), "with mode edge they are not negative"),
+        (lambda: graph.pad(x, [1], [0], mode="edge"), "low and high have one amount for each of the 2"),
+        (lambda: graph.split(x, [1, 2], 1), "split: sizes [1, 2] along axis 1 do not add up"),
+        (lambda: graph.squeeze(x, 0), "squeeze: axis 0 of shape (3, 4) is no dimension of size 1"),
+        (lambda: graph.stack([]), "stack: nothing to stack"),
+        (lambda: graph.topk(x, 5), "k is 5; dimension 1 of 3x4 allows 1 to 4"),
+    ):
+        with pytest.raises(InvalidIR, match=re.escape(message)):
+            make()

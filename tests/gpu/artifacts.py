@@ -6,6 +6,7 @@ no weights: those follow from the case. Nor do they hold algorithms of cublasLt:
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -103,7 +104,8 @@ def with_module(model: CompiledModel, module: DeviceModule) -> CompiledModel:
 
 def _table_of(case: Case) -> TuningTable:
     """A tuning table with one row: the variant that the case asks for."""
-    module = grouped(case.make().module, Options(case.target, "", "", 1), make_context(), _silent)
+    policy = json.dumps(case.policy) if case.policy else ""
+    module = grouped(case.make().module, Options(case.target, policy, "", 1), make_context(), _silent)
     found = next(each for each in candidates(module, _ALL) if _is_wanted(each, case))
     given = {name: plain_value(found.record.record.data[name]) for name in _device_fields(found)}
     timing = Timing(1.0, 0.0)

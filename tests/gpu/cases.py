@@ -28,6 +28,7 @@ TARGET = "cuda:sm_90a"
 
 GENERATED, COPY, CONCAT = "cuda.generated", "cuda.copy", "cuda.concat"
 WGMMA, MMA, SIMT, GEMV = "cuda.gemm_wgmma", "cuda.gemm_mma", "cuda.gemm_simt", "cuda.gemv"
+GEMM_NORM = "cuda.gemm_norm"
 ATTENTION, ATTENTION_SIMT, LIBRARY = "cuda.attention", "cuda.attention_simt", "cuda.cublaslt"
 ATTENTION_WGMMA = "cuda.attention_wgmma"
 
@@ -106,6 +107,7 @@ KIND_OF = {
     "gated": "gemm_gated",
     "projections": "gemm_multi",
     "normed_dense": "norm_gemm",
+    "rows_normed": "gemm_norm",
     "normed_gated": "norm_gated",
 }
 """What a program multiplies to the kind of its instruction."""
@@ -119,7 +121,7 @@ def _product(name: str, kernel: str, build: Callable[[], Graph], depth: int = 1)
 
 def _products() -> dict[str, Case]:
     product, dense, gated = programs.product, programs.dense, programs.gated
-    projections, normed = programs.projections, programs.normed_dense
+    projections, normed, rows = programs.projections, programs.normed_dense, programs.rows_normed
     return dict(
         (
             _product("wgmma-product-f16", WGMMA, partial(product, "f16", 192, 320, 256)),
@@ -142,6 +144,29 @@ def _products() -> dict[str, Case]:
             _product("simt-dense-f32", SIMT, partial(dense, "f32", 128, 192, 512)),
             _product("simt-gated-f32", SIMT, partial(gated, "f32", 40, 96, 128)),
             _product("simt-projections-f64", SIMT, partial(projections, "f64", 20, 33, 40)),
+            _product("norm-rows_normed-ln", GEMM_NORM, partial(rows, "f16", 130, 768, 256, "layer_norm"), 2),
+            _product("norm-rows_normed-rms", GEMM_NORM, partial(rows, "bf16", 77, 512, 136, "rms_norm"), 2),
+            _product(
+                "norm-rows_normed-kept",
+                GEMM_NORM,
+                partial(rows, "f16", 64, 256, 72, "layer_norm", keep=True),
+                2,
+            ),
+            _product(
+                "norm-rows_normed-softmax", GEMM_NORM, partial(rows, "f16", 100, 330, 264, "softmax"), 2
+            ),
+            _product(
+                "norm-rows_normed-narrow",
+                GEMM_NORM,
+                partial(rows, "bf16", 70, 51, 64, "softmax", keep=True),
+                2,
+            ),
+            _product(
+                "norm-rows_normed-gelu",
+                GEMM_NORM,
+                partial(rows, "bf16", 200, 384, 128, "rms_norm", activation="gelu"),
+                2,
+            ),
             _product("gemv-dense-f16", GEMV, partial(dense, "f16", 1, 512, 768)),
             _product("gemv-product-f32", GEMV, partial(product, "f32", 4, 96, 256)),
             _product("gemv-normed_dense-f16", GEMV, partial(normed, "f16", 1, 512, 256), 2),
@@ -167,6 +192,16 @@ def _variants() -> dict[str, Case]:
         "wgmma-shared-b": (WGMMA, square, {"cluster_shape": [2, 1, 1]}),
         "wgmma-split": (WGMMA, deep, {"cluster_shape": [1, 1, 4]}),
         "wgmma-split-gated": (WGMMA, partial(gated, "bf16", 64, 128, 512), {"cluster_shape": [1, 1, 2]}),
+        "norm-tall": (
+            GEMM_NORM,
+            partial(programs.rows_normed, "f16", 1024, 768, 128, "layer_norm"),
+            {"tile": [128, 128]},
+        ),
+        "norm-shared-a": (
+            GEMM_NORM,
+            partial(programs.rows_normed, "f16", 1024, 768, 128, "layer_norm"),
+            {"tile": [64, 192]},
+        ),
         "mma-split-cluster": (MMA, deep, {"split_k": 4, "split_through": "cluster"}),
         "mma-split-workspace": (MMA, deep, {"split_k": 8, "split_through": "workspace"}),
         "mma-split-gated": (
@@ -188,8 +223,11 @@ def _variants() -> dict[str, Case]:
         "library-product": (LIBRARY, partial(programs.product, "f16", 64, 96, 128), {}),
         "library-dense": (LIBRARY, partial(dense, "bf16", 64, 96, 128, "relu", residual=False), {}),
     }
+    # Norms join their products where a policy asks for it: alone a product of these sizes takes less.
+    policies: dict[str, dict[str, Any]] = {GEMM_NORM: {"kernels": {"gemm_norm": GEMM_NORM}}}
     return {
-        name: Case(_built(name, build), (kernel,), {}, want) for name, (kernel, build, want) in table.items()
+        name: Case(_built(name, build), (kernel,), policies.get(kernel, {}), want)
+        for name, (kernel, build, want) in table.items()
     }
 
 
@@ -263,6 +301,32 @@ def _policies() -> dict[str, Case]:
     }
 
 
+BATCHES = (1, 33)
+"""Of the cases whose rows may not depend on it."""
+
+IN_BATCHES: dict[str, Callable[[int], Graph]] = {
+    "chain": lambda batch: programs.chain("f16", batch, 1),
+    "encoder": lambda batch: programs.encoder("f16", batch, 32, 2, 32),
+    "scalar": lambda batch: programs.encoder("f32", batch, 24, 2, 16),
+}
+"""Models by what they are in the names of cases, as functions of the batch."""
+
+
+def _in_batches() -> dict[str, Case]:
+    """The class `batch_invariant`: one model in batches that all begin with the same rows."""
+    policy = {"determinism": "batch_invariant"}
+    return {
+        f"batch-{name}-{batch}": Case(partial(_batch, name, batch), (), policy, depth=4)
+        for name in IN_BATCHES
+        for batch in BATCHES
+    }
+
+
+def _batch(name: str, batch: int) -> Program:
+    arrays = random_arrays(IN_BATCHES[name](max(BATCHES)).module(), f"batch-{name}")
+    return Program(IN_BATCHES[name](batch).module(), {**arrays, "x": arrays["x"][:batch]})
+
+
 def _random() -> dict[str, Case]:
     """Random programs over all operations, and random ones of the forms that passes fuse."""
     cases: dict[str, Case] = {}
@@ -302,6 +366,7 @@ STATELESS: dict[str, Case] = {
     **_models(),
     **_plain(),
     **_policies(),
+    **_in_batches(),
     **_random(),
 }
 CASES: dict[str, Case] = {**STATELESS, STEP: Case(_step, (SIMT, GENERATED))}

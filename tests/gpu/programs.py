@@ -6,7 +6,7 @@ small, so that all of them compile and run in a minute or two, and odd where a k
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from math import sqrt
@@ -305,6 +305,28 @@ def normed_dense(dtype: str, m: int, n: int, k: int) -> Graph:
     return g
 
 
+def rows_normed(
+    dtype: str, m: int, n: int, k: int, norm: str, *, activation: str = "", keep: bool = False
+) -> Graph:
+    """norm(activation(x w^T + bias) + residual) with a layer_norm, a norm by the root of the mean square or a softmax;
+    with `keep` what is normed is an output too."""
+    g = Graph("rows_normed")
+    x, w, b = g.input("x", (m, k), dtype), g.param("w", (n, k), dtype), g.param("bias", (n,), dtype)
+    y = g.linear(x, w, b)
+    if activation:
+        y = getattr(g, activation)(y)
+    y = y + g.input("residual", (m, n), dtype)
+    norms: dict[str, Callable[[], Value]] = {
+        "layer_norm": lambda: _layer_norm(g, y, "norm"),
+        "rms_norm": lambda: _rms_norm(g, y, "norm"),
+        "softmax": lambda: g.softmax(y),
+    }
+    g.output(norms[norm](), "z")
+    if keep:
+        g.output(y, "y")
+    return g
+
+
 def gated(dtype: str, m: int, n: int, k: int, norm: bool = False) -> Graph:
     """silu(x gate) * (x up), of normalised rows if `norm`."""
     g = Graph("gated")
@@ -396,6 +418,11 @@ def _linear(g: Graph, x: Value, name: str, outputs: int) -> Value:
     inputs = x.info.shape[-1]
     weight = g.param(f"{name}.weight", (outputs, inputs), x.dtype)
     return g.linear(x, weight, g.param(f"{name}.bias", (outputs,), x.dtype))
+
+
+def _rms_norm(g: Graph, x: Value, name: str) -> Value:
+    square = g.reduce_mean(x * x, [-1], keepdims=True)
+    return x * g.rsqrt(square + 1e-3) * g.param(f"{name}.weight", x.info.shape[-1:], x.dtype)
 
 
 def _layer_norm(g: Graph, x: Value, name: str) -> Value:

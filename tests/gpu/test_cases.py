@@ -8,7 +8,7 @@ import pytest
 
 from aicf import runtime
 from tests.gpu.artifacts import obtained
-from tests.gpu.cases import CASES, STATELESS
+from tests.gpu.cases import BATCHES, CASES, IN_BATCHES, STATELESS
 from tests.gpu.harness import POISONS, assert_right, bits, instance, poison, program, results
 
 pytestmark = pytest.mark.gpu
@@ -54,6 +54,18 @@ def test_all_replays_have_one_hash(name: str) -> None:
             graph_exec.replay()
         hashes.add(bits(graph_exec))
     assert len(hashes) == 1
+
+
+@pytest.mark.parametrize("name", IN_BATCHES)
+def test_rows_have_the_same_bits_in_every_batch(name: str) -> None:
+    """Where the policy says batch_invariant."""
+    found: dict[int, bytes] = {}
+    for batch in BATCHES:
+        graph_exec = instance(f"batch-{name}-{batch}")
+        graph_exec.replay()
+        found[batch] = results(graph_exec)["y"].tobytes()
+    largest = found[max(BATCHES)]
+    assert all(largest.startswith(rows) for rows in found.values())
 
 
 @pytest.mark.parametrize("name", STATELESS)

@@ -327,6 +327,40 @@ CASES = {
         "generated",
         {},
     ),
+    "gemm_norm": (
+        FACTORS,
+        [SCORES, *softmax_of("t"), yields("r")],
+        "gemm_norm",
+        {"transpose_a": False, "transpose_b": True},
+    ),
+    "gemm_norm_that_gives_its_rows_too": (
+        f"{FACTORS}, %b : {ROW}",
+        [
+            SCORES,
+            f"%bb = logical.broadcast %b {{dimensions = [1]}} : {ROW} -> {M}",
+            f"%v = logical.add %t, %bb : {M}",
+            *softmax_of("v"),
+            f"emit.yield %r, %v : {M}, {M}",
+        ],
+        "gemm_norm",
+        {"transpose_a": False, "transpose_b": True},
+    ),
+    "gemm_norm_of_three_results": (
+        FACTORS,
+        [SCORES, *softmax_of("t"), f"%q = logical.relu %t : {M}", f"emit.yield %r, %t, %q : {M}, {M}, {M}"],
+        "generated",
+        {},
+    ),
+    "product_whose_rows_are_summed": (
+        FACTORS,
+        [
+            PRODUCT,
+            f"%t = logical.reduce_sum %m {{axes = [1]}} : {M} -> tensor<4xf32>",
+            "emit.yield %t : tensor<4xf32>",
+        ],
+        "generated",
+        {},
+    ),
     "norm_gated": (
         f"{GATED}, %s : tensor<8xf32>",
         [

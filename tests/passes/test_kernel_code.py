@@ -134,6 +134,23 @@ def test_epilogue_reads_the_accumulator_and_not_the_factors() -> None:
     assert scalar_ops(kernel) == [["arith.addf", "arith.addf", "emit.store"]]
 
 
+def test_what_is_normed_behind_a_product_is_computed_once() -> None:
+    """The sum of product and residual is kept from phase to phase, and stored without being added again."""
+    column = "tensor<4x1xf32>"
+    kernel = code(
+        f"%a : tensor<4x8xf32>, %w : tensor<8x6xf32>, %z : {M}",
+        f"%m = logical.matmul %a, %w : (tensor<4x8xf32>, tensor<8x6xf32>) -> {M}",
+        f"%v = logical.add %m, %z : {M}",
+        f"%top = logical.reduce_max %v {{axes = [1], keepdims}} : {M} -> {column}",
+        f"%back = logical.broadcast %top {{dimensions = [0, 1]}} : {column} -> {M}",
+        f"%c = logical.sub %v, %back : {M}",
+        f"emit.yield %c, %v : {M}, {M}",
+    )
+    assert [argument.name_hint for argument in kernel.body.block.args] == ["m", "z"]
+    assert kept(kernel) == [["top", "v"], []]
+    assert scalar_ops(kernel) == [["arith.addf", "emit.reduce"], ["arith.subf", "emit.store", "emit.store"]]
+
+
 @pytest.mark.parametrize(
     ("arguments", "lines", "reason"),
     [

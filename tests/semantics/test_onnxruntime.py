@@ -40,6 +40,11 @@ HALVES = (integers(4, 9) / 2).astype(np.float32)
 WITH_NAN = np.where(CONDITION, X, np.float32(np.nan))
 BOUNDS = (np.array(-0.5, np.float32), np.array(0.75, np.float32))
 
+PLACES = RNG.integers(-4, 4, (3, 4))
+ROWS = RNG.permuted(np.tile(np.arange(-2, 2), (3, 1)), axis=1)
+"""ONNX leaves open which of two updates stays: none meet."""
+REDUCTIONS = {"set": "none", "add": "add", "max": "max", "min": "min"}
+
 # Name, ONNX op, its attributes, inputs that are constants of the model, our op, operands.
 Case = tuple[str, str, dict[str, Any], Sequence[Array], Build, Sequence[Array]]
 
@@ -162,6 +167,38 @@ CASES: list[Case] = [
         (M,),
     ),
     ("Concat", "Concat", {"axis": 1}, (), lambda a, b: logical.ConcatOp([a, b], 1), (M, N)),
+    ("Tile", "Tile", {}, (np.array([2, 3]),), lambda x: logical.TileOp(x, [2, 3]), (M,)),
+    ("Gather", "Gather", {"axis": 1}, (), lambda x, i: logical.GatherOp(x, i, 1), (X, PLACES[:, :2])),
+    (
+        "GatherElements",
+        "GatherElements",
+        {"axis": 1},
+        (),
+        lambda x, i: logical.GatherElementsOp(x, i, 1),
+        (normal(3, 4), PLACES),
+    ),
+    *(
+        (
+            f"ScatterElements {mode}",
+            "ScatterElements",
+            {"axis": 1, "reduction": reduction},
+            (),
+            lambda x, i, u, mode=mode: logical.ScatterElementsOp(x, i, u, 1, mode),
+            (normal(3, 4), ROWS if mode == "set" else PLACES, normal(3, 4)),
+        )
+        for mode, reduction in REDUCTIONS.items()
+    ),
+    *(
+        (
+            f"ScatterND {mode}",
+            "ScatterND",
+            {"reduction": reduction},
+            (),
+            lambda x, i, u, mode=mode: logical.ScatterNdOp(x, i, u, mode),
+            (normal(4, 5), np.array([[0, 2], [3, -1], [2, 2]]), normal(3)),
+        )
+        for mode, reduction in REDUCTIONS.items()
+    ),
 ]
 
 ELEMENTS = {"float32": "f32", "int64": "i64", "bool": "i1"}
@@ -209,3 +246,19 @@ def test_same_answer(case: Case):
         np.testing.assert_allclose(ours, theirs, rtol=4e-6, atol=4e-6)
     else:
         np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("largest", [True, False])
+def test_topk_has_the_same_places(largest: bool) -> None:
+    """Also of equal elements: the lower place first."""
+    x = (integers(6, 20) // 10).astype(np.float32)
+    node = onnx.helper.make_node("TopK", ["x", "k"], ["v", "y"], axis=1, largest=int(largest), sorted=1)
+    fixed = onnx.numpy_helper.from_array(np.array([7]), "k")
+    given = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, x.shape)
+    outputs = [onnx.helper.make_empty_tensor_value_info(name) for name in ("v", "y")]
+    graph = onnx.helper.make_graph([node], "topk", [given], outputs, [fixed])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)], ir_version=10)
+    model = onnx.shape_inference.infer_shapes(model)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    ours = run_ours(lambda value: logical.TopkIndicesOp(value, 1, 7, smallest=not largest), (x,))
+    np.testing.assert_array_equal(ours, session.run(["y"], {"x": x})[0])

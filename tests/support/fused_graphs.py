@@ -152,11 +152,29 @@ def _queries_keys_values(w: _Writer) -> set[str]:
     return {"attention", "gemm_multi"}
 
 
+def _product_norm(w: _Writer) -> set[str]:
+    rows, inner, columns = w.size(), w.size(), w.size()
+    x = w.argument("x", *((rows, inner) if w.chance() else (2, rows, inner)))
+    y = w.weight(inner, columns)(x)
+    if w.chance():
+        y = y + w.argument("b", columns)
+    if w.chance():
+        y = w.graph.gelu(y)
+    if w.chance():
+        y = y + w.argument("x", rows, columns)
+    normal = w.graph.softmax(y) if w.chance(0.3) else w.norm(y, columns)
+    w.graph.output(w.graph.exp(normal) if w.chance(0.3) else normal, "z")
+    if w.chance():
+        w.graph.output(y, "y")
+    return {"gemm_norm"}
+
+
 FAMILIES = {
     "attention": _attention,
     "gated": _gated,
     "norm_product": _norm_product,
     "queries_keys_values": _queries_keys_values,
+    "product_norm": _product_norm,
 }
 """Name to the writer of a program, which gives the kinds that must be in it on a target that has kernels for them."""
 

@@ -67,13 +67,19 @@ def select(name: str, table: TuningTable) -> Selected:
 
 @pytest.mark.parametrize("name", sorted(set(programs().PROGRAMS) - {"mlp_chain"}))
 def test_every_instruction_of_the_benchmark_runs_what_was_measured_fastest(name: str):
-    """The one-token chain has no rows: the prior of its kernel was fitted to times inside that very chain."""
+    """The one-token chain has no rows: the prior of its kernel was fitted to times inside that very chain.
+
+    A program of one product binds what it reads and writes, and the library's call would need copies of that: 60 us
+    for matrices of 32 MB, more than it gains.
+    """
     selected = select(name, TABLE)
     for group, kernel in selected.kernels.items():
         decision = selected.decisions[group]
         measured = TABLE.find(work_of(decision))
         assert measured is not None
-        best = min(measured.rows, key=lambda row: row.cold.median_us)
+        alone = len(selected.kernels) == 1
+        free = [row for row in measured.rows if not (alone and row.kernel == "cuda.cublaslt")]
+        best = min(free, key=lambda row: row.cold.median_us)
         assert decision.cost["cold_us"] == best.cold.median_us, group
         assert decision.choice == best.kernel and is_run_by(kernel, best)
         for row in measured.rows:

@@ -48,8 +48,4 @@ def compile_command(
         model, weights, target, dims=dims, policy=policy, tuning=tuning, threads=threads, name=name
     )
     compiled.save(output)
-    plan = compiled.plan
-    count = sum(len(program.launches) for program in plan.programs)
-    programs = f"{len(plan.programs)} program{'s' if len(plan.programs) > 1 else ''}"
-    instructions = f"{count} instruction{'s' if count != 1 else ''}"
-    print(f"{output}: {compiled.name} for {plan.backend}:{plan.arch}, {programs}, {instructions}")
+    print(f"{output}: {compiled.summary()}")

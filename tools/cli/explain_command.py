@@ -28,13 +28,24 @@ def explain_command(
         bool,
         typer.Option("--rejected", help="List the kernels that each instruction could not or did not take."),
     ] = False,
+    why_not: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            "--why-not", metavar="A B", help="Why two ops are not one instruction.", show_default=False
+        ),
+    ] = None,
 ) -> None:
     """Show what was decided, and why.
 
-    Every instruction with the decision behind it, or what one value became.
+    Every instruction with the decision behind it, what one value became, or why two ops are not one instruction.
     """
-    from aicf.compiled import explain
+    from aicf.compiled import explain, explain_why_not
 
+    if why_not is not None:
+        if value is not None or rejected:
+            raise typer.BadParameter("--why-not takes two ops, and neither VALUE nor --rejected")
+        print(explain_why_not(model, *why_not))
+        return
     explanation = explain(model, value)
     if rejected:
         print(explanation.rejected)

@@ -17,8 +17,8 @@ from aicf.backends.cpu.attention_spec import (
     read_attention,
     softmax_cycles,
 )
-from aicf.backends.cpu.gemm_kernels import GemmKernel
-from aicf.backends.cpu.gemm_spec import MEETING_CYCLES, NOMINAL_GHZ, traffic_cycles
+from aicf.backends.cpu.gemm_kernels import FIXED_SPLITS, GemmKernel
+from aicf.backends.cpu.gemm_spec import MEETING_CYCLES, NOMINAL_GHZ, SPLITS, traffic_cycles
 from aicf.backends.cpu.gemm_work import contiguous
 from aicf.backends.cpu.legality import (
     DETERMINISM,
@@ -83,7 +83,14 @@ class AttentionKernel(PlainOperands):
         }
 
     def _spec(self, work: Work, target: TargetAttr) -> AttentionSpec:
-        return choose(_problem(work), variant_of(target, self.level), threads_of(target))
+        splits = FIXED_SPLITS if work.batch_invariant else SPLITS
+        return choose(_problem(work), variant_of(target, self.level), threads_of(target), splits)
+
+    def fixed_order(self, work: Work, target: TargetAttr) -> str:
+        """See `BatchInvariantKernel`: both products as any other, and a row of scores by its length and the vector."""
+        level = variant_of(target, self.level)
+        rounding = "once" if level.has_fma else "apart"
+        return f"{self._spec(work, target).combination_order}, products and sums rounded {rounding}"
 
 
 def _problem(work: Work) -> AttentionProblem:

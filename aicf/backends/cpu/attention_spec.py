@@ -16,6 +16,7 @@ from aicf.backends.cpu.gemm_spec import (
     CACHE_LINE,
     MEETING_CYCLES,
     NOMINAL_GHZ,
+    SPLITS,
     BSource,
     GemmProblem,
     GemmSpec,
@@ -231,14 +232,18 @@ def cost_us(spec: AttentionSpec) -> float:
 
 
 @lru_cache(maxsize=1024)
-def choose(problem: AttentionProblem, level: CpuLevel, threads: int) -> AttentionSpec:
-    """The spec that is predicted to take least, on one thread or on all."""
+def choose(
+    problem: AttentionProblem, level: CpuLevel, threads: int, splits: tuple[int, ...] = SPLITS
+) -> AttentionSpec:
+    """The spec that is predicted to take least, on one thread or on all; both products have one of `splits` sums."""
     shares: tuple[Share, ...] = ("none", "batches", "rows") if threads > 1 else ("none",)
-    found = [_spec(problem, level, share, 1 if share == "none" else threads) for share in shares]
+    found = [_spec(problem, level, share, 1 if share == "none" else threads, splits) for share in shares]
     return min(found, key=cost_us)
 
 
-def _spec(problem: AttentionProblem, level: CpuLevel, share: Share, threads: int) -> AttentionSpec:
+def _spec(
+    problem: AttentionProblem, level: CpuLevel, share: Share, threads: int, splits: tuple[int, ...]
+) -> AttentionSpec:
     """Blocks of even size, and at least one for each thread that takes blocks."""
     lanes, size = level.lanes(problem.dtype), ELEMENT_BYTES[problem.dtype]
     row = padded_row(problem.n, lanes)
@@ -248,13 +253,19 @@ def _spec(problem: AttentionProblem, level: CpuLevel, share: Share, threads: int
         blocks = max(blocks, _KEY_STEPS)
     rows = -(-problem.m // blocks)
     ((_, scores),) = propose(
-        problem.scores(rows), level, "packed", epilogue_cycles=_SCORE_CYCLES, vectors_of=(1, 2, 3, 4), count=1
+        problem.scores(rows),
+        level,
+        "packed",
+        epilogue_cycles=_SCORE_CYCLES,
+        vectors_of=(1, 2, 3, 4),
+        splits=splits,
+        count=1,
     )
     outputs: list[tuple[float, GemmSpec]] = []
     sources: tuple[BSource, ...] = ("packed", "direct")
     for source in sources:
         for us, spec in propose(
-            problem.output(rows, row), level, source, epilogue_cycles=_OUTPUT_CYCLES, count=1
+            problem.output(rows, row), level, source, epilogue_cycles=_OUTPUT_CYCLES, splits=splits, count=1
         ):
             packing = problem.n * problem.dv * size / _PACK_BYTES_PER_CYCLE if source == "packed" else 0.0
             outputs.append((us * blocks + packing / NOMINAL_GHZ / 1000, spec))

@@ -7,7 +7,7 @@ instructions. Pointers and functions come only through the table, so the object 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -21,7 +21,7 @@ from aicf.backends.cpu.blas import FUNCTIONS, table_name
 from aicf.backends.cpu.epilogue import make_epilogue
 from aicf.backends.cpu.gemm import GemmPointers, RowProgram, emit_gemm
 from aicf.backends.cpu.gemm_spec import GemmSpec
-from aicf.backends.cpu.gemm_work import GemmWork, read_gemm
+from aicf.backends.cpu.gemm_work import GemmWork, contiguous, read_gemm
 from aicf.backends.cpu.ir_builder import F32, F64, I8, I32, I64, PTR, VOID, Emitter, Value
 from aicf.backends.cpu.loader import BARRIER, PROFILE_SUFFIX, YIELD
 from aicf.backends.cpu.loops import LoopPointers, emit_loops
@@ -360,6 +360,26 @@ def _generated(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> No
     emit_loops(em, nest, spec, LoopPointers((*call.ins, *call.outs), call.tid, call.nthreads))
 
 
+def _gemm_norm(em: Emitter, launch: Launch, call: _Call, functions: Sequence[str]) -> None:
+    """The product into workspace, then the loops of the row program, as if they were two instructions."""
+    if not call.ws:
+        raise PlanError(f"instruction '{launch.name}' needs workspace: run lower-to-emit again")
+    shape = launch.outs[0].shape
+    sums = BufferRef(0, 0, shape, contiguous(shape), launch.ins[0].dtype)
+    behind = em.b.gep(call.ws[0], [em.index(get_int(launch.record, "sums_bytes"))], source_etype=I8)
+    product = replace(
+        launch,
+        kind="gemm",
+        record=get_record(launch.record, "product"),
+        ins=launch.ins[:2],
+        outs=(sums,),
+        code=None,
+    )
+    _gemm(em, product, replace(call, ins=call.ins[:2], outs=call.ws[:1], ws=(behind,)), functions)
+    rows = replace(launch, record=get_record(launch.record, "rows"), ins=(sums, *launch.ins[2:]))
+    _generated(em, rows, replace(call, ins=(call.ws[0], *call.ins[2:])), functions)
+
+
 def _move(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
     target = _strided(launch.outs[0])
     found = moves(launch.body, [_strided(ref) for ref in launch.ins], target, get_int(launch.record, "axis"))
@@ -406,7 +426,10 @@ def _scatter(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None
 def _topk(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
     axis, smallest = get_int(launch.record, "axis"), get_bool(launch.record, "smallest")
     topk = Topk(_strided(launch.ins[0]), _strided(launch.outs[0]), axis, smallest)
-    topk.emit(em, call.ins[0], call.outs[0], call.tid, call.nthreads)
+    # One thread of several does all rows where the record says so.
+    alone = _threads(launch) == 1
+    tid, nthreads = (em.index(0), em.index(1)) if alone else (call.tid, call.nthreads)
+    topk.emit(em, call.ins[0], call.outs[0], tid, nthreads)
 
 
 _EMITTERS: Mapping[str, Callable[[Emitter, Launch, _Call, Sequence[str]], None]] = {
@@ -417,6 +440,9 @@ _EMITTERS: Mapping[str, Callable[[Emitter, Launch, _Call, Sequence[str]], None]]
     "cpu.attention_avx512": _attention,
     "cpu.attention_avx2": _attention,
     "cpu.attention_portable": _attention,
+    "cpu.gemm_norm_avx512": _gemm_norm,
+    "cpu.gemm_norm_avx2": _gemm_norm,
+    "cpu.gemm_norm_portable": _gemm_norm,
     "cpu.generated": _generated,
     "cpu.copy": _move,
     "cpu.concat": _move,

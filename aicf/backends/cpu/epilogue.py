@@ -93,16 +93,6 @@ class _TileEnd:
             self.loaded[key] = self.em.load_strided(address, column_step, access.dtype, lanes, active)
         return self.loaded[key]
 
-    def coordinate(self, dim: int, row: int, vector: int) -> tuple[Value, int]:
-        """See `Evaluator`; the last two dims are row and column of the product."""
-        tile, em = self.tile, self.em
-        ahead = dim - len(tile.batch)
-        if ahead < 0:
-            return tile.batch[dim], 0
-        if ahead == 0:
-            return em.b.add(tile.row, em.index(row)), 0
-        return em.b.add(tile.col, em.index(vector * tile.lanes)), 1
-
     def _store(self, number: int, value: Value, row: int, vector: int) -> None:
         access = self.accesses[number]
         address = self._address(number, row, vector)
@@ -124,6 +114,3 @@ class _Here(Evaluator):
 
     def load(self, operand: int) -> Value:
         return self.end.load(operand - self.accumulators, self.row, self.vector)
-
-    def coordinate(self, dim: int) -> tuple[Value, int]:
-        return self.end.coordinate(dim, self.row, self.vector)

@@ -15,7 +15,15 @@ from xdsl.ir import Attribute
 
 from aicf.backends.base import OperandInfo, Work
 from aicf.backends.cpu.blas import LIBRARY
-from aicf.backends.cpu.gemm_spec import NOMINAL_GHZ, BSource, GemmProblem, GemmSpec, propose, traffic_cycles
+from aicf.backends.cpu.gemm_spec import (
+    NOMINAL_GHZ,
+    SPLITS,
+    BSource,
+    GemmProblem,
+    GemmSpec,
+    propose,
+    traffic_cycles,
+)
 from aicf.backends.cpu.gemm_work import KINDS, GemmWork, contiguous, read_gemm
 from aicf.backends.cpu.legality import (
     DETERMINISM,
@@ -72,7 +80,8 @@ class GemmKernel:
         if work.kind in ("gemm", "gemm_epilogue"):
             return inf
         gemm = read_work(work)
-        rows = 0.0 if gemm.rows is None else _rows_us(gemm.rows, self._variant(target), threads_of(target))
+        level, threads = self._variant(target), threads_of(target)
+        rows = 0.0 if gemm.rows is None else _rows_us(gemm.rows, level, threads, work.batch_invariant)
         products = sum(self.product_us(part, target) for part in _products_apart(work, gemm))
         # The sums that wait for the last product are written and read again.
         waiting = (gemm.places.accumulators - 1) * prod(work.results[0].shape)
@@ -97,7 +106,7 @@ class GemmKernel:
         if gemm.rows is not None:
             row = one_row(gemm.rows)
             entries["rows"] = DictionaryAttr(
-                loop_record(choose(row.nest, self._variant(target), 1), row.nest)
+                loop_record(choose(row.nest, self._variant(target), 1, work.batch_invariant), row.nest)
             )
         if spec.b_source == "packed":
             entries["layouts"] = _layouts(work, gemm, spec)
@@ -115,9 +124,23 @@ class GemmKernel:
         epilogue = 0.0 if work.code is None else point_cycles(work.code) * ELEMENT_BYTES[problem.dtype] / 4
         rows = 0.0
         if gemm.rows is not None:
-            rows = _rows_us(gemm.rows, level, 1) * NOMINAL_GHZ * 1000 / max(1, problem.m)
+            rows = (
+                _rows_us(gemm.rows, level, 1, work.batch_invariant) * NOMINAL_GHZ * 1000 / max(1, problem.m)
+            )
         packed = all(_can_prepare(work.operands[place], problem) for place in gemm.places.rights)
-        return _cheapest(problem, level, packed, threads_of(target), epilogue, rows)
+        splits = FIXED_SPLITS if work.batch_invariant else SPLITS
+        return cheapest(problem, level, packed, threads_of(target), epilogue, rows, splits)
+
+    def fixed_order(self, work: Work, target: TargetAttr) -> str:
+        """See `BatchInvariantKernel`: one sum over K, whatever the tile; rows in front as loops of their own do it."""
+        rounding = "rounded once" if self._variant(target).has_fma else "rounded apart"
+        order = f"ascending k, product and sum {rounding}"
+        rows = read_work(work).rows
+        if rows is None:
+            return order
+        nest = one_row(rows).nest
+        spec = choose(nest, self._variant(target), 1, fixed=True)
+        return f"{order}; rows {spec.combination_order(nest)}"
 
     def prepare(self, work: Work, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
         """See `KernelDescriptor`: the record of `cpu.pack`."""
@@ -134,6 +157,9 @@ class GemmKernel:
             },
         )
 
+
+FIXED_SPLITS = (1,)
+"""Sums over K where their number may not depend on M: how many hide the latency best does."""
 
 _TRANSPOSES = ("transpose_a", "transpose_b")
 
@@ -188,11 +214,11 @@ def _can_prepare(b: OperandInfo, problem: GemmProblem) -> bool:
     )
 
 
-def _rows_us(nest: LoopNest, level: CpuLevel, threads: int) -> float:
+def _rows_us(nest: LoopNest, level: CpuLevel, threads: int, fixed: bool) -> float:
     """Predicted microseconds of all rows: as an instruction of their own, or row by row if `threads` is 1."""
     if threads > 1:
-        return cost_us(nest, choose(nest, level, threads))
-    row = choose(one_row(nest).nest, level, 1)
+        return cost_us(nest, choose(nest, level, threads, fixed))
+    row = choose(one_row(nest).nest, level, 1, fixed)
     vector_dim = row.vector_dim + len(nest.parallel_dims) if row.vector_dim >= 0 else -1
     return cost_us(nest, LoopSpec(vector_dim, row.lanes, row.unroll))
 
@@ -215,10 +241,17 @@ def _products_apart(work: Work, gemm: GemmWork) -> Iterator[Work]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _cheapest(
-    problem: GemmProblem, level: CpuLevel, packed: bool, threads: int, epilogue: float, rows: float
+def cheapest(
+    problem: GemmProblem,
+    level: CpuLevel,
+    packed: bool,
+    threads: int,
+    epilogue: float,
+    rows: float,
+    splits: tuple[int, ...],
 ) -> tuple[float, GemmSpec]:
-    """The best spec. A packed weight always has panels of two vectors, so that all buckets share one packing."""
+    """The best spec behind its predicted microseconds. A packed weight always has panels of two vectors, so that all
+    buckets share one packing."""
     found: list[tuple[float, GemmSpec]] = []
     sources: tuple[BSource, ...] = ("packed",) if packed else ("workspace", "direct")
     for count in sorted({1, threads}):
@@ -231,6 +264,7 @@ def _cheapest(
                 epilogue_cycles=epilogue,
                 row_cycles=rows,
                 vectors_of=(2,) if packed else range(1, 9),
+                splits=splits,
                 count=1,
             )
     return min(found, key=lambda entry: entry[0])

@@ -242,15 +242,19 @@ def _product_cycles(spec: GemmSpec, epilogue_cycles: float) -> float:
     return total * -(-shares // spec.threads) / shares + MEETING_CYCLES / p.products
 
 
+SPLITS = (1, 2, 4, 8)
+"""Independent sums over K that a register tile may have."""
+
+
 def _tiles(
-    problem: GemmProblem, level: CpuLevel, vectors_of: Sequence[int]
+    problem: GemmProblem, level: CpuLevel, vectors_of: Sequence[int], splits: Sequence[int]
 ) -> Iterator[tuple[int, int, int]]:
     """Register tiles (rows, vectors out of `vectors_of`, split of K) that fit the registers."""
     needed = max(1, -(-problem.n // level.lanes(problem.dtype)))
     widths = sorted({min(vectors, needed) for vectors in vectors_of})
     for rows in range(1, max(1, min(14, problem.m)) + 1):
         for vectors in widths:
-            for split in (1, 2, 4, 8):
+            for split in splits:
                 sums = rows * vectors * split
                 if sums + vectors + 1 <= level.registers and (
                     split == 1 or (sums <= 16 and split <= problem.k)
@@ -275,18 +279,19 @@ def propose(
     epilogue_cycles: float = 0.0,
     row_cycles: float = 0.0,
     vectors_of: Sequence[int] = range(1, 9),
+    splits: Sequence[int] = SPLITS,
     count: int = 4,
 ) -> list[tuple[float, GemmSpec]]:
     """Up to `count` legal specs with predicted microseconds, cheapest first, ties to less arithmetic, then less code.
 
-    Panels of B have one of `vectors_of` vectors, or as few as N needs. `epilogue_cycles` is the cost of the
-    epilogue per vector; an expensive one (over 8) leaves the registers by a tile buffer, so that its code is emitted
-    once a row and not once a vector of the tile. `row_cycles` is the cost of a row of A that is made on the way in;
-    threads then share rows where B lets them, so that none makes the rows of another.
+    Panels of B have one of `vectors_of` vectors, or as few as N needs; an element has one of `splits` sums over K.
+    `epilogue_cycles` is the cost of the epilogue per vector; an expensive one (over 8) leaves the registers by a tile
+    buffer, so that its code is emitted once a row and not once a vector of the tile. `row_cycles` is the cost of a row
+    of A that is made on the way in; threads then share rows where B lets them, so that none makes the rows of another.
     """
     size = ELEMENT_BYTES[problem.dtype]
     found: list[tuple[float, tuple[int, int], GemmSpec]] = []
-    for rows, vectors, split in _tiles(problem, level, vectors_of):
+    for rows, vectors, split in _tiles(problem, level, vectors_of, splits):
         spare = _BLOCK_BYTES // max(1, problem.k * size) // rows * rows
         blocked = problem.m * problem.k * size > 2 * _L2_BYTES and spare >= rows
         panels = -(-problem.n // (vectors * level.lanes(problem.dtype)))

@@ -14,6 +14,7 @@ from xdsl.ir import Attribute
 from aicf.backends.base import KernelDescriptor, Work
 from aicf.backends.cpu.attention_kernels import AttentionKernel
 from aicf.backends.cpu.gemm_kernels import BlasKernel, GemmKernel, PackKernel
+from aicf.backends.cpu.gemm_norm_kernels import GemmNormKernel
 from aicf.backends.cpu.legality import (
     DETERMINISM,
     VERSION,
@@ -55,17 +56,25 @@ class GeneratedKernel(PlainOperands):
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
         """See `KernelDescriptor`."""
-        nest = work_nest(work)
-        return cost_us(nest, choose(nest, level_of(target), threads_of(target)))
+        return cost_us(*_decide(work, target))
 
     def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
         """See `KernelDescriptor`."""
         assert work.code is not None
-        nest = work_nest(work)
-        spec = choose(nest, level_of(target), threads_of(target))
+        nest, spec = _decide(work, target)
         kinds_in = [operand.dtype for operand in work.operands]
         aliases = may_alias(work.code, kinds_in, [result.dtype for result in work.results])
         return {**loop_record(spec, nest), "may_alias": aliases}
+
+    def fixed_order(self, work: Work, target: TargetAttr) -> str:
+        """See `BatchInvariantKernel`."""
+        nest, spec = _decide(work, target)
+        return spec.combination_order(nest)
+
+
+def _decide(work: Work, target: TargetAttr) -> tuple[LoopNest, LoopSpec]:
+    nest = work_nest(work)
+    return nest, choose(nest, level_of(target), threads_of(target), work.batch_invariant)
 
 
 def work_nest(work: Work) -> LoopNest:
@@ -118,6 +127,10 @@ class MoveKernel(PlainOperands):
             "parts": ArrayAttr(parts),
         }
 
+    def fixed_order(self, work: Work, target: TargetAttr) -> str:
+        """See `BatchInvariantKernel`: nothing is combined."""
+        return "none"
+
 
 KERNELS: tuple[KernelDescriptor, ...] = (
     GemmKernel("cpu.gemm_avx512", "x86-64-v4", 4),
@@ -127,6 +140,9 @@ KERNELS: tuple[KernelDescriptor, ...] = (
     AttentionKernel("cpu.attention_avx512", "x86-64-v4", 4),
     AttentionKernel("cpu.attention_avx2", "x86-64-v3", 3),
     AttentionKernel("cpu.attention_portable", "generic", 2),
+    GemmNormKernel("cpu.gemm_norm_avx512", "x86-64-v4", 4),
+    GemmNormKernel("cpu.gemm_norm_avx2", "x86-64-v3", 3),
+    GemmNormKernel("cpu.gemm_norm_portable", "generic", 2),
     GeneratedKernel(),
     MoveKernel("cpu.copy", frozenset({"copy"})),
     MoveKernel("cpu.concat", frozenset({"concat"})),

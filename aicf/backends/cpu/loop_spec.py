@@ -15,7 +15,7 @@ from aicf.backends.cpu.gemm_spec import NOMINAL_GHZ
 from aicf.backends.cpu.scalar_costs import SCALAR_CYCLES
 from aicf.backends.cpu.target import ELEMENT_BYTES, CpuLevel
 from aicf.backends.lanes import LaneSteps
-from aicf.backends.nests import LoopNest, element_types, load_ops
+from aicf.backends.nests import LoopNest, element_types, load_ops, reduces_innermost
 from aicf.dialects.emit_kernels import (
     IndexOp,
     KernelOp,
@@ -73,13 +73,20 @@ def _vector_score(nest: LoopNest, index: int, lanes: int) -> float:
     return filled * 2 - strided * 1.5 - horizontal + 0.01 * index
 
 
-def choose(nest: LoopNest, level: CpuLevel, threads: int) -> LoopSpec:
-    """The decisions: the dim with contiguous, full vectors is vectorised; the outermost parallel dim is shared."""
+def choose(nest: LoopNest, level: CpuLevel, threads: int, fixed: bool = False) -> LoopSpec:
+    """The decisions: the dim with contiguous, full vectors is vectorised; the outermost parallel dim is shared.
+
+    With `fixed` the order of combination depends on reduced sizes alone, and so does the choice between vectors along a
+    reduce dim and along a parallel one.
+    """
     widest = max((ELEMENT_BYTES[dtype] for dtype in element_types(nest.kernel) if dtype != "i1"), default=4)
     lanes = max(1, level.vector_bytes // widest)
     if not nest.dims:
         return LoopSpec(-1, 1, 1)
-    vector = max(range(len(nest.dims)), key=lambda index: _vector_score(nest, index, lanes))
+    legal = _fixed_dims(nest) if fixed and nest.reduce_dims else range(len(nest.dims))
+    if not legal:
+        return LoopSpec(-1, 1, 1)
+    vector = max(legal, key=lambda index: _vector_score(nest, index, lanes))
     dim = nest.dims[vector]
     vectors = max(1, -(-dim.size // lanes))
     resident = dim.is_reduce and len(nest.reduce_dims) == 1 and vectors <= RESIDENT_VECTORS
@@ -87,6 +94,11 @@ def choose(nest: LoopNest, level: CpuLevel, threads: int) -> LoopSpec:
     unroll = vectors if resident else max(1, min(4 if light or nest.reduce_dims else 1, dim.size // lanes))
     partition = _partition(nest, vector, lanes * unroll, threads)
     return LoopSpec(vector, lanes, unroll, 1 if partition < 0 else threads, partition)
+
+
+def _fixed_dims(nest: LoopNest) -> tuple[int, ...]:
+    """The dims that may be vectorised if the order is fixed: the innermost reduce dim, or the parallel ones."""
+    return nest.reduce_dims[-1:] if reduces_innermost(nest.kernel) else nest.parallel_dims
 
 
 def _partition(nest: LoopNest, vector: int, chunk: int, threads: int) -> int:

@@ -237,26 +237,33 @@ def registers_of(problem: AttentionProblem, spec: AttentionSpec) -> int:
     return spec.row_tiles * (row + problem.d // 4 + 8) + _OTHER_REGISTERS
 
 
-def specs(problem: AttentionProblem, arch: GpuArch) -> Iterator[AttentionSpec]:
-    """The tilings that make sense for `problem` on `arch`: one tile for all keys where 128 are enough."""
+def specs(problem: AttentionProblem, arch: GpuArch, fixed: bool = False) -> Iterator[AttentionSpec]:
+    """The tilings that make sense for `problem` on `arch`: one tile for all keys where 128 are enough.
+
+    With `fixed` only those that combine keys in one order, whatever the number of queries and batch elements: in tiles
+    of one size, and a row of scores in one warp.
+    """
     whole = next((block_n for block_n in (16, 32, 64, 128, 256) if block_n >= problem.n), None)
     tiles = (whole,) if whole is not None and whole <= 128 else (64, 128, 256) if whole else (64, 128)
+    if fixed:
+        tiles = tiles[:1]
     for block_m in (16, 32, 64, 128):
         if block_m > 16 and block_m >= 2 * problem.m:
             continue
         for block_n in tiles:
             for stages in (1,) if block_n >= problem.n else (2, 3):
-                for warps_m, warps_n in _WARPS:
+                for warps_m, warps_n in _WARPS_APART if fixed else _WARPS:
                     spec = AttentionSpec(block_m, block_n, stages, warps_m, warps_n)
                     if _fits(problem, spec, arch):
                         yield spec
-                for groups in (1, 2, 3) if block_m == 64 and arch.has_wgmma else ():
+                for groups in (1, 2, 3) if block_m == 64 and arch.has_wgmma and not fixed else ():
                     spec = AttentionSpec(64 * groups, block_n, stages, 4 * groups, 1, True)
                     if _fits(problem, spec, arch):
                         yield spec
 
 
 _WARPS = ((1, 1), (1, 2), (1, 4), (1, 8), (2, 1), (2, 2), (2, 4), (4, 1), (4, 2), (8, 1))
+_WARPS_APART = tuple((warps_m, warps_n) for warps_m, warps_n in _WARPS if warps_n == 1)
 
 
 def spec_reason(problem: AttentionProblem, spec: AttentionSpec, arch: GpuArch) -> str | None:
@@ -345,9 +352,11 @@ def resident_blocks(problem: AttentionProblem, spec: AttentionSpec, arch: GpuArc
 
 
 @lru_cache(maxsize=1024)
-def ranked_specs(problem: AttentionProblem, arch: GpuArch) -> tuple[AttentionSpec, ...]:
+def ranked_specs(problem: AttentionProblem, arch: GpuArch, fixed: bool = False) -> tuple[AttentionSpec, ...]:
     """All `specs`, by the prior the cheapest first, equals in their order."""
-    return tuple(sorted(specs(problem, arch), key=lambda spec: round(predicted_us(problem, spec, arch), 3)))
+    return tuple(
+        sorted(specs(problem, arch, fixed), key=lambda spec: round(predicted_us(problem, spec, arch), 3))
+    )
 
 
 # The method on scalar units
@@ -431,6 +440,10 @@ def common_reason(work: Work) -> str | None:
     return None
 
 
+def _ranked(work: Work, target: TargetAttr) -> tuple[AttentionSpec, ...]:
+    return ranked_specs(problem_of(work), arch_named(target.arch.data), work.batch_invariant)
+
+
 @dataclass(frozen=True)
 class AttentionKernel(PlainOperands):
     """Attention on tensor cores (mma.sync or wgmma) for f16 and bf16, see `templates.attention.attention`."""
@@ -459,19 +472,22 @@ class AttentionKernel(PlainOperands):
         for name, rows, count in places:
             if not rows.moves_in_eights(count, problem.batch):
                 return f"rows of the {name} are not neighbours that start at multiples of 16 bytes: copy them first"
-        if not ranked_specs(problem, arch_named(target.arch.data)):
+        if not _ranked(work, target):
             return f"no tiling fits the registers and shared memory of {target.arch.data}"
         return None
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
         """See `KernelDescriptor`."""
         problem, arch = problem_of(work), arch_named(target.arch.data)
-        return predicted_us(problem, ranked_specs(problem, arch)[0], arch)
+        return predicted_us(problem, _ranked(work, target)[0], arch)
 
     def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
         """See `KernelDescriptor`."""
-        problem = problem_of(work)
-        return self.record_of(work, target, ranked_specs(problem, arch_named(target.arch.data))[0])
+        return self.record_of(work, target, _ranked(work, target)[0])
+
+    def fixed_order(self, work: Work, target: TargetAttr) -> str:
+        """See `BatchInvariantKernel`."""
+        return f"on tensor cores, keys in tiles of {_ranked(work, target)[0].block_n}, in order"
 
     def record_of(self, work: Work, target: TargetAttr, spec: AttentionSpec) -> dict[str, Attribute]:
         """The record with given tiles, one of `specs`."""
@@ -492,8 +508,7 @@ class AttentionKernel(PlainOperands):
 
     def candidates(self, work: Work, target: TargetAttr) -> Sequence[Mapping[str, Attribute]]:
         """The records of all `specs`, by the prior the cheapest first."""
-        problem, arch = problem_of(work), arch_named(target.arch.data)
-        return [self.record_of(work, target, spec) for spec in ranked_specs(problem, arch)]
+        return [self.record_of(work, target, spec) for spec in _ranked(work, target)]
 
 
 @dataclass(frozen=True)
@@ -537,12 +552,16 @@ class SimtAttentionKernel(PlainOperands):
         problem = problem_of(work)
         blocks = ceil(problem.m / (SIMT_WARPS * SIMT_ROWS)) * problem.count
         shape = Shape((blocks, 1, 1), (32 * SIMT_WARPS, 1, 1), (1, 1, 1), simt_shared_bytes(problem))
-        order = "keys in tiles of 32, in order; sums over the keys of a tile by halving"
+        order = self.fixed_order(work, target)
         return common_record(work, arch_named(target.arch.data), shape, order)
 
     def record_reason(self, work: Work, record: Record, target: TargetAttr) -> str | None:
         """See `CheckedKernel`: it has no variants."""
         return contradiction(record, self.record(work, target), arch_named(target.arch.data))
+
+    def fixed_order(self, work: Work, target: TargetAttr) -> str:
+        """See `BatchInvariantKernel`: there is one order."""
+        return "keys in tiles of 32, in order; sums over the keys of a tile by halving"
 
 
 KERNELS = (AttentionKernel(), SimtAttentionKernel())

@@ -182,7 +182,7 @@ def product_reason(work: Work) -> str | None:
         return "nothing to multiply"
     if work.code is None:
         return None if work.kind == "gemm" else "what follows the product has no generated code"
-    if work.code.reduce_sizes or len(work.code.phases) != 1:
+    if work.kind != "gemm_norm" and (work.code.reduce_sizes or len(work.code.phases) != 1):
         return "a reduction follows the product"
     if not all(is_linear(m) for m in (*work.code.in_maps, *work.code.out_maps)):
         return "an operand of the epilogue is not indexed by sums of the product's dims"

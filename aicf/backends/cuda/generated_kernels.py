@@ -109,6 +109,11 @@ class GeneratedKernel(PlainOperands):
             return reason
         return contradiction(record, _record_of(work, target, nest, spec), arch_named(target.arch.data))
 
+    def fixed_order(self, work: Work, target: TargetAttr) -> str:
+        """See `BatchInvariantKernel`."""
+        nest, spec = _decide(work, target)
+        return spec.combination_order(nest)
+
 
 def _nest(work: Work) -> LoopNest:
     assert work.code is not None
@@ -118,7 +123,8 @@ def _nest(work: Work) -> LoopNest:
 
 def _decide(work: Work, target: TargetAttr) -> tuple[LoopNest, GeneratedSpec]:
     nest, operands = _nest(work), (*work.operands, *work.results)
-    return nest, choose(nest, [o.offset for o in operands], arch_named(target.arch.data))
+    arch, offsets = arch_named(target.arch.data), [o.offset for o in operands]
+    return nest, choose(nest, offsets, arch, work.batch_invariant)
 
 
 def _record_of(work: Work, target: TargetAttr, nest: LoopNest, spec: GeneratedSpec) -> dict[str, Attribute]:
@@ -203,6 +209,10 @@ class MoveKernel(PlainOperands):
             "rounding": StringAttr(work.rounding),
             **start_entries(arch_named(target.arch.data)),
         }
+
+    def fixed_order(self, work: Work, target: TargetAttr) -> str:
+        """See `BatchInvariantKernel`: nothing is combined."""
+        return "none"
 
     def record_reason(self, work: Work, record: Record, target: TargetAttr) -> str | None:
         """See `CheckedKernel`."""

@@ -18,7 +18,7 @@ from math import prod
 
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch
 from aicf.backends.cuda.vector_access import PIECE_BYTES
-from aicf.backends.nests import LoopNest, index_ops, load_ops
+from aicf.backends.nests import LoopNest, index_ops, load_ops, reduces_innermost
 from aicf.dialects.emit_kernels import ReduceOp, StoreOp
 from aicf.dialects.types import element_of
 
@@ -162,14 +162,17 @@ def partial_size(op: ReduceOp) -> int:
 # The choice
 
 
-def choose(nest: LoopNest, offsets: Sequence[int], arch: GpuArch) -> GeneratedSpec:
+def choose(nest: LoopNest, offsets: Sequence[int], arch: GpuArch, fixed: bool = False) -> GeneratedSpec:
     """The decisions for `nest`.
 
     Args:
         offsets: Elements from an aligned address to the start of each operand, inputs first.
+        fixed: Whether the order of combination may depend on reduced sizes alone.
     """
     if not reduces(nest):
         return _pointwise(nest, offsets, arch)
+    if fixed:
+        return _fixed_rows(nest, arch) if reduces_innermost(nest.kernel) else _fixed_columns(nest)
     if _contiguous_bytes(nest, nest.reduce_dims) >= _contiguous_bytes(nest, nest.parallel_dims):
         return _by_rows(nest, offsets, arch)
     return _by_columns(nest, offsets, arch)
@@ -265,8 +268,11 @@ def _power_of_two(at_least: int) -> int:
     return 1 << max(0, at_least - 1).bit_length()
 
 
-def element_words(nest: LoopNest) -> float:
-    """Most registers that one element of the reduce space takes between two phases: inputs read later, kept values."""
+def element_words(nest: LoopNest, all_move: bool = False) -> float:
+    """Most registers that one element of the reduce space takes between two phases: inputs read later, kept values.
+
+    With `all_move` every input counts as having elements of its own for each row, also if there is one row.
+    """
     kernel = nest.kernel
     most = 0.0
     for boundary in range(len(kernel.phases)):
@@ -274,7 +280,8 @@ def element_words(nest: LoopNest) -> float:
         words = 0.0
         for argument in kernel.body.block.args:
             used = any(use.operation.parent_op() in later for use in argument.uses)
-            if used and kernel.reads_reduce_space(argument) and nest_moves(nest, argument.index):
+            moves = all_move or nest_moves(nest, argument.index)
+            if used and moves and kernel.reads_reduce_space(argument):
                 words += ELEMENT_BYTES[nest.accesses[argument.index].dtype] / 4
         for phase in kernel.phases[:boundary]:
             for result in phase.results:
@@ -335,6 +342,32 @@ def _by_columns(nest: LoopNest, offsets: Sequence[int], arch: GpuArch) -> Genera
     if blocks < 2 * arch.multiprocessors:
         splits = max(1, min(-(-4 * arch.multiprocessors // blocks), nest.reduce_size // (8 * lanes)))
     return GeneratedSpec("columns", vector, threads, lanes, 4, splits)
+
+
+# The choice where the order of combination may not depend on the parallel space
+
+
+FIXED_ACROSS = 32
+"""Neighbouring columns of a block."""
+
+
+def _fixed_rows(nest: LoopNest, arch: GpuArch) -> GeneratedSpec:
+    """Threads to a row by its length alone, as if rows were few; elements one by one, because how far vectors are
+    aligned depends on strides between rows, which a single row has not."""
+    size = nest.reduce_size
+    held = max(1, int(RESIDENT_WORDS / max(0.25, element_words(nest, all_move=True))))
+    if -(-size // RESIDENT_THREADS) <= held:
+        return _resident(size, 1, 1, held, arch)
+    threads = 512 if size >= 512 * 4 else max(32, _power_of_two(size) // 2)
+    return GeneratedSpec("rows", 1, threads, threads, 4, 1)
+
+
+def _fixed_columns(nest: LoopNest) -> GeneratedSpec:
+    """Threads to a column by its length alone."""
+    threads = 256
+    while threads > 64 and threads // FIXED_ACROSS > nest.reduce_size:
+        threads //= 2
+    return GeneratedSpec("columns", 1, threads, threads // FIXED_ACROSS, 4, 1)
 
 
 # Cost

@@ -7,6 +7,7 @@ from aicf.backends.cuda import (
     attention_kernels,
     attention_wgmma_kernels,
     cublaslt_kernels,
+    gemm_norm_kernels,
     gemv_kernels,
     generated_kernels,
     mma_kernels,
@@ -18,6 +19,7 @@ from aicf.backends.cuda import (
 KERNELS: tuple[KernelDescriptor, ...] = (
     cublaslt_kernels.CublasLtKernel(),
     wgmma_kernels.WgmmaKernel(),
+    gemm_norm_kernels.GemmNormKernel(),
     mma_kernels.MmaKernel(),
     gemv_kernels.GemvKernel(),
     simt_kernels.SimtKernel(),

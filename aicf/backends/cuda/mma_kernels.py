@@ -157,14 +157,22 @@ def spec_reason(spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> str | Non
     return None
 
 
-def legal_specs(problem: GemmProblem, arch: GpuArch) -> Iterator[MmaSpec]:
-    """All specs worth measuring for `problem` on `arch`, in a fixed order."""
+FIXED_ROWS = 64
+"""Rows of the smallest tile whose sums over k are whole: no other warp or block has a part of them."""
+
+
+def legal_specs(problem: GemmProblem, arch: GpuArch, fixed: bool = False) -> Iterator[MmaSpec]:
+    """All specs worth measuring for `problem` on `arch`, in a fixed order; with `fixed` only those that sum in one
+    order, whatever the number of rows."""
+    least = FIXED_ROWS if fixed else 16
     for tile in _TILES:
-        bm, bn = tile[:2]
-        if (bm > 16 and bm >= 2 * _padded(problem.m)) or (bn > 32 and bn >= 2 * _padded(problem.n)):
+        bm, bn, _, _, warps_k = tile
+        if (bm > 16 and bm >= 2 * max(least, problem.m)) or (bn > 32 and bn >= 2 * max(16, problem.n)):
+            continue
+        if fixed and warps_k > 1:
             continue
         for bk in _DEPTHS:
-            for split in _SPLITS:
+            for split in _SPLITS[:1] if fixed else _SPLITS:
                 for through in ("none",) if split == 1 else ("cluster", "workspace"):
                     for stages in _stages(MmaSpec(bm, bn, bk, *tile[2:], 2, split, through), problem, arch):
                         yield MmaSpec(bm, bn, bk, *tile[2:], stages, split, through)
@@ -182,10 +190,6 @@ def _stages(spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> list[int]:
     half = arch.shared_bytes // 2 - 1024
     paired = [stages for stages in legal if replace(spec, stages=stages).shared_bytes(problem) <= half]
     return sorted({found[-1] for found in (paired, legal) if found})
-
-
-def _padded(size: int) -> int:
-    return max(16, size)
 
 
 _LAUNCH_US = 0.9
@@ -256,10 +260,12 @@ def _split_us(spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> float:
 
 
 @functools.lru_cache(maxsize=4096)
-def ranked_specs(problem: GemmProblem, arch: GpuArch) -> tuple[tuple[float, MmaSpec], ...]:
+def ranked_specs(
+    problem: GemmProblem, arch: GpuArch, fixed: bool = False
+) -> tuple[tuple[float, MmaSpec], ...]:
     """All legal specs with their predicted microseconds, the cheapest first; of equal ones that which leaves the next
     kernel more shared memory, then in the order of `legal_specs`."""
-    found = [(predicted_us(spec, problem, arch), spec) for spec in legal_specs(problem, arch)]
+    found = [(predicted_us(spec, problem, arch), spec) for spec in legal_specs(problem, arch, fixed)]
     return tuple(sorted(found, key=lambda entry: (entry[0], entry[1].shared_bytes(problem))))
 
 
@@ -330,13 +336,17 @@ class MmaKernel(TiledKernel[MmaSpec]):
         """See `TiledKernel`."""
         return None if dtype in DTYPES else f"tensor cores multiply f16 and bf16 here, A is {dtype}"
 
-    def specs(self, problem: GemmProblem, arch: GpuArch) -> Iterator[MmaSpec]:
+    def specs(self, problem: GemmProblem, arch: GpuArch, fixed: bool) -> Iterator[MmaSpec]:
         """See `TiledKernel`."""
-        return legal_specs(problem, arch)
+        return legal_specs(problem, arch, fixed)
 
-    def ranked(self, problem: GemmProblem, arch: GpuArch) -> Sequence[tuple[float, MmaSpec]]:
+    def ranked(self, problem: GemmProblem, arch: GpuArch, fixed: bool) -> Sequence[tuple[float, MmaSpec]]:
         """See `TiledKernel`."""
-        return ranked_specs(problem, arch)
+        return ranked_specs(problem, arch, fixed)
+
+    def order(self, spec: MmaSpec) -> str:
+        """See `TiledKernel`."""
+        return combination_order(spec)
 
     def reason(self, spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> str | None:
         """See `TiledKernel`."""

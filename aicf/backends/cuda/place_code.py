@@ -111,6 +111,7 @@ def _combine(launch: Launch) -> list[KernelLaunch]:
         "ROWS": rows,
         "COLUMNS": columns,
         "COUNT": indices.shape[0],
+        "LOOKS": read_integer(record, "looks"),
         "BLOCK_ROWS": block_rows,
         "BLOCK_COLUMNS": block_columns,
         "GROUPS": max(1, shape.block[0] // block_columns),

@@ -28,6 +28,8 @@ from aicf.dialects.emit_types import TargetAttr
 VERSION = 1
 THREADS = 256
 """Of a block; a radix select has one for each bin of a digit's histogram."""
+LOOKS = 8
+"""Indices that a thread of a combining scatter reads at a time."""
 TILE_BYTES = 32 << 10
 """Shared memory for the rows of one block of a combining scatter."""
 _LAUNCH_US = 2.0
@@ -119,6 +121,7 @@ class ScatterKernel(_Places):
             "mode": work.attrs["mode"],
             "block_rows": integer(rows),
             "block_columns": integer(columns),
+            "looks": integer(LOOKS),
             "combination_order": StringAttr("the operand, then its updates ascending"),
             **_launches(work, target, _tiles(work)),
         }

@@ -19,7 +19,7 @@ from aicf.backends.base import BufferRef
 from aicf.backends.cuda.staging import Snippet
 from aicf.backends.cuda.target import ELEMENT_BYTES, FLOATS
 from aicf.backends.nests import Access, access_of
-from aicf.dialects.emit_kernels import CastOp, DivIntOp, IndexOp, KernelOp, SigmoidOp, StoreOp, YieldOp
+from aicf.dialects.emit_kernels import CastOp, DivIntOp, KernelOp, SigmoidOp, StoreOp, YieldOp
 from aicf.dialects.types import element_of
 
 Rounding = Literal["fused", "strict"]
@@ -515,8 +515,6 @@ def point_snippet(
     for op in phase.body.block.ops:
         if isinstance(op, StoreOp):
             stored[op.output.value.data] = text.value(op.value)
-        elif isinstance(op, IndexOp):
-            text.names[op.result] = text.fresh(f"{dtype_of(op.result)}(i{op.number})")
         elif not isinstance(op, YieldOp):
             text.emit(op)
     results = [stored[output] for output in sorted(stored)]

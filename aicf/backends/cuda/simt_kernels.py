@@ -137,13 +137,22 @@ def spec_reason(spec: SimtSpec, problem: GemmProblem, arch: GpuArch) -> str | No
     return None
 
 
-def legal_specs(problem: GemmProblem, arch: GpuArch) -> Iterator[SimtSpec]:
-    """All specs worth measuring for `problem` on `arch`, in a fixed order."""
+FIXED_TILE = 64, 64
+"""The smallest tile of which one set of warps has all of k."""
+
+
+def legal_specs(problem: GemmProblem, arch: GpuArch, fixed: bool = False) -> Iterator[SimtSpec]:
+    """All specs worth measuring for `problem` on `arch`, in a fixed order; with `fixed` only those that sum in one
+    order, whatever the number of rows."""
+    rows, columns = FIXED_TILE if fixed else (16, 32)
     for tile in _TILES:
-        if (tile[0] > 16 and tile[0] >= 2 * problem.m) or (tile[1] > 32 and tile[1] >= 2 * problem.n):
+        bm, bn, depth = tile[0], tile[1], tile[-1]
+        if (bm > rows and bm >= 2 * problem.m) or (bn > columns and bn >= 2 * problem.n):
+            continue
+        if fixed and depth > 1:
             continue
         for stages in _STAGES:
-            for split in _SPLITS:
+            for split in _SPLITS[:1] if fixed else _SPLITS:
                 spec = SimtSpec(*tile, stages, split)
                 if stages > _STAGES[0] and spec.loops(problem) < stages:
                     continue
@@ -181,9 +190,11 @@ def predicted_us(spec: SimtSpec, problem: GemmProblem, arch: GpuArch) -> float:
 
 
 @functools.lru_cache(maxsize=4096)
-def ranked_specs(problem: GemmProblem, arch: GpuArch) -> tuple[tuple[float, SimtSpec], ...]:
+def ranked_specs(
+    problem: GemmProblem, arch: GpuArch, fixed: bool = False
+) -> tuple[tuple[float, SimtSpec], ...]:
     """All legal specs with their predicted microseconds, the cheapest first; ties in the order of `legal_specs`."""
-    found = [(predicted_us(spec, problem, arch), spec) for spec in legal_specs(problem, arch)]
+    found = [(predicted_us(spec, problem, arch), spec) for spec in legal_specs(problem, arch, fixed)]
     return tuple(sorted(found, key=lambda entry: entry[0]))
 
 
@@ -239,13 +250,17 @@ class SimtKernel(TiledKernel[SimtSpec]):
         """See `TiledKernel`."""
         return None if dtype in DTYPES else f"multiplies {', '.join(DTYPES)}, A is {dtype}"
 
-    def specs(self, problem: GemmProblem, arch: GpuArch) -> Iterator[SimtSpec]:
+    def specs(self, problem: GemmProblem, arch: GpuArch, fixed: bool) -> Iterator[SimtSpec]:
         """See `TiledKernel`."""
-        return legal_specs(problem, arch)
+        return legal_specs(problem, arch, fixed)
 
-    def ranked(self, problem: GemmProblem, arch: GpuArch) -> Sequence[tuple[float, SimtSpec]]:
+    def ranked(self, problem: GemmProblem, arch: GpuArch, fixed: bool) -> Sequence[tuple[float, SimtSpec]]:
         """See `TiledKernel`."""
-        return ranked_specs(problem, arch)
+        return ranked_specs(problem, arch, fixed)
+
+    def order(self, spec: SimtSpec) -> str:
+        """See `TiledKernel`."""
+        return combination_order(spec)
 
     def reason(self, spec: SimtSpec, problem: GemmProblem, arch: GpuArch) -> str | None:
         """See `TiledKernel`."""

@@ -34,12 +34,17 @@ class TiledKernel(PlainOperands, ABC, Generic[Spec]):
         """Why operands of a type are not multiplied, None if they are."""
 
     @abstractmethod
-    def specs(self, problem: GemmProblem, arch: GpuArch) -> Iterator[Spec]:
-        """All specs worth measuring, in a fixed order."""
+    def specs(self, problem: GemmProblem, arch: GpuArch, fixed: bool) -> Iterator[Spec]:
+        """All specs worth measuring, in a fixed order; with `fixed` only those that sum in one order, whatever the
+        number of rows."""
 
     @abstractmethod
-    def ranked(self, problem: GemmProblem, arch: GpuArch) -> Sequence[tuple[float, Spec]]:
+    def ranked(self, problem: GemmProblem, arch: GpuArch, fixed: bool) -> Sequence[tuple[float, Spec]]:
         """All `specs` with their predicted microseconds, the cheapest first."""
+
+    @abstractmethod
+    def order(self, spec: Spec) -> str:
+        """How the sums of one element are combined."""
 
     @abstractmethod
     def reason(self, spec: Spec, problem: GemmProblem, arch: GpuArch) -> str | None:
@@ -66,24 +71,28 @@ class TiledKernel(PlainOperands, ABC, Generic[Spec]):
         if reason is not None:
             return reason
         problem, arch = problem_of_work(work), arch_named(target.arch.data)
-        if next(self.specs(problem, arch), None) is None:
+        if next(self.specs(problem, arch, work.batch_invariant), None) is None:
             return self.reason(self.smallest, problem, arch)
         return None
 
     def candidates(self, work: Work, target: TargetAttr) -> Sequence[dict[str, Attribute]]:
         """See `TunableKernel`: the records of all specs."""
-        ranked = self.ranked(problem_of_work(work), arch_named(target.arch.data))
-        return [self.record_of(work, target, spec) for _, spec in ranked]
+        return [self.record_of(work, target, spec) for _, spec in self._ranked(work, target)]
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
         """See `KernelDescriptor`."""
-        return self.ranked(problem_of_work(work), arch_named(target.arch.data))[0][0]
+        return self._ranked(work, target)[0][0]
 
     def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
         """See `KernelDescriptor`: the record of the spec that the prior prefers."""
-        return self.record_of(
-            work, target, self.ranked(problem_of_work(work), arch_named(target.arch.data))[0][1]
-        )
+        return self.record_of(work, target, self._ranked(work, target)[0][1])
+
+    def fixed_order(self, work: Work, target: TargetAttr) -> str:
+        """See `BatchInvariantKernel`: a warp or thread has all terms of its elements, and no tile changes that."""
+        return self.order(self._ranked(work, target)[0][1])
+
+    def _ranked(self, work: Work, target: TargetAttr) -> Sequence[tuple[float, Spec]]:
+        return self.ranked(problem_of_work(work), arch_named(target.arch.data), work.batch_invariant)
 
     def record_of(self, work: Work, target: TargetAttr, spec: Spec) -> dict[str, Attribute]:
         """The record of `work` run by `spec`, one of `specs`."""

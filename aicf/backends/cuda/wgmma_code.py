@@ -8,7 +8,7 @@ import ast
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
 from aicf.backends.base import BufferRef, Launch
@@ -17,13 +17,17 @@ from aicf.backends.cuda.device_program import TensorMap
 from aicf.backends.cuda.gemm_problem import Access, operands_of
 from aicf.backends.cuda.launches import KernelLaunch, address_of
 from aicf.backends.cuda.records import read_rounding, read_shape
-from aicf.backends.cuda.scalar_code import load_text, point_snippet, store_text
+from aicf.backends.cuda.scalar_code import Rounding, load_text, point_snippet, store_text
 from aicf.backends.cuda.staging import Constant, Snippet, stage
 from aicf.backends.cuda.target import ELEMENT_BYTES
 from aicf.backends.cuda.templates import wgmma as template
 from aicf.backends.cuda.wgmma_kernels import clusters_of, spec_of, task_of_launch
+from aicf.backends.cuda.wgmma_rows import Held, meetings, row_snippet
 from aicf.backends.cuda.wgmma_spec import CHUNK_BYTES, K_STEP, LINE_BYTES, Spec, Task, Tensor, registers
+from aicf.dialects.emit_kernels import KernelOp
 
+_OTHER_REGISTERS = 64
+"""Of a consumer's thread, beside sums and what is held."""
 _LONG_EPILOGUE = 160
 """Characters of an epilogue at one element beyond which its code is not repeated for all of them."""
 
@@ -31,12 +35,15 @@ _LONG_EPILOGUE = 160
 def emit(launch: Launch) -> Sequence[KernelLaunch]:
     """The one launch of an instruction."""
     task, spec = task_of_launch(launch), spec_of(launch.record)
-    point = None
-    if launch.code is not None:
+    rounding = read_rounding(launch.record)
+    point = rows = None
+    if launch.code is not None and task.row_totals:
+        rows = launch.code
+    elif launch.code is not None:
         # What the epilogue reads from memory is given to the point as values: the kernel loads neighbours together.
         operands = len(launch.code.in_maps)
-        point = point_snippet(launch.code, operands, (), launch.outs[:1], read_rounding(launch.record))
-    source = kernel_source(task, spec, point, clusters_of(launch.record))
+        point = point_snippet(launch.code, operands, (), launch.outs[:1], rounding)
+    source = kernel_source(task, spec, point, clusters_of(launch.record), rows, rounding)
     roles = operands_of(launch.kind, len(launch.ins), len(launch.outs))
     pointers = [
         address_of(ref)
@@ -44,23 +51,34 @@ def emit(launch: Launch) -> Sequence[KernelLaunch]:
         for ref in (*(launch.ins[place] for place in extras), *(launch.outs[place] for place in outputs))
     ]
     arguments = (
-        _map(task, task.a, launch.ins[0], spec.tile_m // spec.cluster_n),
+        _map(task, task.a, launch.ins[0], spec.tile_m // spec.a_sharers),
         *(_map(task, task.b, launch.ins[place], _b_lines(task, spec)) for place in roles.b),
         *pointers,
     )
-    code = KernelCode("gemm_wgmma", source, ("ptr",) * len(arguments), spec.threads, spec.blocks_per_sm)
+    name = launch.kernel.partition(".")[2]
+    code = KernelCode(name, source, ("ptr",) * len(arguments), spec.threads, spec.blocks_per_sm)
     return [read_shape(launch.record).launch(code, arguments)]
 
 
-def kernel_source(task: Task, spec: Spec, point: Snippet | None, clusters: int) -> str:
+def kernel_source(
+    task: Task,
+    spec: Spec,
+    point: Snippet | None,
+    clusters: int,
+    rows: KernelOp | None = None,
+    rounding: Rounding = "fused",
+) -> str:
     """The text of the kernel.
 
     Args:
         clusters: Clusters of the grid.
         point: The epilogue at one element: parameters are the sums, the values of the extra operands, then an index for
             every dim of the epilogue, which it does not use; None stores the sums.
+        rows: The epilogue if it is a row program, rounded as `rounding` says.
     """
     constants = _constants(task, spec, clusters) | _parts(task, spec, point)
+    if rows is not None:
+        constants |= _row_parts(task, spec, rows, rounding)
     names = _names(task, spec)
     text = stage(template.gemm, constants)
     return re.sub(r"\b(" + "|".join(names) + r")\b", lambda match: names[match[1]], text)
@@ -72,6 +90,7 @@ def _names(task: Task, spec: Spec) -> dict[str, str]:
     parameters = ["a_map", *(f"b{i}_map" for i in range(products * task.problem.factors))]
     for product in range(products):
         parameters += [*(f"in{product}_{extra}" for extra in range(len(task.extras))), f"out{product}"]
+    parameters += [f"out{output}" for output in range(1, len(task.outputs))]
     layout = f"_{int(not task.a.along_k)}{int(not task.b.along_k)}"
     fewer, more = registers(spec) or (0, 0)
     return {
@@ -99,7 +118,7 @@ def _constants(task: Task, spec: Spec, clusters: int) -> dict[str, Constant | Sn
         "B_DESCRIPTOR": _descriptor(task.b),
         "B_STEP": _advance(task.b),
         "BAND": min(spec.band, rows),
-        "BARRIERS_AT": spec.ring_bytes + spec.line_bytes(task),
+        "BARRIERS_AT": spec.ring_bytes + spec.line_bytes(task) + spec.totals_bytes(task),
         "CLUSTER": spec.cluster,
         "CLUSTER_M": spec.cluster_m,
         "CLUSTER_N": spec.cluster_n,
@@ -111,34 +130,41 @@ def _constants(task: Task, spec: Spec, clusters: int) -> dict[str, Constant | Sn
         "LINE_BYTES": LINE_BYTES,
         "LINES_AT": spec.ring_bytes,
         "M": m,
+        "MEETINGS": 0,
         "N": n,
         "PART_STEPS": part_steps,
         "PARTS_AT": spec.ring_bytes,
         "PITCH": spec.pitch,
         "RESIZE": registers(spec) is not None,
         "ROW_UNITS": rows,
+        "ROWS": False,
         "SHARE": spec.tile_m // spec.split_k,
         "SHARERS": spec.sharers,
         "SPLIT_K": spec.split_k,
         "STAGE_BYTES": spec.stage_bytes,
         "STAGES": spec.stages,
+        "STARTS_APART": spec.cluster > 1 and spec.sharers == 1,
         "STEP": clusters,
         "SUM_PARTS": task.problem.factors,
         "SUMS": spec.sums,
         "TILE_M": spec.tile_m,
         "TILE_N": spec.tile_n,
+        "TOTALS_AT": spec.ring_bytes + spec.line_bytes(task),
         "UNITS": rows * columns,
         "WIDTH": width,
     }
 
 
+_WHOLE = {
+    "packed": template.store_packed,
+    "vectors": template.store_vectors,
+    "elements": template.store_elements,
+}
+"""Whole tiles of results by how they go to memory."""
+
+
 def _parts(task: Task, spec: Spec, point: Snippet | None) -> dict[str, Constant | Snippet]:
     split = spec.split_k > 1
-    whole = {
-        "packed": template.store_packed,
-        "vectors": template.store_vectors,
-        "elements": template.store_elements,
-    }
     row = {"packed": template.row_packed, "vectors": template.row_vectors, "elements": template.row_elements}
     out = [f"out{product}" for product in range(task.problem.products)]
     return {
@@ -148,19 +174,90 @@ def _parts(task: Task, spec: Spec, point: Snippet | None) -> dict[str, Constant 
         "PRODUCE": _part(template.produce),
         "CONSUME": _part(template.consume),
         "RELEASE": _part(template.release),
-        "STORE": _part(template.reduce_parts if split else whole[task.store(False)]),
+        "STORE": _part(template.reduce_parts if split else _WHOLE[task.store(False)]),
         "STORE_CHUNK": _part(template.store_chunk),
         "LOOPED": point is not None and sum(map(len, point.body)) > _LONG_EPILOGUE,
         "STORE_ROW": _part(row[task.store(split)]),
-        "STORE_ELEMENT": Snippet(("address", "value"), (store_text(task.output.dtype, "address", "value"),)),
-        "OUT": Snippet(
-            ("matrix", "row", "column"),
-            (f"start = {_chosen(task, out)}",),
-            _address_text(task, task.output, "start", "row", "column"),
-        ),
+        "STORE_ELEMENT": _store_element(task),
+        "OUT": _out(task, out),
         "VALUES": _values(task, spec, point is not None),
         **({} if point is None else {"POINT": point}),
     }
+
+
+def _out(task: Task, names: Sequence[str]) -> Snippet:
+    """The address of an element of the first result, whose base for each product is one of `names`."""
+    place = _address_text(task, task.output, "start", "row", "column")
+    return Snippet(("matrix", "row", "column"), (f"start = {_chosen(task, names)}",), place)
+
+
+def _row_parts(task: Task, spec: Spec, rows: KernelOp, rounding: Rounding) -> dict[str, Constant | Snippet]:
+    """What takes the place of the store: the row program, its loads, and a store for each result."""
+    held = _held(task, spec)
+    parts: dict[str, Constant | Snippet] = {
+        "HOLD": _hold(task, spec, held),
+        "MEETINGS": meetings(rows) if spec.cluster > 1 else 0,
+        "ROWS": True,
+        "STORE": row_snippet(rows, task, spec, rounding, held),
+    }
+    inside = task.problem.n % (spec.width(task) * spec.cluster_n) == 0
+    for number, extra in enumerate(task.extras):
+        values = [_value(task, number, extra, r, c) for r in range(2) for c in range(2)]
+        body = _loads(task, number, extra, 2, 2, inside)
+        parts[f"LOAD_EXTRA{number}"] = Snippet(
+            ("matrix", "row", "column"), tuple(body), f"({', '.join(values)})"
+        )
+    for output in range(len(task.outputs)):
+        own = task.giving(output)
+        names = {name: f"{name}_{output}" for name in ("OUT", "STORE_CHUNK", "STORE_ELEMENT")}
+        names["PACK"] = f"pack_{own.output.dtype}"
+        parts[f"STORE_RESULT{output}"] = _renamed(_part(_WHOLE[own.store(False)]), names)
+        parts[names["STORE_CHUNK"]] = _renamed(_part(template.store_chunk), names)
+        parts[names["STORE_ELEMENT"]] = _store_element(own)
+        parts[names["OUT"]] = _out(own, [f"out{output}"])
+    return parts
+
+
+def _held(task: Task, spec: Spec) -> dict[int, Held]:
+    """Operands of a row program that are read before the product, as far as registers last: words of two neighbours."""
+    room = min(255, 65536 // spec.threads) - 3 * spec.sums // 2 - _OTHER_REGISTERS
+    found: dict[int, Held] = {}
+    first = 0
+    for number, extra in enumerate(task.extras):
+        words = 2 if _varies_by_row(task, extra) else 1
+        needed = words * (spec.width(task) // 8)
+        if extra.vector_bytes(2) == 4 and task.problem.n % 2 == 0 and first + needed <= room:
+            found[number] = Held(first, words, extra.dtype)
+            first += needed
+    return found
+
+
+def _hold(task: Task, spec: Spec, held: Mapping[int, Held]) -> Snippet:
+    """Reads what is held: for every operand, fragment and row a word."""
+    inside = task.problem.n % (spec.width(task) * spec.cluster_n) == 0
+    body: list[str] = ["line = row + (lane >> 2)"]
+    names: list[str] = []
+    for number, words in ((number, each.words) for number, each in held.items()):
+        for fragment in range(spec.width(task) // 8):
+            first = f"column + {8 * fragment} + (lane & 3) * 2"
+            place = first if inside else f"min({first}, {task.problem.n - 2})"
+            for half in range(words):
+                row = f"min(line + {8 * half}, {task.problem.m - 1})"
+                names.append(f"word{len(names)}")
+                address = _address_text(task, task.extras[number], f"in0_{number}", row, place)
+                body.append(f"{names[-1]} = load_u32({address})")
+    return Snippet(("matrix", "row", "column", "lane"), tuple(body), f"({', '.join(names or ['u32(0)'])},)")
+
+
+def _renamed(snippet: Snippet, names: Mapping[str, str]) -> Snippet:
+    """The snippet with other names for parts that it splices in or calls."""
+    pattern = re.compile(r"\b(" + "|".join(names) + r")\b")
+    body = tuple(pattern.sub(lambda match: names[match[1]], line) for line in snippet.body)
+    return Snippet(snippet.params, body, snippet.result)
+
+
+def _store_element(task: Task) -> Snippet:
+    return Snippet(("address", "value"), (store_text(task.output.dtype, "address", "value"),))
 
 
 def _part(function: Callable[..., object]) -> Snippet:
@@ -222,8 +319,8 @@ def _copy(task: Task, tensor: Tensor, spec: Spec, operand: str) -> Snippet:
     a gated pair's columns comes from one B, the second from the other.
     """
     if operand == "a":
-        tile, sharers, own = spec.tile_m, spec.cluster_n, "rank_n"
-        in_row = sum(1 << (spec.cluster_m * column) for column in range(spec.cluster_n))
+        tile, sharers, own = spec.tile_m, spec.a_sharers, "rank_n"
+        in_row = sum(1 << (spec.cluster_m * column) for column in range(spec.a_sharers))
         mask = f"u16({in_row} << rank_m)"
     else:
         tile, sharers, own = spec.tile_n, spec.cluster_m, "rank_m"
@@ -352,15 +449,18 @@ def _varies_by_row(task: Task, access: Access) -> bool:
     return any(access.strides[len(task.problem.batch) : -1])
 
 
-def _loads(task: Task, number: int, extra: Access, rows: int, columns: int) -> list[str]:
-    """Statements that read operand `number` at a site."""
+def _loads(
+    task: Task, number: int, extra: Access, rows: int, columns: int, inside: bool = False
+) -> list[str]:
+    """Statements that read operand `number` at a site; `inside` says that no site has columns behind the last."""
     pointers = [f"in{product}_{number}" for product in range(task.problem.products)]
     body = [f"from{number} = {_chosen(task, pointers)}"]
     problem = task.problem
     together = columns if problem.n % columns == 0 and _is_vector(extra, columns) else 1
     for r in range(rows if _varies_by_row(task, extra) else 1):
         for c in range(0, columns if extra.strides[-1] else 1, together):
-            row, column = f"min(row + {8 * r}, {problem.m - 1})", f"min(column + {c}, {problem.n - together})"
+            row = f"min(row + {8 * r}, {problem.m - 1})"
+            column = f"column + {c}" if inside else f"min(column + {c}, {problem.n - together})"
             body.append(f"at = {_address_text(task, extra, f'from{number}', row, column)}")
             body += _load(extra.dtype, [f"x{number}_{r}_{c + i}" for i in range(together)])
     return body

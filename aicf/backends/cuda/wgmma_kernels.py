@@ -15,7 +15,9 @@ from xdsl.ir import Attribute
 from aicf.backends.base import Launch, OperandInfo, Work
 from aicf.backends.cuda.gemm_problem import (
     KINDS,
+    Access,
     GemmOperands,
+    GemmProblem,
     early_b,
     epilogue_accesses,
     operands_of,
@@ -48,7 +50,7 @@ from aicf.backends.cuda.wgmma_spec import (
     spec_reason,
     tensor_reason,
 )
-from aicf.dialects.emit_kernels import KernelOp, SigmoidOp, StoreOp
+from aicf.dialects.emit_kernels import KernelOp, ReduceOp, SigmoidOp, StoreOp
 from aicf.dialects.emit_types import TargetAttr
 
 VERSION = 1
@@ -69,13 +71,20 @@ def functions_in(code: KernelOp | None) -> int:
     return sum(isinstance(op, SigmoidOp) or op.name.startswith("math.") for op in ops)
 
 
+def row_totals(code: KernelOp | None) -> int:
+    """Reductions of the rows by a scalar program."""
+    if code is None:
+        return 0
+    return sum(isinstance(op, ReduceOp) for phase in code.phases for op in phase.body.block.ops)
+
+
 def task_of_work(work: Work) -> Task:
     """What `work` asks for. It has passed `product_reason` and has one result per product."""
     problem, roles = problem_of_work(work), _roles(work)
     extras = [strided(work.operands[place]) for place in roles.extras[0]]
     outputs = [strided(work.results[place]) for place in roles.outputs[0]]
     reads, writes = epilogue_accesses(work.code, problem.factors, extras, outputs)
-    return Task(problem, reads, writes[0], bool(early_b(work)), functions_in(work.code))
+    return _task(problem, reads, writes, bool(early_b(work)), work.code)
 
 
 def task_of_launch(launch: Launch) -> Task:
@@ -85,8 +94,17 @@ def task_of_launch(launch: Launch) -> Task:
     extras = [strided(launch.ins[place]) for place in roles.extras[0]]
     outputs = [strided(launch.outs[place]) for place in roles.outputs[0]]
     reads, writes = epilogue_accesses(launch.code, problem.factors, extras, outputs)
-    early = bool(read_early(launch.record))
-    return Task(problem, reads, writes[0], early, functions_in(launch.code))
+    return _task(problem, reads, writes, bool(read_early(launch.record)), launch.code)
+
+
+def _task(
+    problem: GemmProblem,
+    reads: tuple[Access, ...],
+    writes: tuple[Access, ...],
+    early: bool,
+    code: KernelOp | None,
+) -> Task:
+    return Task(problem, reads, writes[0], early, functions_in(code), writes[1:], row_totals(code))
 
 
 # Records
@@ -114,7 +132,7 @@ def combination_order(spec: Spec) -> str:
 def _may_alias(code: KernelOp | None, roles: GemmOperands, task: Task) -> Attribute:
     """Results that may lie on an operand of the epilogue: same element at every point, read before it is stored."""
     found: list[tuple[int, int]] = []
-    if code is not None and task.problem.products == 1:
+    if code is not None and task.problem.products == 1 and not task.more:
         (store,) = (op for op in code.phases[-1].body.block.ops if isinstance(op, StoreOp))
         for place, access in enumerate(task.extras):
             map_ = code.in_maps[task.problem.factors + place]
@@ -153,16 +171,15 @@ class WgmmaKernel(PlainOperands):
     def cost_us(self, work: Work, target: TargetAttr) -> float:
         """See `KernelDescriptor`."""
         task = task_of_work(work)
-        return predicted_us(_ranked(task, target.arch.data)[0], task, arch_named(target.arch.data))
+        return predicted_us(ranked(task, target.arch.data)[0], task, arch_named(target.arch.data))
 
     def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
         """See `KernelDescriptor`: the record of the variant that the prior prefers."""
-        return self.record_of(work, target, _ranked(task_of_work(work), target.arch.data)[0])
+        return self.record_of(work, target, ranked(task_of_work(work), target.arch.data)[0])
 
     def candidates(self, work: Work, target: TargetAttr) -> Sequence[Mapping[str, Attribute]]:
         """The records of all legal variants, by the prior the cheapest first."""
-        ranked = _ranked(task_of_work(work), target.arch.data)
-        return [self.record_of(work, target, spec) for spec in ranked]
+        return [self.record_of(work, target, spec) for spec in ranked(task_of_work(work), target.arch.data)]
 
     def record_of(self, work: Work, target: TargetAttr, spec: Spec) -> dict[str, Attribute]:
         """The record of `work` run by `spec`, a legal one."""
@@ -209,5 +226,6 @@ def _operands_reason(work: Work) -> str | None:
 
 
 @functools.lru_cache(maxsize=4096)
-def _ranked(task: Task, arch: str) -> list[Spec]:
+def ranked(task: Task, arch: str) -> list[Spec]:
+    """All legal variants by the prior, the cheapest first; kept, for many instructions ask the same."""
     return ranked_specs(task, arch_named(arch))

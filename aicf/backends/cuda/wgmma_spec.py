@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, prod
 
 from aicf.backends.cuda.gemm_problem import Access, GemmProblem
@@ -47,6 +47,9 @@ class Task:
         early: Whether nothing writes B while the program runs, so that it may be read before the preceding kernels are
             done.
         functions: Functions such as erf that the epilogue calls for an element.
+        more: Results after the first.
+        row_totals: Reductions of the rows by the epilogue; 0 if it is pointwise. With some, the blocks of a cluster
+            lie side by side and have whole rows.
     """
 
     problem: GemmProblem
@@ -54,6 +57,17 @@ class Task:
     output: Access
     early: bool
     functions: int = 0
+    more: tuple[Access, ...] = ()
+    row_totals: int = 0
+
+    @property
+    def outputs(self) -> tuple[Access, ...]:
+        """All results."""
+        return (self.output, *self.more)
+
+    def giving(self, output: int) -> Task:
+        """The same with another one of its results as the first."""
+        return replace(self, output=self.outputs[output])
 
     @property
     def matrices(self) -> int:
@@ -157,14 +171,19 @@ class Spec:
         return 128 * (1 + self.consumers)
 
     @property
+    def a_sharers(self) -> int:
+        """Blocks side by side of which each copies a part of A for all: one if their number leaves no even parts."""
+        return self.cluster_n if self.tile_m % (8 * self.cluster_n) == 0 else 1
+
+    @property
     def sharers(self) -> int:
         """Blocks that copy into each other's rings."""
-        return self.cluster_m * self.cluster_n
+        return self.cluster_m * self.a_sharers
 
     @property
     def cluster(self) -> int:
         """Blocks of a cluster."""
-        return self.sharers * self.split_k
+        return self.cluster_m * self.cluster_n * self.split_k
 
     @property
     def a_bytes(self) -> int:
@@ -195,11 +214,21 @@ class Spec:
         """Shared memory behind the ring through which results go: lines of them, or the parts of a split."""
         if self.split_k > 1:
             return ceil(self.tile_m * self.pitch / 128) * 128
-        return self.consumers * 4 * LINE_BYTES if task.store(False) == "packed" else 0
+        packed = any(task.giving(place).store(False) == "packed" for place in range(len(task.outputs)))
+        return self.consumers * 4 * LINE_BYTES if packed else 0
+
+    @property
+    def pair_bytes(self) -> int:
+        """What all blocks of a row say of two rows, in whole vectors of 16 bytes."""
+        return 16 * ceil(self.cluster_n / 2)
+
+    def totals_bytes(self, task: Task) -> int:
+        """Shared memory through which the blocks of a row exchange its totals."""
+        return task.row_totals * (self.tile_m // 2) * self.pair_bytes if self.cluster_n > 1 else 0
 
     def shared_bytes(self, task: Task) -> int:
-        """Dynamic shared memory: alignment, ring, lines, barriers."""
-        return 1024 + self.ring_bytes + self.line_bytes(task) + 16 * self.stages
+        """Dynamic shared memory: alignment, ring, lines, totals of rows, barriers."""
+        return 1024 + self.ring_bytes + self.line_bytes(task) + self.totals_bytes(task) + 16 * self.stages
 
     def width(self, task: Task) -> int:
         """Result columns of a tile."""
@@ -215,9 +244,9 @@ class Spec:
         return prod(self.units(task)) * task.matrices
 
     def clusters(self, task: Task, arch: GpuArch) -> int:
-        """Clusters of the grid: they stay for several units, unless K is split."""
+        """Clusters of the grid: they stay for several units, unless their blocks exchange sums or totals of rows."""
         units = self.all_units(task)
-        return units if self.split_k > 1 else min(units, self.resident(arch))
+        return units if self.split_k > 1 or task.row_totals else min(units, self.resident(arch))
 
     def resident(self, arch: GpuArch) -> int:
         """Clusters that run at a time."""
@@ -243,7 +272,7 @@ def registers(spec: Spec) -> tuple[int, int] | None:
 
 def spec_reason(spec: Spec, task: Task, arch: GpuArch) -> str | None:
     """Why `spec` cannot run `task` on `arch`, None if it can."""
-    if (spec.tile_m, spec.tile_n) not in _TILES:
+    if (spec.tile_m, spec.tile_n) not in (_ROW_TILES if task.row_totals else _TILES):
         return f"there is no code for tiles of {spec.tile_m}x{spec.tile_n}"
     if spec.cluster > _MOST_BLOCKS:
         return f"{spec.cluster} blocks are more than a cluster holds"
@@ -254,7 +283,7 @@ def spec_reason(spec: Spec, task: Task, arch: GpuArch) -> str | None:
     if shared > arch.shared_bytes or (shared + 1024) * spec.blocks_per_sm > arch.shared_bytes + 1024:
         return f"{shared >> 10} KiB of shared memory a block are more than {arch.name} has"
     for name, tensor, length, share in (
-        ("A", task.a, spec.tile_m, spec.tile_m // spec.cluster_n),
+        ("A", task.a, spec.tile_m, spec.tile_m // spec.a_sharers),
         ("B", task.b, spec.width(task), spec.tile_n // spec.cluster_m),
     ):
         if share % 8 or (not tensor.along_k and (length % 64 or share % 64)):
@@ -263,8 +292,10 @@ def spec_reason(spec: Spec, task: Task, arch: GpuArch) -> str | None:
             return f"a share of {share} lines of {name} crosses from one matrix into the other"
     if task.gated and spec.width(task) % 8:
         return f"half of {spec.tile_n} columns is no whole fragment"
+    if task.row_totals and (spec.cluster != spec.cluster_n or spec.units(task)[1] > 1):
+        return f"{task.problem.n} columns are too many for a cluster of up to 8 tiles of {spec.tile_n}"
     if spec.split_k == 1:
-        if task.store(False) == "packed" and spec.width(task) % 64:
+        if spec.line_bytes(task) and spec.width(task) % 64:
             return f"{spec.width(task)} columns are not whole lines of results"
         return None
     if spec.sharers > 1 or spec.tile_m % spec.split_k:
@@ -277,6 +308,8 @@ def spec_reason(spec: Spec, task: Task, arch: GpuArch) -> str | None:
 # What is worth measuring
 
 _TILES = ((128, 256), (128, 192), (128, 128), (64, 256), (128, 64), (64, 128), (64, 64))
+_ROW_TILES = ((128, 128), (64, 192), (128, 64), (64, 128), (64, 64))
+"""Of products with whole rows in a cluster: the row program needs about as many registers again as there are sums."""
 _MOST_BLOCKS = 8
 """Of a cluster, on every GPU that has them."""
 _CLUSTERS = ((2, 1), (1, 2), (1, 1))
@@ -288,12 +321,12 @@ _DEPTHS = (4, 8)
 def legal_specs(task: Task, arch: GpuArch) -> Iterator[Spec]:
     """All specs worth measuring for `task` on `arch`, in a fixed order."""
     seen: set[Spec] = set()
-    for tile_m, tile_n in _TILES:
+    for tile_m, tile_n in _ROW_TILES if task.row_totals else _TILES:
         if tile_m >= 2 * max(64, task.problem.m) or tile_n >= 2 * task.problem.factors * max(
             64, task.problem.n
         ):
             continue
-        for spec in _variants(tile_m, tile_n):
+        for spec in _row_variants(tile_m, tile_n, task) if task.row_totals else _variants(tile_m, tile_n):
             for depth in _DEPTHS:
                 fitted = _fitted(spec, depth, task, arch)
                 if fitted is not None and fitted not in seen and spec_reason(fitted, task, arch) is None:
@@ -312,10 +345,18 @@ def _variants(tile_m: int, tile_n: int) -> Iterator[Spec]:
         yield Spec(tile_m, tile_n, 1, split_k=split)
 
 
+def _row_variants(tile_m: int, tile_n: int, task: Task) -> Iterator[Spec]:
+    """As many blocks side by side as a row has tiles, if a cluster may have as many."""
+    blocks = ceil(task.problem.n / tile_n)
+    if blocks <= _MOST_BLOCKS:
+        yield Spec(tile_m, tile_n, 1, cluster_n=blocks)
+
+
 def _fitted(spec: Spec, depth: int, task: Task, arch: GpuArch) -> Spec | None:
     """`spec` with up to `depth` stages, no more than it has use for; None if two do not fit, or if it differs from
     another only in an order that few units do not have."""
-    room = (arch.shared_bytes + 1024) // spec.blocks_per_sm - 3072 - spec.line_bytes(task)
+    room = (arch.shared_bytes + 1024) // spec.blocks_per_sm - 3072
+    room -= spec.line_bytes(task) + spec.totals_bytes(task)
     uses = spec.part_steps(task) * ceil(spec.all_units(task) / spec.clusters(task, arch))
     stages = min(depth, room // spec.stage_bytes, max(2, uses))
     if stages < 2 or (spec.band > 8 and spec.units(task)[0] <= spec.band // 2):
@@ -352,6 +393,8 @@ _EPILOGUE_US = 0.4, 3.6
 """Of 128 sums of every thread of a warpgroup: to the result, and for every function on the way."""
 _OVERLAP = 0.58
 """Power of the warpgroups of a multiprocessor by which their epilogues take longer: they fill each other's waits."""
+_SWEEP_US, _MEET_US = 0.4, 0.7
+"""For every total of a row: of 128 sums of every thread of a warpgroup, and of all blocks of the row meeting."""
 _SHARED_GBS = 95.0
 """Into the shared memory of one multiprocessor."""
 _READ_SHARE = 1.8
@@ -372,6 +415,8 @@ def predicted_us(spec: Spec, task: Task, arch: GpuArch) -> float:
     plain, each = _EPILOGUE_US
     epilogue = (plain + each * task.functions) * spec.sums / (128 * spec.split_k)
     wave += epilogue * (spec.consumers * together) ** _OVERLAP
+    if task.row_totals:
+        wave += task.row_totals * (_SWEEP_US * spec.sums / 128 + _MEET_US * (spec.cluster_n > 1))
     if spec.split_k > 1:
         start, exchange = _REDUCE_US
         wave += start * spec.split_k + exchange * spec.sums * spec.consumers / 128
@@ -395,7 +440,7 @@ def _step_us(spec: Spec, arch: GpuArch, together: int, running: int) -> float:
     share = _PEAK_SHARE * spec.tile_n / (spec.tile_n + _START_COLUMNS)
     share *= _ALONE_SHARE if spec.consumers * together == 1 else 1.0
     multiply = flops / (arch.tensor_tflops * 1e6 / arch.multiprocessors * share)
-    loaded = K_STEP * 2.0 * (spec.tile_m / spec.cluster_n + spec.tile_n / spec.cluster_m)
+    loaded = K_STEP * 2.0 * (spec.tile_m / spec.a_sharers + spec.tile_n / spec.cluster_m)
     copy = loaded * together / (_SHARED_GBS * 1e3)
     l2 = loaded * running / (arch.copy_l2_gbs * 1e3 * _READ_SHARE)
     return max(multiply, copy, l2, _LATENCY_US / spec.stages) + _BEHIND_SHARE * l2

@@ -41,7 +41,8 @@ PRODUCT_KINDS = ("gemm_multi", "gemm_gated", "norm_gemm", "norm_gated")
 def forced(variant: str) -> str:
     """A policy that asks for the kernels of a variant wherever a fused kind could be, whatever that costs."""
     kernels = {kind: f"cpu.gemm_{variant}" for kind in PRODUCT_KINDS}
-    return json.dumps({"kernels": {**kernels, "attention": f"cpu.attention_{variant}"}})
+    own = {"attention": f"cpu.attention_{variant}", "gemm_norm": f"cpu.gemm_norm_{variant}"}
+    return json.dumps({"kernels": {**kernels, **own}})
 
 
 # Emitters

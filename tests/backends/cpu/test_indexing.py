@@ -46,3 +46,14 @@ def test_large_reads_share_threads() -> None:
     exe = aicf.compile(graph.module(), target="cpu", threads=2)
     assert "threads = 2" in exe.ir("emit")
     np.testing.assert_array_equal(exe(arrays), arrays["t"][arrays["i"]])
+
+
+@pytest.mark.parametrize(("rows", "threads"), [(3, 1), (200, 2)])
+def test_topk_of_a_program_with_two_threads(rows: int, threads: int) -> None:
+    """Few rows are one thread's, many are shared."""
+    x = np.random.default_rng(4).standard_normal((rows, 100)).astype(np.float32)
+    graph = aicf.Graph("f")
+    graph.output(graph.topk(graph.input("x", x.shape), 5)[1], "y")
+    exe = aicf.compile(graph.module(), target="cpu", threads=2)
+    assert f"smallest = false, threads = {threads} : i64" in exe.ir("emit")
+    np.testing.assert_array_equal(exe(x), np.argsort(-x, 1, kind="stable")[:, :5])

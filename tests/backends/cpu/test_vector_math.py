@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from scipy import special
 
 from aicf.backends.cpu.ir_builder import Emitter, Value
-from aicf.backends.cpu.target import CpuLevel
+from aicf.backends.cpu.target import LEVELS, CpuLevel
 from aicf.backends.cpu.vector_functions import FUNCTIONS
 from aicf.backends.cpu.vector_math import VectorMath
-from tests.backends.cpu.harness import NUMPY, Function, runnable_levels
+from tests.backends.cpu.harness import NUMPY, Function, runnable_levels, undefined_symbols
 
 Array = NDArray[Any]
 COUNT = 1 << 16
@@ -192,3 +192,18 @@ def test_scalar_code_gives_the_bits_of_vector_code(name: str, dtype: str) -> Non
     compiled(name, dtype, level, 1)(*given, one)
     compiled(name, dtype, level, level.lanes(dtype))(*given, many)
     np.testing.assert_array_equal(one, many)
+
+
+@pytest.mark.parametrize("level", LEVELS.values(), ids=lambda level: level.name)
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_no_function_needs_a_library(dtype: str, level: CpuLevel) -> None:
+    """On no level, scalar or vector: where an instruction is missing, LLVM would call libm."""
+    for lanes in (1, level.lanes(dtype)):
+
+        def emit(em: Emitter, source: Value, target: Value, *_: Value, lanes: int = lanes) -> None:
+            x = em.load(source, dtype, lanes)
+            for number, (name, function) in enumerate(FUNCTIONS.items()):
+                value = function(VectorMath(em, dtype, lanes), *[x] * (2 if name in BINARY else 1))
+                em.store(value, em.address(target, number * lanes, dtype), dtype, lanes)
+
+        assert undefined_symbols(Function.compile_only(level, 2, emit)) == []

@@ -88,6 +88,7 @@ class _Block:
 
 class _Thread(threading.local):
     number = 0
+    rank = 0
     block_index: tuple[int, int] = (0, 0)
     block: _Block
     arrays: Any
@@ -130,8 +131,74 @@ def _run_block(
         raise error
 
 
+def run_cluster(
+    text: str, blocks: int, threads: int, arguments: Callable[[int, int], Sequence[Any]], **names: Any
+) -> None:
+    """Runs the function `text` in every thread of a cluster at the same time.
+
+    Args:
+        arguments: From the rank of a block and the number of a thread to what that thread is given.
+        names: What the text may use besides registers, shuffles and the exchange between blocks.
+    """
+    here, meeting = _Thread(), threading.Barrier(blocks * threads)
+    parts, errors = [_Block(threads) for _ in range(blocks)], list[BaseException]()
+    namespace = {**_namespace(Memory(()), here), **_cluster_names(here, meeting, blocks), **names}
+    exec(compile(text, "cluster", "exec"), namespace)
+    function = namespace[text.partition("def ")[2].partition("(")[0]]
+
+    def work(rank: int, number: int) -> None:
+        here.rank, here.number, here.block = rank, number, parts[rank]
+        try:
+            with np.errstate(all="ignore"):
+                function(*arguments(rank, number))
+        except BaseException as error:
+            errors.append(error)
+            for barrier in (meeting, *(warp for part in parts for warp in part.warps)):
+                barrier.abort()
+
+    workers = [
+        threading.Thread(target=work, args=(rank, number))
+        for rank in range(blocks)
+        for number in range(threads)
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    for error in sorted(errors, key=lambda e: isinstance(e, threading.BrokenBarrierError)):
+        raise error
+
+
+def _cluster_names(here: _Thread, meeting: threading.Barrier, blocks: int) -> dict[str, Any]:
+    """Shared memory of a cluster in words of f32: own addresses are plain, those of other blocks say the rank."""
+    shared: list[dict[int, Any]] = [{} for _ in range(blocks)]
+
+    def store(address: int, *values: Any) -> None:
+        rank, place = divmod(address, 1 << _SPACE)
+        assert 1 <= rank <= blocks and place % 8 == 0, "no address of another block"
+        for number, value in enumerate(values):
+            shared[rank - 1][place + 4 * number] = value
+
+    def load(address: int) -> tuple[Any, ...]:
+        assert address % 16 == 0, "16 bytes are not aligned"
+        # Only what a block of the row has told may be used: the rest of a vector is NaN.
+        return tuple(shared[here.rank].get(address + 4 * number, np.float32("nan")) for number in range(4))
+
+    return {
+        "map_shared": lambda address, rank: address + ((rank + 1) << _SPACE),
+        "store_cluster_f32x2": store,
+        "load_shared_f32x4": load,
+        "cluster_arrive": lambda: None,
+        "cluster_wait": meeting.wait,
+    }
+
+
 def _barrier(here: _Thread) -> None:
     here.block.barrier.wait()
+
+
+def _warp_barrier(here: _Thread) -> None:
+    here.block.warps[here.number // 32].wait()
 
 
 def _shuffle(here: _Thread, mask: int, value: Any, step: int) -> Any:
@@ -251,6 +318,7 @@ def _namespace(memory: Memory, here: _Thread) -> dict[str, Any]:
         threadIdx=Index(lambda: (here.number, 0)),
         blockIdx=Index(lambda: here.block_index),
         syncthreads=lambda: _barrier(here),
+        syncwarp=lambda: _warp_barrier(here),
         shfl_xor_sync=lambda mask, value, step: _shuffle(here, mask, value, step),
         ballot_sync=lambda mask, vote: _ballot(here, mask, vote),
         ffs=lambda bits: (int(bits) & -int(bits)).bit_length(),

@@ -245,7 +245,7 @@ def test_an_early_start_at_a_library_call_is_refused(calls: str, monkeypatch: py
     """Nothing makes a full edge of it: the plan would not be what runs."""
     own = KernelLaunch(KernelCode("k", "", (), 32), (), (1, 1, 1), (32, 1, 1))
     parts = {calls: LibraryCall("cublasLt.matmul", "1.2.3", {}, ())}
-    monkeypatch.setattr(build, "emitter", lambda kernel: lambda launch, arch: [parts.get(launch.name, own)])
+    monkeypatch.setattr(build, "emitter", lambda kernel: lambda launch: [parts.get(launch.name, own)])
     places = ((), (), (), Block(), None)
     launches = [
         base.Launch("first", "relu", "k", {}, *places, ()),

@@ -44,6 +44,7 @@ STREAMING = ("pointwise_256MB", "softmax_256MB", "layer_norm_256MB", "mlp_chain"
 
 REQUIRED: dict[str, tuple[tuple[str, ...], ...]] = {
     "cuda.gemm_wgmma": (("HGMMA",), ("UTMALDG",), ("SYNCS",)),
+    "cuda.gemm_norm": (("HGMMA",), ("UTMALDG",), ("SYNCS",)),
     "cuda.gemm_mma": (("HMMA.16816.F32",), ("LDGSTS",), ("LDSM",)),
     "cuda.gemm_simt": (("FFMA",), ("LDGSTS",)),
     "cuda.gemv": (("LDG",), ("FFMA", "HFMA2")),

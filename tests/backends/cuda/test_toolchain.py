@@ -16,7 +16,6 @@ from aicf.backends.cuda.code import KernelCode
 from aicf.backends.cuda.compile_pool import CompilePool
 from aicf.backends.cuda.device_program import Address
 from aicf.backends.cuda.launches import KernelLaunch
-from aicf.backends.cuda.target import GpuArch
 from aicf.backends.cuda.toolchain import KernelError, compile_kernel, compile_kernels
 from aicf.errors import BackendUnavailable, CaptureError
 
@@ -201,7 +200,7 @@ def test_a_kernel_that_does_not_compile_names_its_instruction(monkeypatch: pytes
     graph = aicf.Graph("g")
     graph.output(graph.relu(graph.input("x", (8, 16), "f16"), name="act"), "y")
 
-    def broken(launch: Launch, arch: GpuArch) -> list[KernelLaunch]:
+    def broken(launch: Launch) -> list[KernelLaunch]:
         return [KernelLaunch(_wrong("Numba"), (Address(1, 0),), (1, 1, 1), (32, 1, 1))]
 
     monkeypatch.setattr(build, "emitter", lambda kernel: broken)

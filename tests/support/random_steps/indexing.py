@@ -78,7 +78,21 @@ def _scatter(g: Generator) -> None:
     shape = tensor_info(x.type).shape
     count = int(g.choice(SIZES))
     rows, updates = _indices(g, [count], 0), g.argument([count, *shape[1:]], "param")
-    g.add(logical.ScatterOp(x, rows, updates, g.choice(logical.SCATTER_MODES)))
+    mode = g.choice(logical.SCATTER_MODES)
+    primitive = mode != "set" and g.chance(0.5)
+    g.add((logical.ScatterCombineOp if primitive else logical.ScatterOp)(x, rows, updates, mode))
+
+
+def _last_update(g: Generator) -> None:
+    g.add(logical.LastUpdateOp(_indices(g, [int(g.choice(SIZES))], 0), int(g.choice(SIZES))))
+
+
+def _scatter_nd(g: Generator) -> None:
+    x = g.float_value(min_rank=1)
+    shape = tensor_info(x.type).shape
+    depth, count = int(g.random.integers(1, len(shape) + 1)), int(g.choice(SIZES))
+    places, updates = _indices(g, [count, depth], 0), g.argument([count, *shape[depth:]], "param")
+    g.add(logical.ScatterNdOp(x, places, updates, g.choice(logical.SCATTER_MODES)))
 
 
 def _scatter_elements(g: Generator) -> None:
@@ -98,4 +112,17 @@ def _topk(g: Generator) -> None:
     g.add(logical.TopkIndicesOp(x, axis, k, smallest=g.chance(0.5)))
 
 
-STEPS = (_iota, _pad, _gather, _gather_elements, _flip, _tile, _one_hot, _scatter, _scatter_elements, _topk)
+STEPS = (
+    _iota,
+    _pad,
+    _gather,
+    _gather_elements,
+    _flip,
+    _tile,
+    _one_hot,
+    _scatter,
+    _scatter_elements,
+    _scatter_nd,
+    _last_update,
+    _topk,
+)

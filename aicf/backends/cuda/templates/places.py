@@ -37,16 +37,17 @@ def note(operands: object):
 def combine(operands: object):
     """A tile of BLOCK_ROWS rows and BLOCK_COLUMNS columns of the result, in shared memory while updates come in order.
 
-    Every block looks at all COUNT indices, THREADS at a time. A warp votes on which of its indices fall into the tile;
-    each hit is combined by the threads that own its elements, always the same ones: GROUPS of threads share the rows.
+    Every block looks at all COUNT indices, LOOKS of each thread at a time. A warp votes on which of its indices fall
+    into the tile; each hit is combined by the threads that own its elements, always the same ones: GROUPS of threads
+    share the rows.
     Snippets: SUMS, INDEX, OPERAND, UPDATE, COMBINED, STORE.
     """
     thread = i32(cuda.threadIdx.x)
     first_row = i32(i32(cuda.blockIdx.x) * BLOCK_ROWS)
     first_column = i32(i32(cuda.blockIdx.y) * BLOCK_COLUMNS)
     sums = splice(SUMS)
-    hits = cuda.shared.array(THREADS, i32)
-    votes = cuda.shared.array(THREADS // 32, u32)
+    hits = cuda.shared.array(LOOKS * THREADS, i32)
+    votes = cuda.shared.array(LOOKS * (THREADS // 32), u32)
     if PROGRAMMATIC:
         launch_dependents()
         wait_for_predecessors()
@@ -64,19 +65,18 @@ def combine(operands: object):
     lane = i32(thread % (THREADS // GROUPS))
     start = i32(0)
     while start < COUNT:
-        number = i32(start + thread)
-        local = i32(-1)
-        if number < COUNT:
-            named = splice(INDEX, number)
-            if named >= first_row:
-                if named < first_row + BLOCK_ROWS:
-                    local = i32(named - first_row)
-        hits[thread] = local
-        vote = cuda.ballot_sync(ALL_LANES, local >= 0)
-        if thread % 32 == 0:
-            votes[thread // 32] = u32(vote)
+        named = registers(LOOKS, 0)
+        for i in unrolled(LOOKS):
+            named[i] = splice(INDEX, i32(min(i32(start + i * THREADS + thread), i32(COUNT - 1))))
+        for i in unrolled(LOOKS):
+            mine = (named[i] >= first_row) & (named[i] < first_row + BLOCK_ROWS)
+            mine = mine & (i32(start + i * THREADS + thread) < COUNT)
+            hits[i * THREADS + thread] = i32(named[i] - first_row)
+            vote = cuda.ballot_sync(ALL_LANES, mine)
+            if thread % 32 == 0:
+                votes[i * (THREADS // 32) + thread // 32] = u32(vote)
         cuda.syncthreads()
-        for warp in range(THREADS // 32):
+        for warp in range(LOOKS * (THREADS // 32)):
             rest = u32(votes[warp])
             while rest != u32(0):
                 hit = i32(warp * 32 + i32(cuda.ffs(rest)) - 1)
@@ -93,7 +93,7 @@ def combine(operands: object):
                             sums[place] = new
                         at = i32(at + THREADS // GROUPS)
         cuda.syncthreads()
-        start = i32(start + THREADS)
+        start = i32(start + LOOKS * THREADS)
     at = thread
     while at < BLOCK_ROWS * BLOCK_COLUMNS:
         row = i32(first_row + at // BLOCK_COLUMNS)

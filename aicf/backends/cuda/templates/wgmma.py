@@ -10,7 +10,9 @@ does tiles i, i + STEP, ..., and the producer is already filling the ring for th
 
 Blocks of a cluster that lie side by side share operands: each copies its part of a common operand into all of them
 (multicast), and a stage is empty only when all of them have read it. Or a cluster splits K (SPLIT_K): every block
-multiplies a part of K, and the partial sums are added in rank order through each other's shared memory.
+multiplies a part of K, and the partial sums are added in rank order through each other's shared memory. Or the epilogue
+is a row program: then a cluster has all columns of its rows, does one tile a block, and meets for every total
+(`wgmma_rows` writes that text).
 
 `gemm` is the kernel; the other functions are parts that it splices in. Every part sees the names of the kernel.
 """
@@ -39,7 +41,7 @@ def gemm(PARAMETERS):
             barrier_init(u32(full + u32(8 * s)), u32(1))
             barrier_init(u32(empty + u32(8 * s)), u32(CONSUMERS * SHARERS))
         fence_barrier_init()
-    if SPLIT_K > 1:
+    if STARTS_APART:
         cluster_arrive()  # awaited before the first store into another block, which has then started
     if SHARERS > 1:
         cluster_arrive()
@@ -59,6 +61,13 @@ def gemm(PARAMETERS):
             cluster_wait()
             cluster_arrive()
             cluster_wait()
+        if MEETINGS > 0:
+            cuda.syncwarp()
+            if STARTS_APART:
+                cluster_wait()
+            for _ in unrolled(MEETINGS):
+                cluster_arrive()
+                cluster_wait()
     else:
         if RESIZE:
             MORE_REGISTERS()
@@ -145,6 +154,8 @@ def consume():
     previous = u32(0)
     for unit in range(first_unit, ALL_UNITS, STEP):
         matrix, row, column = splice(TILE_OF, unit)
+        if ROWS:
+            held = splice(HOLD, matrix, row + consumer * 64 + warp * 16, column, lane)
         acc = zeros(SUMS)
         for step in range(steps):
             barrier_wait(u32(full + u32(stage << 3)), phase)
@@ -168,6 +179,8 @@ def consume():
         splice(RELEASE, previous)
         if SPLIT_K > 1:
             splice(STORE, acc, matrix, row, column)
+        elif ROWS:
+            splice(STORE, acc, held, staging, matrix, row + consumer * 64 + warp * 16, column, lane)
         else:
             splice(STORE, acc, staging, matrix, row + consumer * 64 + warp * 16, column, lane)
 

@@ -1,0 +1,122 @@
+"""Descriptors of the CPU kernels that run a product and the row program behind it as one instruction.
+
+One thread multiplies into workspace and then works on the rows there: the same loops as two instructions, so nothing is
+saved, and a group is formed where a policy asks for it. No code generator is imported here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+
+from xdsl.dialects.builtin import DictionaryAttr, StringAttr
+from xdsl.ir import Attribute
+
+from aicf.backends.base import OperandInfo, Work
+from aicf.backends.cpu.gemm_kernels import GemmKernel, cheapest, read_work
+from aicf.backends.cpu.gemm_spec import SPLITS, GemmSpec
+from aicf.backends.cpu.gemm_work import contiguous
+from aicf.backends.cpu.legality import (
+    DETERMINISM,
+    VERSION,
+    PlainOperands,
+    code_reason,
+    threads_of,
+    unsupported_dtype,
+    variant_of,
+)
+from aicf.backends.cpu.loop_spec import LoopSpec, choose, cost_us
+from aicf.backends.cpu.records import gemm_record, integer, loop_record
+from aicf.backends.cpu.target import ELEMENT_BYTES
+from aicf.backends.nests import LoopNest, nest_of
+from aicf.dialects.emit_types import TargetAttr
+
+_NO_GAIN = 1.01
+"""The parts are preferred where the times are equal."""
+
+_LINE = 64
+"""Bytes of a cache line: what else needs workspace starts at one."""
+
+
+@dataclass(frozen=True)
+class GemmNormKernel(PlainOperands):
+    """The packed microkernel into workspace, then the loops of the row program."""
+
+    id: str
+    level: str
+    """The lowest level that has its instructions; the portable variant runs anywhere."""
+    simplicity: int
+    version: int = VERSION
+    determinism: str = DETERMINISM
+    kinds: frozenset[str] = frozenset({"gemm_norm"})
+
+    def legal(self, work: Work, target: TargetAttr) -> str | None:
+        """See `KernelDescriptor`."""
+        if work.code is None:
+            return "what follows the product has no generated code"
+        if (reason := code_reason(work.code)) is not None:
+            return reason
+        product = GemmKernel(self.id, self.level, self.simplicity)
+        return unsupported_dtype(work) or product.legal(_product(work), target)
+
+    def cost_us(self, work: Work, target: TargetAttr) -> float:
+        """See `KernelDescriptor`."""
+        product, rows = self._decide(work, target)
+        return _NO_GAIN * (product[0] + cost_us(_nest(work), rows))
+
+    def apart_us(self, work: Work, target: TargetAttr) -> float:
+        """See `FusedKernel`: the product, its weight packed or as here, then the rows, in as many threads as pay."""
+        product = GemmKernel(self.id, self.level, self.simplicity)
+        own = self._decide(work, target)[0][0]
+        nest = _nest(work)
+        rows = choose(nest, variant_of(target, self.level), threads_of(target))
+        return min(own, product.product_us(_product(work), target)) + cost_us(nest, rows)
+
+    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
+        """See `KernelDescriptor`."""
+        (_, product), rows = self._decide(work, target)
+        nest = _nest(work)
+        order = f"{product.combination_order}; then rows: {rows.combination_order(nest)}"
+        return {
+            "product": DictionaryAttr(
+                {
+                    **gemm_record(product),
+                    "transpose_a": work.attrs["transpose_a"],
+                    "transpose_b": work.attrs["transpose_b"],
+                    "batch_in_rows": integer(read_work(_product(work)).batch_in_rows),
+                }
+            ),
+            "rows": DictionaryAttr(loop_record(rows, nest)),
+            "threads": integer(1),
+            "sums_bytes": integer(_sums_bytes(work)),
+            "workspace_bytes": integer(_sums_bytes(work) + product.workspace_bytes),
+            "combination_order": StringAttr(order),
+        }
+
+    def _decide(self, work: Work, target: TargetAttr) -> tuple[tuple[float, GemmSpec], LoopSpec]:
+        level = variant_of(target, self.level)
+        problem = read_work(_product(work)).problem
+        return cheapest(problem, level, False, 1, 0.0, 0.0, SPLITS), choose(_nest(work), level, 1)
+
+
+def _sums(work: Work) -> OperandInfo:
+    """The product, in workspace."""
+    shape = work.results[0].shape
+    return OperandInfo("temp", shape, work.operands[0].dtype, contiguous(shape))
+
+
+def _sums_bytes(work: Work) -> int:
+    size = prod(work.results[0].shape) * ELEMENT_BYTES[work.operands[0].dtype]
+    return -(-size // _LINE) * _LINE
+
+
+def _product(work: Work) -> Work:
+    """The product as an instruction of its own."""
+    return replace(work, kind="gemm", operands=work.operands[:2], results=(_sums(work),), code=None)
+
+
+def _nest(work: Work) -> LoopNest:
+    """The loops behind the product."""
+    assert work.code is not None
+    operands = (_sums(work), *work.operands[2:], *work.results)
+    return nest_of(work.code, [o.strides for o in operands], [o.dtype for o in operands])

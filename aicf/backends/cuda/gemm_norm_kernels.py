@@ -1,0 +1,143 @@
+"""The descriptor of `cuda.gemm_norm`: products whose epilogue is a row program (a norm), in one kernel.
+
+The kernel is that of `cuda.gemm_wgmma` with the columns of a row spread over the blocks of a cluster, which exchange
+the row's totals. Whether it pays is a question of sizes: a product alone may take any tile and split K. So the parts
+are priced as well, and a group is formed where it takes no longer. No code generator is imported here; `wgmma_code`
+turns the record into a kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import Attribute, SSAValue
+
+from aicf.backends.base import KernelDescriptor, OperandInfo, Work
+from aicf.backends.cuda.gemm_problem import product_reason
+from aicf.backends.cuda.generated_kernels import GeneratedKernel, code_reason
+from aicf.backends.cuda.mma_kernels import MmaKernel
+from aicf.backends.cuda.records import PlainOperands, Record, contradiction, size_reason
+from aicf.backends.cuda.target import arch_named
+from aicf.backends.cuda.wgmma_kernels import (
+    FACTORS,
+    VALUES,
+    WgmmaKernel,
+    combination_order,
+    ranked,
+    spec_of,
+    task_of_work,
+)
+from aicf.backends.cuda.wgmma_spec import Spec, legal_specs, predicted_us, spec_reason, tensor_reason
+from aicf.dialects.emit_kernels import KernelOp, ReduceOp
+from aicf.dialects.emit_types import TargetAttr
+from aicf.dialects.types import element_of
+
+VERSION = 1
+
+_HANDOVER_US = 1.3
+"""From the product to the kernel that norms its rows, beyond what each is predicted to take. Fitted on an H100 to
+layer_norms of 768 columns whose weights are not in L2: 1024 rows take 9.1 us apart and 8.6 us in one kernel for
+k = 768, 15.7 us both ways for 3072, and 128 rows 4.6 and 8.2. BERT of 8 x 128 tokens takes 587 us with its norms
+behind products, and 603 us without."""
+
+_PRODUCTS: tuple[KernelDescriptor, ...] = (WgmmaKernel(), MmaKernel())
+"""What would run the product by itself."""
+
+
+@dataclass(frozen=True)
+class GemmNormKernel(PlainOperands):
+    """Products of f16 or bf16 with a row program behind them, the rows in registers of a cluster."""
+
+    id: str = "cuda.gemm_norm"
+    version: int = VERSION
+    determinism: str = "bitwise"
+    simplicity: int = 5
+    kinds: frozenset[str] = frozenset({"gemm_norm"})
+
+    def legal(self, work: Work, target: TargetAttr) -> str | None:
+        """See `KernelDescriptor`."""
+        arch = arch_named(target.arch.data)
+        if not (arch.has_tma and arch.has_wgmma and arch.has_clusters):
+            return f"warpgroup products and clusters need sm_90a, the target is {arch.name}"
+        if work.operands[0].dtype not in FACTORS:
+            return f"warpgroup products take f16 and bf16 here, A is {work.operands[0].dtype}"
+        if (reason := product_reason(work)) is not None:
+            return reason
+        if work.code is None:
+            return "what follows the product has no generated code"
+        if (reason := code_reason(work.code) or _values_reason(work, work.code)) is not None:
+            return reason
+        task = task_of_work(work)
+        if (reason := tensor_reason(task)) is not None:
+            return reason
+        if next(legal_specs(task, arch), None) is None:
+            return f"a row of {task.problem.n} columns does not fit in the registers of a cluster of 8 blocks"
+        return None
+
+    def cost_us(self, work: Work, target: TargetAttr) -> float:
+        """See `KernelDescriptor`."""
+        task = task_of_work(work)
+        return predicted_us(ranked(task, target.arch.data)[0], task, arch_named(target.arch.data))
+
+    def apart_us(self, work: Work, target: TargetAttr) -> float:
+        """See `FusedKernel`: the product by the kernel that takes least, then the row program on what it wrote."""
+        assert work.code is not None
+        shape = work.results[0].shape
+        dtype = element_of(work.code.body.block.args[0].type).name
+        strides = tuple(prod(shape[dim + 1 :]) for dim in range(len(shape)))
+        between = OperandInfo("temp", shape, dtype, strides)
+        product = replace(work, kind="gemm", operands=work.operands[:2], results=(between,), code=None)
+        rows = replace(work, kind="generated", attrs={}, operands=(between, *work.operands[2:]))
+        products = (kernel for kernel in _PRODUCTS if kernel.legal(product, target) is None)
+        alone = min(kernel.cost_us(product, target) for kernel in products)
+        return alone + _HANDOVER_US + GeneratedKernel().cost_us(rows, target)
+
+    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
+        """See `KernelDescriptor`: the record of the variant that the prior prefers."""
+        return self.record_of(work, target, ranked(task_of_work(work), target.arch.data)[0])
+
+    def candidates(self, work: Work, target: TargetAttr) -> Sequence[Mapping[str, Attribute]]:
+        """The records of all legal variants, by the prior the cheapest first."""
+        return [self.record_of(work, target, spec) for spec in ranked(task_of_work(work), target.arch.data)]
+
+    def record_of(self, work: Work, target: TargetAttr, spec: Spec) -> dict[str, Attribute]:
+        """The record of `work` run by `spec`, a legal one."""
+        entries = WgmmaKernel().record_of(work, target, spec)
+        return {**entries, "combination_order": StringAttr(_order(spec))}
+
+    def record_reason(self, work: Work, record: Record, target: TargetAttr) -> str | None:
+        """See `CheckedKernel`."""
+        task, spec, arch = task_of_work(work), spec_of(record), arch_named(target.arch.data)
+        if (reason := size_reason(spec) or spec_reason(spec, task, arch)) is not None:
+            return reason
+        return contradiction(record, self.record_of(work, target, spec), arch)
+
+
+def _order(spec: Spec) -> str:
+    steps = ["columns of a thread by parity, ascending", "the two parities", "4 threads by butterfly"]
+    steps += [f"{spec.cluster_n} blocks ascending"] if spec.cluster_n > 1 else []
+    return f"{combination_order(spec)}; totals of a row: {', '.join(steps)}"
+
+
+def _values_reason(work: Work, code: KernelOp) -> str | None:
+    """Why operands, results or what the row program keeps of an element have no place here."""
+    for operand in (*work.operands[2:], *work.results):
+        if operand.dtype not in VALUES:
+            return f"the epilogue reads and writes {', '.join(VALUES)} here, not {operand.dtype}"
+    if not all(code.writes_reduce_space(output) for output in range(len(work.results))):
+        return "a result has no columns"
+    dtypes = (element_of(value.type).name for value in _held(code))
+    unknown = next((dtype for dtype in dtypes if dtype not in VALUES), None)
+    return None if unknown is None else f"the rows are reduced and kept in {', '.join(VALUES)}, not {unknown}"
+
+
+def _held(code: KernelOp) -> list[SSAValue]:
+    """Values of elements that are reduced, or kept from phase to phase."""
+    held: list[SSAValue] = []
+    for phase in code.phases:
+        held += [op.value for op in phase.body.block.ops if isinstance(op, ReduceOp)]
+        held += [value for value in phase.terminator.operands if code.varies(value)]
+    return held

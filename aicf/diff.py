@@ -1,0 +1,320 @@
+"""Two compiled programs compared decision by decision: groups, kernels, records, order, memory, and what follows.
+
+Plain data and plain text. Instructions are matched by the ops they compute, so that a group that came apart is one
+difference and not several. What the decisions were based on is in the ledgers, which are not compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+
+from xdsl.dialects.builtin import FloatAttr
+
+from aicf.decided import Decided
+from aicf.dialects.emit import ResolvedOp
+from aicf.explain import moved_bytes
+from aicf.passes.support.decisions import members_by_instruction
+from aicf.runtime.capture_plan import CapturePlan, Launch, Place
+from aicf.runtime.graph import Node
+from aicf.runtime.plan_from_ir import programs_of
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One decision that differs.
+
+    Args:
+        kind: `fusion lost`, `fusion gained`, `regrouped`, `kernel`, `record`, `stream`, `edges`, `in place`,
+            `binding`, `only in one`, `target`.
+        program: The program it is in; empty for the whole module.
+        subject: The instruction, bind or value that it is about.
+        before, after: What it is in the first and in the second program, empty where it is not.
+        entries: Entry of the kernel record to its two values, where records differ.
+    """
+
+    kind: str
+    program: str
+    subject: str
+    before: str
+    after: str
+    entries: Mapping[str, tuple[object, object]] = field(default_factory=dict[str, tuple[object, object]])
+
+    def lines(self) -> list[str]:
+        """The difference in words, and a line for each entry of a record."""
+        head = f"{self.kind} of {self.subject}: {self.before or 'none'} -> {self.after or 'none'}"
+        return [head, *(f"  {name}: {a} -> {b}" for name, (a, b) in self.entries.items())]
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What the decisions of a program add up to; microseconds as measured or predicted when it was compiled."""
+
+    instructions: int
+    bytes_moved: int
+    arena_bytes: int
+    streams: int
+    edges: int
+    predicted_us: float
+
+
+FIGURE_NAMES = {
+    "instructions": "instructions",
+    "bytes_moved": "bytes moved",
+    "arena_bytes": "arena bytes",
+    "streams": "streams",
+    "edges": "edges",
+    "predicted_us": "predicted us",
+}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What differs between two compiled programs; `str()` is plain text.
+
+    Args:
+        differences: Every decision that differs, in program order.
+        figures: Of each program that both have: the figures of the first and of the second.
+    """
+
+    before: str
+    after: str
+    differences: tuple[Difference, ...]
+    figures: Mapping[str, tuple[Figures, Figures]]
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether every decision and every figure is the same."""
+        return not self.differences and all(a == b for a, b in self.figures.values())
+
+    def to_plain(self) -> dict[str, object]:
+        """JSON values: `equal`, `differences`, and `figures` as pairs by program."""
+        return {
+            "equal": self.is_equal,
+            "differences": [asdict(difference) for difference in self.differences],
+            "figures": {name: [asdict(a), asdict(b)] for name, (a, b) in self.figures.items()},
+        }
+
+    def __str__(self) -> str:
+        if self.is_equal:
+            count = sum(a.instructions for a, _ in self.figures.values())
+            return f"{self.before} and {self.after}: the same decisions, {count} instructions"
+        blocks = [f"{self.before} -> {self.after}"]
+        for program in dict.fromkeys([*(d.program for d in self.differences), *self.figures]):
+            found = [line for d in self.differences if d.program == program for line in d.lines()]
+            found += _figure_lines(*self.figures[program]) if program in self.figures else []
+            if found:
+                blocks.append("\n".join([f"@{program}" if program else "module", *(f"  {x}" for x in found)]))
+        return "\n\n".join(blocks)
+
+
+def _figure_lines(before: Figures, after: Figures) -> list[str]:
+    a, b = asdict(before), asdict(after)
+    return [
+        f"{title}: {_number(a[name])} -> {_number(b[name])}"
+        for name, title in FIGURE_NAMES.items()
+        if a[name] != b[name]
+    ]
+
+
+def _number(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:.3f}"
+
+
+# One instruction, as it is compared
+
+
+@dataclass(frozen=True)
+class _Instruction:
+    """One instruction with what was decided about it; `members` are the ids of the ops it computes."""
+
+    node: Node
+    launch: Launch
+    members: frozenset[str]
+    us: float
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    @property
+    def edges(self) -> str:
+        return ", ".join(f"{edge.source} {edge.kind}" for edge in self.node.after)
+
+    @property
+    def in_place(self) -> str:
+        """Which results lie where an operand lies."""
+        launch = self.launch
+        pairs = (
+            f"result {result} on operand {operand}"
+            for result, out in enumerate(launch.outs)
+            for operand, place in enumerate(launch.ins)
+            if _start(out) == _start(place)
+        )
+        return ", ".join(pairs)
+
+    @property
+    def record(self) -> dict[str, object]:
+        """The kernel record, with the layouts of the operands that it wants packed ahead."""
+        layouts = {f"operand {n}": p.layout for n, p in enumerate(self.launch.ins) if p.layout}
+        return {**self.launch.record, **layouts}
+
+
+def _start(place: Place) -> tuple[int, int]:
+    return place.base, place.offset
+
+
+_ASPECTS: Mapping[str, Callable[[_Instruction], str]] = {
+    "stream": lambda instruction: str(instruction.launch.stream),
+    "edges": lambda instruction: instruction.edges,
+    "in place": lambda instruction: instruction.in_place,
+}
+"""What else is decided about an instruction, beside its group and its kernel."""
+
+
+def _instructions(decided: Decided) -> dict[str, list[_Instruction]]:
+    """The instructions of each program, in text order."""
+    members = members_by_instruction(decided.module)
+    plans = {plan.name: plan for plan in _plans(decided)}
+    found: dict[str, list[_Instruction]] = {}
+    for program in programs_of(decided.module):
+        name = program.sym_name.data
+        rows = zip(plans[name].graph.nodes, plans[name].launches, program.instructions, strict=True)
+        found[name] = [
+            # What moves data and computes nothing is known by its name.
+            _Instruction(node, launch, frozenset(members[op]) or frozenset([f"@{node.name}"]), _us(op))
+            for node, launch, op in rows
+        ]
+    return found
+
+
+def _plans(decided: Decided) -> list[CapturePlan]:
+    prepare = decided.plan.prepare
+    return [*decided.plan.programs, *([prepare] if prepare is not None else [])]
+
+
+def _us(op: ResolvedOp) -> float:
+    found = op.hints.data.get("expected_us")
+    return found.value.data if isinstance(found, FloatAttr) else 0.0
+
+
+# Comparing
+
+
+def compare(before: Decided, after: Decided) -> Comparison:
+    """Compares two compiled programs."""
+    ours, theirs = _instructions(before), _instructions(after)
+    plans = [{plan.name: plan for plan in _plans(decided)} for decided in (before, after)]
+    both = [name for name in ours if name in theirs]
+    found = [*_targets(before, after)]
+    found += [
+        Difference("only in one", "", f"@{name}", "a program", "") for name in ours if name not in theirs
+    ]
+    found += [
+        Difference("only in one", "", f"@{name}", "", "a program") for name in theirs if name not in ours
+    ]
+    for name in both:
+        for part in _components(ours[name], theirs[name]):
+            found += _of_component(name, part)
+        found += _bindings(name, plans[0][name], plans[1][name])
+    figures = {
+        name: (_figures(plans[0][name], ours[name]), _figures(plans[1][name], theirs[name])) for name in both
+    }
+    return Comparison(before.path, after.path, tuple(found), figures)
+
+
+def _targets(before: Decided, after: Decided) -> Iterator[Difference]:
+    for name in ("backend", "arch", "threads"):
+        a, b = (str(getattr(decided.plan, name)) for decided in (before, after))
+        if a != b:
+            yield Difference("target", "", name, a, b)
+
+
+@dataclass
+class _Component:
+    """Instructions of both programs that compute ops in common, directly or through others; `ops` are all of these."""
+
+    place: int
+    before: list[_Instruction]
+    after: list[_Instruction]
+    ops: set[str]
+
+    def take(self, other: _Component) -> None:
+        self.place = min(self.place, other.place)
+        self.before = other.before + self.before
+        self.after = other.after + self.after
+        self.ops |= other.ops
+
+    @property
+    def kind(self) -> str:
+        """What kind of difference it is if the groups are not the same."""
+        before, after = len(self.before), len(self.after)
+        if not before or not after:
+            return "only in one"
+        if after > before == 1:
+            return "fusion lost"
+        if before > after == 1:
+            return "fusion gained"
+        return "regrouped"
+
+
+def _components(before: Sequence[_Instruction], after: Sequence[_Instruction]) -> list[_Component]:
+    """The instructions of both programs, taken together as far as they compute an op in common; in program order."""
+    of: dict[str, _Component] = {}
+    for place, instruction in enumerate(before):
+        own = _Component(place, [instruction], [], set(instruction.members))
+        of |= dict.fromkeys(own.ops, own)
+    for place, instruction in enumerate(after, len(before)):
+        own = _Component(place, [], [instruction], set(instruction.members))
+        touching = {part.place: part for op in instruction.members if (part := of.get(op)) is not None}
+        for part in sorted(touching.values(), key=lambda part: -part.place):
+            own.take(part)
+        of |= dict.fromkeys(own.ops, own)
+    return sorted({id(part): part for part in of.values()}.values(), key=lambda part: part.place)
+
+
+def _of_component(program: str, part: _Component) -> Iterator[Difference]:
+    before, after = part.before, part.after
+    if len(before) == len(after) == 1 and before[0].members == after[0].members:
+        yield from _of_pair(program, before[0], after[0])
+        return
+    a, b = (" | ".join(_described(each) for each in side) for side in (before, after))
+    yield Difference(part.kind, program, (before or after)[0].name, a, b)
+
+
+def _described(instruction: _Instruction) -> str:
+    return f"{' + '.join(sorted(instruction.members))} by {instruction.launch.kernel}"
+
+
+def _of_pair(program: str, before: _Instruction, after: _Instruction) -> Iterator[Difference]:
+    a, b = before.record, after.record
+    names = dict.fromkeys([*a, *b])
+    entries = {name: (a.get(name), b.get(name)) for name in names if a.get(name) != b.get(name)}
+    kernels = before.launch.kernel, after.launch.kernel
+    if kernels[0] != kernels[1] or entries:
+        kind = "record" if kernels[0] == kernels[1] else "kernel"
+        yield Difference(kind, program, before.name, *kernels, entries)
+    for kind, aspect in _ASPECTS.items():
+        if aspect(before) != aspect(after):
+            yield Difference(kind, program, before.name, aspect(before), aspect(after))
+
+
+def _bindings(program: str, before: CapturePlan, after: CapturePlan) -> Iterator[Difference]:
+    a, b = (
+        {bind.name: bind.binding or "" for bind in plan.graph.binds if bind.binding}
+        for plan in (before, after)
+    )
+    for name in dict.fromkeys([*a, *b]):
+        if a.get(name) != b.get(name):
+            yield Difference("binding", program, name, a.get(name, ""), b.get(name, ""))
+
+
+def _figures(plan: CapturePlan, instructions: Sequence[_Instruction]) -> Figures:
+    return Figures(
+        instructions=len(instructions),
+        bytes_moved=sum(moved_bytes(instruction.launch, plan) for instruction in instructions),
+        arena_bytes=plan.arena_bytes,
+        streams=len({instruction.launch.stream for instruction in instructions}),
+        edges=sum(len(instruction.node.after) for instruction in instructions),
+        predicted_us=round(sum(instruction.us for instruction in instructions), 3),
+    )

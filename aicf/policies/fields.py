@@ -1,0 +1,192 @@
+"""Reading the fields of policies: plain values checked one by one, with errors that name the path and what is legal.
+
+A policy is plain JSON values in files and an attribute in modules. Which fields a policy has is in `kernel_policy` and
+`execution_policy`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, cast
+
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    BoolAttr,
+    DictionaryAttr,
+    FloatAttr,
+    IntegerAttr,
+    StringAttr,
+    f64,
+    i1,
+    i64,
+)
+from xdsl.ir import Attribute
+
+from aicf.errors import PolicyError
+
+Reader = Callable[[str, object], Any]
+"""Checks the value of a field at a path and gives what the policy holds. Raises PolicyError."""
+
+_MAX_LISTED = 24
+
+
+def suggest(name: str, legal: Collection[str], intro: str) -> str:
+    """The names close to `name`, and all legal ones behind `intro` as far as they are few."""
+    close = difflib.get_close_matches(name, legal, n=3)
+    hint = f"did you mean {' or '.join(repr(match) for match in close)}? " if close else ""
+    if len(legal) <= _MAX_LISTED or not close:
+        shown = sorted(legal)[:_MAX_LISTED]
+        more = f", and {len(legal) - len(shown)} more" if len(legal) > len(shown) else ""
+        hint += f"{intro}: {', '.join(shown) or 'none'}{more}"
+    return hint.strip()
+
+
+def one_of(path: str, value: str, legal: Sequence[str]) -> None:
+    """Raises PolicyError if `value` is not legal."""
+    if value not in legal:
+        raise PolicyError(f"{path}: '{value}' is not legal; {suggest(value, legal, 'legal')}")
+
+
+def check_version(found: int, known: int) -> None:
+    """Raises PolicyError for a policy of another format."""
+    if found != known:
+        raise PolicyError(f"version: {found} is not known here; this release reads {known}")
+
+
+# One reader per kind of field
+
+
+def entries(path: str, value: object, legal: Sequence[str]) -> dict[str, object]:
+    """The entries of an object that has no others than the `legal` ones."""
+    _expect(path, isinstance(value, dict), "an object", value)
+    found = cast(dict[object, object], value)
+    for name in found:
+        if name not in legal:
+            where = f"{name}" if path == "policy" else f"{path}.{name}"
+            raise PolicyError(f"{where}: unknown field; {suggest(str(name), legal, 'legal')}")
+    return cast(dict[str, object], found)
+
+
+def integer(path: str, value: object) -> int:
+    """An integer."""
+    _expect(path, isinstance(value, int) and not isinstance(value, bool), "an integer", value)
+    return cast(int, value)
+
+
+def boolean(path: str, value: object) -> bool:
+    """True or false."""
+    _expect(path, isinstance(value, bool), "true or false", value)
+    return cast(bool, value)
+
+
+def string(path: str, value: object) -> str:
+    """A string."""
+    _expect(path, isinstance(value, str), "a string", value)
+    return cast(str, value)
+
+
+def strings(path: str, value: object) -> tuple[str, ...]:
+    """A list of strings."""
+    return tuple(string(f"{path}[{place}]", item) for place, item in enumerate(_list(path, value)))
+
+
+def string_lists(path: str, value: object) -> tuple[tuple[str, ...], ...]:
+    """A list of lists of strings."""
+    return tuple(strings(f"{path}[{place}]", item) for place, item in enumerate(_list(path, value)))
+
+
+def map_of(reader: Reader) -> Reader:
+    """A reader of objects with any names, whose values `reader` reads."""
+
+    def read(path: str, value: object) -> dict[str, Any]:
+        _expect(path, isinstance(value, dict), "an object", value)
+        found = cast(dict[object, object], value)
+        return {string(path, key): reader(f"{path}.{key}", item) for key, item in found.items()}
+
+    return read
+
+
+def switches(kind: type[Any]) -> Reader:
+    """A reader of a data class whose fields are all booleans."""
+    legal = [entry.name for entry in dataclasses.fields(kind)]
+
+    def read(path: str, value: object) -> Any:
+        found = entries(path, value, legal)
+        return kind(**{name: boolean(f"{path}.{name}", entry) for name, entry in found.items()})
+
+    return read
+
+
+def plain(path: str, value: object) -> object:
+    """Any value that an attribute can hold."""
+    match value:
+        case bool() | int() | float() | str():
+            return value
+        case list():
+            items = cast(list[object], value)
+            return [plain(f"{path}[{place}]", item) for place, item in enumerate(items)]
+        case dict():
+            return map_of(plain)(path, cast(dict[object, object], value))
+        case _:
+            raise PolicyError(f"{path}: expected a string, a number, true or false, a list or an object")
+
+
+def _expect(path: str, holds: bool, wanted: str, value: object) -> None:
+    if not holds:
+        raise PolicyError(f"{path}: expected {wanted}, got {json.dumps(value, default=str)}")
+
+
+def _list(path: str, value: object) -> list[object]:
+    _expect(path, isinstance(value, list), "a list", value)
+    return cast(list[object], value)
+
+
+def read_fields(readers: Mapping[str, Reader], value: object) -> dict[str, Any]:
+    """The fields of a policy; missing ones stay away. Raises PolicyError naming the path of what is not legal."""
+    found = entries("policy", value, list(readers))
+    return {name: readers[name](name, entry) for name, entry in found.items()}
+
+
+# Plain values as attributes
+
+
+def to_attr(value: object) -> Attribute:
+    """The attribute of a plain value."""
+    match value:
+        case bool():
+            return BoolAttr.from_bool(value)
+        case int():
+            return IntegerAttr(value, i64)
+        case float():
+            return FloatAttr(value, f64)
+        case str():
+            return StringAttr(value)
+        case list():
+            return ArrayAttr([to_attr(item) for item in cast(list[object], value)])
+        case _:
+            assert isinstance(value, dict)
+            return DictionaryAttr(
+                {key: to_attr(item) for key, item in cast(dict[str, object], value).items()}
+            )
+
+
+def from_attr(path: str, attribute: Attribute) -> object:
+    """The plain value of an attribute. Raises PolicyError naming the path of one that has none."""
+    match attribute:
+        case IntegerAttr() if attribute.type in (i1, i64):
+            return bool(attribute.value.data) if attribute.type == i1 else attribute.value.data
+        case FloatAttr() if attribute.type == f64:
+            return attribute.value.data
+        case StringAttr():
+            return attribute.data
+        case ArrayAttr():
+            return [from_attr(f"{path}[{place}]", item) for place, item in enumerate(attribute.data)]
+        case DictionaryAttr():
+            return {key: from_attr(f"{path}.{key}", item) for key, item in attribute.data.items()}
+        case _:
+            raise PolicyError(
+                f"{path}: {attribute} is no policy value; use strings, bools, i64, f64, lists, objects"
+            )

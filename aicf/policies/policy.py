@@ -1,0 +1,165 @@
+"""`Policy`: what users hand to a compile, a kernel policy and an execution policy in one file.
+
+    kernel:
+      kernels: {fc1: cpu.gemm_avx2}
+    execution:
+      streams: 2
+
+A text without sections states fields of either in short, as in `{kernels: {...}, streams: 2}`: their names differ.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import yaml
+
+from aicf.errors import PolicyError
+from aicf.policies import execution_policy, fields, kernel_policy
+from aicf.policies.execution_policy import ExecutionPolicy
+from aicf.policies.kernel_policy import KernelPolicy
+
+AUTO = "auto"
+"""Spelling of the default policy where it is asked for by name."""
+
+KERNEL, EXECUTION = "kernel", "execution"
+SECTIONS = (KERNEL, EXECUTION)
+
+_Section = TypeVar("_Section", KernelPolicy, ExecutionPolicy)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What runs, and how it is executed.
+
+    Args:
+        kernel: Groups, kernels, records, rounding and determinism.
+        execution: Streams, memory, overwriting, prepared weights.
+    """
+
+    kernel: KernelPolicy = field(default_factory=KernelPolicy)
+    execution: ExecutionPolicy = field(default_factory=ExecutionPolicy)
+
+    def to_plain(self) -> dict[str, Any]:
+        """JSON values with both sections and every field, in a fixed order."""
+        return {KERNEL: self.kernel.to_plain(), EXECUTION: self.execution.to_plain()}
+
+    @classmethod
+    def from_plain(cls, value: object) -> Policy:
+        """Reads plain values, with sections or in short; missing fields have their defaults.
+
+        Raises:
+            PolicyError: a field is unknown, or a value not legal; the message names the path and lists what is.
+        """
+        if _has_sections(value):
+            sections = fields.entries("policy", value, SECTIONS)
+            return cls(
+                _section(KERNEL, KernelPolicy.from_plain, sections),
+                _section(EXECUTION, ExecutionPolicy.from_plain, sections),
+            )
+        legal = [*kernel_policy.READERS, *(name for name in execution_policy.READERS if name != "version")]
+        given = fields.entries("policy", value, legal)
+        ours = {name: given[name] for name in kernel_policy.READERS if name in given}
+        return cls(
+            KernelPolicy.from_plain(ours),
+            ExecutionPolicy.from_plain({name: entry for name, entry in given.items() if name not in ours}),
+        )
+
+    def to_json(self) -> str:
+        """The policy as indented JSON."""
+        return json.dumps(self.to_plain(), indent=2) + "\n"
+
+    def to_line(self) -> str:
+        """The policy as JSON on one line."""
+        return json.dumps(self.to_plain())
+
+    def to_yaml(self) -> str:
+        """The policy as YAML."""
+        return yaml.safe_dump(self.to_plain(), sort_keys=False, width=100)
+
+    @classmethod
+    def from_text(cls, text: str, where: str = "policy") -> Policy:
+        """Reads JSON or YAML.
+
+        Raises:
+            PolicyError: the text is neither, or a value is not legal; `where` is named.
+        """
+        try:
+            value = _parse(text)
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
+            raise PolicyError(f"{where}: neither JSON nor YAML: {error}") from error
+        return cls.from_plain({} if value is None else value)
+
+    @classmethod
+    def load(cls, path: Path) -> Policy:
+        """Reads a `.json`, `.yaml` or `.yml` file. Raises PolicyError if that fails."""
+        _suffix_of(path)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise PolicyError(f"policy file '{path}' cannot be read: {error}") from error
+        try:
+            return cls.from_text(text)
+        except PolicyError as error:
+            raise PolicyError(f"{path}: {error.message}") from error
+
+    def save(self, path: Path, comment: str = "") -> None:
+        """Writes `.json`, `.yaml` or `.yml`, YAML with a line of comment on top. Raises PolicyError if that fails."""
+        is_json = _suffix_of(path) == ".json"
+        text = self.to_json() if is_json else (f"# {comment}\n" if comment else "") + self.to_yaml()
+        try:
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise PolicyError(f"policy file '{path}' cannot be written: {error}") from error
+
+    def stated(self) -> list[str]:
+        """Names of the fields that are not at their default, of both sections."""
+        pairs = ((self.kernel, KernelPolicy()), (self.execution, ExecutionPolicy()))
+        return [
+            entry.name
+            for ours, default in pairs
+            for entry in dataclasses.fields(default)
+            if getattr(ours, entry.name) != getattr(default, entry.name)
+        ]
+
+
+def resolve_policy(text: str) -> Policy:
+    """The policy a user means: `auto` (the default policy), an inline JSON object, or the path of a file.
+
+    Raises:
+        PolicyError: it is none of these, or not legal.
+    """
+    if text == AUTO:
+        return Policy()
+    if text.lstrip().startswith("{"):
+        return Policy.from_text(text)
+    return Policy.load(Path(text))
+
+
+def _has_sections(value: object) -> bool:
+    return isinstance(value, dict) and any(section in value for section in SECTIONS)
+
+
+def _section(name: str, read: Callable[[object], _Section], sections: Mapping[str, object]) -> _Section:
+    try:
+        return read(sections.get(name) or {})
+    except PolicyError as error:
+        raise PolicyError(f"{name}.{error.message}") from error
+
+
+def _parse(text: str) -> object:
+    try:
+        return cast(object, json.loads(text))
+    except ValueError:
+        return cast(object, yaml.safe_load(text))
+
+
+def _suffix_of(path: Path) -> str:
+    if path.suffix not in (".json", ".yaml", ".yml"):
+        raise PolicyError(f"policy '{path}': give '{AUTO}', inline JSON, or a .json, .yaml or .yml file")
+    return path.suffix

@@ -1,0 +1,55 @@
+"""Which loads at computed indices are one wide access: steps from lane to lane, and multiples of first lanes."""
+
+from __future__ import annotations
+
+import pytest
+
+from aicf.backends.lanes import LaneSteps
+from aicf.backends.nests import load_ops, nest_of
+from tests.backends.cpu.kernels_text import parse_kernel
+
+KERNEL = """emit.kernel @k parallel [6, 64] reduce []
+    ins [indexed, affine_map<(d0, d1) -> (d0)>, affine_map<(d0, d1) -> (d0, d1)>]
+    outs [affine_map<(d0, d1) -> (d0, d1)>] {{
+^bb0(%t : memref<9x80xf32>, %row : i32, %each : i32):
+  emit.phase {{
+    %i = emit.index 0 : i32
+    %j = emit.index 1 : i32
+    %eight = arith.constant 8 : i32
+    %three = arith.constant 3 : i32
+    %size = arith.constant 64 : i32
+    %zero = arith.constant 0.0 : f32
+    %a = arith.addi %j, %eight : i32
+    %b = arith.subi %j, %three : i32
+    %c = arith.subi %size, %j : i32
+    %even = arith.cmpi ult, %a, %size : i32
+    %odd = arith.cmpi ult, %b, %size : i32
+    %v = emit.load %t[{load} : memref<9x80xf32>, i32
+    emit.store %v, 0 : f32
+    emit.yield }}
+}}"""
+
+
+@pytest.mark.parametrize(
+    ("load", "step", "multiple", "even"),
+    [
+        ("%row, %j]", 1, 4, True),
+        ("%row, %a]", 1, 4, True),
+        ("%row, %b]", 1, 1, True),
+        ("%i, %c]", -1, 4, True),
+        ("%j, %i]", 80, 1, True),
+        ("%row, %eight]", 0, 8, True),
+        ("%row, %each]", None, 1, True),
+        ("%row, %a] if %even else %zero", 1, 4, True),
+        ("%row, %a] if %odd else %zero", 1, 4, False),
+    ],
+)
+def test_steps_of_loads(load: str, step: int | None, multiple: int, even: bool) -> None:
+    """Vectors of four along the last dim, which count from multiples of four."""
+    kernel = parse_kernel(KERNEL.format(load=load))
+    nest = nest_of(kernel, [(80, 1), (1,), (64, 1), (64, 1)], ["f32", "i32", "i32", "f32"])
+    (op,) = load_ops(kernel)
+    steps = LaneSteps(nest, len(nest.dims) - 1, 4)
+    assert steps.load_step(op) == step
+    assert steps.load_multiple(op) % multiple == 0 and (multiple > 1 or steps.load_multiple(op) % 4)
+    assert (op.condition is None or steps.step(op.condition) == 0) == even
