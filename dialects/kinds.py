@@ -136,6 +136,7 @@ SCHEMAS: dict[str, tuple[Field, ...]] = {
         Field("prologue_operands", "q"),
     ),
     "attention.v1": (Field("scale", "d"), Field("mask", "?"), Field("causal", "?")),
+    "attention.v2": (Field("scale", "d"), Field("mask", "?"), Field("causal", "?"), Field("past", "q")),
     "gemm_multi.v1": (Field("transpose_a", "?"), Field("transpose_b", "?"), Field("products", "q")),
     "norm_gated.v1": (
         Field("transpose_a", "?"),

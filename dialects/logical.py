@@ -19,6 +19,7 @@ from aicf.dialects.dims import DimsAttr
 from aicf.dialects.logical_ops import (
     activations,
     arithmetic,
+    attention,
     casts,
     comparison,
     constant,
@@ -34,6 +35,7 @@ from aicf.dialects.logical_ops import (
 )
 from aicf.dialects.logical_ops.activations import *
 from aicf.dialects.logical_ops.arithmetic import *
+from aicf.dialects.logical_ops.attention import *
 from aicf.dialects.logical_ops.base import (
     ID_ATTR,
     SRC_ATTR,
@@ -88,6 +90,7 @@ __all__ = [
 ]
 __all__ += activations.__all__
 __all__ += arithmetic.__all__
+__all__ += attention.__all__
 __all__ += casts.__all__
 __all__ += comparison.__all__
 __all__ += constant.__all__
@@ -111,6 +114,7 @@ ROLES: tuple[Role, ...] = ("input", "param", "state", "meta")
 FAMILIES: tuple[ModuleType, ...] = (
     activations,
     arithmetic,
+    attention,
     casts,
     comparison,
     constant,

@@ -23,7 +23,7 @@ from aicf.passes.support.fusion import (
     refusal,
 )
 from aicf.passes.support.ledger import record
-from aicf.passes.support.matching import computed_from
+from aicf.passes.support.matching import computed_from, is_placed
 from aicf.passes.support.views import place_behind
 from aicf.passes.support.work import target_of
 
@@ -46,6 +46,15 @@ class FuseAttentionPass(ModulePass):
             for output in list(context.function.body.block.ops):
                 if isinstance(output, logical.MatmulOp):
                     _fuse(output, context)
+            _drop_unread_places(context)
+
+
+def _drop_unread_places(context: FusionContext) -> None:
+    """Takes out what follows from coordinates and was copied into all of its readers."""
+    for op in reversed(list(context.function.body.block.ops)):
+        if op.results and is_placed(op.results[0]) and op.results[0].first_use is None:
+            context.function.body.block.erase_op(op)
+            del context.position[op]
 
 
 def _fuse(output: logical.MatmulOp, context: FusionContext) -> None:
@@ -92,7 +101,7 @@ def _members(attention: Attention, context: FusionContext) -> tuple[Operation, .
     """The ops from the first product to the second one, in text order; feeders of them are not counted."""
     given = set(attention.operands)
     ops = computed_from([attention.output.result], given, context.position)
-    return tuple(op for op in ops if not isinstance(op, logical.ConstantOp))
+    return tuple(op for op in ops if not (isinstance(op, logical.ConstantOp) or is_placed(op.results[0])))
 
 
 def _other_reader(members: Sequence[Operation], output: Operation) -> Operation | None:

@@ -12,12 +12,21 @@ from collections.abc import Mapping
 
 from xdsl.ir import Operation
 
-from aicf.semantics import contraction, data_movement, elementwise, indexing, normalization, reduction
+from aicf.semantics import (
+    attention,
+    contraction,
+    data_movement,
+    elementwise,
+    indexing,
+    normalization,
+    reduction,
+)
 from aicf.semantics.base import Meaning
 
 SEMANTICS: Mapping[type[Operation], Meaning] = {
     **elementwise.MEANINGS,
     **contraction.MEANINGS,
+    **attention.MEANINGS,
     **reduction.MEANINGS,
     **normalization.MEANINGS,
     **data_movement.MEANINGS,

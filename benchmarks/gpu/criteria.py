@@ -87,13 +87,15 @@ def _cold(row: Row) -> float:
 _REPLAYS = {"mlp_chain": 60, "bert_1x128": 300, "bert_8x128": 800, "gemm_bias_relu_4096": 176}
 _PRODUCTS = ("gemm_4096", "gemm_8192")
 _STREAMS = ("pointwise_256MB", "softmax_256MB", "layer_norm_256MB")
-_ALL = (*_REPLAYS, *_PRODUCTS, "swiglu_2048", *_STREAMS)
+_ATTENTION = ("attention_512", "attention_512_causal")
+_ALL = (*_REPLAYS, *_PRODUCTS, "swiglu_2048", *_STREAMS, *_ATTENTION)
 
 CRITERIA: Sequence[Criterion] = (
     *(Criterion(row, "replay, us", "<=", us, _replay) for row, us in _REPLAYS.items()),
     *(Criterion(row, "own wgmma kernel, of cublasLt's speed", ">=", 0.95, _of_library) for row in _PRODUCTS),
     Criterion("swiglu_2048", "of the best peer's speed", ">=", 1.2, _of_peer),
     *(Criterion(row, "of a device copy's speed", ">=", 0.9, _of_copy) for row in _STREAMS),
+    *(Criterion(row, "of the best peer's speed", ">=", 1, _of_peer) for row in _ATTENTION),
     *(Criterion(row, "host time of one replay, us", "<=", 6, _host) for row in _ALL),
     Criterion("bert_1x128", "cold compile with a tuning table, s", "<=", 10, _cold),
 )

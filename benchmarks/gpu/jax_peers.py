@@ -64,6 +64,13 @@ def swiglu(weights: Weights, x: jax.Array) -> jax.Array:
     return jax.nn.silu(_linear(weights, "gate", x)) * _linear(weights, "up", x)
 
 
+def attention(x: jax.Array, causal: bool) -> jax.Array:
+    """x [3, batch, heads, tokens, size], the result [batch, heads, tokens, size], by cuDNN's kernel."""
+    query, key, value = (part.swapaxes(1, 2) for part in x)
+    y = jax.nn.dot_product_attention(query, key, value, is_causal=causal, implementation="cudnn")
+    return y.swapaxes(1, 2)
+
+
 FUNCTIONS: dict[str, Function] = {
     "mlp_chain": chain,
     "bert_1x128": bert,
@@ -75,6 +82,8 @@ FUNCTIONS: dict[str, Function] = {
     "pointwise_256MB": lambda weights, x: jax.nn.gelu(x * 0.5 + 1.0, approximate=True),
     "softmax_256MB": lambda weights, x: jax.nn.softmax(x, -1),
     "layer_norm_256MB": lambda weights, x: _layer_norm(weights, "norm", x, 1e-5),
+    "attention_512": lambda weights, x: attention(x, False),
+    "attention_512_causal": lambda weights, x: attention(x, True),
 }
 
 

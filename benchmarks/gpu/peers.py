@@ -116,6 +116,23 @@ class Rows(nn.Module):
         return dict(self.state_dict())
 
 
+class Attention(nn.Module):
+    """PyTorch's fused attention, by the kernel of its choice; it takes the fastest that it has."""
+
+    def __init__(self, causal: bool) -> None:
+        super().__init__()
+        self.causal = causal
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x [3, batch, heads, tokens, size], the result [batch, heads, tokens, size]."""
+        query, key, value = x.unbind(0)
+        return functional.scaled_dot_product_attention(query, key, value, is_causal=self.causal)
+
+    def weights(self) -> dict[str, Tensor]:
+        """None."""
+        return {}
+
+
 @dataclass(frozen=True)
 class Peer:
     """How a row's rival is made, and what it takes."""
@@ -140,6 +157,8 @@ PEERS: dict[str, Peer] = {
     ),
     "softmax_256MB": Peer(lambda: Rows(lambda x: torch.softmax(x, -1)), (16384, 4096), torch.float32),
     "layer_norm_256MB": Peer(lambda: Rows(lambda x: x, norm=4096), (16384, 4096), torch.float32),
+    "attention_512": Peer(lambda: Attention(False), (3, 8, 12, 512, 64), torch.float16),
+    "attention_512_causal": Peer(lambda: Attention(True), (3, 8, 12, 512, 64), torch.float16),
 }
 
 

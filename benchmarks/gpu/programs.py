@@ -135,6 +135,19 @@ def layer_norm(rows: int, columns: int, dtype: str = "f32") -> Graph:
     return graph
 
 
+def attention(batch: int, heads: int, tokens: int, size: int, causal: bool, dtype: str = "f16") -> Graph:
+    """Queries, keys and values side by side in x [3, batch, heads, tokens, size]; y [batch, heads, tokens, size]."""
+    graph = Graph("attention")
+    shape = (batch, heads, tokens, size)
+    x = graph.input("x", (3, *shape), dtype)
+    q, k, v = (
+        graph.reshape(graph.slice(x, (i, 0, 0, 0, 0), (1, *shape), name=name), shape)
+        for i, name in enumerate(("query", "key", "value"))
+    )
+    graph.output(graph.attention(q, k, v, causal=causal), "y")
+    return graph
+
+
 PROGRAMS: dict[str, Callable[[], Graph]] = {
     "mlp_chain": mlp_chain,
     "bert_1x128": lambda: bert_encoder(1, 128),
@@ -146,6 +159,8 @@ PROGRAMS: dict[str, Callable[[], Graph]] = {
     "pointwise_256MB": lambda: pointwise(16384, 4096),
     "softmax_256MB": lambda: softmax(16384, 4096),
     "layer_norm_256MB": lambda: layer_norm(16384, 4096),
+    "attention_512": lambda: attention(8, 12, 512, 64, causal=False),
+    "attention_512_causal": lambda: attention(8, 12, 512, 64, causal=True),
 }
 """The rows of the benchmark by name."""
 

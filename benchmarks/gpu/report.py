@@ -21,6 +21,8 @@ PROGRAMS = {
     "pointwise_256MB": "pointwise, f32, 256 MB",
     "softmax_256MB": "softmax, f32, 256 MB",
     "layer_norm_256MB": "layer_norm, f32, 256 MB",
+    "attention_512": "attention, f16, 8 x 12 heads x 512 x 64",
+    "attention_512_causal": "causal attention, f16, 8 x 12 heads x 512 x 64",
 }
 RIVALS = {
     "aicf": "AICF",

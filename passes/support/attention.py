@@ -1,13 +1,14 @@
 """Attention among primitive ops: `softmax(q k^T * scale + mask) v`, found from its second product backwards.
 
-Casts between float types may stand anywhere: lowered softmax of f16 and bf16 is computed in f32. The scale may be a
-factor or a divisor, and both scale and mask may be missing.
+A causal mask is a select by coordinates between the scores and -inf, as `logical.attention` is lowered. Casts between
+float types may stand anywhere: lowered softmax of f16 and bf16 is computed in f32. The scale may be a factor or a
+divisor, and both scale and masks may be missing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from xdsl.ir import Block, Operation, OpResult, SSAValue
@@ -27,6 +28,7 @@ class Attention:
         scale: Factor of the scores.
         mask_add: The addition of the mask, None without one.
         mask: What is added, of the shape of the scores; None without one.
+        past: Query i sees keys 0 to i + past alone; None if it sees all.
     """
 
     scores: logical.MatmulOp
@@ -34,6 +36,7 @@ class Attention:
     scale: float
     mask_add: logical.AddOp | None
     mask: SSAValue | None
+    past: int | None = None
 
     @property
     def operands(self) -> tuple[SSAValue, ...]:
@@ -84,7 +87,10 @@ def attention_behind(output: logical.MatmulOp) -> Attention:
 
 
 def _scores_of(logits: SSAValue, output: logical.MatmulOp) -> Attention:
-    """Scale and mask in front of a softmax, down to the product of queries and keys."""
+    """Scale and masks in front of a softmax, down to the product of queries and keys."""
+    if (causal := _causal(logits)) is not None:
+        seen, past = causal
+        return replace(_scores_of(without_casts(seen), output), past=past)
     scores, scale = _scaled_product(logits)
     if scores is not None:
         return Attention(scores, output, scale, None, None)
@@ -94,6 +100,35 @@ def _scores_of(logits: SSAValue, output: logical.MatmulOp) -> Attention:
             if scores is not None:
                 return Attention(scores, output, scale, logits.op, mask)
     raise NoAttention("its softmax is not of a product with a constant scale and an added mask")
+
+
+def _causal(logits: SSAValue) -> tuple[SSAValue, int] | None:
+    """What a causal mask is of, and its keys in front of the first query; None if `logits` are not of one."""
+    if not isinstance(logits, OpResult) or not isinstance(logits.op, logical.SelectOp):
+        return None
+    seen, scores, hidden = logits.op.operands
+    rank = tensor_info(logits.type).rank
+    if splat_number(hidden) != float("-inf") or not isinstance(seen, OpResult):
+        return None
+    if not isinstance(seen.op, logical.CompareOp) or seen.op.predicate.data != "le":
+        return None
+    past = _last_key(seen.op.rhs, rank - 2)
+    return (scores, past) if past is not None and _is_iota(seen.op.lhs, rank - 1) else None
+
+
+def _last_key(value: SSAValue, axis: int) -> int | None:
+    """`past` of the coordinate along `axis` plus `past`, 0 or more; None if `value` is something else."""
+    if _is_iota(value, axis):
+        return 0
+    if not isinstance(value, OpResult) or not isinstance(value.op, logical.AddOp):
+        return None
+    number = splat_number(value.op.rhs)
+    return int(number) if number is not None and number >= 0 and _is_iota(value.op.lhs, axis) else None
+
+
+def _is_iota(value: SSAValue, axis: int) -> bool:
+    is_iota = isinstance(value, OpResult) and isinstance(value.op, logical.IotaOp)
+    return is_iota and value.op.axis.value.data == axis
 
 
 def _scaled_product(value: SSAValue) -> tuple[logical.MatmulOp | None, float]:

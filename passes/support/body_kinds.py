@@ -95,7 +95,8 @@ def _attention(found: Attention) -> Attrs:
     return {
         "scale": FloatAttr(found.scale, f64),
         "mask": FLAGS[found.mask is not None],
-        "causal": FLAGS[False],
+        "causal": FLAGS[found.past is not None],
+        "past": IntegerAttr(found.past or 0, i64),
     }
 
 

@@ -27,6 +27,7 @@ from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.types import element_of, tensor_info
 from aicf.errors import InvalidIR
 from aicf.passes.support.identity import copied_id, derived_id, op_id, sources, value_hint
+from aicf.passes.support.matching import is_placed
 from aicf.passes.support.peeling import reads_in_memory
 from aicf.passes.support.policy import policy_of, with_stems, without_bucket
 from aicf.passes.support.views import VIEW_OPS
@@ -366,8 +367,10 @@ class Outline:
 
 
 def is_feeder(op: Operation) -> bool:
-    """Ops that are cloned into the groups they feed: views and splat constants."""
-    return isinstance(op, VIEW_OPS) or (isinstance(op, logical.ConstantOp) and op.is_splat)
+    """Ops that are cloned into the groups they feed: views, splat constants, and what follows from coordinates."""
+    if isinstance(op, logical.ConstantOp):
+        return op.is_splat
+    return isinstance(op, VIEW_OPS) or any(is_placed(result) for result in op.results)
 
 
 def outline(

@@ -24,6 +24,22 @@ def splat_number(value: SSAValue) -> float | None:
     return float(str(value.op.array.dtype.type(number))) if isinstance(number, float) else number
 
 
+def is_placed(value: SSAValue, depth: int = 3) -> bool:
+    """Whether a value follows from coordinates alone: an iota, or what is compared or computed of iotas and splats.
+
+    Such a value needs no memory and next to no time, so that every kernel makes its own.
+    """
+    if not isinstance(value, OpResult) or depth == 0:
+        return False
+    op = value.op
+    if isinstance(op, logical.IotaOp):
+        return True
+    if not isinstance(op, logical.CompareOp | logical.AddOp | logical.SubOp):
+        return False
+    placed = [operand for operand in op.operands if splat_number(operand) is None]
+    return bool(placed) and all(is_placed(operand, depth - 1) for operand in placed)
+
+
 def without_casts(value: SSAValue) -> SSAValue:
     """The value behind casts from float to float, which only change how it is rounded."""
     while isinstance(value, OpResult) and isinstance(value.op, logical.CastOp):

@@ -30,6 +30,7 @@ GENERATED, COPY, CONCAT = "cuda.generated", "cuda.copy", "cuda.concat"
 WGMMA, MMA, SIMT, GEMV = "cuda.gemm_wgmma", "cuda.gemm_mma", "cuda.gemm_simt", "cuda.gemv"
 GEMM_NORM = "cuda.gemm_norm"
 ATTENTION, ATTENTION_SIMT, LIBRARY = "cuda.attention", "cuda.attention_simt", "cuda.cublaslt"
+ATTENTION_WGMMA = "cuda.attention_wgmma"
 
 
 @dataclass(frozen=True)
@@ -196,6 +197,7 @@ def _variants() -> dict[str, Case]:
     dense, gated, make = programs.dense, programs.gated, programs.attention
     square = partial(programs.product, "bf16", 512, 512, 256)
     deep = partial(dense, "f16", 64, 128, 1024)
+    long = partial(programs.attention_op, "f16", 500, 700, 64, 2, 150)
     table: dict[str, tuple[str, Callable[[], Graph], dict[str, object]]] = {
         "wgmma-wide": (WGMMA, square, {"tile": [128, 256]}),
         "wgmma-narrow": (WGMMA, square, {"tile": [128, 64]}),
@@ -229,6 +231,9 @@ def _variants() -> dict[str, Case]:
             partial(make, "f16", 64, 100, 64, 64),
             {"combination_order": "keys in tiles, in order; then the warps, in order"},
         ),
+        "attention_wgmma-single": (ATTENTION_WGMMA, long, {"groups": 1, "block_n": 64}),
+        "attention_wgmma-turns": (ATTENTION_WGMMA, long, {"groups": 2, "block_n": 128, "turns": 1}),
+        "attention_wgmma-three": (ATTENTION_WGMMA, long, {"groups": 3, "block_n": 64, "turns": 1}),
         "library-product": (LIBRARY, partial(programs.product, "f16", 64, 96, 128), {}),
         "library-dense": (LIBRARY, partial(dense, "bf16", 64, 96, 128, "relu", residual=False), {}),
     }
@@ -241,7 +246,7 @@ def _variants() -> dict[str, Case]:
 
 
 def _attentions() -> dict[str, Case]:
-    make = programs.attention
+    make, op = programs.attention, programs.attention_op
     table: dict[str, tuple[str, Callable[[], Graph]]] = {
         "attention-f16": (ATTENTION, partial(make, "f16", 128, 128, 64, 64)),
         "attention-odd": (ATTENTION, partial(make, "bf16", 77, 51, 32, 48)),
@@ -249,8 +254,24 @@ def _attentions() -> dict[str, Case]:
         "attention-full-mask": (ATTENTION, partial(make, "bf16", 33, 65, 64, 64, (33, 65))),
         "attention_simt-f32": (ATTENTION_SIMT, partial(make, "f32", 33, 50, 24, 20)),
         "attention_simt-mask": (ATTENTION_SIMT, partial(make, "f16", 20, 33, 20, 24, (2, 1, 1, 33))),
+        "attention-causal": (ATTENTION, partial(op, "f16", 200, 200, 64, 4, 0)),
+        "attention-causal-odd": (ATTENTION, partial(op, "bf16", 77, 151, 48, 4, 74)),
+        "attention-grouped": (ATTENTION, partial(op, "f16", 50, 70, 64, 2)),
+        "attention-grouped-causal": (ATTENTION, partial(op, "bf16", 1, 333, 128, 1, 332)),
+        "attention-bool": (ATTENTION, partial(op, "f16", 65, 130, 64, 2, None, (65, 130))),
+        "attention-bool-causal": (ATTENTION, partial(op, "f16", 65, 130, 32, 2, 65, (2, 1, 65, 130))),
+        "attention_wgmma-f16": (ATTENTION_WGMMA, partial(op, "f16", 256, 256, 64, 4)),
+        "attention_wgmma-odd": (ATTENTION_WGMMA, partial(op, "bf16", 77, 451, 128, 1)),
+        "attention_wgmma-causal": (ATTENTION_WGMMA, partial(op, "f16", 400, 400, 64, 2, 0)),
+        "attention_wgmma-causal-odd": (ATTENTION_WGMMA, partial(op, "bf16", 177, 251, 128, 4, 74)),
+        "attention_wgmma-token": (ATTENTION_WGMMA, partial(op, "f16", 1, 333, 64, 2, 332)),
+        "attention_simt-causal": (ATTENTION_SIMT, partial(op, "f32", 75, 100, 24, 4, 25)),
+        "attention_simt-grouped": (ATTENTION_SIMT, partial(op, "f32", 33, 50, 40, 2, 17, (33, 50))),
     }
-    return {name: Case(_built(name, build), (kernel,)) for name, (kernel, build) in table.items()}
+    return {
+        name: Case(_built(name, build), (kernel,), {"kernels": {"attention": kernel}})
+        for name, (kernel, build) in table.items()
+    }
 
 
 def _models() -> dict[str, Case]:

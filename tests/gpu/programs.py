@@ -441,6 +441,25 @@ def attention(
     return g
 
 
+def attention_op(
+    dtype: str,
+    rows: int,
+    columns: int,
+    size: int,
+    groups: int,
+    past: int | None = None,
+    mask: Sequence[int] | None = None,
+) -> Graph:
+    """`logical.attention` of 2 x 4 heads of queries and 2 x `groups` of keys and values; causal if `past` is given,
+    and a bool mask of shape `mask` hides some of the keys."""
+    g = Graph("attention_op")
+    q = g.input("q", (2, 4, rows, size), dtype)
+    k, v = (g.input(name, (2, groups, columns, size), dtype) for name in "kv")
+    seen = None if mask is None else g.input("mask", mask, "i1")
+    g.output(g.attention(q, k, v, seen, causal=past is not None, past=past or 0), "y")
+    return g
+
+
 # Models in small
 
 

@@ -39,6 +39,15 @@ def emit_attention(em: Emitter, spec: AttentionSpec, scale: float, pointers: Att
     _Attention(em, spec, scale, pointers).run()
 
 
+@dataclass(frozen=True)
+class _Block:
+    """`rows` queries from `first` on, against the first `keys` keys."""
+
+    first: Value
+    rows: int
+    keys: int
+
+
 class _Attention:
     def __init__(self, em: Emitter, spec: AttentionSpec, scale: float, pointers: AttentionPointers) -> None:
         self.em = em
@@ -105,39 +114,44 @@ class _Attention:
         em, p, rows = self.em, self.problem, self.spec.block_rows
         full = p.m // rows
 
-        def block(number: Value, count: int) -> None:
+        def block(number: Value, count: int, keys: int) -> None:
             first = em.b.mul(number, em.index(rows))
             matrices = ((q, p.q), (result, p.result), *([] if p.mask is None else [(mask, p.mask)]))
             moved = [em.moved(pointer, first, matrix.row, self.dtype) for pointer, matrix in matrices]
-            self.block(count, moved[0], v, moved[1], *moved[2:])
+            self.block(_Block(first, count, keys), moved[0], v, moved[1], *moved[2:])
 
-        def body(number: Value, _: list[Value]) -> list[Value]:
-            block(number, rows)
-            return []
+        def run(keys: int) -> Callable[[Value, list[Value]], list[Value]]:
+            def body(number: Value, _: list[Value]) -> list[Value]:
+                block(number, rows, keys)
+                return []
 
-        def tail() -> None:
-            block(em.index(full), p.m - full * rows)
+            return body
+
+        def tail(keys: int) -> None:
+            block(em.index(full), p.m - full * rows, keys)
 
         if self.spec.share == "rows":
             threads = self.pointers.tid, self.pointers.nthreads
-            emit_share(em, -(-p.m // rows), full, threads, body, tail)
+            emit_share(em, self.spec.blocks, full, threads, run(p.n), lambda: tail(p.n))
             return
-        em.loop(0, full, 1, [], body)
-        if full * rows < p.m:
-            tail()
+        for first, end, keys in self.spec.runs:
+            em.loop(first, min(end, full), 1, [], run(keys))
+            if end > full:
+                tail(keys)
 
-    def block(self, rows: int, q: Value, v: Value, result: Value, mask: Value | None = None) -> None:
-        """One block of `rows` queries, from scores to output."""
-        em, spec = self.em, self.spec
-        self.product(replace(spec.scores, problem=self.problem.scores(rows)), q, self.keys, self.score(mask))
+    def block(self, block: _Block, q: Value, v: Value, result: Value, mask: Value | None = None) -> None:
+        """One block of queries, from scores to output."""
+        em, spec, rows, keys = self.em, self.spec, block.rows, block.keys
+        scores = replace(spec.scores, problem=self.problem.scores(rows, keys))
+        self.product(scores, q, self.keys, self.score(mask, block.first))
 
         def body(row: Value, _: list[Value]) -> list[Value]:
-            total = self.exponentials(em.moved(self.scores, row, spec.row_elements, self.dtype))
+            total = self.exponentials(em.moved(self.scores, row, spec.row_elements, self.dtype), keys)
             em.store(total, em.address(self.sums, row, self.dtype), self.dtype, 1)
             return []
 
         em.loop(0, rows, 1, [], body)
-        output = replace(spec.output, problem=self.problem.output(rows, spec.row_elements))
+        output = replace(spec.output, problem=self.problem.output(rows, spec.row_elements, keys))
         self.product(output, self.scores, v, self.divided(result))
 
     def product(self, spec: GemmSpec, a: Value, b: Value, epilogue: Epilogue) -> None:
@@ -147,8 +161,8 @@ class _Attention:
 
     # Ends of the two products.
 
-    def score(self, mask: Value | None) -> Epilogue:
-        """Stores scores with scale and mask, whole vectors."""
+    def score(self, mask: Value | None, first: Value) -> Epilogue:
+        """Stores scores with scale and masks, whole vectors; `first` is the first query of the block."""
 
         def epilogue(em: Emitter, tile: Tile) -> None:
             for row, values in enumerate(tile.acc):
@@ -157,6 +171,8 @@ class _Attention:
                         value = em.b.fmul(value, em.const(self.dtype, tile.lanes, self.scale))
                     if mask is not None:
                         value = em.b.fadd(value, self.mask_at(mask, tile, row, vector))
+                    if self.problem.past is not None:
+                        value = self.seen(value, tile, row, vector, first)
                     at = self.tile_address(self.scores, self.spec.row_elements, 1, tile, row, vector)
                     em.store(value, at, self.dtype, tile.lanes)
 
@@ -168,6 +184,16 @@ class _Attention:
         assert place is not None
         at = self.tile_address(mask, place.row, place.column, tile, row, vector)
         return self.em.load_strided(at, place.column, self.dtype, tile.lanes, tile.active[vector])
+
+    def seen(self, value: Value, tile: Tile, row: int, vector: int, first: Value) -> Value:
+        """A vector of scores, -inf where the key comes after what its query sees."""
+        em, past = self.em, self.problem.past
+        assert past is not None
+        # Keys from the first of the vector on that are seen; none may be, or more than the vector has.
+        last = em.b.add(em.b.add(first, tile.row), em.index(row + past + 1))
+        count = em.b.sub(last, em.b.add(tile.col, em.index(vector * tile.lanes)))
+        hidden = em.const(self.dtype, tile.lanes, float("-inf"))
+        return em.b.select(em.lanes_below(tile.lanes, count), value, hidden)
 
     def divided(self, result: Value) -> Epilogue:
         """Stores the output, each row divided by its sum of exponentials."""
@@ -194,25 +220,25 @@ class _Attention:
 
     # Softmax of one row, in place.
 
-    def exponentials(self, row: Value) -> Value:
-        """Turns a row of scores into ``exp(score - largest)``; gives their sum."""
+    def exponentials(self, row: Value, keys: int) -> Value:
+        """Turns the first `keys` of a row of scores into ``exp(score - largest)``; gives their sum."""
         em, lanes = self.em, self.spec.lanes
 
         def score(at: Value) -> Value:
             return em.load(em.address(row, at, self.dtype), self.dtype, lanes)
 
-        largest = em.splat(self.reduced("max", score), lanes)
+        largest = em.splat(self.reduced("max", score, keys), lanes)
 
         def exponential(at: Value) -> Value:
             value = self.scalars.math(self.dtype).exp(em.b.fsub(score(at), largest))
             em.store(value, em.address(row, at, self.dtype), self.dtype, lanes)
             return value
 
-        return self.reduced("sum", exponential)
+        return self.reduced("sum", exponential, keys)
 
-    def reduced(self, how: str, cell: Callable[[Value], Value]) -> Value:
-        """Combines the vectors that `cell` gives for each place of a row."""
-        em, lanes, n = self.em, self.spec.lanes, self.problem.n
+    def reduced(self, how: str, cell: Callable[[Value], Value], n: int) -> Value:
+        """Combines the vectors that `cell` gives for the first `n` places of a row."""
+        em, lanes = self.em, self.spec.lanes
         chunk = lanes * self.spec.unroll
         start = self.scalars.identity(how, self.dtype)
 

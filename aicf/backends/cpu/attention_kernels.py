@@ -30,7 +30,7 @@ from aicf.backends.cpu.legality import (
     unsupported_dtype,
     variant_of,
 )
-from aicf.backends.cpu.records import attention_record
+from aicf.backends.cpu.records import attention_record, get_bool, get_int
 from aicf.backends.cpu.target import ELEMENT_BYTES
 from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.kinds import FLAGS
@@ -75,7 +75,12 @@ class AttentionKernel(PlainOperands):
         """See `KernelDescriptor`."""
         scale = work.attrs["scale"]
         assert isinstance(scale, FloatAttr)
-        return {**attention_record(self._spec(work, target)), "scale": scale}
+        return {
+            **attention_record(self._spec(work, target)),
+            "scale": scale,
+            "causal": work.attrs["causal"],
+            "past": work.attrs["past"],
+        }
 
     def _spec(self, work: Work, target: TargetAttr) -> AttentionSpec:
         splits = FIXED_SPLITS if work.batch_invariant else SPLITS
@@ -89,7 +94,8 @@ class AttentionKernel(PlainOperands):
 
 
 def _problem(work: Work) -> AttentionProblem:
-    return read_attention([strided(operand) for operand in work.operands], strided(work.results[0]))
+    past = get_int(work.attrs, "past") if get_bool(work.attrs, "causal") else None
+    return read_attention([strided(operand) for operand in work.operands], strided(work.results[0]), past)
 
 
 def _attention_reason(work: Work) -> str | None:
@@ -99,8 +105,6 @@ def _attention_reason(work: Work) -> str | None:
         return "queries, keys, values, mask and result are not of one type"
     if any(op.name == "logical.cast" for op in work.body.ops):
         return "its scores are computed in another type"
-    if work.attrs["causal"] == FLAGS[True]:
-        return "it has no causal mask of its own: add one to the scores"
     if any(prod(operand.shape) == 0 for operand in work.operands):
         return "nothing to multiply"
     return None

@@ -49,6 +49,7 @@ class AttentionProblem:
         d, dv: Elements of a query or key, and of a value.
         q, k, v, result: ``[m, d]``, ``[n, d]``, ``[n, dv]`` and ``[m, dv]``.
         mask: ``[m, n]``; None without one.
+        past: Query i sees keys 0 to i + past alone; None if it sees all.
     """
 
     dtype: str
@@ -62,30 +63,40 @@ class AttentionProblem:
     v: Matrix
     result: Matrix
     mask: Matrix | None
+    past: int | None = None
 
     @property
     def count(self) -> int:
         """Batch elements."""
         return prod(self.batch)
 
-    def scores(self, rows: int) -> GemmProblem:
-        """``q @ k^T`` of a block of `rows` queries."""
-        keys = (self.k.column, self.k.row)
-        return GemmProblem(self.dtype, rows, self.n, self.d, (self.q.row, self.q.column), keys)
+    def scores(self, rows: int, keys: int | None = None) -> GemmProblem:
+        """``q @ k^T`` of a block of `rows` queries and the first `keys` keys (all by default)."""
+        strides = (self.k.column, self.k.row)
+        return GemmProblem(self.dtype, rows, keys or self.n, self.d, (self.q.row, self.q.column), strides)
 
-    def output(self, rows: int, row_elements: int) -> GemmProblem:
+    def output(self, rows: int, row_elements: int, keys: int | None = None) -> GemmProblem:
         """``probabilities @ v`` of a block of `rows` queries, whose probabilities are `row_elements` apart."""
         values = (self.v.row, self.v.column)
-        return GemmProblem(self.dtype, rows, self.dv, self.n, (row_elements, 1), values)
+        steps = keys or self.n
+        return GemmProblem(
+            self.dtype,
+            rows,
+            self.dv,
+            steps,
+            (row_elements, 1),
+            values,
+            b_rows=self.n if steps < self.n else 0,
+        )
 
 
-def read_attention(operands: Sequence[Strided], result: Strided) -> AttentionProblem:
-    """The problem of an instruction with operands q, k, v and perhaps a mask."""
+def read_attention(operands: Sequence[Strided], result: Strided, past: int | None) -> AttentionProblem:
+    """The problem of an instruction with operands q, k, v and perhaps a mask; `past` as `AttentionProblem` has it."""
     q, k, v = operands[:3]
     batch, m, n = q.shape[:-2], q.shape[-2], k.shape[-2]
     mask = _spread(operands[3], (*batch, m, n)) if len(operands) > 3 else None
     given = (_matrix(q), _matrix(k), _matrix(v), _matrix(result))
-    return AttentionProblem(q.dtype, batch, m, n, q.shape[-1], v.shape[-1], *given, mask)
+    return AttentionProblem(q.dtype, batch, m, n, q.shape[-1], v.shape[-1], *given, mask, past)
 
 
 def _matrix(operand: Strided) -> Matrix:
@@ -109,6 +120,8 @@ class AttentionSpec:
         scores, output: The two products of a full block. Keys always lie in packed panels, values do if the output's
             `b_source` says so; both are packed once for each batch element.
         share: What threads divide: batch elements, or the blocks of each.
+        key_steps: Into how many runs the blocks of a causal attention are divided: a run leaves out the keys that none
+            of its queries sees.
     """
 
     problem: AttentionProblem
@@ -117,6 +130,24 @@ class AttentionSpec:
     output: GemmSpec
     share: Share = "none"
     threads: int = 1
+    key_steps: int = 1
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of queries of a batch element."""
+        return -(-self.problem.m // self.block_rows)
+
+    @property
+    def runs(self) -> list[tuple[int, int, int]]:
+        """First block, end, and number of keys of each run of blocks."""
+        p = self.problem
+        ends = [self.blocks * (step + 1) // self.key_steps for step in range(self.key_steps)]
+        found: list[tuple[int, int, int]] = []
+        for first, end in zip([0, *ends], ends, strict=False):
+            seen = p.n if p.past is None else end * self.block_rows + p.past
+            keys = min(p.n, -(-seen // self.scores.nr) * self.scores.nr)
+            found.append((first, end, keys))
+        return [run for run in found if run[0] < run[1]]
 
     @property
     def lanes(self) -> int:
@@ -163,6 +194,9 @@ _VECTOR_CYCLES = 15.0
 _ROW_CYCLES = 45.0
 """Cycles of a row of scores besides: its largest element and its sum across lanes."""
 _PACK_BYTES_PER_CYCLE = 16.0
+_KEY_STEPS = 4
+"""Each run of blocks is code of its own; with four, a causal attention of as many queries as keys does five eighths of
+the work."""
 _SCORE_CYCLES = 1.5
 """Epilogue of a vector of scores: scale and mask."""
 _OUTPUT_CYCLES = 9.0 / 2
@@ -185,10 +219,11 @@ def cost_us(spec: AttentionSpec) -> float:
     p, size = spec.problem, ELEMENT_BYTES[spec.problem.dtype]
     keys, values, _, _ = spec.parts
     packing = (keys + values) * size / _PACK_BYTES_PER_CYCLE
-    blocks = -(-p.m // spec.block_rows)
+    blocks = spec.blocks
     full = p.m / (blocks * spec.block_rows)
     products = cycles(spec.scores, _SCORE_CYCLES) + cycles(spec.output, _OUTPUT_CYCLES)
     rows = blocks * full * products + softmax_cycles(p, spec.lanes)
+    rows *= sum((end - first) * keys for first, end, keys in spec.runs) / (blocks * p.n)
     if spec.share == "batches":
         total = -(-p.count // spec.threads) * (packing + rows)
     else:
@@ -214,6 +249,8 @@ def _spec(
     row = padded_row(problem.n, lanes)
     most = max(1, _BLOCK_BYTES // (row * size))
     blocks = max(-(-problem.m // most), min(problem.m, threads) if share == "rows" else 1)
+    if problem.past is not None and problem.m >= 16 * _KEY_STEPS:
+        blocks = max(blocks, _KEY_STEPS)
     rows = -(-problem.m // blocks)
     ((_, scores),) = propose(
         problem.scores(rows),
@@ -234,4 +271,6 @@ def _spec(
             outputs.append((us * blocks + packing / NOMINAL_GHZ / 1000, spec))
     _, best = min(outputs, key=lambda entry: entry[0])
     scores, output = (replace(spec, mc=0, prefetch_lines=0) for spec in (scores, best))
-    return AttentionSpec(problem, rows, scores, output, share, threads)
+    # Threads that share the blocks of a batch element walk them in one loop, over all keys.
+    steps = 1 if problem.past is None or share == "rows" else min(_KEY_STEPS, blocks)
+    return AttentionSpec(problem, rows, scores, output, share, threads, steps)

@@ -288,7 +288,8 @@ def _row_program(launch: Launch, call: _Call, nest: LoopNest, operands: Sequence
 
 
 def _attention(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
-    problem = read_attention([_strided(ref) for ref in launch.ins], _strided(launch.outs[0]))
+    past = get_int(launch.record, "past") if get_bool(launch.record, "causal") else None
+    problem = read_attention([_strided(ref) for ref in launch.ins], _strided(launch.outs[0]), past)
     spec = attention_spec(launch.record, problem, em.level.has_fma)
     if not call.ws:
         raise PlanError(

@@ -41,6 +41,8 @@ class GemmProblem:
     """How many B of equal shape and strides A is multiplied with."""
     joined: bool = False
     """The epilogue takes the sums of all products together (a gate); else each product has its own."""
+    b_rows: int = 0
+    """Rows of packed B, if it has more than the `k` that are used."""
     makes_rows: bool = False
     """A is no operand: a row program writes its rows into workspace block by block, as `a_strides` say."""
 
@@ -91,7 +93,7 @@ class GemmSpec:
     @property
     def panel_elements(self) -> int:
         """Elements of one packed panel of B."""
-        return self.problem.k * self.nr
+        return (self.problem.b_rows or self.problem.k) * self.nr
 
     @property
     def work(self) -> float:

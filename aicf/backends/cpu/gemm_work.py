@@ -13,7 +13,7 @@ from itertools import accumulate
 from operator import mul
 
 from aicf.backends.cpu.gemm_spec import GemmProblem
-from aicf.backends.nests import Access, LoopNest, Strided, access_of, nest_of
+from aicf.backends.nests import Access, LoopNest, Strided, access_of, index_ops, nest_of
 from aicf.dialects.emit_kernels import KernelOp
 
 KINDS = ("gemm", "gemm_epilogue", "gemm_gated", "gemm_multi", "norm_gemm", "norm_gated")
@@ -112,7 +112,7 @@ def read_gemm(
         for own, outs in zip(found.extras, _per_epilogue(results, found), strict=True)
     ]
     flat = [access for own in accesses for access in own]
-    problem, collapsed, steps = _collapse(a, b, transposed, flat, packed)
+    problem, collapsed, steps = _collapse(a, b, transposed, flat, packed, _tells_rows_apart(code))
     moved = [Access(old.dtype, old.offset, tuple(new)) for old, new in zip(flat, steps, strict=True)]
     ends = list(accumulate(map(len, accesses)))
     starts = [0, *ends[:-1]]
@@ -148,9 +148,15 @@ def _epilogue_accesses(
 
 
 def _collapse(
-    a: Strided, b: Strided, transposed: tuple[bool, bool], accesses: Sequence[Access], packed: bool
+    a: Strided,
+    b: Strided,
+    transposed: tuple[bool, bool],
+    accesses: Sequence[Access],
+    packed: bool,
+    apart: bool,
 ) -> tuple[GemmProblem, int, list[list[int]]]:
-    """The problem with as many batch dims as rows as there can be, how many those are, and the new strides."""
+    """The problem with as many batch dims as rows as there can be (none if `apart`), how many those are, and the new
+    strides."""
     m, k = a.shape[-2:][:: -1 if transposed[0] else 1]
     n = b.shape[-2:][:: -1 if transposed[1] else 1][1]
     a_strides = a.strides[-2:][:: -1 if transposed[0] else 1]
@@ -161,7 +167,7 @@ def _collapse(
     steps = [list(access.strides) for access in accesses]
     collapsed = 0
     row = a_strides[0]
-    while batch and _continues_rows(batch[-1], m, row, a_batch[-1], b_batch[-1], steps):
+    while batch and not apart and _continues_rows(batch[-1], m, row, a_batch[-1], b_batch[-1], steps):
         size = batch.pop()
         a_step = a_batch.pop()
         b_batch.pop()
@@ -177,6 +183,13 @@ def _collapse(
     a_steps = (row, a_strides[1])
     problem = GemmProblem(a.dtype, m, n, k, a_steps, right, tuple(batch), tuple(a_batch), tuple(b_batch))
     return problem, collapsed, steps
+
+
+def _tells_rows_apart(code: KernelOp | None) -> bool:
+    """Whether an epilogue asks for the batch element or the row it is at, which rows made of batch dims have not."""
+    if code is None:
+        return False
+    return any(op.number < len(code.parallel_sizes) - 1 for op in index_ops(code))
 
 
 def _continues_rows(size: int, m: int, row: int, a_step: int, b_step: int, steps: list[list[int]]) -> bool:

@@ -104,6 +104,13 @@ class Emitter:
         """A constant mask with the first `active` of `lanes` set."""
         return ir.Constant(ir.VectorType(I1, lanes), [int(lane < active) for lane in range(lanes)])
 
+    def lanes_below(self, lanes: int, count: Value) -> Value:
+        """A mask with the first `count` of `lanes` set; `count` is an index below 2**31, at most 0 for none."""
+        narrow = self.b.trunc(count, I32)
+        if lanes == 1:
+            return self.b.icmp_signed("<", ir.Constant(I32, 0), narrow)
+        return self.b.icmp_signed("<", self.ramp("i32", lanes, 1), self.splat(narrow, lanes))
+
     def is_constant(self, value: Value) -> bool:
         """Whether `value` came from `const`; constants are never NaN unless asked for."""
         return isinstance(value, ir.Constant)

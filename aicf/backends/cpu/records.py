@@ -121,6 +121,7 @@ def attention_record(spec: AttentionSpec) -> dict[str, Attribute]:
         "output": DictionaryAttr(gemm_record(spec.output)),
         "share": StringAttr(spec.share),
         "threads": integer(spec.threads),
+        "key_steps": integer(spec.key_steps),
         "workspace_bytes": integer(spec.workspace_bytes),
         "combination_order": StringAttr(spec.combination_order),
     }
@@ -133,9 +134,12 @@ def attention_spec(record: Record, problem: AttentionProblem, fused: bool) -> At
     scores = gemm_spec(get_record(record, "scores"), problem.scores(rows), fused)
     row = padded_row(problem.n, scores.lanes)
     output = gemm_spec(get_record(record, "output"), problem.output(rows, row), fused)
-    if rows < 1 or (share == "none") != (threads == 1) or scores.b_source != "packed":
+    steps = get_int(record, "key_steps")
+    whole = share == "rows" or problem.past is None
+    wrong_steps = steps < 1 or (whole and steps > 1)
+    if rows < 1 or (share == "none") != (threads == 1) or scores.b_source != "packed" or wrong_steps:
         raise PlanError("kernel record of an attention contradicts itself: run select-kernels again")
-    return AttentionSpec(problem, rows, scores, output, share, threads)
+    return AttentionSpec(problem, rows, scores, output, share, threads, steps)
 
 
 def loop_record(spec: LoopSpec, nest: LoopNest) -> dict[str, Attribute]:

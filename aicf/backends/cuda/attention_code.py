@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
-import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import e, log2
 from typing import Any
 
@@ -26,7 +23,7 @@ from aicf.backends.cuda.attention_kernels import (
 from aicf.backends.cuda.code import KernelCode
 from aicf.backends.cuda.launches import KernelLaunch, address_of
 from aicf.backends.cuda.records import Record, is_programmatic, read_shape
-from aicf.backends.cuda.staging import Snippet, stage
+from aicf.backends.cuda.staging import Snippet, part, stage
 from aicf.backends.cuda.target import ELEMENT_BYTES
 from aicf.backends.cuda.templates import attention as templates
 
@@ -52,7 +49,8 @@ def _on_tensor_cores(problem: AttentionProblem, record: Record) -> KernelCode:
         **_problem_constants(problem, scale, log2(e)),
         "PROGRAMMATIC": is_programmatic(record),
         **_tile_constants(problem, spec),
-        # Only a factor above 0 may be left out of the maximum, and only if nothing is added.
+        # Only a factor above 0 may be left out of the maximum, and only if nothing is added; what a query does not see
+        # is -inf with any such factor.
         "FOLDED": problem.mask is None and scale > 0,
     }
     return KernelCode("attention", stage(templates.attention, constants), PARAMETERS, spec.threads)
@@ -65,7 +63,7 @@ def _on_scalar_units(problem: AttentionProblem, record: Record) -> KernelCode:
         "PROGRAMMATIC": is_programmatic(record),
         "LOAD": LOADS[problem.dtype],
         "STORE": STORES[problem.dtype],
-        "COPY_MATRIX": _snippet(templates.copy_matrix),
+        "COPY_MATRIX": part(templates.copy_matrix),
         "WARPS": SIMT_WARPS,
         "ROWS": SIMT_ROWS,
         "COLUMNS": simt_columns(problem),
@@ -96,7 +94,12 @@ def _problem_constants(problem: AttentionProblem, scale: float, unit: float) -> 
         "MASKED": problem.mask is not None,
         **_strides("MASK", mask, ELEMENT_BYTES[mask_dtype]),
         "LOAD_MASK": LOADS[mask_dtype],
-        "OFFSET": _snippet(templates.offset, "total"),
+        "OFFSET": part(templates.offset),
+        "BLOCK_OF": part(templates.block_of),
+        "TILES_SEEN": part(templates.tiles_seen),
+        "COUNT": problem.count,
+        "CAUSAL": problem.past is not None,
+        "PAST": problem.past or 0,
         "SCALE": scale * unit,
         "LOG2_E": unit,
     }
@@ -144,7 +147,7 @@ def _tile_constants(problem: AttentionProblem, spec: AttentionSpec) -> dict[str,
         "V_AT": shared.v,
         "STAGE_BYTES": shared.stage,
         "STATES_AT": shared.states,
-        "COPY_ROWS": _snippet(templates.copy_rows),
+        "COPY_ROWS": part(templates.copy_rows),
         "WARPGROUPS": spec.warpgroups,
         **_wgmma_constants(problem, spec),
     }
@@ -202,12 +205,3 @@ STORES = {
     "bf16": Snippet(("at", "x"), ("store_u16(at, f32_to_bf16(x))",)),
 }
 """The other way."""
-
-
-def _snippet(function: Callable[..., object], result: str = "") -> Snippet:
-    """A function of the templates as statements to splice in; a final `return` is dropped: `result` names it."""
-    node = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
-    assert isinstance(node, ast.FunctionDef)
-    statements = [s for s in node.body[1:] if not isinstance(s, ast.Return)]  # the first is the docstring
-    params = tuple(argument.arg for argument in node.args.args)
-    return Snippet(params, tuple(ast.unparse(statement) for statement in statements), result)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, prod
 
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, StringAttr, f64
+from xdsl.dialects.builtin import BoolAttr, FloatAttr, StringAttr, f64
 from xdsl.ir import Attribute
 
 from aicf.backends.base import BufferRef, Launch, OperandInfo, Work
@@ -72,6 +72,7 @@ class AttentionProblem:
         dtype: Element type of q, k, v and the result.
         q, k, v, result: Where they lie; k as ``[batch..., n, d]``.
         mask: Where the mask lies, as ``[batch..., m, n]`` with strides of 0, and its element type; None without one.
+        past: Query i sees keys 0 to i + past alone; None if it sees all.
     """
 
     batch: tuple[int, ...]
@@ -85,31 +86,47 @@ class AttentionProblem:
     v: Rows
     result: Rows
     mask: tuple[Rows, str] | None
+    past: int | None = None
 
     @property
     def count(self) -> int:
         """Batch elements."""
         return prod(self.batch)
 
+    def tiles_seen(self, block_m: int, block_n: int) -> list[int]:
+        """For every block of queries, the tiles of keys that one of them sees."""
+        tiles = -(-self.n // block_n)
+        if self.past is None:
+            return [tiles] * -(-self.m // block_m)
+        last = [first + block_m - 1 + self.past for first in range(0, self.m, block_m)]
+        return [min(tiles, key // block_n + 1) for key in last]
+
 
 def problem_of(work: Work) -> AttentionProblem:
     """The problem of a work of kind `attention`."""
-    return _problem(work.operands, work.results[0])
+    return _problem(work.operands, work.results[0], read_past(work.attrs))
 
 
 def problem_of_launch(launch: Launch) -> AttentionProblem:
     """The problem of an instruction of kind `attention`."""
-    return _problem(launch.ins, launch.outs[0])
+    return _problem(launch.ins, launch.outs[0], read_past(launch.record))
 
 
 def _problem(
-    ins: tuple[OperandInfo, ...] | tuple[BufferRef, ...], result: OperandInfo | BufferRef
+    ins: tuple[OperandInfo, ...] | tuple[BufferRef, ...], result: OperandInfo | BufferRef, past: int | None
 ) -> AttentionProblem:
     q, k, v = ins[:3]
     shape = (*q.shape[:-1], k.shape[-2])
     mask = (_broadcast_rows(ins[3], shape), ins[3].dtype) if len(ins) > 3 else None
     sizes = (q.shape[:-2], q.shape[-2], k.shape[-2], q.shape[-1], v.shape[-1])
-    return AttentionProblem(*sizes, q.dtype, _rows(q), _rows(k), _rows(v), _rows(result), mask)
+    return AttentionProblem(*sizes, q.dtype, _rows(q), _rows(k), _rows(v), _rows(result), mask, past)
+
+
+def read_past(entries: Record) -> int | None:
+    """Of the attributes of a work or the entries of a kernel record: the keys in front of the first query if attention
+    is causal, None if it is not. Raises PlanError if an entry is missing."""
+    past = read_integer(entries, "past")
+    return past if entries.get("causal") == BoolAttr.from_bool(True) else None
 
 
 def _rows(operand: OperandInfo | BufferRef) -> Rows:
@@ -299,7 +316,7 @@ def predicted_us(problem: AttentionProblem, spec: AttentionSpec, arch: GpuArch) 
     """Microseconds of the kernel by a model of one multiprocessor: rounds of resident blocks, which wait for their
     first tile; each tile is bound by a warp's own chain, by the throughput that the blocks share, or by the copies."""
     blocks = -(-problem.m // spec.block_m) * problem.count
-    tiles = -(-problem.n // spec.block_n)
+    seen = problem.tiles_seen(spec.block_m, spec.block_n)
     resident = resident_blocks(problem, spec, arch)
     sharing = min(resident, -(-blocks // arch.multiprocessors))
     chain, throughput = _tile_clocks(problem, spec, sharing * spec.threads // 32)
@@ -308,6 +325,8 @@ def predicted_us(problem: AttentionProblem, spec: AttentionSpec, arch: GpuArch) 
     ends = _START_CLOCKS + _WARP_CLOCKS * spec.threads / 32
     ends += _COMBINE_CLOCKS * spec.warps_n if spec.warps_n > 1 else 0.0
     rounds = blocks / (arch.multiprocessors * resident)
+    # The longest blocks start first; where all run at once they are waited for, else they even out.
+    tiles = max(seen) if rounds <= 1 else sum(seen) / len(seen)
     # Blocks drift apart, so a last round is rarely a whole one.
     rounds = (max(1.0, rounds) + ceil(rounds)) / 2
     clocks = ends + queries + copies + tiles * max(chain, throughput, sharing * copies)
@@ -362,7 +381,7 @@ def simt_columns(problem: AttentionProblem) -> int:
 
 
 def read_scale(record: Record) -> float:
-    """The scale of a kernel record. Raises PlanError if it lacks one."""
+    """The scale of a kernel record, or of a work's attributes. Raises PlanError if there is none."""
     value = record.get("scale")
     if not isinstance(value, FloatAttr):
         raise PlanError("kernel record lacks the number 'scale': run select-kernels again")
@@ -378,9 +397,12 @@ def read_spec(record: Record) -> AttentionSpec:
     return AttentionSpec(**tiles, warpgroups=bool(read_integer(record, "warpgroups")))
 
 
-def _common_record(work: Work, arch: GpuArch, shape: Shape, order: str) -> dict[str, Attribute]:
+def common_record(work: Work, arch: GpuArch, shape: Shape, order: str) -> dict[str, Attribute]:
+    """The entries of every attention kernel; `order` says how sums are combined."""
     return {
         "scale": FloatAttr(_scale(work), f64),
+        "causal": work.attrs["causal"],
+        "past": work.attrs["past"],
         **shape.entries(),
         "combination_order": StringAttr(order),
         **start_entries(arch),
@@ -398,8 +420,8 @@ def _scale(work: Work) -> float:
 # Descriptors
 
 
-def _reason(work: Work) -> str | None:
-    """Why no kernel here runs the work."""
+def common_reason(work: Work) -> str | None:
+    """Why no attention kernel runs the work."""
     problem = problem_of(work)
     q, k, v = work.operands[:3]
     if not q.dtype == k.dtype == v.dtype == work.results[0].dtype:
@@ -415,9 +437,6 @@ def _reason(work: Work) -> str | None:
         return (
             f"a mask of {problem.mask[1]} is not added on cuda, only one of {', '.join(MASK_TYPES)}: cast it"
         )
-    causal = work.attrs.get("causal")
-    if isinstance(causal, IntegerAttr) and causal.value.data:
-        return "a causal mask is not generated on cuda: give it as the mask operand"
     return None
 
 
@@ -437,7 +456,7 @@ class AttentionKernel(PlainOperands):
 
     def legal(self, work: Work, target: TargetAttr) -> str | None:
         """See `KernelDescriptor`."""
-        if (reason := _reason(work)) is not None:
+        if (reason := common_reason(work)) is not None:
             return reason
         problem = problem_of(work)
         if problem.dtype not in HALVES:
@@ -476,7 +495,7 @@ class AttentionKernel(PlainOperands):
         order = "keys in tiles, in order" + ("; then the warps, in order" if spec.warps_n > 1 else "")
         blocks = ceil(problem.m / spec.block_m) * problem.count
         shape = Shape((blocks, 1, 1), (spec.threads, 1, 1), (1, 1, 1), shared_layout(problem, spec).total)
-        record = _common_record(work, arch_named(target.arch.data), shape, order)
+        record = common_record(work, arch_named(target.arch.data), shape, order)
         tiles = {name: integer(getattr(spec, name)) for name in _TILES}
         return record | tiles | {"warpgroups": integer(int(spec.warpgroups))}
 
@@ -504,7 +523,7 @@ class SimtAttentionKernel(PlainOperands):
 
     def legal(self, work: Work, target: TargetAttr) -> str | None:
         """See `KernelDescriptor`."""
-        if (reason := _reason(work)) is not None:
+        if (reason := common_reason(work)) is not None:
             return reason
         problem = problem_of(work)
         if problem.dtype not in MASK_TYPES:
@@ -523,7 +542,8 @@ class SimtAttentionKernel(PlainOperands):
         problem, arch = problem_of(work), arch_named(target.arch.data)
         blocks = -(-problem.m // (SIMT_WARPS * SIMT_ROWS)) * problem.count
         rounds = -(-blocks // (arch.multiprocessors * 4))
-        work_of_block = 2 * SIMT_WARPS * SIMT_ROWS * problem.n * (problem.d + problem.dv)
+        seen = problem.tiles_seen(SIMT_WARPS * SIMT_ROWS, 32)
+        work_of_block = 2 * SIMT_WARPS * SIMT_ROWS * 32 * sum(seen) / len(seen) * (problem.d + problem.dv)
         rate = arch.f32_tflops * 1e6 / 4 / (arch.multiprocessors * 4)
         return 3.0 + rounds * work_of_block / rate
 
@@ -533,7 +553,7 @@ class SimtAttentionKernel(PlainOperands):
         blocks = ceil(problem.m / (SIMT_WARPS * SIMT_ROWS)) * problem.count
         shape = Shape((blocks, 1, 1), (32 * SIMT_WARPS, 1, 1), (1, 1, 1), simt_shared_bytes(problem))
         order = self.fixed_order(work, target)
-        return _common_record(work, arch_named(target.arch.data), shape, order)
+        return common_record(work, arch_named(target.arch.data), shape, order)
 
     def record_reason(self, work: Work, record: Record, target: TargetAttr) -> str | None:
         """See `CheckedKernel`: it has no variants."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from aicf.backends.base import KernelDescriptor
 from aicf.backends.cuda import (
     attention_kernels,
+    attention_wgmma_kernels,
     cublaslt_kernels,
     gemm_norm_kernels,
     gemv_kernels,
@@ -22,6 +23,7 @@ KERNELS: tuple[KernelDescriptor, ...] = (
     mma_kernels.MmaKernel(),
     gemv_kernels.GemvKernel(),
     simt_kernels.SimtKernel(),
+    attention_wgmma_kernels.WgmmaAttentionKernel(),
     *attention_kernels.KERNELS,
     *generated_kernels.KERNELS,
     *place_kernels.KERNELS,

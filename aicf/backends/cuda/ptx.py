@@ -625,6 +625,8 @@ copy_tensor_2d = void_asm(
 
 named_barrier = void_asm("bar.sync $0, $1;", ["u32", "u32"])
 """`named_barrier(number 1..15, threads)`: a barrier of part of a block."""
+named_arrive = void_asm("bar.arrive $0, $1;", ["u32", "u32"])
+"""`named_arrive(number, threads)`: as `named_barrier`, for threads that do not wait."""
 
 
 def _wgmma_from(n: int, dtype: str, a_from_rows: int, b_from_rows: int) -> Intrinsic:
@@ -693,7 +695,7 @@ store_cluster_f32x2 = void_asm("st.shared::cluster.v2.f32 [$0], {$1,$2};", ["u32
 """Stores into the shared memory of a block of the cluster, at an address that `map_shared` gives."""
 for _count in (24, 40):
     globals()[f"fewer_registers_{_count}"] = void_asm(f"setmaxnreg.dec.sync.aligned.u32 {_count};", [])
-for _count in (104, 216, 232, 240):
+for _count in (104, 160, 216, 232, 240):
     globals()[f"more_registers_{_count}"] = void_asm(f"setmaxnreg.inc.sync.aligned.u32 {_count};", [])
 
 # Clusters
@@ -717,13 +719,13 @@ larger = value_asm("max.f32 $0, $1, $2;", ["f32"], ["f32", "f32"], effect=False)
 NEGATIVE_INFINITY = np.float32("-inf")
 
 
-def _wgmma_of_registers(n: int, dtype: str) -> Intrinsic:
-    """As `_wgmma` with A in registers and B along N in shared memory; it waits until its registers are written."""
+def _wgmma_of_registers(n: int, dtype: str, fence: str) -> Intrinsic:
+    """As `_wgmma` with A in registers and B along N in shared memory."""
     count = n // 2
     registers = ",".join(f"${i}" for i in range(count))
     a = ",".join(f"${2 * count + i}" for i in range(4))
     text = (
-        f"wgmma.fence.sync.aligned; wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{dtype}.{dtype} "
+        f"{fence}wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{dtype}.{dtype} "
         f"{{{registers}}}, {{{a}}}, ${2 * count + 4}, 1, 1, 1, 1;"
     )
     return value_asm(text, ["f32"] * count, [("f32", count), *["u32"] * 4, "u64"], tied=0)
@@ -734,9 +736,21 @@ for _n in (64, 128):
     globals()[f"wgmma_start_{_n}"] = value_asm(
         "wgmma.fence.sync.aligned;", ["f32"] * (_n // 2), [("f32", _n // 2)], memory=True, tied=0
     )
+    # wgmma_older_N(accumulator): the sums once every product is done but those of the last group
+    globals()[f"wgmma_older_{_n}"] = value_asm(
+        "wgmma.wait_group.sync.aligned 1;", ["f32"] * (_n // 2), [("f32", _n // 2)], memory=True, tied=0
+    )
+    # wgmma_ready_N(weights): N columns of left operands in registers; what was to be written to them is written
+    globals()[f"wgmma_ready_{_n}"] = value_asm(
+        "wgmma.fence.sync.aligned;", ["u32"] * (_n // 4), [("u32", _n // 4)], memory=True, tied=0
+    )
     for _dtype in ("f16", "bf16"):
-        # wgmma_of_registers_N_DTYPE(accumulator, a0, a1, a2, a3, descriptor_b): adds to the accumulator
-        globals()[f"wgmma_of_registers_{_n}_{_dtype}"] = _wgmma_of_registers(_n, _dtype)
+        # wgmma_of_registers_N_DTYPE(accumulator, a0, a1, a2, a3, descriptor_b): adds to the accumulator, and waits
+        # until its registers are written; wgmma_of_ready_N_DTYPE is for those that `wgmma_start` and `wgmma_ready` gave
+        globals()[f"wgmma_of_registers_{_n}_{_dtype}"] = _wgmma_of_registers(
+            _n, _dtype, "wgmma.fence.sync.aligned; "
+        )
+        globals()[f"wgmma_of_ready_{_n}_{_dtype}"] = _wgmma_of_registers(_n, _dtype, "")
 
 
 @intrinsic

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from aicf.frontends.builder.attention import AttentionOps
 from aicf.frontends.builder.contraction import ContractionOps
 from aicf.frontends.builder.indexing import IndexingOps
 from aicf.frontends.builder.normalization import NormalizationOps
@@ -11,5 +12,5 @@ from aicf.frontends.builder.reduction import ReductionOps
 
 
 @dataclass
-class Graph(ContractionOps, ReductionOps, NormalizationOps, IndexingOps):
+class Graph(ContractionOps, AttentionOps, ReductionOps, NormalizationOps, IndexingOps):
     """A program under construction; its methods raise :class:`InvalidIR`, with the Python source line, on wrong use."""

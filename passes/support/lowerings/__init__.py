@@ -5,6 +5,7 @@ from aicf.passes.support.identity import IdTable
 from aicf.passes.support.lowerings import (
     activations,
     arithmetic,
+    attention,
     contraction,
     indexing,
     normalization,
@@ -15,6 +16,7 @@ from aicf.passes.support.lowerings.base import Formulas, LowerBy
 FORMULAS: Formulas = {
     **contraction.FORMULAS,
     **arithmetic.FORMULAS,
+    **attention.FORMULAS,
     **activations.FORMULAS,
     **reduction.FORMULAS,
     **normalization.FORMULAS,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
-from xdsl.dialects.builtin import BoolAttr, FloatAttr, f64
+from xdsl.dialects.builtin import BoolAttr, FloatAttr, IntegerAttr, f64, i64
 from xdsl.ir import Attribute, Block
 
 from aicf.backends.base import OperandInfo, Work
@@ -41,13 +41,14 @@ def packed(
 
 
 def attention(
-    operands: Sequence[OperandInfo], result: OperandInfo, scale: float = 0.125, causal: bool = False
+    operands: Sequence[OperandInfo], result: OperandInfo, scale: float = 0.125, past: int | None = None
 ) -> Work:
-    """A work of kind `attention`; a fourth operand is the mask."""
+    """A work of kind `attention`; a fourth operand is the mask. Causal if `past` is given."""
     attrs: Mapping[str, Attribute] = {
         "scale": FloatAttr(scale, f64),
         "mask": BoolAttr.from_bool(len(operands) > 3),
-        "causal": BoolAttr.from_bool(causal),
+        "causal": BoolAttr.from_bool(past is not None),
+        "past": IntegerAttr(past or 0, i64),
     }
     return Work("attention", "attention", attrs, tuple(operands), (result,), Block(), None)
 
@@ -75,7 +76,7 @@ MASK = OperandInfo("const", (2, 1, 1, 100), "f32", (100, 0, 0, 1))
         (attention([X, X, X], X), None),
         (attention([X, X, X, MASK], X), None),
         (attention([X, X, X, replace(MASK, dtype="i1")], X), "a mask of i1"),
-        (attention([X, X, X], X, causal=True), "causal"),
+        (attention([X, X, X], X, past=3), None),
         (attention([X, X, X], replace(X, dtype="f32")), "differ in type"),
         (bert(dtype="f32"), "tensor cores multiply f16 and bf16"),
         (attention([packed(2, 9, 3, 24)] * 3, packed(2, 9, 3, 24)), "a query has 24 elements"),
@@ -185,6 +186,37 @@ def test_warpgroups_multiply_from_shared_memory() -> None:
     problem = problem_of(attention([narrow] * 3, narrow))
     assert not any(spec.warpgroups for spec in specs(problem, ARCHES["sm_90a"]))
     assert not any(spec.warpgroups for spec in specs(problem_of(work), ARCHES["sm_80"]))
+
+
+def test_causal_blocks_leave_out_the_keys_that_none_of_them_sees() -> None:
+    """As many tiles as the last query of a block sees, all of them at most; without a causal mask all, always."""
+    x, keys = packed(1, 200, 2, 64), packed(1, 300, 2, 64)
+    assert problem_of(attention([x, keys, keys], x)).tiles_seen(64, 64) == [5, 5, 5, 5]
+    assert problem_of(attention([x, keys, keys], x, past=0)).tiles_seen(64, 64) == [1, 2, 3, 4]
+    assert problem_of(attention([x, keys, keys], x, past=100)).tiles_seen(64, 64) == [3, 4, 5, 5]
+    assert problem_of(attention([x, keys, keys], x, past=1)).tiles_seen(64, 128) == [1, 2, 2, 3]
+
+
+def test_a_causal_mask_costs_less_than_none_and_the_record_says_it() -> None:
+    """The prior counts the tiles that are visited; `past` and `causal` are in the record and change the code."""
+    x = packed(8, 512, 12, 64)
+    full, causal, later = (attention([x, x, x], x, past=past) for past in (None, 0, 7))
+    for kernel in (KERNEL, SIMT):
+        assert kernel.cost_us(causal, TARGET) < 0.8 * kernel.cost_us(full, TARGET)
+        record = kernel.record(later, TARGET)
+        assert record["causal"] == BoolAttr.from_bool(True) and record["past"] == IntegerAttr(7, i64)
+        codes = {launch(w, kernel.record(w, TARGET), kernel.id).code.source for w in (full, causal, later)}
+        assert len(codes) == 3
+
+
+@pytest.mark.parametrize("warpgroups", [True, False])
+def test_causal_code_keeps_to_its_registers(warpgroups: bool) -> None:
+    """A mask inside of the diagonal tiles spills nothing."""
+    x = packed(2, 200, 3, 64)
+    work = attention([x, x, x], x, past=9)
+    made = launch(work, KERNEL.record_of(work, TARGET, AttentionSpec(64, 128, 2, 4, 1, warpgroups)))
+    (cubin,) = compile_kernels([made.code], "sm_90a").values()
+    assert cubin.stack_bytes == 0 and not starting(instructions(cubin), ATOMICS + SPILLS)
 
 
 def test_f32_arithmetic_is_ieee() -> None:

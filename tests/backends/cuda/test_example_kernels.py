@@ -49,6 +49,7 @@ REQUIRED: dict[str, tuple[tuple[str, ...], ...]] = {
     "cuda.gemm_simt": (("FFMA",), ("LDGSTS",)),
     "cuda.gemv": (("LDG",), ("FFMA", "HFMA2")),
     "cuda.attention": (("HMMA.16816.F32", "HGMMA"), ("LDGSTS", "UTMALDG")),
+    "cuda.attention_wgmma": (("HGMMA",), ("UTMALDG",)),
     "cuda.generated": (("LDG",), ("STG",)),
     "cuda.copy": (("LDG",), ("STG",)),
     "cuda.concat": (("LDG",), ("STG",)),

@@ -1,6 +1,13 @@
 """What a random program may do next, by family of ops; a step named twice is taken twice as often."""
 
-from tests.support.random_steps import contraction, data_movement, elementwise, indexing, reduction
+from tests.support.random_steps import (
+    attention,
+    contraction,
+    data_movement,
+    elementwise,
+    indexing,
+    reduction,
+)
 
 STEPS = (
     *elementwise.STEPS,
@@ -8,4 +15,5 @@ STEPS = (
     *reduction.STEPS,
     *data_movement.STEPS,
     *indexing.STEPS,
+    *attention.STEPS,
 )

@@ -73,6 +73,10 @@ FOLDED = True
 """Whether SCALE goes into the argument of the exponential: then the maximum is taken of the bare products."""
 SCALE, LOG2_E = 0.18, 1.4426950408889634
 """Scores are in units of log2(e), so that the exponential is a power of two; SCALE has the factor."""
+CAUSAL, PAST = False, 0
+"""Whether query i sees keys 0 to i + PAST alone."""
+COUNT = 96
+"""Batch elements."""
 PROGRAMMATIC = True
 
 # The method.
@@ -114,7 +118,7 @@ STATES_AT = 0
 # The method on scalar units.
 WARPS, ROWS, COLUMNS = 4, 4, 2
 
-OFFSET = COPY_ROWS = COPY_MATRIX = LOAD = LOAD_MASK = STORE = Snippet((), ())
+OFFSET = BLOCK_OF = TILES_SEEN = COPY_ROWS = COPY_MATRIX = LOAD = LOAD_MASK = STORE = Snippet((), ())
 SCORE_START = SCORE_PRODUCT = SCORE_RESULT = TOTAL_PRODUCT = TOTAL_RESULT = Snippet((), ())
 
 
@@ -126,6 +130,24 @@ def offset(index: Any, sizes: Any, strides: Any) -> Any:
             total = u64(total + u64(index % u32(sizes[d])) * u64(strides[d]))
         index = u32(index // u32(sizes[d]))
     return total
+
+
+def block_of(rows: Any) -> Any:
+    """First query and batch element of this block, which has `rows` queries. Where blocks differ in length, those that
+    see most keys are the first to start, for all batch elements: short ones fill the gaps at the end."""
+    block = u32(cuda.blockIdx.x)
+    if CAUSAL:
+        first = i32(u32(u32(TILES_M - 1) - block // u32(COUNT)) * u32(rows))
+        index = u32(block % u32(COUNT))
+    else:
+        first = i32(u32(block % u32(TILES_M)) * u32(rows))
+        index = u32(block // u32(TILES_M))
+    return first, index
+
+
+def tiles_seen(last: Any, keys: Any) -> Any:
+    """Tiles of `keys` keys up to the last one that query number `last` sees, and with it those before."""
+    return min(i32(TILES_N), i32(i32(last + i32(PAST)) // i32(keys) + i32(1)))
 
 
 def copy_rows(matrix: Any, to: Any, source: Any, valid: Any, thread: Any) -> None:
@@ -170,9 +192,9 @@ def attention(q: Any, k: Any, v: Any, result: Any, mask: Any) -> None:
     warp_n = u32(u32(thread >> u32(5)) // u32(WARPS_M))
     group = u32(lane >> u32(2))
     pair = u32(u32(lane & u32(3)) * u32(2))
-    block = u32(cuda.blockIdx.x)
-    first = i32(u32(block % u32(TILES_M)) * u32(BLOCK_M))
-    index = u32(block // u32(TILES_M))
+    first, index = splice(BLOCK_OF, BLOCK_M)
+    if CAUSAL:
+        tiles = splice(TILES_SEEN, i32(first + i32(BLOCK_M - 1)), BLOCK_N)
     offset_q = splice(OFFSET, index, BATCH, Q_BATCH)
     offset_k = splice(OFFSET, index, BATCH, K_BATCH)
     offset_v = splice(OFFSET, index, BATCH, V_BATCH)
@@ -223,16 +245,17 @@ def attention(q: Any, k: Any, v: Any, result: Any, mask: Any) -> None:
         wait_copies_1()
     else:
         for stage in unrolled(STAGES - 1):
-            to = u32(shared + u32(TILES_AT + stage * STAGE_BYTES))
-            splice(COPY_ROWS, K_COPY, to, u64(k + u64(stage * K_TILE)), N - stage * BLOCK_N, thread)
-            splice(
-                COPY_ROWS,
-                V_COPY,
-                u32(to + u32(V_AT)),
-                u64(v + u64(stage * V_TILE)),
-                N - stage * BLOCK_N,
-                thread,
-            )
+            if not CAUSAL or stage == 0 or stage < tiles:
+                to = u32(shared + u32(TILES_AT + stage * STAGE_BYTES))
+                splice(COPY_ROWS, K_COPY, to, u64(k + u64(stage * K_TILE)), N - stage * BLOCK_N, thread)
+                splice(
+                    COPY_ROWS,
+                    V_COPY,
+                    u32(to + u32(V_AT)),
+                    u64(v + u64(stage * V_TILE)),
+                    N - stage * BLOCK_N,
+                    thread,
+                )
             commit_copies()
         if STAGES == 2:
             wait_copies_0()
@@ -254,7 +277,7 @@ def attention(q: Any, k: Any, v: Any, result: Any, mask: Any) -> None:
     sums = registers(ROW_TILES * 2, f32(0.0))
     current = u32(0)
     loading = u32((STAGES - 1) * STAGE_BYTES)
-    for tile in range(TILES_N):
+    for tile in range(tiles if CAUSAL else TILES_N):
         if TILES_N > 1:
             if STAGES == 2:
                 wait_copies_0()
@@ -264,7 +287,7 @@ def attention(q: Any, k: Any, v: Any, result: Any, mask: Any) -> None:
                 total[0:TOTAL] = splice(TOTAL_RESULT)
                 fence_async_proxy()
             cuda.syncthreads()
-            if tile < TILES_N - (STAGES - 1):
+            if tile < (tiles if CAUSAL else TILES_N) - (STAGES - 1):
                 ahead = i32(i32(tile) + i32(STAGES - 1))
                 valid = i32(i32(N) - ahead * i32(BLOCK_N))
                 to = u32(shared + loading + u32(TILES_AT))
@@ -338,6 +361,17 @@ def attention(q: Any, k: Any, v: Any, result: Any, mask: Any) -> None:
                             for i in unrolled(ROW_TILES):
                                 score[i * SCORE + s + c] = NEGATIVE_INFINITY
                                 score[i * SCORE + s + c + 2] = NEGATIVE_INFINITY
+        if CAUSAL:
+            seen = i32(first + i32(warp_m) * i32(16 * ROW_TILES) + i32(PAST))
+            if i32(i32(tile) * i32(BLOCK_N) + i32(BLOCK_N - 1)) > seen:
+                # Some key of the tile comes after the first query of this warp.
+                for i in unrolled(ROW_TILES):
+                    for h in unrolled(2):
+                        ahead = i32(i32(seen + i32(group) + i32(i * 16 + h * 8)) - column)
+                        for s in unrolled(0, SCORE, 4):
+                            for c in unrolled(2):
+                                if i32(s * 2 + c) > ahead:
+                                    score[i * SCORE + s + h * 2 + c] = NEGATIVE_INFINITY
 
         for i in unrolled(ROW_TILES):
             for h in unrolled(2):
@@ -523,9 +557,9 @@ def attention_simt(q: Any, k: Any, v: Any, result: Any, mask: Any) -> None:
     thread = i32(cuda.threadIdx.x)
     lane = i32(thread & 31)
     local = i32(i32(thread >> 5) * ROWS)
-    block = u32(cuda.blockIdx.x)
-    first = i32(u32(block % u32(TILES_M)) * u32(WARPS * ROWS))
-    index = u32(block // u32(TILES_M))
+    first, index = splice(BLOCK_OF, WARPS * ROWS)
+    if CAUSAL:
+        tiles = splice(TILES_SEEN, i32(first + i32(WARPS * ROWS - 1)), 32)
     offset_q = splice(OFFSET, index, BATCH, Q_BATCH)
     offset_k = splice(OFFSET, index, BATCH, K_BATCH)
     offset_v = splice(OFFSET, index, BATCH, V_BATCH)
@@ -547,7 +581,7 @@ def attention_simt(q: Any, k: Any, v: Any, result: Any, mask: Any) -> None:
     top = registers(ROWS, f32(NEGATIVE_INFINITY))
     sums = registers(ROWS, f32(0.0))
     total = registers(ROWS * COLUMNS, f32(0.0))
-    for tile in range(TILES_N):
+    for tile in range(tiles if CAUSAL else TILES_N):
         start = i32(i32(tile) * i32(32))
         valid = i32(i32(N) - start)
         cuda.syncthreads()
@@ -568,7 +602,7 @@ def attention_simt(q: Any, k: Any, v: Any, result: Any, mask: Any) -> None:
                 column = u64(min(i32(start + lane), i32(N - 1)))
                 bias = splice(LOAD_MASK, u64(mask + row * u64(MASK_ROW) + column * u64(MASK_COLUMN)))
                 score = score + bias
-            if lane >= valid:
+            if lane >= valid or (CAUSAL and i32(start + lane) > i32(first + local + i32(r + PAST))):
                 score = NEGATIVE_INFINITY
             here = score
             for distance in unrolled(5):

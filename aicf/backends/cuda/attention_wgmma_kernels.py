@@ -1,0 +1,273 @@
+"""Descriptor of `cuda.attention_wgmma`, attention out of bulk tensor copies on Hopper: what it can run, at what
+predicted cost, with which record. Imports no code generator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from xdsl.ir import Attribute
+
+from aicf.backends.base import Work
+from aicf.backends.cuda.attention_kernels import (
+    HALVES,
+    KIND,
+    AttentionProblem,
+    Rows,
+    common_reason,
+    common_record,
+    problem_of,
+    read_scale,
+)
+from aicf.backends.cuda.records import PlainOperands, Record, Shape, contradiction, integer, read_integer
+from aicf.backends.cuda.target import GpuArch, arch_named
+from aicf.dialects.emit_types import TargetAttr
+
+LINE_BYTES = 2048
+"""Shared memory through which a warp stores its results: 16 rows of 64."""
+
+
+@dataclass(frozen=True)
+class Spec:
+    """One variant of the kernel.
+
+    Args:
+        groups: Warpgroups that multiply, 64 queries each.
+        block_n: Keys of a tile.
+        stages: Tiles in flight of keys, and of values.
+        turns: Whether the warpgroups take turns at multiplying.
+    """
+
+    groups: int
+    block_n: int
+    stages: int
+    turns: bool
+
+    @property
+    def block_m(self) -> int:
+        """Queries of a unit."""
+        return 64 * self.groups
+
+    @property
+    def threads(self) -> int:
+        """Of a block: one warpgroup copies."""
+        return 128 * (1 + self.groups)
+
+    @property
+    def blocks_per_sm(self) -> int:
+        """Blocks that share a multiprocessor and its registers."""
+        return 2 if self.groups == 1 else 1
+
+    @property
+    def registers(self) -> tuple[int, int]:
+        """Of a thread that copies, and of one that multiplies."""
+        return {1: (40, 216), 2: (24, 240), 3: (24, 160)}[self.groups]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Shared memory of a block, in bytes from a multiple of 1024: queries, the rings of keys and of values, the lines
+    that results go through, barriers."""
+
+    query_bytes: int
+    key_bytes: int
+    value_bytes: int
+    keys: int
+    values: int
+    lines: int
+    barriers: int
+    total: int
+
+
+def layout_of(problem: AttentionProblem, spec: Spec) -> Layout:
+    """Where everything lies."""
+    queries = 2 * spec.block_m * problem.d
+    key_bytes, value_bytes = 2 * spec.block_n * problem.d, 2 * spec.block_n * problem.dv
+    values = queries + spec.stages * key_bytes
+    lines = values + spec.stages * value_bytes
+    barriers = lines + 4 * spec.groups * LINE_BYTES
+    total = 1024 + barriers + 16 * (1 + 2 * spec.stages)
+    return Layout(queries, key_bytes, value_bytes, queries, values, lines, barriers, total)
+
+
+_OTHER_REGISTERS = 32
+"""Beside those of the matrices: addresses, maxima and sums."""
+_WIDTHS, _STAGES = (128, 64), (2, 3)
+
+
+def spec_reason(problem: AttentionProblem, spec: Spec, arch: GpuArch) -> str | None:
+    """Why `spec` cannot run `problem` on `arch`, None if it can."""
+    method = f"{spec.groups} warpgroups and tiles of {spec.block_n} keys"
+    if spec.groups not in (1, 2, 3) or spec.block_n not in _WIDTHS:
+        return f"there is no code for {method}"
+    if spec.stages < 2:
+        return f"{spec.stages} stages: one is filled while another is read, two at least"
+    if spec.turns and spec.groups == 1:
+        return "one warpgroup takes no turns"
+    # Scores, weights, which are half as wide, and sums.
+    registers = spec.block_n // 2 + spec.block_n // 4 + problem.dv // 2 + _OTHER_REGISTERS
+    if registers > spec.registers[1]:
+        return f"{method} need {registers} registers a thread, {spec.registers[1]} are there"
+    total = layout_of(problem, spec).total
+    if spec.blocks_per_sm * (total + 1024) > arch.shared_bytes + 1024:
+        return f"{method} in {spec.stages} stages need {total >> 10} KiB of shared memory a block"
+    return None
+
+
+def specs(problem: AttentionProblem, arch: GpuArch) -> Iterator[Spec]:
+    """The variants that make sense for `problem` on `arch`."""
+    for groups in (2, 3, 1):
+        if groups > 1 and problem.m <= 64 * (groups - 1):
+            continue
+        for block_n in _WIDTHS:
+            for stages in _STAGES:
+                for turns in (False, True) if groups > 1 else (False,):
+                    spec = Spec(groups, block_n, stages, turns)
+                    if spec_reason(problem, spec, arch) is None:
+                        yield spec
+
+
+# Cost prior: clocks of a Hopper multiprocessor, fitted to order the variants; measurements replace it.
+
+_CLOCK_MHZ = 1400.0
+"""What is left of the clock at the power limit, where products and exponentials run side by side."""
+_START_CLOCKS, _UNIT_CLOCKS, _DIAGONAL_CLOCKS = 2500.0, 700.0, 1200.0
+"""Of a block until its first product, of a unit until its results are stored, and of what a causal one hides."""
+_TILE_CLOCKS = 400.0
+"""A tile's barriers and reductions over the lanes of a row."""
+_SCORE_CLOCKS, _PRODUCT_CLOCKS = 0.085, 1 / 2048
+"""A score's exponential and the rest of its softmax; a multiplication."""
+
+
+def predicted_us(problem: AttentionProblem, spec: Spec, arch: GpuArch) -> float:
+    """Microseconds: the units that the busiest block does, one after the other. A tile is bound by its own products and
+    softmax in a row, or by what all warpgroups of the multiprocessor want of the one or the other."""
+    seen = problem.tiles_seen(spec.block_m, spec.block_n)
+    units = len(seen) * problem.count
+    blocks = arch.multiprocessors * spec.blocks_per_sm
+    laps = -(-units // blocks)
+    sharing = spec.groups * (spec.blocks_per_sm if units > arch.multiprocessors else 1)
+    scores = 64 * spec.block_n
+    products, softmax = scores * (problem.d + problem.dv) * _PRODUCT_CLOCKS, scores * _SCORE_CLOCKS
+    tile = max(products + softmax, sharing * max(products, softmax)) + _TILE_CLOCKS
+    # Two blocks hide each other's stores.
+    unit = _UNIT_CLOCKS / spec.blocks_per_sm
+    if problem.past is None:
+        return (_START_CLOCKS + laps * (unit + seen[0] * tile)) / _CLOCK_MHZ
+    # Short units fill the gaps that long ones leave, nearly; where all run at once, the longest are waited for.
+    tiles = max(seen[-1], 1.1 * sum(seen) * problem.count / blocks)
+    return (_START_CLOCKS + laps * (unit + _DIAGONAL_CLOCKS) + tiles * tile) / _CLOCK_MHZ
+
+
+@lru_cache(maxsize=1024)
+def ranked_specs(problem: AttentionProblem, arch: GpuArch) -> tuple[Spec, ...]:
+    """All `specs`, by the prior the cheapest first, equals in their order."""
+    return tuple(sorted(specs(problem, arch), key=lambda spec: round(predicted_us(problem, spec, arch), 3)))
+
+
+# Records
+
+_NUMBERS = ("groups", "block_n", "stages")
+
+
+def read_spec(record: Record) -> Spec:
+    """The variant of a kernel record. Raises PlanError if an entry is missing."""
+    numbers = {name: read_integer(record, name) for name in _NUMBERS}
+    return Spec(**numbers, turns=bool(read_integer(record, "turns")))
+
+
+def units_of(problem: AttentionProblem, spec: Spec) -> int:
+    """Units of all batch elements."""
+    return -(-problem.m // spec.block_m) * problem.count
+
+
+# Descriptor
+
+
+@dataclass(frozen=True)
+class WgmmaAttentionKernel(PlainOperands):
+    """Attention without an added mask for f16 and bf16, see `templates.attention_wgmma`."""
+
+    id: str = "cuda.attention_wgmma"
+    version: int = 1
+    kinds: frozenset[str] = frozenset({KIND})
+    determinism: str = "bitwise"
+    simplicity: int = 3
+
+    def legal(self, work: Work, target: TargetAttr) -> str | None:
+        """See `KernelDescriptor`."""
+        arch = arch_named(target.arch.data)
+        if not (arch.has_tma and arch.has_wgmma):
+            return f"warpgroup products and bulk tensor copies need sm_90a, the target is {arch.name}"
+        if (reason := common_reason(work)) is not None:
+            return reason
+        problem = problem_of(work)
+        if problem.dtype not in HALVES:
+            return f"tensor cores multiply f16 and bf16 here, not {problem.dtype}: use cuda.attention_simt or cast"
+        if problem.mask is not None:
+            return "it adds no mask: use cuda.attention"
+        if (reason := _shape_reason(problem, read_scale(work.attrs))) is not None:
+            return reason
+        if not ranked_specs(problem, arch):
+            return f"no tiling fits the registers and shared memory of {arch.name}"
+        return None
+
+    def cost_us(self, work: Work, target: TargetAttr) -> float:
+        """See `KernelDescriptor`."""
+        problem, arch = problem_of(work), arch_named(target.arch.data)
+        return predicted_us(problem, ranked_specs(problem, arch)[0], arch)
+
+    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
+        """See `KernelDescriptor`."""
+        return self.record_of(work, target, ranked_specs(problem_of(work), arch_named(target.arch.data))[0])
+
+    def record_of(self, work: Work, target: TargetAttr, spec: Spec) -> dict[str, Attribute]:
+        """The record of a given variant, one of `specs`."""
+        problem, arch = problem_of(work), arch_named(target.arch.data)
+        blocks = min(units_of(problem, spec), arch.multiprocessors * spec.blocks_per_sm)
+        shape = Shape((blocks, 1, 1), (spec.threads, 1, 1), (1, 1, 1), layout_of(problem, spec).total)
+        record = common_record(work, arch, shape, "keys in tiles, in order")
+        numbers = {name: integer(getattr(spec, name)) for name in _NUMBERS}
+        return record | numbers | {"turns": integer(int(spec.turns))}
+
+    def record_reason(self, work: Work, record: Record, target: TargetAttr) -> str | None:
+        """See `CheckedKernel`."""
+        spec, arch = read_spec(record), arch_named(target.arch.data)
+        if (reason := spec_reason(problem_of(work), spec, arch)) is not None:
+            return reason
+        return contradiction(record, self.record_of(work, target, spec), arch)
+
+    def candidates(self, work: Work, target: TargetAttr) -> Sequence[Mapping[str, Attribute]]:
+        """The records of all `specs`, by the prior the cheapest first."""
+        problem, arch = problem_of(work), arch_named(target.arch.data)
+        return [self.record_of(work, target, spec) for spec in ranked_specs(problem, arch)]
+
+
+def _shape_reason(problem: AttentionProblem, scale: float) -> str | None:
+    """Why sizes or strides have no code here."""
+    if problem.d not in (64, 128) or problem.dv not in (64, 128):
+        return (
+            f"queries and values of {problem.d} and {problem.dv} elements are no panels of 64: 64 or 128 each"
+        )
+    if scale <= 0:
+        return f"scores are multiplied by {scale}, here by something above 0: use cuda.attention"
+    if not problem.result.moves_in_eights(problem.m, problem.batch):
+        return "rows of the result are not neighbours that start at multiples of 16 bytes: use cuda.attention"
+    for name, rows, count in (
+        ("queries", problem.q, problem.m),
+        ("keys", problem.k, problem.n),
+        ("values", problem.v, problem.n),
+    ):
+        if (reason := _copy_reason(rows, count, problem.batch)) is not None:
+            return f"{reason} of the {name}: copy them first"
+    return None
+
+
+def _copy_reason(rows: Rows, count: int, batch: tuple[int, ...]) -> str | None:
+    """Why bulk tensor copies do not read a matrix."""
+    if not rows.moves_in_eights(count, batch):
+        return "bulk tensor copies need rows of neighbours that start at multiples of 16 bytes"
+    if sum(step != 0 and size > 1 for step, size in zip(rows.batch, batch, strict=True)) > 3:
+        return "bulk tensor copies have at most three batch dims"
+    return None

@@ -1,0 +1,30 @@
+"""The meaning of attention."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from xdsl.ir import Operation
+
+from aicf.dialects import logical
+from aicf.semantics.base import Array, Meaning, coefficient
+
+
+def _attention(op: logical.AttentionOp, operands: Sequence[Array]) -> Array:
+    q, k, v, *mask = operands
+    repeats = q.shape[-3] // k.shape[-3]
+    k, v = (np.repeat(value, repeats, axis=-3) for value in (k, v))
+    scores = np.matmul(q, np.swapaxes(k, -1, -2)) * coefficient(op.factor, op.info.element)
+    if mask:
+        scores = np.where(mask[0], scores, -np.inf) if mask[0].dtype == np.bool_ else scores + mask[0]
+    if op.causal is not None:
+        queries, keys = np.arange(q.shape[-2]), np.arange(k.shape[-2])
+        scores = np.where(keys <= queries[:, None] + op.past.value.data, scores, -np.inf)
+    weights = np.exp(scores - np.max(scores, axis=-1, keepdims=True))
+    return np.matmul(weights / np.sum(weights, axis=-1, keepdims=True), v)
+
+
+MEANINGS: Mapping[type[Operation], Meaning] = {
+    logical.AttentionOp: _attention,
+}

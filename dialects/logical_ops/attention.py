@@ -1,0 +1,143 @@
+"""Attention: the weighted mean of values, by the likeness of queries and keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import I64, Float64Type, FloatAttr, IntegerAttr, UnitAttr, f64, i64
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, opt_prop_def, prop_def, traits_def
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from aicf.dialects.logical_ops.base import (
+    Composite,
+    Contraction,
+    LogicalOp,
+    Properties,
+    int_value,
+    operand_types,
+    operand_values,
+    require_float,
+)
+from aicf.dialects.types import AnyTensor, TensorInfo, tensor_info
+
+__all__ = ["AttentionOp"]
+
+
+@irdl_op_definition
+class AttentionOp(LogicalOp):
+    """``softmax(q @ k.T * scale + mask) @ v`` for every head.
+
+    q: ``[batch..., H, M, D]``, k: ``[batch..., G, N, D]``, v: ``[batch..., G, N, E]``, result ``[batch..., H, M, E]``;
+    each of the G heads of keys and values serves the H / G heads of queries that follow each other (Ainslie et al.,
+    GQA, 2023). ``scale`` is 1 / sqrt(D) if it is not stated.
+
+    ``causal``: query i sees keys 0 to i + ``past`` alone, ``past`` being the number of keys in front of the first
+    query. The mask is added to the scores, or if it is i1 says which keys are seen; its shape is ``[M, N]`` with any of
+    the dimensions in front, each of size 1 or the scores'. A query that sees no key gives NaN. Vaswani et al., 2017.
+    """
+
+    name = "logical.attention"
+    query = operand_def()
+    key = operand_def()
+    value = operand_def()
+    mask = opt_operand_def()
+    scale = opt_prop_def(FloatAttr[Float64Type])
+    causal = opt_prop_def(UnitAttr)
+    past = prop_def(IntegerAttr[I64], default_value=IntegerAttr(0, i64))
+    traits = traits_def(Pure(), Composite(), Contraction())
+
+    def __init__(
+        self,
+        query: SSAValue | Operation,
+        key: SSAValue | Operation,
+        value: SSAValue | Operation,
+        mask: SSAValue | Operation | None = None,
+        *,
+        scale: float | None = None,
+        causal: bool = False,
+        past: int = 0,
+    ):
+        values = operand_values(query, key, value)
+        masks = [] if mask is None else operand_values(mask)
+        properties: dict[str, Attribute] = {"past": IntegerAttr(past, i64)}
+        if scale is not None:
+            properties["scale"] = FloatAttr(scale, f64)
+        if causal:
+            properties["causal"] = UnitAttr()
+        super().__init__(
+            operands=[*values, masks],
+            result_types=[self.infer(operand_types([*values, *masks]), properties)],
+            properties=properties,
+        )
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """``[batch..., H, M, E]`` of the queries' element type."""
+        q, k, v, *mask = (tensor_info(operand) for operand in operands)
+        require_float(q)
+        _check_heads(q, k, v)
+        _check_properties(properties)
+        if mask:
+            _check_mask(mask[0], q, k)
+        return q.with_sizes([*q.sizes[:-1], v.sizes[-1]])
+
+    @property
+    def factor(self) -> float:
+        """What scores are multiplied by."""
+        if self.scale is not None:
+            return self.scale.value.data
+        depth = tensor_info(self.query.type).sizes[-1]
+        if not isinstance(depth, int):
+            raise VerifyException(f"{self.name}: scale follows from the symbolic size {depth}; state it")
+        return depth**-0.5
+
+
+def _check_heads(q: TensorInfo, k: TensorInfo, v: TensorInfo) -> None:
+    for name, info in (("query", q), ("key", k), ("value", v)):
+        if info.rank < 3:
+            raise VerifyException(
+                f"{name} {info} has rank {info.rank}; it is [batch..., heads, tokens, size]"
+            )
+        if info.element != q.element:
+            raise VerifyException(f"element types differ: query {q.element.name}, {name} {info.element.name}")
+        if info.rank != q.rank or info.sizes[:-3] != q.sizes[:-3]:
+            raise VerifyException(f"batch sizes differ: query {q.shape_text}, {name} {info.shape_text}")
+    if k.sizes[-1] != q.sizes[-1]:
+        raise VerifyException(
+            f"sizes of a query and a key differ: {q.sizes[-1]} in {q.shape_text}, {k.sizes[-1]} in {k.shape_text}"
+        )
+    if k.sizes[-3:-1] != v.sizes[-3:-1]:
+        raise VerifyException(f"heads or tokens differ: key {k.shape_text}, value {v.shape_text}")
+    heads, groups = q.sizes[-3], k.sizes[-3]
+    even = isinstance(heads, int) and isinstance(groups, int) and groups > 0 and heads % groups == 0
+    if heads != groups and not even:
+        raise VerifyException(
+            f"{heads} heads of queries are no multiple of {groups} heads of keys ({q.shape_text}, {k.shape_text})"
+        )
+
+
+def _check_properties(properties: Properties) -> None:
+    scale, past = properties.get("scale"), int_value(properties.get("past", IntegerAttr(0, i64)))
+    if isinstance(scale, FloatAttr) and not 0.0 < abs(scale.value.data) < float("inf"):
+        raise VerifyException(f"scale is {scale.value.data}; it is finite and not 0")
+    if past < 0:
+        raise VerifyException(
+            f"past is {past}; it is the number of keys in front of the first query, 0 or more"
+        )
+    if past and "causal" not in properties:
+        raise VerifyException("past without causal has no meaning; add causal or drop past")
+
+
+def _check_mask(mask: TensorInfo, q: TensorInfo, k: TensorInfo) -> None:
+    if mask.element.kind != "bool" and mask.element != q.element:
+        raise VerifyException(f"mask has element type {mask.element.name}; it is {q.element.name} or i1")
+    scores = (*q.sizes[:-1], k.sizes[-2])
+    aligned = scores[len(scores) - mask.rank :] if 2 <= mask.rank <= len(scores) else ()
+    fits = bool(aligned) and all(own in (1, wanted) for own, wanted in zip(mask.sizes, aligned, strict=True))
+    if not fits:
+        text = "x".join(str(size) for size in scores)
+        raise VerifyException(
+            f"mask {mask.shape_text} does not broadcast to the scores {text} from the right"
+        )

@@ -1,0 +1,160 @@
+"""Attention out of bulk tensor copies without a GPU: what is legal and why not, what records hold, what compiled code
+contains and in which order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from xdsl.ir import Attribute
+
+from aicf.backends.base import OperandInfo, Work
+from aicf.backends.cuda.attention_kernels import AttentionKernel, problem_of
+from aicf.backends.cuda.attention_wgmma_code import emit
+from aicf.backends.cuda.attention_wgmma_kernels import (
+    Spec,
+    WgmmaAttentionKernel,
+    layout_of,
+    ranked_specs,
+    read_spec,
+    spec_reason,
+    specs,
+)
+from aicf.backends.cuda.device_program import TensorMap
+from aicf.backends.cuda.launches import KernelLaunch
+from aicf.backends.cuda.target import ARCHES
+from aicf.backends.cuda.toolchain import compile_kernels
+from aicf.dialects.emit_types import TargetAttr
+from tests.backends.cuda.gemm_launches import launch_of
+from tests.backends.cuda.sass import ATOMICS, SPILLS, instructions, starting
+from tests.backends.cuda.test_attention import MASK, attention, packed
+
+TARGET, ARCH = TargetAttr("cuda", "sm_90a", {}), ARCHES["sm_90a"]
+KERNEL = WgmmaAttentionKernel()
+X = packed(2, 100, 3, 64)
+
+
+def launch(work: Work, record: Mapping[str, Attribute]) -> KernelLaunch:
+    """The one launch of `work`."""
+    (made,) = emit(launch_of(work, KERNEL.id, record))
+    return made
+
+
+def maps(made: KernelLaunch) -> list[TensorMap]:
+    """Those of queries, keys and values."""
+    return [argument for argument in made.arguments if isinstance(argument, TensorMap)]
+
+
+@pytest.mark.parametrize(
+    ("work", "reason"),
+    [
+        (attention([X, X, X], X), None),
+        (attention([X, X, X], X, past=5), None),
+        (attention([X, X, X], X, scale=-0.5), "above 0"),
+        (attention([X, X, X, MASK], X), "no mask"),
+        (attention([packed(2, 9, 3, 64, "f32")] * 3, packed(2, 9, 3, 64, "f32")), "multiply f16 and bf16"),
+        (attention([packed(2, 9, 3, 96)] * 3, packed(2, 9, 3, 96)), "no panels of 64"),
+        (attention([X, X, X], replace(X, offset=4)), "rows of the result"),
+        (attention([X, replace(X, offset=4), X], X), "of the keys"),
+        (attention([X, X, replace(X, strides=(19200, 64, 193, 1))], X), "of the values"),
+    ],
+)
+def test_legality_names_the_operand_and_the_way_out(work: Work, reason: str | None) -> None:
+    """What bulk copies and whole panels cannot take is refused with its reason."""
+    found = KERNEL.legal(work, TARGET)
+    assert found is None if reason is None else found is not None and reason in found
+    assert "sm_90a" in str(KERNEL.legal(work, TargetAttr("cuda", "sm_90", {})))
+
+
+@pytest.mark.parametrize("rows", [1, 64, 100, 512, 2048])
+@pytest.mark.parametrize("size", [64, 128])
+def test_proposed_variants_fit(rows: int, size: int) -> None:
+    """Every length has variants; shared memory and registers hold all blocks that share a multiprocessor."""
+    x = packed(1, rows, 2, size)
+    problem = problem_of(attention([x, x, x], x))
+    found = list(specs(problem, ARCH))
+    assert found
+    for spec in found:
+        assert (layout_of(problem, spec).total + 1024) * spec.blocks_per_sm <= ARCH.shared_bytes + 1024
+        fewer, more = spec.registers
+        assert 128 * spec.blocks_per_sm * (fewer + spec.groups * more) <= 65536
+
+
+def test_records_differ_in_values_only_and_edited_ones_are_judged() -> None:
+    """The prior's first is the record; a variant that has no code, or a grid of another, is refused in words."""
+    x = packed(8, 512, 12, 64)
+    work = attention([x, x, x], x)
+    records = KERNEL.candidates(work, TARGET)
+    assert records[0] == KERNEL.record(work, TARGET) and len({frozenset(record) for record in records}) == 1
+    assert [read_spec(record) for record in records] == list(ranked_specs(problem_of(work), ARCH))
+    problem = problem_of(work)
+    assert "no code" in str(spec_reason(problem, Spec(4, 128, 2, False), ARCH))
+    assert "two at least" in str(spec_reason(problem, Spec(2, 128, 1, False), ARCH))
+    assert "no turns" in str(spec_reason(problem, Spec(1, 128, 2, True), ARCH))
+    assert "shared memory" in str(spec_reason(problem, Spec(1, 128, 4, False), ARCH))
+    assert KERNEL.record_reason(work, records[0], TARGET) is None
+    edited = dict(records[0]) | {
+        "grid": KERNEL.record_of(attention([X, X, X], X), TARGET, Spec(1, 64, 2, False))["grid"]
+    }
+    assert "'grid'" in str(KERNEL.record_reason(work, edited, TARGET))
+
+
+@pytest.mark.parametrize(
+    ("batch", "rows", "heads", "size", "fastest"),
+    [
+        (8, 512, 12, 64, Spec(1, 128, 2, False)),
+        (4, 2048, 8, 128, Spec(2, 128, 2, False)),
+        (8, 128, 12, 64, None),
+    ],
+)
+def test_the_priors_choose_what_was_fastest(
+    batch: int, rows: int, heads: int, size: int, fastest: Spec | None
+) -> None:
+    """Without a table, the variant that won on an H100; where one tile holds all keys, the kernel without a ring."""
+    x = packed(batch, rows, heads, size)
+    work = attention([x, x, x], x)
+    assert (KERNEL.cost_us(work, TARGET) < AttentionKernel().cost_us(work, TARGET)) == (fastest is not None)
+    assert fastest is None or read_spec(KERNEL.record(work, TARGET)) == fastest
+
+
+def test_grouped_heads_are_one_dimension_less_to_copy() -> None:
+    """Keys that several heads of queries share have a stride of 0: their map leaves the dimension out."""
+    q = OperandInfo("temp", (2, 2, 3, 100, 64), "f16", (38400, 19200, 6400, 64, 1))
+    k = OperandInfo("temp", (2, 2, 3, 130, 64), "f16", (16640, 8320, 0, 64, 1))
+    work = attention([q, k, k], q, past=30)
+    assert KERNEL.legal(work, TARGET) is None
+    made = launch(work, KERNEL.record_of(work, TARGET, Spec(2, 128, 2, False)))
+    of_q, of_k, of_v = maps(made)
+    assert of_q.sizes == (64, 100, 3, 2, 2) and of_q.box == (64, 128, 1, 1, 1)
+    assert (
+        of_k.sizes == (64, 130, 2, 2)
+        and of_k.strides == (128, 16640, 33280)
+        and of_k == replace(of_v, base=1)
+    )
+
+
+@pytest.mark.parametrize(
+    ("size", "past", "spec"),
+    [
+        (64, None, Spec(2, 128, 2, False)),
+        (64, 0, Spec(2, 128, 2, True)),
+        (128, 70, Spec(2, 128, 2, True)),
+    ],
+    ids=["full", "causal", "causal-128"],
+)
+def test_the_softmax_falls_between_the_products(size: int, past: int | None, spec: Spec) -> None:
+    """Scores and sums are multiplied in one go (HGMMA), one of them is waited for (DEPBAR 1), and the exponentials of
+    a tile come before the other is (DEPBAR 0). Nothing spills; copies are bulk tensor copies."""
+    x = packed(2, 500, 3, size)
+    work = attention([x, x, x], x, past=past)
+    (cubin,) = compile_kernels([launch(work, KERNEL.record_of(work, TARGET, spec)).code], "sm_90a").values()
+    names = instructions(cubin)
+    assert cubin.stack_bytes == 0 and not starting(names, ATOMICS + SPILLS)
+    assert starting(names, ("HGMMA",)) and starting(names, ("UTMALDG",))
+    assert not starting(names, ("HMMA", "LDSM", "LDGSTS"))
+    letters = {"HGMMA": "p", "WARPGROUP.DEPBAR": "w", "MUFU.EX2": "e"}
+    events = "".join(mark for name in names for start, mark in letters.items() if name.startswith(start))
+    together = size // 16 + spec.block_n // 16
+    assert re.search(f"wp{{{together}}}we{{{spec.block_n // 2},}}w", events), events
