@@ -19,10 +19,15 @@ def _attention(op: logical.AttentionOp, operands: Sequence[Array]) -> Array:
     if mask:
         scores = np.where(mask[0], scores, -np.inf) if mask[0].dtype == np.bool_ else scores + mask[0]
     if op.causal is not None:
-        queries, keys = np.arange(q.shape[-2]), np.arange(k.shape[-2])
-        scores = np.where(keys <= queries[:, None] + op.past.value.data, scores, -np.inf)
+        seen = _seen(q.shape[-2], k.shape[-2], op.past.value.data)
+        scores = np.where(seen, scores, -np.inf)
     weights = np.exp(scores - np.max(scores, axis=-1, keepdims=True))
     return np.matmul(weights / np.sum(weights, axis=-1, keepdims=True), v)
+
+
+def _seen(queries: int, keys: int, past: int) -> Array:
+    """Which keys each query sees, ``[queries, keys]``."""
+    return np.arange(keys) <= np.arange(queries)[:, None] + past
 
 
 MEANINGS: Mapping[type[Operation], Meaning] = {

@@ -127,8 +127,9 @@ def _last_key(value: SSAValue, axis: int) -> int | None:
 
 
 def _is_iota(value: SSAValue, axis: int) -> bool:
-    is_iota = isinstance(value, OpResult) and isinstance(value.op, logical.IotaOp)
-    return is_iota and value.op.axis.value.data == axis
+    if not isinstance(value, OpResult) or not isinstance(value.op, logical.IotaOp):
+        return False
+    return value.op.axis.value.data == axis
 
 
 def _scaled_product(value: SSAValue) -> tuple[logical.MatmulOp | None, float]:

@@ -25,10 +25,10 @@ class AttentionOps(GraphCore):
 
         An i1 mask says which keys are seen; ``causal`` hides the keys after query i + ``past``.
         """
-        values = [self._own(item) for item in (query, key, value)]
+        q, k, v = (self._own(item) for item in (query, key, value))
         own_mask = None if mask is None else self._own(mask)
         return self._insert(
             "attention",
             name,
-            lambda: logical.AttentionOp(*values, own_mask, scale=scale, causal=causal, past=past),
+            lambda: logical.AttentionOp(q, k, v, own_mask, scale=scale, causal=causal, past=past),
         )
