@@ -20,7 +20,10 @@ from aicf.passes.support.views import VIEW_OPS
 def staging_us(record: KernelAttr, work: Work, op: Operation, target: TargetAttr) -> float:
     """Predicted microseconds of copying the inputs and outputs whose addresses the record's kernel embeds.
 
+    0 on a target that uses callers' memory where it is.
+
     Args:
+        record: Whose `fixed_addresses` number the operands of `work`, then its results.
         op: The group or instruction that the work is of.
     """
     fixed = record.record.data.get("fixed_addresses")
@@ -40,7 +43,9 @@ def staging_us(record: KernelAttr, work: Work, op: Operation, target: TargetAttr
 
 
 def _is_output(results: Sequence[SSAValue], place: int) -> bool:
-    """Whether a result, or a view of it, is given back; instructions have no results, their buffers are known."""
+    """Whether a result, or a view of it, is given back. An instruction that was written open has no results: what it
+    writes to a bind is not counted.
+    """
     return place < len(results) and _is_returned(results[place])
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from aicf.tools.cli.arguments import Dims, Model, Name, Output, Target, Threads, Tuning, Weights
 from aicf.tools.cli.compile_command import compile_command
 from aicf.tools.cli.outputs import check_output
 
@@ -58,33 +59,17 @@ def _how_to_apply(decided: Decided) -> str:
 
 
 def apply_command(
-    model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="The model, an .mlir file.", show_default=False)
-    ],
+    model: Model,
     policy: Annotated[
         Path, typer.Argument(metavar="POLICY", help="A .yaml or .json file.", show_default=False)
     ],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="Artifact to write, as in model.aicf.", show_default=False)
-    ],
-    weights: Annotated[
-        Path | None, typer.Option(help="Weights, a .safetensors file.", show_default=False)
-    ] = None,
-    target: Annotated[
-        str | None,
-        typer.Option(help="Such as cpu or cpu:x86-64-v3; this machine's cpu by default.", show_default=False),
-    ] = None,
-    dims: Annotated[
-        str, typer.Option(help="Sizes of symbolic dimensions, as in 'N=1,540;M=4'.", show_default=False)
-    ] = "",
-    tuning: Annotated[
-        Path | None,
-        typer.Option(help="Measured times, a file that `aicf tune` wrote.", show_default=False),
-    ] = None,
-    threads: Annotated[int, typer.Option(help="Threads that run the program together.")] = 1,
-    name: Annotated[
-        str | None, typer.Option(help="Name of the model; the file's by default.", show_default=False)
-    ] = None,
+    output: Output,
+    weights: Weights = None,
+    target: Target = None,
+    dims: Dims = "",
+    tuning: Tuning = None,
+    threads: Threads = 1,
+    name: Name = None,
 ) -> None:
     """Compile a model with the decisions in a policy; the same as `aicf compile --policy`."""
     compile_command(model, output, weights, target, dims, str(policy), tuning, threads, name)

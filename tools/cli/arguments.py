@@ -1,0 +1,28 @@
+"""Arguments and options that several commands have, each described once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="The model, an .mlir file.", show_default=False)]
+Output = Annotated[
+    Path, typer.Option("--output", "-o", help="Artifact to write, as in model.aicf.", show_default=False)
+]
+Weights = Annotated[Path | None, typer.Option(help="Weights, a .safetensors file.", show_default=False)]
+Target = Annotated[
+    str | None,
+    typer.Option(help="Such as cpu or cpu:x86-64-v3; this machine's cpu by default.", show_default=False),
+]
+Dims = Annotated[
+    str, typer.Option(help="Sizes of symbolic dimensions, as in 'N=1,540;M=4'.", show_default=False)
+]
+Tuning = Annotated[
+    Path | None, typer.Option(help="Measured times, a file that `aicf tune` wrote.", show_default=False)
+]
+Threads = Annotated[int, typer.Option(help="Threads that run the program together.")]
+Name = Annotated[
+    str | None, typer.Option(help="Name of the model; the file's by default.", show_default=False)
+]
