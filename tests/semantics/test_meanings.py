@@ -570,6 +570,15 @@ def test_topk_takes_the_lower_place_first_and_nan_as_largest() -> None:
     assert run(lambda a: logical.TopkIndicesOp(a, 1, 3, smallest=True), x).tolist() == [[4, 5, 0]]
 
 
+def test_attention() -> None:
+    q, k = np.array([[[1.0], [0.0]]]), np.array([[[0.0], [np.log(3.0)]]])
+    v = np.array([[[0.0], [4.0]]])
+    every = run(logical.AttentionOp, q, k, v)
+    np.testing.assert_allclose(every, [[[3.0], [2.0]]], rtol=1e-15)
+    past = run(lambda *a: logical.AttentionOp(*a, causal=True), q, k, v)
+    np.testing.assert_allclose(past, [[[0.0], [2.0]]], rtol=1e-15)
+
+
 def test_every_op_is_covered() -> None:
     if COVERED:
         assert set(SEMANTICS) == COVERED
