@@ -134,8 +134,7 @@ def scalar_ops(op: Operation, operands: Scalars, result_type: Attribute) -> list
             return _invert(operands[0])
         case logical.ReluOp():
             zero = scalar_constant(0, operands[0].type)
-            larger = arith.MaximumfOp if _is_float(operands[0].type) else arith.MaxSIOp
-            return [zero, larger(operands[0], zero.result)]
+            return [zero, _larger(operands[0], zero.result)]
         case logical.CompareOp():
             return [_compare(op.predicate.data, operands)]
         case logical.SelectOp():
@@ -165,16 +164,21 @@ def _negate(value: SSAValue) -> list[Operation]:
 def _magnitude(value: SSAValue) -> list[Operation]:
     if _is_float(value.type):
         return [math.AbsFOp(value)]
+    if _is_unsigned(value.type):
+        return [_larger(value, value)]
     *negation, last = _negate(value)
-    larger = (
-        arith.MaxUIOp(value, value) if _is_unsigned(value.type) else arith.MaxSIOp(value, last.results[0])
-    )
-    return [*negation, last, larger]
+    return [*negation, last, _larger(value, last.results[0])]
+
+
+def _larger(a: SSAValue, b: SSAValue) -> Operation:
+    if _is_float(a.type):
+        return arith.MaximumfOp(a, b)
+    return arith.MaxUIOp(a, b) if _is_unsigned(a.type) else arith.MaxSIOp(a, b)
 
 
 def _invert(value: SSAValue) -> list[Operation]:
     assert isa(value.type, IntegerType)
-    ones = scalar_constant(1 if value.type == i1 else -1, value.type)
+    ones = scalar_constant((1 << value.type.width.data) - 1 if _is_unsigned(value.type) else -1, value.type)
     return [ones, arith.XOrIOp(value, ones.result)]
 
 

@@ -16,7 +16,7 @@ from aicf.frontends.builder import Graph, Value
 Array = NDArray[Any]
 
 FLOATS = ("f32", "f64")
-INTEGERS = ("i32", "i64")
+INTEGERS = ("i32", "i64", "i16", "i8", "u8")
 NUMBERS = (*FLOATS, *INTEGERS)
 BITS = (*INTEGERS, "i1")
 
@@ -67,8 +67,8 @@ OPS: Mapping[str, Elementwise] = {
     "softplus": Elementwise(lambda g, x: g.softplus(x, 0.5)),
     "hard_sigmoid": Elementwise(Graph.hard_sigmoid, cancels=True),
     "hard_swish": Elementwise(Graph.hard_swish, cancels=True),
-    "clamp": Elementwise(lambda g, x: g.clamp(x, -2, 3), 1, NUMBERS),
-    "clamp_below": Elementwise(lambda g, x: g.clamp(x, min=-1), 1, NUMBERS),
+    "clamp": Elementwise(lambda g, x: g.clamp(x, 1 if x.dtype == "u8" else -2, 3), 1, NUMBERS),
+    "clamp_below": Elementwise(lambda g, x: g.clamp(x, min=1 if x.dtype == "u8" else -1), 1, NUMBERS),
     "clamp_above": Elementwise(lambda g, x: g.clamp(x, max=1), 1, NUMBERS),
     "add": Elementwise(Graph.add, 2, NUMBERS),
     "sub": Elementwise(Graph.sub, 2, NUMBERS),
@@ -109,9 +109,9 @@ def edges(dtype: str) -> Array:
     kind = element_named(dtype).dtype
     if kind.kind == "b":
         return np.array([False, True])
-    if kind.kind == "i":
+    if kind.kind in "iu":
         limits = np.iinfo(kind)
-        return np.array([limits.min, limits.min + 1, limits.max, 0, 1, -1, 2, -2, 3, -3, 7, -7], kind)
+        return np.array([limits.min, limits.min + 1, limits.max, 0, 1, -1, 2, -2, 3, -3, 7, -7]).astype(kind)
     limits = np.finfo(kind)
     positive = [0.0, limits.smallest_subnormal, limits.tiny, 0.3, 0.5, 1.0, 1.5, 2.5, 3.0, 20.0, 1e30, np.inf]
     return np.array([*positive, *(-value for value in positive), np.nan], kind)

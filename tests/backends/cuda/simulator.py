@@ -21,7 +21,7 @@ from aicf.backends.cuda.launches import KernelLaunch
 _SPACE = 40
 _WORDS = {
     **{"f32": "<f4", "f64": "<f8", "u8": "<u1", "u16": "<u2", "u32": "<u4", "u64": "<u8"},
-    **{"i32": "<i4", "i64": "<i8"},
+    **{"i8": "<i1", "i16": "<i2", "i32": "<i4", "i64": "<i8"},
 }
 
 
@@ -33,9 +33,7 @@ def _integer(bits: int, signed: bool) -> Callable[[Any], int]:
     return convert
 
 
-i32, i64, u16, u32, u64 = (
-    _integer(b, s) for b, s in ((32, True), (64, True), (16, False), (32, False), (64, False))
-)
+INTEGERS = {f"{sign}{bits}": _integer(bits, sign == "i") for sign in "iu" for bits in (8, 16, 32, 64)}
 
 
 class Memory:
@@ -72,6 +70,8 @@ class Memory:
         """One word or several."""
         dtype = np.dtype(_WORDS[kind])
         base, place = self._place(address, dtype.itemsize * len(values))
+        if dtype.kind in "iu":
+            values = [INTEGERS[kind](value) for value in values]
         self.buffers[base][place] = np.array(values, dtype).view(np.uint8)
         self.written[base][place] = True
 
@@ -336,7 +336,7 @@ def _namespace(memory: Memory, here: _Thread) -> dict[str, Any]:
         "cuda": cuda,
         "f32": f32,
         "f64": f64,
-        **{"i32": i32, "i64": i64, "u16": u16, "u32": u32, "u64": u64},
+        **INTEGERS,
         "atomic_max_i32": lambda address, value: _atomic_max(memory, address, value),
         "max_nan": np.maximum,
         "min_nan": np.minimum,

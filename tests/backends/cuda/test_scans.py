@@ -35,7 +35,8 @@ def check(
 
 @pytest.mark.parametrize("flags", FLAGS)
 @pytest.mark.parametrize(
-    ("shape", "dtype"), [((3, 40), "f32"), ((5, 7), "f64"), ((2, 100), "f16"), ((1, 1030), "i32")]
+    ("shape", "dtype"),
+    [((3, 40), "f32"), ((5, 7), "f64"), ((2, 100), "f16"), ((1, 1030), "i32"), ((2, 72), "i8")],
 )
 def test_rows(shape: tuple[int, int], dtype: str, flags: str) -> None:
     """Part of a warp, a warp and a block for a row; vectors that fill it and that do not."""
