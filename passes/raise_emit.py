@@ -244,6 +244,8 @@ class _Raiser:
                 self._add(op, self._feeder_id(instruction), [s.data for s in instruction.src])
             if ops:
                 ops[-1].results[0].name_hint = value.name_hint
+            elif isinstance(region.root, SlotOp) and value.name_hint is None:
+                value.name_hint = out.name_hint
             self.held[region.root] = ops[-1].results[0] if ops else value
 
     def _finish(self) -> func.FuncOp:

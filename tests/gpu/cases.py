@@ -103,7 +103,7 @@ def _places() -> dict[str, Case]:
     """Reads and writes at places that are computed, with indices in range and out of it."""
     cases: dict[str, Case] = {}
     for name in PROGRAMS:
-        dtypes = ("f32", "f16", "u8") if name in READS else ("f32", "i16")
+        dtypes = ("f32", "f16") if name in READS else ("f32",)
         for dtype in dtypes:
             cases[f"places-{name}-{dtype}"] = Case(partial(_place_program, name, dtype), (), depth=4)
     return cases

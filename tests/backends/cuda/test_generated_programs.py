@@ -22,7 +22,7 @@ from tests.support.elementwise_ops import assert_same, every_op, operands
 from tests.support.random_graphs import RandomProgram, random_program, run_program
 
 ARCH = arch_named("sm_90a")
-CONTRACTIONS = ("logical.matmul", "logical.linear")
+CONTRACTIONS = ("logical.matmul", "logical.linear", "logical.attention")
 
 
 def compiled(module: ModuleOp) -> tuple[CapturePlan, CodeUnit]:
