@@ -11,7 +11,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, Literal, cast, overload
 
 import numpy as np
 import safetensors
@@ -379,7 +379,8 @@ def _read_json(file: Artifact, name: str) -> Any:
 
 def _read_tensors(file: Artifact, name: str) -> dict[str, Array]:
     try:
-        views: list[tuple[str, Mapping[str, Any]]] = safetensors.deserialize(file.entry(name))  # pyright: ignore[reportUnknownMemberType]
+        found: Any = safetensors.deserialize(file.entry(name))  # pyright: ignore[reportUnknownMemberType]
+        views = cast("list[tuple[str, Mapping[str, Any]]]", found)
         return {key: _tensor(view) for key, view in views}
     except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
         raise ArtifactError(
