@@ -117,7 +117,9 @@ def resolve_target(spec: str, threads: int = 1) -> TargetAttr:
     backend = get_backend(name)
     level, *listed = rest.split("+")
     arch = backend.resolve_arch(level or None)
-    libraries = dict(_library(entry, spec, backend) for entry in listed) if level else dict(backend.libraries())
+    libraries = (
+        dict(_library(entry, spec, backend) for entry in listed) if level else dict(backend.libraries())
+    )
     facts: dict[str, Attribute] = {"threads": IntegerAttr(threads, i64)}
     if libraries:
         facts["libraries"] = DictionaryAttr({key: StringAttr(libraries[key]) for key in sorted(libraries)})

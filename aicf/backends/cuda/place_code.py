@@ -9,7 +9,8 @@ from aicf.backends.base import BufferRef, Launch
 from aicf.backends.cuda.code import KernelCode
 from aicf.backends.cuda.generated_kernels import read_shapes
 from aicf.backends.cuda.launches import KernelLaunch, address_of
-from aicf.backends.cuda.records import Shape, is_programmatic, read_integer, read_text
+from aicf.backends.cuda.place_kernels import KEPT_BYTES
+from aicf.backends.cuda.records import Shape, is_programmatic, read_integer, read_integers, read_text
 from aicf.backends.cuda.scalar_code import (
     REGISTERS,
     address_text,
@@ -145,9 +146,9 @@ def _combine(launch: Launch) -> list[KernelLaunch]:
 
 
 def _topk(launch: Launch) -> list[KernelLaunch]:
-    """One launch, or one for the best of each part and one for the best of those."""
+    """A launch for the best of each part of a row, and one more for the best of those until one part is left."""
     (source,), (result,) = launch.ins, launch.outs
-    axis, parts = (read_integer(launch.record, key) for key in ("axis", "parts"))
+    axis, parts = read_integer(launch.record, "axis"), read_integers(launch.record, "parts")
     size, k = source.shape[axis], result.shape[axis]
     rows = prod(source.shape) // size
     key, digits = _key(source, axis, bool(read_integer(launch.record, "smallest")))
@@ -159,38 +160,32 @@ def _topk(launch: Launch) -> list[KernelLaunch]:
         "RESULT_ROW": _row_start(result, axis),
         "STORE": Snippet(("start", "rank", "place"), (store_text("i64", store, "place"),)),
     }
-    of_rows: Constants = {
+    read: Constants = {
         "SIZE": size,
-        "PARTS": parts,
-        "KEPT_AT": 0,
         "SOURCE_ROW": _row_start(source, axis),
         "KEY": key,
         "TURNED": Snippet(("start", "at"), (), "u64(u64(4294967295) - u64(at))"),
     }
-    of_parts: Constants = {
-        "SIZE": parts * k,
-        "PARTS": 1,
-        "KEPT_AT": _KEPT_BYTES * rows * parts * k,
-        "SOURCE_ROW": Snippet(("row",), (), f"i64(row) * {parts * k}"),
-        "KEY": Snippet(("start", "at"), (), _kept_text(0)),
-        "TURNED": Snippet(("start", "at"), (), _kept_text(8)),
-    }
-    first, *second = read_shapes(launch.record)
-    workspace = {"w": launch.ws[0]}
-    rows_only = {"source": source, "result": result, **workspace}
-    launches = [launched(launch, first, places.topk, rows_only, {**common, **of_rows, "FINAL": parts == 1})]
-    for shape in second:
-        merged = {**common, **of_parts, "FINAL": True}
-        launches.append(launched(launch, shape, places.topk, {"result": result, **workspace}, merged))
+    operands = {"source": source, "result": result, "w": launch.ws[0]}
+    launches: list[KernelLaunch] = []
+    kept_at = 0
+    for shape, count in zip(read_shapes(launch.record), parts, strict=True):
+        made: Constants = {"PARTS": count, "KEPT_AT": kept_at, "FINAL": count == 1}
+        launches.append(launched(launch, shape, places.topk, operands, {**common, **read, **made}))
+        read, operands = _kept(kept_at, count * k), {"result": result, "w": launch.ws[0]}
+        kept_at += KEPT_BYTES * rows * count * k
     return launches
 
 
-_KEPT_BYTES = 16
-"""Of an element that is kept: its order and its place, turned round."""
-
-
-def _kept_text(byte: int) -> str:
-    return f"load_u64(w + u64((start + i64(at)) * {_KEPT_BYTES} + {byte}))"
+def _kept(start: int, size: int) -> Constants:
+    """What reads rows of so many elements that parts have kept, from byte `start` of the workspace on."""
+    kept = f"load_u64(w + u64({start}) + u64((start + i64(at)) * {KEPT_BYTES}"
+    return {
+        "SIZE": size,
+        "SOURCE_ROW": Snippet(("row",), (), f"i64(row) * {size}"),
+        "KEY": Snippet(("start", "at"), (), f"{kept}))"),
+        "TURNED": Snippet(("start", "at"), (), f"{kept} + 8))"),
+    }
 
 
 def _row_start(ref: BufferRef, axis: int) -> Snippet:

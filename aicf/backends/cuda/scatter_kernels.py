@@ -19,8 +19,8 @@ from aicf.backends.cuda.scatter_spec import ENTRY_BYTES, ITEMS, SortSpec, decide
 from aicf.backends.cuda.target import ELEMENT_BYTES, arch_named
 from aicf.dialects.emit_types import TargetAttr
 
-LOOKS = 4
-"""Entries of a row's list that are read at a time."""
+_UPDATE_US = 0.2
+"""Of an update behind another in a list. Measured on an H100: 886 us for 16 rows with 4096 updates each."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,8 @@ class SortedScatterKernel(Places):
         operand, _, updates = work.operands
         moved = (2 * prod(operand.shape) + prod(updates.shape)) * ELEMENT_BYTES[operand.dtype] + 8 * spec.rows
         sorted_ = spec.passes * spec.count * (2 * ENTRY_BYTES + 32)
-        return LAUNCH_US * len(spec.grids) + (moved + sorted_) / arch.bandwidth_gbs / 1e3
+        lists = _UPDATE_US * spec.count / spec.rows
+        return LAUNCH_US * len(spec.grids) + (moved + sorted_) / arch.bandwidth_gbs / 1e3 + lists
 
     def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
         """See `KernelDescriptor`."""
@@ -50,7 +51,7 @@ class SortedScatterKernel(Places):
             "lanes": integer(spec.lanes),
             "blocks": integer(spec.blocks),
             "items": integer(ITEMS),
-            "looks": integer(LOOKS),
+            "looks": integer(spec.looks),
             "combination_order": StringAttr(ORDER),
             "workspace_bytes": integer(spec.workspace_bytes),
             "may_alias": IN_PLACE,

@@ -19,8 +19,12 @@ THREADS = 256
 """Of a block; as many as a digit has values."""
 DIGITS = 256
 DIGIT_BITS = 8
-ITEMS = 8
-"""Entries of a thread that are placed together."""
+ITEMS = 4
+"""Entries of a thread that are placed together. More make fewer blocks, which are what hides how long a pass waits."""
+LONG_LIST = 8
+"""Updates of a row, on the average, from which on so many are read together."""
+SHORT_LOOKS = 2
+"""How many else: one or two are the whole list then, and registers are few enough to fill the device."""
 ENTRY_BYTES = 8
 
 
@@ -47,6 +51,11 @@ class SortSpec:
     def passes(self) -> int:
         """Digits that tell rows apart."""
         return max(1, -(-(self.rows - 1).bit_length() // DIGIT_BITS))
+
+    @property
+    def looks(self) -> int:
+        """Entries of a row's list that are read at a time."""
+        return LONG_LIST if self.count >= LONG_LIST * self.rows else SHORT_LOOKS
 
     @property
     def span(self) -> int:

@@ -10,7 +10,7 @@ import pytest
 from aicf.backends.cuda import place_kernels
 from aicf.backends.cuda.build import emitter
 from aicf.backends.cuda.launches import KernelLaunch
-from aicf.backends.cuda.records import integer
+from aicf.backends.cuda.records import integers
 from aicf.backends.cuda.toolchain import compile_kernels
 from aicf.frontends.builder.core import Value
 from aicf.frontends.text import parse_module
@@ -120,7 +120,7 @@ def test_the_largest_of_a_row_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     module = inputs.graph.module()
     exact = run_program(module.clone(), inputs.arrays)["y"]
     plan, unit = compiled(module)
-    assert unit.launches[0].record["parts"] == integer(2)
+    assert unit.launches[0].record["parts"] == integers((2, 1))
     np.testing.assert_array_equal(simulated(plan, unit, inputs.arrays)["y"], exact)
 
 
