@@ -34,6 +34,7 @@ __all__ = [
     "FusedKernel",
     "KernelDescriptor",
     "Launch",
+    "LibraryBackend",
     "LoadedCode",
     "NativeCode",
     "OperandInfo",
@@ -304,6 +305,16 @@ class Backend(Protocol):
 
     def devices(self) -> Sequence[Mapping[str, str]]:
         """What this backend could run on here: `name`, `arch` as in a target, `memory` in words."""
+        ...
+
+
+@runtime_checkable
+class LibraryBackend(Protocol):
+    """What a `Backend` also says if its targets may list libraries."""
+
+    @property
+    def library_names(self) -> Sequence[str]:
+        """Those that its kernels can call, be they here or not."""
         ...
 
 

@@ -222,6 +222,17 @@ def _ballot(here: _Thread, mask: int, vote: bool) -> int:
     return bits
 
 
+def _match(here: _Thread, mask: int, value: int) -> int:
+    """The lanes of the warp that give the same value at the same time."""
+    block, number = here.block, here.number
+    warp, first = block.warps[number // 32], number // 32 * 32
+    block.lanes[number] = value
+    warp.wait()
+    bits = sum(1 << lane for lane, v in enumerate(block.lanes[first : first + 32]) if v == value)
+    warp.wait()
+    return bits
+
+
 _atomics = threading.Lock()
 
 
@@ -326,6 +337,8 @@ def _namespace(memory: Memory, here: _Thread) -> dict[str, Any]:
         ),
         shfl_sync=lambda mask, value, lane: _shuffle(here, value, here.number // 32 * 32 + lane),
         ballot_sync=lambda mask, vote: _ballot(here, mask, vote),
+        match_any_sync=lambda mask, value: _match(here, mask, value),
+        popc=lambda bits: int(bits).bit_count(),
         ffs=lambda bits: (int(bits) & -int(bits)).bit_length(),
         atomic=SimpleNamespace(add=_add),
         shared=SimpleNamespace(array=lambda size, dtype: _shared_array(here, size, dtype)),

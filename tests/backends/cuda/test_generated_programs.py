@@ -25,9 +25,9 @@ ARCH = arch_named("sm_90a")
 CONTRACTIONS = ("logical.matmul", "logical.linear", "logical.attention")
 
 
-def compiled(module: ModuleOp) -> tuple[CapturePlan, CodeUnit]:
+def compiled(module: ModuleOp, policy: str = "") -> tuple[CapturePlan, CodeUnit]:
     """The plan and the code unit of the module's one program, for cuda."""
-    AicfInferencePass("cuda:sm_90a").apply(make_context(), module)
+    AicfInferencePass("cuda:sm_90a", policy=policy).apply(make_context(), module)
     (plan,) = read_module(module).programs
     (unit,) = code_units(module)
     return plan, unit
