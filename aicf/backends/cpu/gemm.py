@@ -323,10 +323,12 @@ class _Gemm:
         self.finish(Tile(batch, at, col, spec.lanes, active, acc, p.dtype, tuple(earlier)), epilogue)
 
     def prefetch_start(self, b_panel: Value, i: Value) -> Value | None:
-        """Where tile number `i` starts to prefetch: each tile of a panel fetches its share of the next one."""
+        """Where tile number `i` starts to prefetch: ahead of itself, or its share of the next panel."""
         if not self.spec.prefetch_lines:
             return None
         em = self.em
+        if self.spec.prefetch_ahead:
+            return em.b.gep(b_panel, [em.index(self.spec.prefetch_ahead)], source_etype=I8)
         share = self.p.k // self.spec.k_step * self.spec.prefetch_lines * CACHE_LINE
         following = em.address(b_panel, self.spec.panel_elements, self.p.dtype)
         return em.b.gep(following, [em.scaled(i, share)], source_etype=I8)

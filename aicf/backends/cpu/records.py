@@ -77,6 +77,7 @@ def gemm_record(spec: GemmSpec) -> dict[str, Attribute]:
         "partition": StringAttr(spec.partition),
         "threads": integer(spec.threads),
         "prefetch_lines": integer(spec.prefetch_lines),
+        "prefetch_ahead": integer(spec.prefetch_ahead),
         "epilogue_from": StringAttr("tile buffer" if spec.tile_buffer else "registers"),
         "combination_order": StringAttr(spec.combination_order),
     }
@@ -97,6 +98,7 @@ def gemm_spec(record: Record, problem: GemmProblem, fused: bool) -> GemmSpec:
         threads=get_int(record, "threads"),
         fused=fused,
         prefetch_lines=get_int(record, "prefetch_lines"),
+        prefetch_ahead=get_int(record, "prefetch_ahead"),
         tile_buffer=_one_of(record, "epilogue_from", ("registers", "tile buffer")) == "tile buffer",
     )
     if (problem_found := check(spec)) is not None:

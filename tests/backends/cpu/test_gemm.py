@@ -160,6 +160,16 @@ def test_strided_operands_and_batches(source: Any) -> None:
     check_product(spec, V4_OR_BEST, a, b, stored_b)
 
 
+def test_streamed_weight_is_prefetched() -> None:
+    """One row of A: B is read once, and fetched ahead of what is read; fetching past its end harms nothing."""
+    rng = np.random.default_rng(6)
+    level, k, n = V4_OR_BEST, 768, 768
+    ((_, spec),) = propose(GemmProblem("f32", 1, n, k, (k, 1), (1, k)), level, "packed", count=1)
+    assert spec.prefetch_ahead and spec.prefetch_lines * 64 == spec.k_step * spec.nr * 4
+    a, b = random((1, k), "f32", rng), random((k, n), "f32", rng)
+    check_product(spec, level, a, b, pack(b, spec.nr))
+
+
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 def test_transposed_b_is_packed_in_workspace(dtype: str) -> None:
     rng = np.random.default_rng(4)
