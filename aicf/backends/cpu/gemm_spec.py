@@ -67,7 +67,11 @@ class GemmSpec:
     """Independent sums over ``k mod k_split``, added pairwise at the end: hides FMA latency in small tiles."""
     b_source: BSource = "packed"
     """``packed``: B is ``[ceil(n / nr)][k][nr]``, zero padded. ``direct``: rows of B are contiguous and read in place.
-    ``workspace``: each panel is packed into ``workspace_bytes`` just before use."""
+    ``workspace``: panels are packed into ``workspace_bytes`` just before use."""
+    group: int = 1
+    """Panels of B that are packed into workspace at a time. All rows of A pass over them together, a tile of rows over
+    one panel after the other, so that A is fetched as often as there are groups, and the panels stay in cache. (Packing
+    the tile of rows as well took more time than it saved.)"""
     mc: int = 0
     """Rows of A kept in cache while all panels of B pass (multiple of `mr`); 0 is all rows."""
     partition: Partition = "none"
@@ -115,8 +119,9 @@ class GemmSpec:
     @property
     def workspace_bytes(self) -> int:
         """Bytes of workspace needed, all threads together: each has its own rows of A and panels of B."""
-        panels = self.panel_elements * self.problem.tile_products if self.b_source == "workspace" else 0
-        return (self.row_elements + panels) * ELEMENT_BYTES[self.problem.dtype] * self.threads
+        panels = self.panel_elements * self.problem.tile_products * self.group
+        copied = panels if self.b_source == "workspace" else 0
+        return (self.row_elements + copied) * ELEMENT_BYTES[self.problem.dtype] * self.threads
 
     @property
     def combination_order(self) -> str:
@@ -133,7 +138,12 @@ NOMINAL_GHZ = 3.0
 
 _CHAIN_CYCLES = 5.0
 """Cycles between two steps of one sum: the latency of a multiply-add and some slack for the scheduler."""
+_LOAD_CYCLES = 0.05
+"""Of a load that has its place beside the arithmetic."""
 _L1_BYTES = 32 << 10
+_L1_WAYS = 8
+_L1_STRIDE = 4 << 10
+"""Bytes from one line of a set of L1 to the next."""
 _L2_BYTES = 1 << 20
 _L2_BYTES_PER_CYCLE = 32.0
 _L3_BYTES_PER_CYCLE = 12.0
@@ -144,6 +154,8 @@ _STREAM_AHEAD = 8 << 10
 _TILE_OVERHEAD_CYCLES = 12.0
 _STORE_CYCLES = 1.5
 _BLOCK_BYTES = 768 << 10
+_GROUP_BYTES = 512 << 10
+"""Of panels that are packed together: they share L2 with the tiles of A that pass."""
 MEETING_CYCLES = 6000.0
 """What sharing an instruction costs: threads meet before and after it, and one has to wait for the other."""
 
@@ -160,6 +172,8 @@ def check(spec: GemmSpec) -> str | None:
         return "B is read in place but its rows are not contiguous"
     if spec.b_source == "workspace" and spec.partition == "rows":
         return "threads pack the columns they own, so B in workspace cannot be shared by rows"
+    if spec.group > 1 and (spec.b_source != "workspace" or p.products > 1 or p.makes_rows or spec.mc):
+        return "groups of panels are packed for one product of all rows of a matrix"
     if (spec.partition == "none") != (spec.threads == 1):
         return "one thread has no partition, several need one"
     if spec.mc % spec.mr:
@@ -194,6 +208,7 @@ def _compute_cycles(spec: GemmSpec, epilogue_cycles: float) -> float:
         step = max(
             work * rows * vectors / 2, (rows + vectors) / 2, _CHAIN_CYCLES * min(work, 2.0) / spec.k_split
         )
+        step += _LOAD_CYCLES * (rows + vectors)
         sums = rows * vectors
         return (
             step * p.k + _TILE_OVERHEAD_CYCLES + sums * (_STORE_CYCLES + spec.k_split - 1 + epilogue_cycles)
@@ -210,6 +225,11 @@ def _compute_cycles(spec: GemmSpec, epilogue_cycles: float) -> float:
     return total
 
 
+def _is_long(problem: GemmProblem) -> bool:
+    """Whether A does not stay in L2 while something passes over all of it."""
+    return problem.m * problem.k * ELEMENT_BYTES[problem.dtype] > 2 * _L2_BYTES
+
+
 def _product_cycles(spec: GemmSpec, epilogue_cycles: float) -> float:
     """Predicted cycles of one thread's share of one product.
 
@@ -224,14 +244,21 @@ def _product_cycles(spec: GemmSpec, epilogue_cycles: float) -> float:
     size = ELEMENT_BYTES[p.dtype]
     b_bytes = (full_panels * spec.nv + tail_vectors) * spec.lanes * p.k * size
     blocks = -(-p.m // spec.mc) if spec.mc else 1
-    # A panel that fits L1 is fetched once a block, a longer one again for every tile.
-    passes = blocks if spec.panel_elements * size <= _L1_BYTES else -(-p.m // spec.mr)
+    # A panel that fits L1 is fetched once a block, a longer one, or one of several, again for every tile.
+    stays = spec.group == 1 and spec.panel_elements * size <= _L1_BYTES
+    passes = blocks if stays else -(-p.m // spec.mr)
+    panels = full_panels + (column_tail > 0)
+    groups = -(-panels // spec.group)
     speed = _L2_BYTES_PER_CYCLE if b_bytes <= _L2_BYTES else _L3_BYTES_PER_CYCLE
     # Narrow loads keep fewer lines under way: three quarters of the speed with vectors of 16 bytes.
     speed *= 0.7 + 0.3 * spec.lanes * size / _WIDEST_VECTOR
     total = max(total, b_bytes * blocks / speed, b_bytes * passes / _L2_BYTES_PER_CYCLE)
-    if spec.mc == 0 and p.m * p.k * size > 2 * _L2_BYTES:
-        total += p.m * p.k * size * (full_panels + (column_tail > 0)) / _L3_BYTES_PER_CYCLE / 2
+    # Not all of that is hidden behind the arithmetic.
+    total += b_bytes * (passes - blocks) / _L2_BYTES_PER_CYCLE / 16
+    if spec.mr > _L1_WAYS and p.a_strides[0] * size % _L1_STRIDE == 0:
+        total *= 1.03  # its rows and those of B share one set of the first level
+    if spec.mc == 0 and _is_long(p):
+        total += p.m * p.k * size * groups / _L3_BYTES_PER_CYCLE / 2
     if spec.b_source == "workspace":
         total += b_bytes * blocks / (16.0 if p.b_strides[1] == 1 or p.b_strides[0] == 1 else 4.0)
     elif spec.b_source == "direct":
@@ -245,8 +272,7 @@ def _product_cycles(spec: GemmSpec, epilogue_cycles: float) -> float:
     total *= batch * (1 + 0.005 * (copies - 1))
     if spec.threads == 1:
         return total
-    rows_of_tiles, panels = -(-p.m // spec.mr), full_panels + (column_tail > 0)
-    shares = rows_of_tiles if spec.partition == "rows" else panels
+    shares = -(-p.m // spec.mr) if spec.partition == "rows" else groups
     return total * -(-shares // spec.threads) / shares + MEETING_CYCLES / p.products
 
 
@@ -283,6 +309,13 @@ def _prefetch(
     return (-(-4 * panel_row_bytes // (tiles * CACHE_LINE)), 0) if tiles >= 4 else (0, 0)
 
 
+def _group(problem: GemmProblem, panel_bytes: int, panels: int, threads: int, b_source: BSource) -> int:
+    """Panels that are packed together where a long A passes over them, two groups for each thread at least."""
+    if b_source != "workspace" or not _is_long(problem) or problem.products > 1 or problem.makes_rows:
+        return 1
+    return max(1, min(_GROUP_BYTES // panel_bytes, panels // (2 * threads)))
+
+
 def propose(
     problem: GemmProblem,
     level: CpuLevel,
@@ -306,7 +339,7 @@ def propose(
     found: list[tuple[float, tuple[int, int], GemmSpec]] = []
     for rows, vectors, split in _tiles(problem, level, vectors_of, splits):
         spare = _BLOCK_BYTES // max(1, problem.k * size) // rows * rows
-        blocked = problem.m * problem.k * size > 2 * _L2_BYTES and spare >= rows
+        blocked = _is_long(problem) and spare >= rows
         panels = -(-problem.n // (vectors * level.lanes(problem.dtype)))
         own_rows = problem.makes_rows and problem.m >= 2 * rows * threads
         unroll = max(4, split)
@@ -320,6 +353,7 @@ def propose(
             k_unroll=unroll,
             k_split=split,
             b_source=b_source,
+            group=_group(problem, problem.k * vectors * level.vector_bytes, panels, threads, b_source),
             mc=spare if blocked and b_source != "workspace" else 0,
             partition="none" if threads == 1 else "columns" if by_columns else "rows",
             threads=threads,
