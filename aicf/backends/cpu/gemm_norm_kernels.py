@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import DictionaryAttr, StringAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.base import OperandInfo, Work
-from aicf.backends.cpu.gemm_kernels import GemmKernel, cheapest, read_work
+from aicf.backends.cpu.gemm_kernels import GemmKernel, ranked, read_work
 from aicf.backends.cpu.gemm_spec import SPLITS, GemmSpec
 from aicf.backends.cpu.gemm_work import contiguous
 from aicf.backends.cpu.legality import (
@@ -96,7 +96,7 @@ class GemmNormKernel(PlainOperands):
     def _decide(self, work: Work, target: TargetAttr) -> tuple[tuple[float, GemmSpec], LoopSpec]:
         level = variant_of(target, self.level)
         problem = read_work(_product(work)).problem
-        return cheapest(problem, level, False, 1, 0.0, 0.0, SPLITS), choose(_nest(work), level, 1)
+        return ranked(problem, level, False, 1, 0.0, 0.0, SPLITS)[0], choose(_nest(work), level, 1)
 
 
 def _sums(work: Work) -> OperandInfo:
