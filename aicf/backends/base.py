@@ -35,6 +35,7 @@ __all__ = [
     "KernelDescriptor",
     "Launch",
     "LoadedCode",
+    "MachineBackend",
     "NativeCode",
     "OperandInfo",
     "ProfileEntry",
@@ -304,6 +305,15 @@ class Backend(Protocol):
 
     def devices(self) -> Sequence[Mapping[str, str]]:
         """What this backend could run on here: `name`, `arch` as in a target, `memory` in words."""
+        ...
+
+
+@runtime_checkable
+class MachineBackend(Protocol):
+    """What a `Backend` also says if many machines have one architecture level: which of them this is."""
+
+    def machine(self) -> str:
+        """What this machine is called in tables of measured times."""
         ...
 
 
