@@ -379,7 +379,7 @@ def _read_json(file: Artifact, name: str) -> Any:
 
 def _read_tensors(file: Artifact, name: str) -> dict[str, Array]:
     try:
-        found: Any = safetensors.deserialize(file.entry(name))  # pyright: ignore[reportUnknownMemberType]
+        found: Any = safetensors.deserialize(file.entry(name))  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         views = cast("list[tuple[str, Mapping[str, Any]]]", found)
         return {key: _tensor(view) for key, view in views}
     except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:

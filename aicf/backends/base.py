@@ -36,6 +36,7 @@ __all__ = [
     "Launch",
     "LibraryBackend",
     "LoadedCode",
+    "MachineBackend",
     "NativeCode",
     "OperandInfo",
     "ProfileEntry",
@@ -315,6 +316,15 @@ class LibraryBackend(Protocol):
     @property
     def library_names(self) -> Sequence[str]:
         """Those that its kernels can call, be they here or not."""
+        ...
+
+
+@runtime_checkable
+class MachineBackend(Protocol):
+    """What a `Backend` also says if many machines have one architecture level: which of them this is."""
+
+    def machine(self) -> str:
+        """What this machine is called in tables of measured times."""
         ...
 
 

@@ -48,3 +48,7 @@ class CpuBackend:
     def devices(self) -> Sequence[Mapping[str, str]]:
         """This machine's processor."""
         return ({"name": processor_name(), "arch": host_level().name, "memory": memory_text()},)
+
+    def machine(self) -> str:
+        """See `MachineBackend`: the processor."""
+        return processor_name()
