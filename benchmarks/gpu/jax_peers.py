@@ -80,8 +80,9 @@ def gpt2(weights: Weights, x: jax.Array, layers: int) -> jax.Array:
             weights[f"{i}.{name}"].at[weights["position"]].set(row)
             for name, row in (("keys", key), ("values", value))
         )
-        split = (part.reshape(1, -1, 12, 64) for part in (query, keys, values))
-        context = jax.nn.dot_product_attention(*split).reshape(x.shape)
+        query, keys, values = (part.reshape(-1, 12, 64) for part in (query, keys, values))
+        scores = jnp.einsum("qhd,khd->hqk", query, keys) * 64**-0.5
+        context = jnp.einsum("hqk,khd->qhd", jax.nn.softmax(scores, -1), values).reshape(x.shape)
         x = x + _linear(weights, f"{i}.out", context)
         up = _linear(weights, f"{i}.up", _layer_norm(weights, f"{i}.norm2", x, 1e-5))
         x = x + _linear(weights, f"{i}.down", jax.nn.gelu(up, approximate=True))

@@ -460,6 +460,34 @@ def attention_op(
     return g
 
 
+def attention_step(
+    dtype: str,
+    tokens: int,
+    size: int,
+    index: str = "i64",
+    mask: Sequence[int] | None = None,
+    state: bool = False,
+) -> Graph:
+    """One query for each of 3 heads, after the row of its token is written into keys and values [tokens, 3 * size],
+    which are state, or inputs and, written, outputs."""
+    g = Graph("attention_step")
+    qkv, at = g.input("qkv", (1, 9 * size), dtype), g.input("at", (1,), index)
+    rows = [g.slice(qkv, (0, place * 3 * size), (1, 3 * size)) for place in range(3)]
+    read = [rows[0]]
+    for name, row in zip(("keys", "values"), rows[1:], strict=True):
+        given = (g.state if state else g.input)(name, (tokens, 3 * size), dtype)
+        read.append(g.scatter(given, at, row))
+        if state:
+            g.update(given, read[-1])
+        else:
+            g.output(read[-1], f"new_{name}")
+    heads = [g.transpose(g.reshape(x, (int(x.shape[0]), 3, size)), (1, 0, 2)) for x in read]
+    added = None if mask is None else g.input("mask", mask, dtype)
+    y = g.attention(*heads, added)
+    g.output(g.reshape(g.transpose(y, (1, 0, 2)), (1, 3 * size)), "y")
+    return g
+
+
 # Models in small
 
 
