@@ -97,12 +97,18 @@ def _graphs() -> dict[str, Case]:
 
 def _places() -> dict[str, Case]:
     """Reads and writes at places that are computed, with indices in range and out of it."""
-    cases: dict[str, Case] = {}
+    cases = {"places-rows": Case(_rows_written, ("cuda.scatter", "cuda.last_update"), depth=4)}
     for name in PROGRAMS:
         dtypes = ("f32", "f16") if name in READS else ("f32",)
+        kernels = ("cuda.topk",) if name.startswith("topk") else ()
         for dtype in dtypes:
-            cases[f"places-{name}-{dtype}"] = Case(partial(_place_program, name, dtype), (), depth=4)
+            cases[f"places-{name}-{dtype}"] = Case(partial(_place_program, name, dtype), kernels, depth=4)
     return cases
+
+
+def _rows_written() -> Program:
+    module = programs.rows_written()
+    return Program(module, random_arrays(module, "rows"))
 
 
 def _place_program(name: str, dtype: str) -> Program:
@@ -226,12 +232,8 @@ def _variants() -> dict[str, Case]:
         ),
         "mma-warps-along-k": (MMA, deep, {"warps": [1, 1, 4]}),
         "mma-wide": (MMA, partial(dense, "bf16", 100, 200, 96), {"tile": [64, 128, 32]}),
-        "step-one-block": (
-            ATTENTION_STEP,
-            partial(programs.attention_op, "f16", 1, 700, 64, 2),
-            {"splits": 1},
-        ),
-        "step-blocks": (ATTENTION_STEP, partial(programs.attention_op, "f16", 1, 700, 64, 2), {"splits": 4}),
+        "step-one-block": (ATTENTION_STEP, token, {"splits": 1, "warps": 8}),
+        "step-blocks": (ATTENTION_STEP, token, {"splits": 4, "warps": 4}),
         "simt-split": (SIMT, partial(dense, "f32", 40, 64, 512), {"split_k": 4}),
         "attention-warps": (
             ATTENTION,

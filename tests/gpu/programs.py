@@ -21,6 +21,7 @@ from xdsl.dialects.func import FuncOp
 from aicf.dialects.logical import Predicate
 from aicf.dialects.types import TensorInfo, tensor_info
 from aicf.frontends.builder import Graph, Value
+from aicf.frontends.text import parse_module
 from aicf.passes.support.work import argument_attrs
 from aicf.runtime.tensors import numpy_dtype
 
@@ -486,6 +487,30 @@ def attention_step(
     y = g.attention(*heads, added)
     g.output(g.reshape(g.transpose(y, (1, 0, 2)), (1, 3 * size)), "y")
     return g
+
+
+def rows_written() -> ModuleOp:
+    """The primitive ops that write at computed places, which the builder has no methods of."""
+    return parse_module(_ROWS_WRITTEN)
+
+
+_ROWS_WRITTEN = """
+func.func @rows(
+    %x : tensor<7x40xf32> {logical.name = "x", logical.role = "input"},
+    %u : tensor<9x40xf32> {logical.name = "u", logical.role = "input"},
+    %w : tensor<7x1xf32> {logical.name = "w", logical.role = "input"},
+    %i : tensor<9xi64> {logical.name = "i", logical.role = "input"},
+    %p : tensor<i32> {logical.name = "p", logical.role = "input"})
+    -> (tensor<7x40xf32> {logical.name = "combined"}, tensor<7xi32> {logical.name = "last"},
+        tensor<7x40xf32> {logical.name = "written"}) {
+  %combined = logical.scatter_combine %x, %i, %u {mode = "add"}
+      : (tensor<7x40xf32>, tensor<9xi64>, tensor<9x40xf32>) -> tensor<7x40xf32>
+  %last = logical.last_update %i {rows = 7} : (tensor<9xi64>) -> tensor<7xi32>
+  %written = logical.write_row %w, %p, %x {axis = 1}
+      : (tensor<7x1xf32>, tensor<i32>, tensor<7x40xf32>) -> tensor<7x40xf32>
+  func.return %combined, %last, %written : tensor<7x40xf32>, tensor<7xi32>, tensor<7x40xf32>
+}
+"""
 
 
 # Models in small
