@@ -288,13 +288,12 @@ def _attentions() -> dict[str, Case]:
 
 
 def _attention_steps() -> dict[str, Case]:
-    """Attention that writes a row of its keys and values first: in place, and into memory of its own."""
+    """Attention that writes a row of its keys and values first, into memory of its own."""
     make = programs.attention_step
     table: dict[str, Callable[[], Graph]] = {
         "step-f16": partial(make, "f16", 512, 64),
         "step-odd": partial(make, "bf16", 77, 128, "i32"),
         "step-mask": partial(make, "f16", 300, 32, "i64", (1, 300)),
-        "step-state": partial(make, "f16", 200, 64, "i64", None, True),
     }
     return {
         name: Case(_built(name, build), (ATTENTION_STEP,), {"kernels": {"attention_step": ATTENTION_STEP}})
@@ -412,5 +411,14 @@ STATELESS: dict[str, Case] = {
     **_in_batches(),
     **_random(),
 }
-CASES: dict[str, Case] = {**STATELESS, STEP: Case(_step, (SIMT, GENERATED))}
+TOKEN = "token-of-a-decoder"
+"""The case that writes a row of its state in place."""
+
+CASES: dict[str, Case] = {
+    **STATELESS,
+    STEP: Case(_step, (SIMT, GENERATED)),
+    TOKEN: Case(
+        _built(TOKEN, partial(programs.attention_step, "f16", 200, 64, state=True)), (ATTENTION_STEP,)
+    ),
+}
 """By name."""

@@ -165,8 +165,10 @@ def specs(problem: StepProblem, arch: GpuArch) -> Iterator[Spec]:
 
 _LATENCY_US, _SM_GBS = 1.5, 100.0
 """Of one kernel that overlaps with its neighbours; what one multiprocessor loads."""
-_BLOCK_US, _WARP_US = 0.3, 0.03
-"""Of each block that a cluster has beside the first, which all have to find room at once, and of each of its warps."""
+_BLOCK_US, _WARP_US = 0.2, 0.02
+_LOADS = 8
+"""Of each block that a cluster has beside the first, which all have to find room at once, and of each of its warps.
+More than _LOADS keys and values of a lane under way gain nothing."""
 
 
 def predicted_us(problem: StepProblem, spec: Spec, arch: GpuArch) -> float:
@@ -181,9 +183,15 @@ def predicted_us(problem: StepProblem, spec: Spec, arch: GpuArch) -> float:
 
 def ranked_specs(problem: StepProblem, arch: GpuArch) -> list[Spec]:
     """All `specs`, by the prior the cheapest first; of equals the one with most warps."""
-    return sorted(
-        specs(problem, arch), key=lambda spec: (round(predicted_us(problem, spec, arch), 3), -spec.warps)
-    )
+
+    def rank(spec: Spec) -> tuple[float, ...]:
+        return (
+            spec.loads(problem) > _LOADS,
+            round(predicted_us(problem, spec, arch), 3),
+            -spec.warps,
+        )
+
+    return sorted(specs(problem, arch), key=rank)
 
 
 _NUMBERS = ("splits", "warps")
