@@ -90,6 +90,7 @@ EXPENSIVE = (
     logical.GatherOp,
     logical.GatherElementsOp,
     logical.FlipOp,
+    logical.WriteRowOp,
 )
 """Ops worth keeping a result of, rather than computing it again in a later phase."""
 

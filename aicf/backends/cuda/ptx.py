@@ -187,6 +187,7 @@ stream_u32x4_or_zero = _load_or_zero("ld.relaxed.gpu.global.L1::no_allocate.L2::
 load_shared_f32 = value_asm("ld.shared.f32 $0, [$1];", ["f32"], ["u32"], memory=True)
 load_shared_f32x4 = value_asm("ld.shared.v4.f32 {$0,$1,$2,$3}, [$4];", ["f32"] * 4, ["u32"], memory=True)
 load_shared_u32x4 = value_asm("ld.shared.v4.u32 {$0,$1,$2,$3}, [$4];", ["u32"] * 4, ["u32"], memory=True)
+load_shared_f32x2 = value_asm("ld.shared.v2.f32 {$0,$1}, [$2];", ["f32"] * 2, ["u32"], memory=True)
 load_shared_u32 = value_asm("ld.shared.u32 $0, [$1];", ["u32"], ["u32"], memory=True)
 load_shared_u16 = value_asm("ld.shared.u16 $0, [$1];", ["u16"], ["u32"], memory=True)
 store_shared_f32 = void_asm("st.shared.f32 [$0], $1;", ["u32", "f32"])
