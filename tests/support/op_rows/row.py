@@ -84,7 +84,7 @@ class Use:
             return _in_float64(np.asarray(self.row.oracle(*arrays, **self.attributes)))
 
     def check(self, found: Array, *, exact: bool = False) -> None:
-        """That a result is what the oracle says; ``exact``: of float64, but for coefficients, which are f32 at least."""
+        """That a result is what the oracle says; ``exact``: computed in float64 with coefficients of f32 at least."""
         wanted = self.wanted()
         assert found.shape == wanted.shape, f"{self}: {found.shape}, wanted {wanted.shape}"
         if not is_float(found):
