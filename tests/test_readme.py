@@ -13,7 +13,12 @@ from aicf.universe import AICF_UNIVERSE
 from tests.test_compiler import ROOT
 
 README = (ROOT / "README.md").read_text("utf-8")
-PAGES = ("README.md", "CONTRIBUTING.md", *(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")))
+PAGES = (
+    "README.md",
+    "CONTRIBUTING.md",
+    *(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")),
+    *(f"docs/tutorial/{page.name}" for page in (ROOT / "docs" / "tutorial").glob("*.md")),
+)
 FOLDERS = (
     "aicf/",
     "dialects/",
