@@ -149,11 +149,12 @@ class KernelPolicy:
             if key not in groups:
                 raise PolicyError(f"records.{key}: no group has that name; {suggest(key, groups, 'it has')}")
 
-    def check_groups(self, ops: Collection[str]) -> None:
-        """Raises PolicyError, naming the path, for an id in `groups` that is no op's."""
+    def check_groups(self, ops: Collection[str], copies: Collection[str] = ()) -> None:
+        """Raises PolicyError, naming the path, for an id in `groups` that is no op's, nor one of the `copies` of ops
+        that a pass may make."""
         for place, ids in enumerate(self.groups):
             for id_ in ids:
-                if id_ not in ops:
+                if id_ not in ops and id_ not in copies:
                     raise PolicyError(
                         f"groups[{place}]: no op has the id '{id_}'; {suggest(id_, ops, 'it has')}"
                     )
