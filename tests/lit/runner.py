@@ -11,6 +11,7 @@ import difflib
 import io
 import re
 import shlex
+import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -215,10 +216,26 @@ def _filecheck(arguments: list[str]) -> int:
     return _ScopedMatcher(options, FInput(options.input_file, text), Parser.from_opts(options)).run()
 
 
+def of_the_system(*program: str) -> Program:
+    """A program of the system. What it writes to standard error, such as progress, counts only if it fails."""
+
+    def run(arguments: list[str]) -> int:
+        done = subprocess.run(
+            [*program, *arguments], input=sys.stdin.read(), capture_output=True, text=True, check=False
+        )
+        sys.stdout.write(done.stdout)
+        if done.returncode:
+            sys.stderr.write(done.stderr)
+        return done.returncode
+
+    return run
+
+
 PROGRAMS: Mapping[str, Program] = {
     "aicf": _aicf,
     "aicf-opt": _aicf_opt,
     "cat": _cat,
     "diff": _diff,
     "filecheck": _filecheck,
+    "sed": of_the_system("sed"),
 }

@@ -15,14 +15,13 @@ from __future__ import annotations
 import difflib
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from aicf import progress
-from tests.lit.runner import PROGRAMS, LitFailure, Program, parse_pipeline, run_command
+from tests.lit.runner import PROGRAMS, LitFailure, of_the_system, parse_pipeline, run_command
 
 CONSOLE = "console"
 STATUS = "echo $?"
@@ -155,25 +154,11 @@ def _difference(shown: Sequence[str], output: str) -> str:
     return "\n".join(difflib.unified_diff(shown, lines, "the page", "the output", lineterm="", n=1))
 
 
-def _of_the_system(*program: str) -> Program:
-
-    def run(arguments: list[str]) -> int:
-        done = subprocess.run(
-            [*program, *arguments], input=sys.stdin.read(), capture_output=True, text=True, check=False
-        )
-        sys.stdout.write(done.stdout)
-        if done.returncode:  # a script that compiles may show its progress
-            sys.stderr.write(done.stderr)
-        return done.returncode
-
-    return run
-
-
 _PROGRAMS = {
     "aicf": PROGRAMS["aicf"],
     "aicf-opt": PROGRAMS["aicf-opt"],
-    "python": _of_the_system(sys.executable),
-    **{name: _of_the_system(name) for name in ("cat", "diff", "git", "grep", "mkdir", "sed")},
+    "python": of_the_system(sys.executable),
+    **{name: of_the_system(name) for name in ("cat", "diff", "git", "grep", "mkdir", "sed")},
 }
 
 
