@@ -73,7 +73,10 @@ class SelectKernelsPass(ModulePass):
 
 
 def _check_policy(module: ModuleOp, policy: KernelPolicy) -> None:
-    """Raises PolicyError for a key of `kernels` that is no group or instruction of the module and no kind."""
+    """Raises PolicyError for a kernel that the target has not (another one may have been set since), and for a key of
+    `kernels` that is no group or instruction of the module and no kind."""
+    backend = target_of(module).backend.data
+    policy.check_kernels(get_kernels(backend), backend)
     if policy.kernels or policy.records:
         groups = [op.id.data for op in module.walk() if isinstance(op, GroupOp)]
         instructions = [op.instruction.data for program in programs(module) for op in program.instructions]
