@@ -91,10 +91,11 @@ class FusionContext:
     def group_id(self, members: Sequence[Operation]) -> str:
         """The id of a group: its first source with the bucket of the first member, else the first member's own id.
 
-        With a number where another group is called that already.
+        Members that only say where others are give no name. With a number where another group is called that already.
         """
-        own = id_of(members[0])
-        src = sources_of(members)
+        named = [op for op in members if not any(map(is_placed, op.results))] or members
+        own = id_of(named[0])
+        src = sources_of(named)
         name = src[0] + own[own.find("@") :] if src and "@" in own and "@" not in src[0] else None
         wanted = name or (src[0] if src else own)
         numbered = (derived_id(own, str(number)) for number in count(1))
@@ -367,10 +368,37 @@ class Outline:
 
 
 def is_feeder(op: Operation) -> bool:
-    """Ops that are cloned into the groups they feed: views, splat constants, and what follows from coordinates."""
+    """Ops that are cloned into the groups they feed: views, splat constants, and what follows from coordinates.
+
+    The last only where nobody reads it as it lies in memory: there it has to be.
+    """
     if isinstance(op, logical.ConstantOp):
         return op.is_splat
-    return isinstance(op, VIEW_OPS) or any(is_placed(result) for result in op.results)
+    return isinstance(op, VIEW_OPS) or any(
+        is_placed(result) and not _lies_in_memory(result) for result in op.results
+    )
+
+
+def _lies_in_memory(value: SSAValue) -> bool:
+    """Whether a use takes a value, or a view of it, as it lies in memory; a group does that with all it is given."""
+    return any(
+        isinstance(use.operation, GroupOp)
+        or reads_in_memory(use.operation, use.index)
+        or (
+            isinstance(use.operation, VIEW_OPS)
+            and (_moves_elements(use.operation) or _lies_in_memory(use.operation.results[0]))
+        )
+        for use in value.uses
+    )
+
+
+def _moves_elements(view: Operation) -> bool:
+    """Whether a view is no part of a kernel's loops: it does more than to repeat, and to add or drop dims of size 1."""
+    if isinstance(view, logical.BroadcastOp):
+        return False
+    sizes = [tensor_info(value.type).sizes for value in (view.operands[0], view.results[0])]
+    source, target = ([size for size in each if size != 1] for each in sizes)
+    return not isinstance(view, logical.ReshapeOp) or source != target
 
 
 def outline(
