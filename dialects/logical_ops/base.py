@@ -178,6 +178,8 @@ _PROPERTY_FORMS: Mapping[str, tuple[Callable[[Attribute], bool], str]] = {
     "k": (_is_i64, "an integer"),
     "rows": (_is_i64, "an integer"),
     "mode": (_is_string, "a string"),
+    "form": (_is_string, "a string"),
+    "rate": (_is_f64, "a number of type f64, such as 0.1"),
     "epsilon": (_is_f64, "a number of type f64, such as 1.0e-05"),
     **dict.fromkeys(("negative_slope", "alpha", "beta"), (_is_f64, "a number of type f64, such as 0.5")),
     **dict.fromkeys(("min", "max"), (_is_number, "a number, such as 0.5, or 1 for integers")),

@@ -22,6 +22,7 @@ from tests.gpu.programs import Program, random_arrays
 from tests.support.fused_graphs import FAMILIES, fused_program
 from tests.support.indexing_programs import PROGRAMS, READS, built
 from tests.support.random_graphs import random_program
+from tests.support.random_programs import random_numbers
 
 ROOT = Path(__file__).parent.parent.parent
 TARGET = "cuda:sm_90a"
@@ -85,6 +86,7 @@ def _graphs() -> dict[str, Case]:
         "running_sums": (programs.running_sums, ("f32", "f16", "bf16", "f64", "i32", "i64"), (GENERATED,)),
         "truths": (programs.truths, ("i1",), (GENERATED,)),
         "other_norms": (programs.other_norms, ("f32", "f16", "bf16", "f64"), (GENERATED,)),
+        "philox": (random_numbers, ("f32", "f16", "bf16", "f64"), (GENERATED,)),
         "moves": (programs.moves, ("f32", "bf16", "i64"), (COPY, CONCAT)),
     }
     cases: dict[str, Case] = {}

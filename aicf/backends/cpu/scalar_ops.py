@@ -14,9 +14,10 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from aicf.backends.cpu.ir_builder import Emitter, Value
+from aicf.backends.cpu.philox import separate_words
 from aicf.backends.cpu.vector_functions import FUNCTIONS
 from aicf.backends.cpu.vector_math import VectorMath
-from aicf.dialects.emit_kernels import CastOp, DivIntOp, SigmoidOp
+from aicf.dialects.emit_kernels import CastOp, DivIntOp, PhiloxOp, SigmoidOp
 from aicf.dialects.types import element_of
 
 FLOATS = ("f32", "f64")
@@ -223,6 +224,10 @@ def convert(s: Scalars, x: Value, source: str, target: str) -> Value:
     return b.sext(x, type_) if target == "i64" else b.trunc(x, type_)
 
 
+def _philox(s: Scalars, _: Operation, operands: Sequence[Value]) -> Value:
+    return separate_words(s.em, s.lanes, operands)
+
+
 Emit = Callable[[Scalars, Operation, Sequence[Value]], Value]
 
 EMITTERS: dict[type[Operation], Emit] = {
@@ -270,5 +275,6 @@ EMITTERS: dict[type[Operation], Emit] = {
     SigmoidOp: _function("sigmoid"),
     DivIntOp: _divide_ints,
     CastOp: _cast,
+    PhiloxOp: _philox,
 }
 """Op class -> code."""
