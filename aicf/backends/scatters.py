@@ -17,6 +17,7 @@ from aicf.dialects.types import element_named
 _Make = Callable[[SSAValue, SSAValue], Operation]
 _FLOAT: Mapping[str, _Make] = {"add": arith.AddfOp, "max": arith.MaximumfOp, "min": arith.MinimumfOp}
 _INT: Mapping[str, _Make] = {"add": arith.AddiOp, "max": arith.MaxSIOp, "min": arith.MinSIOp}
+_UNSIGNED: Mapping[str, _Make] = {"add": arith.AddiOp, "max": arith.MaxUIOp, "min": arith.MinUIOp}
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,8 @@ class Scatter:
         dtype = self.result.dtype
         element = element_named(dtype)
         block = Block(arg_types=[element.type] * 2)
-        combined = (_FLOAT if element.is_float else _INT)[self.mode](*block.args)
+        table = _FLOAT if element.is_float else _UNSIGNED if dtype == "u8" else _INT
+        combined = table[self.mode](*block.args)
         block.add_op(PhaseOp(Region(Block([combined, StoreOp(combined.results[0], 0), YieldOp()]))))
         inner = self.result.shape[1:]
         identity = AffineMap.identity(len(inner))

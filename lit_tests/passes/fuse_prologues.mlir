@@ -9,8 +9,8 @@
 // CHECK-NEXT: emit.decision "fuse-prologues" ["t", {{.*}}] choice "apart" because "'t.read' reads the rows too, so they are written in any case"
 // CHECK-NEXT: }
 // OFF: emit.decision "fuse-prologues" ["n", {{.*}}] choice "apart" because "prologue fusion is off by policy"
-// Halves have no kernel on a CPU, and rows are not computed twice there.
-// CPU: emit.decision "fuse-prologues" ["n", {{.*}}] choice "apart" because "no kernel of the target gains by computing the rows in front of the product" rejected {"n + fc + fc.bias + fc.residual" = "cpu.gemm_avx512: element type f16 is not supported on cpu, only f64, f32, i64, i32, i1: cast to f32 first;
+// Rows are not computed twice on a CPU.
+// CPU: emit.decision "fuse-prologues" ["fc", {{.*}}] choice "one kernel for 13 ops"
 // CPU-NEXT: emit.decision "fuse-prologues" ["s", {{.*}}] choice "apart"{{.*}} rejected {"s + a + a.act" = "each of 2 products would compute the rows"
 
 // A norm of half precision: casts, also that of its scale, are of the row program; bias and residual stay behind the

@@ -49,7 +49,9 @@ class PointWriter:
 
     def number(self, value: int, type_: Attribute | None = None) -> SSAValue:
         """A constant, by default of the indices' type."""
-        return self.add(scalar_constant(value, type_ or self.type))
+        made = scalar_constant(value, type_ or self.type)
+        self.body.add_ops(made)
+        return made[-1].results[0]
 
     def coordinate(self, dim: int) -> SSAValue:
         """Where the point lies along a dim of the op's result."""
@@ -137,10 +139,14 @@ def write_read(
 
 def write_place(body: Block, type_: Attribute, dim: int | None) -> SSAValue:
     """Adds a coordinate in an element type to a phase; gives it."""
+    if dim is None:
+        zero = scalar_constant(0, type_)
+        body.add_ops(zero)
+        return zero[-1].results[0]
     direct = type_ in (i32, i64)
-    counter = IndexOp(dim, type_ if direct else i64) if dim is not None else scalar_constant(0, type_)
+    counter = IndexOp(dim, type_ if direct else i64)
     body.add_op(counter)
-    if direct or dim is None:
+    if direct:
         return counter.results[0]
     cast = CastOp(counter.results[0], type_)
     body.add_op(cast)

@@ -445,7 +445,7 @@ def _made(op: Operation, operands: Sequence[SSAValue], type_: Attribute) -> Sequ
         case logical.ConstantOp():
             return _constant_ops(op, type_)
         case logical.CumsumOp() if _is_one_step(op):
-            return [scalar_constant(0, type_)]
+            return scalar_constant(0, type_)
         case logical.CumsumOp():
             flags = {"exclusive": op.exclusive is not None, "reverse": op.reverse is not None}
             return [ScanOp("sum", operands[0], **flags)]
@@ -465,7 +465,7 @@ def _constant_ops(op: logical.ConstantOp, type_: Attribute) -> Sequence[Operatio
     number = splat_value(op)
     if number is None:
         raise NoCode("a constant with different elements")
-    return [scalar_constant(number, type_)]
+    return scalar_constant(number, type_)
 
 
 def _op_of(value: SSAValue) -> Operation:

@@ -6,7 +6,7 @@ Element types decide between the float and the integer op; what neither arith no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import (
@@ -104,12 +104,18 @@ def _is_unsigned(type_: Attribute) -> bool:
     return type_ == i1 or (isa(type_, IntegerType) and type_.signedness.data is Signedness.UNSIGNED)
 
 
-def scalar_constant(value: float | int, type_: Attribute) -> arith.ConstantOp:
-    """A constant of a scalar type."""
+def scalar_constant(value: float | int, type_: Attribute) -> list[Operation]:
+    """A constant of a scalar type, the last op giving it; arith has none of unsigned types, so such bits are cast."""
     if isinstance(type_, AnyFloat):
-        return arith.ConstantOp(FloatAttr(float(value), type_))
+        return [arith.ConstantOp(FloatAttr(float(value), type_))]
     assert isa(type_, IntegerType)
-    return arith.ConstantOp(IntegerAttr(int(value), type_))
+    if type_.signedness.data is not Signedness.UNSIGNED:
+        return [arith.ConstantOp(IntegerAttr(int(value), type_))]
+    width = type_.width.data
+    bits = int(value) % (1 << width)
+    signed = bits - (1 << width) if bits >> (width - 1) else bits
+    constant = arith.ConstantOp(IntegerAttr(signed, IntegerType(width)))
+    return [constant, CastOp(constant.result, type_)]
 
 
 def splat_value(op: logical.ConstantOp) -> float | int | None:
@@ -135,8 +141,8 @@ def scalar_ops(op: Operation, operands: Scalars, result_type: Attribute) -> list
             return _invert(operands[0])
         case logical.ReluOp():
             zero = scalar_constant(0, operands[0].type)
-            larger = arith.MaximumfOp if _is_float(operands[0].type) else arith.MaxSIOp
-            return [zero, larger(operands[0], zero.result)]
+            larger = _table(operands[0].type)[logical.MaxOp]
+            return [*zero, larger(operands[0], zero[-1].results[0])]
         case logical.CompareOp():
             return [_compare(op.predicate.data, operands)]
         case logical.SelectOp():
@@ -152,17 +158,20 @@ def scalar_ops(op: Operation, operands: Scalars, result_type: Attribute) -> list
 def _binary(op: Operation, operands: Scalars) -> list[Operation] | None:
     if len(operands) != 2:
         return None
-    type_ = operands[0].type
-    table = _FLOAT_BINARY if _is_float(type_) else _UNSIGNED_BINARY if _is_unsigned(type_) else _INT_BINARY
-    make = table.get(type(op))
+    make = _table(operands[0].type).get(type(op))
     return None if make is None else [make(operands[0], operands[1])]
+
+
+def _table(type_: Attribute) -> Mapping[type[Operation], Make]:
+    """The ops of two operands of a type."""
+    return _FLOAT_BINARY if _is_float(type_) else _UNSIGNED_BINARY if _is_unsigned(type_) else _INT_BINARY
 
 
 def _negate(value: SSAValue) -> list[Operation]:
     if _is_float(value.type):
         return [arith.NegfOp(value)]
     zero = scalar_constant(0, value.type)
-    return [zero, arith.SubiOp(zero.result, value)]
+    return [*zero, arith.SubiOp(zero[-1].results[0], value)]
 
 
 def _magnitude(value: SSAValue) -> list[Operation]:
@@ -178,7 +187,7 @@ def _magnitude(value: SSAValue) -> list[Operation]:
 def _invert(value: SSAValue) -> list[Operation]:
     assert isa(value.type, IntegerType)
     ones = scalar_constant(1 if value.type == i1 else -1, value.type)
-    return [ones, arith.XOrIOp(value, ones.result)]
+    return [*ones, arith.XOrIOp(value, ones[-1].results[0])]
 
 
 def _compare(predicate: str, operands: Scalars) -> Operation:

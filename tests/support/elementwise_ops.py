@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
@@ -15,9 +16,10 @@ from aicf.frontends.builder import Graph, Value
 
 Array = NDArray[Any]
 
-FLOATS = ("f32", "f64")
-INTEGERS = ("i32", "i64")
+FLOATS = ("f32", "f64", "f16", "bf16")
+INTEGERS = ("i32", "i64", "i16", "i8", "u8")
 NUMBERS = (*FLOATS, *INTEGERS)
+SIGNED = tuple(dtype for dtype in NUMBERS if dtype != "u8")
 BITS = (*INTEGERS, "i1")
 
 
@@ -67,8 +69,8 @@ OPS: Mapping[str, Elementwise] = {
     "softplus": Elementwise(lambda g, x: g.softplus(x, 0.5)),
     "hard_sigmoid": Elementwise(Graph.hard_sigmoid, cancels=True),
     "hard_swish": Elementwise(Graph.hard_swish, cancels=True),
-    "clamp": Elementwise(lambda g, x: g.clamp(x, -2, 3), 1, NUMBERS),
-    "clamp_below": Elementwise(lambda g, x: g.clamp(x, min=-1), 1, NUMBERS),
+    "clamp": Elementwise(lambda g, x: g.clamp(x, -2, 3), 1, SIGNED),
+    "clamp_below": Elementwise(lambda g, x: g.clamp(x, min=-1), 1, SIGNED),
     "clamp_above": Elementwise(lambda g, x: g.clamp(x, max=1), 1, NUMBERS),
     "add": Elementwise(Graph.add, 2, NUMBERS),
     "sub": Elementwise(Graph.sub, 2, NUMBERS),
@@ -106,43 +108,52 @@ def every_op(shape: tuple[int, ...], dtype: str) -> ModuleOp:
 
 def edges(dtype: str) -> Array:
     """Values of an element type at which something may go wrong."""
-    kind = element_named(dtype).dtype
-    if kind.kind == "b":
+    element = element_named(dtype)
+    if element.kind == "bool":
         return np.array([False, True])
-    if kind.kind == "i":
-        limits = np.iinfo(kind)
-        return np.array([limits.min, limits.min + 1, limits.max, 0, 1, -1, 2, -2, 3, -3, 7, -7], kind)
-    limits = np.finfo(kind)
-    positive = [0.0, limits.smallest_subnormal, limits.tiny, 0.3, 0.5, 1.0, 1.5, 2.5, 3.0, 20.0, 1e30, np.inf]
-    return np.array([*positive, *(-value for value in positive), np.nan], kind)
+    if element.kind == "int":
+        limits = np.iinfo(element.dtype)
+        whole = np.array([limits.min, limits.min + 1, limits.max, 0, 1, -1, 2, -2, 3, -3, 7, -7], object)
+        return (whole % (1 << limits.bits)).astype(f"u{element.bytes}").astype(element.dtype)
+    limits = ml_dtypes.finfo(element.dtype)
+    small = [0.0, float(limits.smallest_subnormal), float(limits.tiny)]
+    positive = [*small, 0.3, 0.5, 1.0, 1.5, 2.5, 3.0, 20.0, 1e30, np.inf]
+    with np.errstate(over="ignore"):
+        return np.array([*positive, *(-value for value in positive), np.nan]).astype(element.dtype)
 
 
 def operands(count: int, dtype: str, shape: tuple[int, ...], seed: int) -> list[Array]:
     """Random arrays, every third element an edge."""
     random = np.random.default_rng(seed)
-    kind = element_named(dtype).dtype
+    element, special = element_named(dtype), edges(dtype)
     found: list[Array] = []
     for _ in range(count):
-        if kind.kind == "f":
+        if element.is_float:
             array = random.normal(size=shape) * 10.0 ** random.integers(-3, 3, shape)
         else:
-            array = random.integers(0, 2, shape) if kind.kind == "b" else random.integers(-50, 50, shape)
+            array = (
+                random.integers(0, 2, shape) if element.kind == "bool" else random.integers(-50, 50, shape)
+            )
         at_edge = random.random(shape) < 1 / 3
-        found.append(np.where(at_edge, random.choice(edges(dtype), shape), array.astype(kind)))
+        chosen = special[random.integers(0, len(special), shape)]
+        found.append(np.where(at_edge, chosen, array.astype(element.dtype)))
     return found
 
 
-TOLERANCE = {"f32": 2e-6, "f64": 1e-14}
-"""Of a result: a few ulp."""
+TOLERANCE = {"f32": 2e-6, "f64": 1e-14, "f16": 2**-10, "bf16": 2**-7}
+"""Of a result: a few ulp; one of f16 and bf16, which are computed in f32 and rounded once."""
 
 
 def assert_same(name: str, found: Array, wanted: Array, dtype: str) -> None:
     """Numbers within a few ulp; NaN, infinities, integers and truth values exactly."""
     assert found.shape == wanted.shape
     if wanted.dtype.kind != "f":
-        np.testing.assert_array_equal(found, wanted)
+        np.testing.assert_array_equal(found, wanted, err_msg=name)
         return
+    limits = ml_dtypes.finfo(found.dtype)
     with np.errstate(over="ignore"):
         wanted = wanted.astype(found.dtype)
-    least = TOLERANCE[dtype] if OPS[name].cancels else 4 * float(np.finfo(found.dtype).tiny)
-    np.testing.assert_allclose(found, wanted, rtol=TOLERANCE[dtype], atol=least, err_msg=name)
+    tiny = 4 * limits.tiny if found.dtype.itemsize > 2 else 1.5 * float(limits.smallest_subnormal)
+    least = TOLERANCE[dtype] if OPS[name].cancels else float(tiny)
+    pair = (array.astype(np.float64) for array in (found, wanted))
+    np.testing.assert_allclose(*pair, rtol=1.01 * TOLERANCE[dtype], atol=least, err_msg=name)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
+from aicf.dialects.types import element_named
 from aicf.frontends.builder import Graph, Value
 
 Array = NDArray
@@ -42,8 +43,7 @@ class _Writer:
     def argument(self, name: str, *shape: int) -> Value:
         make = self.graph.input if name.startswith("x") else self.graph.param
         name = f"{name}{len(self.inputs)}"
-        dtype = {"f16": np.float16, "f32": np.float32, "f64": np.float64}[self.dtype]
-        self.inputs[name] = self.random.uniform(-1, 1, shape).astype(dtype)
+        self.inputs[name] = self.random.uniform(-1, 1, shape).astype(element_named(self.dtype).dtype)
         return make(name, shape, self.dtype)
 
     def weight(self, inputs: int, outputs: int) -> Callable[[Value], Value]:

@@ -15,7 +15,7 @@ from aicf.backends.cpu.gemm import Epilogue, GemmPointers, Tile, emit_gemm, emit
 from aicf.backends.cpu.gemm_spec import GemmSpec
 from aicf.backends.cpu.ir_builder import I8, Emitter, Value
 from aicf.backends.cpu.loops import combined, share_of
-from aicf.backends.cpu.pack import emit_pack
+from aicf.backends.cpu.pack import Rows, emit_pack, emit_widened_rows
 from aicf.backends.cpu.scalar_ops import Scalars
 from aicf.backends.cpu.target import ELEMENT_BYTES
 
@@ -56,11 +56,12 @@ class _Attention:
         self.pointers = pointers
         self.problem = spec.problem
         self.dtype = spec.problem.dtype
+        self.element = spec.problem.element
         self.scalars = Scalars(em, spec.lanes)
-        self.keys, self.values, self.scores, self.sums = self._workspace()
+        self.keys, self.values, self.scores, self.sums, self.queries = self._workspace()
 
     def _workspace(self) -> list[Value]:
-        """This thread's packed keys, packed values, scores and sums of rows."""
+        """This thread's packed keys, packed values, scores, sums of rows and widened queries."""
         em, spec = self.em, self.spec
         base = self.pointers.workspace
         if spec.threads > 1:
@@ -83,18 +84,28 @@ class _Attention:
             em.loop(0, count, 1, [], body)
 
     def batch_element(self, number: Value) -> None:
-        em, p, spec, pointers = self.em, self.problem, self.spec, self.pointers
+        p, spec, pointers = self.problem, self.spec, self.pointers
         index = self._index(number)
-        k, v = self._at(pointers.k, p.k, index), self._at(pointers.v, p.v, index)
-        keys = spec.scores.problem
-        emit_pack(em, self.dtype, spec.lanes, p.d, p.n, spec.scores.nr, keys.b_strides, k, self.keys)
+        q, k, v, result = (
+            self._at(pointer, matrix, index, self.element)
+            for pointer, matrix in (
+                (pointers.q, p.q),
+                (pointers.k, p.k),
+                (pointers.v, p.v),
+                (pointers.result, p.result),
+            )
+        )
+        self.pack(k, p.d, p.n, spec.scores, self.keys)
         if spec.output.b_source == "packed":
-            strides = spec.output.problem.b_strides
-            emit_pack(em, self.dtype, spec.lanes, p.n, p.dv, spec.output.nr, strides, v, self.values)
+            self.pack(v, p.n, p.dv, spec.output, self.values)
             v = self.values
-        mask = None if p.mask is None else self._at(pointers.mask, p.mask, index)
-        q, result = self._at(pointers.q, p.q, index), self._at(pointers.result, p.result, index)
+        mask = None if p.mask is None else self._at(pointers.mask, p.mask, index, p.mask_element)
         self.blocks(q, v, mask, result)
+
+    def pack(self, source: Value, k: int, columns: int, product: GemmSpec, target: Value) -> None:
+        """The right operand of a product, in the type of the scores."""
+        sizes, strides = (self.spec.lanes, k, columns, product.nr), product.problem.b_strides
+        emit_pack(self.em, self.element, *sizes, strides, source, target, self.dtype)
 
     def _index(self, number: Value) -> list[Value]:
         """The place of a batch element in each batch dim."""
@@ -104,9 +115,9 @@ class _Attention:
             number = em.b.sdiv(number, em.index(size))
         return index
 
-    def _at(self, pointer: Value, matrix: Matrix, index: Sequence[Value]) -> Value:
+    def _at(self, pointer: Value, matrix: Matrix, index: Sequence[Value], dtype: str) -> Value:
         for place, stride in zip(index, matrix.batch, strict=True):
-            pointer = self.em.moved(pointer, place, stride, self.dtype)
+            pointer = self.em.moved(pointer, place, stride, dtype)
         return pointer
 
     def blocks(self, q: Value, v: Value, mask: Value | None, result: Value) -> None:
@@ -116,9 +127,10 @@ class _Attention:
 
         def block(number: Value, count: int, keys: int) -> None:
             first = em.b.mul(number, em.index(rows))
-            matrices = ((q, p.q), (result, p.result), *([] if p.mask is None else [(mask, p.mask)]))
-            moved = [em.moved(pointer, first, matrix.row, self.dtype) for pointer, matrix in matrices]
-            self.block(_Block(first, count, keys), moved[0], v, moved[1], *moved[2:])
+            own_q = em.moved(q, first, p.q.row, self.element)
+            own_result = em.moved(result, first, p.result.row, self.element)
+            own_mask = None if p.mask is None else em.moved(mask, first, p.mask.row, p.mask_element)
+            self.block(_Block(first, count, keys), own_q, v, own_result, own_mask)
 
         def run(keys: int) -> Callable[[Value, list[Value]], list[Value]]:
             def body(number: Value, _: list[Value]) -> list[Value]:
@@ -139,10 +151,13 @@ class _Attention:
             if end > full:
                 tail(keys)
 
-    def block(self, block: _Block, q: Value, v: Value, result: Value, mask: Value | None = None) -> None:
+    def block(self, block: _Block, q: Value, v: Value, result: Value, mask: Value | None) -> None:
         """One block of queries, from scores to output."""
         em, spec, rows, keys = self.em, self.spec, block.rows, block.keys
         scores = replace(spec.scores, problem=self.problem.scores(rows, keys))
+        if self.problem.widens_rows:
+            self.widen(q, rows)
+            q = self.queries
         self.product(scores, q, self.keys, self.score(mask, block.first))
 
         def body(row: Value, _: list[Value]) -> list[Value]:
@@ -153,6 +168,14 @@ class _Attention:
         em.loop(0, rows, 1, [], body)
         output = replace(spec.output, problem=self.problem.output(rows, spec.row_elements, keys))
         self.product(output, self.scores, v, self.divided(result))
+
+    def widen(self, q: Value, rows: int) -> None:
+        """The queries of a block, one behind the other in the type of the scores."""
+        em, p = self.em, self.problem
+        source = Rows(self.element, (p.q.row, p.q.column), p.d)
+        emit_widened_rows(
+            em, source, self.spec.lanes, q, self.queries, (em.index(0), em.index(rows)), self.dtype
+        )
 
     def product(self, spec: GemmSpec, a: Value, b: Value, epilogue: Epilogue) -> None:
         """One of the two products of a block; this thread does all of it."""
@@ -173,7 +196,9 @@ class _Attention:
                         value = em.b.fadd(value, self.mask_at(mask, tile, row, vector))
                     if self.problem.past is not None:
                         value = self.seen(value, tile, row, vector, first)
-                    at = self.tile_address(self.scores, self.spec.row_elements, 1, tile, row, vector)
+                    at = self.tile_address(
+                        self.scores, self.spec.row_elements, 1, tile, row, vector, self.dtype
+                    )
                     em.store(value, at, self.dtype, tile.lanes)
 
         return epilogue
@@ -182,8 +207,9 @@ class _Attention:
         """The mask at one vector of a tile of scores."""
         place = self.problem.mask
         assert place is not None
-        at = self.tile_address(mask, place.row, place.column, tile, row, vector)
-        return self.em.load_strided(at, place.column, self.dtype, tile.lanes, tile.active[vector])
+        dtype = self.problem.mask_element
+        at = self.tile_address(mask, place.row, place.column, tile, row, vector, dtype)
+        return self.em.load_strided(at, place.column, dtype, tile.lanes, tile.active[vector])
 
     def seen(self, value: Value, tile: Tile, row: int, vector: int, first: Value) -> Value:
         """A vector of scores, -inf where the key comes after what its query sees."""
@@ -204,19 +230,19 @@ class _Attention:
             for row, values in enumerate(tile.acc):
                 total = em.splat(em.load(em.address(sums, row, self.dtype), self.dtype, 1), tile.lanes)
                 for vector, value in enumerate(values):
-                    at = self.tile_address(result, place.row, place.column, tile, row, vector)
-                    quotient = em.b.fdiv(value, total)
-                    em.store_strided(quotient, at, place.column, self.dtype, tile.lanes, tile.active[vector])
+                    at = self.tile_address(result, place.row, place.column, tile, row, vector, self.element)
+                    lanes, active = tile.lanes, tile.active[vector]
+                    em.store_strided(em.b.fdiv(value, total), at, place.column, self.element, lanes, active)
 
         return epilogue
 
     def tile_address(
-        self, base: Value, row_step: int, column_step: int, tile: Tile, row: int, vector: int
+        self, base: Value, row_step: int, column_step: int, tile: Tile, row: int, vector: int, dtype: str
     ) -> Value:
         """Where a vector of a tile lies in a matrix of the block at `base`."""
         em = self.em
-        start = em.moved(em.moved(base, tile.row, row_step, self.dtype), tile.col, column_step, self.dtype)
-        return em.address(start, row * row_step + vector * tile.lanes * column_step, self.dtype)
+        start = em.moved(em.moved(base, tile.row, row_step, dtype), tile.col, column_step, dtype)
+        return em.address(start, row * row_step + vector * tile.lanes * column_step, dtype)
 
     # Softmax of one row, in place.
 

@@ -31,9 +31,10 @@ from aicf.backends.cpu.legality import (
     variant_of,
 )
 from aicf.backends.cpu.records import attention_record, get_bool, get_int
-from aicf.backends.cpu.target import ELEMENT_BYTES
+from aicf.backends.cpu.target import ACCUMULATORS, ELEMENT_BYTES, FLOATS, HALVES
 from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.kinds import FLAGS
+from aicf.dialects.types import element_of
 
 
 @dataclass(frozen=True)
@@ -99,12 +100,18 @@ def _problem(work: Work) -> AttentionProblem:
 
 
 def _attention_reason(work: Work) -> str | None:
-    if work.operands[0].dtype not in ("f32", "f64"):
-        return "an attention is of f32 or f64"
-    if len({operand.dtype for operand in (*work.operands, *work.results)}) > 1:
-        return "queries, keys, values, mask and result are not of one type"
-    if any(op.name == "logical.cast" for op in work.body.ops):
+    dtype = work.operands[0].dtype
+    if dtype not in FLOATS:
+        return f"an attention is of {', '.join(FLOATS)}"
+    if len({operand.dtype for operand in (*work.operands[:3], *work.results)}) > 1:
+        return "queries, keys, values and result are not of one type"
+    if any(mask.dtype not in (dtype, ACCUMULATORS[dtype]) for mask in work.operands[3:]):
+        return f"its mask is neither {dtype} nor {ACCUMULATORS[dtype]}"
+    types = {element_of(op.results[0].type).name for op in work.body.ops if op.name == "logical.cast"}
+    if not types <= {dtype, ACCUMULATORS[dtype]}:
         return "its scores are computed in another type"
+    if work.rounding == "strict" and dtype in HALVES:
+        return f"scores and weights stay in f32 here, the policy wants them rounded to {dtype}"
     if any(prod(operand.shape) == 0 for operand in work.operands):
         return "nothing to multiply"
     return None
@@ -114,8 +121,8 @@ def _products(work: Work, problem: AttentionProblem) -> tuple[Work, Work]:
     """The two products as instructions of their own, with the scores in memory between them."""
     q, k, v = work.operands[:3]
     shape = (*problem.batch, problem.m, problem.n)
-    scores = OperandInfo("temp", shape, problem.dtype, contiguous(shape))
-    output = OperandInfo("temp", work.results[0].shape, problem.dtype, contiguous(work.results[0].shape))
+    scores = OperandInfo("temp", shape, q.dtype, contiguous(shape))
+    output = OperandInfo("temp", work.results[0].shape, q.dtype, contiguous(work.results[0].shape))
 
     def product(a: OperandInfo, b: OperandInfo, result: OperandInfo, transpose_b: bool) -> Work:
         attrs = {"transpose_a": FLAGS[False], "transpose_b": FLAGS[transpose_b]}

@@ -24,7 +24,7 @@ from aicf.backends.cpu.gemm_spec import (
     propose,
 )
 from aicf.backends.cpu.pack_spec import packed_elements
-from aicf.backends.cpu.target import ELEMENT_BYTES, CpuLevel
+from aicf.backends.cpu.target import ACCUMULATORS, ELEMENT_BYTES, CpuLevel
 from aicf.backends.nests import Strided
 
 Share = Literal["none", "batches", "rows"]
@@ -41,9 +41,12 @@ class Matrix:
 
 @dataclass(frozen=True)
 class AttentionProblem:
-    """``softmax(q @ k^T * scale + mask) @ v`` for every batch element, in one float type.
+    """``softmax(q @ k^T * scale + mask) @ v`` for every batch element.
 
     Args:
+        dtype: Type of scores, probabilities and sums.
+        operand_type: Type of queries, keys, values and result in memory, where it is not `dtype`.
+        mask_type: Likewise of the mask.
         batch: Sizes of the batch dims.
         m, n: Queries and keys.
         d, dv: Elements of a query or key, and of a value.
@@ -64,6 +67,23 @@ class AttentionProblem:
     result: Matrix
     mask: Matrix | None
     past: int | None = None
+    operand_type: str = ""
+    mask_type: str = ""
+
+    @property
+    def element(self) -> str:
+        """Type of queries, keys, values and result in memory."""
+        return self.operand_type or self.dtype
+
+    @property
+    def mask_element(self) -> str:
+        """Type of the mask in memory."""
+        return self.mask_type or self.dtype
+
+    @property
+    def widens_rows(self) -> bool:
+        """Whether a block of queries is written to workspace in the type of the scores."""
+        return self.element != self.dtype
 
     @property
     def count(self) -> int:
@@ -73,7 +93,8 @@ class AttentionProblem:
     def scores(self, rows: int, keys: int | None = None) -> GemmProblem:
         """``q @ k^T`` of a block of `rows` queries and the first `keys` keys (all by default)."""
         strides = (self.k.column, self.k.row)
-        return GemmProblem(self.dtype, rows, keys or self.n, self.d, (self.q.row, self.q.column), strides)
+        queries = (self.d, 1) if self.widens_rows else (self.q.row, self.q.column)
+        return GemmProblem(self.dtype, rows, keys or self.n, self.d, queries, strides)
 
     def output(self, rows: int, row_elements: int, keys: int | None = None) -> GemmProblem:
         """``probabilities @ v`` of a block of `rows` queries, whose probabilities are `row_elements` apart."""
@@ -87,6 +108,7 @@ class AttentionProblem:
             (row_elements, 1),
             values,
             b_rows=self.n if steps < self.n else 0,
+            b_type=self.element,
         )
 
 
@@ -96,7 +118,10 @@ def read_attention(operands: Sequence[Strided], result: Strided, past: int | Non
     batch, m, n = q.shape[:-2], q.shape[-2], k.shape[-2]
     mask = _spread(operands[3], (*batch, m, n)) if len(operands) > 3 else None
     given = (_matrix(q), _matrix(k), _matrix(v), _matrix(result))
-    return AttentionProblem(q.dtype, batch, m, n, q.shape[-1], v.shape[-1], *given, mask, past)
+    mask_type = operands[3].dtype if len(operands) > 3 else ""
+    sizes = (m, n, q.shape[-1], v.shape[-1])
+    dtype = ACCUMULATORS[q.dtype]
+    return AttentionProblem(dtype, batch, *sizes, *given, mask, past, q.dtype, mask_type)
 
 
 def _matrix(operand: Strided) -> Matrix:
@@ -165,15 +190,16 @@ class AttentionSpec:
         return max(1, min(4, self.problem.n // self.lanes))
 
     @property
-    def parts(self) -> tuple[int, int, int, int]:
-        """Elements of workspace of one thread: packed keys, packed values, scores, sums of rows; whole cache lines."""
+    def parts(self) -> tuple[int, ...]:
+        """Elements of workspace of one thread: packed keys, packed values, scores, sums of rows, widened queries; whole
+        cache lines."""
         p = self.problem
         values = packed_elements(p.n, p.dv, self.output.nr) if self.output.b_source == "packed" else 0
         keys = packed_elements(p.d, p.n, self.scores.nr)
         line = CACHE_LINE // ELEMENT_BYTES[p.dtype]
-        sizes = (keys, values, self.block_rows * self.row_elements, self.block_rows)
-        keys, values, scores, sums = (-(-size // line) * line for size in sizes)
-        return keys, values, scores, sums
+        queries = self.block_rows * p.d if p.widens_rows else 0
+        sizes = (keys, values, self.block_rows * self.row_elements, self.block_rows, queries)
+        return tuple(-(-size // line) * line for size in sizes)
 
     @property
     def workspace_bytes(self) -> int:
@@ -217,7 +243,7 @@ def softmax_cycles(problem: AttentionProblem, lanes: int) -> float:
 def cost_us(spec: AttentionSpec) -> float:
     """Predicted microseconds of one thread's share."""
     p, size = spec.problem, ELEMENT_BYTES[spec.problem.dtype]
-    keys, values, _, _ = spec.parts
+    keys, values, *_ = spec.parts
     packing = (keys + values) * size / _PACK_BYTES_PER_CYCLE
     blocks = spec.blocks
     full = p.m / (blocks * spec.block_rows)

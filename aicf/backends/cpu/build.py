@@ -37,13 +37,15 @@ from aicf.backends.cpu.records import (
     get_record,
     get_text,
     loop_spec,
+    read_rounding,
     sub_records,
 )
 from aicf.backends.cpu.row_program import make_rows
-from aicf.backends.cpu.target import CpuLevel
+from aicf.backends.cpu.target import ACCUMULATORS, HALVES, CpuLevel
 from aicf.backends.moves import moved_text, moves
 from aicf.backends.nests import LoopNest, Strided, nest_of, one_row
 from aicf.backends.scatters import Scatter
+from aicf.dialects.emit_types import LayoutAttr
 from aicf.errors import PlanError
 
 
@@ -260,7 +262,7 @@ def _gemm(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
         (*(call.ins[place] for place in extras), *own)
         for extras, own in zip(work.places.extras, outs, strict=True)
     ]
-    epilogue = make_epilogue(em, launch.code, work.accesses[0], pointers)
+    epilogue = make_epilogue(em, launch.code, work.accesses[0], pointers, read_rounding(launch.record))
     a = call.ins[0] if work.rows is None else None
     rights = tuple(call.ins[place] for place in work.places.rights)
     rows = None if work.rows is None else _row_program(launch, call, work.rows, work.places.rows)
@@ -272,12 +274,18 @@ def _check_layouts(launch: Launch, spec: GemmSpec, rights: Sequence[int]) -> Non
     for place in rights:
         layout = launch.ins[place].layout
         if (spec.b_source == "packed") != (layout is not None) or (
-            layout is not None and get_int(layout.parameters_.data, "nr") != spec.nr
+            layout is not None and _panels(layout, launch.ins[place].dtype) != (spec.nr, spec.b_element)
         ):
             raise PlanError(
                 f"instruction '{launch.name}': the layout of operand {place} is not the one its kernel record asks "
                 "for: run lower-to-emit again"
             )
+
+
+def _panels(layout: LayoutAttr, dtype: str) -> tuple[int, str]:
+    """Columns of a panel of a packed weight of type `dtype`, and the type of its elements."""
+    entries = layout.parameters_.data
+    return get_int(entries, "nr"), get_text(entries, "element") if "element" in entries else dtype
 
 
 def _row_program(launch: Launch, call: _Call, nest: LoopNest, operands: Sequence[int]) -> RowProgram:
@@ -365,7 +373,7 @@ def _gemm_norm(em: Emitter, launch: Launch, call: _Call, functions: Sequence[str
     if not call.ws:
         raise PlanError(f"instruction '{launch.name}' needs workspace: run lower-to-emit again")
     shape = launch.outs[0].shape
-    sums = BufferRef(0, 0, shape, contiguous(shape), launch.ins[0].dtype)
+    sums = BufferRef(0, 0, shape, contiguous(shape), ACCUMULATORS[launch.ins[0].dtype])
     behind = em.b.gep(call.ws[0], [em.index(get_int(launch.record, "sums_bytes"))], source_etype=I8)
     product = replace(
         launch,
@@ -408,7 +416,10 @@ def _pack(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
     k, n = source.shape[k_dim], source.shape[1 - k_dim]
     strides = (source.strides[k_dim], source.strides[1 - k_dim])
     lanes = get_int(launch.record, "lanes")
-    emit_pack(em, source.dtype, lanes, k, n, nr, strides, call.ins[0], call.outs[0])
+    into = get_text(launch.record, "element") if "element" in launch.record else source.dtype
+    # Elements that keep their type move as they are.
+    moved = ("i16", "i16") if into == source.dtype and into in HALVES else (source.dtype, into)
+    emit_pack(em, moved[0], lanes, k, n, nr, strides, call.ins[0], call.outs[0], moved[1])
 
 
 def _last_update(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:

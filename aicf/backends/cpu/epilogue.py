@@ -7,13 +7,17 @@ from collections.abc import Sequence
 from aicf.backends.cpu.gemm import Epilogue, EpilogueOf, PointerTable, Tile
 from aicf.backends.cpu.ir_builder import Emitter, Value
 from aicf.backends.cpu.loops import Evaluator
-from aicf.backends.cpu.scalar_ops import Scalars
+from aicf.backends.cpu.scalar_ops import Scalars, convert, dtype_of
 from aicf.backends.nests import Access
 from aicf.dialects.emit_kernels import KernelOp, StoreOp
 
 
 def make_epilogue(
-    em: Emitter, code: KernelOp | None, accesses: Sequence[Access], pointers: Sequence[Sequence[Value]]
+    em: Emitter,
+    code: KernelOp | None,
+    accesses: Sequence[Access],
+    pointers: Sequence[Sequence[Value]],
+    rounding: str,
 ) -> EpilogueOf:
     """Epilogues that store what `code` computes, or the sums themselves if there is none.
 
@@ -22,12 +26,13 @@ def make_epilogue(
         code: One phase over (batch..., row, column); its first operands are the sums.
         accesses: Of the other operands, then of the outputs.
         pointers: An address per access, for each of the products side by side.
+        rounding: As `LoopSpec` has it.
     """
     tables = [PointerTable(em, addresses) for addresses in zip(*pointers, strict=True)]
 
     def epilogue_of(product: Value | None) -> Epilogue:
         chosen = [table.at(product) for table in tables]
-        return lambda em, tile: _TileEnd(em, tile, code, accesses, chosen).run()
+        return lambda em, tile: _TileEnd(em, tile, code, accesses, chosen, rounding).run()
 
     return epilogue_of
 
@@ -40,10 +45,12 @@ class _TileEnd:
         code: KernelOp | None,
         accesses: Sequence[Access],
         pointers: Sequence[Value],
+        rounding: str,
     ) -> None:
         self.em = em
         self.tile = tile
         self.code = code
+        self.scalars = Scalars(em, tile.lanes, rounding == "strict")
         self.accesses = accesses
         self.bases = [self._base(access, pointer) for access, pointer in zip(accesses, pointers, strict=True)]
         self.loaded: dict[tuple[int, int, int], Value] = {}
@@ -63,7 +70,8 @@ class _TileEnd:
 
     def _store_vector(self, row: int, vector: int) -> None:
         if self.code is None:
-            self._store(0, self.tile.acc[row][vector], row, vector)
+            sums = convert(self.scalars, self.tile.acc[row][vector], self.tile.dtype, self.accesses[0].dtype)
+            self._store(0, sums, row, vector)
             return
         here = _Here(self, self.code, row, vector)
         stores = [op for op in self.code.phases[0].body.block.ops if isinstance(op, StoreOp)]
@@ -104,13 +112,16 @@ class _Here(Evaluator):
     """The epilogue's values at one vector of the tile."""
 
     def __init__(self, end: _TileEnd, code: KernelOp, row: int, vector: int) -> None:
-        super().__init__(Scalars(end.em, end.tile.lanes))
+        super().__init__(end.scalars)
         self.end = end
         self.row = row
         self.vector = vector
         sums = end.tile.sums(end.em, row, vector)
-        self.values.update(zip(code.body.block.args[: len(sums)], sums, strict=True))
         self.accumulators = len(sums)
+        for argument, value in zip(code.body.block.args, sums, strict=False):
+            dtype = dtype_of(argument)
+            own = convert(end.scalars, value, end.tile.dtype, dtype)
+            self.values[argument] = end.scalars.settled(own, dtype)
 
     def load(self, operand: int) -> Value:
         return self.end.load(operand - self.accumulators, self.row, self.vector)

@@ -19,7 +19,8 @@ from dataclasses import dataclass, replace
 from aicf.backends.cpu.gemm_spec import CACHE_LINE, GemmSpec, check
 from aicf.backends.cpu.ir_builder import F32, F64, I8, I32, I64, PTR, Emitter, Value
 from aicf.backends.cpu.loops import share_of
-from aicf.backends.cpu.pack import emit_pack_panel
+from aicf.backends.cpu.pack import Rows, emit_pack_panel, emit_widened_rows
+from aicf.backends.cpu.scalar_ops import Scalars, convert
 
 
 @dataclass(frozen=True)
@@ -140,6 +141,7 @@ class _Gemm:
         self.epilogue = epilogue
         self.make_rows = rows
         self.float = spec.problem.dtype in ("f32", "f64")
+        self.scalars = Scalars(em, spec.lanes)
         self.beside = spec.problem.products // spec.problem.tile_products
         self.b_table = PointerTable(em, pointers.b if self.beside > 1 else pointers.b[:1])
         self.workspace = self._own_workspace()
@@ -165,7 +167,8 @@ class _Gemm:
         em = self.em
 
         def body(i: Value, _: list[Value]) -> list[Value]:
-            a_next = em.address(a, em.b.mul(i, em.index(self.p.a_batch_strides[depth])), self.p.dtype)
+            a_step = em.index(self.p.a_batch_strides[depth])
+            a_next = em.address(a, em.b.mul(i, a_step), self.p.a_element)
             b_next = em.b.add(b_offset, em.b.mul(i, em.index(self.p.b_batch_strides[depth])))
             self.batches((*index, i), a_next, b_next)
             return []
@@ -190,14 +193,20 @@ class _Gemm:
     ) -> None:
         em = self.em
         if self.make_rows is None:
-            a_block = em.address(a, em.b.mul(row, em.index(self.p.a_strides[0])), self.p.dtype)
+            a_block = em.address(a, em.b.mul(row, em.index(self.p.a_strides[0])), self.p.a_element)
+            if self.p.widens_rows:
+                matrix = Rows(self.p.a_element, self.p.a_strides, self.p.k)
+                sizes, needed = self.spec.lanes, self.needed_rows(rows)
+                emit_widened_rows(em, matrix, sizes, a_block, self.workspace, needed, self.p.dtype)
+                a_block = self.workspace
         else:
             a_block = self.workspace
             self.make_rows(em, row, *self.needed_rows(rows), a_block)
 
         def product(number: Value | None) -> None:
             bs = [self.b_table.at(number)] if self.p.tile_products == 1 else self.pointers.b
-            moved = [em.address(b, b_offset, self.p.dtype) for b in bs]
+            b_type = self.p.b_element if self.spec.b_source == "workspace" else self.spec.b_element
+            moved = [em.address(b, b_offset, b_type) for b in bs]
             self.panels(batch, a_block, moved, row, rows, self.epilogue(number))
 
         def body(number: Value, _: list[Value]) -> list[Value]:
@@ -285,14 +294,15 @@ class _Gemm:
         """Where the panel of the joined product `number` lies; packs it if it must."""
         em, spec = self.em, self.spec
         if spec.b_source == "packed":
-            return em.address(b, em.b.mul(index, em.index(spec.panel_elements)), self.p.dtype)
-        in_place = em.address(b, em.b.mul(col, em.index(self.p.b_strides[1])), self.p.dtype)
+            return em.address(b, em.b.mul(index, em.index(spec.panel_elements)), spec.b_element)
+        in_place = em.address(b, em.b.mul(col, em.index(self.p.b_strides[1])), self.p.b_element)
         if spec.b_source == "direct":
             return in_place
         offset = spec.row_elements + number * spec.panel_elements
         space = em.address(self.workspace, offset, self.p.dtype)
         sizes = (spec.lanes, self.p.k, spec.nr, columns)
-        emit_pack_panel(em, self.p.dtype, *sizes, self.p.b_strides, in_place, space)
+        source = self.p.b_element
+        emit_pack_panel(em, source, *sizes, self.p.b_strides, in_place, space, into=self.p.dtype)
         return space
 
     def tile(
@@ -310,7 +320,7 @@ class _Gemm:
         """One register tile of each joined product: K loop, then the epilogue."""
         em, spec, p = self.em, self.spec, self.p
         first = em.b.mul(i, em.index(spec.mr))
-        a_tile = em.address(a, em.b.mul(first, em.index(p.a_strides[0])), p.dtype)
+        a_tile = em.address(a, em.b.mul(first, em.index(p.tile_strides[0])), p.dtype)
         vectors = -(-columns // spec.lanes)
         active = tuple(min(spec.lanes, columns - j * spec.lanes) for j in range(vectors))
         earlier: list[Value] = []
@@ -328,7 +338,7 @@ class _Gemm:
             return None
         em = self.em
         share = self.p.k // self.spec.k_step * self.spec.prefetch_lines * CACHE_LINE
-        following = em.address(b_panel, self.spec.panel_elements, self.p.dtype)
+        following = em.address(b_panel, self.spec.panel_elements, self.spec.b_element)
         return em.b.gep(following, [em.scaled(i, share)], source_etype=I8)
 
     def sums(
@@ -336,7 +346,7 @@ class _Gemm:
     ) -> list[list[Value]]:
         """The K loop of one tile; `active` gives the lanes of each vector of B that exist."""
         em, spec, p = self.em, self.spec, self.p
-        a_strides = p.a_strides
+        a_strides = p.tile_strides
         split = min(spec.k_split, p.k)
         vectors = len(active)
         b_row = p.b_strides[0] if spec.b_source == "direct" else spec.nr
@@ -345,15 +355,9 @@ class _Gemm:
         def step(k: Value | None, offset: int, acc: list[Value]) -> None:
             """Add products of row ``k + offset`` of B into the sums of that k."""
             at_a = a if k is None else em.address(a, em.b.mul(k, em.index(a_strides[1])), p.dtype)
-            at_b = b if k is None else em.address(b, em.b.mul(k, em.index(b_row)), p.dtype)
+            at_b = b if k is None else em.address(b, em.b.mul(k, em.index(b_row)), spec.b_element)
             b_vectors = [
-                em.load(
-                    em.address(at_b, offset * b_row + j * spec.lanes, p.dtype),
-                    p.dtype,
-                    spec.lanes,
-                    lanes if spec.b_source == "direct" else None,
-                )
-                for j, lanes in enumerate(active)
+                self.b_vector(at_b, offset * b_row + j * spec.lanes, lanes) for j, lanes in enumerate(active)
             ]
             base = offset % split * group
             for r in range(rows):
@@ -388,6 +392,13 @@ class _Gemm:
                 acc[at] = self.add(acc[at], acc[at + half * group])
             split = half
         return [acc[r * vectors : (r + 1) * vectors] for r in range(rows)]
+
+    def b_vector(self, start: Value, offset: int, active: int) -> Value:
+        """A vector of a row of B, as the sums are."""
+        spec, source = self.spec, self.spec.b_element
+        lanes = active if spec.b_source == "direct" else None
+        loaded = self.em.load(self.em.address(start, offset, source), source, spec.lanes, lanes)
+        return convert(self.scalars, loaded, source, self.p.dtype)
 
     def add(self, x: Value, y: Value) -> Value:
         return self.em.b.fadd(x, y) if self.float else self.em.b.add(x, y)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 from math import inf, prod
 
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr, UnitAttr
@@ -40,7 +41,7 @@ from aicf.backends.cpu.legality import (
 )
 from aicf.backends.cpu.loop_spec import LoopSpec, choose, cost_us, point_cycles
 from aicf.backends.cpu.pack_spec import packed_bytes
-from aicf.backends.cpu.records import gemm_record, get_bool, integer, loop_record
+from aicf.backends.cpu.records import gemm_record, get_bool, integer, loop_record, rounding_record
 from aicf.backends.cpu.target import ELEMENT_BYTES, CpuLevel
 from aicf.backends.nests import LoopNest, has_even_rows, one_row
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
@@ -103,11 +104,12 @@ class GemmKernel:
         entries |= {name: work.attrs[name] for name in _TRANSPOSES}
         entries["batch_in_rows"] = integer(gemm.batch_in_rows)
         entries["workspace_bytes"] = integer(spec.workspace_bytes)
+        entries |= rounding_record(work.code, work.rounding)
         if gemm.rows is not None:
             row = one_row(gemm.rows)
-            entries["rows"] = DictionaryAttr(
-                loop_record(choose(row.nest, self._variant(target), 1, work.batch_invariant), row.nest)
-            )
+            level = self._variant(target)
+            rows = choose(row.nest, level, 1, work.batch_invariant, work.rounding)
+            entries["rows"] = DictionaryAttr(loop_record(rows, row.nest))
         if spec.b_source == "packed":
             entries["layouts"] = _layouts(work, gemm, spec)
         if work.code is not None and gemm.rows is None and len(work.results) == 1:
@@ -154,8 +156,15 @@ class GemmKernel:
                 "threads": integer(1),
                 "nr": layout.parameters_.data["nr"],
                 "k_dim": layout.parameters_.data["k_dim"],
+                **_panel_entries(layout),
             },
         )
+
+
+def _panel_entries(layout: LayoutAttr) -> dict[str, Attribute]:
+    """The element type of panels that hold another one than the weight."""
+    element = layout.parameters_.data.get("element")
+    return {} if element is None else {"element": element}
 
 
 FIXED_SPLITS = (1,)
@@ -254,8 +263,9 @@ def cheapest(
     buckets share one packing."""
     found: list[tuple[float, GemmSpec]] = []
     sources: tuple[BSource, ...] = ("packed",) if packed else ("workspace", "direct")
+    elements = sorted({"", problem.b_element} - {problem.dtype}) if packed else [""]
     for count in sorted({1, threads}):
-        for source in sources:
+        for source, element in product(sources, elements):
             found += propose(
                 problem,
                 level,
@@ -266,20 +276,21 @@ def cheapest(
                 vectors_of=(2,) if packed else range(1, 9),
                 splits=splits,
                 count=1,
+                b_panel_type=element,
             )
     return min(found, key=lambda entry: entry[0])
 
 
 def _layouts(work: Work, gemm: GemmWork, spec: GemmSpec) -> Attribute:
     problem = spec.problem
-    layout = LayoutAttr(
-        PACKED_B,
-        {
-            "bytes": integer(packed_bytes(problem.dtype, problem.k, problem.n, spec.nr)),
-            "k_dim": integer(1 if get_bool(work.attrs, "transpose_b") else 0),
-            "nr": integer(spec.nr),
-        },
-    )
+    entries: dict[str, Attribute] = {
+        "bytes": integer(packed_bytes(spec.b_element, problem.k, problem.n, spec.nr)),
+        "k_dim": integer(1 if get_bool(work.attrs, "transpose_b") else 0),
+        "nr": integer(spec.nr),
+    }
+    if spec.b_element != problem.b_element:
+        entries["element"] = StringAttr(spec.b_element)
+    layout = LayoutAttr(PACKED_B, entries)
     rights = gemm.places.rights
     return ArrayAttr([layout if place in rights else UnitAttr() for place in range(len(work.operands))])
 

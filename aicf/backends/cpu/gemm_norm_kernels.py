@@ -27,7 +27,7 @@ from aicf.backends.cpu.legality import (
 )
 from aicf.backends.cpu.loop_spec import LoopSpec, choose, cost_us
 from aicf.backends.cpu.records import gemm_record, integer, loop_record
-from aicf.backends.cpu.target import ELEMENT_BYTES
+from aicf.backends.cpu.target import ACCUMULATORS, ELEMENT_BYTES
 from aicf.backends.nests import LoopNest, nest_of
 from aicf.dialects.emit_types import TargetAttr
 
@@ -96,17 +96,18 @@ class GemmNormKernel(PlainOperands):
     def _decide(self, work: Work, target: TargetAttr) -> tuple[tuple[float, GemmSpec], LoopSpec]:
         level = variant_of(target, self.level)
         problem = read_work(_product(work)).problem
-        return cheapest(problem, level, False, 1, 0.0, 0.0, SPLITS), choose(_nest(work), level, 1)
+        rows = choose(_nest(work), level, 1, rounding=work.rounding)
+        return cheapest(problem, level, False, 1, 0.0, 0.0, SPLITS), rows
 
 
 def _sums(work: Work) -> OperandInfo:
     """The product, in workspace."""
     shape = work.results[0].shape
-    return OperandInfo("temp", shape, work.operands[0].dtype, contiguous(shape))
+    return OperandInfo("temp", shape, ACCUMULATORS[work.operands[0].dtype], contiguous(shape))
 
 
 def _sums_bytes(work: Work) -> int:
-    size = prod(work.results[0].shape) * ELEMENT_BYTES[work.operands[0].dtype]
+    size = prod(work.results[0].shape) * ELEMENT_BYTES[_sums(work).dtype]
     return -(-size // _LINE) * _LINE
 
 

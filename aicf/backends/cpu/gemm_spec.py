@@ -26,6 +26,7 @@ class GemmProblem:
     """What is computed: ``C[b, m, n] = sum_k A[b, m, k] * B[b, k, n]``. Strides are in elements."""
 
     dtype: str
+    """Element type of the sums."""
     m: int
     n: int
     k: int
@@ -45,6 +46,34 @@ class GemmProblem:
     """Rows of packed B, if it has more than the `k` that are used."""
     makes_rows: bool = False
     """A is no operand: a row program writes its rows into workspace block by block, as `a_strides` say."""
+    a_type: str = ""
+    b_type: str = ""
+    """Element types of A and B in memory, where they are not `dtype`."""
+
+    @property
+    def a_element(self) -> str:
+        """Element type of A in memory."""
+        return self.a_type or self.dtype
+
+    @property
+    def b_element(self) -> str:
+        """Element type of B in memory, before it is packed."""
+        return self.b_type or self.dtype
+
+    @property
+    def widens_rows(self) -> bool:
+        """Whether rows of A are written to workspace in the type of the sums: a tile reads each many times."""
+        return not self.makes_rows and self.a_element != self.dtype
+
+    @property
+    def copies_rows(self) -> bool:
+        """Whether tiles read A in workspace."""
+        return self.makes_rows or self.widens_rows
+
+    @property
+    def tile_strides(self) -> tuple[int, int]:
+        """Strides of A where tiles read it."""
+        return (self.k, 1) if self.widens_rows else self.a_strides
 
     @property
     def tile_products(self) -> int:
@@ -78,6 +107,15 @@ class GemmSpec:
     """Cache lines of the next panel of packed B to prefetch per unrolled step of K."""
     tile_buffer: bool = False
     """Pass the tile to the epilogue row by row through a stack buffer: less code for long epilogues."""
+    b_panel_type: str = ""
+    """Element type of panels of B that were packed ahead of time, where it is not that of the sums."""
+
+    @property
+    def b_element(self) -> str:
+        """Element type of B where tiles read it."""
+        if self.b_source == "direct":
+            return self.problem.b_element
+        return self.b_panel_type or self.problem.dtype
 
     @property
     def nr(self) -> int:
@@ -104,8 +142,8 @@ class GemmSpec:
 
     @property
     def row_elements(self) -> int:
-        """Elements of a block of A that a row program makes, padded to whole cache lines."""
-        if not self.problem.makes_rows:
+        """Elements of a block of A in workspace, padded to whole cache lines."""
+        if not self.problem.copies_rows:
             return 0
         line = CACHE_LINE // ELEMENT_BYTES[self.problem.dtype]
         return -(-(self.mc or self.problem.m) * self.problem.k // line) * line
@@ -136,6 +174,8 @@ _L2_BYTES = 1 << 20
 _L2_BYTES_PER_CYCLE = 32.0
 _L3_BYTES_PER_CYCLE = 12.0
 _TILE_OVERHEAD_CYCLES = 12.0
+_WIDEN_CYCLES = 1.0
+"""Of a vector: two operations on the ports that multiply."""
 _STORE_CYCLES = 1.5
 _BLOCK_BYTES = 768 << 10
 MEETING_CYCLES = 6000.0
@@ -152,6 +192,10 @@ def check(spec: GemmSpec) -> str | None:
     p = spec.problem
     if spec.b_source == "direct" and p.b_strides[1] != 1:
         return "B is read in place but its rows are not contiguous"
+    if spec.b_panel_type not in ("", p.b_element) or (spec.b_panel_type and spec.b_source != "packed"):
+        return (
+            "panels of B have the element type of B or of the sums, and only those packed ahead may be narrow"
+        )
     if spec.b_source == "workspace" and spec.partition == "rows":
         return "threads pack the columns they own, so B in workspace cannot be shared by rows"
     if (spec.partition == "none") != (spec.threads == 1):
@@ -168,8 +212,10 @@ def cycles(spec: GemmSpec, epilogue_cycles: float = 0.0, row_cycles: float = 0.0
     """
     p = spec.problem
     products = _product_cycles(spec, epilogue_cycles / p.tile_products) * p.products
-    if not p.makes_rows:
+    if not p.copies_rows:
         return products
+    if p.widens_rows:
+        row_cycles = p.k / spec.lanes * _WIDEN_CYCLES
     tiles = -(-p.m // spec.mr)
     share = -(-tiles // spec.threads) / tiles if spec.partition == "rows" else 1.0
     return products + p.m * row_cycles * share
@@ -183,10 +229,13 @@ def _compute_cycles(spec: GemmSpec, epilogue_cycles: float) -> float:
     """
     p = spec.problem
     work = spec.work
+    widen = 0.0 if spec.b_element == p.dtype else _WIDEN_CYCLES
 
     def tile(rows: int, vectors: int) -> float:
         step = max(
-            work * rows * vectors / 2, (rows + vectors) / 2, _CHAIN_CYCLES * min(work, 2.0) / spec.k_split
+            work * rows * vectors / 2 + widen * vectors,
+            (rows + vectors) / 2,
+            _CHAIN_CYCLES * min(work, 2.0) / spec.k_split,
         )
         sums = rows * vectors
         return (
@@ -216,10 +265,11 @@ def _product_cycles(spec: GemmSpec, epilogue_cycles: float) -> float:
     copies = (min(full_panels, 1) + min(column_tail, 1)) * (min(p.m // spec.mr, 1) + min(p.m % spec.mr, 1))
     total = _compute_cycles(spec, epilogue_cycles)
     size = ELEMENT_BYTES[p.dtype]
-    b_bytes = (full_panels * spec.nv + tail_vectors) * spec.lanes * p.k * size
+    b_size = ELEMENT_BYTES[spec.b_element]
+    b_bytes = (full_panels * spec.nv + tail_vectors) * spec.lanes * p.k * b_size
     blocks = -(-p.m // spec.mc) if spec.mc else 1
     # A panel that fits L1 is fetched once a block, a longer one again for every tile.
-    passes = blocks if spec.panel_elements * size <= _L1_BYTES else -(-p.m // spec.mr)
+    passes = blocks if spec.panel_elements * b_size <= _L1_BYTES else -(-p.m // spec.mr)
     speed = _L2_BYTES_PER_CYCLE if b_bytes <= _L2_BYTES else _L3_BYTES_PER_CYCLE
     total = max(total, b_bytes * blocks / speed, b_bytes * passes / _L2_BYTES_PER_CYCLE)
     if spec.mc == 0 and p.m * p.k * size > 2 * _L2_BYTES:
@@ -228,8 +278,8 @@ def _product_cycles(spec: GemmSpec, epilogue_cycles: float) -> float:
         total += b_bytes * blocks / (16.0 if p.b_strides[1] == 1 or p.b_strides[0] == 1 else 4.0)
     elif spec.b_source == "direct":
         # Rows a power of two apart fall into few cache sets: measured at twice the time from L2 on.
-        total *= 2.0 if p.b_strides[0] * size % 2048 == 0 and p.k > 64 and p.m > 2 * spec.mr else 1.1
-        if column_tail % spec.lanes and spec.lanes * size == 16:
+        total *= 2.0 if p.b_strides[0] * b_size % 2048 == 0 and p.k > 64 and p.m > 2 * spec.mr else 1.1
+        if column_tail % spec.lanes and spec.lanes * b_size <= 16:
             total += p.k * spec.lanes * (p.m // spec.mr + 1)  # masked loads come apart without AVX
     batch = 1
     for count in p.batch:
@@ -281,6 +331,7 @@ def propose(
     vectors_of: Sequence[int] = range(1, 9),
     splits: Sequence[int] = SPLITS,
     count: int = 4,
+    b_panel_type: str = "",
 ) -> list[tuple[float, GemmSpec]]:
     """Up to `count` legal specs with predicted microseconds, cheapest first, ties to less arithmetic, then less code.
 
@@ -288,6 +339,7 @@ def propose(
     `epilogue_cycles` is the cost of the epilogue per vector; an expensive one (over 8) leaves the registers by a tile
     buffer, so that its code is emitted once a row and not once a vector of the tile. `row_cycles` is the cost of a row
     of A that is made on the way in; threads then share rows where B lets them, so that none makes the rows of another.
+    Panels of packed B hold `b_panel_type`, see `GemmSpec`.
     """
     size = ELEMENT_BYTES[problem.dtype]
     found: list[tuple[float, tuple[int, int], GemmSpec]] = []
@@ -295,7 +347,8 @@ def propose(
         spare = _BLOCK_BYTES // max(1, problem.k * size) // rows * rows
         blocked = problem.m * problem.k * size > 2 * _L2_BYTES and spare >= rows
         panels = -(-problem.n // (vectors * level.lanes(problem.dtype)))
-        own_rows = problem.makes_rows and problem.m >= 2 * rows * threads
+        own_rows = problem.copies_rows and problem.m >= 2 * rows * threads
+        panel_row_bytes = vectors * level.lanes(problem.dtype) * ELEMENT_BYTES[b_panel_type or problem.dtype]
         by_columns = b_source == "workspace" or (panels >= 2 * threads and not own_rows)
         spec = GemmSpec(
             problem,
@@ -309,8 +362,9 @@ def propose(
             partition="none" if threads == 1 else "columns" if by_columns else "rows",
             threads=threads,
             fused=level.has_fma,
-            prefetch_lines=_prefetch_lines(problem, rows, vectors * level.vector_bytes, b_source),
+            prefetch_lines=_prefetch_lines(problem, rows, panel_row_bytes, b_source),
             tile_buffer=epilogue_cycles > 8,
+            b_panel_type=b_panel_type,
         )
         if check(spec) is None:
             arithmetic = round(_compute_cycles(spec, epilogue_cycles))

@@ -13,6 +13,7 @@ from itertools import accumulate
 from operator import mul
 
 from aicf.backends.cpu.gemm_spec import GemmProblem
+from aicf.backends.cpu.target import ACCUMULATORS
 from aicf.backends.nests import Access, LoopNest, Strided, access_of, index_ops, nest_of
 from aicf.dialects.emit_kernels import KernelOp
 
@@ -104,7 +105,7 @@ def read_gemm(
     a, b = operands[0], operands[found.rights[0]]
     rows = None
     if prologue is not None:
-        a = Strided(a.shape, contiguous(a.shape), b.dtype)
+        a = Strided(a.shape, contiguous(a.shape), ACCUMULATORS[b.dtype])
         given = (*(operands[place] for place in found.rows), a)
         rows = nest_of(prologue, [o.strides for o in given], [o.dtype for o in given])
     accesses = [
@@ -181,7 +182,19 @@ def _collapse(
         collapsed += 1
     right = (0, 0) if packed else (b_strides[0], b_strides[1])
     a_steps = (row, a_strides[1])
-    problem = GemmProblem(a.dtype, m, n, k, a_steps, right, tuple(batch), tuple(a_batch), tuple(b_batch))
+    problem = GemmProblem(
+        ACCUMULATORS[b.dtype],
+        m,
+        n,
+        k,
+        a_steps,
+        right,
+        tuple(batch),
+        tuple(a_batch),
+        tuple(b_batch),
+        a_type=a.dtype,
+        b_type=b.dtype,
+    )
     return problem, collapsed, steps
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
 
-from aicf.backends.cpu.ir_builder import I64, Emitter, Value
-from aicf.backends.cpu.scalar_ops import Scalars
+from aicf.backends.cpu.ir_builder import Emitter, Value
+from aicf.backends.cpu.scalar_ops import Scalars, dtype_of, extended
 from aicf.backends.lanes import LaneSteps
 from aicf.dialects.emit_kernels import LoadOp
 
@@ -31,17 +31,13 @@ class Memory:
 def indexed_load(s: Scalars, op: LoadOp, memory: Memory, value: ValueOf) -> Value:
     """One element, in a scalar; `value` gives scalars."""
     em = s.em
-    flat = _flat(em, [_extended(em, value(index)) for index in op.indices], memory.strides)
+    flat = _flat(em, [extended(em, value(index), dtype_of(index)) for index in op.indices], memory.strides)
     if op.condition is None or op.otherwise is None:
         return em.load(em.address(memory.address, flat, memory.dtype), memory.dtype, 1)
     condition, otherwise = value(op.condition), value(op.otherwise)
     place = em.b.select(condition, flat, em.index(0))
     found = em.load(em.address(memory.address, place, memory.dtype), memory.dtype, 1)
     return em.b.select(condition, found, otherwise)
-
-
-def _extended(em: Emitter, index: Value) -> Value:
-    return index if index.type == I64 else em.b.sext(index, I64)
 
 
 def _flat(em: Emitter, indices: Sequence[Value], strides: Sequence[int]) -> Value:
@@ -78,11 +74,12 @@ class WideLoad:
 
     @property
     def _one(self) -> Scalars:
-        return Scalars(self.scalars.em, 1)
+        return self.scalars.of(1)
 
     def _side_by_side(self, value: ValueOf, first: ValueOf) -> Value:
         em, memory, op = self.scalars.em, self.memory, self.op
-        flat = _flat(em, [_extended(em, first(index)) for index in op.indices], memory.strides)
+        indices = [extended(em, first(index), dtype_of(index)) for index in op.indices]
+        flat = _flat(em, indices, memory.strides)
         address = em.address(memory.address, flat, memory.dtype)
         if op.condition is None or op.otherwise is None:
             return em.load(address, memory.dtype, self._lanes, self.active)
@@ -96,14 +93,13 @@ class WideLoad:
     def _one_by_one(self, value: ValueOf) -> Value:
         """Lanes that do not exist are left out: their indices need not be in range."""
         em, op, dtype = self.scalars.em, self.op, self.memory.dtype
-        vectors = [value(index) for index in op.indices]
+        vectors = [(value(index), dtype_of(index)) for index in op.indices]
         guard = None if op.condition is None else value(op.condition)
-        found = em.const(dtype, self._lanes, 0)
+        addresses: list[Value] = []
         for lane in range(self.active):
-            flat = _flat(
-                em, [_extended(em, em.lane(vector, lane)) for vector in vectors], self.memory.strides
-            )
+            indices = [extended(em, em.lane(vector, lane), own) for vector, own in vectors]
+            flat = _flat(em, indices, self.memory.strides)
             place = flat if guard is None else em.b.select(em.lane(guard, lane), flat, em.index(0))
-            element = em.load(em.address(self.memory.address, place, dtype), dtype, 1)
-            found = em.with_lane(found, lane, element)
+            addresses.append(em.address(self.memory.address, place, dtype))
+        found = em.load_apart(addresses, dtype, self._lanes)
         return found if op.otherwise is None else em.b.select(guard, found, value(op.otherwise))

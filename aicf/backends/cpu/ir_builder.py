@@ -2,7 +2,8 @@
 
 It knows element types and a CPU level, and nothing about kernels. A value has a `dtype` name and a lane count known to
 its user; one lane means a plain scalar, so that the same emitting code makes vector bodies and scalar tails with
-the same rounding.
+the same rounding. Memory holds elements as their type says, a value is what `REGISTERS` names: loads widen f16 and
+bf16, stores round them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from typing import Any, TypeAlias
 
 import llvmlite.ir
 
-from aicf.backends.cpu.target import ELEMENT_BYTES, CpuLevel
+from aicf.backends.cpu import narrow_floats
+from aicf.backends.cpu.target import ELEMENT_BYTES, HALVES, REGISTERS, CpuLevel
+from aicf.dialects.types import element_named
 
 ir: Any = llvmlite.ir
 """llvmlite ships no type information."""
@@ -22,6 +25,7 @@ Value: TypeAlias = Any
 
 I1 = ir.IntType(1)
 I8 = ir.IntType(8)
+I16 = ir.IntType(16)
 I32 = ir.IntType(32)
 I64 = ir.IntType(64)
 F32 = ir.FloatType()
@@ -29,7 +33,20 @@ F64 = ir.DoubleType()
 PTR = ir.PointerType()
 VOID = ir.VoidType()
 
-SCALARS: dict[str, Any] = {"f64": F64, "f32": F32, "i64": I64, "i32": I32, "i1": I1}
+SCALARS: dict[str, Any] = {
+    "f64": F64,
+    "f32": F32,
+    "i64": I64,
+    "i32": I32,
+    "i16": I16,
+    "i8": I8,
+    "u8": I8,
+    "i1": I1,
+}
+"""LLVM types of registers."""
+
+MEMORY: dict[str, Any] = {**SCALARS, "f16": I16, "bf16": I16, "i1": I8}
+"""LLVM types of elements in memory; f16 and bf16 as their bits."""
 
 
 class _Splat(ir.Constant):
@@ -62,9 +79,9 @@ class _Callee:
 def _literal(dtype: str, value: float | int) -> str:
     if dtype == "i1":
         return "true" if value else "false"
-    if dtype in ("i32", "i64"):
+    if REGISTERS[dtype] not in ("f32", "f64"):
         return str(int(value))
-    number = struct.unpack("<f", struct.pack("<f", value))[0] if dtype == "f32" else float(value)
+    number = float(element_named(dtype).dtype.type(value))
     return f"0x{struct.unpack('<Q', struct.pack('<d', number))[0]:016x}"
 
 
@@ -81,15 +98,15 @@ class Emitter:
     # Types and constants.
 
     def type(self, dtype: str, lanes: int) -> Any:
-        """The LLVM type of `lanes` elements of `dtype`."""
-        scalar = SCALARS[dtype]
+        """The LLVM type of a register of `lanes` elements of `dtype`."""
+        scalar = SCALARS[REGISTERS[dtype]]
         return scalar if lanes == 1 else ir.VectorType(scalar, lanes)
 
     def const(self, dtype: str, lanes: int, value: float | int) -> Value:
         """`value` in every lane, rounded to `dtype`."""
         literal = _literal(dtype, value)
         if lanes == 1:
-            return ir.FormattedConstant(SCALARS[dtype], literal)
+            return ir.FormattedConstant(self.type(dtype, 1), literal)
         return _Splat(self.type(dtype, lanes), literal)
 
     def ramp(self, dtype: str, lanes: int, step: int) -> Value:
@@ -123,21 +140,35 @@ class Emitter:
             if offset == 0:
                 return base
             offset = self.index(offset)
-        return self.b.gep(base, [offset], inbounds=True, source_etype=I8 if dtype == "i1" else SCALARS[dtype])
+        return self.b.gep(base, [offset], inbounds=True, source_etype=MEMORY[dtype])
 
     def load(self, address: Value, dtype: str, lanes: int, active: int | None = None) -> Value:
         """`lanes` contiguous elements; lanes from `active` on are not touched in memory and read as zero."""
-        if dtype == "i1":
-            stored = self._load_raw(address, I8, 1, lanes, active)
-            return self.b.icmp_unsigned("!=", stored, ir.Constant(stored.type, None if lanes > 1 else 0))
-        return self._load_raw(address, SCALARS[dtype], ELEMENT_BYTES[dtype], lanes, active)
+        stored = self._load_raw(address, MEMORY[dtype], ELEMENT_BYTES[dtype], lanes, active)
+        return self._register(stored, dtype, lanes)
 
     def load_masked(self, address: Value, dtype: str, lanes: int, mask: Value) -> Value:
         """`lanes` (2 or more) contiguous elements; lanes outside `mask` are not touched in memory and read as zero."""
+        stored = self._load_under(address, MEMORY[dtype], ELEMENT_BYTES[dtype], lanes, mask)
+        return self._register(stored, dtype, lanes)
+
+    def _register(self, stored: Value, dtype: str, lanes: int) -> Value:
+        """The register of elements as they lie in memory."""
         if dtype == "i1":
-            stored = self._load_under(address, I8, 1, lanes, mask)
-            return self.b.icmp_unsigned("!=", stored, ir.Constant(stored.type, None))
-        return self._load_under(address, SCALARS[dtype], ELEMENT_BYTES[dtype], lanes, mask)
+            return self.b.icmp_unsigned("!=", stored, ir.Constant(stored.type, None if lanes > 1 else 0))
+        return narrow_floats.widened(self.b, self.level, stored, dtype) if dtype in HALVES else stored
+
+    def _stored(self, value: Value, dtype: str, lanes: int) -> Value:
+        """What lies in memory for a register."""
+        if dtype == "i1":
+            return self.b.zext(value, I8 if lanes == 1 else ir.VectorType(I8, lanes))
+        return narrow_floats.narrowed(self.b, self.level, value, dtype) if dtype in HALVES else value
+
+    def rounded(self, value: Value, dtype: str, lanes: int) -> Value:
+        """The value of a register of f16 or bf16 rounded to that type; others as they are."""
+        if dtype not in HALVES:
+            return value
+        return self._register(self._stored(value, dtype, lanes), dtype, lanes)
 
     def _load_raw(self, address: Value, scalar: Any, align: int, lanes: int, active: int | None) -> Value:
         if lanes == 1:
@@ -154,12 +185,14 @@ class Emitter:
 
     def store(self, value: Value, address: Value, dtype: str, lanes: int, active: int | None = None) -> None:
         """Write `lanes` contiguous elements; lanes from `active` on leave memory alone."""
-        scalar, align = SCALARS[dtype], ELEMENT_BYTES[dtype]
-        if dtype == "i1":
-            scalar = I8
-            value = self.b.zext(value, I8 if lanes == 1 else ir.VectorType(I8, lanes))
+        scalar, align = MEMORY[dtype], ELEMENT_BYTES[dtype]
+        value = self._stored(value, dtype, lanes)
         if lanes == 1 or active is None or active >= lanes:
             self.b.store(value, address, align=align)
+            return
+        if active == 1:
+            # LLVM turns a masked store of one truncated lane into a store of the lane before it was truncated.
+            self.b.store(self.lane(value, 0), address, align=align)
             return
         mask = self.lane_mask(lanes, active)
         name = f"llvm.masked.store.v{lanes}{_suffix(scalar)}.p0"
@@ -226,9 +259,9 @@ class Emitter:
         )
         return self.b.call(callee, list(operands))
 
-    def saturating_int(self, x: Value, type_: Any) -> Value:
+    def saturating_int(self, x: Value, type_: Any, signed: bool = True) -> Value:
         """A float truncated toward zero; out of range gives the nearest integer, NaN gives 0."""
-        name = f"llvm.fptosi.sat.{_type_suffix(type_)}.{_type_suffix(x.type)}"
+        name = f"llvm.fpto{'s' if signed else 'u'}i.sat.{_type_suffix(type_)}.{_type_suffix(x.type)}"
         return self.b.call(self.declare(name, ir.FunctionType(type_, [x.type])), [x])
 
     def halves(self, x: Value) -> tuple[Value, Value]:
@@ -252,11 +285,16 @@ class Emitter:
             return self.load(address, dtype, lanes, active)
         if stride == 0:
             return self.splat(self.load(address, dtype, 1), lanes)
-        vector = self.const(dtype, lanes, 0)
-        for lane in range(lanes if active is None else active):
-            element = self.load(self.address(address, lane * stride, dtype), dtype, 1)
+        places = [lane * stride for lane in range(lanes if active is None else active)]
+        return self.load_apart([self.address(address, place, dtype) for place in places], dtype, lanes)
+
+    def load_apart(self, addresses: Sequence[Value], dtype: str, lanes: int) -> Value:
+        """An element from each address, in the first of `lanes` (2 or more) lanes; the others are zero."""
+        vector = ir.Constant(ir.VectorType(MEMORY[dtype], lanes), None)
+        for lane, address in enumerate(addresses):
+            element = self._load_raw(address, MEMORY[dtype], ELEMENT_BYTES[dtype], 1, None)
             vector = self.b.insert_element(vector, element, ir.Constant(I32, lane))
-        return vector
+        return self._register(vector, dtype, lanes)
 
     def store_strided(
         self, value: Value, address: Value, stride: int, dtype: str, lanes: int, active: int | None = None
@@ -265,9 +303,10 @@ class Emitter:
         if stride == 1 or lanes == 1:
             self.store(value, address, dtype, lanes, active)
             return
+        stored = self._stored(value, dtype, lanes)
         for lane in range(lanes if active is None else active):
-            element = self.b.extract_element(value, ir.Constant(I32, lane))
-            self.store(element, self.address(address, lane * stride, dtype), dtype, 1)
+            element = self.b.extract_element(stored, ir.Constant(I32, lane))
+            self.b.store(element, self.address(address, lane * stride, dtype), align=ELEMENT_BYTES[dtype])
 
     def gather(self, table: Value, index: Value, dtype: str, lanes: int) -> Value:
         """Elements of `table` at an index of its own per lane."""

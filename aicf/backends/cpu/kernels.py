@@ -74,7 +74,8 @@ class GeneratedKernel(PlainOperands):
 
 def _decide(work: Work, target: TargetAttr) -> tuple[LoopNest, LoopSpec]:
     nest = work_nest(work)
-    return nest, choose(nest, level_of(target), threads_of(target), work.batch_invariant)
+    level, threads = level_of(target), threads_of(target)
+    return nest, choose(nest, level, threads, work.batch_invariant, work.rounding)
 
 
 def work_nest(work: Work) -> LoopNest:

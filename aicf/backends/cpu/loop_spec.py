@@ -13,7 +13,7 @@ from xdsl.ir import Operation
 
 from aicf.backends.cpu.gemm_spec import NOMINAL_GHZ
 from aicf.backends.cpu.scalar_costs import SCALAR_CYCLES
-from aicf.backends.cpu.target import ELEMENT_BYTES, CpuLevel
+from aicf.backends.cpu.target import ELEMENT_BYTES, CpuLevel, register_bytes
 from aicf.backends.lanes import LaneSteps
 from aicf.backends.nests import LoopNest, element_types, load_ops, reduces_innermost
 from aicf.dialects.emit_kernels import (
@@ -56,6 +56,8 @@ class LoopSpec:
     threads: int = 1
     partition_dim: int = -1
     """The parallel dim whose range is cut into one share per thread; -1 if one thread does it all."""
+    rounding: str = "fused"
+    """`fused` rounds f16 and bf16 values where they are stored or cast to, `strict` after every op."""
 
     def combination_order(self, nest: LoopNest) -> str:
         """How reductions are combined, for the kernel record."""
@@ -82,19 +84,22 @@ def _vector_score(nest: LoopNest, index: int, lanes: int) -> float:
     return filled * 2 - strided * 1.5 - horizontal + 0.01 * index
 
 
-def choose(nest: LoopNest, level: CpuLevel, threads: int, fixed: bool = False) -> LoopSpec:
+def choose(
+    nest: LoopNest, level: CpuLevel, threads: int, fixed: bool = False, rounding: str = "fused"
+) -> LoopSpec:
     """The decisions: the dim with contiguous, full vectors is vectorised; the outermost parallel dim is shared.
 
     With `fixed` the order of combination depends on reduced sizes alone, and so does the choice between vectors along a
     reduce dim and along a parallel one.
     """
-    widest = max((ELEMENT_BYTES[dtype] for dtype in element_types(nest.kernel) if dtype != "i1"), default=4)
+    widest = max((register_bytes(dtype) for dtype in element_types(nest.kernel) if dtype != "i1"), default=4)
     lanes = max(1, level.vector_bytes // widest)
+    scalar = LoopSpec(-1, 1, 1, rounding=rounding)
     if not nest.dims:
-        return LoopSpec(-1, 1, 1)
+        return scalar
     legal = _fixed_dims(nest) if fixed and nest.reduce_dims else range(len(nest.dims))
     if not legal:
-        return LoopSpec(-1, 1, 1)
+        return scalar
     vector = max(legal, key=lambda index: _vector_score(nest, index, lanes))
     dim = nest.dims[vector]
     vectors = max(1, -(-dim.size // lanes))
@@ -102,7 +107,7 @@ def choose(nest: LoopNest, level: CpuLevel, threads: int, fixed: bool = False) -
     light = point_cycles(nest.kernel) < 12
     unroll = vectors if resident else max(1, min(4 if light or nest.reduce_dims else 1, dim.size // lanes))
     partition = _partition(nest, vector, lanes * unroll, threads)
-    return LoopSpec(vector, lanes, unroll, 1 if partition < 0 else threads, partition)
+    return LoopSpec(vector, lanes, unroll, 1 if partition < 0 else threads, partition, rounding)
 
 
 def _fixed_dims(nest: LoopNest) -> tuple[int, ...]:
@@ -138,8 +143,7 @@ def cost_us(nest: LoopNest, spec: LoopSpec) -> float:
     sweep = points * max(1, nest.reduce_size)
     wide = max(1, spec.lanes)
     inner = spec.vector_dim in nest.reduce_dims
-    size = max((ELEMENT_BYTES[access.dtype] for access in nest.accesses), default=4)
-    width = size / 4
+    width = max((register_bytes(access.dtype) / 4 for access in nest.accesses), default=1.0)
     arithmetic = point_cycles(nest.kernel, sweeping=True) * width * sweep / wide
     arithmetic += point_cycles(nest.kernel, sweeping=False) * width * points / (1 if inner else wide)
     if inner:

@@ -18,9 +18,9 @@ from aicf.backends.cpu.indexed_loads import Memory, WideLoad, indexed_load
 from aicf.backends.cpu.ir_builder import I8, Emitter, Value
 from aicf.backends.cpu.loop_spec import SCRATCH_BYTES, LoopSpec
 from aicf.backends.cpu.philox import neighbouring_words
-from aicf.backends.cpu.scalar_ops import Scalars, dtype_of
+from aicf.backends.cpu.scalar_ops import Scalars, convert, dtype_of
 from aicf.backends.cpu.scans import scan_step
-from aicf.backends.cpu.target import ELEMENT_BYTES
+from aicf.backends.cpu.target import ELEMENT_BYTES, REGISTERS
 from aicf.backends.lanes import LaneSteps
 from aicf.backends.nests import Dim, LoopNest, origin, reads
 from aicf.dialects.emit_kernels import IndexOp, LoadOp, PhaseOp, PhiloxOp, ReduceOp, ScanOp, StoreOp, scans_of
@@ -131,7 +131,7 @@ class _FirstLane(Evaluator):
     """Values in the first lane alone: what addresses of wide loads are made of."""
 
     def __init__(self, vector: _Point | _Cell) -> None:
-        super().__init__(Scalars(vector.scalars.em, 1))
+        super().__init__(vector.scalars.of(1))
         self.vector = vector
 
     def known(self, value: SSAValue) -> Value | None:
@@ -160,7 +160,7 @@ class _Point(Evaluator):
     """What does not vary over the reduce space, at one point or one vector of points."""
 
     def __init__(self, loops: _Loops, place: Place, shift: int, lanes: int, active: int) -> None:
-        super().__init__(Scalars(loops.em, lanes))
+        super().__init__(loops.scalars.of(lanes))
         self.loops = loops
         self.place = place
         self.shift = shift
@@ -196,7 +196,7 @@ class _Point(Evaluator):
         if value not in self.wide:
             source = origin(value)
             if isinstance(source, OpResult) and isinstance(source.op, arith.ConstantOp):
-                self.wide[value] = Scalars(self.scalars.em, lanes).emit(source.op, [])
+                self.wide[value] = self.scalars.of(lanes).emit(source.op, [])
             else:
                 self.wide[value] = self.scalars.em.splat(self.value(value), lanes)
         return self.wide[value]
@@ -206,7 +206,7 @@ class _Cell(Evaluator):
     """One vector of the reduce space."""
 
     def __init__(self, point: _Point, place: Place, shift: int, active: int, position: Value) -> None:
-        super().__init__(Scalars(point.scalars.em, point.loops.spec.lanes))
+        super().__init__(point.loops.scalars)
         self.point = point
         self.place = place
         self.shift = shift
@@ -261,6 +261,7 @@ class _Loops:
         self.spec = spec
         self.pointers = pointers
         self.kernel = nest.kernel
+        self.scalars = Scalars(em, spec.lanes, spec.rounding == "strict")
         self.varying = nest.kernel.varying_values()
         self.vector: Dim | None = nest.dims[spec.vector_dim] if spec.vector_dim >= 0 else None
         self.inner = self.vector is not None and self.vector.is_reduce
@@ -283,7 +284,7 @@ class _Loops:
         for phase in self.kernel.phases:
             for result in phase.results:
                 source = origin(result)
-                size = elements * ELEMENT_BYTES[dtype_of(source)]
+                size = elements * ELEMENT_BYTES[_register_of(source)]
                 if result in self.varying and result.uses and source not in found and size <= SCRATCH_BYTES:
                     found[source] = self.em.stack(I8, size)
         return found
@@ -295,10 +296,14 @@ class _Loops:
         return 0 if self.vector is None else self.vector.strides[access]
 
     def load(self, access: int, place: Place, shift: int, lanes: int, active: int) -> Value:
-        """Elements of a read access at `place`, `shift` vector steps further on."""
+        """Elements of a read access at `place`, `shift` vector steps further on; its memory may hold a wider type."""
         dtype, stride = self.nest.accesses[access].dtype, self.stride(access)
         address = self.em.address(place.addresses[access], shift * stride, dtype)
-        return self.em.load_strided(address, stride, dtype, lanes, active)
+        loaded = self.em.load_strided(address, stride, dtype, lanes, active)
+        if (own := dtype_of(self.kernel.body.block.args[access])) == dtype:
+            return loaded
+        scalars = self.scalars.of(lanes)
+        return scalars.settled(convert(scalars, loaded, dtype, own), own)
 
     def coordinate(self, dim: int, place: Place, shift: int) -> tuple[Value, int]:
         """The coordinate along a dim of the kernel, `shift` vector steps from `place`, and from lane to lane."""
@@ -331,16 +336,19 @@ class _Loops:
             return neighbouring_words(self.em, lanes, vector.first.operands(op))
         return vector.scalars.emit(op, vector.operands(op))
 
-    def store(self, value: Value, output: int, place: Place, shift: int, lanes: int, active: int) -> None:
-        """Write an output."""
-        access = self.nest.inputs + output
+    def store(self, value: Value, op: StoreOp, place: Place, shift: int, lanes: int, active: int) -> None:
+        """Write an output, in a wider type if that is what its memory holds."""
+        access = self.nest.inputs + op.output.value.data
         dtype, stride = self.nest.accesses[access].dtype, self.stride(access)
+        if (own := dtype_of(op.value)) != dtype:
+            scalars = self.scalars.of(lanes)
+            value = convert(scalars, scalars.rounded(value, own), own, dtype)
         address = self.em.address(place.addresses[access], shift * stride, dtype)
         self.em.store_strided(value, address, stride, dtype, lanes, active)
 
     def load_scratch(self, source: SSAValue, position: Value) -> Value:
         """A value kept by an earlier phase."""
-        dtype = dtype_of(source)
+        dtype = _register_of(source)
         return self.em.load(self.em.address(self.scratch[source], position, dtype), dtype, self.spec.lanes)
 
     def moved(self, place: Place, dim: int, index: Value) -> Place:
@@ -428,8 +436,7 @@ class _Loops:
             (point, op, point.value(op.value)) for op in stores if op not in inside for point in points
         ]
         for point, op, value in outside:
-            output = op.output.value.data
-            self.store(value, output, point.place, point.shift, point.scalars.lanes, point.active)
+            self.store(value, op, point.place, point.shift, point.scalars.lanes, point.active)
 
 
 class _Sweep:
@@ -452,7 +459,7 @@ class _Sweep:
         self.backward = any(op.is_reverse for op in scans)
         self.stores = stores
         self.kept = kept
-        self.scalars = Scalars(loops.em, loops.spec.lanes)
+        self.scalars = loops.scalars
         self.groups = loops.spec.unroll if loops.inner else len(points)
 
     def run(self) -> None:
@@ -471,11 +478,9 @@ class _Sweep:
         for number, op in enumerate(self.reduces):
             partial = results[number * self.groups : (number + 1) * self.groups]
             if self.loops.inner:
-                how, dtype = op.combine.data, dtype_of(op.value)
-                self.points[0].values[op.result] = combined(self.scalars, how, dtype, partial)
-            else:
-                for point, value in zip(self.points, partial, strict=True):
-                    point.values[op.result] = value
+                partial = [combined(self.scalars, op.combine.data, dtype_of(op.value), partial)]
+            for point, value in zip(self.points, partial, strict=True):
+                point.values[op.result] = point.scalars.settled(value, dtype_of(op.value))
 
     @property
     def carries(self) -> int:
@@ -598,9 +603,8 @@ class _Sweep:
         for number, op in enumerate(self.scans):
             at = first + number * self.carries
             value = self._masked(cell, op)
-            cell.values[op.result], acc[at] = scan_step(
-                self.scalars, op, acc[at], value, along=self.loops.inner
-            )
+            result, acc[at] = scan_step(self.scalars, op, acc[at], value, along=self.loops.inner)
+            cell.values[op.result] = self.scalars.settled(result, dtype_of(op.value))
 
     def _cell(self, cell: _Cell, acc: list[Value], group: int) -> None:
         em, lanes = self.em, self.scalars.lanes
@@ -611,12 +615,17 @@ class _Sweep:
             at = number * self.groups + group
             acc[at] = self.scalars.combine(how, dtype, acc[at], value)
         for value in self.kept:
-            dtype = dtype_of(value)
+            dtype = _register_of(value)
             target = em.address(self.loops.scratch[value], cell.position, dtype)
             em.store(cell.value(value), target, dtype, lanes)
         # All values before any store: an output may lie on an input.
         for op, value in [(op, cell.value(op.value)) for op in self.stores]:
-            self.loops.store(value, op.output.value.data, cell.place, cell.shift, lanes, cell.active)
+            self.loops.store(value, op, cell.place, cell.shift, lanes, cell.active)
+
+
+def _register_of(value: SSAValue) -> str:
+    """Element type of the register that holds a value."""
+    return REGISTERS[dtype_of(value)]
 
 
 def combined(scalars: Scalars, how: str, dtype: str, partial: Sequence[Value]) -> Value:
@@ -629,5 +638,5 @@ def combined(scalars: Scalars, how: str, dtype: str, partial: Sequence[Value]) -
     value = values[0]
     while lanes > 1:
         lanes //= 2
-        value = Scalars(scalars.em, lanes).combine(how, dtype, *scalars.em.halves(value))
+        value = scalars.of(lanes).combine(how, dtype, *scalars.em.halves(value))
     return value

@@ -9,11 +9,13 @@ from functools import partial
 from aicf.backends.cpu.ir_builder import I32, I64, Emitter, Value
 from aicf.backends.cpu.loop_spec import LoopSpec
 from aicf.backends.cpu.loops import LoopPointers, emit_loops, share_of
+from aicf.backends.cpu.scalar_ops import extended
+from aicf.backends.cpu.target import FLOATS, REGISTERS
 from aicf.backends.nests import Strided
 from aicf.backends.scatters import Scatter
 
 _HIGHEST = {"f32": (I32, 0x7FFFFFFF), "f64": (I64, 0x7FFFFFFFFFFFFFFF)}
-"""The integer that a float's bits are, and the largest of them: the place of NaN in the order."""
+"""The integer that the bits of a float in its register are, and the largest of them: the place of NaN in the order."""
 
 
 def _named_row(
@@ -21,8 +23,7 @@ def _named_row(
 ) -> tuple[Value, Value]:
     """The row that index `number` names (i64), counted from the end if it is negative, and whether there is one."""
     address = em.moved(pointer, number, indices.strides[0], indices.dtype)
-    loaded = em.load(address, indices.dtype, 1)
-    index = loaded if loaded.type == I64 else em.b.sext(loaded, I64)
+    index = extended(em, em.load(address, indices.dtype, 1), indices.dtype)
     negative = em.b.icmp_signed("<", index, em.index(0))
     row = em.b.select(negative, em.b.add(index, em.index(rows)), index)
     return row, em.b.icmp_unsigned("<", row, em.index(rows))
@@ -153,14 +154,12 @@ class Topk:
         """An i64 in the order of the elements; NaN is the largest, and zeros are equal."""
         dtype = self.source.dtype
         value = em.load(address, dtype, 1)
-        if dtype in _HIGHEST:
-            type_, highest = _HIGHEST[dtype]
+        if dtype in FLOATS:
+            type_, highest = _HIGHEST[REGISTERS[dtype]]
             positive = em.b.fadd(value, em.const(dtype, 1, 0.0))
             bits = em.b.bitcast(positive, type_)
             sign = em.b.ashr(bits, type_(type_.width - 1))
             ordered = em.b.xor(bits, em.b.and_(sign, type_(highest)))
             value = em.b.select(em.b.fcmp_unordered("uno", value, value), type_(highest), ordered)
-        key = (
-            em.b.zext(value, I64) if dtype == "i1" else value if value.type == I64 else em.b.sext(value, I64)
-        )
+        key = extended(em, value, dtype)
         return em.b.xor(key, em.index(-1)) if self.smallest else key

@@ -12,7 +12,9 @@ from xdsl.ir import Attribute
 from aicf.backends.cpu.attention_spec import AttentionProblem, AttentionSpec, Share, padded_row
 from aicf.backends.cpu.gemm_spec import BSource, GemmProblem, GemmSpec, Partition, check
 from aicf.backends.cpu.loop_spec import LoopSpec
-from aicf.backends.nests import LoopNest
+from aicf.backends.cpu.target import HALVES
+from aicf.backends.nests import LoopNest, value_types
+from aicf.dialects.emit_kernels import KernelOp
 from aicf.dialects.kinds import FLAGS
 from aicf.errors import PlanError
 
@@ -79,6 +81,7 @@ def gemm_record(spec: GemmSpec) -> dict[str, Attribute]:
         "prefetch_lines": integer(spec.prefetch_lines),
         "epilogue_from": StringAttr("tile buffer" if spec.tile_buffer else "registers"),
         "combination_order": StringAttr(spec.combination_order),
+        **({"b_element": StringAttr(spec.b_element)} if spec.problem.b_element != spec.problem.dtype else {}),
     }
 
 
@@ -98,12 +101,21 @@ def gemm_spec(record: Record, problem: GemmProblem, fused: bool) -> GemmSpec:
         fused=fused,
         prefetch_lines=get_int(record, "prefetch_lines"),
         tile_buffer=_one_of(record, "epilogue_from", ("registers", "tile buffer")) == "tile buffer",
+        b_panel_type=_panel_type(record, problem),
     )
     if (problem_found := check(spec)) is not None:
         raise PlanError(
             f"kernel record of a GEMM contradicts itself: {problem_found}; run select-kernels again"
         )
     return spec
+
+
+def _panel_type(record: Record, problem: GemmProblem) -> str:
+    """Element type of packed panels, where it is not that of the sums."""
+    if "b_element" not in record or get_text(record, "b_source") != "packed":
+        return ""
+    element = _one_of(record, "b_element", (problem.b_element, problem.dtype))
+    return "" if element == problem.dtype else element
 
 
 def _one_of(record: Record, key: str, legal: tuple[str, ...]) -> str:
@@ -151,7 +163,19 @@ def loop_record(spec: LoopSpec, nest: LoopNest) -> dict[str, Attribute]:
         "threads": integer(spec.threads),
         "partition_dim": integer(spec.partition_dim),
         "combination_order": StringAttr(spec.combination_order(nest)),
+        **rounding_record(nest.kernel, spec.rounding),
     }
+
+
+def rounding_record(kernel: KernelOp | None, rounding: str) -> dict[str, Attribute]:
+    """Where a scalar program rounds, if it has values of f16 or bf16; no others are rounded."""
+    has_halves = kernel is not None and not value_types(kernel).isdisjoint(HALVES)
+    return {"rounding": StringAttr(rounding)} if has_halves else {}
+
+
+def read_rounding(record: Record) -> str:
+    """`fused` or `strict`; `fused` for a program whose values are all as wide as their registers."""
+    return _one_of(record, "rounding", ("fused", "strict")) if "rounding" in record else "fused"
 
 
 def loop_spec(record: Record, nest: LoopNest) -> LoopSpec:
@@ -162,6 +186,7 @@ def loop_spec(record: Record, nest: LoopNest) -> LoopSpec:
         get_int(record, "unroll"),
         get_int(record, "threads"),
         get_int(record, "partition_dim"),
+        read_rounding(record),
     )
     parallel = (-1, *nest.parallel_dims)
     if not -1 <= spec.vector_dim < len(nest.dims) or spec.partition_dim not in parallel or spec.unroll < 1:

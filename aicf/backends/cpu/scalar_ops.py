@@ -1,26 +1,34 @@
 """Code for the scalar ops of a generated kernel: one row an op, on vectors of any width.
 
 The same table serves generated kernels and GEMM epilogues. Every op rounds by itself: a multiplication is never
-fused with an addition behind the program's back, so the result does not depend on the level.
+fused with an addition behind the program's back, so the result does not depend on the level. f16 and bf16 are computed
+with in f32, and rounded where the program casts to them or stores them; if the rounding is strict, after every op.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from aicf.backends.cpu.ir_builder import Emitter, Value
+from aicf.backends.cpu.ir_builder import I64, Emitter, Value
+from aicf.backends.cpu.narrow_floats import rounded_to_odd
 from aicf.backends.cpu.philox import separate_words
+from aicf.backends.cpu.target import FLOATS, HALVES, REGISTERS
 from aicf.backends.cpu.vector_functions import FUNCTIONS
 from aicf.backends.cpu.vector_math import VectorMath
-from aicf.dialects.emit_kernels import CastOp, DivIntOp, PhiloxOp, SigmoidOp
+from aicf.dialects.emit_kernels import CastOp, DivIntOp, PhiloxOp, SigmoidOp, StoreOp
 from aicf.dialects.types import element_of
 
-FLOATS = ("f32", "f64")
+_UNSIGNED = ("u8", "i1")
+"""Integers without a sign; true is 1."""
+
+_SMALL_INTEGERS = ("i16", "i8", "u8")
+"""Integers whose quotients f32 holds exactly enough."""
 
 
 def dtype_of(value: SSAValue | Attribute) -> str:
@@ -34,10 +42,27 @@ class Scalars:
 
     em: Emitter
     lanes: int
+    strict: bool = False
+    """Whether f16 and bf16 values are rounded after every op."""
 
     def emit(self, op: Operation, operands: Sequence[Value]) -> Value:
         """The value of `op` for the values of its operands."""
-        return EMITTERS[type(op)](self, op, operands)
+        value = EMITTERS[type(op)](self, op, operands)
+        if self.strict and type(op) not in _EXACT:
+            return self.rounded(value, dtype_of(op.results[0]))
+        return value
+
+    def of(self, lanes: int) -> Scalars:
+        """The same for another number of lanes."""
+        return replace(self, lanes=lanes)
+
+    def rounded(self, value: Value, dtype: str) -> Value:
+        """A value of f16 or bf16 rounded to its type; any other as it is."""
+        return self.em.rounded(value, dtype, self.lanes)
+
+    def settled(self, value: Value, dtype: str) -> Value:
+        """What comes of no single op, as the sum of a product or a reduction: rounded if the rounding is strict."""
+        return self.rounded(value, dtype) if self.strict else value
 
     def counted(self, first: Value, step: int, dtype: str) -> Value:
         """The integers `first` (an i64), `first + step` and so on in the lanes."""
@@ -67,10 +92,14 @@ def identity(how: str, dtype: str) -> float | int:
         return int(how == "prod")
     if dtype in FLOATS:
         return float("-inf") if how == "max" else float("inf")
-    bits = {"i64": 64, "i32": 32, "i1": 1}[dtype]
-    if dtype == "i1":
-        return 0 if how == "max" else 1
-    return -(1 << (bits - 1)) if how == "max" else (1 << (bits - 1)) - 1
+    limits = limits_of(dtype)
+    return limits[0] if how == "max" else limits[1]
+
+
+def limits_of(dtype: str) -> tuple[int, int]:
+    """The least and the greatest integer of an element type."""
+    bits = int(dtype[1:])
+    return (0, (1 << bits) - 1) if dtype in _UNSIGNED else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
 
 
 def _maximum(s: Scalars, dtype: str, x: Value, y: Value) -> Value:
@@ -86,7 +115,8 @@ def _extremum(s: Scalars, dtype: str, order: str, x: Value, y: Value) -> Value:
     if dtype == "i1":
         return b.or_(x, y) if order == ">" else b.and_(x, y)
     if dtype not in FLOATS:
-        return b.select(b.icmp_signed(order, x, y), x, y)
+        compare = b.icmp_unsigned if dtype in _UNSIGNED else b.icmp_signed
+        return b.select(compare(order, x, y), x, y)
     chosen = b.select(b.fcmp_ordered(order, x, y), x, y)
     # A NaN in y wins already: the comparison is false. A constant x cannot be NaN.
     if s.em.is_constant(x):
@@ -138,7 +168,7 @@ def _unsigned_extremum(maximum: bool) -> Emit:
 
 def _function(name: str) -> Emit:
     def emit(s: Scalars, op: Operation, operands: Sequence[Value]) -> Value:
-        return FUNCTIONS[name](s.math(dtype_of(op.operands[0])), *operands)
+        return FUNCTIONS[name](s.math(REGISTERS[dtype_of(op.operands[0])]), *operands)
 
     return emit
 
@@ -193,6 +223,8 @@ def _divide_ints(s: Scalars, op: Operation, operands: Sequence[Value]) -> Value:
     """Quotient toward zero; x / 0 is 0, and the one overflow wraps: both divisors are replaced before dividing."""
     b, (x, y) = s.em.b, operands
     dtype = dtype_of(op.operands[0])
+    if dtype in _SMALL_INTEGERS:
+        return _divide_small_ints(s, dtype, x, y)
     zero, one, minus = (s.em.const(dtype, s.lanes, value) for value in (0, 1, -1))
     by_zero, by_minus = b.icmp_signed("==", y, zero), b.icmp_signed("==", y, minus)
     quotient = b.sdiv(x, b.select(b.or_(by_zero, by_minus), one, y))
@@ -200,28 +232,56 @@ def _divide_ints(s: Scalars, op: Operation, operands: Sequence[Value]) -> Value:
     return b.select(by_zero, zero, quotient)
 
 
+def _divide_small_ints(s: Scalars, dtype: str, x: Value, y: Value) -> Value:
+    """The quotient as f32, cut off: it is never as near to the next integer as f32 rounds. There is no vector division
+    of integers."""
+    b, type_ = s.em.b, s.em.type("i32", s.lanes)
+    quotient = b.fdiv(convert(s, x, dtype, "f32"), convert(s, y, dtype, "f32"))
+    # A zero divisor gives infinity or NaN, which become integers that nothing takes.
+    whole = convert(s, s.em.saturating_int(quotient, type_), "i32", dtype)
+    zero = s.em.const(dtype, s.lanes, 0)
+    return b.select(b.icmp_signed("==", y, zero), zero, whole)
+
+
 def _cast(s: Scalars, op: Operation, operands: Sequence[Value]) -> Value:
-    return convert(s, operands[0], dtype_of(op.operands[0]), dtype_of(op.results[0]))
+    """Rounds to f16 or bf16 only if the program goes on with the value: a store rounds by itself."""
+    source, target = dtype_of(op.operands[0]), dtype_of(op.results[0])
+    value = convert(s, operands[0], source, target)
+    used = any(not isinstance(use.operation, StoreOp) for use in op.results[0].uses)
+    return s.rounded(value, target) if used and source != target else value
 
 
 def convert(s: Scalars, x: Value, source: str, target: str) -> Value:
-    """`x` as another element type, as `logical.cast` does it."""
+    """A register of `source` as one of `target`, as `logical.cast` does it; not rounded to f16 or bf16 yet."""
     b = s.em.b
     type_ = s.em.type(target, s.lanes)
-    if source == target:
+    if REGISTERS[source] == REGISTERS[target]:
         return x
     if target == "i1":
         zero = s.em.const(source, s.lanes, 0)
         return b.fcmp_unordered("!=", x, zero) if source in FLOATS else b.icmp_signed("!=", x, zero)
     if source in FLOATS and target in FLOATS:
-        return b.fpext(x, type_) if target == "f64" else b.fptrunc(x, type_)
+        if target == "f64":
+            return b.fpext(x, type_)
+        return rounded_to_odd(b, x) if target in HALVES else b.fptrunc(x, type_)
     if source in FLOATS:
-        return s.em.saturating_int(x, type_)
+        return s.em.saturating_int(x, type_, signed=target not in _UNSIGNED)
     if target in FLOATS:
-        return b.uitofp(x, type_) if source == "i1" else b.sitofp(x, type_)
-    if source == "i1":
-        return b.zext(x, type_)
-    return b.sext(x, type_) if target == "i64" else b.trunc(x, type_)
+        return b.uitofp(x, type_) if source in _UNSIGNED else b.sitofp(x, type_)
+    return resized(s.em, x, type_, signed=source not in _UNSIGNED)
+
+
+def extended(em: Emitter, x: Value, dtype: str) -> Value:
+    """An integer as i64."""
+    return resized(em, x, I64, signed=dtype not in _UNSIGNED)
+
+
+def resized(em: Emitter, x: Value, type_: Any, signed: bool) -> Value:
+    """An integer in another number of bits: extended by its sign or by zeros, or its low bits."""
+    before, after = (getattr(t, "element", t).width for t in (x.type, type_))
+    if before == after:
+        return x
+    return em.b.trunc(x, type_) if before > after else em.b.sext(x, type_) if signed else em.b.zext(x, type_)
 
 
 def _philox(s: Scalars, _: Operation, operands: Sequence[Value]) -> Value:
@@ -278,3 +338,16 @@ EMITTERS: dict[type[Operation], Emit] = {
     PhiloxOp: _philox,
 }
 """Op class -> code."""
+
+_EXACT = (
+    arith.ConstantOp,
+    arith.SelectOp,
+    arith.NegfOp,
+    arith.MaximumfOp,
+    arith.MinimumfOp,
+    math.AbsFOp,
+    math.FloorOp,
+    math.CeilOp,
+    math.RoundEvenOp,
+)
+"""Ops whose f16 or bf16 result needs no rounding if their operands are rounded."""

@@ -13,8 +13,33 @@ from typing import Any
 
 from aicf.errors import BackendUnavailable, PolicyError
 
-ELEMENT_BYTES: dict[str, int] = {"f64": 8, "f32": 4, "i64": 8, "i32": 4, "i1": 1}
+ELEMENT_BYTES: dict[str, int] = {
+    "f64": 8,
+    "f32": 4,
+    "f16": 2,
+    "bf16": 2,
+    "i64": 8,
+    "i32": 4,
+    "i16": 2,
+    "i8": 1,
+    "u8": 1,
+    "i1": 1,
+}
 """Bytes per element in memory of each element type the CPU backend runs; ``i1`` is one byte holding 0 or 1."""
+
+HALVES = ("f16", "bf16")
+FLOATS = ("f64", "f32", *HALVES)
+
+REGISTERS: dict[str, str] = {dtype: "f32" if dtype in HALVES else dtype for dtype in ELEMENT_BYTES}
+"""Element type in memory to that of its values in registers: f16 and bf16 are computed with in f32."""
+
+ACCUMULATORS: dict[str, str] = {**REGISTERS, "i16": "i32", "i8": "i32", "u8": "i32"}
+"""Element type of the operands of a product to that of its sums; integers wrap around in their own when stored."""
+
+
+def register_bytes(dtype: str) -> int:
+    """Bytes of a value of `dtype` in a register."""
+    return ELEMENT_BYTES[REGISTERS[dtype]]
 
 
 @dataclass(frozen=True)
@@ -32,12 +57,14 @@ class CpuLevel:
     """Architectural vector registers."""
     has_fma: bool
     """Fused multiply-add; without it products are rounded before they are added."""
+    has_f16: bool
+    """Instructions between f16 and f32; without them the conversions are integer code."""
     required_features: tuple[str, ...]
     """LLVM feature names that the loading machine must have."""
 
     def lanes(self, dtype: str) -> int:
-        """Elements of `dtype` in one vector register."""
-        return self.vector_bytes // ELEMENT_BYTES[dtype]
+        """Values of `dtype` in one vector register."""
+        return self.vector_bytes // register_bytes(dtype)
 
 
 _V2 = ("sse3", "ssse3", "sse4.1", "sse4.2", "popcnt", "cx16")
@@ -47,12 +74,12 @@ _V4 = (*_V3, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
 LEVELS: dict[str, CpuLevel] = {
     level.name: level
     for level in (
-        CpuLevel("x86-64-v2", "x86_64", "x86-64-v2", "", 16, 16, False, _V2),
-        CpuLevel("x86-64-v3", "x86_64", "x86-64-v3", "", 32, 16, True, _V3),
+        CpuLevel("x86-64-v2", "x86_64", "x86-64-v2", "", 16, 16, False, False, _V2),
+        CpuLevel("x86-64-v3", "x86_64", "x86-64-v3", "", 32, 16, True, True, _V3),
         # LLVM's own preference for this level is 256 bits; the GEMM tiles are made for 512.
-        CpuLevel("x86-64-v4", "x86_64", "x86-64-v4", "-prefer-256-bit", 64, 32, True, _V4),
-        CpuLevel("aarch64-v8", "aarch64", "generic", "+neon", 16, 32, True, ("neon",)),
-        CpuLevel("generic", "", "generic", "", 16, 16, False, ()),
+        CpuLevel("x86-64-v4", "x86_64", "x86-64-v4", "-prefer-256-bit", 64, 32, True, True, _V4),
+        CpuLevel("aarch64-v8", "aarch64", "generic", "+neon", 16, 32, True, True, ("neon",)),
+        CpuLevel("generic", "", "generic", "", 16, 16, False, False, ()),
     )
 }
 

@@ -15,9 +15,10 @@ from aicf.backends.cpu.ir_builder import I64, PTR, VOID, Emitter
 from aicf.backends.cpu.loader import LoadedObject, load_object
 from aicf.backends.cpu.module import compile_module, new_module
 from aicf.backends.cpu.target import LEVELS, CpuLevel, check_host
+from aicf.dialects.types import ELEMENTS
 from aicf.errors import BackendUnavailable
 
-NUMPY = {"f32": np.float32, "f64": np.float64, "i32": np.int32, "i64": np.int64, "i1": np.bool_}
+NUMPY = {element.name: element.dtype for element in ELEMENTS}
 
 
 def runnable_levels() -> list[CpuLevel]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import aicf
 from aicf.backends.cpu.target import check_host, level_named
-from tests.support.elementwise_ops import CASES, OPS, assert_same, edges, operands
+from tests.support.elementwise_ops import CASES, NUMBERS, OPS, assert_same, edges, every_op, operands
 from tests.support.random_graphs import run_program
 
 SHAPES = st.lists(st.integers(1, 9), min_size=0, max_size=3).map(tuple)
@@ -23,12 +23,16 @@ def check(name: str, dtype: str, arrays: list[np.ndarray], target: str = "cpu") 
     assert_same(name, found, run_program(module, inputs)["y"], dtype)
 
 
-@pytest.mark.parametrize(("name", "dtype"), CASES)
-def test_edges(name: str, dtype: str) -> None:
-    """Every edge, of two operands with every other; the numbers of elements fill vectors and leave tails."""
-    values = edges(dtype)
-    grids = np.meshgrid(*[values] * OPS[name].operands)
-    check(name, dtype, [np.ascontiguousarray(grid).ravel() for grid in grids])
+@pytest.mark.parametrize("dtype", [*NUMBERS, "i1"])
+def test_edges(dtype: str) -> None:
+    """Every op in one program, every edge of one operand with every other of the second; the number of elements leaves
+    a tail behind full vectors."""
+    grids = np.meshgrid(*[edges(dtype)] * 2)
+    inputs = {f"x{number}": np.ascontiguousarray(grid).ravel() for number, grid in enumerate(grids)}
+    module = every_op(inputs["x0"].shape, dtype)
+    found = aicf.compile(module, target="cpu")(inputs)
+    for (name, wanted), array in zip(run_program(module, inputs).items(), found, strict=True):
+        assert_same(name, np.asarray(array), wanted, dtype)
 
 
 @settings(deadline=None, max_examples=60)

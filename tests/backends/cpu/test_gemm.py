@@ -15,7 +15,7 @@ from aicf.backends.cpu.gemm_spec import GemmProblem, GemmSpec, check, propose
 from aicf.backends.cpu.ir_builder import Emitter, Value
 from aicf.backends.cpu.pack import emit_pack
 from aicf.backends.cpu.pack_spec import packed_elements
-from aicf.backends.cpu.target import LEVELS, CpuLevel
+from aicf.backends.cpu.target import ACCUMULATORS, LEVELS, CpuLevel
 from tests.backends.cpu.harness import NUMPY, Function, Poisoned, runnable_levels, undefined_symbols
 
 Array = NDArray[Any]
@@ -57,7 +57,7 @@ def gemm(spec: GemmSpec, level: CpuLevel) -> Function:
 
 
 def random(shape: tuple[int, ...], dtype: str, rng: np.random.Generator) -> Array:
-    if dtype.startswith("i"):
+    if dtype[0] in "iu":
         return rng.integers(-1000, 1000, shape).astype(NUMPY[dtype])
     return rng.standard_normal(shape).astype(NUMPY[dtype])
 
@@ -82,23 +82,31 @@ def check_product(spec: GemmSpec, level: CpuLevel, a: Array, b: Array, b_operand
     out.check()
     workspace.check()
     if p.dtype.startswith("i"):
-        np.testing.assert_array_equal(out.array, np.matmul(a, b))
+        np.testing.assert_array_equal(
+            out.array, np.matmul(a.astype(out.array.dtype), b.astype(out.array.dtype))
+        )
         return
     exact = np.matmul(a.astype(np.float64), b.astype(np.float64))
-    scale = np.matmul(np.abs(a).astype(np.float64), np.abs(b).astype(np.float64))
+    scale = np.matmul(np.abs(a.astype(np.float64)), np.abs(b.astype(np.float64)))
     assert (np.abs(out.array - exact) <= (p.k + 2) * np.finfo(NUMPY[p.dtype]).eps * scale).all()
 
 
 @pytest.mark.parametrize("level", runnable_levels(), ids=lambda level: level.name)
-@pytest.mark.parametrize("dtype", ["f32", "f64", "i32", "i64"])
-@pytest.mark.parametrize("source", ["packed", "direct", "workspace"])
-def test_sources_and_types(source: Any, dtype: str, level: CpuLevel) -> None:
+@pytest.mark.parametrize("dtype", ["f32", "f64", "i32", "i64", "f16", "bf16", "i8", "u8", "i16"])
+@pytest.mark.parametrize("source", ["packed", "packed narrow", "direct", "workspace"])
+def test_sources_and_types(source: str, dtype: str, level: CpuLevel) -> None:
+    """Sums are wider than what is multiplied; panels packed ahead hold either type."""
     rng = np.random.default_rng(1)
-    lanes = level.lanes(dtype)
+    sums = ACCUMULATORS[dtype]
+    lanes = level.lanes(sums)
     m, n, k = 7, 2 * lanes + 3, 13
     a, b = random((m, k), dtype, rng), random((k, n), dtype, rng)
-    spec = GemmSpec(GemmProblem(dtype, m, n, k, (k, 1), (n, 1)), lanes, mr=3, nv=2, b_source=source)
-    check_product(spec, level, a, b, pack(b, spec.nr) if source == "packed" else b)
+    problem = GemmProblem(sums, m, n, k, (k, 1), (n, 1), a_type=dtype, b_type=dtype)
+    how, _, narrow = source.partition(" ")
+    b_source: Any = how
+    spec = GemmSpec(problem, lanes, 3, 2, b_source=b_source, b_panel_type=dtype if narrow else "")
+    panels = pack(b if narrow else b.astype(NUMPY[sums]), spec.nr)
+    check_product(spec, level, a, b, panels if how == "packed" else b)
 
 
 @settings(max_examples=25, deadline=None)
@@ -113,6 +121,7 @@ def test_sources_and_types(source: Any, dtype: str, level: CpuLevel) -> None:
     source=st.sampled_from(["packed", "direct", "workspace"]),
     threads=st.integers(1, 3),
     partition=st.sampled_from(["rows", "columns"]),
+    dtype=st.sampled_from(["f32", "f16", "bf16"]),
     seed=st.integers(0, 1000),
 )
 def test_any_shape_and_decision(
@@ -126,11 +135,12 @@ def test_any_shape_and_decision(
     source: Any,
     threads: int,
     partition: Any,
+    dtype: str,
     seed: int,
 ) -> None:
     rng = np.random.default_rng(seed)
-    a, b = random((m, k), "f32", rng), random((k, n), "f32", rng)
-    problem = GemmProblem("f32", m, n, k, (k, 1), (n, 1))
+    a, b = random((m, k), dtype, rng), random((k, n), dtype, rng)
+    problem = GemmProblem("f32", m, n, k, (k, 1), (n, 1), a_type=dtype, b_type=dtype)
     partition = "none" if threads == 1 else "columns" if source == "workspace" else partition
     lanes = V4_OR_BEST.lanes("f32")
     spec = GemmSpec(
@@ -144,6 +154,7 @@ def test_any_shape_and_decision(
         partition=partition,
         threads=threads,
         tile_buffer=seed % 2 == 0,
+        b_panel_type=dtype if source == "packed" else "",
     )
     assert check(spec) is None
     check_product(spec, V4_OR_BEST, a, b, pack(b, spec.nr) if source == "packed" else b)
@@ -181,7 +192,7 @@ def test_pack(columns: int, width: int, transposed: bool) -> None:
     out = Poisoned((packed_elements(k, columns, width),), "f32")
 
     def emit(em: Emitter, source: Value, target: Value, *_: Value) -> None:
-        emit_pack(em, "f32", level.lanes("f32"), k, columns, width, strides, source, target)
+        emit_pack(em, "f32", level.lanes("f32"), k, columns, width, strides, source, target, "f32")
 
     stored = np.ascontiguousarray(b.T) if transposed else b
     Function(level, 2, emit)(stored, out.array)

@@ -14,7 +14,7 @@ from aicf.backends.cpu.target import check_host, level_named
 from aicf.backends.reference.interpreter import run_module
 from tests.support.random_graphs import RandomProgram, random_program
 
-TOLERANCE = {"f32": 1e-4, "f64": 1e-9}
+TOLERANCE = {"f32": 1e-4, "f64": 1e-9, "f16": 1e-2, "bf16": 8e-2}
 """Of the largest magnitude of a result or 1: a chain of rounded ops, each within a few ulp."""
 
 CHUNK = 6
