@@ -10,10 +10,18 @@ from aicf.backends.cpu.target import check_host, level_named
 from tests.support.random_graphs import run_program
 from tests.support.random_programs import KEYS, assert_same_numbers, random_inputs, random_numbers
 
+TOLERANCE = {"f32": 1e-5, "f16": 4e-3, "f64": 1e-12}
+
 
 @pytest.mark.parametrize(
     ("level", "dtype"),
-    [("x86-64-v2", "f32"), ("x86-64-v3", "f32"), ("x86-64-v4", "f32"), ("x86-64-v3", "f64")],
+    [
+        ("x86-64-v2", "f32"),
+        ("x86-64-v3", "f32"),
+        ("x86-64-v4", "f32"),
+        ("x86-64-v3", "f64"),
+        ("x86-64-v3", "f16"),
+    ],
 )
 def test_the_bits_of_the_semantics(level: str, dtype: str) -> None:
     """Whole vectors, tails, single elements, seeds from lane to lane; replays follow the offset and repeat with it."""
@@ -28,7 +36,7 @@ def test_the_bits_of_the_semantics(level: str, dtype: str) -> None:
     for seed, offset in (*KEYS, KEYS[0]):
         inputs = random_inputs(dtype, seed, offset)
         found = dict(zip(names, exe(inputs), strict=True))
-        assert_same_numbers(found, run_program(module, inputs, "typed"), 1e-5 if dtype == "f32" else 1e-12)
+        assert_same_numbers(found, run_program(module, inputs, "typed"), TOLERANCE[dtype])
         results.append(found)
     assert all(np.array_equal(results[0][name], results[3][name]) for name in names)
     assert all(not np.array_equal(results[0][name], results[1][name]) for name in ("bits", "normal"))
