@@ -51,9 +51,11 @@ class PhiloxOp(LogicalOp):
     """Random numbers of the stream of ``seed`` and ``offset``, in one of three forms; w is the word of an element.
 
     ``bits``: w itself, an i32. ``uniform``: in [0, 1), the low b bits of w times 2^-b, with b the digits of the type
-    (f32 24, f16 11, bf16 8); f64 takes all 32. ``normal``: Box and Muller's transform of the words of the elements
-    2j and 2j + 1: with u and v their uniforms, as f64 for f64 and as f32 for other types, element 2j is
-    sqrt(-2 log(1 - u)) cos(2 pi v) and element 2j + 1 the same with the sine.
+    (f32 24, f16 11, bf16 8); of f64 the whole word, w * 2^-32 + 1/2. Both are the same bits on every backend.
+
+    ``normal``: Box and Muller's transform of the words of the elements 2j and 2j + 1: with u and v their uniforms, as
+    f64 for f64 and as f32 for other types, element 2j is sqrt(-2 log(1 - u)) cos(2 pi v) and element 2j + 1 the same
+    with the sine.
     """
 
     name = "logical.philox"
