@@ -37,7 +37,7 @@ def test_round_trips(seed: int) -> None:
 
 
 def test_the_generator_covers_the_op_set() -> None:
-    made = {type(op) for seed in range(200) for op in random_program(seed).module.walk()}
+    made = {type(op) for seed in range(300) for op in random_program(seed).module.walk()}
     missing = {op for op in logical.Logical.operations if op is not logical.DispatchOp} - made
     assert not missing
 

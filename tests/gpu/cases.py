@@ -22,6 +22,7 @@ from tests.gpu.programs import Program, random_arrays
 from tests.support.fused_graphs import FAMILIES, fused_program
 from tests.support.indexing_programs import PROGRAMS, READS, built
 from tests.support.random_graphs import random_program
+from tests.support.random_programs import random_numbers
 
 ROOT = Path(__file__).parent.parent.parent
 TARGET = "cuda:sm_90a"
@@ -90,6 +91,7 @@ def _graphs() -> dict[str, Case]:
         "truths": (programs.truths, ("i1",), (GENERATED,)),
         "other_norms": (programs.other_norms, ("f32", "f16", "bf16", "f64"), (GENERATED,)),
         "moves": (programs.moves, ("f32", "bf16", "i64", "i16", "u8"), (COPY, CONCAT)),
+        "philox": (random_numbers, ("f32", "f16", "bf16", "f64"), (GENERATED,)),
     }
     cases: dict[str, Case] = {}
     for family, (build, dtypes, kernels) in table.items():

@@ -61,7 +61,7 @@ class GeneratedKernel(PlainOperands):
     def threads_us(self, work: Work, target: TargetAttr) -> dict[int, float]:
         """See `SharingKernel`."""
         nest = work_nest(work)
-        found = sharings(nest, level_of(target), threads_of(target), work.batch_invariant)
+        found = sharings(nest, level_of(target), threads_of(target), work.batch_invariant, work.rounding)
         return {spec.threads: cost_us(nest, spec) for spec in found}
 
     def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
