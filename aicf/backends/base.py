@@ -34,6 +34,7 @@ __all__ = [
     "FusedKernel",
     "KernelDescriptor",
     "Launch",
+    "LibraryBackend",
     "LoadedCode",
     "MachineBackend",
     "NativeCode",
@@ -314,6 +315,16 @@ class MachineBackend(Protocol):
 
     def machine(self) -> str:
         """What this machine is called in tables of measured times."""
+        ...
+
+
+@runtime_checkable
+class LibraryBackend(Protocol):
+    """What a `Backend` also says if its targets may list libraries."""
+
+    @property
+    def library_names(self) -> Sequence[str]:
+        """Those that its kernels can call, be they here or not."""
         ...
 
 

@@ -176,6 +176,11 @@ def artifacts(folder: Path, row: str) -> dict[str, Path]:
     return {label: folder / f"{row}{suffix}.aicf" for label, suffix in labels.items()}
 
 
+def commit_file(folder: Path, row: str) -> Path:
+    """Where the commit that the artifacts of a row were compiled from is noted."""
+    return folder / f"{row}.commit"
+
+
 def _linear(graph: Graph, x: Value, name: str, outputs: int, inputs: int, dtype: str) -> Value:
     weight = graph.param(f"{name}.weight", (outputs, inputs), dtype)
     return graph.linear(x, weight, graph.param(f"{name}.bias", (outputs,), dtype), name=name)

@@ -288,7 +288,7 @@ class Cluster:
         for result in op.results:
             for use in result.uses:
                 place = self.context.position.get(use.operation)
-                if place is not None and place not in ops:
+                if place is not None and place not in ops and not _is_dead_feeder(use.operation):
                     ops[place] = use.operation
                     heapq.heappush(queue, place)
 
@@ -302,6 +302,11 @@ class Cluster:
                 plain = with_producers(cut, accept, self.context, through_broadcasts=False)
                 if plain != spread:
                     yield plain
+
+
+def _is_dead_feeder(op: Operation) -> bool:
+    """Whether all groups that the op feeds have their own copy: as a member it would only stand late in the text."""
+    return is_feeder(op) and not any(result.uses for result in op.results)
 
 
 def _is_widened_for_pointwise(value: SSAValue) -> bool:
@@ -320,7 +325,12 @@ def with_producers(
     """The cut with the ops added that only its pointwise ops read, as long as they `accept`, in text order.
 
     Also those that it reads through a broadcast, such as the cast of a scale: they are computed once an element.
+    What is cloned into every group it feeds is no member of any.
     """
+
+    def accepted(op: Operation) -> bool:
+        return accept(op) and not is_feeder(op)
+
     inside = set(cut)
     stack = [operand for op in cut for operand in op.operands]
     while stack:
@@ -330,7 +340,7 @@ def with_producers(
         only_here = all(
             use.operation in inside and not reads_in_memory(use.operation, use.index) for use in value.uses
         )
-        wanted = accept(value.op) or (through_broadcasts and _spreads_computed(value.op, accept, context))
+        wanted = accepted(value.op) or (through_broadcasts and _spreads_computed(value.op, accepted, context))
         if only_here and wanted and context.may_join(value.op, cut[0]):
             inside.add(value.op)
             stack.extend(value.op.operands)

@@ -67,7 +67,7 @@ def _graphs() -> dict[str, Case]:
     table: dict[str, tuple[Callable[[str], Graph], tuple[str, ...], tuple[str, ...]]] = {
         "float_operations": (programs.float_operations, ("f32",), (GENERATED,)),
         "summed_operations": (programs.summed_operations, ("f16", "bf16", "f64"), (GENERATED,)),
-        "integer_operations": (programs.integer_operations, ("i32", "i64"), (GENERATED,)),
+        "integer_operations": (programs.integer_operations, ("i64", "i32", "i16", "i8", "u8"), (GENERATED,)),
         "angles": (programs.angles, ("f32", "f64"), (GENERATED,)),
         "bool_operations": (programs.bool_operations, ("i1",), (GENERATED, COPY, CONCAT)),
         "broadcasting": (programs.broadcasting, ("f32", "f16"), (GENERATED,)),
@@ -75,17 +75,21 @@ def _graphs() -> dict[str, Case]:
         "many_blocks": (programs.many_blocks, ("f32", "f16"), (GENERATED,)),
         "norms": (programs.norms, ("f32", "f16", "bf16"), (GENERATED,)),
         "column_reductions": (programs.column_reductions, ("f32", "f16"), (GENERATED,)),
-        "integer_reductions": (programs.integer_reductions, ("i32",), (GENERATED,)),
+        "integer_reductions": (programs.integer_reductions, ("i32", "i16", "u8"), (GENERATED,)),
         "other_reductions": (
             programs.other_reductions,
             ("f32", "f16", "bf16", "f64", "i32", "i64"),
             (GENERATED,),
         ),
-        "places": (programs.places, ("f32", "f16", "i64"), (GENERATED,)),
-        "running_sums": (programs.running_sums, ("f32", "f16", "bf16", "f64", "i32", "i64"), (GENERATED,)),
+        "places": (programs.places, ("f32", "f16", "i64", "i8"), (GENERATED,)),
+        "running_sums": (
+            programs.running_sums,
+            ("f32", "f16", "bf16", "f64", "i64", "i32", "i8"),
+            (GENERATED,),
+        ),
         "truths": (programs.truths, ("i1",), (GENERATED,)),
         "other_norms": (programs.other_norms, ("f32", "f16", "bf16", "f64"), (GENERATED,)),
-        "moves": (programs.moves, ("f32", "bf16", "i64"), (COPY, CONCAT)),
+        "moves": (programs.moves, ("f32", "bf16", "i64", "i16", "u8"), (COPY, CONCAT)),
     }
     cases: dict[str, Case] = {}
     for family, (build, dtypes, kernels) in table.items():

@@ -27,7 +27,7 @@ from aicf.runtime.tensors import numpy_dtype
 Array = NDArray[Any]
 
 PREDICATES = get_args(Predicate)
-DTYPES = ("f64", "f32", "f16", "bf16", "i64", "i32", "i1")
+DTYPES = ("f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u8", "i1")
 UNARY = (
     *("neg", "exp", "tanh", "erf", "relu", "sigmoid", "silu", "gelu"),
     *("abs", "sign", "expm1", "sin", "cos", "floor", "ceil", "round", "is_nan"),
@@ -114,7 +114,7 @@ def integer_operations(dtype: str) -> Graph:
     x, y = g.input("x", (33, 76), dtype), g.input("y", (33, 76), dtype)
     values = {name: getattr(g, name)(x) for name in ("neg", "relu", "abs", "sign", "not_")}
     values |= {name: getattr(g, name)(x, y) for name in OF_INTEGERS}
-    values |= {"clamp": g.clamp(x, -3, 5), **_binary(g, x, y)}
+    values |= {"clamp": g.clamp(x, 3 if dtype == "u8" else -3, 5), **_binary(g, x, y)}
     if dtype == "i32":
         for name, value in {**values, **_casts(g, x)}.items():
             g.output(value, name)

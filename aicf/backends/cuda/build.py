@@ -43,6 +43,7 @@ _FAMILIES: dict[str, str] = {
     "cuda.last_update": "aicf.backends.cuda.place_code",
     "cuda.scatter": "aicf.backends.cuda.place_code",
     "cuda.topk": "aicf.backends.cuda.place_code",
+    "cuda.scatter_sorted": "aicf.backends.cuda.scatter_code",
 }
 """Kernel id to the module whose `emit` makes its launches."""
 

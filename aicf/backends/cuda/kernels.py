@@ -12,6 +12,7 @@ from aicf.backends.cuda import (
     generated_kernels,
     mma_kernels,
     place_kernels,
+    scatter_kernels,
     simt_kernels,
     wgmma_kernels,
 )
@@ -27,4 +28,5 @@ KERNELS: tuple[KernelDescriptor, ...] = (
     *attention_kernels.KERNELS,
     *generated_kernels.KERNELS,
     *place_kernels.KERNELS,
+    scatter_kernels.SortedScatterKernel(),
 )
