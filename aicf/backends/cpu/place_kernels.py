@@ -20,7 +20,6 @@ from aicf.backends.cpu.legality import (
     level_of,
     strided,
     threads_of,
-    unsupported_dtype,
 )
 from aicf.backends.cpu.loop_spec import choose, cost_us
 from aicf.backends.cpu.records import get_int, get_text, integer, loop_record
@@ -46,7 +45,7 @@ class LastUpdateKernel(PlainOperands):
 
     def legal(self, work: Work, target: TargetAttr) -> str | None:
         """See `KernelDescriptor`."""
-        return unsupported_dtype(work)
+        return None
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
         """See `KernelDescriptor`."""
@@ -70,7 +69,7 @@ class ScatterKernel(PlainOperands):
 
     def legal(self, work: Work, target: TargetAttr) -> str | None:
         """See `KernelDescriptor`."""
-        return unsupported_dtype(work)
+        return None
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
         """See `KernelDescriptor`."""
@@ -113,7 +112,7 @@ class TopkKernel(PlainOperands):
 
     def legal(self, work: Work, target: TargetAttr) -> str | None:
         """See `KernelDescriptor`."""
-        return unsupported_dtype(work)
+        return None
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
         """See `KernelDescriptor`: an element of a random row enters the best k with k / i, and moves half of them."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import aicf
 from aicf.backends.cpu.ir_builder import Emitter, Value
 from aicf.backends.cpu.scalar_ops import Scalars, convert
-from aicf.backends.cpu.target import ACCUMULATORS, HALVES, LEVELS, CpuLevel
+from aicf.backends.cpu.target import ACCUMULATORS, ELEMENT_BYTES, HALVES, LEVELS, CpuLevel
 from aicf.dialects.types import ELEMENTS, element_named
 from aicf.frontends.builder import Graph
 from tests.backends.cpu.harness import NUMPY, Function, Poisoned, runnable_levels, undefined_symbols
@@ -61,6 +61,10 @@ def check(graph: Graph, inputs: Mapping[str, Array], rounds: float = 2.0) -> Non
         eps = float(ml_dtypes.finfo(actual.dtype).eps)
         limit = rounds * eps * max(1.0, float(np.abs(wanted).max()))
         assert np.abs(as_f64(actual) - wanted).max() <= limit, name
+
+
+def test_every_type_of_the_dialect_has_its_size() -> None:
+    assert {element.name: element.bytes for element in ELEMENTS} == ELEMENT_BYTES
 
 
 # Conversions
