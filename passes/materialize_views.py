@@ -1,7 +1,9 @@
-"""`materialize-views`: copies where strides cannot express a view, and where a result would alias something else."""
+"""`materialize-views`: copies where strides cannot express a view, where a result would alias something else, and where
+coordinates are read from memory."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -23,6 +25,8 @@ from aicf.passes.support.fusion import (
     sources_of,
 )
 from aicf.passes.support.ledger import record
+from aicf.passes.support.matching import is_placed
+from aicf.passes.support.peeling import reads_in_memory
 from aicf.passes.support.views import VIEW_OPS, View
 from aicf.passes.support.work import result_attrs, target_of
 
@@ -31,16 +35,38 @@ from aicf.passes.support.work import result_attrs, target_of
 class MaterializeViewsPass(ModulePass):
     """Turns into groups (later `copy` instructions) the views that strides cannot express, and returned views.
 
-    A reshape of a computed value that is only returned stays a view. What remains of reshape, transpose, slice and
-    broadcast after this pass is free: operand strides or index maps.
+    Coordinates that follow from an `iota` are computed by every kernel that needs them as elements; where an op reads
+    them from memory (a product, a scatter, a view that moves them), they become a group too. A reshape of a computed
+    value that is only returned stays a view. What remains of reshape, transpose, slice and broadcast after this pass is
+    free: operand strides or index maps.
     """
 
     name = "materialize-views"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for context in fusion_contexts(op, target_of(op)):
+            _store_coordinates(context)
             _break_chains(context)
             _copy_returns(context)
+
+
+def _store_coordinates(context: FusionContext) -> None:
+    """Forms a group of each value of coordinates that an op takes as it lies in memory."""
+    for op in list(context.function.body.block.ops):
+        readers = [reader for result in op.results if is_placed(result) for reader in _memory_readers(result)]
+        if readers:
+            because = f"'{id_of(readers[0])}' reads it from memory"
+            _materialize(op, context, because, {"computed where it is read": "it takes no elements there"})
+
+
+def _memory_readers(value: SSAValue) -> Iterator[Operation]:
+    """The ops that take `value`, also repeated, as it lies in memory: all views but a broadcast move elements of it."""
+    for use in value.uses:
+        reader = use.operation
+        if isinstance(reader, logical.BroadcastOp):
+            yield from _memory_readers(reader.result)
+        elif isinstance(reader, VIEW_OPS) or reads_in_memory(reader, use.index):
+            yield reader
 
 
 def _break_chains(context: FusionContext) -> None:
@@ -54,22 +80,16 @@ def _break_chains(context: FusionContext) -> None:
         view = base.then(op)
         if view is None:
             assert isinstance(source, OpResult)
-            _materialize(source.op, context, f"'{id_of(op)}' needs its elements in row-major order")
+            because = f"'{id_of(op)}' needs its elements in row-major order"
+            _materialize(source.op, context, because, {"strides": "cannot express it"})
             view = View.whole(tensor_info(op.results[0].type).shape)
         views[op.results[0]] = view
 
 
-def _materialize(op: Operation, context: FusionContext, because: str) -> GroupOp:
+def _materialize(op: Operation, context: FusionContext, because: str, rejected: Mapping[str, str]) -> GroupOp:
     plan = outline([op], context.group_id([op]))
     group = form_group(plan, context)
-    record(
-        context.module,
-        MaterializeViewsPass.name,
-        [group.id.data],
-        "copy",
-        because,
-        {"strides": "cannot express it"},
-    )
+    record(context.module, MaterializeViewsPass.name, [group.id.data], "copy", because, rejected)
     return group
 
 
