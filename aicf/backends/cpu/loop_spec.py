@@ -96,7 +96,8 @@ def choose(nest: LoopNest, level: CpuLevel, threads: int, fixed: bool = False) -
     With `fixed` the order of combination depends on reduced sizes alone, and so does the choice between vectors along a
     reduce dim and along a parallel one.
     """
-    return min(sharings(nest, level, threads, fixed), key=lambda spec: cost_us(nest, spec))
+    found = sharings(nest, level, threads, fixed)
+    return found[0] if len(found) == 1 else min(found, key=lambda spec: cost_us(nest, spec))
 
 
 def _alone(nest: LoopNest, level: CpuLevel, fixed: bool) -> LoopSpec:
