@@ -20,7 +20,7 @@ from aicf.policies.kernel_policy import Fusion
 from tests.gpu import programs
 from tests.gpu.programs import Program, random_arrays
 from tests.support.fused_graphs import FAMILIES, fused_program
-from tests.support.indexing_programs import PROGRAMS, READS, built
+from tests.support.indexing_programs import LARGE, PROGRAMS, READS, built
 from tests.support.random_graphs import random_program
 
 ROOT = Path(__file__).parent.parent.parent
@@ -31,6 +31,7 @@ WGMMA, MMA, SIMT, GEMV = "cuda.gemm_wgmma", "cuda.gemm_mma", "cuda.gemm_simt", "
 GEMM_NORM = "cuda.gemm_norm"
 ATTENTION, ATTENTION_SIMT, LIBRARY = "cuda.attention", "cuda.attention_simt", "cuda.cublaslt"
 ATTENTION_WGMMA = "cuda.attention_wgmma"
+SCATTER_SORTED, TOPK = "cuda.scatter_sorted", "cuda.topk"
 
 
 @dataclass(frozen=True)
@@ -102,11 +103,22 @@ def _places() -> dict[str, Case]:
         dtypes = ("f32", "f16") if name in READS else ("f32",)
         for dtype in dtypes:
             cases[f"places-{name}-{dtype}"] = Case(partial(_place_program, name, dtype), (), depth=4)
+    for name, dtype in SORTED:
+        make, policy = partial(_place_program, name, dtype), {"kernels": {"scatter_combine": SCATTER_SORTED}}
+        cases[f"places-sorted-{name}-{dtype}"] = Case(make, (SCATTER_SORTED,), policy, depth=4)
+    cases["places-topk-long"] = Case(partial(_place_program, "topk-long", "f32"), (TOPK,))
     return cases
 
 
+SORTED = (
+    *(("scatter-add", dtype) for dtype in ("f32", "f16", "bf16", "f64", "i64")),
+    *((name, "f32") for name in ("scatter-max", "scatter-scalars", "scatter-turned", "scatter-many")),
+)
+"""Scatters that are told to sort, by name and type."""
+
+
 def _place_program(name: str, dtype: str) -> Program:
-    made = built(PROGRAMS[name], dtype)
+    made = built({**PROGRAMS, **LARGE}[name], dtype)
     return Program(made.graph.module(), made.arrays)
 
 

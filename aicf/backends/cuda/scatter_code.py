@@ -46,12 +46,11 @@ def emit(launch: Launch) -> list[KernelLaunch]:
             {"ROWS": spec.rows, "ROW_ADDRESS": _FIRST_ADDRESS},
         )
     ]
-    items = read_integer(record, "items")
     for number in range(spec.passes):
         constants: Constants = {
             "SPAN": spec.span,
             "COUNT": spec.count,
-            "ITEMS": items,
+            "ITEMS": spec.items,
             "SHIFT": _ROW_BITS + number * DIGIT_BITS,
             "COUNTS_AT": spec.counts_at,
             "ENTRY": _entry(spec.entries_at(number)) if number else _named_entry(indices, spec.rows),
@@ -75,8 +74,8 @@ def emit(launch: Launch) -> list[KernelLaunch]:
 def _spec(launch: Launch) -> SortSpec:
     """The decisions of a record about these operands."""
     operand, indices, _ = launch.ins
-    vector, lanes, blocks = (read_integer(launch.record, key) for key in ("vector", "lanes", "blocks"))
-    return SortSpec(operand.shape[0], prod(operand.shape[1:]), indices.shape[0], vector, lanes, blocks)
+    decided = (read_integer(launch.record, key) for key in ("vector", "lanes", "blocks", "items"))
+    return SortSpec(operand.shape[0], prod(operand.shape[1:]), indices.shape[0], *decided)
 
 
 # Entries
