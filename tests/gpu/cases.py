@@ -31,7 +31,7 @@ WGMMA, MMA, SIMT, GEMV = "cuda.gemm_wgmma", "cuda.gemm_mma", "cuda.gemm_simt", "
 GEMM_NORM = "cuda.gemm_norm"
 ATTENTION, ATTENTION_SIMT, LIBRARY = "cuda.attention", "cuda.attention_simt", "cuda.cublaslt"
 ATTENTION_WGMMA = "cuda.attention_wgmma"
-SCATTER_SORTED, TOPK = "cuda.scatter_sorted", "cuda.topk"
+SCATTER, SCATTER_SORTED, TOPK = "cuda.scatter", "cuda.scatter_sorted", "cuda.topk"
 
 
 @dataclass(frozen=True)
@@ -103,18 +103,22 @@ def _places() -> dict[str, Case]:
         dtypes = ("f32", "f16") if name in READS else ("f32",)
         for dtype in dtypes:
             cases[f"places-{name}-{dtype}"] = Case(partial(_place_program, name, dtype), (), depth=4)
-    for name, dtype in SORTED:
-        make, policy = partial(_place_program, name, dtype), {"kernels": {"scatter_combine": SCATTER_SORTED}}
-        cases[f"places-sorted-{name}-{dtype}"] = Case(make, (SCATTER_SORTED,), policy, depth=4)
+    for kernel, pairs in SCATTERS.items():
+        policy = {"kernels": {"scatter_combine": kernel}}
+        for name, dtype in pairs:
+            make = partial(_place_program, name, dtype)
+            cases[f"places-{KERNEL_NAMES[kernel]}-{name}-{dtype}"] = Case(make, (kernel,), policy, depth=4)
     cases["places-topk-long"] = Case(partial(_place_program, "topk-long", "f32"), (TOPK,))
     return cases
 
 
-SORTED = (
+_COMBINED = (
     *(("scatter-add", dtype) for dtype in ("f32", "f16", "bf16", "f64", "i64")),
-    *((name, "f32") for name in ("scatter-max", "scatter-scalars", "scatter-turned", "scatter-many")),
+    *((name, "f32") for name in ("scatter-max", "scatter-scalars", "scatter-turned")),
 )
-"""Scatters that are told to sort, by name and type."""
+SCATTERS = {SCATTER_SORTED: (*_COMBINED, ("scatter-many", "f32")), SCATTER: _COMBINED}
+"""Programs that are told how to scatter, by name and type."""
+KERNEL_NAMES = {SCATTER_SORTED: "sorted", SCATTER: "tiles"}
 
 
 def _place_program(name: str, dtype: str) -> Program:
