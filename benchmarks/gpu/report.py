@@ -25,7 +25,7 @@ PROGRAMS = {
     "attention_512_causal": "causal attention, f16, 8 x 12 heads x 512 x 64",
     "gather_256MB": "gather of 65536 rows, f32, 256 MB",
     "scatter_set_256MB": "scatter of 65536 rows, f32, 256 MB",
-    "scatter_add_256MB": "the same, added",
+    "scatter_add_256MB": "scatter-add of 65536 rows, f32, 256 MB",
     "topk_256MB": "32 largest of 16384 rows, f32, 256 MB",
     "topk_long_256MB": "64 largest of 8 rows, f32, 256 MB",
     "cumsum_256MB": "cumsum along 16384 rows, f32, 256 MB",
