@@ -216,6 +216,23 @@ READS: dict[str, Callable[[Inputs], Value]] = {
 PROGRAMS = {**READS, **WRITES}
 
 
+def _many_updates(i: Inputs) -> Value:
+    """Rows of two digits of eight bits, and more indices than one block sorts."""
+    return i.graph.scatter(i.data(5000, 36), i.indices(5000, 70000), i.data(70000, 36), "add")
+
+
+def _topk_long(i: Inputs) -> Value:
+    """Rows that several blocks share; few enough that each element occurs often."""
+    return i.graph.cast(i.graph.topk(i.data(2, 300_000, dtype="i32"), 900)[1], i.dtype)
+
+
+LARGE: dict[str, Callable[[Inputs], Value]] = {
+    "scatter-many": _many_updates,
+    "topk-long": _topk_long,
+}
+"""Programs that only a device runs in good time, by name."""
+
+
 def built(make: Callable[[Inputs], Value], dtype: str, seed: int = 0) -> Inputs:
     """The graph, with its result called y, and its inputs."""
     inputs = Inputs(dtype, seed)
