@@ -16,6 +16,7 @@ from xdsl.passes import ModulePass
 from xdsl.printer import Printer
 
 from aicf.artifact import toolchain_lock
+from aicf.backends.base import MachineBackend
 from aicf.backends.native import NativeCode
 from aicf.backends.registry import get_backend, resolve_target, target_spec
 from aicf.compiled import CompiledModel, Options, Record
@@ -32,7 +33,7 @@ from aicf.passes.set_target import SetTargetPass
 from aicf.passes.support.collector import collector_paused
 from aicf.passes.support.identity import op_id, position_of
 from aicf.passes.support.pipeline import apply_pass
-from aicf.policies.tuning_table import resolve_tuning
+from aicf.policies.tuning_table import Header, remeasure, resolve_tuning
 from aicf.progress import Step, progress
 from aicf.runtime.capture_plan import ModulePlan
 from aicf.runtime.plan_from_ir import TARGET, code_units, read_module, target_of
@@ -129,8 +130,23 @@ def resolve_options(source: Source, asked: Options) -> Options:
         _reject_options(source, own, asked)
     if not asked.target and own:
         return replace(asked, threads=_own_threads(source.module, asked.threads))
-    resolved = resolve_target(asked.target or DEFAULT_TARGET, asked.threads)
+    target = asked.target or DEFAULT_TARGET
+    resolved = resolve_target(target, asked.threads)
+    if asked.tuning and ":" not in target:
+        _check_machine(target, resolve_tuning(asked.tuning).header)
     return replace(asked, target=target_spec(resolved))
+
+
+def _check_machine(backend: str, header: Header) -> None:
+    """Raises PolicyError if a program for this machine is given what was measured on another one of its level."""
+    executor = get_backend(backend)
+    if not isinstance(executor, MachineBackend) or header.backend != backend:
+        return
+    if header.device != (machine := executor.machine()):
+        raise PolicyError(
+            f"tuning: the table was measured on {header.device}, this machine is {machine}; {remeasure(header)}, or "
+            f"name the level, --target {backend}:{header.arch}, to compile for that machine"
+        )
 
 
 def _with_tuning_read(options: Options, module: ModuleOp) -> Options:

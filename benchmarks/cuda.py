@@ -28,6 +28,7 @@ ROOT = Path(__file__).parent.parent
 sys.path[0] = str(ROOT / "benchmarks" / "gpu")
 
 import criteria  # noqa: E402
+import machine  # noqa: E402
 import programs  # noqa: E402
 import report  # noqa: E402
 import results  # noqa: E402
@@ -82,6 +83,7 @@ def compile_all(options: argparse.Namespace) -> None:
             print(
                 f"{path.stem}: {len(kernels)} instructions, {seconds:.1f} s: {', '.join(sorted(set(kernels)))}"
             )
+        programs.commit_file(options.directory, row).write_text(machine.commit_here(), "utf-8")
 
 
 def compile_one(row: str, label: str, path: Path, options: argparse.Namespace) -> list[str]:
@@ -106,7 +108,8 @@ def run_all(options: argparse.Namespace) -> None:
         row = measured(name, options.directory, options.peers.split(","), options.why)
         row["seconds"] = round(time.perf_counter() - started, 1)
         print(name, json.dumps(row), flush=True)
-        results.extend(options.output, results.taken_here({name: row}, {}))
+        commit = programs.commit_file(options.directory, name).read_text("utf-8")
+        results.extend(options.output, results.taken_here({name: row}, {}, commit))
 
 
 def time_cold(options: argparse.Namespace) -> None:
@@ -114,7 +117,7 @@ def time_cold(options: argparse.Namespace) -> None:
     runs = [_cold_run(options) for _ in range(COLD_RUNS)]
     entry = {"seconds": [run[0] for run in runs], "process_seconds": [run[1] for run in runs]}
     print(COLD_ROW, json.dumps(entry))
-    results.extend(options.output, results.taken_here({}, {COLD_ROW: entry}))
+    results.extend(options.output, results.taken_here({}, {COLD_ROW: entry}, machine.commit_here()))
 
 
 def _cold_run(options: argparse.Namespace) -> tuple[float, float]:

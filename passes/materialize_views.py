@@ -1,7 +1,11 @@
-"""`materialize-views`: copies where strides cannot express a view, and where a result would alias something else."""
+"""`materialize-views`: copies where strides cannot express a view, and where a result would alias something else.
+
+What follows from coordinates alone gets memory where its reader knows no coordinates.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -23,6 +27,8 @@ from aicf.passes.support.fusion import (
     sources_of,
 )
 from aicf.passes.support.ledger import record
+from aicf.passes.support.matching import is_placed
+from aicf.passes.support.peeling import reads_in_memory
 from aicf.passes.support.views import VIEW_OPS, View
 from aicf.passes.support.work import result_attrs, target_of
 
@@ -39,8 +45,19 @@ class MaterializeViewsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for context in fusion_contexts(op, target_of(op)):
+            _give_memory(context)
             _break_chains(context)
             _copy_returns(context)
+
+
+def _give_memory(context: FusionContext) -> None:
+    """Materialises coordinates, and what follows from them alone, for ops that take operands from memory."""
+    for op in list(context.function.body.block.ops):
+        for place, operand in enumerate(op.operands):
+            moved = isinstance(op, VIEW_OPS) and not isinstance(op, logical.BroadcastOp)
+            if (moved or reads_in_memory(op, place)) and is_placed(operand):
+                assert isinstance(operand, OpResult)
+                _materialize(operand.op, context, f"'{id_of(op)}' takes it as it lies in memory", _READERS)
 
 
 def _break_chains(context: FusionContext) -> None:
@@ -59,8 +76,15 @@ def _break_chains(context: FusionContext) -> None:
         views[op.results[0]] = view
 
 
-def _materialize(op: Operation, context: FusionContext, because: str) -> GroupOp:
-    plan = outline([op], context.group_id([op]))
+_STRIDES = {"strides": "cannot express it"}
+_READERS = {"the reader": "its kernel knows no coordinates"}
+
+
+def _materialize(
+    op: Operation, context: FusionContext, because: str, refused: Mapping[str, str] = _STRIDES
+) -> GroupOp:
+    """Makes the op a group; `refused`: where else its elements could have come from, and why they do not."""
+    plan = outline([op], context.group_id([op]), op.results)
     group = form_group(plan, context)
     record(
         context.module,
@@ -68,7 +92,7 @@ def _materialize(op: Operation, context: FusionContext, because: str) -> GroupOp
         [group.id.data],
         "copy",
         because,
-        {"strides": "cannot express it"},
+        refused,
     )
     return group
 

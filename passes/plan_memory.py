@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -27,7 +27,8 @@ from aicf.passes.support.programs import advance, programs
 
 @dataclass(frozen=True)
 class PlanMemoryPass(ModulePass):
-    """Places slots largest first at the lowest offset that no interfering slot covers.
+    """Places slots one after the other, each at the lowest offset that no interfering slot covers: largest first, and
+    again with what lay on top first as long as the arena is above its lower bound (`_TRIES` times at most).
 
     Lifetimes count over happens-before, so slots of unordered instructions never share bytes. The ledger gets the
     arena size beside the lower bound: the heaviest set of slots that are alive together. With `memory: separate` in
@@ -46,13 +47,12 @@ def _plan(module: ModuleOp, program: ProgramOp, shared: bool) -> None:
     _drop_untouched(program)
     order = HappensBefore(program)
     lifetimes = slot_lifetimes(program, order)
-    offsets = place(lifetimes, Interference(order)) if shared else _one_behind_the_other(lifetimes)
-    arena = 0
+    bound = lower_bound(lifetimes, order)
+    offsets = place(lifetimes, Interference(order), bound) if shared else _one_behind_the_other(lifetimes)
     for life, offset in zip(lifetimes, offsets, strict=True):
         for key, value in (("offset", offset), ("size", life.size), ("align", ARENA_ALIGN)):
             life.slot.properties[key] = IntegerAttr(value, i64)
-        arena = max(arena, offset + life.size)
-    bound = lower_bound(lifetimes, order)
+    arena = _end(lifetimes, offsets)
     program.properties["arena_bytes"] = IntegerAttr(arena, i64)
     without = sum(life.size for life in lifetimes)
     because = f"lower bound {bound} bytes" if arena != bound else "equals the lower bound"
@@ -79,10 +79,37 @@ def _drop_untouched(program: ProgramOp) -> None:
             slot.erase()
 
 
-def place(lifetimes: Sequence[Lifetime], interferes: Interference) -> list[int]:
-    """Offsets in bytes, one a lifetime. Ties go to the earlier slot, so the result is deterministic."""
+_TRIES = 32
+
+
+def place(lifetimes: Sequence[Lifetime], interferes: Interference, bound: int = 0) -> list[int]:
+    """Offsets in bytes, one a lifetime. Ties go to the earlier slot, so the result is deterministic.
+
+    Args:
+        bound: No placement ends below it, so one that ends there is taken.
+    """
     neighbours = interfering(lifetimes, interferes)
     order = sorted(range(len(lifetimes)), key=lambda i: (-lifetimes[i].size, lifetimes[i].first, i))
+    best = offsets = _placed(lifetimes, neighbours, order)
+    for _ in range(_TRIES):
+        if _end(lifetimes, best) <= bound:
+            break
+        top = max(order, key=lambda i: (offsets[i] + lifetimes[i].size, -i))
+        order = [top, *(i for i in order if i != top)]
+        offsets = _placed(lifetimes, neighbours, order)
+        best = min(best, offsets, key=lambda found: _end(lifetimes, found))
+    return best
+
+
+def _end(lifetimes: Sequence[Lifetime], offsets: Sequence[int]) -> int:
+    """Bytes of the arena."""
+    return max((offset + life.size for life, offset in zip(lifetimes, offsets, strict=True)), default=0)
+
+
+def _placed(
+    lifetimes: Sequence[Lifetime], neighbours: Sequence[Collection[int]], order: Sequence[int]
+) -> list[int]:
+    """Offsets of slots that are placed in `order`, each at the lowest offset that is free."""
     offsets: dict[int, int] = {}
     for current in order:
         others = [other for other in neighbours[current] if other in offsets]

@@ -36,7 +36,7 @@ from aicf.passes.support.identity import invalid, value_hint
 from aicf.passes.support.policy import EXECUTION_ATTR, POLICY_ATTR
 from aicf.passes.support.programs import programs
 from aicf.passes.support.unviewing import laid_out, view_ops
-from aicf.passes.support.views import View
+from aicf.passes.support.views import VIEW_OPS, View
 from aicf.passes.support.work import symbol_name
 
 PINS = ("all", "groups", "nothing")
@@ -244,6 +244,9 @@ class _Raiser:
                 self._add(op, self._feeder_id(instruction), [s.data for s in instruction.src])
             if ops:
                 ops[-1].results[0].name_hint = value.name_hint
+            elif isinstance(value.owner, VIEW_OPS) and value.name_hint is None:
+                # A copy: the body is the argument, so that only memory says how the value was called.
+                value.name_hint = out.name_hint
             self.held[region.root] = ops[-1].results[0] if ops else value
 
     def _finish(self) -> func.FuncOp:

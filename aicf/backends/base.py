@@ -34,10 +34,13 @@ __all__ = [
     "FusedKernel",
     "KernelDescriptor",
     "Launch",
+    "LibraryBackend",
     "LoadedCode",
+    "MachineBackend",
     "NativeCode",
     "OperandInfo",
     "ProfileEntry",
+    "SharingKernel",
     "TunableKernel",
     "Work",
 ]
@@ -158,6 +161,16 @@ class TunableKernel(Protocol):
         All have the same entries. A measurement finds its variant by the entries whose values differ, so the records
         may only depend on `work` and `target`, and other candidates mean another `version`. Only for legal work.
         """
+        ...
+
+
+@runtime_checkable
+class SharingKernel(Protocol):
+    """What a `KernelDescriptor` also says if threads may share its work: what that was predicted to gain or lose."""
+
+    def threads_us(self, work: Work, target: TargetAttr) -> Mapping[int, float]:
+        """Predicted microseconds by number of threads, for each number that was weighed: `record` has the best. Only
+        for legal work."""
         ...
 
 
@@ -304,6 +317,25 @@ class Backend(Protocol):
 
     def devices(self) -> Sequence[Mapping[str, str]]:
         """What this backend could run on here: `name`, `arch` as in a target, `memory` in words."""
+        ...
+
+
+@runtime_checkable
+class LibraryBackend(Protocol):
+    """What a `Backend` also says if its targets may list libraries."""
+
+    @property
+    def library_names(self) -> Sequence[str]:
+        """Those that its kernels can call, be they here or not."""
+        ...
+
+
+@runtime_checkable
+class MachineBackend(Protocol):
+    """What a `Backend` also says if many machines have one architecture level: which of them this is."""
+
+    def machine(self) -> str:
+        """What this machine is called in tables of measured times."""
         ...
 
 

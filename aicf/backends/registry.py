@@ -105,7 +105,7 @@ def resolve_target(spec: str, threads: int = 1) -> TargetAttr:
 
     A bare `backend` means this machine: its level and its libraries.
 
-    Raises PolicyError for an unknown backend or level, a malformed library, or threads < 1.
+    Raises PolicyError for an unknown backend, level or library, a malformed library, or threads < 1.
     """
     from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, StringAttr, i64
 
@@ -117,17 +117,25 @@ def resolve_target(spec: str, threads: int = 1) -> TargetAttr:
     backend = get_backend(name)
     level, *listed = rest.split("+")
     arch = backend.resolve_arch(level or None)
-    libraries = dict(_library(entry, spec) for entry in listed) if level else dict(backend.libraries())
+    libraries = (
+        dict(_library(entry, spec, backend) for entry in listed) if level else dict(backend.libraries())
+    )
     facts: dict[str, Attribute] = {"threads": IntegerAttr(threads, i64)}
     if libraries:
         facts["libraries"] = DictionaryAttr({key: StringAttr(libraries[key]) for key in sorted(libraries)})
     return TargetAttr(name, arch, facts)
 
 
-def _library(entry: str, spec: str) -> tuple[str, str]:
+def _library(entry: str, spec: str, backend: Backend) -> tuple[str, str]:
+    from aicf.backends.base import LibraryBackend
+
     name, equals, version = entry.partition("=")
     if not (name and equals and version):
         raise PolicyError(f"target '{spec}': '{entry}' names no library; write +library=version")
+    known = backend.library_names if isinstance(backend, LibraryBackend) else ()
+    if name not in known:
+        legal = f"legal: {', '.join(known)}" if known else "it calls none"
+        raise PolicyError(f"target '{spec}': '{name}' is no library of backend '{backend.name}'; {legal}")
     return name, version
 
 

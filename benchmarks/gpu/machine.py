@@ -24,16 +24,24 @@ GPU_FIELDS = {
 """What of the GPU is noted, by nvidia-smi's names."""
 
 
-def machine() -> dict[str, object]:
-    """Hardware, driver, versions and commit; "unknown" for what cannot be asked."""
+def machine(commit: str) -> dict[str, object]:
+    """Hardware, driver and versions, "unknown" for what cannot be asked, and the commit of what was measured."""
     return {
         **_gpu(),
         "cpu": _cpu(),
         "cores": os.cpu_count(),
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in PACKAGES},
-        "commit": _said(["git", "describe", "--always", "--dirty"]),
+        "commit": commit,
     }
+
+
+def commit_here() -> str:
+    """Of this tree, with `-dirty` behind it if files differ; "unknown" outside of a repository.
+
+    Asked where artifacts are compiled: where they run may be a copy without history.
+    """
+    return _said(["git", "describe", "--always", "--dirty"])
 
 
 def _gpu() -> dict[str, str]:

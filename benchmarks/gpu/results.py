@@ -18,9 +18,11 @@ from programs import PROGRAMS
 Result = dict[str, Any]
 
 
-def taken_here(rows: Mapping[str, Mapping[str, Any]], cold: Mapping[str, Mapping[str, Any]]) -> Result:
-    """A result of this machine, from rows and cold compiles by name."""
-    here = machine()
+def taken_here(
+    rows: Mapping[str, Mapping[str, Any]], cold: Mapping[str, Mapping[str, Any]], commit: str
+) -> Result:
+    """A result of this machine, from rows and cold compiles by name, and the commit that they are of."""
+    here = machine(commit)
     key = hashlib.sha256(json.dumps(here, sort_keys=True).encode()).hexdigest()[:8]
     return {
         "machines": {key: here},

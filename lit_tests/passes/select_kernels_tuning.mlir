@@ -5,15 +5,15 @@
 
 // Where the table has rows, the lowest measured time wins, and the ledger has all times.
 // CHECK: emit.decision "select-kernels" ["module"] choice "times measured on a processor" because "option tuning"
-// CHECK: emit.decision "select-kernels" ["fc@N=4"] choice "cpu.gemm_portable" because "lowest measured time, cold"
-// CHECK-SAME: cpu.gemm_avx2 = "measured 4.31 us, not 3.92"
+// CHECK: emit.decision "select-kernels" ["fc@N=4"] choice "cpu.gemm_portable" because "lowest measured time, cold: tile_rows=4 k_split=1"
+// CHECK-SAME: "cpu.gemm_avx2 tile_rows=4 k_split=2" = "measured 4.31 us, not 3.92"
 // CHECK-SAME: cost {expected_us = 3.920000e+00 : f64, cold_us = 3.920000e+00 : f64, warm_us = 2.000000e+00 : f64, tuning_key = "{{[0-9a-f]+}}"}
 
 // Elsewhere the prediction decides, and the ledger says so.
 // CHECK: ["fc@N=64"] choice "cpu.gemm_avx2" because "lowest predicted time; unmeasured"
 
-// WARM: ["fc@N=4"] choice "cpu.gemm_avx2" because "lowest measured time, warm"
-// WARM-SAME: cpu.gemm_portable = "measured 2 us, not 1"
+// WARM: ["fc@N=4"] choice "cpu.gemm_avx2" because "lowest measured time, warm: tile_rows=4 k_split=2"
+// WARM-SAME: "cpu.gemm_portable tile_rows=4 k_split=1" = "measured 2 us, not 1"
 
 // TARGET: error: tuning: the table was measured on a processor with target cpu:x86-64-v3, this program is for target cpu:x86-64-v2; measure again on the device: aicf tune MODEL --target cpu:x86-64-v2 -o tuning.json
 // NONE: none.json: error: the tuning table cannot be read: {{.*}}; `aicf tune MODEL -o

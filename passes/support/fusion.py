@@ -91,11 +91,11 @@ class FusionContext:
     def group_id(self, members: Sequence[Operation]) -> str:
         """The id of a group: its first source with the bucket of the first member, else the first member's own id.
 
-        Members that only say where others are give no name. With a number where another group is called that already.
+        With a number where another group is called that already. A member without an identity of its own in the group
+        gives no name: it would be another one where a policy lists the group's ops.
         """
-        named = [op for op in members if not any(map(is_placed, op.results))] or members
-        own = id_of(named[0])
-        src = sources_of(named)
+        own = id_of(next((op for op in members if keeps_identity(op)), members[0]))
+        src = sources_of(members)
         name = src[0] + own[own.find("@") :] if src and "@" in own and "@" not in src[0] else None
         wanted = name or (src[0] if src else own)
         numbered = (derived_id(own, str(number)) for number in count(1))
@@ -120,9 +120,22 @@ class FusionContext:
 
     def is_wanted(self, plan: Outline) -> bool:
         """Whether the policy asks for the group, whatever it costs: by its ops, or by a kernel for it or its kind."""
-        pins = {self._pin(op) for op in plan.members}
         keys = (plan.id, without_bucket(plan.id), plan.work.work.kind)
-        return (len(pins) == 1 and None not in pins) or any(key in self.policy.kernels for key in keys)
+        return self._is_listed(plan) or any(key in self.policy.kernels for key in keys)
+
+    def why_not_pinned(self, plan: Outline) -> str | None:
+        """Why the kernel that the policy pins by the group's id cannot run it, so that a smaller group of that id may
+        form; None if it can, if none is pinned, or if the policy lists the group."""
+        if self._is_listed(plan):
+            return None
+        keys = (plan.id, without_bucket(plan.id))
+        pinned = next((self.policy.kernels[key] for key in keys if key in self.policy.kernels), None)
+        kernel = None if pinned is None else get_kernels(self.target.backend.data).get(pinned)
+        if kernel is None:
+            return None  # a kernel that there is not is an error elsewhere
+        work = plan.work.work
+        reason = kernel.legal(work, self.target) if work.kind in kernel.kinds else f"it runs no {work.kind}"
+        return None if reason is None else f"the policy pins {kernel.id}: {reason}"
 
     def why_none_of(self, kinds: Collection[str]) -> str | None:
         """Says that no kernel of the target runs instructions of `kinds` at all; None if one may."""
@@ -145,6 +158,11 @@ class FusionContext:
                 last = op
         self.renumber()
 
+    def _is_listed(self, plan: Outline) -> bool:
+        """Whether all members are in one of the policy's groups."""
+        pins = {self._pin(op) for op in plan.members}
+        return len(pins) == 1 and None not in pins
+
     def _pin(self, op: Operation, copy: str | None = None) -> int | None:
         """Which of the policy's groups names the op, or its future copy, by its id with or without the bucket."""
         id_ = copy or id_of(op)
@@ -164,11 +182,11 @@ def fusion_contexts(module: ModuleOp, target: TargetAttr) -> Iterator[FusionCont
 def _check_groups(policy: KernelPolicy, module: ModuleOp) -> None:
     """Raises PolicyError for ids in `groups` that no op has, nor a copy of one that a product may get for itself."""
     ids = [identity for op in module.walk() if (identity := op_id(op)) is not None]
-    known = with_stems(ids)
+    known, copies = with_stems(ids), dict[str, None]()
     if any(id_ not in known for group in policy.groups for id_ in group):
         products = [id_of(op) for op in module.walk() if isinstance(op, logical.MatmulOp) and op_id(op)]
-        known |= with_stems(copied_id(id_, product) for product in products for id_ in ids)
-    policy.check_groups(known)
+        copies = with_stems(copied_id(id_, product) for product in products for id_ in ids)
+    policy.check_groups(known, copies)
 
 
 def name_of(op: Operation) -> str | None:
@@ -289,7 +307,7 @@ class Cluster:
         for result in op.results:
             for use in result.uses:
                 place = self.context.position.get(use.operation)
-                if place is not None and place not in ops:
+                if place is not None and place not in ops and not _is_dead_feeder(use.operation):
                     ops[place] = use.operation
                     heapq.heappush(queue, place)
 
@@ -303,6 +321,11 @@ class Cluster:
                 plain = with_producers(cut, accept, self.context, through_broadcasts=False)
                 if plain != spread:
                     yield plain
+
+
+def _is_dead_feeder(op: Operation) -> bool:
+    """Whether all groups that the op feeds have their own copy: as a member it would only stand late in the text."""
+    return is_feeder(op) and not any(result.uses for result in op.results)
 
 
 def _is_widened_for_pointwise(value: SSAValue) -> bool:
@@ -321,7 +344,12 @@ def with_producers(
     """The cut with the ops added that only its pointwise ops read, as long as they `accept`, in text order.
 
     Also those that it reads through a broadcast, such as the cast of a scale: they are computed once an element.
+    What is cloned into every group it feeds is no member of any.
     """
+
+    def accepted(op: Operation) -> bool:
+        return accept(op) and not is_feeder(op)
+
     inside = set(cut)
     stack = [operand for op in cut for operand in op.operands]
     while stack:
@@ -331,7 +359,7 @@ def with_producers(
         only_here = all(
             use.operation in inside and not reads_in_memory(use.operation, use.index) for use in value.uses
         )
-        wanted = accept(value.op) or (through_broadcasts and _spreads_computed(value.op, accept, context))
+        wanted = accepted(value.op) or (through_broadcasts and _spreads_computed(value.op, accepted, context))
         if only_here and wanted and context.may_join(value.op, cut[0]):
             inside.add(value.op)
             stack.extend(value.op.operands)
@@ -368,37 +396,15 @@ class Outline:
 
 
 def is_feeder(op: Operation) -> bool:
-    """Ops that are cloned into the groups they feed: views, splat constants, and what follows from coordinates.
-
-    The last only where nobody reads it as it lies in memory: there it has to be.
-    """
+    """Ops that are cloned into the groups they feed: views, splat constants, and what follows from coordinates."""
     if isinstance(op, logical.ConstantOp):
         return op.is_splat
-    return isinstance(op, VIEW_OPS) or any(
-        is_placed(result) and not _lies_in_memory(result) for result in op.results
-    )
+    return isinstance(op, VIEW_OPS) or any(is_placed(result) for result in op.results)
 
 
-def _lies_in_memory(value: SSAValue) -> bool:
-    """Whether a use takes a value, or a view of it, as it lies in memory; a group does that with all it is given."""
-    return any(
-        isinstance(use.operation, GroupOp)
-        or reads_in_memory(use.operation, use.index)
-        or (
-            isinstance(use.operation, VIEW_OPS)
-            and (_moves_elements(use.operation) or _lies_in_memory(use.operation.results[0]))
-        )
-        for use in value.uses
-    )
-
-
-def _moves_elements(view: Operation) -> bool:
-    """Whether a view is no part of a kernel's loops: it does more than to repeat, and to add or drop dims of size 1."""
-    if isinstance(view, logical.BroadcastOp):
-        return False
-    sizes = [tensor_info(value.type).sizes for value in (view.operands[0], view.results[0])]
-    source, target = ([size for size in each if size != 1] for each in sizes)
-    return not isinstance(view, logical.ReshapeOp) or source != target
+def keeps_identity(op: Operation) -> bool:
+    """Whether a member of a group is known by its id there. A constant or coordinate is not: it feeds many groups."""
+    return isinstance(op, VIEW_OPS) or not is_feeder(op)
 
 
 def outline(
@@ -443,8 +449,7 @@ class _BodyBuilder:
         clone = op.clone(dict(zip(op.operands, operands, strict=True)))
         clone.operands = operands
         inside = op in self.inside
-        if is_feeder(op) and not (inside and isinstance(op, VIEW_OPS)):
-            # A copied feeder has no identity of its own: the same constant feeds many groups.
+        if not (inside and keeps_identity(op)):
             clone.attributes.pop(logical.ID_ATTR, None)
             clone.attributes.pop(logical.SRC_ATTR, None)
         for old, new in zip(op.results, clone.results, strict=True):
@@ -537,6 +542,8 @@ def refusal(
         return f"its body is {plan.work.work.kind}, not {' or '.join(kinds)}"
     group_work = plan.work.under(context.policy)
     legal, rejected = legal_kernels(group_work, context.target, frozenset(context.policy.forbid))
+    if legal and (reason := context.why_not_pinned(plan)) is not None:
+        return reason
     if legal:
         return None if context.is_wanted(plan) else _against(group_work.work, legal, context.target, loss)
     return "; ".join(f"{k}: {why}" for k, why in rejected.items()) or "no kernel of the target has its kind"

@@ -91,6 +91,7 @@ EXPENSIVE = (
     logical.GatherElementsOp,
     logical.FlipOp,
     logical.PhiloxWordOp,
+    logical.WriteRowOp,
 )
 """Ops worth keeping a result of, rather than computing it again in a later phase."""
 

@@ -28,6 +28,11 @@ class _Pick:
     size: int
     step: int
 
+    @property
+    def last(self) -> int:
+        """The last element taken."""
+        return self.start + (self.size - 1) * self.step
+
 
 def view_ops(value: SSAValue, view: View) -> list[Operation]:
     """The logical ops that give `view` of `value`, in order; empty if it is the value itself.
@@ -143,7 +148,7 @@ def _refined_shape(shape: tuple[int, ...], strides: Sequence[int]) -> tuple[int,
 def _picks(refined: tuple[int, ...], view: View, spread: Sequence[int]) -> list[_Pick] | None:
     """What each refined dim contributes: those that view dims follow, in view order, then the fixed ones.
 
-    None if a view dim follows none of them.
+    None if a view dim follows none of them, or goes past the end of the one it follows.
     """
     strides = contiguous_strides(refined)
     rest = view.offset
@@ -168,6 +173,9 @@ def _picks(refined: tuple[int, ...], view: View, spread: Sequence[int]) -> list[
         if base is None:
             return None
         used.add(base)
-        picks.append(_Pick(base, starts[base], view.shape[dim], view.strides[dim] // strides[base]))
+        pick = _Pick(base, starts[base], view.shape[dim], view.strides[dim] // strides[base])
+        if pick.last >= refined[base]:
+            return None
+        picks.append(pick)
     fixed = [_Pick(place, starts[place], 1, 1) for place in range(len(refined)) if place not in used]
     return [*picks, *fixed]

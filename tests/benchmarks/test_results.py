@@ -129,3 +129,13 @@ def test_the_commands_need_no_gpu_to_explain_themselves() -> None:
         check=True,
     )
     assert all(command in done.stdout for command in ("compile", "run", "cold", "merge", "table"))
+
+
+def test_the_commit_of_a_result_is_that_of_its_artifacts() -> None:
+    """Not of the copy of the tree that runs them, which may have another history."""
+    from results import taken_here
+
+    taken = taken_here({"mlp_chain": {"us": {}}}, {}, "abc123-dirty")
+    ((key, machine),) = taken["machines"].items()
+    assert machine["commit"] == "abc123-dirty"
+    assert [each["machine"] for each in taken["rows"]] == [key]

@@ -115,7 +115,7 @@ def test_traits_say_what_kind_of_op_it_is() -> None:
         logical.Normalization: {
             *("softmax", "layer_norm", "log_softmax", "rms_norm", "batch_norm", "group_norm"),
         },
-        logical.IndexedRead: {"pad", "gather", "gather_elements", "flip"},
+        logical.IndexedRead: {"pad", "gather", "gather_elements", "flip", "write_row"},
     }
     ops = {op.name.removeprefix("logical."): op for op in logical.Logical.operations}
     for trait, names in kinds.items():

@@ -551,6 +551,15 @@ def test_scatter_combines_in_order_and_drops_what_is_out_of_range() -> None:
     assert run(lambda i: logical.LastUpdateOp(i, 4), rows).tolist() == [4, -1, -1, 3]
 
 
+@pytest.mark.parametrize(
+    ("index", "wanted"), [(1, [[1, 9, 3], [4, 8, 6]]), (-3, [[9, 2, 3], [8, 5, 6]]), (3, None)]
+)
+def test_one_row_is_written_where_the_index_is_in_range(index: int, wanted: list[list[int]] | None) -> None:
+    x, row = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), np.array([[9.0], [8.0]])
+    written = run(lambda r, i, a: logical.WriteRowOp(r, i, a, 1), row, np.array(index), x)
+    assert written.tolist() == (x.tolist() if wanted is None else wanted)
+
+
 def test_scatter_along_an_axis_and_at_places() -> None:
     x = np.zeros((2, 3))
     elements = run(

@@ -19,7 +19,6 @@ Array = NDArray[Any]
 FLOATS = ("f32", "f64", "f16", "bf16")
 INTEGERS = ("i32", "i64", "i16", "i8", "u8")
 NUMBERS = (*FLOATS, *INTEGERS)
-SIGNED = tuple(dtype for dtype in NUMBERS if dtype != "u8")
 BITS = (*INTEGERS, "i1")
 
 
@@ -69,8 +68,8 @@ OPS: Mapping[str, Elementwise] = {
     "softplus": Elementwise(lambda g, x: g.softplus(x, 0.5)),
     "hard_sigmoid": Elementwise(Graph.hard_sigmoid, cancels=True),
     "hard_swish": Elementwise(Graph.hard_swish, cancels=True),
-    "clamp": Elementwise(lambda g, x: g.clamp(x, -2, 3), 1, SIGNED),
-    "clamp_below": Elementwise(lambda g, x: g.clamp(x, min=-1), 1, SIGNED),
+    "clamp": Elementwise(lambda g, x: g.clamp(x, 1 if x.dtype == "u8" else -2, 3), 1, NUMBERS),
+    "clamp_below": Elementwise(lambda g, x: g.clamp(x, min=1 if x.dtype == "u8" else -1), 1, NUMBERS),
     "clamp_above": Elementwise(lambda g, x: g.clamp(x, max=1), 1, NUMBERS),
     "add": Elementwise(Graph.add, 2, NUMBERS),
     "sub": Elementwise(Graph.sub, 2, NUMBERS),

@@ -123,6 +123,13 @@ def _scatter(i: Inputs, mode: ScatterMode, dtype: str = "i64") -> Value:
     return i.graph.scatter(i.data(7, 5, 3), i.indices(7, 40, dtype=dtype), i.data(40, 5, 3), mode)
 
 
+def _scatter_row(i: Inputs) -> Value:
+    """One row, with an index of either type; what is computed of the rows joins them."""
+    x, index = i.data(7, 40), i.indices(7, 1)
+    once = i.graph.scatter(i.graph.exp(x), index, i.data(1, 40))
+    return i.graph.scatter(once, i.indices(7, 1, dtype="i32"), i.data(1, 40)) * x
+
+
 def _scatter_wide(i: Inputs) -> Value:
     """Rows of more columns than a block has threads; the result goes on."""
     return i.graph.relu(i.graph.scatter(i.data(3, 300), i.indices(3, 5, dtype="i32"), i.data(5, 300), "add"))
@@ -166,6 +173,7 @@ WRITES: dict[str, Callable[[Inputs], Value]] = {
     "scatter-add": partial(_scatter, mode="add"),
     "scatter-max": partial(_scatter, mode="max", dtype="i32"),
     "scatter-min": partial(_scatter, mode="min"),
+    "scatter-row": _scatter_row,
     "scatter-wide": _scatter_wide,
     "scatter-scalars": _scatter_scalars,
     "scatter-elements": _scatter_elements,

@@ -33,15 +33,18 @@ class RandomProgram:
     inputs: dict[str, Array]
 
 
-def random_program(seed: int, *, float_type: str = "f32", steps: int = 12) -> RandomProgram:
+def random_program(
+    seed: int, *, float_type: str = "f32", integers: tuple[str, ...] = ("i32", "i64"), steps: int = 12
+) -> RandomProgram:
     """A program of about ``steps`` ops (helpers such as broadcasts and constants come on top).
 
     Args:
         seed: Decides everything.
-        float_type: The element type of all floats: f32 or f64.
+        float_type: The element type of all floats.
+        integers: Element types of integers.
         steps: Ops to try to add.
     """
-    g = Generator(np.random.default_rng(seed), float_type)
+    g = Generator(np.random.default_rng(seed), float_type, integers)
     for _ in range(int(g.random.integers(1, 4))):
         g.argument(g.shape(), "input")
     added = 0

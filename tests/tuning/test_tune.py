@@ -19,7 +19,9 @@ from aicf.tuning.candidates import prepare, spread
 from aicf.tuning.devices import open_device
 from aicf.tuning.measure import Variant, added, measure, timing_of
 
-from .programs import TARGET, TWO_PRODUCTS, FakeDevice, measured, prepared, silent
+from .programs import TARGET, TWO_PRODUCTS, FakeDevice, fresh_kernels, measured, prepared, silent
+
+__all__ = ["fresh_kernels"]
 
 TWICE = """
 func.func @twice(

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from xdsl.dialects.builtin import ModuleOp
 
 from aicf.backends.base import CodeUnit, KernelDescriptor, LoadedCode, NativeCode
-from aicf.backends.cpu.blas import host_libraries
+from aicf.backends.cpu.blas import LIBRARY, host_libraries
 from aicf.backends.cpu.kernels import KERNELS
 from aicf.backends.cpu.loader import LEVEL_FEATURE, load_native
 from aicf.backends.cpu.target import host_level, level_named
@@ -19,6 +19,7 @@ class CpuBackend:
     """Native code for CPUs, one object per module."""
 
     name = "cpu"
+    library_names = (LIBRARY,)
 
     def resolve_arch(self, arch: str | None) -> str:
         """The level `arch`, or this machine's. Raises PolicyError with the legal ones."""
@@ -47,3 +48,7 @@ class CpuBackend:
     def devices(self) -> Sequence[Mapping[str, str]]:
         """This machine's processor."""
         return ({"name": processor_name(), "arch": host_level().name, "memory": memory_text()},)
+
+    def machine(self) -> str:
+        """See `MachineBackend`: the processor."""
+        return processor_name()

@@ -98,7 +98,8 @@ def emit_gemm(
     """Emit all products at the current position of `em`; ValueError if the spec contradicts itself."""
     if (problem := check(spec)) is not None:
         raise ValueError(problem)
-    _Gemm(em, spec, pointers, epilogue, rows).batches((), pointers.a, em.index(0))
+    nest = _GroupedGemm if spec.group > 1 else _Gemm
+    nest(em, spec, pointers, epilogue, rows).batches((), pointers.a, em.index(0))
 
 
 def emit_share(
@@ -121,6 +122,17 @@ def emit_share(
     if total > full:
         own_tail = em.b.and_(em.b.icmp_signed(">", high, limit), em.b.icmp_signed("<=", low, limit))
         em.when(own_tail, emit_tail)
+
+
+@dataclass(frozen=True)
+class _Spot:
+    """A tile's place: its batch element, first row and column, and how many rows and columns exist."""
+
+    batch: tuple[Value, ...]
+    row: Value
+    rows: int
+    col: Value
+    columns: int
 
 
 class _Gemm:
@@ -295,15 +307,22 @@ class _Gemm:
         em, spec = self.em, self.spec
         if spec.b_source == "packed":
             return em.address(b, em.b.mul(index, em.index(spec.panel_elements)), spec.b_element)
-        in_place = em.address(b, em.b.mul(col, em.index(self.p.b_strides[1])), self.p.b_element)
         if spec.b_source == "direct":
-            return in_place
-        offset = spec.row_elements + number * spec.panel_elements
-        space = em.address(self.workspace, offset, self.p.dtype)
-        sizes = (spec.lanes, self.p.k, spec.nr, columns)
-        source = self.p.b_element
-        emit_pack_panel(em, source, *sizes, self.p.b_strides, in_place, space, into=self.p.dtype)
+            return em.address(b, em.b.mul(col, em.index(self.p.b_strides[1])), self.p.b_element)
+        space = em.address(self.packed_panels(), number * spec.panel_elements, self.p.dtype)
+        self.pack_b(b, columns, col, space)
         return space
+
+    def packed_panels(self) -> Value:
+        """Where the panels lie that this thread packs."""
+        return self.em.address(self.workspace, self.spec.row_elements, self.p.dtype)
+
+    def pack_b(self, b: Value, columns: int, col: Value, space: Value) -> None:
+        """Packs `columns` columns from `col` on into a panel at `space`."""
+        em, spec, p = self.em, self.spec, self.p
+        start = em.address(b, em.b.mul(col, em.index(p.b_strides[1])), p.b_element)
+        sizes = (spec.lanes, p.k, spec.nr, columns)
+        emit_pack_panel(em, p.b_element, *sizes, p.b_strides, start, space, into=p.dtype)
 
     def tile(
         self,
@@ -318,25 +337,35 @@ class _Gemm:
         epilogue: Epilogue,
     ) -> None:
         """One register tile of each joined product: K loop, then the epilogue."""
-        em, spec, p = self.em, self.spec, self.p
+        em, spec = self.em, self.spec
         first = em.b.mul(i, em.index(spec.mr))
-        a_tile = em.address(a, em.b.mul(first, em.index(p.tile_strides[0])), p.dtype)
-        vectors = -(-columns // spec.lanes)
-        active = tuple(min(spec.lanes, columns - j * spec.lanes) for j in range(vectors))
+        a_tile = em.address(a, em.b.mul(first, em.index(self.p.tile_strides[0])), self.p.dtype)
+        spot = _Spot(batch, em.b.add(row, first), rows, col, columns)
+        self.multiply(spot, a_tile, b_panels, i, epilogue)
+
+    def multiply(
+        self, spot: _Spot, a_tile: Value, b_panels: Sequence[Value], i: Value, epilogue: Epilogue
+    ) -> None:
+        """The sums of a tile, number `i` of its panel, and what becomes of them."""
+        spec = self.spec
+        vectors = -(-spot.columns // spec.lanes)
+        active = tuple(min(spec.lanes, spot.columns - j * spec.lanes) for j in range(vectors))
         earlier: list[Value] = []
         for b_panel in b_panels[:-1]:
-            acc = self.sums(a_tile, b_panel, rows, active, self.prefetch_start(b_panel, i))
+            acc = self.sums(a_tile, b_panel, spot.rows, active, self.prefetch_start(b_panel, i))
             earlier.append(self.buffered(acc))
         b_panel = b_panels[-1]
-        acc = self.sums(a_tile, b_panel, rows, active, self.prefetch_start(b_panel, i))
-        at = em.b.add(row, first)
-        self.finish(Tile(batch, at, col, spec.lanes, active, acc, p.dtype, tuple(earlier)), epilogue)
+        acc = self.sums(a_tile, b_panel, spot.rows, active, self.prefetch_start(b_panel, i))
+        where = (spot.batch, spot.row, spot.col)
+        self.finish(Tile(*where, spec.lanes, active, acc, self.p.dtype, tuple(earlier)), epilogue)
 
     def prefetch_start(self, b_panel: Value, i: Value) -> Value | None:
-        """Where tile number `i` starts to prefetch: each tile of a panel fetches its share of the next one."""
+        """Where tile number `i` starts to prefetch: ahead of itself, or its share of the next panel."""
         if not self.spec.prefetch_lines:
             return None
         em = self.em
+        if self.spec.prefetch_ahead:
+            return em.b.gep(b_panel, [em.index(self.spec.prefetch_ahead)], source_etype=I8)
         share = self.p.k // self.spec.k_step * self.spec.prefetch_lines * CACHE_LINE
         following = em.address(b_panel, self.spec.panel_elements, self.spec.b_element)
         return em.b.gep(following, [em.scaled(i, share)], source_etype=I8)
@@ -437,3 +466,72 @@ class _Gemm:
             return []
 
         em.loop(0, rows, 1, [], body)
+
+
+class _GroupedGemm(_Gemm):
+    """Loop nest where tiles of rows pass over several packed panels: batch, groups of panels, rows, panels, K."""
+
+    def blocks(self, batch: tuple[Value, ...], a: Value | None, b_offset: Value) -> None:
+        """One group of panels after the other; the last may have fewer panels, and a short one."""
+        em, spec = self.em, self.spec
+        b = em.address(self.b_table.at(None), b_offset, self.p.b_element)
+        panels, tail = divmod(self.p.n, spec.nr)
+        full, rest = divmod(panels, spec.group)
+
+        def body(number: Value, _: list[Value]) -> list[Value]:
+            self.group(batch, a, b, em.b.mul(number, em.index(spec.group)), spec.group, 0)
+            return []
+
+        def short() -> None:
+            self.group(batch, a, b, em.index(full * spec.group), rest, tail)
+
+        total = full + (rest + tail > 0)
+        if spec.partition == "columns":
+            emit_share(em, total, full, self.threads, body, short)
+            return
+        em.loop(0, full, 1, [], body)
+        if total > full:
+            short()
+
+    def group(
+        self, batch: tuple[Value, ...], a: Value | None, b: Value, first: Value, panels: int, tail: int
+    ) -> None:
+        """All rows against `panels` panels from panel `first` on, and one of `tail` columns if that is not 0."""
+        em, spec = self.em, self.spec
+        col = em.b.mul(first, em.index(spec.nr))
+        spaces = self.packed_panels()
+
+        def each(panel: Callable[[Value, int], None]) -> None:
+            def body(number: Value, _: list[Value]) -> list[Value]:
+                panel(number, spec.nr)
+                return []
+
+            em.loop(0, panels, 1, [], body)
+            if tail:
+                panel(em.index(panels), tail)
+
+        def columns_at(number: Value) -> tuple[Value, Value]:
+            """First column of a panel of the group, and where the panel lies."""
+            space = em.address(spaces, em.b.mul(number, em.index(spec.panel_elements)), self.p.dtype)
+            return em.b.add(col, em.b.mul(number, em.index(spec.nr))), space
+
+        each(lambda number, columns: self.pack_b(b, columns, *columns_at(number)))
+
+        def rows(row: Value, count: int) -> None:
+            tile = em.address(a, em.b.mul(row, em.index(self.p.a_strides[0])), self.p.dtype)
+
+            def panel(number: Value, columns: int) -> None:
+                at, space = columns_at(number)
+                spot = _Spot(batch, row, count, at, columns)
+                self.multiply(spot, tile, [space], number, self.epilogue(None))
+
+            each(panel)
+
+        def body(row: Value, _: list[Value]) -> list[Value]:
+            rows(row, spec.mr)
+            return []
+
+        full = self.p.m // spec.mr * spec.mr
+        em.loop(0, full, spec.mr, [], body)
+        if full < self.p.m:
+            rows(em.index(full), self.p.m - full)

@@ -6,7 +6,7 @@ No code generator is imported here.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import inf, prod
@@ -98,7 +98,20 @@ class GemmKernel:
 
     def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
         """See `KernelDescriptor`."""
-        _, spec = self._best(work, target)
+        return self._record(work, target, self._best(work, target)[1])
+
+    def threads_us(self, work: Work, target: TargetAttr) -> dict[int, float]:
+        """See `SharingKernel`."""
+        best: dict[int, float] = {}
+        for us, spec in self._ranked(work, target, 1):
+            best.setdefault(spec.threads, us)
+        return best
+
+    def candidates(self, work: Work, target: TargetAttr) -> Sequence[dict[str, Attribute]]:
+        """See `TunableKernel`: tiles, splits of K, ways to fetch B and numbers of threads, as they are predicted."""
+        return [self._record(work, target, spec) for _, spec in self._ranked(work, target, VARIANTS)]
+
+    def _record(self, work: Work, target: TargetAttr, spec: GemmSpec) -> dict[str, Attribute]:
         gemm = read_work(work)
         entries = gemm_record(spec)
         entries |= {name: work.attrs[name] for name in _TRANSPOSES}
@@ -121,6 +134,10 @@ class GemmKernel:
         return entries
 
     def _best(self, work: Work, target: TargetAttr) -> tuple[float, GemmSpec]:
+        return self._ranked(work, target, 1)[0]
+
+    def _ranked(self, work: Work, target: TargetAttr, count: int) -> Sequence[tuple[float, GemmSpec]]:
+        """The best `count` specs of each way to fetch B and number of threads, the cheapest first."""
         gemm = read_work(work)
         problem, level = gemm.problem, self._variant(target)
         epilogue = 0.0 if work.code is None else point_cycles(work.code) * ELEMENT_BYTES[problem.dtype] / 4
@@ -131,7 +148,7 @@ class GemmKernel:
             )
         packed = all(_can_prepare(work.operands[place], problem) for place in gemm.places.rights)
         splits = FIXED_SPLITS if work.batch_invariant else SPLITS
-        return cheapest(problem, level, packed, threads_of(target), epilogue, rows, splits)
+        return ranked(problem, level, packed, threads_of(target), epilogue, rows, splits, count)
 
     def fixed_order(self, work: Work, target: TargetAttr) -> str:
         """See `BatchInvariantKernel`: one sum over K, whatever the tile; rows in front as loops of their own do it."""
@@ -166,6 +183,9 @@ def _panel_entries(layout: LayoutAttr) -> dict[str, Attribute]:
     element = layout.parameters_.data.get("element")
     return {} if element is None else {"element": element}
 
+
+VARIANTS = 12
+"""Of each way to fetch B and number of threads, offered to be measured."""
 
 FIXED_SPLITS = (1,)
 """Sums over K where their number may not depend on M: how many hide the latency best does."""
@@ -250,7 +270,7 @@ def _products_apart(work: Work, gemm: GemmWork) -> Iterator[Work]:
 
 
 @functools.lru_cache(maxsize=4096)
-def cheapest(
+def ranked(
     problem: GemmProblem,
     level: CpuLevel,
     packed: bool,
@@ -258,27 +278,28 @@ def cheapest(
     epilogue: float,
     rows: float,
     splits: tuple[int, ...],
-) -> tuple[float, GemmSpec]:
-    """The best spec behind its predicted microseconds. A packed weight always has panels of two vectors, so that all
-    buckets share one packing."""
+    count: int = 1,
+) -> Sequence[tuple[float, GemmSpec]]:
+    """Specs behind their predicted microseconds, the cheapest first: the best `count` of each way to fetch B, on one
+    thread and on all. A packed weight always has panels of two vectors, so that all buckets share one packing."""
     found: list[tuple[float, GemmSpec]] = []
     sources: tuple[BSource, ...] = ("packed",) if packed else ("workspace", "direct")
     elements = sorted({"", problem.b_element} - {problem.dtype}) if packed else [""]
-    for count in sorted({1, threads}):
+    for shares in sorted({1, threads}):
         for source, element in product(sources, elements):
             found += propose(
                 problem,
                 level,
                 source,
-                threads=count,
+                threads=shares,
                 epilogue_cycles=epilogue,
                 row_cycles=rows,
                 vectors_of=(2,) if packed else range(1, 9),
                 splits=splits,
-                count=1,
+                count=count,
                 b_panel_type=element,
             )
-    return min(found, key=lambda entry: entry[0])
+    return sorted(found, key=lambda entry: entry[0])
 
 
 def _layouts(work: Work, gemm: GemmWork, spec: GemmSpec) -> Attribute:

@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import DictionaryAttr, StringAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.base import OperandInfo, Work
-from aicf.backends.cpu.gemm_kernels import GemmKernel, cheapest, read_work
+from aicf.backends.cpu.gemm_kernels import GemmKernel, ranked, read_work
 from aicf.backends.cpu.gemm_spec import SPLITS, GemmSpec
 from aicf.backends.cpu.gemm_work import contiguous
 from aicf.backends.cpu.legality import (
@@ -97,7 +97,7 @@ class GemmNormKernel(PlainOperands):
         level = variant_of(target, self.level)
         problem = read_work(_product(work)).problem
         rows = choose(_nest(work), level, 1, rounding=work.rounding)
-        return cheapest(problem, level, False, 1, 0.0, 0.0, SPLITS), rows
+        return ranked(problem, level, False, 1, 0.0, 0.0, SPLITS)[0], rows
 
 
 def _sums(work: Work) -> OperandInfo:

@@ -22,6 +22,7 @@ class CudaBackend:
     """Cubins for NVIDIA GPUs, launched with library calls inside one CUDA Graph."""
 
     name = "cuda"
+    library_names = ("cublasLt",)
     bind_align = 16
     """Kernels load 16 bytes at once, and TMA descriptors take no other addresses."""
     join_us = 1.0

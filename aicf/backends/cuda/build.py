@@ -36,6 +36,7 @@ _FAMILIES: dict[str, str] = {
     "cuda.gemm_simt": "aicf.backends.cuda.simt_code",
     "cuda.attention": "aicf.backends.cuda.attention_code",
     "cuda.attention_simt": "aicf.backends.cuda.attention_code",
+    "cuda.attention_step": "aicf.backends.cuda.attention_step_code",
     "cuda.attention_wgmma": "aicf.backends.cuda.attention_wgmma_code",
     "cuda.generated": "aicf.backends.cuda.generated_code",
     "cuda.copy": "aicf.backends.cuda.move_code",
@@ -43,6 +44,7 @@ _FAMILIES: dict[str, str] = {
     "cuda.last_update": "aicf.backends.cuda.place_code",
     "cuda.scatter": "aicf.backends.cuda.place_code",
     "cuda.topk": "aicf.backends.cuda.place_code",
+    "cuda.scatter_sorted": "aicf.backends.cuda.scatter_code",
 }
 """Kernel id to the module whose `emit` makes its launches."""
 

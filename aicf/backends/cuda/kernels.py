@@ -5,6 +5,7 @@ from __future__ import annotations
 from aicf.backends.base import KernelDescriptor
 from aicf.backends.cuda import (
     attention_kernels,
+    attention_step_kernels,
     attention_wgmma_kernels,
     cublaslt_kernels,
     gemm_norm_kernels,
@@ -12,6 +13,7 @@ from aicf.backends.cuda import (
     generated_kernels,
     mma_kernels,
     place_kernels,
+    scatter_kernels,
     simt_kernels,
     wgmma_kernels,
 )
@@ -24,7 +26,9 @@ KERNELS: tuple[KernelDescriptor, ...] = (
     gemv_kernels.GemvKernel(),
     simt_kernels.SimtKernel(),
     attention_wgmma_kernels.WgmmaAttentionKernel(),
+    attention_step_kernels.AttentionStepKernel(),
     *attention_kernels.KERNELS,
     *generated_kernels.KERNELS,
     *place_kernels.KERNELS,
+    scatter_kernels.SortedScatterKernel(),
 )

@@ -20,6 +20,7 @@ from aicf.backends.cuda.load_code import LoadText
 from aicf.backends.cuda.philox_code import neighbouring_words
 from aicf.backends.cuda.scalar_code import (
     REGISTERS,
+    SHORT_INTEGERS,
     Rounding,
     ScalarText,
     combine_text,
@@ -30,6 +31,7 @@ from aicf.backends.cuda.scalar_code import (
     load_text,
     rounded_text,
     store_text,
+    wrapped_text,
 )
 from aicf.backends.cuda.staging import Snippet
 from aicf.backends.cuda.target import ELEMENT_BYTES
@@ -461,6 +463,8 @@ class PhaseCode:
     def _finished(self, op: ReduceOp, name: str) -> str:
         if dtype_of(op.value) == "i1":
             return f"({name} != i32(0))"
+        if dtype_of(op.value) in SHORT_INTEGERS:
+            return wrapped_text(name, dtype_of(op.value))
         return rounded_text(name, dtype_of(op.value)) if self.rounding == "strict" else name
 
     def _by_butterflies(self, reductions: Sequence[ReduceOp], lines: list[str]) -> list[str]:
@@ -565,7 +569,7 @@ def packed(names: Sequence[str]) -> str:
 
 
 def partial_dtype(op: ReduceOp | ScanOp) -> str:
-    """Element type of partial results: a register's, i1 as i32."""
+    """Element type of partial results: a register's, so that short integers wrap once, at the end; i1 as i32."""
     return {"bool": "i32"}.get(register := REGISTERS[dtype_of(op.value)], register)
 
 

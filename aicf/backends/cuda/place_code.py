@@ -9,7 +9,8 @@ from aicf.backends.base import BufferRef, Launch
 from aicf.backends.cuda.code import KernelCode
 from aicf.backends.cuda.generated_kernels import read_shapes
 from aicf.backends.cuda.launches import KernelLaunch, address_of
-from aicf.backends.cuda.records import Shape, is_programmatic, read_integer, read_text
+from aicf.backends.cuda.place_kernels import KEPT_BYTES
+from aicf.backends.cuda.records import Shape, is_programmatic, read_integer, read_integers, read_text
 from aicf.backends.cuda.scalar_code import (
     REGISTERS,
     address_text,
@@ -29,7 +30,7 @@ def emit(launch: Launch) -> list[KernelLaunch]:
     return _EMITTERS[launch.kernel](launch)
 
 
-def _launch(
+def launched(
     launch: Launch,
     shape: Shape,
     template: Callable[..., object],
@@ -51,6 +52,7 @@ def _launch(
 
 def _place_text(flat: str, sizes: Sequence[int], strides: Sequence[int]) -> str:
     """The element (i64) at a flat place over `sizes` in row-major order."""
+    sizes, strides = _joined(sizes, strides)
     terms: list[str] = []
     behind = prod(sizes)
     for size, stride in zip(sizes, strides, strict=True):
@@ -63,14 +65,24 @@ def _place_text(flat: str, sizes: Sequence[int], strides: Sequence[int]) -> str:
     return " + ".join(terms) or "i64(0)"
 
 
-def _two_places(ref: BufferRef, base: str) -> str:
-    """The address of an element by its row and its flat column."""
+def _joined(sizes: Sequence[int], strides: Sequence[int]) -> tuple[list[int], list[int]]:
+    """The same with dimensions as one that lie as one."""
+    joined: list[tuple[int, int]] = []
+    for size, stride in zip(sizes, strides, strict=True):
+        if joined and joined[-1][1] == size * stride:
+            joined[-1] = (joined[-1][0] * size, stride)
+        else:
+            joined.append((size, stride))
+    return [size for size, _ in joined], [stride for _, stride in joined]
+
+
+def two_places(ref: BufferRef) -> str:
+    """An element (i64) by its row and its flat column."""
     row = f"i64(row) * {ref.strides[0]}"
-    column = _place_text("column", ref.shape[1:], ref.strides[1:])
-    return address_text(base, f"({row} + {column})", ref.dtype)
+    return f"({row} + {_place_text('column', ref.shape[1:], ref.strides[1:])})"
 
 
-def _named_row(ref: BufferRef, base: str, rows: int) -> Snippet:
+def named_row(ref: BufferRef, base: str, rows: int) -> Snippet:
     """Parameter number: the row that an index names (i64), -1 if it has none."""
     index = load_text(ref.dtype, address_text(base, f"i64(number) * {ref.strides[0]}", ref.dtype))
     lines = (
@@ -89,12 +101,12 @@ def _last_update(launch: Launch) -> list[KernelLaunch]:
     rows, count = result.shape[0], indices.shape[0]
     address = Snippet(("row",), (), address_text("result", f"i64(row) * {result.strides[0]}", "i32"))
     clear = {"ROWS": rows, "ROW_ADDRESS": address}
-    note = {"COUNT": count, "INDEX": _named_row(indices, "indices", rows), "ROW_ADDRESS": address}
+    note = {"COUNT": count, "INDEX": named_row(indices, "indices", rows), "ROW_ADDRESS": address}
     both = {"indices": indices, "result": result}
     first, second = read_shapes(launch.record)
     return [
-        _launch(launch, first, places.clear, {"result": result}, clear),
-        _launch(launch, second, places.note, both, note),
+        launched(launch, first, places.clear, {"result": result}, clear),
+        launched(launch, second, places.note, both, note),
     ]
 
 
@@ -116,35 +128,64 @@ def _combine(launch: Launch) -> list[KernelLaunch]:
         "BLOCK_COLUMNS": block_columns,
         "GROUPS": max(1, shape.block[0] // block_columns),
         "SUMS": Snippet((), (), f"cuda.shared.array({block_rows * block_columns}, {REGISTERS[dtype]})"),
-        "INDEX": _named_row(indices, "indices", rows),
-        "OPERAND": Snippet(at, (), load_text(dtype, _two_places(operand, "operand"))),
-        "UPDATE": Snippet(at, (), load_text(dtype, _two_places(updates, "updates"))),
+        "INDEX": named_row(indices, "indices", rows),
+        "OPERAND": Snippet(
+            at, (), load_text(dtype, address_text("operand", two_places(operand), operand.dtype))
+        ),
+        "UPDATE": Snippet(
+            at, (), load_text(dtype, address_text("updates", two_places(updates), updates.dtype))
+        ),
         "COMBINED": Snippet(("old", "update"), (), combine_text(mode, dtype, "old", "update")),
-        "STORE": Snippet((*at, "value"), (store_text(dtype, _two_places(result, "result"), "value"),)),
+        "STORE": Snippet(
+            (*at, "value"),
+            (store_text(dtype, address_text("result", two_places(result), result.dtype), "value"),),
+        ),
     }
     operands = {"operand": operand, "indices": indices, "updates": updates, "result": result}
-    return [_launch(launch, shape, places.combine, operands, constants)]
+    return [launched(launch, shape, places.combine, operands, constants)]
 
 
 def _topk(launch: Launch) -> list[KernelLaunch]:
-    (shape,) = read_shapes(launch.record)
+    """A launch for the best of each part of a row, and one more for the best of those until one part is left."""
     (source,), (result,) = launch.ins, launch.outs
-    axis = read_integer(launch.record, "axis")
+    axis, parts = read_integer(launch.record, "axis"), read_integers(launch.record, "parts")
     size, k = source.shape[axis], result.shape[axis]
+    rows = prod(source.shape) // size
     key, digits = _key(source, axis, bool(read_integer(launch.record, "smallest")))
     store = address_text("result", f"(start + i64(rank) * {result.strides[axis]})", "i64")
-    constants: Constants = {
-        "SIZE": size,
+    common: Constants = {
         "K": k,
         "DIGITS": digits,
         "UNROLL": read_integer(launch.record, "unroll"),
-        "SOURCE_ROW": _row_start(source, axis),
         "RESULT_ROW": _row_start(result, axis),
-        "KEY": key,
         "STORE": Snippet(("start", "rank", "place"), (store_text("i64", store, "place"),)),
     }
+    read: Constants = {
+        "SIZE": size,
+        "SOURCE_ROW": _row_start(source, axis),
+        "KEY": key,
+        "TURNED": Snippet(("start", "at"), (), "u64(u64(4294967295) - u64(at))"),
+    }
     operands = {"source": source, "result": result, "w": launch.ws[0]}
-    return [_launch(launch, shape, places.topk, operands, constants)]
+    launches: list[KernelLaunch] = []
+    kept_at = 0
+    for shape, count in zip(read_shapes(launch.record), parts, strict=True):
+        made: Constants = {"PARTS": count, "KEPT_AT": kept_at, "FINAL": count == 1}
+        launches.append(launched(launch, shape, places.topk, operands, {**common, **read, **made}))
+        read, operands = _kept(kept_at, count * k), {"result": result, "w": launch.ws[0]}
+        kept_at += KEPT_BYTES * rows * count * k
+    return launches
+
+
+def _kept(start: int, size: int) -> Constants:
+    """What reads rows of so many elements that parts have kept, from byte `start` of the workspace on."""
+    kept = f"load_u64(w + u64({start}) + u64((start + i64(at)) * {KEPT_BYTES}"
+    return {
+        "SIZE": size,
+        "SOURCE_ROW": Snippet(("row",), (), f"i64(row) * {size}"),
+        "KEY": Snippet(("start", "at"), (), f"{kept}))"),
+        "TURNED": Snippet(("start", "at"), (), f"{kept} + 8))"),
+    }
 
 
 def _row_start(ref: BufferRef, axis: int) -> Snippet:

@@ -21,7 +21,7 @@ from numba.cuda.extending import intrinsic
 
 f32, f64 = types.float32, types.float64
 i32, i64, u32, u64 = types.int32, types.int64, types.uint32, types.uint64
-u16, i8, u8 = types.uint16, types.int8, types.uint8
+i16, u16, i8, u8 = types.int16, types.uint16, types.int8, types.uint8
 
 _NUMBA = {"f32": f32, "f64": f64, "u32": u32, "i32": i32, "i64": i64, "u64": u64, "u16": u16}
 _LLVM = {
@@ -134,6 +134,8 @@ load_u8 = value_asm("ld.global.u8 $0, [$1];", ["u32"], ["u64"])
 load_u64 = value_asm("ld.global.u64 $0, [$1];", ["u64"], ["u64"])
 load_f32 = value_asm("ld.global.f32 $0, [$1];", ["f32"], ["u64"])
 load_f64 = value_asm("ld.global.f64 $0, [$1];", ["f64"], ["u64"])
+load_i8 = value_asm("ld.global.s8 $0, [$1];", ["i32"], ["u64"])
+load_i16 = value_asm("ld.global.s16 $0, [$1];", ["i32"], ["u64"])
 load_i32 = value_asm("ld.global.s32 $0, [$1];", ["i32"], ["u64"])
 load_i64 = value_asm("ld.global.s64 $0, [$1];", ["i64"], ["u64"])
 stream_u32x4 = value_asm(
@@ -185,6 +187,7 @@ stream_u32x4_or_zero = _load_or_zero("ld.relaxed.gpu.global.L1::no_allocate.L2::
 load_shared_f32 = value_asm("ld.shared.f32 $0, [$1];", ["f32"], ["u32"], memory=True)
 load_shared_f32x4 = value_asm("ld.shared.v4.f32 {$0,$1,$2,$3}, [$4];", ["f32"] * 4, ["u32"], memory=True)
 load_shared_u32x4 = value_asm("ld.shared.v4.u32 {$0,$1,$2,$3}, [$4];", ["u32"] * 4, ["u32"], memory=True)
+load_shared_f32x2 = value_asm("ld.shared.v2.f32 {$0,$1}, [$2];", ["f32"] * 2, ["u32"], memory=True)
 load_shared_u32 = value_asm("ld.shared.u32 $0, [$1];", ["u32"], ["u32"], memory=True)
 load_shared_u16 = value_asm("ld.shared.u16 $0, [$1];", ["u16"], ["u32"], memory=True)
 store_shared_f32 = void_asm("st.shared.f32 [$0], $1;", ["u32", "f32"])

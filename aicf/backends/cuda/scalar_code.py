@@ -1,9 +1,9 @@
 """Scalar programs as Python text for Numba: the ops of `emit.kernel` phases, loads and stores of one or more elements.
 
 What generated kernels and the epilogues of matrix products share. A value lives in a register of the type that
-`REGISTERS` names: f16 and bf16 in f32. With rounding `fused` such a value is rounded where it is stored and where the
-program casts to it; with `strict` after every op. Nothing here is approximate: f32 division and square root are IEEE,
-functions are within 4 ulp.
+`REGISTERS` names. f16 and bf16 are in f32: with rounding `fused` such a value is rounded where it is stored and where
+the program casts to it; with `strict` after every op. Short integers are in i32, which always holds a number of their
+range. Nothing here is approximate: f32 division and square root are IEEE, functions are within 4 ulp.
 """
 
 from __future__ import annotations
@@ -32,11 +32,15 @@ REGISTERS = {
     "bf16": "f32",
     "i64": "i64",
     "i32": "i32",
+    "i16": "i32",
+    "i8": "i32",
+    "u8": "i32",
     "i1": "bool",
 }
 """Element type in memory to the type of its register."""
 
 HALVES = ("f16", "bf16")
+SHORT_INTEGERS = ("i16", "i8", "u8")
 
 
 def dtype_of(value: SSAValue | Attribute) -> str:
@@ -52,7 +56,7 @@ def constant_text(value: float | int, dtype: str) -> str:
     if dtype == "i1":
         return str(bool(value))
     if dtype not in FLOATS:
-        return f"{dtype}({int(value)})"
+        return f"{REGISTERS[dtype]}({int(value)})"
     register = REGISTERS[dtype]
     if value != value or value in (float("inf"), float("-inf")):
         return _special(value, register)
@@ -76,10 +80,24 @@ def identity_text(combine: str, dtype: str) -> str:
         return constant_text(float("-inf") if combine == "max" else float("inf"), dtype)
     if dtype == "i1":
         return constant_text(combine == "min", dtype)
-    bits = 8 * ELEMENT_BYTES[dtype]
+    lowest, highest = integer_range(dtype)
+    if combine == "min":
+        return constant_text(highest, dtype)
+    if dtype in SHORT_INTEGERS:
+        return constant_text(lowest, dtype)
     # The lowest integer has no literal of its own type: its negation is out of range.
-    lowest = f"{dtype}({dtype}({-(1 << (bits - 1)) + 1}) - {dtype}(1))"
-    return lowest if combine == "max" else constant_text((1 << (bits - 1)) - 1, dtype)
+    return f"{dtype}({constant_text(lowest + 1, dtype)} - {constant_text(1, dtype)})"
+
+
+def integer_range(dtype: str) -> tuple[int, int]:
+    """The lowest and the highest number of an integer type."""
+    bits = 8 * ELEMENT_BYTES[dtype]
+    return (0, (1 << bits) - 1) if dtype[0] == "u" else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
+
+
+def wrapped_text(text: str, dtype: str) -> str:
+    """The low bits of an integer expression, as a register of `dtype`."""
+    return f"i32({dtype}({text}))" if dtype in SHORT_INTEGERS else f"{dtype}({text})"
 
 
 def combine_text(combine: str, dtype: str, a: str, b: str) -> str:
@@ -96,11 +114,15 @@ def combine_text(combine: str, dtype: str, a: str, b: str) -> str:
 
 
 def _add(dtype: str, a: str, b: str) -> str:
-    return f"({a} + {b})" if dtype in FLOATS else f"({a} ^ {b})" if dtype == "i1" else f"{dtype}({a} + {b})"
+    if dtype in FLOATS:
+        return f"({a} + {b})"
+    return f"({a} ^ {b})" if dtype == "i1" else wrapped_text(f"{a} + {b}", dtype)
 
 
 def _multiply(dtype: str, a: str, b: str) -> str:
-    return f"({a} * {b})" if dtype in FLOATS else f"({a} & {b})" if dtype == "i1" else f"{dtype}({a} * {b})"
+    if dtype in FLOATS:
+        return f"({a} * {b})"
+    return f"({a} & {b})" if dtype == "i1" else wrapped_text(f"{a} * {b}", dtype)
 
 
 def _maximum(dtype: str, a: str, b: str) -> str:
@@ -145,9 +167,15 @@ def rounded_text(text: str, dtype: str) -> str:
 def cast_text(text: str, source: str, target: str) -> str:
     """A register of element type `source` as one of `target`, not rounded to f16 or bf16 yet.
 
-    Floats to integers truncate and saturate, NaN gives 0; to i1 is `x != 0`. `text` is a name.
+    Floats to integers truncate and saturate, NaN gives 0; integers keep their low bits; to i1 is `x != 0`. `text` is
+    a name.
     """
     kind, wanted = REGISTERS[source], REGISTERS[target]
+    if target in SHORT_INTEGERS and source != "i1":
+        if source not in FLOATS:
+            return text if source == target else wrapped_text(text, target)
+        lowest, highest = integer_range(target)
+        return f"min(max({_float_to_int(text, kind, wanted)}, i32({lowest})), i32({highest}))"
     if kind == wanted:
         return text
     if wanted == "bool":
@@ -194,7 +222,7 @@ def _integer(symbol: str, on_bools: str) -> Text:
         dtype = dtype_of(op.results[0])
         if dtype == "i1":
             return f"({args[0]} {on_bools} {args[1]})"
-        return f"{dtype}({args[0]} {symbol} {args[1]})"
+        return wrapped_text(f"{args[0]} {symbol} {args[1]}", dtype)
 
     return text
 
@@ -207,10 +235,15 @@ def _unsigned(symbol: str, on_bools: str) -> Text:
     def text(op: Operation, args: Sequence[str]) -> str:
         if (dtype := dtype_of(op.results[0])) == "i1":
             return f"({args[0]} {on_bools} {args[1]})"
-        unsigned = f"u{dtype[1:]}"
-        return f"cuda.selp({unsigned}({args[0]}) {symbol} {unsigned}({args[1]}), {args[0]}, {args[1]})"
+        a, b = (_as_unsigned(name, dtype) for name in args)
+        return f"cuda.selp({a} {symbol} {b}, {args[0]}, {args[1]})"
 
     return text
+
+
+def _as_unsigned(name: str, dtype: str) -> str:
+    """The bits of an integer read as a number without a sign."""
+    return name if dtype[0] == "u" else f"u{dtype[1:]}({name})"
 
 
 def _function(single: str, double: str) -> Text:
@@ -276,7 +309,7 @@ def _compare_integers(op: Operation, args: Sequence[str]) -> str:
         a, b = (cast_text(name, "i1", "i32") for name in args)
         a, b = (b, a) if 2 <= predicate < 6 else (a, b)
     elif predicate >= 6:
-        a, b = (f"u{dtype[1:]}({name})" for name in args)
+        a, b = (_as_unsigned(name, dtype) for name in args)
     return f"({a} {_CMPI[predicate]} {b})"
 
 
@@ -286,12 +319,14 @@ def _divide_integers(op: Operation, args: Sequence[str]) -> str:
     x, y = args
     if dtype == "i1":
         return f"({x} & {y})"
-    unsigned, zero, one = f"u{dtype[1:]}", f"{dtype}(0)", f"{dtype}(1)"
-    above = f"{unsigned}(cuda.selp({x} < {zero}, {dtype}(-{x}), {x}))"
-    below = f"{unsigned}(cuda.selp({y} < {zero}, {dtype}(-{y}), cuda.selp({y} == {zero}, {one}, {y})))"
-    quotient = f"{dtype}({above} // {below})"
-    signed = f"cuda.selp(({x} < {zero}) != ({y} < {zero}), {dtype}(-{quotient}), {quotient})"
-    return f"cuda.selp({y} == {zero}, {zero}, {signed})"
+    register = REGISTERS[dtype]
+    unsigned, zero, one = f"u{register[1:]}", f"{register}(0)", f"{register}(1)"
+    above = f"{unsigned}(cuda.selp({x} < {zero}, {register}(-{x}), {x}))"
+    below = f"{unsigned}(cuda.selp({y} < {zero}, {register}(-{y}), cuda.selp({y} == {zero}, {one}, {y})))"
+    quotient = f"{register}({above} // {below})"
+    signed = f"cuda.selp(({x} < {zero}) != ({y} < {zero}), {register}(-{quotient}), {quotient})"
+    result = f"cuda.selp({y} == {zero}, {zero}, {signed})"
+    return wrapped_text(result, dtype) if dtype in SHORT_INTEGERS else result
 
 
 def _select(op: Operation, args: Sequence[str]) -> str:
@@ -309,7 +344,9 @@ def _cast(op: Operation, args: Sequence[str]) -> str:
 def _narrowed(op: Operation, args: Sequence[str]) -> str:
     """The low bits."""
     source, target = dtype_of(op.operands[0]), dtype_of(op.results[0])
-    return f"(({args[0]} & {source}(1)) != {source}(0))" if target == "i1" else f"{target}({args[0]})"
+    if target != "i1":
+        return wrapped_text(args[0], target)
+    return f"(({args[0]} & {constant_text(1, source)}) != {constant_text(0, source)})"
 
 
 TEXTS: Mapping[type[Operation], Text] = {
@@ -420,6 +457,9 @@ _SCALAR_LOADS = {
     "bf16": "bf16_to_f32(load_u16({}))",
     "i64": "load_i64({})",
     "i32": "load_i32({})",
+    "i16": "load_i16({})",
+    "i8": "load_i8({})",
+    "u8": "i32(load_u8({}))",
     "i1": "(load_u8({}) != u32(0))",
 }
 _SCALAR_STORES = {
@@ -429,6 +469,9 @@ _SCALAR_STORES = {
     "bf16": "store_u16({}, f32_to_bf16({}))",
     "i64": "store_i64({}, {})",
     "i32": "store_i32({}, {})",
+    "i16": "store_u16({}, u16({}))",
+    "i8": "store_u8({}, u32({}))",
+    "u8": "store_u8({}, u32({}))",
     "i1": "store_u8({}, cuda.selp({}, u32(1), u32(0)))",
 }
 

@@ -15,7 +15,15 @@ from xdsl.ir import Operation, SSAValue
 from aicf.backends.base import BufferRef
 from aicf.backends.cuda.generated_spec import GeneratedSpec, scan_ops
 from aicf.backends.cuda.phase_code import WARP, PhaseCode, Source, named, packed, partial_dtype
-from aicf.backends.cuda.scalar_code import Rounding, combine_text, dtype_of, identity_text, rounded_text
+from aicf.backends.cuda.scalar_code import (
+    SHORT_INTEGERS,
+    Rounding,
+    combine_text,
+    dtype_of,
+    identity_text,
+    rounded_text,
+    wrapped_text,
+)
 from aicf.backends.cuda.staging import Snippet
 from aicf.backends.nests import LoopNest
 from aicf.dialects.emit_kernels import ReduceOp, ScanOp, StoreOp, YieldOp
@@ -200,6 +208,8 @@ class ScanCode(PhaseCode):
     # Both
 
     def _rounded(self, op: ScanOp, text: str) -> str:
+        if dtype_of(op.value) in SHORT_INTEGERS:
+            return wrapped_text(text, dtype_of(op.value))
         return rounded_text(text, dtype_of(op.value)) if self.rounding == "strict" else text
 
     def _stored_behind(self, results: dict[ScanOp, list[str]]) -> list[str]:

@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 from aicf.errors import PolicyError
 
-ELEMENT_BYTES: dict[str, int] = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "i64": 8, "i32": 4, "i1": 1}
+ELEMENT_BYTES: dict[str, int] = {
+    **{"f64": 8, "f32": 4, "f16": 2, "bf16": 2},
+    **{"i64": 8, "i32": 4, "i16": 2, "i8": 1, "u8": 1, "i1": 1},
+}
 """Bytes per element in device memory of each type that cuda runs; `i1` is one byte holding 0 or 1."""
 
 FLOATS = ("f64", "f32", "f16", "bf16")

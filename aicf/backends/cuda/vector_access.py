@@ -10,21 +10,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aicf.backends.cuda.scalar_code import HALVES, load_text, store_text
+from aicf.backends.cuda.scalar_code import HALVES, SHORT_INTEGERS, load_text, store_text, wrapped_text
 from aicf.backends.cuda.target import ELEMENT_BYTES
 from aicf.backends.nests import Access, LoopNest
 
 PIECE_BYTES = 16
 """Most bytes of one load or store of a thread."""
 
+_OF_BYTES = {1: "load_u8", 2: "load_u16", 4: "load_u32", 8: "load_u32x2", 16: "load_u32x4"}
+_OF_PAIRS = {size // 2: load for size, load in _OF_BYTES.items() if size > 1}
 _LOADS: dict[str, dict[int, str]] = {
     "f64": {1: "load_f64", 2: "load_f64x2"},
     "i64": {1: "load_i64", 2: "load_i64x2"},
     "f32": {1: "load_f32", 2: "load_f32x2", 4: "load_f32x4"},
     "i32": {1: "load_u32", 2: "load_u32x2", 4: "load_u32x4"},
-    "f16": {1: "load_u16", 2: "load_u32", 4: "load_u32x2", 8: "load_u32x4"},
-    "bf16": {1: "load_u16", 2: "load_u32", 4: "load_u32x2", 8: "load_u32x4"},
-    "i1": {1: "load_u8", 2: "load_u16", 4: "load_u32", 8: "load_u32x2", 16: "load_u32x4"},
+    "f16": _OF_PAIRS,
+    "bf16": _OF_PAIRS,
+    "i16": _OF_PAIRS,
+    "i8": _OF_BYTES,
+    "u8": _OF_BYTES,
+    "i1": _OF_BYTES,
 }
 """Element type and elements of one piece to the instruction. Stores have the same names."""
 
@@ -120,7 +125,8 @@ def vector_access(nest: LoopNest, number: int, dim: int | None, count: int, offs
 
 
 def _words(dtype: str, piece: int) -> int:
-    return max(1, piece * ELEMENT_BYTES[dtype] // 4) if dtype in (*HALVES, "i1") else piece
+    size = ELEMENT_BYTES[dtype]
+    return max(1, piece * size // 4) if size < 4 else piece
 
 
 def _unpacked(dtype: str, piece: int, words: Sequence[str], lines: list[str], prefix: str) -> list[str]:
@@ -134,9 +140,17 @@ def _unpacked(dtype: str, piece: int, words: Sequence[str], lines: list[str], pr
             low, high = names[2 * number : 2 * number + 2]
             lines.append(f"{low}, {high} = unpack_{dtype}({word})")
         return names
+    if dtype in SHORT_INTEGERS:
+        return _unpacked_integers(dtype, piece, words)
     if dtype == "i1":
         return [f"((u32({words[i // 4]}) & u32({255 << 8 * (i % 4)})) != u32(0))" for i in range(piece)]
     return list(words)
+
+
+def _unpacked_integers(dtype: str, piece: int, words: Sequence[str]) -> list[str]:
+    """Numbers of less than 32 bits: shifted down, then cut off with or without their sign."""
+    size = ELEMENT_BYTES[dtype]
+    return [wrapped_text(f"u32({words[i * size // 4]}) >> {8 * (i * size % 4)}", dtype) for i in range(piece)]
 
 
 def _packed(dtype: str, values: Sequence[str]) -> list[str]:
@@ -144,9 +158,18 @@ def _packed(dtype: str, values: Sequence[str]) -> list[str]:
         return [f"u32({value})" for value in values]
     if dtype in HALVES:
         return [f"pack_{dtype}({values[i]}, {values[i + 1]})" for i in range(0, len(values), 2)]
+    if dtype in SHORT_INTEGERS:
+        each = 4 // ELEMENT_BYTES[dtype]
+        return [_packed_integers(dtype, values[i : i + each]) for i in range(0, len(values), each)]
     if dtype == "i1":
         return [_packed_bools(values[i : i + 4]) for i in range(0, len(values), 4)]
     return list(values)
+
+
+def _packed_integers(dtype: str, values: Sequence[str]) -> str:
+    bits = 8 * ELEMENT_BYTES[dtype]
+    parts = [f"(u32({v}) & {(1 << bits) - 1}) << {bits * i}" for i, v in enumerate(values)]
+    return f"u{max(16, bits * len(values))}({' | '.join(parts)})"
 
 
 def _packed_bools(values: Sequence[str]) -> str:

@@ -36,7 +36,7 @@ def _matmul(lower: Lowering, op: logical.MatmulOp) -> SSAValue | None:
     """Operands of one batch, or one matrix for all as the right one: what kernels know."""
     batch, rhs_batch = op.info.sizes[:-2], tensor_info(op.rhs.type).sizes[:-2]
     lhs = _with_batch(lower, op.lhs, batch, "lhs")
-    if all(size == 1 for size in rhs_batch):
+    if rhs_batch != batch and all(size == 1 for size in rhs_batch):
         rhs = _one_matrix(lower, op.rhs)
     else:
         rhs = _with_batch(lower, op.rhs, batch, "rhs")

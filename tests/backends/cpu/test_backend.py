@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from aicf.backends.cpu.blas import LIBRARY, function_address, host_libraries, table_name
 from aicf.backends.cpu.target import host_level
-from aicf.errors import BackendUnavailable, UnsupportedOp
+from aicf.errors import BackendUnavailable
 from tests.backends.cpu.harness import NUMPY, runnable_levels
 from tests.backends.cpu.programs import (
     argument,
@@ -209,17 +209,6 @@ def test_a_pinned_narrower_variant_runs(kernel: str) -> None:
     policy = {"kernels": {"gemm": kernel}}
     assert kernels_of(lower(SQUARE, HOST, policy=policy)) == [kernel]
     close(compile_program(SQUARE, HOST, {}, policy=policy)(a, b), a.astype(np.float64) @ b)
-
-
-@pytest.mark.parametrize("dtype", ["f16", "bf16", "i16", "i8"])
-def test_other_element_types_are_refused_in_words(dtype: str) -> None:
-    text = function(
-        [argument("x", (4,), dtype)], ((4,), dtype), f"%r = logical.add %x, %x : tensor<4x{dtype}>"
-    )
-    with pytest.raises(
-        UnsupportedOp, match=f"element type {dtype} is not supported on cpu, only f64, f32, i64, i32, i1"
-    ):
-        lower(text, HOST)
 
 
 # The library

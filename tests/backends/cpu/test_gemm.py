@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -118,6 +119,7 @@ def test_sources_and_types(source: str, dtype: str, level: CpuLevel) -> None:
     nv=st.integers(1, 3),
     split=st.sampled_from([1, 2, 3, 4, 8]),
     blocks=st.integers(0, 3),
+    group=st.integers(1, 3),
     source=st.sampled_from(["packed", "direct", "workspace"]),
     threads=st.integers(1, 3),
     partition=st.sampled_from(["rows", "columns"]),
@@ -132,6 +134,7 @@ def test_any_shape_and_decision(
     nv: int,
     split: int,
     blocks: int,
+    group: int,
     source: Any,
     threads: int,
     partition: Any,
@@ -143,6 +146,7 @@ def test_any_shape_and_decision(
     problem = GemmProblem("f32", m, n, k, (k, 1), (n, 1), a_type=dtype, b_type=dtype)
     partition = "none" if threads == 1 else "columns" if source == "workspace" else partition
     lanes = V4_OR_BEST.lanes("f32")
+    grouped = source == "workspace" and blocks == 0 and dtype == problem.dtype
     spec = GemmSpec(
         problem,
         lanes,
@@ -150,6 +154,7 @@ def test_any_shape_and_decision(
         nv,
         k_split=split,
         b_source=source,
+        group=group if grouped else 1,
         mc=blocks * mr,
         partition=partition,
         threads=threads,
@@ -169,6 +174,16 @@ def test_strided_operands_and_batches(source: Any) -> None:
     problem = GemmProblem("f32", 9, 37, 11, (1, 9), (37, 1), (2, 3), (3 * 99, 99), (0, 11 * 37))
     spec = GemmSpec(problem, V4_OR_BEST.lanes("f32"), mr=4, nv=2, b_source=source)
     check_product(spec, V4_OR_BEST, a, b, stored_b)
+
+
+def test_streamed_weight_is_prefetched() -> None:
+    """One row of A: B is read once, and fetched ahead of what is read; fetching past its end harms nothing."""
+    rng = np.random.default_rng(6)
+    level, k, n = V4_OR_BEST, 768, 768
+    ((_, spec),) = propose(GemmProblem("f32", 1, n, k, (k, 1), (1, k)), level, "packed", count=1)
+    assert spec.prefetch_ahead and spec.prefetch_lines * 64 == spec.k_step * spec.nr * 4
+    a, b = random((1, k), "f32", rng), random((k, n), "f32", rng)
+    check_product(spec, level, a, b, pack(b, spec.nr))
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
@@ -214,10 +229,26 @@ def test_proposals_are_legal_and_ordered(shape: tuple[int, int, int], level: str
     assert [predicted for predicted, _ in found] == sorted(predicted for predicted, _ in found)
 
 
-def test_contradictory_spec_is_refused() -> None:
+def test_long_a_is_fetched_once_for_each_group_of_panels() -> None:
+    square = GemmProblem("f32", 1024, 1024, 1024, (1024, 1), (1024, 1))
+    ((_, spec),) = propose(square, LEVELS["x86-64-v4"], "workspace", count=1)
+    assert spec.group > 1 and spec.workspace_bytes == spec.group * spec.panel_elements * 4 <= 1 << 20
+    assert spec.combination_order == "ascending k"
+    short = replace(square, m=128)
+    assert all(spec.group == 1 for _, spec in propose(short, LEVELS["x86-64-v4"], "workspace"))
+
+
+@pytest.mark.parametrize(
+    "decisions,reason",
+    [
+        ({"b_source": "direct"}, "rows are not contiguous"),
+        ({"b_source": "packed", "group": 2}, "groups of panels"),
+    ],
+)
+def test_contradictory_spec_is_refused(decisions: dict[str, Any], reason: str) -> None:
     problem = GemmProblem("f32", 4, 16, 4, (4, 1), (1, 4))
-    spec = GemmSpec(problem, 16, mr=2, nv=1, b_source="direct")
-    with pytest.raises(ValueError, match="rows are not contiguous"):
+    spec = GemmSpec(problem, 16, mr=2, nv=1, **decisions)
+    with pytest.raises(ValueError, match=reason):
         gemm(spec, LEVELS["x86-64-v4"])
 
 

@@ -12,10 +12,13 @@ from xdsl.dialects.func import FuncOp
 import aicf
 from aicf.backends.cpu.target import check_host, level_named
 from aicf.backends.reference.interpreter import run_module
+from tests.support.elementwise_ops import INTEGERS
 from tests.support.random_graphs import RandomProgram, random_program
 
 TOLERANCE = {"f32": 1e-4, "f64": 1e-9, "f16": 1e-2, "bf16": 8e-2}
 """Of the largest magnitude of a result or 1: a chain of rounded ops, each within a few ulp."""
+
+FLOAT_TYPES = ("f64", "f32", "f16", "f32", "bf16")
 
 CHUNK = 6
 
@@ -27,8 +30,8 @@ def roles(program: RandomProgram) -> dict[str, str]:
 
 
 def check(seed: int, target: str, threads: int) -> None:
-    float_type = "f64" if seed % 5 == 0 else "f32"
-    program = random_program(seed, float_type=float_type, steps=12)
+    float_type = FLOAT_TYPES[seed % len(FLOAT_TYPES)]
+    program = random_program(seed, float_type=float_type, integers=INTEGERS, steps=12)
     expected = run_module(program.module, program.inputs, "exact").outputs
     role_of = roles(program)
     weights = {name: array for name, array in program.inputs.items() if role_of[name] == "param"}

@@ -14,7 +14,7 @@ from aicf.backends.cuda.target import ELEMENT_BYTES
 from aicf.dialects.emit_kernels import CastOp, DivIntOp, KernelOp, PhaseOp, SigmoidOp, StoreOp, YieldOp
 from aicf.dialects.types import element_named
 
-DTYPES = ("f64", "f32", "f16", "bf16", "i64", "i32", "i1")
+DTYPES = ("f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u8", "i1")
 FLOATS = ("f64", "f32", "f16", "bf16")
 UNARY_FLOAT = {
     "exp": math.ExpOp,

@@ -22,7 +22,7 @@ from aicf.semantics.random import philox_word
 _SPACE = 40
 _WORDS = {
     **{"f32": "<f4", "f64": "<f8", "u8": "<u1", "u16": "<u2", "u32": "<u4", "u64": "<u8"},
-    **{"i32": "<i4", "i64": "<i8"},
+    **{"i8": "<i1", "i16": "<i2", "i32": "<i4", "i64": "<i8"},
 }
 
 
@@ -34,9 +34,7 @@ def _integer(bits: int, signed: bool) -> Callable[[Any], int]:
     return convert
 
 
-i32, i64, u16, u32, u64 = (
-    _integer(b, s) for b, s in ((32, True), (64, True), (16, False), (32, False), (64, False))
-)
+INTEGERS = {f"{sign}{bits}": _integer(bits, sign == "i") for sign in "iu" for bits in (8, 16, 32, 64)}
 
 
 class Memory:
@@ -73,6 +71,8 @@ class Memory:
         """One word or several."""
         dtype = np.dtype(_WORDS[kind])
         base, place = self._place(address, dtype.itemsize * len(values))
+        if dtype.kind in "iu":
+            values = [INTEGERS[kind](value) for value in values]
         self.buffers[base][place] = np.array(values, dtype).view(np.uint8)
         self.written[base][place] = True
 
@@ -223,6 +223,17 @@ def _ballot(here: _Thread, mask: int, vote: bool) -> int:
     return bits
 
 
+def _match(here: _Thread, mask: int, value: int) -> int:
+    """The lanes of the warp that give the same value at the same time."""
+    block, number = here.block, here.number
+    warp, first = block.warps[number // 32], number // 32 * 32
+    block.lanes[number] = value
+    warp.wait()
+    bits = sum(1 << lane for lane, v in enumerate(block.lanes[first : first + 32]) if v == value)
+    warp.wait()
+    return bits
+
+
 _atomics = threading.Lock()
 
 
@@ -244,7 +255,7 @@ def _shared_array(here: _Thread, size: int, dtype: Any) -> list[Any]:
 
 def _philox(counter: int, key: int) -> list[int]:
     """The four words of a counter of 64 bits."""
-    seed, offset = (np.array([i64(value)]) for value in (key, counter))
+    seed, offset = (np.array([INTEGERS["i64"](value)]) for value in (key, counter))
     return [int(word) for word in philox_word(seed, offset, np.arange(4))]
 
 
@@ -333,6 +344,8 @@ def _namespace(memory: Memory, here: _Thread) -> dict[str, Any]:
         ),
         shfl_sync=lambda mask, value, lane: _shuffle(here, value, here.number // 32 * 32 + lane),
         ballot_sync=lambda mask, vote: _ballot(here, mask, vote),
+        match_any_sync=lambda mask, value: _match(here, mask, value),
+        popc=lambda bits: int(bits).bit_count(),
         ffs=lambda bits: (int(bits) & -int(bits)).bit_length(),
         atomic=SimpleNamespace(add=_add),
         shared=SimpleNamespace(array=lambda size, dtype: _shared_array(here, size, dtype)),
@@ -343,7 +356,7 @@ def _namespace(memory: Memory, here: _Thread) -> dict[str, Any]:
         "cuda": cuda,
         "f32": f32,
         "f64": f64,
-        **{"i32": i32, "i64": i64, "u16": u16, "u32": u32, "u64": u64},
+        **INTEGERS,
         "atomic_max_i32": lambda address, value: _atomic_max(memory, address, value),
         "philox": _philox,
         "philox_word": lambda number, words: words[int(number)],

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import ml_dtypes
 import numpy as np
 import pytest
 
@@ -19,20 +18,12 @@ from aicf.backends.cuda.toolchain import compile_kernels
 from aicf.backends.nests import LoopNest, nest_of
 from aicf.dialects.emit_kernels import KernelOp
 from aicf.dialects.emit_types import contiguous_strides
+from aicf.dialects.types import element_named
 from tests.backends.cpu.kernels_text import counting, layer_norm, pointwise, reduction, softmax
 from tests.backends.cuda.sass import ATOMICS, SPILLS, instructions, starting
 from tests.backends.cuda.simulator import Memory, run
 
 ARCH = arch_named("sm_90a")
-DTYPES = {
-    "f32": np.float32,
-    "f64": np.float64,
-    "f16": np.float16,
-    "bf16": ml_dtypes.bfloat16,
-    "i32": np.int32,
-    "i64": np.int64,
-    "i1": np.bool_,
-}
 Shape = tuple[int, ...]
 
 
@@ -61,8 +52,8 @@ def data(shape: Shape, dtype: str, seed: int) -> np.ndarray:
     if dtype == "i1":
         return random.random(shape) > 0.5
     if dtype[0] == "i":
-        return random.integers(-1000, 1000, shape).astype(DTYPES[dtype])
-    return random.standard_normal(shape).astype(DTYPES[dtype])
+        return random.integers(-1000, 1000, shape).astype(element_named(dtype).dtype)
+    return random.standard_normal(shape).astype(element_named(dtype).dtype)
 
 
 def simulated(
@@ -84,7 +75,9 @@ def simulated(
     run(launches_of("k", nest, recorded(nest, spec), refs, workspace), memory)
     for number in range(nest.inputs, len(shapes)):
         assert memory.written[number].all(), "an element of an output was not written"
-        arrays[number] = memory.buffers[number].view(DTYPES[dtypes[number]]).reshape(shapes[number])
+        arrays[number] = (
+            memory.buffers[number].view(element_named(dtypes[number]).dtype).reshape(shapes[number])
+        )
     return arrays
 
 
@@ -230,7 +223,7 @@ def test_layer_norm_with_operands_that_rows_share(late: bool) -> None:
     close(y, wanted, 2e-6)
 
 
-@pytest.mark.parametrize("dtype", ["f32", "f64", "bf16", "i32", "i64"])
+@pytest.mark.parametrize("dtype", ["f32", "f64", "bf16", "i64", "i32", "i16", "i8"])
 @pytest.mark.parametrize("how", ["sum", "max", "min"])
 def test_reductions_of_every_type(dtype: str, how: str) -> None:
     """Rows and columns; integers exactly."""
@@ -238,7 +231,11 @@ def test_reductions_of_every_type(dtype: str, how: str) -> None:
     for ins, axis, shapes in (("d0, d1", 1, [(5, 100), (5,)]), ("d1, d0", 0, [(100, 6), (6,)])):
         kernel = reduction(str(shapes[1][0]), "100", ins, "d0", how, dtype)
         x, y = simulated(kernel, shapes, [dtype] * 2)
-        wanted = combine(x if dtype[0] == "i" else x.astype(np.float64), axis=axis)
+        wanted = (
+            combine(x, axis=axis).astype(x.dtype)
+            if dtype[0] == "i"
+            else combine(x.astype(np.float64), axis=axis)
+        )
         close(y, wanted, {"bf16": 5e-3, "f32": 1e-6}.get(dtype, 0 if dtype[0] == "i" else 1e-14))
 
 
@@ -271,7 +268,8 @@ def test_casts_and_tails(size: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "columns", "dtype"), [(20, 70, "f32"), (64, 64, "f16"), (33, 16, "i1"), (16, 65, "i64")]
+    ("rows", "columns", "dtype"),
+    [(20, 70, "f32"), (64, 64, "f16"), (33, 16, "i1"), (16, 65, "i64"), (64, 32, "i8"), (40, 34, "i16")],
 )
 def test_transposes_through_shared_memory(rows: int, columns: int, dtype: str) -> None:
     """Tiles that fit and tiles at the edge, batches outside."""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import ml_dtypes
 import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -14,6 +11,8 @@ from aicf.backends.base import CodeUnit
 from aicf.backends.cuda.build import emitter
 from aicf.backends.cuda.launches import KernelLaunch
 from aicf.backends.cuda.target import arch_named
+from aicf.dialects.types import ELEMENTS, ElementType, element_named
+from aicf.frontends.builder import Graph
 from aicf.frontends.text import make_context, parse_module
 from aicf.passes.aicf_inference import AicfInferencePass
 from aicf.runtime.capture_plan import CapturePlan
@@ -23,12 +22,12 @@ from tests.support.elementwise_ops import assert_same, every_op, operands
 from tests.support.random_graphs import RandomProgram, random_program, run_program
 
 ARCH = arch_named("sm_90a")
-CONTRACTIONS = ("logical.matmul", "logical.linear")
+CONTRACTIONS = ("logical.matmul", "logical.linear", "logical.attention")
 
 
-def compiled(module: ModuleOp) -> tuple[CapturePlan, CodeUnit]:
+def compiled(module: ModuleOp, policy: str = "") -> tuple[CapturePlan, CodeUnit]:
     """The plan and the code unit of the module's one program, for cuda."""
-    AicfInferencePass("cuda:sm_90a").apply(make_context(), module)
+    AicfInferencePass("cuda:sm_90a", policy=policy).apply(make_context(), module)
     (plan,) = read_module(module).programs
     (unit,) = code_units(module)
     return plan, unit
@@ -38,13 +37,6 @@ def simulated(plan: CapturePlan, unit: CodeUnit, inputs: dict[str, np.ndarray]) 
     """The outputs by name."""
     binds = plan.graph.binds
     memory = Memory([max(16, plan.arena_bytes), *(bind.nbytes for bind in binds)])
-    dtypes: dict[str, Any] = {
-        "bf16": ml_dtypes.bfloat16,
-        "f16": np.float16,
-        "f32": np.float32,
-        "f64": np.float64,
-    }
-    dtypes |= {"i1": np.bool_, "i32": np.int32, "i64": np.int64}
     for place, bind in enumerate(binds, 1):
         if bind.value is not None:
             memory.fill(place, np.frombuffer(bytes.fromhex(bind.value), np.uint8))
@@ -54,7 +46,7 @@ def simulated(plan: CapturePlan, unit: CodeUnit, inputs: dict[str, np.ndarray]) 
         parts = emitter(launch.kernel)(launch)
         run([part for part in parts if isinstance(part, KernelLaunch)], memory)
     return {
-        bind.name: memory.buffers[place].view(dtypes[bind.dtype]).reshape(bind.shape)
+        bind.name: memory.buffers[place].view(element_named(bind.dtype).dtype).reshape(bind.shape)
         for place, bind in enumerate(binds, 1)
         if bind.role == "output"
     }
@@ -86,7 +78,7 @@ def test_random_programs_keep_their_meaning(seed: int, float_type: str) -> None:
         assert np.abs(own - wanted).max() <= max(3 * rounded, least), name
 
 
-@pytest.mark.parametrize("dtype", ["f32", "f64", "i32", "i64", "i1"])
+@pytest.mark.parametrize("dtype", ["f32", "f64", "i32", "i64", "i16", "i8", "u8", "i1"])
 def test_every_elementwise_op(dtype: str) -> None:
     """Random values and edges together, each op as it is written for a GPU."""
     module = every_op((5, 31), dtype)
@@ -95,6 +87,23 @@ def test_every_elementwise_op(dtype: str) -> None:
     found = simulated(*compiled(module), inputs)
     for name, values in wanted.items():
         assert_same(name, found[name], values, dtype)
+
+
+@pytest.mark.parametrize("source", ELEMENTS, ids=lambda e: e.name)
+def test_casts_to_every_type(source: ElementType) -> None:
+    """Random values and edges: what is out of range saturates from floats and wraps from integers."""
+    g = Graph("casts")
+    x = g.input("x0", (3, 32), source.name)
+    for target in ELEMENTS:
+        if target != source:
+            g.output(g.cast(x, target.name), target.name)
+    module = g.module()
+    inputs = {"x0": operands(1, source.name, (3, 32), 5)[0]}
+    wanted = run_program(module, inputs, "typed")
+    found = simulated(*compiled(module), inputs)
+    for name, values in wanted.items():
+        exact = np.float64 if values.dtype.kind not in "iub" else values.dtype
+        np.testing.assert_array_equal(found[name].astype(exact), values.astype(exact), err_msg=name)
 
 
 PROGRAM = """

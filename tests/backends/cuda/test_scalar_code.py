@@ -22,6 +22,7 @@ from aicf.backends.cuda.toolchain import compile_kernels
 from aicf.dialects.emit_kernels import SCALAR_OPS
 from tests.backends.cpu.kernels_text import pointwise
 from tests.backends.cuda.scalar_programs import DTYPES, every_op, every_op_code
+from tests.backends.cuda.simulator import INTEGERS
 
 
 def test_every_scalar_op_has_text() -> None:
@@ -77,10 +78,16 @@ def test_reductions_start_from_their_neutral_element(dtype: str, combine: str) -
         libdevice = Libdevice
         selp = staticmethod(lambda c, a, b: a if c else b)
 
-    kinds = {"f32": np.float32, "f64": np.float64, "i32": np.int32, "i64": np.int64}
-    scope = {**kinds, "cuda": Cuda, "max_nan": np.maximum, "min_nan": np.minimum}
+    scope = {
+        **INTEGERS,
+        "f32": np.float32,
+        "f64": np.float64,
+        "cuda": Cuda,
+        "max_nan": np.maximum,
+        "min_nan": np.minimum,
+    }
     identity = eval(identity_text(combine, dtype), scope)
-    for value in (0, 1) if dtype == "i1" else (-7, 0, 7):
+    for value in {"i1": (0, 1), "u8": (0, 7, 255)}.get(dtype, (-7, 0, 7)):
         x = eval(constant_text(value, dtype), scope)
         assert eval(combine_text(combine, dtype, "a", "b"), {**scope, "a": identity, "b": x}) == x
         assert eval(combine_text(combine, dtype, "a", "b"), {**scope, "a": x, "b": identity}) == x

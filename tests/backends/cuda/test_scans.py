@@ -35,7 +35,8 @@ def check(
 
 @pytest.mark.parametrize("flags", FLAGS)
 @pytest.mark.parametrize(
-    ("shape", "dtype"), [((3, 40), "f32"), ((5, 7), "f64"), ((2, 100), "f16"), ((1, 1030), "i32")]
+    ("shape", "dtype"),
+    [((3, 40), "f32"), ((5, 7), "f64"), ((2, 100), "f16"), ((1, 1030), "i32"), ((2, 72), "i8")],
 )
 def test_rows(shape: tuple[int, int], dtype: str, flags: str) -> None:
     """Part of a warp, a warp and a block for a row; vectors that fill it and that do not."""
@@ -89,13 +90,14 @@ def test_split_columns(flags: str) -> None:
     [
         ((262144, 256), False, ROWS, 32, False),
         ((16384, 4096), False, ROWS, 256, False),
-        ((1, 1 << 26), False, ROWS, 256, True),
+        ((1, 1 << 26), False, CHAIN, 512, True),
+        ((1, 12000), False, ROWS, 256, False),
         ((4096, 16384), True, COLUMNS, 1, False),
         ((16384, 4096), True, COLUMNS, 1, True),
     ],
 )
 def test_what_is_decided(shape: tuple[int, int], first: bool, strategy: str, lanes: int, split: bool) -> None:
-    """One long row keeps the whole GPU busy: it is cut into parts."""
+    """One long row keeps the whole GPU busy: its tiles are a chain, where there are enough of them."""
     kernel = parse_kernel(scan(*shape, "f32", "", first))
     nest, spec = decided(kernel, [shape] * 2, ["f32"] * 2)
     assert spec.problem(nest) is None
@@ -109,10 +111,10 @@ def test_machine_code() -> None:
     workspace = [BufferRef(9, 0, (partial_bytes(nest, spec),), (1,), "i1")]
     launches = launches_of("k", nest, recorded(nest, spec), references([shape] * 2, ["f32"] * 2), workspace)
     assert len(launches) == 2
-    for cubin in compile_kernels([launch.code for launch in launches], "sm_90a").values():
-        names = instructions(cubin)
-        assert not starting(names, ATOMICS + SPILLS)
-        assert "LDG.E.128" in names
+    cubins = compile_kernels([launch.code for launch in launches], "sm_90a")
+    for cubin in cubins.values():
+        assert not starting(instructions(cubin), ATOMICS + SPILLS)
+    assert "LDG.E.128" in instructions(cubins[launches[-1].code.symbol])
 
 
 def test_what_has_no_code_is_refused() -> None:

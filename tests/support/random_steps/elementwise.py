@@ -88,7 +88,7 @@ def _with_logic(g: Generator, condition: SSAValue, value: SSAValue) -> SSAValue:
 
 
 def _casts(g: Generator) -> None:
-    whole = g.require(logical.CastOp(g.float_value(), g.choice(("i32", "i64", "i1"))))
+    whole = g.require(logical.CastOp(g.float_value(), g.choice((*g.integers, "i1"))))
     info = tensor_info(whole.type)
     if info.element.kind == "int":
         whole = g.require(g.choice(BINARY)(whole, g.like(whole)))
@@ -96,12 +96,13 @@ def _casts(g: Generator) -> None:
 
 
 def _integers(g: Generator) -> None:
-    shape, element = tensor_info(g.float_value().type).shape, g.choice(("i32", "i64"))
+    shape, element = tensor_info(g.float_value().type).shape, g.choice(g.integers)
     whole = g.require(g.choice(OF_INTEGERS)(*(g.argument(shape, "input", element) for _ in range(2))))
     if g.chance(0.5):
         whole = g.require(g.choice(OF_AN_INTEGER)(whole))
     if g.chance(0.3):
-        whole = g.require(logical.ClampOp(whole, -2, 3))
+        low = 0 if element == "u8" else -2
+        whole = g.require(logical.ClampOp(whole, low, 3))
     g.add(logical.CastOp(whole, g.float_type))
 
 

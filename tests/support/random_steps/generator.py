@@ -21,14 +21,17 @@ Array = NDArray
 SIZES = (1, 1, 2, 3, 4, 5, 8)
 MAX_ELEMENTS = 256
 MAX_MAGNITUDE = 32.0
-MARGIN = 1e-2
-"""Distance kept from discontinuities and poles."""
+MAGNITUDES = {"f64": MAX_MAGNITUDE, "f32": MAX_MAGNITUDE, "f16": 8.0, "bf16": 4.0}
+"""Largest values of a program by its float type."""
+MARGINS = {"f64": 1e-2, "f32": 1e-2, "f16": 5e-2, "bf16": 0.25}
+"""Distance kept from discontinuities and poles: more than what rounding moves a value."""
 
 
 @dataclass
 class Generator:
     random: np.random.Generator
     float_type: str
+    integers: tuple[str, ...] = ("i32", "i64")
     block: Block = field(default_factory=Block)
     inputs: dict[str, Array] = field(default_factory=dict)
     arrays: dict[SSAValue, Array] = field(default_factory=dict)
@@ -76,7 +79,8 @@ class Generator:
         """Evaluate an op and append it if its values are tame."""
         operands = [self.arrays[operand] for operand in op.operands]
         (result,) = evaluate(op, operands, "exact")
-        if not _is_tame(op, operands) or not _is_bounded(result):
+        margin, largest = MARGINS[self.float_type], MAGNITUDES[self.float_type]
+        if not _is_tame(op, operands, margin) or not _is_bounded(result, largest):
             op.erase()
             return None
         self.block.add_op(op)
@@ -121,50 +125,50 @@ class Generator:
         return self.require(logical.BroadcastOp(small, kept, info.sizes))
 
 
-def _is_bounded(result: Array) -> bool:
+def _is_bounded(result: Array, largest: float) -> bool:
     small = result.size <= 4 * MAX_ELEMENTS and bool(np.all(np.isfinite(result)))
-    return small and (result.dtype.kind == "b" or bool(np.max(np.abs(result)) <= MAX_MAGNITUDE))
+    return small and (result.dtype.kind == "b" or bool(np.max(np.abs(result)) <= largest))
 
 
-def _is_tame(op: LogicalOp, operands: Sequence[Array]) -> bool:
+def _is_tame(op: LogicalOp, operands: Sequence[Array], margin: float) -> bool:
     match op:
         case logical.LogOp() | logical.SqrtOp() | logical.RsqrtOp():
-            return bool(np.min(operands[0]) > 10 * MARGIN)
+            return bool(np.min(operands[0]) > 10 * margin)
         case logical.Log1pOp():
-            return bool(np.min(operands[0]) > 10 * MARGIN - 1)
+            return bool(np.min(operands[0]) > 10 * margin - 1)
         case logical.ReciprocalOp() | logical.PowOp():
-            return bool(np.min(np.abs(operands[0])) > 10 * MARGIN)
+            return bool(np.min(np.abs(operands[0])) > 10 * margin)
         case logical.SignOp() if operands[0].dtype.kind == "f":
-            return bool(np.min(np.abs(operands[0])) > MARGIN)
+            return bool(np.min(np.abs(operands[0])) > margin)
         case logical.FloorOp() | logical.CeilOp():
-            return _is_far_from_whole(operands[0])
+            return _is_far_from_whole(operands[0], margin)
         case logical.RoundOp():
-            return _is_far_from_whole(operands[0] + 0.5)
+            return _is_far_from_whole(operands[0] + 0.5, margin)
         case logical.DivOp():
-            return bool(np.min(np.abs(operands[1])) > 10 * MARGIN)
+            return bool(np.min(np.abs(operands[1])) > 10 * margin)
         case logical.CompareOp() if operands[0].dtype.kind == "f":
-            return bool(np.min(np.abs(operands[0] - operands[1])) > MARGIN)
+            return bool(np.min(np.abs(operands[0] - operands[1])) > margin)
         case logical.CastOp() if operands[0].dtype.kind == "f" and op.info.element.kind == "int":
-            return _is_far_from_whole(operands[0])
+            return _is_far_from_whole(operands[0], margin)
         case logical.CastOp() if operands[0].dtype.kind == "f" and op.info.element.kind == "bool":
-            return bool(np.min(np.abs(operands[0])) > MARGIN)
+            return bool(np.min(np.abs(operands[0])) > margin)
         case logical.LayerNormOp():
             spread = np.var(operands[0], axis=logical.normalized_axes(op))
-            return bool(np.min(spread) > 10 * MARGIN)
+            return bool(np.min(spread) > 10 * margin)
         case logical.RmsNormOp():
             square = np.mean(operands[0] ** 2, axis=logical.normalized_axes(op))
-            return bool(np.min(square) > 10 * MARGIN)
+            return bool(np.min(square) > 10 * margin)
         case logical.GroupNormOp():
             groups = operands[0].reshape(len(operands[0]), op.groups.value.data, -1)
-            return bool(np.min(np.var(groups, axis=-1)) > 10 * MARGIN)
+            return bool(np.min(np.var(groups, axis=-1)) > 10 * margin)
         case logical.ArgOp() if operands[0].shape[axis := op.axis.value.data] > 1:
             ranked = np.sort(operands[0], axis=axis)
-            return bool(np.min(np.diff(ranked, axis=axis)) > MARGIN)
+            return bool(np.min(np.diff(ranked, axis=axis)) > margin)
         case logical.ReduceL2Op():
-            return bool(np.min(np.max(np.abs(operands[0]), axis=logical.int_values(op.axes))) > 10 * MARGIN)
+            return bool(np.min(np.max(np.abs(operands[0]), axis=logical.int_values(op.axes))) > 10 * margin)
         case _:
             return True
 
 
-def _is_far_from_whole(x: Array) -> bool:
-    return bool(np.min(np.abs(x - np.rint(x))) > MARGIN)
+def _is_far_from_whole(x: Array, margin: float) -> bool:
+    return bool(np.min(np.abs(x - np.rint(x))) > margin)

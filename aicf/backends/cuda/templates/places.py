@@ -106,54 +106,60 @@ def combine(operands: object):
 
 
 def topk(operands: object):
-    """One row a block: the K largest by digits of 8 bits from the top, then their order.
+    """One row a block, or one of PARTS of it: the K largest by digits of 8 bits from the top, then (FINAL) their order.
 
     A *rank key* is the element's order in DIGITS bytes, then its place turned round in four more, so that no two are
-    equal. Each pass counts the elements that agree with the digits found so far by their next digit, in a histogram,
-    and finds the digit of the K-th. It ends as soon as all elements of a digit are taken. What is at least that key is
-    collected, in any order: its rank among the collected is its place in the result.
-    Snippets: SOURCE_ROW, RESULT_ROW, KEY, STORE.
+    equal. Each pass counts the elements that agree with the digits known so far by their next digit, in a histogram,
+    and finds the digit of the K-th. It ends as soon as all elements of a digit are taken; the digits behind are zeros
+    then, below all that agree. What is at least that key is collected, in any order: its rank among the collected is
+    its place in the result.
+    Without FINAL they stay in the workspace, from KEPT_AT on, and those of all parts of a row are the row of another
+    launch.
+    Snippets: SOURCE_ROW, RESULT_ROW, KEY, TURNED, STORE.
     """
     thread = i32(cuda.threadIdx.x)
     row = i32(cuda.blockIdx.x)
+    part = i32(cuda.blockIdx.y)
     counts = cuda.shared.array(256, i32)
     found = cuda.shared.array(3, i32)
     if PROGRAMMATIC:
         launch_dependents()
         wait_for_predecessors()
     first = splice(SOURCE_ROW, row)
-    kept = w + u64(i64(row) * (K * 16))
-    prefix = u64(0)
-    places = u64(0)
+    kept = w + u64(KEPT_AT) + u64((i64(row) * PARTS + i64(part)) * (K * 16))
+    begin = i32(i64(part) * SIZE // PARTS)
+    end = i32((i64(part) + 1) * SIZE // PARTS)
+    word = u64(0)
+    known = u64(0)
     left = i32(K)
     open_ = True
-    for p in unrolled(DIGITS + 4):
-        if open_:
+    for half in unrolled(2):
+        if half == 1:
+            key_of_kth = word
+            word = u64(0)
+            known = u64(0)
+        shift = i32(8 * ((DIGITS if half == 0 else 4) - 1))
+        while open_ & (shift >= 0):
             counts[thread] = i32(0)
             cuda.syncthreads()
-            at = thread
-            while at < SIZE:
+            at = i32(begin + thread)
+            while at < end:
                 keys = registers(UNROLL, 0)
                 for i in unrolled(UNROLL):
-                    keys[i] = splice(KEY, first, i32(min(i32(at + i * THREADS), i32(SIZE - 1))))
+                    keys[i] = splice(KEY, first, i32(min(i32(at + i * THREADS), i32(end - 1))))
                 for i in unrolled(UNROLL):
                     here = i32(at + i * THREADS)
-                    turned = u64(u64(4294967295) - u64(here))
-                    if p < DIGITS:
-                        agrees = u64(keys[i] >> u64(8 * (DIGITS - p) % 64)) == prefix
-                        if p == 0:
-                            agrees = True
-                        digit = i32(u64(keys[i] >> u64(8 * (DIGITS - 1 - p))) & u64(255))
-                    else:
-                        agrees = (keys[i] == prefix) & (u64(turned >> u64(8 * (DIGITS + 4 - p))) == places)
-                        digit = i32(u64(turned >> u64(8 * (DIGITS + 3 - p))) & u64(255))
-                    if here < SIZE:
-                        if agrees:
-                            cuda.atomic.add(counts, digit, i32(1))
+                    own = keys[i]
+                    agrees = here < end
+                    if half == 1:
+                        agrees = agrees & (own == key_of_kth)
+                        own = splice(TURNED, first, i32(min(here, i32(end - 1))))
+                    if agrees & (u64(own & known) == word):
+                        cuda.atomic.add(counts, i32(u64(own >> u64(shift)) & u64(255)), i32(1))
                 at = i32(at + UNROLL * THREADS)
             cuda.syncthreads()
-            own = i32(counts[thread])
-            total = own
+            own_count = i32(counts[thread])
+            total = own_count
             for s in unrolled(8):
                 step = 1 << s
                 other = i32(0)
@@ -164,46 +170,41 @@ def topk(operands: object):
                 counts[thread] = total
                 cuda.syncthreads()
             if total >= left:
-                if total - own < left:
+                if total - own_count < left:
                     found[0] = thread
-                    found[1] = i32(left - (total - own))
-                    found[2] = own
+                    found[1] = i32(left - (total - own_count))
+                    found[2] = own_count
             cuda.syncthreads()
-            if p < DIGITS:
-                prefix = u64(u64(prefix << u64(8)) | u64(found[0]))
-            else:
-                places = u64(u64(places << u64(8)) | u64(found[0]))
+            word = u64(word | u64(u64(found[0]) << u64(shift)))
+            known = u64(known | u64(u64(255) << u64(shift)))
             left = i32(found[1])
             open_ = left < i32(found[2])
-            if not open_:
-                if p < DIGITS:
-                    prefix = u64(prefix << u64(8 * (DIGITS - 1 - p)))
-                else:
-                    places = u64(places << u64(8 * (DIGITS + 3 - p)))
+            shift = i32(shift - 8)
             cuda.syncthreads()
     if thread == 0:
         found[0] = i32(0)
     cuda.syncthreads()
-    at = thread
-    while at < SIZE:
+    at = i32(begin + thread)
+    while at < end:
         key = splice(KEY, first, at)
-        turned = u64(u64(4294967295) - u64(at))
-        if (key > prefix) | ((key == prefix) & (turned >= places)):
+        turned = splice(TURNED, first, at)
+        if (key > key_of_kth) | ((key == key_of_kth) & (turned >= word)):
             slot = i32(cuda.atomic.add(found, 0, i32(1)))
             store_u64(kept + u64(slot * 16), key)
             store_u64(kept + u64(slot * 16 + 8), turned)
         at = i32(at + THREADS)
     cuda.syncthreads()
-    target = splice(RESULT_ROW, row)
-    at = thread
-    while at < K:
-        key = load_u64(kept + u64(at * 16))
-        turned = load_u64(kept + u64(at * 16 + 8))
-        rank = i32(0)
-        for other in range(K):
-            other_key = load_u64(kept + u64(i32(other) * 16))
-            other_turned = load_u64(kept + u64(i32(other) * 16 + 8))
-            if (other_key > key) | ((other_key == key) & (other_turned > turned)):
-                rank = i32(rank + 1)
-        splice(STORE, target, rank, i64(u64(u64(4294967295) - turned)))
-        at = i32(at + THREADS)
+    if FINAL:
+        target = splice(RESULT_ROW, row)
+        at = thread
+        while at < K:
+            key = load_u64(kept + u64(at * 16))
+            turned = load_u64(kept + u64(at * 16 + 8))
+            rank = i32(0)
+            for other in range(K):
+                other_key = load_u64(kept + u64(i32(other) * 16))
+                other_turned = load_u64(kept + u64(i32(other) * 16 + 8))
+                if (other_key > key) | ((other_key == key) & (other_turned > turned)):
+                    rank = i32(rank + 1)
+            splice(STORE, target, rank, i64(u64(u64(4294967295) - turned)))
+            at = i32(at + THREADS)
