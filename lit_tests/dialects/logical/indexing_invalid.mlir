@@ -216,6 +216,46 @@ func.func @topk_flag(%x : tensor<4x3xf32>) {
 
 // -----
 
+func.func @write_row_shape(%r : tensor<3xf32>, %i : tensor<i32>, %x : tensor<4x3xf32>) {
+  // CHECK: error: logical.write_row: the row is 3xf32; it is a slice of 4x3xf32 along axis 0, 1x3xf32
+  %0 = logical.write_row %r, %i, %x {axis = 0} : (tensor<3xf32>, tensor<i32>, tensor<4x3xf32>) -> tensor<4x3xf32>
+  func.return
+}
+
+// -----
+
+func.func @write_row_type(%r : tensor<1x3xf16>, %i : tensor<i32>, %x : tensor<4x3xf32>) {
+  // CHECK: error: logical.write_row: the row is 1x3xf16; it is a slice
+  %0 = logical.write_row %r, %i, %x {axis = 0} : (tensor<1x3xf16>, tensor<i32>, tensor<4x3xf32>) -> tensor<4x3xf32>
+  func.return
+}
+
+// -----
+
+func.func @write_row_index(%r : tensor<1x3xf32>, %i : tensor<1xi32>, %x : tensor<4x3xf32>) {
+  // CHECK: error: logical.write_row: the index has shape 1; it is one number of rank 0
+  %0 = logical.write_row %r, %i, %x {axis = 0} : (tensor<1x3xf32>, tensor<1xi32>, tensor<4x3xf32>) -> tensor<4x3xf32>
+  func.return
+}
+
+// -----
+
+func.func @write_row_axis(%r : tensor<1x3xf32>, %i : tensor<i32>, %x : tensor<4x3xf32>) {
+  // CHECK: error: logical.write_row: axis 2 is out of range for rank 2; write 0 to 1
+  %0 = logical.write_row %r, %i, %x {axis = 2} : (tensor<1x3xf32>, tensor<i32>, tensor<4x3xf32>) -> tensor<4x3xf32>
+  func.return
+}
+
+// -----
+
+func.func @write_row_float(%r : tensor<1x3xf32>, %i : tensor<f32>, %x : tensor<4x3xf32>) {
+  // CHECK: error: logical.write_row: indices are f32; cast them to i32 or i64
+  %0 = logical.write_row %r, %i, %x {axis = 0} : (tensor<1x3xf32>, tensor<f32>, tensor<4x3xf32>) -> tensor<4x3xf32>
+  func.return
+}
+
+// -----
+
 func.func @last_update_rank(%i : tensor<2x3xi32>) {
   // CHECK: error: logical.last_update: indices have shape 2x3; they have rank 1
   %0 = logical.last_update %i {rows = 4} : (tensor<2x3xi32>) -> tensor<4xi32>
@@ -331,45 +371,5 @@ func.func @topk_axis(%x : tensor<4x3xf32>) {
 func.func @topk_result(%x : tensor<4x3xf32>) {
   // CHECK: error: logical.topk_indices: result type is 4x1xi32, but the operands give 4x1xi64
   %0 = logical.topk_indices %x {axis = 1, k = 1} : (tensor<4x3xf32>) -> tensor<4x1xi32>
-  func.return
-}
-
-// -----
-
-func.func @write_row_shape(%r : tensor<3xf32>, %i : tensor<i32>, %x : tensor<4x3xf32>) {
-  // CHECK: error: logical.write_row: the row is 3xf32; it is a slice of 4x3xf32 along axis 0, 1x3xf32
-  %0 = logical.write_row %r, %i, %x {axis = 0} : (tensor<3xf32>, tensor<i32>, tensor<4x3xf32>) -> tensor<4x3xf32>
-  func.return
-}
-
-// -----
-
-func.func @write_row_type(%r : tensor<1x3xf16>, %i : tensor<i32>, %x : tensor<4x3xf32>) {
-  // CHECK: error: logical.write_row: the row is 1x3xf16; it is a slice
-  %0 = logical.write_row %r, %i, %x {axis = 0} : (tensor<1x3xf16>, tensor<i32>, tensor<4x3xf32>) -> tensor<4x3xf32>
-  func.return
-}
-
-// -----
-
-func.func @write_row_index(%r : tensor<1x3xf32>, %i : tensor<1xi32>, %x : tensor<4x3xf32>) {
-  // CHECK: error: logical.write_row: the index has shape 1; it is one number of rank 0
-  %0 = logical.write_row %r, %i, %x {axis = 0} : (tensor<1x3xf32>, tensor<1xi32>, tensor<4x3xf32>) -> tensor<4x3xf32>
-  func.return
-}
-
-// -----
-
-func.func @write_row_axis(%r : tensor<1x3xf32>, %i : tensor<i32>, %x : tensor<4x3xf32>) {
-  // CHECK: error: logical.write_row: axis 2 is out of range for rank 2; write 0 to 1
-  %0 = logical.write_row %r, %i, %x {axis = 2} : (tensor<1x3xf32>, tensor<i32>, tensor<4x3xf32>) -> tensor<4x3xf32>
-  func.return
-}
-
-// -----
-
-func.func @write_row_float(%r : tensor<1x3xf32>, %i : tensor<f32>, %x : tensor<4x3xf32>) {
-  // CHECK: error: logical.write_row: indices are f32; cast them to i32 or i64
-  %0 = logical.write_row %r, %i, %x {axis = 0} : (tensor<1x3xf32>, tensor<f32>, tensor<4x3xf32>) -> tensor<4x3xf32>
   func.return
 }

@@ -32,12 +32,12 @@ func.func @writes(%x : tensor<4x6xf32>, %r : tensor<3xi32>, %u : tensor<3x6xf32>
   %2 = logical.scatter_nd %x, %n, %s {mode = "max"} : (tensor<4x6xf32>, tensor<5x2xi64>, tensor<5xf32>) -> tensor<4x6xf32>
   // CHECK-NEXT: %3 = logical.topk_indices %x {axis = 1, k = 2, smallest} : (tensor<4x6xf32>) -> tensor<4x2xi64>
   %3 = logical.topk_indices %x {axis = 1, k = 2, smallest} : (tensor<4x6xf32>) -> tensor<4x2xi64>
-  // CHECK-NEXT: %4 = logical.write_row %w, %p, %x {axis = 1} : (tensor<4x1xf32>, tensor<i64>, tensor<4x6xf32>) -> tensor<4x6xf32>
-  %4 = logical.write_row %w, %p, %x {axis = 1} : (tensor<4x1xf32>, tensor<i64>, tensor<4x6xf32>) -> tensor<4x6xf32>
-  // CHECK-NEXT: %5 = logical.last_update %r {rows = 4} : (tensor<3xi32>) -> tensor<4xi32>
-  %5 = logical.last_update %r {rows = 4} : (tensor<3xi32>) -> tensor<4xi32>
-  // CHECK-NEXT: %6 = logical.scatter_combine %x, %r, %u {mode = "max"} : (tensor<4x6xf32>, tensor<3xi32>, tensor<3x6xf32>) -> tensor<4x6xf32>
-  %6 = logical.scatter_combine %x, %r, %u {mode = "max"} : (tensor<4x6xf32>, tensor<3xi32>, tensor<3x6xf32>) -> tensor<4x6xf32>
+  // CHECK-NEXT: %4 = logical.last_update %r {rows = 4} : (tensor<3xi32>) -> tensor<4xi32>
+  %4 = logical.last_update %r {rows = 4} : (tensor<3xi32>) -> tensor<4xi32>
+  // CHECK-NEXT: %5 = logical.scatter_combine %x, %r, %u {mode = "max"} : (tensor<4x6xf32>, tensor<3xi32>, tensor<3x6xf32>) -> tensor<4x6xf32>
+  %5 = logical.scatter_combine %x, %r, %u {mode = "max"} : (tensor<4x6xf32>, tensor<3xi32>, tensor<3x6xf32>) -> tensor<4x6xf32>
+  // CHECK-NEXT: %6 = logical.write_row %w, %p, %x {axis = 1} : (tensor<4x1xf32>, tensor<i64>, tensor<4x6xf32>) -> tensor<4x6xf32>
+  %6 = logical.write_row %w, %p, %x {axis = 1} : (tensor<4x1xf32>, tensor<i64>, tensor<4x6xf32>) -> tensor<4x6xf32>
   func.return
 }
 
