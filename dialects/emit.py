@@ -21,6 +21,7 @@ from aicf.dialects.emit_kernels import (
     DivIntOp,
     KernelOp,
     PhaseOp,
+    PhiloxOp,
     ReduceOp,
     ScanOp,
     SigmoidOp,
@@ -52,6 +53,7 @@ __all__ = [
     "LedgerOp",
     "LoadOp",
     "PhaseOp",
+    "PhiloxOp",
     "ProgramOp",
     "ReduceOp",
     "ResolvedOp",
@@ -103,6 +105,7 @@ Emit = Dialect(
         SigmoidOp,
         DivIntOp,
         CastOp,
+        PhiloxOp,
     ],
     [BufferType, LayoutAttr, TargetAttr, KernelAttr, EdgeAttr],
 )

@@ -47,7 +47,7 @@ from xdsl.traits import IsolatedFromAbove, IsTerminator, NoTerminator, Pure, Sym
 from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects.emit_access_ops import IndexOp, LoadOp, is_memory, memory_of
-from aicf.dialects.emit_scalar_ops import SCALAR_OPS, CastOp, DivIntOp, SigmoidOp, verify_scalar_op
+from aicf.dialects.emit_scalar_ops import SCALAR_OPS, CastOp, DivIntOp, PhiloxOp, SigmoidOp, verify_scalar_op
 from aicf.dialects.emit_scan import ScanOp, scans_of, verify_scans
 from aicf.dialects.emit_syntax import parse_attributes, parse_integer, parse_integers, print_attributes
 from aicf.dialects.emit_types import scalar_element
@@ -61,6 +61,7 @@ __all__ = [
     "KernelOp",
     "LoadOp",
     "PhaseOp",
+    "PhiloxOp",
     "ReduceOp",
     "ScanOp",
     "SigmoidOp",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import AnyFloatConstr
+from xdsl.dialects.builtin import AnyFloatConstr, i32, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
     AnyAttr,
@@ -86,6 +86,25 @@ class CastOp(IRDLOperation):
         super().__init__(operands=[operand], result_types=[result_type])
 
 
+@irdl_op_definition
+class PhiloxOp(IRDLOperation):
+    """Word `index mod 4` of Philox4x32-10 with the key `seed` and the counter `offset + index/4` mod 2^64, unsigned."""
+
+    name = "emit.philox"
+
+    seed = operand_def(i64)
+    offset = operand_def(i64)
+    index = operand_def(i64)
+    result = result_def(i32)
+
+    traits = traits_def(Pure())
+
+    assembly_format = "$seed `,` $offset `,` $index attr-dict"
+
+    def __init__(self, seed: SSAValue, offset: SSAValue, index: SSAValue):
+        super().__init__(operands=[seed, offset, index], result_types=[i32])
+
+
 SCALAR_OPS: frozenset[type[Operation]] = frozenset(
     {
         arith.ConstantOp,
@@ -132,6 +151,7 @@ SCALAR_OPS: frozenset[type[Operation]] = frozenset(
         SigmoidOp,
         DivIntOp,
         CastOp,
+        PhiloxOp,
     }
 )
 """What a phase computes with, besides `emit.reduce` and `emit.store`."""

@@ -51,6 +51,7 @@ KIND_IDS: dict[str, int] = {
     "last_update": 33,
     "scatter_combine": 34,
     "topk_indices": 35,
+    "attention_step": 36,
 }
 """Append-only: a number, once given, never changes and is never used again."""
 
@@ -137,6 +138,7 @@ SCHEMAS: dict[str, tuple[Field, ...]] = {
     ),
     "attention.v1": (Field("scale", "d"), Field("mask", "?"), Field("causal", "?")),
     "attention.v2": (Field("scale", "d"), Field("mask", "?"), Field("causal", "?"), Field("past", "q")),
+    "attention_step.v1": (Field("scale", "d"), Field("mask", "?"), Field("causal", "?"), Field("past", "q")),
     "gemm_multi.v1": (Field("transpose_a", "?"), Field("transpose_b", "?"), Field("products", "q")),
     "norm_gated.v1": (
         Field("transpose_a", "?"),

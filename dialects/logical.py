@@ -31,6 +31,7 @@ from aicf.dialects.logical_ops import (
     indexing,
     logic,
     normalization,
+    random,
     reduction,
 )
 from aicf.dialects.logical_ops.activations import *
@@ -63,6 +64,7 @@ from aicf.dialects.logical_ops.functions import *
 from aicf.dialects.logical_ops.indexing import *
 from aicf.dialects.logical_ops.logic import *
 from aicf.dialects.logical_ops.normalization import *
+from aicf.dialects.logical_ops.random import *
 from aicf.dialects.logical_ops.reduction import *
 
 __all__ = [
@@ -102,6 +104,7 @@ __all__ += functions.__all__
 __all__ += indexing.__all__
 __all__ += logic.__all__
 __all__ += normalization.__all__
+__all__ += random.__all__
 __all__ += reduction.__all__
 
 NAME_ATTR = "logical.name"
@@ -126,6 +129,7 @@ FAMILIES: tuple[ModuleType, ...] = (
     indexing,
     logic,
     normalization,
+    random,
     reduction,
 )
 """The files of ``logical_ops/`` that hold ops."""

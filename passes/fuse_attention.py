@@ -24,10 +24,12 @@ from aicf.passes.support.fusion import (
 )
 from aicf.passes.support.ledger import record
 from aicf.passes.support.matching import computed_from, is_placed
+from aicf.passes.support.row_writes import move_behind_views, row_writes
 from aicf.passes.support.views import place_behind
 from aicf.passes.support.work import target_of
 
 KINDS = ("attention",)
+STEPS = ("attention_step",)
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,10 @@ def _fuse(output: logical.MatmulOp, context: FusionContext) -> None:
         because = f"'{id_of(reader)}' reads what is between the products, so it is written in any case"
     elif (because := context.why_none_of(KINDS)) is None:
         because = "no kernel of the target gains by taking it as one"
-        plan, refused = _first_legal(members, attention, context)
+        plan, refused = _first_step(members, attention, context)
+        if plan is None:
+            plan, others = _first_legal(members, attention, context)
+            refused |= others
     if plan is None:
         record(
             context.module,
@@ -86,13 +91,16 @@ def _fuse(output: logical.MatmulOp, context: FusionContext) -> None:
     subjects = [id_of(member) for member in plan.members]
     # The views behind the product are gone from the body: the value is called after what is left of it.
     plan.results[0].name_hint = output.result.name_hint
+    because = "scores and probabilities stay on chip, and no head is moved"
+    if len(plan.results) > 1:
+        because += "; the new token's row is written on the way"
     group = form_group(plan, context)
     record(
         context.module,
         FuseAttentionPass.name,
         [group.id.data, *subjects],
         f"one kernel for {len(subjects)} ops",
-        "scores and probabilities stay on chip, and no head is moved",
+        because,
         refused,
     )
 
@@ -121,6 +129,39 @@ def _first_legal(
         plan = outline(ops, context.group_id(ops), [ops[-1].results[0]])
         _use_kernel_layout(plan.body)
         if (reason := refusal(plan, context, KINDS)) is None:
+            return plan, refused
+        refused[" + ".join(id_of(op) for op in (attention.output, *chain))] = reason
+    return None, refused
+
+
+def _first_step(
+    members: Sequence[Operation], attention: Attention, context: FusionContext
+) -> tuple[Outline | None, dict[str, str]]:
+    """The attention with the writes of a row into its keys and values, and as many of the views behind it as a kernel
+    takes; and why not with more. Nothing is refused where there are no such writes."""
+    writes = row_writes(attention)
+    if writes is None:
+        return None, {}
+    first = [op for write in writes for op in (write.write, *write.views)]
+    behind = [op for write in writes for op in write.behind]
+    rest = [op for op in members if op is not attention.output and op not in first]
+    results = [write.result for write in writes]
+    refused: dict[str, str] = {}
+    if (because := context.why_none_of(STEPS)) is None and not context.may_be_one(
+        (*(write.write for write in writes), *members)
+    ):
+        because = "the policy pins its ops to different groups"
+    if because is not None:
+        return None, {" + ".join(id_of(write.write) for write in writes): because}
+    for chain in _chains_behind(attention.output):
+        # The output stands behind all that feeds the group, which takes its place.
+        whole = [*first, *rest, *behind, attention.output, *chain]
+        plan = outline(whole, context.group_id(members), [whole[-1].results[0], *results])
+        _use_kernel_layout(plan.body)
+        move_behind_views(plan.body)
+        for write in writes:
+            write.result.name_hint = write.write.result.name_hint
+        if (reason := refusal(plan, context, STEPS)) is None:
             return plan, refused
         refused[" + ".join(id_of(op) for op in (attention.output, *chain))] = reason
     return None, refused

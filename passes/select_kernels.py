@@ -8,14 +8,21 @@ from typing import TypeVar
 
 from xdsl.context import Context
 from xdsl.dialects import func
-from xdsl.dialects.builtin import FloatAttr, ModuleOp, StringAttr, f64
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, ModuleOp, StringAttr, f64, i64
 from xdsl.ir import Attribute, Operation
 from xdsl.passes import ModulePass
 
-from aicf.backends.base import BatchInvariantKernel, DeviceGivenKernel, KernelDescriptor, Work
+from aicf.backends.base import (
+    BatchInvariantKernel,
+    DeviceGivenKernel,
+    KernelDescriptor,
+    SharingKernel,
+    Work,
+)
 from aicf.backends.registry import get_kernels
 from aicf.dialects.emit import GroupOp, ProgramOp, ResolvedOp
 from aicf.dialects.emit_types import KernelAttr, TargetAttr
+from aicf.dialects.plain_values import plain_value
 from aicf.errors import PolicyError, UnsupportedOp
 from aicf.passes.support.identity import position_of
 from aicf.passes.support.instructions import Filler
@@ -33,6 +40,8 @@ TUNING_KEY = "tuning_key"
 
 FREE_US = "free_us"
 """Figure of a decision about batch-invariant work: predicted microseconds of the choice without that wish."""
+
+_ONE_THREAD = IntegerAttr(1, i64)
 
 Refuse = Callable[[KernelAttr], str | None]
 """Why a legal kernel with this record cannot be taken where it would stand; None if it can."""
@@ -73,7 +82,10 @@ class SelectKernelsPass(ModulePass):
 
 
 def _check_policy(module: ModuleOp, policy: KernelPolicy) -> None:
-    """Raises PolicyError for a key of `kernels` that is no group or instruction of the module and no kind."""
+    """Raises PolicyError for a kernel that the target has not (another one may have been set since), and for a key of
+    `kernels` that is no group or instruction of the module and no kind."""
+    backend = target_of(module).backend.data
+    policy.check_kernels(get_kernels(backend), backend)
     if policy.kernels or policy.records:
         groups = [op.id.data for op in module.walk() if isinstance(op, GroupOp)]
         instructions = [op.instruction.data for program in programs(module) for op in program.instructions]
@@ -160,6 +172,7 @@ class _Chooser:
             if option is not best:
                 rejected[option.variant.label] = _against(option, best)
         chosen = best.variant
+        rejected |= _other_threads(chosen, work, self.target)
         cost = _microseconds(best.own_us)
         free = self._free_choice(group_work)
         record(
@@ -296,6 +309,20 @@ def _measured_costs(chosen: Variant, measured: MeasuredWork | None) -> dict[str,
         for name, timing in (("cold_us", chosen.row.cold), ("warm_us", chosen.row.warm)):
             costs[name] = _microseconds(timing.median_us)
     return {**costs, TUNING_KEY: StringAttr(measured.key)}
+
+
+def _other_threads(chosen: Variant, work: Work, target: TargetAttr) -> dict[str, str]:
+    """The reason against every other number of threads that the chosen kernel weighed."""
+    if target.facts.data.get("threads") == _ONE_THREAD or not isinstance(chosen.kernel, SharingKernel):
+        return {}
+    times = chosen.kernel.threads_us(work, target)
+    taken = plain_value(chosen.record.record.data["threads"])
+    own = times.get(taken) if isinstance(taken, int) else None
+    return {
+        "1 thread" if count == 1 else f"{count} threads": f"predicted {us:.3g} us, not {own:.3g}"
+        for count, us in times.items()
+        if own is not None and count != taken
+    }
 
 
 def _against(option: _Option, best: _Option) -> str:

@@ -36,7 +36,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf.universe": ("aicf.passes",),
     "aicf.dialects": (),
     "aicf.semantics": ("aicf.dialects",),
-    "aicf.policies": ("aicf.dialects.kinds", "aicf.files", "aicf.plain"),
+    "aicf.policies": ("aicf.dialects.kinds", *PLAIN, "aicf.files"),
     "aicf.backends": (*EMIT, "aicf.dialects.types", *CONTRACT),
     "aicf.backends.reference": (
         *EMIT,

@@ -4,16 +4,30 @@ from __future__ import annotations
 
 import re
 import shlex
+import textwrap
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+from xdsl.context import Context
+from xdsl.dialects.builtin import DictionaryAttr, ModuleOp
+from xdsl.passes import ModulePass
 
+from aicf.frontends.text import make_context, parse_module, verify_module
+from aicf.passes.aicf_inference import AicfInferencePass
+from aicf.passes.support.programs import programs
 from aicf.tools.aicf_opt import main as aicf_opt
 from aicf.universe import AICF_UNIVERSE
 from tests.test_compiler import ROOT
 
 README = (ROOT / "README.md").read_text("utf-8")
-PAGES = ("README.md", "CONTRIBUTING.md", *(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")))
+PAGES = (
+    "README.md",
+    "CONTRIBUTING.md",
+    *(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")),
+    *(f"docs/tutorial/{page.name}" for page in (ROOT / "docs" / "tutorial").glob("*.md")),
+)
 FOLDERS = (
     "aicf/",
     "dialects/",
@@ -27,6 +41,11 @@ FOLDERS = (
 )
 INVENTED = ("passes/some_pass.py", "lit_tests/passes/some_pass.mlir", "examples/digits/build")
 """Names in instructions, and what the demo makes."""
+PASS_IMPORTS = {
+    imported.__name__: imported
+    for imported in (dataclass, Context, DictionaryAttr, ModuleOp, ModulePass, programs)
+}
+"""What the file of a pass begins with."""
 
 
 def test_the_python_example_runs(
@@ -46,6 +65,20 @@ def test_the_session_is_what_aicf_opt_prints(
     monkeypatch.chdir(ROOT)
     assert aicf_opt(shlex.split(command)) == 0
     assert capsys.readouterr().out.strip() == output.strip()
+
+
+def test_the_example_pass_does_what_it_says():
+    page = (ROOT / "docs" / "adding-a-pass.md").read_text("utf-8")
+    (example,) = re.findall(r"\n( +@dataclass.*?)\n\n   Options", page, re.DOTALL)
+    names: dict[str, Any] = dict(PASS_IMPORTS)
+    exec(compile(textwrap.dedent(example), "adding-a-pass.md", "exec"), names)
+    module = parse_module((ROOT / "examples" / "softmax.mlir").read_text("utf-8"))
+    AicfInferencePass("cpu:x86-64-v3").apply(make_context(), module)
+    (program,) = programs(module)
+    assert "expected_us" in str(program)
+    names["DropHintsPass"]().apply(make_context(), module)
+    verify_module(module)
+    assert "expected_us" not in str(program)
 
 
 @pytest.mark.parametrize("page", PAGES)

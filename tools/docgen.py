@@ -1,4 +1,4 @@
-"""Writes ``docs/reference`` from the code: one page a dialect, one page for all passes.
+"""Writes ``docs/reference`` from the code: one page a dialect, one page for all passes, the table of ops.
 
     python -m aicf.tools.docgen            # write the pages
     python -m aicf.tools.docgen --check    # exit status 1 if they differ from the code
@@ -47,6 +47,7 @@ from xdsl.passes import ModulePass
 
 from aicf.dialects.logical import LogicalOp
 from aicf.passes.support.pipeline import pass_options
+from aicf.tools.op_table import markdown_table, table_page
 from aicf.universe import AICF_UNIVERSE
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -100,7 +101,7 @@ def _operation_section(op: type[Operation]) -> str:
     if traits:
         parts.append(f"Traits: {', '.join(f'`{trait}`' for trait in traits)}\n")
     if rows := list(_field_rows(op, definition)):
-        parts.append(_table(("", "name", "type"), rows))
+        parts.append(markdown_table(("", "name", "type"), rows))
     return "\n".join(parts)
 
 
@@ -196,7 +197,7 @@ def _attribute_section(attribute: type[Attribute]) -> str:
             for name, parameter in attribute.get_irdl_definition().parameters
         ]
         if rows:
-            parts.append(_table(("parameter", "type"), rows))
+            parts.append(markdown_table(("parameter", "type"), rows))
     return "\n".join(parts)
 
 
@@ -236,7 +237,7 @@ def _pass_section(name: str) -> str:
         rows = [
             (f"`{option}`", kind, defaults[option], notes.get(option, "")) for option, kind in options.items()
         ]
-        parts.append(_table(("option", "type", "default", ""), rows))
+        parts.append(markdown_table(("option", "type", "default", ""), rows))
     return "\n".join(parts)
 
 
@@ -273,15 +274,11 @@ def _prose(docstring: str | None) -> str:
     return text.replace("``", "`") + "\n"
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
-
-
 def pages() -> dict[Path, str]:
     """Every generated page by its path."""
     texts = {PAGES / f"dialect-{name}.md": dialect_page(name) for name in AICF_UNIVERSE.all_dialects}
     texts[PAGES / "passes.md"] = passes_page()
+    texts[PAGES / "ops.md"] = table_page(GENERATED)
     return texts
 
 

@@ -40,6 +40,7 @@ __all__ = [
     "NativeCode",
     "OperandInfo",
     "ProfileEntry",
+    "SharingKernel",
     "TunableKernel",
     "Work",
 ]
@@ -160,6 +161,16 @@ class TunableKernel(Protocol):
         All have the same entries. A measurement finds its variant by the entries whose values differ, so the records
         may only depend on `work` and `target`, and other candidates mean another `version`. Only for legal work.
         """
+        ...
+
+
+@runtime_checkable
+class SharingKernel(Protocol):
+    """What a `KernelDescriptor` also says if threads may share its work: what that was predicted to gain or lose."""
+
+    def threads_us(self, work: Work, target: TargetAttr) -> Mapping[int, float]:
+        """Predicted microseconds by number of threads, for each number that was weighed: `record` has the best. Only
+        for legal work."""
         ...
 
 
@@ -310,21 +321,21 @@ class Backend(Protocol):
 
 
 @runtime_checkable
-class MachineBackend(Protocol):
-    """What a `Backend` also says if many machines have one architecture level: which of them this is."""
-
-    def machine(self) -> str:
-        """What this machine is called in tables of measured times."""
-        ...
-
-
-@runtime_checkable
 class LibraryBackend(Protocol):
     """What a `Backend` also says if its targets may list libraries."""
 
     @property
     def library_names(self) -> Sequence[str]:
         """Those that its kernels can call, be they here or not."""
+        ...
+
+
+@runtime_checkable
+class MachineBackend(Protocol):
+    """What a `Backend` also says if many machines have one architecture level: which of them this is."""
+
+    def machine(self) -> str:
+        """What this machine is called in tables of measured times."""
         ...
 
 

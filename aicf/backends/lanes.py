@@ -6,14 +6,14 @@ step of a value that wraps inside a vector is still its step: such a lane is out
 
 from __future__ import annotations
 
-from math import gcd
+from math import gcd, prod
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import BlockArgument, OpResult, SSAValue
 
 from aicf.backends.nests import LoopNest, origin, reads
-from aicf.dialects.emit_kernels import IndexOp, LoadOp
+from aicf.dialects.emit_kernels import IndexOp, LoadOp, PhiloxOp
 
 _ULT = arith.CMPI_COMPARISON_OPERATIONS.index("ult")
 
@@ -66,7 +66,7 @@ class LaneSteps:
         )
 
     def multiple(self, value: SSAValue) -> int:
-        """A number that divides the value in the first lane; 0 for the value 0."""
+        """A number whose powers of two divide the value in the first lane, also if it wraps; 0 for the value 0."""
         value = origin(value)
         if not isinstance(value, OpResult):
             return 1
@@ -78,8 +78,19 @@ class LaneSteps:
                 return abs(constant.value.data)
             case arith.AddiOp() | arith.SubiOp():
                 return gcd(*(self.multiple(operand) for operand in value.op.operands))
+            case arith.MuliOp():
+                return prod(self.multiple(operand) for operand in value.op.operands)
             case _:
                 return 1
+
+    def shares_counters(self, op: PhiloxOp, lanes: int) -> bool:
+        """Whether the words in `lanes` lanes are those of whole counters in order, four of each."""
+        return (
+            lanes % 4 == 0
+            and self.step(op.seed) == self.step(op.offset) == 0
+            and self.step(op.index) == 1
+            and self.multiple(op.index) % 4 == 0
+        )
 
     def load_step(self, load: LoadOp) -> int | None:
         """Elements in memory between neighbouring lanes of a load."""

@@ -14,7 +14,16 @@ from math import prod
 from xdsl.ir import BlockArgument, OpResult, SSAValue
 from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineDimExpr, AffineExpr, AffineMap
 
-from aicf.dialects.emit_kernels import IndexOp, KernelOp, LoadOp, PhaseOp, ReduceOp, StoreOp, YieldOp
+from aicf.dialects.emit_kernels import (
+    IndexOp,
+    KernelOp,
+    LoadOp,
+    PhaseOp,
+    PhiloxOp,
+    ReduceOp,
+    StoreOp,
+    YieldOp,
+)
 from aicf.dialects.types import element_of
 
 
@@ -203,7 +212,8 @@ def value_types(kernel: KernelOp) -> set[str]:
 
 
 def element_types(kernel: KernelOp) -> set[str]:
-    """Element types of the values that reach a result; those that only say where to load from are not among them."""
+    """Element types of the values that reach a result; those that only say where to load from, or which random word
+    to take, are not among them."""
     stack = [
         operand
         for phase in kernel.phases
@@ -219,7 +229,7 @@ def element_types(kernel: KernelOp) -> set[str]:
         seen.add(value)
         if isinstance(value, OpResult) and isinstance(value.op, LoadOp):
             stack.extend([] if value.op.otherwise is None else [value.op.otherwise])
-        else:
+        elif not (isinstance(value, OpResult) and isinstance(value.op, PhiloxOp)):
             stack.extend(reads(value))
     return {element_of(value.type).name for value in seen}
 

@@ -7,24 +7,20 @@ Nothing here changes what is computed: which kernels run, in which groups and wi
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
-
-from xdsl.dialects.builtin import DictionaryAttr
+from typing import ClassVar
 
 from aicf.errors import PolicyError
-from aicf.policies import fields
-from aicf.policies.fields import Reader, boolean, integer, map_of, one_of, string, suggest
+from aicf.policies.fields import Reader, boolean, choice, integer, map_of, one_of, suggest
+from aicf.policies.section import Section
 
-VERSION = 1
 MEMORY = ("shared", "separate")
 BINDINGS = ("direct", "staged")
 
 
 @dataclass(frozen=True)
-class ExecutionPolicy:
+class ExecutionPolicy(Section):
     """Wishes about how a program is executed; the default leaves every choice to the passes.
 
     Args:
@@ -42,7 +38,17 @@ class ExecutionPolicy:
         PolicyError: a value is not legal; the message names its path and lists what is.
     """
 
-    version: int = VERSION
+    READERS: ClassVar[Mapping[str, Reader]] = {
+        "version": integer,
+        "streams": integer,
+        "streams_of": map_of(integer),
+        "bindings": map_of(choice(BINDINGS)),
+        "inplace": boolean,
+        "memory": choice(MEMORY),
+        "prepared_weights": boolean,
+    }
+    BOUNDS: ClassVar[tuple[str, ...]] = ("inplace", "memory", "prepared_weights")
+
     streams: int = 0
     streams_of: Mapping[str, int] = field(default_factory=dict[str, int])
     bindings: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -51,7 +57,7 @@ class ExecutionPolicy:
     prepared_weights: bool = True
 
     def __post_init__(self) -> None:
-        fields.check_version(self.version, VERSION)
+        super().__post_init__()
         one_of("memory", self.memory, MEMORY)
         for name, binding in self.bindings.items():
             one_of(f"bindings.{name}", binding, BINDINGS)
@@ -81,44 +87,3 @@ class ExecutionPolicy:
             if name not in names:
                 hint = suggest(name, names, "it has")
                 raise PolicyError(f"bindings.{name}: no input or output has that name; {hint}")
-
-    def bounds(self) -> dict[str, Any]:
-        """The fields that differ from the default and still say something of a program in which all is decided."""
-        default = ExecutionPolicy()
-        kept = {name: getattr(self, name) for name in ("inplace", "memory", "prepared_weights")}
-        return {name: value for name, value in kept.items() if value != getattr(default, name)}
-
-    def to_plain(self) -> dict[str, Any]:
-        """JSON values with every field, in a fixed order."""
-        return {
-            **{entry.name: getattr(self, entry.name) for entry in dataclasses.fields(self)},
-            "streams_of": dict(sorted(self.streams_of.items())),
-            "bindings": dict(sorted(self.bindings.items())),
-        }
-
-    @classmethod
-    def from_plain(cls, value: object) -> ExecutionPolicy:
-        """Reads plain values; missing fields have their defaults. Raises PolicyError naming the path."""
-        return cls(**fields.read_fields(READERS, value))
-
-    def to_attr(self) -> DictionaryAttr:
-        """The attribute `aicf.execution`; `from_attr` gives an equal policy back."""
-        attribute = fields.to_attr(self.to_plain())
-        assert isinstance(attribute, DictionaryAttr)
-        return attribute
-
-    @classmethod
-    def from_attr(cls, attribute: DictionaryAttr) -> ExecutionPolicy:
-        """Reads the attribute. Raises PolicyError naming the path of what is not legal."""
-        return cls.from_plain(fields.from_attr("policy", attribute))
-
-
-READERS: Mapping[str, Reader] = {
-    "version": integer,
-    "streams": integer,
-    "streams_of": map_of(integer),
-    "bindings": map_of(string),
-    "inplace": boolean,
-    "memory": string,
-    "prepared_weights": boolean,
-}

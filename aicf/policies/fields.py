@@ -14,7 +14,6 @@ from typing import Any, cast
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
-    BoolAttr,
     DictionaryAttr,
     FloatAttr,
     IntegerAttr,
@@ -30,7 +29,7 @@ from aicf.errors import PolicyError
 Reader = Callable[[str, object], Any]
 """Checks the value of a field at a path and gives what the policy holds. Raises PolicyError."""
 
-_MAX_LISTED = 24
+_MAX_LISTED = 40
 
 
 def suggest(name: str, legal: Collection[str], intro: str) -> str:
@@ -86,6 +85,16 @@ def string(path: str, value: object) -> str:
     """A string."""
     _expect(path, isinstance(value, str), "a string", value)
     return cast(str, value)
+
+
+def choice(legal: Sequence[str]) -> Reader:
+    """A reader of one of a few strings."""
+
+    def read(path: str, value: object) -> str:
+        _expect(path, isinstance(value, str), f"one of {', '.join(legal)}", value)
+        return cast(str, value)
+
+    return read
 
 
 def strings(path: str, value: object) -> tuple[str, ...]:
@@ -150,27 +159,7 @@ def read_fields(readers: Mapping[str, Reader], value: object) -> dict[str, Any]:
     return {name: readers[name](name, entry) for name, entry in found.items()}
 
 
-# Plain values as attributes
-
-
-def to_attr(value: object) -> Attribute:
-    """The attribute of a plain value."""
-    match value:
-        case bool():
-            return BoolAttr.from_bool(value)
-        case int():
-            return IntegerAttr(value, i64)
-        case float():
-            return FloatAttr(value, f64)
-        case str():
-            return StringAttr(value)
-        case list():
-            return ArrayAttr([to_attr(item) for item in cast(list[object], value)])
-        case _:
-            assert isinstance(value, dict)
-            return DictionaryAttr(
-                {key: to_attr(item) for key, item in cast(dict[str, object], value).items()}
-            )
+# Attributes as plain values
 
 
 def from_attr(path: str, attribute: Attribute) -> object:

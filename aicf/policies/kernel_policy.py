@@ -8,18 +8,15 @@ holds no code and chooses nothing itself. It travels in a policy file (`policy`)
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
-
-from xdsl.dialects.builtin import DictionaryAttr
+from typing import ClassVar
 
 from aicf.dialects.kinds import KIND_IDS
 from aicf.errors import PolicyError
-from aicf.policies import fields
 from aicf.policies.fields import (
     Reader,
+    choice,
     integer,
     map_of,
     one_of,
@@ -30,8 +27,8 @@ from aicf.policies.fields import (
     suggest,
     switches,
 )
+from aicf.policies.section import Section
 
-VERSION = 1
 EXPECTED_US = "expected_us"
 BATCH_INVARIANT = "batch_invariant"
 DETERMINISM = ("bitwise", BATCH_INVARIANT, "any")
@@ -63,7 +60,7 @@ class Fusion:
 
 
 @dataclass(frozen=True)
-class KernelPolicy:
+class KernelPolicy(Section):
     """Wishes about what runs; the default leaves every choice to the passes.
 
     Args:
@@ -86,7 +83,19 @@ class KernelPolicy:
         PolicyError: a value is not legal; the message names its path and lists what is.
     """
 
-    version: int = VERSION
+    READERS: ClassVar[Mapping[str, Reader]] = {
+        "version": integer,
+        "determinism": choice(DETERMINISM),
+        "rounding": choice(ROUNDING),
+        "fusion": switches(Fusion),
+        "kernels": map_of(string),
+        "records": map_of(map_of(plain)),
+        "forbid": strings,
+        "groups": string_lists,
+        "measurements": choice(MEASUREMENTS),
+    }
+    BOUNDS: ClassVar[tuple[str, ...]] = ("determinism", "rounding")
+
     determinism: str = "bitwise"
     rounding: str = "fused"
     fusion: Fusion = Fusion()
@@ -97,7 +106,7 @@ class KernelPolicy:
     measurements: str = "cold"
 
     def __post_init__(self) -> None:
-        fields.check_version(self.version, VERSION)
+        super().__post_init__()
         one_of("determinism", self.determinism, DETERMINISM)
         one_of("rounding", self.rounding, ROUNDING)
         one_of("measurements", self.measurements, MEASUREMENTS)
@@ -139,76 +148,24 @@ class KernelPolicy:
     def check_kernel_keys(self, groups: Collection[str]) -> None:
         """Raises PolicyError, naming the path, for a key of `kernels` that is neither a group's id nor a kind, and one
         of `records` that is no group's id."""
-        known = [*groups, *KIND_IDS]
         for key in self.kernels:
-            if key not in known:
-                raise PolicyError(
-                    f"kernels.{key}: no group or kind has that name; {suggest(key, known, 'it has')}"
-                )
+            if key not in groups and key not in KIND_IDS:
+                hints = f"{suggest(key, groups, 'groups')}; {suggest(key, KIND_IDS, 'kinds')}"
+                raise PolicyError(f"kernels.{key}: no group or kind has that name; {hints}")
         for key in self.records:
             if key not in groups:
                 raise PolicyError(f"records.{key}: no group has that name; {suggest(key, groups, 'it has')}")
 
-    def check_groups(self, ops: Collection[str]) -> None:
-        """Raises PolicyError, naming the path, for an id in `groups` that is no op's."""
+    def check_groups(self, ops: Collection[str], copies: Collection[str] = ()) -> None:
+        """Raises PolicyError, naming the path, for an id in `groups` that is no op's, nor one of the `copies` of ops
+        that a pass may make."""
         for place, ids in enumerate(self.groups):
             for id_ in ids:
-                if id_ not in ops:
+                if id_ not in ops and id_ not in copies:
                     raise PolicyError(
                         f"groups[{place}]: no op has the id '{id_}'; {suggest(id_, ops, 'it has')}"
                     )
 
-    def bounds(self) -> dict[str, Any]:
-        """The fields that differ from the default and still say something of a program in which all is decided: what
-        its results may be. The others are spent by then."""
-        default = KernelPolicy()
-        kept = {name: getattr(self, name) for name in ("determinism", "rounding")}
-        return {name: value for name, value in kept.items() if value != getattr(default, name)}
-
     def _kernel_paths(self) -> Iterable[tuple[str, str]]:
         yield from ((f"kernels.{key}", kernel) for key, kernel in self.kernels.items())
         yield from ((f"forbid[{place}]", kernel) for place, kernel in enumerate(self.forbid))
-
-    # Plain values and text
-
-    def to_plain(self) -> dict[str, Any]:
-        """JSON values with every field, in a fixed order."""
-        return {
-            **{entry.name: getattr(self, entry.name) for entry in dataclasses.fields(self)},
-            "fusion": dataclasses.asdict(self.fusion),
-            "kernels": dict(sorted(self.kernels.items())),
-            "records": {key: dict(entries) for key, entries in sorted(self.records.items())},
-            "forbid": list(self.forbid),
-            "groups": [list(ids) for ids in self.groups],
-        }
-
-    @classmethod
-    def from_plain(cls, value: object) -> KernelPolicy:
-        """Reads plain values; missing fields have their defaults. Raises PolicyError naming the path."""
-        return cls(**fields.read_fields(READERS, value))
-
-    # The module attribute
-
-    def to_attr(self) -> DictionaryAttr:
-        """The attribute `aicf.policy`; `from_attr` gives an equal policy back."""
-        attribute = fields.to_attr(self.to_plain())
-        assert isinstance(attribute, DictionaryAttr)
-        return attribute
-
-    @classmethod
-    def from_attr(cls, attribute: DictionaryAttr) -> KernelPolicy:
-        """Reads the attribute. Raises PolicyError naming the path of what is not legal."""
-        return cls.from_plain(fields.from_attr("policy", attribute))
-
-
-READERS: Mapping[str, Reader] = {
-    "version": integer,
-    "determinism": string,
-    "rounding": string,
-    "fusion": switches(Fusion),
-    "kernels": map_of(string),
-    "records": map_of(map_of(plain)),
-    "forbid": strings,
-    "groups": string_lists,
-    "measurements": string,
-}

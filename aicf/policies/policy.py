@@ -20,7 +20,7 @@ from typing import Any, TypeVar, cast
 import yaml
 
 from aicf.errors import PolicyError
-from aicf.policies import execution_policy, fields, kernel_policy
+from aicf.policies import fields
 from aicf.policies.execution_policy import ExecutionPolicy
 from aicf.policies.kernel_policy import KernelPolicy
 
@@ -62,9 +62,9 @@ class Policy:
                 _section(KERNEL, KernelPolicy.from_plain, sections),
                 _section(EXECUTION, ExecutionPolicy.from_plain, sections),
             )
-        legal = [*kernel_policy.READERS, *(name for name in execution_policy.READERS if name != "version")]
+        legal = [*KernelPolicy.READERS, *(name for name in ExecutionPolicy.READERS if name != "version")]
         given = fields.entries("policy", value, legal)
-        ours = {name: given[name] for name in kernel_policy.READERS if name in given}
+        ours = {name: given[name] for name in KernelPolicy.READERS if name in given}
         return cls(
             KernelPolicy.from_plain(ours),
             ExecutionPolicy.from_plain({name: entry for name, entry in given.items() if name not in ours}),

@@ -90,6 +90,14 @@ def _scatter(op: logical.ScatterOp, operands: Sequence[Array]) -> Array:
     return _scatter_rows(op.mode.data, x, from_the_end(indices, len(x)), updates)
 
 
+def _write_row(op: logical.WriteRowOp, operands: Sequence[Array]) -> Array:
+    row, index, x = operands
+    axis = op.axis.value.data
+    rows, new = np.moveaxis(x, axis, 0), np.moveaxis(row, axis, 0)
+    written = _scatter_rows("set", rows, from_the_end(index, len(rows)).reshape(1), new)
+    return np.moveaxis(written, 0, axis)
+
+
 def _last_update(op: logical.LastUpdateOp, operands: Sequence[Array]) -> Array:
     (indices,) = operands
     rows = op.rows.value.data
@@ -150,6 +158,7 @@ MEANINGS: Mapping[type[Operation], Meaning] = {
     logical.ScatterOp: _scatter,
     logical.ScatterCombineOp: _scatter,
     logical.LastUpdateOp: _last_update,
+    logical.WriteRowOp: _write_row,
     logical.ScatterElementsOp: _scatter_elements,
     logical.ScatterNdOp: _scatter_nd,
     logical.TopkIndicesOp: _topk_indices,

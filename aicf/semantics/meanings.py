@@ -19,6 +19,7 @@ from aicf.semantics import (
     elementwise,
     indexing,
     normalization,
+    random,
     reduction,
 )
 from aicf.semantics.base import Meaning
@@ -31,5 +32,6 @@ SEMANTICS: Mapping[type[Operation], Meaning] = {
     **normalization.MEANINGS,
     **data_movement.MEANINGS,
     **indexing.MEANINGS,
+    **random.MEANINGS,
 }
 """Every value-producing op of the logical dialect and what it computes."""

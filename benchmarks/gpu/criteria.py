@@ -65,6 +65,10 @@ def _of_peer(row: Row) -> float:
     return best_peer(row) / row["us"]["aicf"]
 
 
+def _of_compiled(row: Row) -> float:
+    return row["us"]["aicf"] / row["us"]["torch_compile"]
+
+
 def _of_library(row: Row) -> float:
     """Of cublasLt as PyTorch captures it: our own call of it copies what callers bind to where it reads."""
     return min(row["us"]["cublaslt"], row["us"]["torch_graph"]) / row["us"]["wgmma"]
@@ -88,7 +92,8 @@ _REPLAYS = {"mlp_chain": 60, "bert_1x128": 300, "bert_8x128": 800, "gemm_bias_re
 _PRODUCTS = ("gemm_4096", "gemm_8192")
 _STREAMS = ("pointwise_256MB", "softmax_256MB", "layer_norm_256MB")
 _ATTENTION = ("attention_512", "attention_512_causal")
-_ALL = (*_REPLAYS, *_PRODUCTS, "swiglu_2048", *_STREAMS, *_ATTENTION)
+_DECODERS = ("gpt2_block", "gpt2_12_blocks")
+_ALL = (*_REPLAYS, *_PRODUCTS, "swiglu_2048", *_STREAMS, *_ATTENTION, *_DECODERS)
 
 CRITERIA: Sequence[Criterion] = (
     *(Criterion(row, "replay, us", "<=", us, _replay) for row, us in _REPLAYS.items()),
@@ -96,6 +101,7 @@ CRITERIA: Sequence[Criterion] = (
     Criterion("swiglu_2048", "of the best peer's speed", ">=", 1.2, _of_peer),
     *(Criterion(row, "of a device copy's speed", ">=", 0.9, _of_copy) for row in _STREAMS),
     *(Criterion(row, "of the best peer's speed", ">=", 1, _of_peer) for row in _ATTENTION),
+    Criterion("gpt2_block", "of torch.compile's time", "<=", 0.5, _of_compiled),
     *(Criterion(row, "host time of one replay, us", "<=", 6, _host) for row in _ALL),
     Criterion("bert_1x128", "cold compile with a tuning table, s", "<=", 10, _cold),
 )

@@ -71,6 +71,24 @@ def attention(x: jax.Array, causal: bool) -> jax.Array:
     return y.swapaxes(1, 2)
 
 
+def gpt2(weights: Weights, x: jax.Array, layers: int) -> jax.Array:
+    """Blocks of GPT-2 for one token; x and the result [1, 768]. The new state is used and not given back."""
+    for i in range(layers):
+        normal = _layer_norm(weights, f"{i}.norm1", x, 1e-5)
+        query, key, value = jnp.split(_linear(weights, f"{i}.qkv", normal), 3, -1)
+        keys, values = (
+            weights[f"{i}.{name}"].at[weights["position"]].set(row)
+            for name, row in (("keys", key), ("values", value))
+        )
+        query, keys, values = (part.reshape(-1, 12, 64) for part in (query, keys, values))
+        scores = jnp.einsum("qhd,khd->hqk", query, keys) * 64**-0.5
+        context = jnp.einsum("hqk,khd->qhd", jax.nn.softmax(scores, -1), values).reshape(x.shape)
+        x = x + _linear(weights, f"{i}.out", context)
+        up = _linear(weights, f"{i}.up", _layer_norm(weights, f"{i}.norm2", x, 1e-5))
+        x = x + _linear(weights, f"{i}.down", jax.nn.gelu(up, approximate=True))
+    return x
+
+
 FUNCTIONS: dict[str, Function] = {
     "mlp_chain": chain,
     "bert_1x128": bert,
@@ -84,6 +102,8 @@ FUNCTIONS: dict[str, Function] = {
     "layer_norm_256MB": lambda weights, x: _layer_norm(weights, "norm", x, 1e-5),
     "attention_512": lambda weights, x: attention(x, False),
     "attention_512_causal": lambda weights, x: attention(x, True),
+    "gpt2_block": lambda weights, x: gpt2(weights, x, 1),
+    "gpt2_12_blocks": lambda weights, x: gpt2(weights, x, 12),
 }
 
 

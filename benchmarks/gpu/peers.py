@@ -133,13 +133,61 @@ class Attention(nn.Module):
         return {}
 
 
+class Gpt2Block(nn.Module):
+    """A block for one token, as GPT-2 has it; keys and values of all tokens are buffers, written in place."""
+
+    def __init__(self, tokens: int, hidden: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(hidden), nn.LayerNorm(hidden)
+        self.qkv = nn.Linear(hidden, 3 * hidden)
+        self.out = nn.Linear(hidden, hidden)
+        self.up, self.down = nn.Linear(hidden, 4 * hidden), nn.Linear(4 * hidden, hidden)
+        self.register_buffer("keys", torch.randn(tokens, hidden))
+        self.register_buffer("values", torch.randn(tokens, hidden))
+
+    def _split(self, x: Tensor) -> Tensor:
+        """[tokens, hidden] to [1, heads, tokens, size]."""
+        return x.view(1, x.shape[0], self.heads, -1).transpose(1, 2)
+
+    def forward(self, x: Tensor, position: Tensor) -> Tensor:
+        """x and the result [1, hidden]."""
+        query, key, value = self.qkv(self.norm1(x)).chunk(3, -1)
+        keys, values = self.keys.index_copy_(0, position, key), self.values.index_copy_(0, position, value)
+        attended = functional.scaled_dot_product_attention(*map(self._split, (query, keys, values)))
+        x = x + self.out(attended.transpose(1, 2).reshape(x.shape))
+        return x + self.down(functional.gelu(self.up(self.norm2(x)), approximate="tanh"))
+
+
+class Gpt2(nn.Module):
+    """Blocks of GPT-2 for one token, whose place in the state is a buffer too."""
+
+    def __init__(self, layers: int, tokens: int = 512, hidden: int = 768, heads: int = 12) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleDict({str(i): Gpt2Block(tokens, hidden, heads) for i in range(layers)})
+        self.register_buffer("position", torch.tensor([tokens // 2 + 1]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x and the result [1, hidden]."""
+        for block in self.blocks.values():
+            x = block(x, self.position)
+        return x
+
+    def weights(self) -> dict[str, Tensor]:
+        """By the program's names, keys and values among them."""
+        named = {name.removeprefix("blocks."): value for name, value in self.state_dict().items()}
+        del named["position"]
+        return named
+
+
 @dataclass(frozen=True)
 class Peer:
-    """How a row's rival is made, and what it takes."""
+    """How a row's rival is made, and what it takes; `buffers` of it are inputs of the program beside x."""
 
     module: Callable[[], nn.Module]
     shape: tuple[int, ...]
     dtype: torch.dtype
+    buffers: tuple[str, ...] = ()
 
 
 PEERS: dict[str, Peer] = {
@@ -159,6 +207,8 @@ PEERS: dict[str, Peer] = {
     "layer_norm_256MB": Peer(lambda: Rows(lambda x: x, norm=4096), (16384, 4096), torch.float32),
     "attention_512": Peer(lambda: Attention(False), (3, 8, 12, 512, 64), torch.float16),
     "attention_512_causal": Peer(lambda: Attention(True), (3, 8, 12, 512, 64), torch.float16),
+    "gpt2_block": Peer(lambda: Gpt2(1), (1, 768), torch.float16, ("position",)),
+    "gpt2_12_blocks": Peer(lambda: Gpt2(12), (1, 768), torch.float16, ("position",)),
 }
 
 

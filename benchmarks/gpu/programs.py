@@ -148,6 +148,49 @@ def attention(batch: int, heads: int, tokens: int, size: int, causal: bool, dtyp
     return graph
 
 
+def gpt2(layers: int, tokens: int = 512, hidden: int = 768, heads: int = 12, dtype: str = "f16") -> Graph:
+    """One token through GPT-2 blocks: x and y [1, hidden]; keys and values of all tokens [tokens, hidden] are state.
+
+    The token's own replace those at `position`, and it attends to all: on a ring what `DecoderStep` of the CPU's
+    networks computes with a window that moves.
+    """
+    graph = Graph("gpt2")
+    x = graph.input("x", (1, hidden), dtype)
+    position = graph.input("position", (1,), "i64")
+    for i in range(layers):
+        normal = _layer_norm(graph, x, f"{i}.norm1", hidden, 1e-5, dtype)
+        qkv = _linear(graph, normal, f"{i}.qkv", 3 * hidden, hidden, dtype)
+        query, key, value = (
+            graph.slice(qkv, (0, place * hidden), (1, hidden), name=f"{i}.{name}")
+            for place, name in enumerate(("query", "key", "value"))
+        )
+        keys, values = (
+            _written(graph, graph.state(f"{i}.{name}", (tokens, hidden), dtype), position, row)
+            for name, row in (("keys", key), ("values", value))
+        )
+        attended = graph.attention(*(_heads(graph, rows, heads) for rows in (query, keys, values)))
+        context = graph.reshape(graph.transpose(attended, (1, 0, 2)), (1, hidden))
+        x = graph.add(x, _linear(graph, context, f"{i}.out", hidden, hidden, dtype), name=f"{i}.attended")
+        normal = _layer_norm(graph, x, f"{i}.norm2", hidden, 1e-5, dtype)
+        up = graph.gelu(_linear(graph, normal, f"{i}.up", 4 * hidden, hidden, dtype), "tanh")
+        x = graph.add(x, _linear(graph, up, f"{i}.down", hidden, 4 * hidden, dtype), name=f"{i}.residual")
+    graph.output(x, "y")
+    return graph
+
+
+def _written(graph: Graph, state: Value, position: Value, row: Value) -> Value:
+    """The new value of a state: `row` at `position`."""
+    new = graph.scatter(state, position, row)
+    graph.update(state, new)
+    return new
+
+
+def _heads(graph: Graph, rows: Value, heads: int) -> Value:
+    """``[tokens, width]`` to ``[heads, tokens, width / heads]``."""
+    tokens, width = (int(size) for size in rows.shape)
+    return graph.transpose(graph.reshape(rows, (tokens, heads, width // heads)), (1, 0, 2))
+
+
 PROGRAMS: dict[str, Callable[[], Graph]] = {
     "mlp_chain": mlp_chain,
     "bert_1x128": lambda: bert_encoder(1, 128),
@@ -161,6 +204,8 @@ PROGRAMS: dict[str, Callable[[], Graph]] = {
     "layer_norm_256MB": lambda: layer_norm(16384, 4096),
     "attention_512": lambda: attention(8, 12, 512, 64, causal=False),
     "attention_512_causal": lambda: attention(8, 12, 512, 64, causal=True),
+    "gpt2_block": lambda: gpt2(1),
+    "gpt2_12_blocks": lambda: gpt2(12),
 }
 """The rows of the benchmark by name."""
 
@@ -192,12 +237,12 @@ def _layer_norm(graph: Graph, x: Value, name: str, size: int, epsilon: float, dt
 
 
 def blank_weights(graph: Graph) -> dict[str, NDArray[Any]]:
-    """Zeros for every parameter, to compile with: shapes and types decide everything, values nothing."""
+    """Zeros for every parameter and state, to compile with: shapes and types decide everything, values nothing."""
     weights: dict[str, NDArray[Any]] = {}
     for function in (op for op in graph.module().body.block.ops if isinstance(op, FuncOp)):
         for index, argument in enumerate(function.args):
             attributes = argument_attrs(function, index)
-            if attributes["logical.role"].data == "param":
+            if attributes["logical.role"].data in ("param", "state"):
                 info = tensor_info(argument.type)
                 weights[attributes["logical.name"].data] = np.zeros(
                     info.sizes, numpy_dtype(info.element.name)

@@ -23,6 +23,8 @@ PROGRAMS = {
     "layer_norm_256MB": "layer_norm, f32, 256 MB",
     "attention_512": "attention, f16, 8 x 12 heads x 512 x 64",
     "attention_512_causal": "causal attention, f16, 8 x 12 heads x 512 x 64",
+    "gpt2_block": "GPT-2 small block, f16, one token, 512 cached, weights in L2",
+    "gpt2_12_blocks": "12 of these blocks, weights from memory",
 }
 RIVALS = {
     "aicf": "AICF",

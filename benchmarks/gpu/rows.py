@@ -113,7 +113,7 @@ def _add_ours(work: Work, label: str, path: Path) -> None:
     """Our program; what it does not write stays NaN."""
     model = aicf.load(path, weights={key: to_numpy(value) for key, value in work.module.weights().items()})
     y = work.x.new_full(work.wanted.shape, torch.nan)
-    graph = model.bind(x=work.x, y=y)
+    graph = model.bind(x=work.x, y=y, **_buffers(work))
     graph.replay()
     graph.synchronize()
     work.add(label, graph.replay, y)
@@ -121,6 +121,11 @@ def _add_ours(work: Work, label: str, path: Path) -> None:
         (program, *_) = read(model.native.code)[0].programs
         work.row["instructions"] = len(model.plan.programs[0].launches)
         work.row["nodes"] = len(program.order)
+
+
+def _buffers(work: Work) -> dict[str, torch.Tensor]:
+    """What the program takes beside x, by name."""
+    return {name: work.module.get_buffer(name) for name in peers.PEERS[work.name].buffers}
 
 
 def _add_eager(work: Work) -> None:
@@ -141,7 +146,8 @@ def _add_compiled(work: Work) -> None:
 def _add_jax(work: Work) -> None:
     import jax_peers
 
-    arrays = {key: to_numpy(value) for key, value in work.module.weights().items()}
+    given = {**work.module.weights(), **_buffers(work)}
+    arrays = {key: to_numpy(value) for key, value in given.items()}
     started = time.perf_counter()
     run, wait = jax_peers.compiled(work.name, arrays, to_numpy(work.x))
     work.row["compile_seconds"]["jax"] = round(time.perf_counter() - started, 1)

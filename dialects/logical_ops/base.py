@@ -168,7 +168,7 @@ _LISTS = (
     *("axes", "permutation", "dimensions", "starts", "sizes", "strides"),
     *("low", "high", "repeats"),
 )
-_FLAGS = ("keepdims", "transpose_a", "transpose_b", "smallest", "exclusive", "reverse")
+_FLAGS = ("keepdims", "transpose_a", "transpose_b", "smallest", "exclusive", "reverse", "causal")
 _PROPERTY_FORMS: Mapping[str, tuple[Callable[[Attribute], bool], str]] = {
     **dict.fromkeys(_LISTS, _LIST_FORM),
     **dict.fromkeys(_FLAGS, _FLAG_FORM),
@@ -177,7 +177,11 @@ _PROPERTY_FORMS: Mapping[str, tuple[Callable[[Attribute], bool], str]] = {
     "groups": (_is_i64, "an integer"),
     "k": (_is_i64, "an integer"),
     "rows": (_is_i64, "an integer"),
+    "past": (_is_i64, "an integer"),
     "mode": (_is_string, "a string"),
+    "form": (_is_string, "a string"),
+    "scale": (_is_f64, "a number of type f64, such as 0.125"),
+    "rate": (_is_f64, "a number of type f64, such as 0.1"),
     "epsilon": (_is_f64, "a number of type f64, such as 1.0e-05"),
     **dict.fromkeys(("negative_slope", "alpha", "beta"), (_is_f64, "a number of type f64, such as 0.5")),
     **dict.fromkeys(("min", "max"), (_is_number, "a number, such as 0.5, or 1 for integers")),

@@ -52,6 +52,7 @@ __all__ = [
     "ScatterOp",
     "TileOp",
     "TopkIndicesOp",
+    "WriteRowOp",
 ]
 
 
@@ -469,6 +470,49 @@ class LastUpdateOp(LogicalOp):
         if rows < 1:
             raise VerifyException(f"rows is {rows}; it is at least 1")
         return tensor([rows], "i32")
+
+
+@irdl_op_definition
+class WriteRowOp(LogicalOp):
+    """The operand with ``row`` in place of its slice at ``index`` along ``axis``.
+
+    A negative index counts from the end; out of range it writes nothing. The row has the operand's shape, with size 1
+    along the axis.
+    """
+
+    name = "logical.write_row"
+    row = operand_def()
+    index = operand_def()
+    operand = operand_def()
+    axis = prop_def(IntegerAttr[I64])
+    traits = traits_def(Pure(), IndexedRead())
+
+    def __init__(
+        self,
+        row: SSAValue | Operation,
+        index: SSAValue | Operation,
+        operand: SSAValue | Operation,
+        axis: int,
+    ):
+        values = operand_values(row, index, operand)
+        properties: dict[str, Attribute] = {"axis": IntegerAttr(axis, i64)}
+        super().__init__(
+            operands=values,
+            result_types=[self.infer(operand_types(values), properties)],
+            properties=properties,
+        )
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """The operand's type."""
+        row, index, info = tensor_info(operands[0]), _indices(operands[1]), tensor_info(operands[2])
+        axis = _axis(properties, info)
+        wanted = tensor_info(info.with_sizes([*info.sizes[:axis], 1, *info.sizes[axis + 1 :]]))
+        if index.rank:
+            raise VerifyException(f"the index has shape {index.shape_text}; it is one number of rank 0")
+        if row != wanted:
+            raise VerifyException(f"the row is {row}; it is a slice of {info} along axis {axis}, {wanted}")
+        return info.with_sizes(info.sizes)
 
 
 @irdl_op_definition

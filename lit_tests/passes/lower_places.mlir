@@ -12,6 +12,15 @@ func.func @set(%x : tensor<4x3xf32> {logical.name = "x", logical.role = "input"}
   func.return %y : tensor<4x3xf32>
 }
 
+// One row is not looked for.
+// CHECK-LABEL: func.func @one
+func.func @one(%x : tensor<4x3xf32> {logical.name = "x", logical.role = "input"}, %i : tensor<1xi64> {logical.name = "i", logical.role = "input"}, %u : tensor<1x3xf32> {logical.name = "u", logical.role = "input"}) -> (tensor<4x3xf32> {logical.name = "y"}) {
+  // CHECK: %[[INDEX:.*]] = logical.reshape %i {{.*}} -> tensor<i64>
+  // CHECK: logical.write_row %u, %[[INDEX]], %x {axis = 0
+  %y = logical.scatter %x, %i, %u {mode = "set"} : (tensor<4x3xf32>, tensor<1xi64>, tensor<1x3xf32>) -> tensor<4x3xf32>
+  func.return %y : tensor<4x3xf32>
+}
+
 // Combining all updates of a row is primitive; elements along an axis become rows of one element each.
 // CHECK-LABEL: func.func @add
 func.func @add(%x : tensor<4x3xf32> {logical.name = "x", logical.role = "input"}, %i : tensor<2x3xi64> {logical.name = "i", logical.role = "input"}, %u : tensor<2x3xf32> {logical.name = "u", logical.role = "input"}) -> (tensor<4x3xf32> {logical.name = "y"}) {

@@ -29,6 +29,7 @@ class Attention:
         mask_add: The addition of the mask, None without one.
         mask: What is added, of the shape of the scores; None without one.
         past: Query i sees keys 0 to i + past alone; None if it sees all.
+        writes: What writes the row of a new token into keys and into values first; None where they are given.
     """
 
     scores: logical.MatmulOp
@@ -37,12 +38,27 @@ class Attention:
     mask_add: logical.AddOp | None
     mask: SSAValue | None
     past: int | None = None
+    writes: tuple[logical.WriteRowOp, logical.WriteRowOp] | None = None
 
     @property
     def operands(self) -> tuple[SSAValue, ...]:
-        """Queries, keys, values and, if there is one, the mask; as the products and the addition read them."""
-        given = (self.scores.lhs, self.scores.rhs, self.output.rhs)
+        """Queries, keys and values, with writes the index of the row, the new key and value, then the mask, if any; as
+        the ops read them."""
+        given = tuple(op.operands[place] for op, place in self.reads)
         return given if self.mask is None else (*given, self.mask)
+
+    @property
+    def reads(self) -> tuple[tuple[Operation, int], ...]:
+        """Which op reads each of the operands but the mask, and as which of its own."""
+        if self.writes is None:
+            return (self.scores, 0), (self.scores, 1), (self.output, 1)
+        keys, values = self.writes
+        return (self.scores, 0), (keys, 2), (values, 2), (keys, 1), (keys, 0), (values, 0)
+
+    @property
+    def results(self) -> tuple[SSAValue, ...]:
+        """The product, and what writes give."""
+        return (self.output.result, *(write.result for write in self.writes or ()))
 
     @property
     def has_kernel_layout(self) -> bool:
@@ -67,7 +83,18 @@ def attention_of(block: Block, given: Container[SSAValue]) -> Attention | None:
         found = attention_behind(products[1])
     except NoAttention:
         return None
+    found = replace(found, writes=_writes_of(found))
     return found if all(value in given for value in found.operands) and found.has_kernel_layout else None
+
+
+def _writes_of(found: Attention) -> tuple[logical.WriteRowOp, logical.WriteRowOp] | None:
+    """What writes one row, the same one, into keys and values."""
+    keys, values = found.scores.rhs.owner, found.output.rhs.owner
+    if not isinstance(keys, logical.WriteRowOp) or not isinstance(values, logical.WriteRowOp):
+        return None
+    token = tensor_info(keys.result.type).rank - 2
+    of_token = all(write.axis.value.data == token for write in (keys, values))
+    return (keys, values) if of_token and keys.index is values.index else None
 
 
 class NoAttention(Exception):

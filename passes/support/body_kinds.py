@@ -84,8 +84,8 @@ def _products(block: Block, ops: Sequence[Operation]) -> tuple[str, Attrs]:
     if len(matmuls) == 1 and pointwise and is_contraction_of_arguments(matmuls[0]):
         return _contraction(matmuls[0], ops)
     if (attention := attention_of(block, block.args)) is not None:
-        if attention.operands == tuple(block.args) and yielded(block)[0] is attention.output.result:
-            return "attention", _attention(attention)
+        if attention.operands == tuple(block.args) and tuple(yielded(block)) == attention.results:
+            return "attention" if attention.writes is None else "attention_step", _attention(attention)
     elif (products := products_of(block, block.args)) is not None and has_kernel_order(products, block):
         return products.kind, _several(products)
     return "generated", {}

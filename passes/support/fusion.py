@@ -119,9 +119,22 @@ class FusionContext:
 
     def is_wanted(self, plan: Outline) -> bool:
         """Whether the policy asks for the group, whatever it costs: by its ops, or by a kernel for it or its kind."""
-        pins = {self._pin(op) for op in plan.members}
         keys = (plan.id, without_bucket(plan.id), plan.work.work.kind)
-        return (len(pins) == 1 and None not in pins) or any(key in self.policy.kernels for key in keys)
+        return self._is_listed(plan) or any(key in self.policy.kernels for key in keys)
+
+    def why_not_pinned(self, plan: Outline) -> str | None:
+        """Why the kernel that the policy pins by the group's id cannot run it, so that a smaller group of that id may
+        form; None if it can, if none is pinned, or if the policy lists the group."""
+        if self._is_listed(plan):
+            return None
+        keys = (plan.id, without_bucket(plan.id))
+        pinned = next((self.policy.kernels[key] for key in keys if key in self.policy.kernels), None)
+        kernel = None if pinned is None else get_kernels(self.target.backend.data).get(pinned)
+        if kernel is None:
+            return None  # a kernel that there is not is an error elsewhere
+        work = plan.work.work
+        reason = kernel.legal(work, self.target) if work.kind in kernel.kinds else f"it runs no {work.kind}"
+        return None if reason is None else f"the policy pins {kernel.id}: {reason}"
 
     def why_none_of(self, kinds: Collection[str]) -> str | None:
         """Says that no kernel of the target runs instructions of `kinds` at all; None if one may."""
@@ -144,6 +157,11 @@ class FusionContext:
                 last = op
         self.renumber()
 
+    def _is_listed(self, plan: Outline) -> bool:
+        """Whether all members are in one of the policy's groups."""
+        pins = {self._pin(op) for op in plan.members}
+        return len(pins) == 1 and None not in pins
+
     def _pin(self, op: Operation, copy: str | None = None) -> int | None:
         """Which of the policy's groups names the op, or its future copy, by its id with or without the bucket."""
         id_ = copy or id_of(op)
@@ -163,11 +181,11 @@ def fusion_contexts(module: ModuleOp, target: TargetAttr) -> Iterator[FusionCont
 def _check_groups(policy: KernelPolicy, module: ModuleOp) -> None:
     """Raises PolicyError for ids in `groups` that no op has, nor a copy of one that a product may get for itself."""
     ids = [identity for op in module.walk() if (identity := op_id(op)) is not None]
-    known = with_stems(ids)
+    known, copies = with_stems(ids), dict[str, None]()
     if any(id_ not in known for group in policy.groups for id_ in group):
         products = [id_of(op) for op in module.walk() if isinstance(op, logical.MatmulOp) and op_id(op)]
-        known |= with_stems(copied_id(id_, product) for product in products for id_ in ids)
-    policy.check_groups(known)
+        copies = with_stems(copied_id(id_, product) for product in products for id_ in ids)
+    policy.check_groups(known, copies)
 
 
 def name_of(op: Operation) -> str | None:
@@ -425,7 +443,7 @@ class _BodyBuilder:
         clone = op.clone(dict(zip(op.operands, operands, strict=True)))
         clone.operands = operands
         inside = op in self.inside
-        if is_feeder(op) and not (inside and isinstance(op, VIEW_OPS)):
+        if not inside or isinstance(op, logical.ConstantOp):
             # A copied feeder has no identity of its own: the same constant feeds many groups.
             clone.attributes.pop(logical.ID_ATTR, None)
             clone.attributes.pop(logical.SRC_ATTR, None)
@@ -519,6 +537,8 @@ def refusal(
         return f"its body is {plan.work.work.kind}, not {' or '.join(kinds)}"
     group_work = plan.work.under(context.policy)
     legal, rejected = legal_kernels(group_work, context.target, frozenset(context.policy.forbid))
+    if legal and (reason := context.why_not_pinned(plan)) is not None:
+        return reason
     if legal:
         return None if context.is_wanted(plan) else _against(group_work.work, legal, context.target, loss)
     return "; ".join(f"{k}: {why}" for k, why in rejected.items()) or "no kernel of the target has its kind"

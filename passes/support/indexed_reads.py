@@ -61,12 +61,16 @@ class PointWriter:
             self.known[key] = self.number(0) if place is None else self.add(IndexOp(place, self.type))
         return self.known[key]
 
+    def from_the_end(self, index: SSAValue, size: int) -> SSAValue:
+        """A loaded index, counted from the end if it is negative."""
+        negative = self.add(arith.CmpiOp(index, self.number(0, index.type), "slt"))
+        from_end = self.add(arith.AddiOp(index, self.number(size, index.type)))
+        return self.add(arith.SelectOp(negative, from_end, index))
+
     def in_range(self, index: SSAValue, size: int) -> SSAValue:
         """A loaded index counted from the end if it is negative, then clamped, in the indices' type."""
         type_ = index.type
-        negative = self.add(arith.CmpiOp(index, self.number(0, type_), "slt"))
-        from_end = self.add(arith.AddiOp(index, self.number(size, type_)))
-        chosen = self.add(arith.SelectOp(negative, from_end, index))
+        chosen = self.from_the_end(index, size)
         above = self.add(arith.MaxSIOp(chosen, self.number(0, type_)))
         inside = self.add(arith.MinSIOp(above, self.number(size - 1, type_)))
         return inside if type_ == self.type else self.add(CastOp(inside, self.type))
@@ -120,11 +124,23 @@ def _flip(w: PointWriter, op: logical.FlipOp, operands: Sequence[SSAValue]) -> L
     return LoadOp(operands[0], indices)
 
 
+def _write_row(w: PointWriter, op: logical.WriteRowOp, operands: Sequence[SSAValue]) -> LoadOp:
+    row, index, old = operands
+    axis, shape = op.axis.value.data, op.info.shape
+    named, place = w.from_the_end(index, shape[axis]), w.coordinate(axis)
+    if named.type != place.type:
+        named, place = (x if x.type == i64 else w.add(CastOp(x, i64)) for x in (named, place))
+    here = w.add(arith.CmpiOp(named, place, "eq"))
+    indices = [w.number(0) if dim == axis else w.coordinate(dim) for dim in range(len(shape))]
+    return LoadOp(row, indices, here, old)
+
+
 _READS: Mapping[type[Operation], Read] = {
     logical.PadOp: _pad,
     logical.GatherOp: _gather,
     logical.GatherElementsOp: _gather_elements,
     logical.FlipOp: _flip,
+    logical.WriteRowOp: _write_row,
 }
 
 
@@ -163,6 +179,8 @@ def index_operand_dims(op: Operation, place: int) -> range | None:
             axis = op.axis.value.data
             return range(axis, axis + tensor_info(op.indices.type).rank)
         case logical.GatherElementsOp():
+            return range(op.info.rank)
+        case logical.WriteRowOp() if place == 2:
             return range(op.info.rank)
         case _:
             return range(0)

@@ -24,7 +24,10 @@ def splat_number(value: SSAValue) -> float | None:
     return float(str(value.op.array.dtype.type(number))) if isinstance(number, float) else number
 
 
-def is_placed(value: SSAValue, depth: int = 3) -> bool:
+_PLACED = (logical.CompareOp, logical.AddOp, logical.SubOp, logical.MulOp, logical.AndOp, logical.OrOp)
+
+
+def is_placed(value: SSAValue, depth: int = 8) -> bool:
     """Whether a value follows from coordinates alone: an iota, or what is compared or computed of iotas and splats.
 
     Such a value needs no memory and next to no time, so that every kernel makes its own.
@@ -34,7 +37,7 @@ def is_placed(value: SSAValue, depth: int = 3) -> bool:
     op = value.op
     if isinstance(op, logical.IotaOp):
         return True
-    if not isinstance(op, logical.CompareOp | logical.AddOp | logical.SubOp):
+    if not isinstance(op, _PLACED):
         return False
     placed = [operand for operand in op.operands if splat_number(operand) is None]
     return bool(placed) and all(is_placed(operand, depth - 1) for operand in placed)

@@ -118,17 +118,22 @@ class _Peeler:
         return PeeledBody(self.block, tuple(self.operands), results)
 
     def _views_behind(self) -> dict[SSAValue, tuple[SSAValue, View]]:
-        """Results that are views of a product which nothing else reads: the product, and its place in their memory."""
+        """Results that are views of a product which nothing else reads, or of keys and values that an attention writes
+        a row of: the value, and its place in their memory."""
+        attention = attention_of(self.body, self.views)
+        writes = () if attention is None else (attention.writes or ())
         found: dict[SSAValue, tuple[SSAValue, View]] = {}
         for result in yielded(self.body):
             value, chain = result, list[Operation]()
             while isinstance(value, OpResult) and isinstance(value.op, VIEW_OPS) and value.has_one_use():
                 chain.append(value.op)
                 value = value.op.operands[0]
-            is_product = (
-                isinstance(value, OpResult) and isinstance(value.op, MatmulOp) and value.has_one_use()
-            )
-            if chain and is_product and (view := place_behind(list(reversed(chain)))) is not None:
+            if not chain or not isinstance(value, OpResult):
+                continue
+            is_product = isinstance(value.op, MatmulOp) and value.has_one_use()
+            if (is_product or value.op in writes) and (
+                view := place_behind(list(reversed(chain)))
+            ) is not None:
                 found[result] = value, view
         return found
 
@@ -201,12 +206,17 @@ def _order_of(
     skipped = _chains(behind)
     ops = [op for op in body.ops if op not in skipped and not (op.results and op.results[0] in views)]
     if (attention := attention_of(body, views)) is not None:
-        scores, output, add = attention.scores, attention.output, attention.mask_add
-        first: list[tuple[Operation, int]] = [(scores, 0), (scores, 1), (output, 1)]
+        add = attention.mask_add
+        first: list[tuple[Operation, int]] = list(attention.reads)
         if add is not None:
             first.append((add, 0 if add.lhs is attention.mask else 1))
         slots = {place: slot for slot, place in enumerate(first, 1)}
-        return _Order(ops, first, slots, frozenset() if add is None else frozenset({add}))
+        strided = {add} if add is not None else set[Operation]()
+        if attention.writes is not None:
+            keys, values = attention.writes
+            strided |= {keys, values}
+            slots[values, 1] = slots[keys, 1]
+        return _Order(ops, first, slots, frozenset(strided))
     if (products := products_of(body, views)) is not None:
         return _order_of_products(ops, products, views)
     first = [(op, place) for op in ops if isinstance(op, _POSITIONAL) for place in range(len(op.operands))]

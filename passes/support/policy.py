@@ -9,8 +9,8 @@ from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
 
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.logical import ID_ATTR
+from aicf.dialects.plain_values import attribute_of
 from aicf.errors import PolicyError
-from aicf.policies import fields
 from aicf.policies.execution_policy import ExecutionPolicy
 from aicf.policies.kernel_policy import KernelPolicy
 
@@ -46,7 +46,7 @@ def spend(module: ModuleOp) -> None:
     ):
         module.attributes.pop(name, None)
         if bounds:
-            module.attributes[name] = fields.to_attr(bounds)
+            module.attributes[name] = attribute_of(bounds)
 
 
 def without_bucket(id_: str) -> str:

@@ -21,7 +21,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.utils.hints import isa
 
 from aicf.dialects import logical
-from aicf.dialects.emit_kernels import CastOp, DivIntOp, SigmoidOp
+from aicf.dialects.emit_kernels import CastOp, DivIntOp, PhiloxOp, SigmoidOp
 
 Make = Callable[[SSAValue, SSAValue], Operation]
 Scalars = Sequence[SSAValue]
@@ -90,6 +90,8 @@ EXPENSIVE = (
     logical.GatherOp,
     logical.GatherElementsOp,
     logical.FlipOp,
+    logical.WriteRowOp,
+    logical.PhiloxWordOp,
 )
 """Ops worth keeping a result of, rather than computing it again in a later phase."""
 
@@ -148,6 +150,8 @@ def scalar_ops(op: Operation, operands: Scalars, result_type: Attribute) -> list
             return [arith.SelectOp(*operands)]
         case logical.CastOp():
             return [CastOp(operands[0], result_type)]
+        case logical.PhiloxWordOp():
+            return [PhiloxOp(*operands)]
         case _:
             return _binary(op, operands)
 

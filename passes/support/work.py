@@ -31,7 +31,17 @@ from aicf.passes.support.views import View
 from aicf.policies.kernel_policy import BATCH_INVARIANT, KernelPolicy
 
 CODELESS_KINDS = frozenset(
-    {"gemm", "copy", "concat", "pack", "attention", "last_update", "scatter_combine", "topk_indices"}
+    {
+        "gemm",
+        "copy",
+        "concat",
+        "pack",
+        "attention",
+        "attention_step",
+        "last_update",
+        "scatter_combine",
+        "topk_indices",
+    }
 )
 """Kinds whose kernels need no generated scalar program."""
 

@@ -1,4 +1,4 @@
-"""Which loads at computed indices are one wide access: steps from lane to lane, and multiples of first lanes."""
+"""Steps from lane to lane and multiples of first lanes: which loads are one wide access, which words one counter's."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 
 from aicf.backends.lanes import LaneSteps
 from aicf.backends.nests import load_ops, nest_of
+from aicf.dialects.emit_kernels import PhiloxOp
 from tests.backends.cpu.kernels_text import parse_kernel
 
 KERNEL = """emit.kernel @k parallel [6, 64] reduce []
@@ -53,3 +54,40 @@ def test_steps_of_loads(load: str, step: int | None, multiple: int, even: bool) 
     assert steps.load_step(op) == step
     assert steps.load_multiple(op) % multiple == 0 and (multiple > 1 or steps.load_multiple(op) % 4)
     assert (op.condition is None or steps.step(op.condition) == 0) == even
+
+
+WORDS = """emit.kernel @k parallel [6, 64] reduce []
+    ins [affine_map<(d0, d1) -> ()>, affine_map<(d0, d1) -> (d0)>, affine_map<(d0, d1) -> (d0, d1)>]
+    outs [affine_map<(d0, d1) -> (d0, d1)>] {{
+^bb0(%one : i64, %row : i64, %each : i64):
+  emit.phase {{
+    %i = emit.index 0 : i64
+    %j = emit.index 1 : i64
+    %even = arith.constant 64 : i64
+    %odd = arith.constant 63 : i64
+    %start = arith.muli %i, {step} : i64
+    %number = arith.addi %start, {place} : i64
+    %w = emit.philox {key}, %one, %number
+    emit.store %w, 0 : i32
+    emit.yield }}
+}}"""
+
+
+@pytest.mark.parametrize(
+    ("step", "place", "key", "lanes", "shares"),
+    [
+        ("%even", "%j", "%one", 4, True),
+        ("%even", "%j", "%row", 8, True),
+        ("%even", "%j", "%one", 2, False),
+        ("%odd", "%j", "%one", 4, False),
+        ("%even", "%odd", "%one", 4, False),
+        ("%even", "%each", "%one", 4, False),
+        ("%even", "%j", "%each", 4, False),
+    ],
+)
+def test_neighbours_that_share_counters(step: str, place: str, key: str, lanes: int, shares: bool) -> None:
+    """Random words of one seed whose numbers rise by one from a multiple of four."""
+    kernel = parse_kernel(WORDS.format(step=step, place=place, key=key))
+    nest = nest_of(kernel, [(), (1,), (64, 1), (64, 1)], ["i64", "i64", "i64", "i32"])
+    (op,) = (op for op in kernel.phases[0].body.block.ops if isinstance(op, PhiloxOp))
+    assert LaneSteps(nest, len(nest.dims) - 1, lanes).shares_counters(op, lanes) == shares

@@ -22,6 +22,7 @@ from tests.gpu.programs import Program, random_arrays
 from tests.support.fused_graphs import FAMILIES, fused_program
 from tests.support.indexing_programs import PROGRAMS, READS, built
 from tests.support.random_graphs import random_program
+from tests.support.random_programs import random_numbers
 
 ROOT = Path(__file__).parent.parent.parent
 TARGET = "cuda:sm_90a"
@@ -30,7 +31,7 @@ GENERATED, COPY, CONCAT = "cuda.generated", "cuda.copy", "cuda.concat"
 WGMMA, MMA, SIMT, GEMV = "cuda.gemm_wgmma", "cuda.gemm_mma", "cuda.gemm_simt", "cuda.gemv"
 GEMM_NORM = "cuda.gemm_norm"
 ATTENTION, ATTENTION_SIMT, LIBRARY = "cuda.attention", "cuda.attention_simt", "cuda.cublaslt"
-ATTENTION_WGMMA = "cuda.attention_wgmma"
+ATTENTION_WGMMA, ATTENTION_STEP = "cuda.attention_wgmma", "cuda.attention_step"
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,7 @@ def _graphs() -> dict[str, Case]:
         "truths": (programs.truths, ("i1",), (GENERATED,)),
         "other_norms": (programs.other_norms, ("f32", "f16", "bf16", "f64"), (GENERATED,)),
         "moves": (programs.moves, ("f32", "bf16", "i64", "i16", "u8"), (COPY, CONCAT)),
+        "philox": (random_numbers, ("f32", "f16", "bf16", "f64"), (GENERATED,)),
     }
     cases: dict[str, Case] = {}
     for family, (build, dtypes, kernels) in table.items():
@@ -101,12 +103,18 @@ def _graphs() -> dict[str, Case]:
 
 def _places() -> dict[str, Case]:
     """Reads and writes at places that are computed, with indices in range and out of it."""
-    cases: dict[str, Case] = {}
+    cases = {"places-rows": Case(_rows_written, ("cuda.scatter", "cuda.last_update"), depth=4)}
     for name in PROGRAMS:
         dtypes = ("f32", "f16") if name in READS else ("f32",)
+        kernels = ("cuda.topk",) if name.startswith("topk") else ()
         for dtype in dtypes:
-            cases[f"places-{name}-{dtype}"] = Case(partial(_place_program, name, dtype), (), depth=4)
+            cases[f"places-{name}-{dtype}"] = Case(partial(_place_program, name, dtype), kernels, depth=4)
     return cases
+
+
+def _rows_written() -> Program:
+    module = programs.rows_written()
+    return Program(module, random_arrays(module, "rows"))
 
 
 def _place_program(name: str, dtype: str) -> Program:
@@ -202,6 +210,7 @@ def _variants() -> dict[str, Case]:
     square = partial(programs.product, "bf16", 512, 512, 256)
     deep = partial(dense, "f16", 64, 128, 1024)
     long = partial(programs.attention_op, "f16", 500, 700, 64, 2, 150)
+    token = partial(programs.attention_op, "f16", 1, 333, 64, 2)
     table: dict[str, tuple[str, Callable[[], Graph], dict[str, object]]] = {
         "wgmma-wide": (WGMMA, square, {"tile": [128, 256]}),
         "wgmma-narrow": (WGMMA, square, {"tile": [128, 64]}),
@@ -229,6 +238,8 @@ def _variants() -> dict[str, Case]:
         ),
         "mma-warps-along-k": (MMA, deep, {"warps": [1, 1, 4]}),
         "mma-wide": (MMA, partial(dense, "bf16", 100, 200, 96), {"tile": [64, 128, 32]}),
+        "step-one-block": (ATTENTION_STEP, token, {"splits": 1, "warps": 8}),
+        "step-blocks": (ATTENTION_STEP, token, {"splits": 4, "warps": 4}),
         "simt-split": (SIMT, partial(dense, "f32", 40, 64, 512), {"split_k": 4}),
         "attention-warps": (
             ATTENTION,
@@ -269,12 +280,30 @@ def _attentions() -> dict[str, Case]:
         "attention_wgmma-causal": (ATTENTION_WGMMA, partial(op, "f16", 400, 400, 64, 2, 0)),
         "attention_wgmma-causal-odd": (ATTENTION_WGMMA, partial(op, "bf16", 177, 251, 128, 4, 74)),
         "attention_wgmma-token": (ATTENTION_WGMMA, partial(op, "f16", 1, 333, 64, 2, 332)),
+        "attention_step-f16": (ATTENTION_STEP, partial(op, "f16", 1, 512, 64, 4)),
+        "attention_step-odd": (ATTENTION_STEP, partial(op, "bf16", 1, 333, 128, 2, 301)),
+        "attention_step-bool": (ATTENTION_STEP, partial(op, "f16", 1, 77, 32, 4, None, (2, 1, 1, 77))),
+        "attention_step-mask": (ATTENTION_STEP, partial(make, "bf16", 1, 1000, 64, 64, (2, 1, 1, 1000))),
         "attention_simt-causal": (ATTENTION_SIMT, partial(op, "f32", 75, 100, 24, 4, 25)),
         "attention_simt-grouped": (ATTENTION_SIMT, partial(op, "f32", 33, 50, 40, 2, 17, (33, 50))),
     }
     return {
         name: Case(_built(name, build), (kernel,), {"kernels": {"attention": kernel}})
         for name, (kernel, build) in table.items()
+    }
+
+
+def _attention_steps() -> dict[str, Case]:
+    """Attention that writes a row of its keys and values first, into memory of its own."""
+    make = programs.attention_step
+    table: dict[str, Callable[[], Graph]] = {
+        "step-f16": partial(make, "f16", 512, 64),
+        "step-odd": partial(make, "bf16", 77, 128, "i32"),
+        "step-mask": partial(make, "f16", 300, 32, "i64", (1, 300)),
+    }
+    return {
+        name: Case(_built(name, build), (ATTENTION_STEP,), {"kernels": {"attention_step": ATTENTION_STEP}})
+        for name, build in table.items()
     }
 
 
@@ -381,11 +410,21 @@ STATELESS: dict[str, Case] = {
     **_products(),
     **_variants(),
     **_attentions(),
+    **_attention_steps(),
     **_models(),
     **_plain(),
     **_policies(),
     **_in_batches(),
     **_random(),
 }
-CASES: dict[str, Case] = {**STATELESS, STEP: Case(_step, (SIMT, GENERATED))}
+TOKEN = "token-of-a-decoder"
+"""The case that writes a row of its state in place."""
+
+CASES: dict[str, Case] = {
+    **STATELESS,
+    STEP: Case(_step, (SIMT, GENERATED)),
+    TOKEN: Case(
+        _built(TOKEN, partial(programs.attention_step, "f16", 200, 64, state=True)), (ATTENTION_STEP,)
+    ),
+}
 """By name."""

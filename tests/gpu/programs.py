@@ -21,6 +21,7 @@ from xdsl.dialects.func import FuncOp
 from aicf.dialects.logical import Predicate
 from aicf.dialects.types import TensorInfo, tensor_info
 from aicf.frontends.builder import Graph, Value
+from aicf.frontends.text import parse_module
 from aicf.passes.support.work import argument_attrs
 from aicf.runtime.tensors import numpy_dtype
 
@@ -458,6 +459,58 @@ def attention_op(
     seen = None if mask is None else g.input("mask", mask, "i1")
     g.output(g.attention(q, k, v, seen, causal=past is not None, past=past or 0), "y")
     return g
+
+
+def attention_step(
+    dtype: str,
+    tokens: int,
+    size: int,
+    index: str = "i64",
+    mask: Sequence[int] | None = None,
+    state: bool = False,
+) -> Graph:
+    """One query for each of 3 heads, after the row of its token is written into keys and values [tokens, 3 * size],
+    which are state, or inputs and, written, outputs."""
+    g = Graph("attention_step")
+    qkv, at = g.input("qkv", (1, 9 * size), dtype), g.input("at", (1,), index)
+    rows = [g.slice(qkv, (0, place * 3 * size), (1, 3 * size)) for place in range(3)]
+    read = [rows[0]]
+    for name, row in zip(("keys", "values"), rows[1:], strict=True):
+        given = (g.state if state else g.input)(name, (tokens, 3 * size), dtype)
+        read.append(g.scatter(given, at, row))
+        if state:
+            g.update(given, read[-1])
+        else:
+            g.output(read[-1], f"new_{name}")
+    heads = [g.transpose(g.reshape(x, (int(x.shape[0]), 3, size)), (1, 0, 2)) for x in read]
+    added = None if mask is None else g.input("mask", mask, dtype)
+    y = g.attention(*heads, added)
+    g.output(g.reshape(g.transpose(y, (1, 0, 2)), (1, 3 * size)), "y")
+    return g
+
+
+def rows_written() -> ModuleOp:
+    """The primitive ops that write at computed places, which the builder has no methods of."""
+    return parse_module(_ROWS_WRITTEN)
+
+
+_ROWS_WRITTEN = """
+func.func @rows(
+    %x : tensor<7x40xf32> {logical.name = "x", logical.role = "input"},
+    %u : tensor<9x40xf32> {logical.name = "u", logical.role = "input"},
+    %w : tensor<7x1xf32> {logical.name = "w", logical.role = "input"},
+    %i : tensor<9xi64> {logical.name = "i", logical.role = "input"},
+    %p : tensor<i32> {logical.name = "p", logical.role = "input"})
+    -> (tensor<7x40xf32> {logical.name = "combined"}, tensor<7xi32> {logical.name = "last"},
+        tensor<7x40xf32> {logical.name = "written"}) {
+  %combined = logical.scatter_combine %x, %i, %u {mode = "add"}
+      : (tensor<7x40xf32>, tensor<9xi64>, tensor<9x40xf32>) -> tensor<7x40xf32>
+  %last = logical.last_update %i {rows = 7} : (tensor<9xi64>) -> tensor<7xi32>
+  %written = logical.write_row %w, %p, %x {axis = 1}
+      : (tensor<7x1xf32>, tensor<i32>, tensor<7x40xf32>) -> tensor<7x40xf32>
+  func.return %combined, %last, %written : tensor<7x40xf32>, tensor<7xi32>, tensor<7x40xf32>
+}
+"""
 
 
 # Models in small

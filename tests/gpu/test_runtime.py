@@ -16,7 +16,7 @@ from aicf.backends.cuda.storage import read
 from aicf.errors import AicfError, BackendUnavailable, CaptureError
 from aicf.runtime import Profiler
 from tests.gpu.artifacts import changed, obtained, with_module
-from tests.gpu.cases import ROOT, STEP
+from tests.gpu.cases import ROOT, STEP, TOKEN
 from tests.gpu.controls import ASTRAY, CONTROLS
 from tests.gpu.harness import assert_right, bits, executable, instance, program
 
@@ -34,6 +34,17 @@ def test_updated_weights_stay_on_the_gpu() -> None:
     np.testing.assert_allclose(*zip(*losses, strict=True), rtol=1e-5)
     for name, value in reference.state().items():
         np.testing.assert_allclose(model.state()[name], value, rtol=1e-4, atol=1e-6)
+
+
+def test_a_token_is_written_into_the_state_in_place() -> None:
+    """Several tokens at places of their own: each attends to those before it, and the state holds all in the end."""
+    made = program(TOKEN)
+    model, reference = obtained(TOKEN), aicf.compile(made.module, made.weights, "reference")
+    for place in (3, -1, 200, 0):
+        inputs = {**made.inputs, "at": np.array([place], np.int64)}
+        np.testing.assert_allclose(model(inputs), reference(inputs), rtol=2e-3, atol=2e-3)
+    for name, value in reference.state().items():
+        np.testing.assert_array_equal(model.state()[name], value)
 
 
 def test_a_set_state_is_what_the_next_call_reads() -> None:

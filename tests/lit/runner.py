@@ -11,8 +11,9 @@ import difflib
 import io
 import re
 import shlex
+import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +28,10 @@ INPUTS_FOLDER = "Inputs"
 
 _RUN = re.compile(r"^\s*(?://|#)\s*RUN:\s*(.*)$", re.MULTILINE)
 _OPERATORS = {"|", ">", "<", ">&", "&&", "||", ";", "&", ">>"}
+
+
+Program = Callable[[list[str]], int]
+"""What a command does with its arguments; it prints, and gives its exit status."""
 
 
 class LitFailure(Exception):
@@ -117,7 +122,7 @@ def _run_pipeline(line: str, commands: Sequence[Command]) -> None:
     for command in commands:
         if command.stdin_file is not None:
             data = Path(command.stdin_file).read_bytes()
-        status, output, errors = _run_command(command, data)
+        status, output, errors = run_command(command, data)
         if (status != 0) != command.negated:
             wanted = "to fail" if command.negated else "to succeed"
             shown = "" if command.merge_stderr else output
@@ -137,9 +142,20 @@ def _input_listing(command: Command, data: bytes) -> str:
     return f"--- input of filecheck ---\n{data.decode(errors='replace')}"
 
 
-def _run_command(command: Command, data: bytes) -> tuple[int, str, str]:
-    if not command.arguments or command.arguments[0] not in _COMMANDS:
-        known = ", ".join(sorted(_COMMANDS))
+def run_command(
+    command: Command, data: bytes, programs: Mapping[str, Program] | None = None
+) -> tuple[int, str, str]:
+    """Run one command on the bytes of its standard input; `programs` are `PROGRAMS` if not given.
+
+    Returns:
+        Exit status, what it wrote, and what it wrote to standard error if that is not merged.
+
+    Raises:
+        LitFailure: it is none of the programs.
+    """
+    programs = PROGRAMS if programs is None else programs
+    if not command.arguments or command.arguments[0] not in programs:
+        known = ", ".join(sorted(programs))
         raise LitFailure(
             f"unknown command {' '.join(command.arguments[:1])!r}; this runner knows not, {known}"
         )
@@ -150,7 +166,7 @@ def _run_command(command: Command, data: bytes) -> tuple[int, str, str]:
     sys.stdin = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8")
     try:
         with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
-            status = _COMMANDS[name](arguments)
+            status = programs[name](arguments)
     except SystemExit as stop:
         status = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     finally:
@@ -200,10 +216,26 @@ def _filecheck(arguments: list[str]) -> int:
     return _ScopedMatcher(options, FInput(options.input_file, text), Parser.from_opts(options)).run()
 
 
-_COMMANDS: dict[str, Callable[[list[str]], int]] = {
+def of_the_system(*program: str) -> Program:
+    """A program of the system. What it writes to standard error, such as progress, counts only if it fails."""
+
+    def run(arguments: list[str]) -> int:
+        done = subprocess.run(
+            [*program, *arguments], input=sys.stdin.read(), capture_output=True, text=True, check=False
+        )
+        sys.stdout.write(done.stdout)
+        if done.returncode:
+            sys.stderr.write(done.stderr)
+        return done.returncode
+
+    return run
+
+
+PROGRAMS: Mapping[str, Program] = {
     "aicf": _aicf,
     "aicf-opt": _aicf_opt,
     "cat": _cat,
     "diff": _diff,
     "filecheck": _filecheck,
+    "sed": of_the_system("sed"),
 }

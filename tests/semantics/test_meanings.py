@@ -16,10 +16,11 @@ from xdsl.ir import Block
 from aicf.dialects import logical
 from aicf.dialects.dims import parse_size
 from aicf.dialects.logical import LogicalOp
-from aicf.dialects.types import element_of_dtype, tensor
+from aicf.dialects.types import element_named, element_of_dtype, tensor
 from aicf.errors import InvalidIR
 from aicf.frontends.text import parse_module
 from aicf.semantics import SEMANTICS, evaluate, evaluate_block
+from aicf.semantics.random import philox4x32
 
 Array = np.ndarray
 COVERED: set[type] = set()
@@ -550,6 +551,15 @@ def test_scatter_combines_in_order_and_drops_what_is_out_of_range() -> None:
     assert run(lambda i: logical.LastUpdateOp(i, 4), rows).tolist() == [4, -1, -1, 3]
 
 
+@pytest.mark.parametrize(
+    ("index", "wanted"), [(1, [[1, 9, 3], [4, 8, 6]]), (-3, [[9, 2, 3], [8, 5, 6]]), (3, None)]
+)
+def test_one_row_is_written_where_the_index_is_in_range(index: int, wanted: list[list[int]] | None) -> None:
+    x, row = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), np.array([[9.0], [8.0]])
+    written = run(lambda r, i, a: logical.WriteRowOp(r, i, a, 1), row, np.array(index), x)
+    assert written.tolist() == (x.tolist() if wanted is None else wanted)
+
+
 def test_scatter_along_an_axis_and_at_places() -> None:
     x = np.zeros((2, 3))
     elements = run(
@@ -568,6 +578,76 @@ def test_topk_takes_the_lower_place_first_and_nan_as_largest() -> None:
     x = np.array([[2.0, 5.0, np.nan, 5.0, -0.0, 0.0]])
     assert run(lambda a: logical.TopkIndicesOp(a, 1, 6), x).tolist() == [[2, 1, 3, 0, 4, 5]]
     assert run(lambda a: logical.TopkIndicesOp(a, 1, 3, smallest=True), x).tolist() == [[4, 5, 0]]
+
+
+@pytest.mark.parametrize(
+    ("counter", "key", "words"),
+    [
+        ("00000000 00000000 00000000 00000000", "00000000 00000000", "6627e8d5 e169c58d bc57ac4c 9b00dbd8"),
+        ("ffffffff ffffffff ffffffff ffffffff", "ffffffff ffffffff", "408f276d 41c83b0e a20bc7c6 6d5451fd"),
+        ("243f6a88 85a308d3 13198a2e 03707344", "a4093822 299f31d0", "d16cfe09 94fdcceb 5001e420 24126ea1"),
+    ],
+)
+def test_philox_has_the_known_answers(counter: str, key: str, words: str) -> None:
+    """The vectors that Random123 publishes for philox4x32 with ten rounds."""
+    made = philox4x32(*([np.array([int(w, 16)], np.uint64) for w in text.split()] for text in (counter, key)))
+    assert " ".join(f"{int(word[0]):08x}" for word in made) == words
+
+
+def philox(form: logical.PhiloxForm, shape: tuple[int, ...], element: str, seed: int, offset: int) -> Array:
+    key = (np.array(seed, np.int64), np.array(offset, np.int64))
+    return run(lambda s, o: logical.PhiloxOp(s, o, form, shape, element), *key)
+
+
+def test_philox_numbers_elements_in_row_major_order() -> None:
+    """Element i has word i mod 4 of counter offset + i/4, of which the last one is followed by 0."""
+    seed = 0x299F31D0 << 32 | 0xA4093822
+    bits = philox("bits", (3, 5), "i32", seed, -2)
+    key = [np.array([seed & 0xFFFFFFFF], np.uint64), np.array([seed >> 32], np.uint64)]
+    wanted: list[int] = []
+    for counter in (2**64 - 2, 2**64 - 1, 0, 1):
+        halves = [np.array([h], np.uint64) for h in (counter & 0xFFFFFFFF, counter >> 32, 0, 0)]
+        wanted += [int(word[0]) for word in philox4x32(halves, key)]
+    assert bits.dtype == np.int32
+    assert bits.reshape(-1).view(np.uint32).tolist() == wanted[:15]
+    later = philox("bits", (11,), "i32", seed, -1)
+    assert later.tolist() == bits.reshape(-1)[4:].tolist()
+    assert philox("bits", (), "i32", seed, -1) == later[0]
+    index = np.array([[0, 7, -1], [2**62, 14, 3]])
+    words = run(logical.PhiloxWordOp, np.full_like(index, seed), np.full_like(index, -2), index)
+    assert words[0, :2].tolist() == bits.reshape(-1)[[0, 7]].tolist() and words[1, 1] == bits[2, 4]
+    assert words[0, 2] == philox("bits", (4,), "i32", seed, 2**62 - 3)[3]
+
+
+@pytest.mark.parametrize(("element", "digits"), [("f16", 11), ("bf16", 8), ("f32", 24), ("f64", 32)])
+def test_philox_uniform_and_normal(element: str, digits: int) -> None:
+    """Uniform numbers are multiples of a power of two; pairs of them make the normal ones."""
+    bits = philox("bits", (4001,), "i32", 7, 5).view(np.uint32).astype(np.float64)
+    uniform = philox("uniform", (4001,), element, 7, 5)
+    if element == "f64":
+        assert np.array_equal(uniform, (bits / 2**32 + 0.5) % 1)
+    else:
+        assert np.array_equal(uniform, bits % 2**digits / 2**digits)
+    assert np.array_equal(uniform, uniform.astype(element_named(element).dtype))
+    assert uniform.min() >= 0 and uniform.max() < 1 and abs(uniform.mean() - 0.5) < 0.02
+    u, v = philox("uniform", (4002,), "f64" if element == "f64" else "f32", 7, 5).reshape(-1, 2).T
+    radius, angle = np.sqrt(-2 * np.log1p(-u)), 2 * np.pi * v
+    pairs = np.stack([radius * np.cos(angle), radius * np.sin(angle)], 1).reshape(-1)
+    np.testing.assert_allclose(philox("normal", (4001,), element, 7, 5), pairs[:-1], rtol=0, atol=2e-6)
+
+
+def test_dropout_keeps_by_the_uniform_numbers() -> None:
+    x = np.random.default_rng(3).standard_normal((20, 33))
+    x[0, :4] = np.nan
+    key = (np.array(11), np.array(2**63 - 1))
+    dropped = run(lambda a, s, o: logical.DropoutOp(a, s, o, 0.25), x, *key)
+    kept = philox("uniform", (20, 33), "f32", 11, 2**63 - 1) >= 0.25
+    np.testing.assert_allclose(dropped, np.where(kept, x / 0.75, 0.0), rtol=1e-15)
+    assert 0.7 < kept.mean() < 0.8 and not kept[0, :4].all()
+    single = run(lambda a, s, o: logical.DropoutOp(a, s, o, 0.25), x.astype(np.float32), *key)
+    assert np.array_equal(single == 0, ~kept)
+    whole = run(lambda a, s, o: logical.DropoutOp(a, s, o, 0.0), x, *key)
+    assert np.array_equal(whole, x, equal_nan=True)
 
 
 def test_attention() -> None:

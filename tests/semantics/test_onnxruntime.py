@@ -316,3 +316,23 @@ def test_topk_has_the_same_places(largest: bool) -> None:
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     ours = run_ours(lambda value: logical.TopkIndicesOp(value, 1, 7, smallest=not largest), (x,))
     np.testing.assert_array_equal(ours, session.run(["y"], {"x": x})[0])
+
+
+@pytest.mark.parametrize("array", [X, integers(3, 4, 5), CONDITION])
+def test_pad(array: Array) -> None:
+    """Theirs takes amounts and value as inputs, the amounts in front of all dimensions first."""
+    low, high, value = (1, 0, 2), (0, 3, 1), array[1, 2, 3]
+    theirs = run_onnx("Pad", {}, (np.array([*low, *high]), np.array(value)), (array,))
+    ours = run_ours(lambda x, v: logical.PadOp(x, v, low, high), (array, np.array(value)))
+    assert ours.dtype == theirs.dtype
+    np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_one_hot(axis: int) -> None:
+    """Theirs takes the depth and both values as inputs; indices from the end, and out of range."""
+    places, off, on = np.array([[0, 4, -1], [-5, 5, -6]]), np.float32(-0.5), np.float32(2.5)
+    theirs = run_onnx("OneHot", {"axis": axis}, (np.array(5), np.array([off, on])), (places,))
+    ours = run_ours(lambda i, a, b: logical.OneHotOp(i, a, b, axis, 5), (places, np.array(on), np.array(off)))
+    assert ours.dtype == theirs.dtype
+    np.testing.assert_array_equal(ours, theirs)

@@ -98,6 +98,32 @@ def _attention(w: _Writer) -> set[str]:
     return {"attention"}
 
 
+def _attention_step(w: _Writer) -> set[str]:
+    """New tokens' queries attend to keys and values after one row of both, in memory by tokens, is written."""
+    rows, tokens, heads, size = (w.size() for _ in range(4))
+    index = w.graph.input("index", (1,), "i64")
+    w.inputs["index"] = w.random.integers(-tokens, tokens + 1, 1)
+
+    def by_heads(x: Value, rows: int) -> Value:
+        return w.graph.transpose(w.graph.reshape(x, (rows, heads, size)), (1, 0, 2))
+
+    def written() -> Value:
+        state, row = w.argument("x", tokens, heads * size), w.argument("x", 1, heads * size)
+        return w.graph.scatter(state + state if w.chance(0.3) else state, index, row)
+
+    queries, keys, values = by_heads(w.argument("x", rows, heads * size), rows), written(), written()
+    scores = w.graph.matmul(queries, by_heads(keys, tokens), transpose_b=True) * 0.375
+    if w.chance(0.3):
+        scores = scores + w.argument("x", 1, tokens)
+    y = w.graph.matmul(w.graph.softmax(scores), by_heads(values, tokens))
+    if w.chance(0.7):
+        y = w.graph.reshape(w.graph.transpose(y, (1, 0, 2)), (rows, heads * size))
+    w.graph.output(y, "y")
+    w.graph.output(keys, "keys")
+    w.graph.output(values * 2.0 if w.chance(0.3) else values, "values")
+    return {"attention_step"}
+
+
 def _gated(w: _Writer) -> set[str]:
     rows, inner, columns = w.size(), w.size(), w.size()
     x = w.argument("x", rows, inner)
@@ -171,6 +197,7 @@ def _product_norm(w: _Writer) -> set[str]:
 
 FAMILIES = {
     "attention": _attention,
+    "attention_step": _attention_step,
     "gated": _gated,
     "norm_product": _norm_product,
     "queries_keys_values": _queries_keys_values,

@@ -99,6 +99,13 @@ class GemmKernel:
         """See `KernelDescriptor`."""
         return self._record(work, target, self._best(work, target)[1])
 
+    def threads_us(self, work: Work, target: TargetAttr) -> dict[int, float]:
+        """See `SharingKernel`."""
+        best: dict[int, float] = {}
+        for us, spec in self._ranked(work, target, 1):
+            best.setdefault(spec.threads, us)
+        return best
+
     def candidates(self, work: Work, target: TargetAttr) -> Sequence[dict[str, Attribute]]:
         """See `TunableKernel`: tiles, splits of K, ways to fetch B and numbers of threads, as they are predicted."""
         return [self._record(work, target, spec) for _, spec in self._ranked(work, target, VARIANTS)]

@@ -25,7 +25,7 @@ from aicf.backends.cpu.legality import (
     strided,
     threads_of,
 )
-from aicf.backends.cpu.loop_spec import LoopSpec, choose, cost_us
+from aicf.backends.cpu.loop_spec import LoopSpec, choose, cost_us, sharings
 from aicf.backends.cpu.place_kernels import KERNELS as PLACE_KERNELS
 from aicf.backends.cpu.records import get_int, integer, loop_record
 from aicf.backends.moves import Move, moves
@@ -54,6 +54,12 @@ class GeneratedKernel(PlainOperands):
     def cost_us(self, work: Work, target: TargetAttr) -> float:
         """See `KernelDescriptor`."""
         return cost_us(*_decide(work, target))
+
+    def threads_us(self, work: Work, target: TargetAttr) -> dict[int, float]:
+        """See `SharingKernel`."""
+        nest = work_nest(work)
+        found = sharings(nest, level_of(target), threads_of(target), work.batch_invariant, work.rounding)
+        return {spec.threads: cost_us(nest, spec) for spec in found}
 
     def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
         """See `KernelDescriptor`."""

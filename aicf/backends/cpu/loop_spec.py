@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from xdsl.ir import Operation
 
-from aicf.backends.cpu.gemm_spec import NOMINAL_GHZ
+from aicf.backends.cpu.gemm_spec import MEETING_CYCLES, NOMINAL_GHZ
 from aicf.backends.cpu.scalar_costs import SCALAR_CYCLES
 from aicf.backends.cpu.target import ELEMENT_BYTES, CpuLevel, register_bytes
 from aicf.backends.lanes import LaneSteps
@@ -84,14 +84,29 @@ def _vector_score(nest: LoopNest, index: int, lanes: int) -> float:
     return filled * 2 - strided * 1.5 - horizontal + 0.01 * index
 
 
+def sharings(
+    nest: LoopNest, level: CpuLevel, threads: int, fixed: bool = False, rounding: str = "fused"
+) -> list[LoopSpec]:
+    """The decisions for one thread, and for all if there is a dim that they can share; otherwise as `choose`."""
+    alone = _alone(nest, level, fixed, rounding)
+    dim = _partition(nest, alone.vector_dim, alone.lanes * alone.unroll, threads)
+    return [alone] if dim < 0 else [alone, replace(alone, threads=threads, partition_dim=dim)]
+
+
 def choose(
     nest: LoopNest, level: CpuLevel, threads: int, fixed: bool = False, rounding: str = "fused"
 ) -> LoopSpec:
-    """The decisions: the dim with contiguous, full vectors is vectorised; the outermost parallel dim is shared.
+    """The decisions: the dim with contiguous, full vectors is vectorised; threads share a parallel dim if that is
+    predicted to take less time, the meeting of the threads included.
 
     With `fixed` the order of combination depends on reduced sizes alone, and so does the choice between vectors along a
     reduce dim and along a parallel one.
     """
+    found = sharings(nest, level, threads, fixed, rounding)
+    return found[0] if len(found) == 1 else min(found, key=lambda spec: cost_us(nest, spec))
+
+
+def _alone(nest: LoopNest, level: CpuLevel, fixed: bool, rounding: str) -> LoopSpec:
     widest = max((register_bytes(dtype) for dtype in element_types(nest.kernel) if dtype != "i1"), default=4)
     lanes = max(1, level.vector_bytes // widest)
     scalar = LoopSpec(-1, 1, 1, rounding=rounding)
@@ -106,8 +121,7 @@ def choose(
     resident = dim.is_reduce and len(nest.reduce_dims) == 1 and vectors <= RESIDENT_VECTORS
     light = point_cycles(nest.kernel) < 12
     unroll = vectors if resident else max(1, min(4 if light or nest.reduce_dims else 1, dim.size // lanes))
-    partition = _partition(nest, vector, lanes * unroll, threads)
-    return LoopSpec(vector, lanes, unroll, 1 if partition < 0 else threads, partition, rounding)
+    return LoopSpec(vector, lanes, unroll, rounding=rounding)
 
 
 def _fixed_dims(nest: LoopNest) -> tuple[int, ...]:
@@ -116,8 +130,8 @@ def _fixed_dims(nest: LoopNest) -> tuple[int, ...]:
 
 
 def _partition(nest: LoopNest, vector: int, chunk: int, threads: int) -> int:
-    """The parallel dim to share among threads, -1 if the work is too little for a barrier to pay."""
-    if threads == 1 or not nest.parallel_dims or prod(dim.size for dim in nest.dims) < 16384:
+    """The parallel dim to share among threads, -1 if none has enough for all of them."""
+    if threads == 1 or not nest.parallel_dims:
         return -1
     shares = {i: nest.dims[i].size // chunk if i == vector else nest.dims[i].size for i in nest.parallel_dims}
     best = max(nest.parallel_dims, key=lambda i: (shares[i] >= threads, -i))
@@ -160,4 +174,5 @@ def cost_us(nest: LoopNest, spec: LoopSpec) -> float:
     for load in load_ops(nest.kernel):
         dtype = element_of(load.result.type).name
         traffic += sweep * (ELEMENT_BYTES[dtype] / 24 if steps.load_step(load) in (0, 1) else 2.0)
-    return (max(arithmetic, traffic) / spec.threads + 20) / NOMINAL_GHZ / 1000
+    meeting = MEETING_CYCLES if spec.threads > 1 else 0.0
+    return (max(arithmetic, traffic) / spec.threads + 20 + meeting) / NOMINAL_GHZ / 1000

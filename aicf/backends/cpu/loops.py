@@ -12,17 +12,18 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from xdsl.dialects import arith
-from xdsl.ir import BlockArgument, OpResult, SSAValue
+from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
 
 from aicf.backends.cpu.indexed_loads import Memory, WideLoad, indexed_load
 from aicf.backends.cpu.ir_builder import I8, Emitter, Value
 from aicf.backends.cpu.loop_spec import SCRATCH_BYTES, LoopSpec
+from aicf.backends.cpu.philox import neighbouring_words
 from aicf.backends.cpu.scalar_ops import Scalars, convert, dtype_of
 from aicf.backends.cpu.scans import scan_step
 from aicf.backends.cpu.target import ELEMENT_BYTES, REGISTERS
 from aicf.backends.lanes import LaneSteps
 from aicf.backends.nests import Dim, LoopNest, origin, reads
-from aicf.dialects.emit_kernels import IndexOp, LoadOp, PhaseOp, ReduceOp, ScanOp, StoreOp, scans_of
+from aicf.dialects.emit_kernels import IndexOp, LoadOp, PhaseOp, PhiloxOp, ReduceOp, ScanOp, StoreOp, scans_of
 
 _Item = TypeVar("_Item")
 
@@ -79,8 +80,8 @@ class Evaluator:
         return self.values.get(value)
 
     def needs(self, value: SSAValue) -> tuple[SSAValue, ...]:
-        """What `compute` wants known. A load asks by itself: of its indices often one lane is enough."""
-        return () if isinstance(value, OpResult) and isinstance(value.op, LoadOp) else reads(value)
+        """What `compute` wants known. Some ask by themselves: of their indices often one lane is enough."""
+        return () if isinstance(value, OpResult) and isinstance(value.op, LoadOp | PhiloxOp) else reads(value)
 
     def compute(self, value: SSAValue) -> Value:
         """The value, its operands being known."""
@@ -93,7 +94,17 @@ class Evaluator:
             return self.scalars.counted(*self.coordinate(value.op.number), dtype_of(value))
         if isinstance(value.op, LoadOp):
             return self.load_at(value.op)
-        return self.scalars.emit(value.op, [self.value(operand) for operand in value.op.operands])
+        if isinstance(value.op, PhiloxOp):
+            return self.random(value.op)
+        return self.scalars.emit(value.op, self.operands(value.op))
+
+    def operands(self, op: Operation) -> list[Value]:
+        """The values of an op's operands."""
+        return [self.value(operand) for operand in op.operands]
+
+    def random(self, op: PhiloxOp) -> Value:
+        """The random word(s) here."""
+        return self.scalars.emit(op, self.operands(op))
 
     def load(self, operand: int) -> Value:
         """The element(s) of an operand here."""
@@ -165,6 +176,9 @@ class _Point(Evaluator):
     def load_at(self, op: LoadOp) -> Value:
         return self.loops.load_at(op, self)
 
+    def random(self, op: PhiloxOp) -> Value:
+        return self.loops.random(op, self)
+
     def load(self, operand: int) -> Value:
         return self.loops.load(operand, self.place, self.shift, self.scalars.lanes, self.active)
 
@@ -212,6 +226,9 @@ class _Cell(Evaluator):
 
     def load_at(self, op: LoadOp) -> Value:
         return self.loops.load_at(op, self)
+
+    def random(self, op: PhiloxOp) -> Value:
+        return self.loops.random(op, self)
 
     def known(self, value: SSAValue) -> Value | None:
         if value not in self.point.loops.varying:
@@ -311,6 +328,13 @@ class _Loops:
             return indexed_load(vector.scalars, op, memory, vector.value)
         wide = WideLoad(vector.scalars, op, memory, self.steps, vector.active)
         return wide.emit(vector.value, vector.first.value)
+
+    def random(self, op: PhiloxOp, vector: _Point | _Cell) -> Value:
+        """The random words in all lanes of a vector."""
+        lanes = vector.scalars.lanes
+        if self.steps.shares_counters(op, lanes):
+            return neighbouring_words(self.em, lanes, vector.first.operands(op))
+        return vector.scalars.emit(op, vector.operands(op))
 
     def store(self, value: Value, op: StoreOp, place: Place, shift: int, lanes: int, active: int) -> None:
         """Write an output, in a wider type if that is what its memory holds."""

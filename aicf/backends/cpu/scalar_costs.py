@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from xdsl.dialects import arith, math
 from xdsl.ir import Operation
 
-from aicf.dialects.emit_kernels import CastOp, DivIntOp, SigmoidOp
+from aicf.dialects.emit_kernels import CastOp, DivIntOp, PhiloxOp, SigmoidOp
 
 SCALAR_CYCLES: Mapping[type[Operation], float] = {
     arith.ConstantOp: 0,
@@ -57,5 +57,6 @@ SCALAR_CYCLES: Mapping[type[Operation], float] = {
     SigmoidOp: 20,
     DivIntOp: 60,
     CastOp: 2,
+    PhiloxOp: 46,
 }
 """Op class to cycles for one vector of f32."""

@@ -17,10 +17,11 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from aicf.backends.cpu.ir_builder import I64, Emitter, Value
 from aicf.backends.cpu.narrow_floats import rounded_to_odd
+from aicf.backends.cpu.philox import separate_words
 from aicf.backends.cpu.target import FLOATS, HALVES, REGISTERS
 from aicf.backends.cpu.vector_functions import FUNCTIONS
 from aicf.backends.cpu.vector_math import VectorMath
-from aicf.dialects.emit_kernels import CastOp, DivIntOp, SigmoidOp, StoreOp
+from aicf.dialects.emit_kernels import CastOp, DivIntOp, PhiloxOp, SigmoidOp, StoreOp
 from aicf.dialects.types import element_of
 
 _UNSIGNED = ("u8", "i1")
@@ -283,6 +284,10 @@ def resized(em: Emitter, x: Value, type_: Any, signed: bool) -> Value:
     return em.b.trunc(x, type_) if before > after else em.b.sext(x, type_) if signed else em.b.zext(x, type_)
 
 
+def _philox(s: Scalars, _: Operation, operands: Sequence[Value]) -> Value:
+    return separate_words(s.em, s.lanes, operands)
+
+
 Emit = Callable[[Scalars, Operation, Sequence[Value]], Value]
 
 EMITTERS: dict[type[Operation], Emit] = {
@@ -330,6 +335,7 @@ EMITTERS: dict[type[Operation], Emit] = {
     SigmoidOp: _function("sigmoid"),
     DivIntOp: _divide_ints,
     CastOp: _cast,
+    PhiloxOp: _philox,
 }
 """Op class -> code."""
 

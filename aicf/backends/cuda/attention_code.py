@@ -46,7 +46,7 @@ def _on_tensor_cores(problem: AttentionProblem, record: Record) -> KernelCode:
     """The code of `cuda.attention`."""
     spec, scale = read_spec(record), read_scale(record)
     constants = {
-        **_problem_constants(problem, scale, log2(e)),
+        **problem_constants(problem, scale, log2(e)),
         "PROGRAMMATIC": is_programmatic(record),
         **_tile_constants(problem, spec),
         # Only a factor above 0 may be left out of the maximum, and only if nothing is added; what a query does not see
@@ -59,7 +59,7 @@ def _on_tensor_cores(problem: AttentionProblem, record: Record) -> KernelCode:
 def _on_scalar_units(problem: AttentionProblem, record: Record) -> KernelCode:
     """The code of `cuda.attention_simt`."""
     constants = {
-        **_problem_constants(problem, read_scale(record), 1.0),
+        **problem_constants(problem, read_scale(record), 1.0),
         "PROGRAMMATIC": is_programmatic(record),
         "LOAD": LOADS[problem.dtype],
         "STORE": STORES[problem.dtype],
@@ -75,8 +75,8 @@ def _on_scalar_units(problem: AttentionProblem, record: Record) -> KernelCode:
     return KernelCode("attention_simt", source, PARAMETERS, 32 * SIMT_WARPS)
 
 
-def _problem_constants(problem: AttentionProblem, scale: float, unit: float) -> dict[str, Any]:
-    """What both templates know of the problem: strides in bytes, batch dimensions innermost first; scores in units of
+def problem_constants(problem: AttentionProblem, scale: float, unit: float) -> dict[str, Any]:
+    """What all templates know of the problem: strides in bytes, batch dimensions innermost first; scores in units of
     1 / `unit`."""
     element = ELEMENT_BYTES[problem.dtype]
     mask, mask_dtype = problem.mask if problem.mask is not None else (problem.q, problem.dtype)

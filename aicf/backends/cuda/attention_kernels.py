@@ -104,22 +104,23 @@ class AttentionProblem:
 
 def problem_of(work: Work) -> AttentionProblem:
     """The problem of a work of kind `attention`."""
-    return _problem(work.operands, work.results[0], read_past(work.attrs))
+    return problem_of_operands(work.operands, work.results[0], read_past(work.attrs))
 
 
 def problem_of_launch(launch: Launch) -> AttentionProblem:
     """The problem of an instruction of kind `attention`."""
-    return _problem(launch.ins, launch.outs[0], read_past(launch.record))
+    return problem_of_operands(launch.ins, launch.outs[0], read_past(launch.record))
 
 
-def _problem(
-    ins: tuple[OperandInfo, ...] | tuple[BufferRef, ...], result: OperandInfo | BufferRef, past: int | None
+def problem_of_operands(
+    ins: Sequence[OperandInfo | BufferRef], result: OperandInfo | BufferRef, past: int | None
 ) -> AttentionProblem:
+    """The problem of queries, keys, values and, if there is one, a mask."""
     q, k, v = ins[:3]
     shape = (*q.shape[:-1], k.shape[-2])
     mask = (_broadcast_rows(ins[3], shape), ins[3].dtype) if len(ins) > 3 else None
     sizes = (q.shape[:-2], q.shape[-2], k.shape[-2], q.shape[-1], v.shape[-1])
-    return AttentionProblem(*sizes, q.dtype, _rows(q), _rows(k), _rows(v), _rows(result), mask, past)
+    return AttentionProblem(*sizes, q.dtype, rows_of(q), rows_of(k), rows_of(v), rows_of(result), mask, past)
 
 
 def read_past(entries: Record) -> int | None:
@@ -129,7 +130,8 @@ def read_past(entries: Record) -> int | None:
     return past if entries.get("causal") == BoolAttr.from_bool(True) else None
 
 
-def _rows(operand: OperandInfo | BufferRef) -> Rows:
+def rows_of(operand: OperandInfo | BufferRef) -> Rows:
+    """Where a matrix for each batch element lies."""
     element = ELEMENT_BYTES.get(operand.dtype, 1)
     offset = operand.offset if isinstance(operand, OperandInfo) else operand.offset // element
     return Rows(operand.strides[:-2], operand.strides[-2], operand.strides[-1], offset % BASE_ALIGNMENT)
@@ -420,9 +422,8 @@ def _scale(work: Work) -> float:
 # Descriptors
 
 
-def common_reason(work: Work) -> str | None:
+def common_reason(work: Work, problem: AttentionProblem) -> str | None:
     """Why no attention kernel runs the work."""
-    problem = problem_of(work)
     q, k, v = work.operands[:3]
     if not q.dtype == k.dtype == v.dtype == work.results[0].dtype:
         types = ", ".join(x.dtype for x in (q, k, v, *work.results))
@@ -456,9 +457,9 @@ class AttentionKernel(PlainOperands):
 
     def legal(self, work: Work, target: TargetAttr) -> str | None:
         """See `KernelDescriptor`."""
-        if (reason := common_reason(work)) is not None:
-            return reason
         problem = problem_of(work)
+        if (reason := common_reason(work, problem)) is not None:
+            return reason
         if problem.dtype not in HALVES:
             return f"tensor cores multiply f16 and bf16 here, not {problem.dtype}: use cuda.attention_simt or cast"
         for name, size in (("a query", problem.d), ("a value", problem.dv)):
@@ -523,9 +524,9 @@ class SimtAttentionKernel(PlainOperands):
 
     def legal(self, work: Work, target: TargetAttr) -> str | None:
         """See `KernelDescriptor`."""
-        if (reason := common_reason(work)) is not None:
-            return reason
         problem = problem_of(work)
+        if (reason := common_reason(work, problem)) is not None:
+            return reason
         if problem.dtype not in MASK_TYPES:
             return (
                 f"attention in {problem.dtype} has no code on cuda, only in {', '.join(MASK_TYPES)}: cast it"

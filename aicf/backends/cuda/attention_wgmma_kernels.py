@@ -200,9 +200,9 @@ class WgmmaAttentionKernel(PlainOperands):
         arch = arch_named(target.arch.data)
         if not (arch.has_tma and arch.has_wgmma):
             return f"warpgroup products and bulk tensor copies need sm_90a, the target is {arch.name}"
-        if (reason := common_reason(work)) is not None:
-            return reason
         problem = problem_of(work)
+        if (reason := common_reason(work, problem)) is not None:
+            return reason
         if problem.dtype not in HALVES:
             return f"tensor cores multiply f16 and bf16 here, not {problem.dtype}: use cuda.attention_simt or cast"
         if problem.mask is not None:

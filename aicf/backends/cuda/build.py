@@ -36,6 +36,7 @@ _FAMILIES: dict[str, str] = {
     "cuda.gemm_simt": "aicf.backends.cuda.simt_code",
     "cuda.attention": "aicf.backends.cuda.attention_code",
     "cuda.attention_simt": "aicf.backends.cuda.attention_code",
+    "cuda.attention_step": "aicf.backends.cuda.attention_step_code",
     "cuda.attention_wgmma": "aicf.backends.cuda.attention_wgmma_code",
     "cuda.generated": "aicf.backends.cuda.generated_code",
     "cuda.copy": "aicf.backends.cuda.move_code",

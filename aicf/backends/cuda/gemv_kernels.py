@@ -281,7 +281,7 @@ class GemvKernel(PlainOperands):
         return contradiction(record, expected, arch)
 
 
-LATENCY_US = 2.0
+LATENCY_US = 1.5
 """Of one kernel in a chain that overlaps with its neighbours."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from aicf.backends.base import KernelDescriptor
 from aicf.backends.cuda import (
     attention_kernels,
+    attention_step_kernels,
     attention_wgmma_kernels,
     cublaslt_kernels,
     gemm_norm_kernels,
@@ -25,6 +26,7 @@ KERNELS: tuple[KernelDescriptor, ...] = (
     gemv_kernels.GemvKernel(),
     simt_kernels.SimtKernel(),
     attention_wgmma_kernels.WgmmaAttentionKernel(),
+    attention_step_kernels.AttentionStepKernel(),
     *attention_kernels.KERNELS,
     *generated_kernels.KERNELS,
     *place_kernels.KERNELS,

@@ -17,6 +17,7 @@ from xdsl.ir import OpResult, SSAValue
 from aicf.backends.base import BufferRef
 from aicf.backends.cuda.generated_spec import GeneratedSpec, nest_moves, partial_size, reduces
 from aicf.backends.cuda.load_code import LoadText
+from aicf.backends.cuda.philox_code import neighbouring_words
 from aicf.backends.cuda.scalar_code import (
     REGISTERS,
     SHORT_INTEGERS,
@@ -37,7 +38,7 @@ from aicf.backends.cuda.target import ELEMENT_BYTES
 from aicf.backends.cuda.vector_access import VectorAccess, vector_access
 from aicf.backends.lanes import LaneSteps
 from aicf.backends.nests import Access, LoopNest, index_ops, reads
-from aicf.dialects.emit_kernels import IndexOp, LoadOp, PhaseOp, ReduceOp, ScanOp, StoreOp
+from aicf.dialects.emit_kernels import IndexOp, LoadOp, PhaseOp, PhiloxOp, ReduceOp, ScanOp, StoreOp
 
 Source = Callable[[list[str]], list[str]]
 """Adds the statements that a value takes, and gives its name in every lane."""
@@ -265,6 +266,10 @@ class PhaseCode:
                     if isinstance(op, LoadOp):
                         prefix = f"l{len(lines)}_"
                         define(op.result, self.loads.emit(op, names, lanes, prefix, lines))
+                        continue
+                    if isinstance(op, PhiloxOp) and self.steps.shares_counters(op, lanes):
+                        prefix = f"w{len(lines)}_"
+                        define(op.result, neighbouring_words(op, names, lanes, prefix, lines))
                         continue
                     for text in texts:
                         text.emit(op)

@@ -187,6 +187,7 @@ stream_u32x4_or_zero = _load_or_zero("ld.relaxed.gpu.global.L1::no_allocate.L2::
 load_shared_f32 = value_asm("ld.shared.f32 $0, [$1];", ["f32"], ["u32"], memory=True)
 load_shared_f32x4 = value_asm("ld.shared.v4.f32 {$0,$1,$2,$3}, [$4];", ["f32"] * 4, ["u32"], memory=True)
 load_shared_u32x4 = value_asm("ld.shared.v4.u32 {$0,$1,$2,$3}, [$4];", ["u32"] * 4, ["u32"], memory=True)
+load_shared_f32x2 = value_asm("ld.shared.v2.f32 {$0,$1}, [$2];", ["f32"] * 2, ["u32"], memory=True)
 load_shared_u32 = value_asm("ld.shared.u32 $0, [$1];", ["u32"], ["u32"], memory=True)
 load_shared_u16 = value_asm("ld.shared.u16 $0, [$1];", ["u16"], ["u32"], memory=True)
 store_shared_f32 = void_asm("st.shared.f32 [$0], $1;", ["u32", "f32"])
@@ -719,6 +720,35 @@ f32_to_bits = value_asm("mov.b32 $0, $1;", ["u32"], ["f32"], effect=False)
 larger = value_asm("max.f32 $0, $1, $2;", ["f32"], ["f32", "f32"], effect=False)
 """The larger of two numbers; of a number and a NaN, the number."""
 NEGATIVE_INFINITY = np.float32("-inf")
+
+
+def _philox_rounds() -> str:
+    """Philox4x32-10 of the counter $4, whose upper two words are 0, with the key $5."""
+    step = (
+        "mul.wide.u32 p, c0, 0xD2511F53; mul.wide.u32 q, c2, 0xCD9E8D57; "
+        "mov.b64 {l0,h0}, p; mov.b64 {l1,h1}, q; "
+        "xor.b32 c0, h1, c1; xor.b32 c0, c0, k0; mov.b32 c1, l1; "
+        "xor.b32 c2, h0, c3; xor.b32 c2, c2, k1; mov.b32 c3, l0; "
+    )
+    next_key = "add.u32 k0, k0, 0x9E3779B9; add.u32 k1, k1, 0xBB67AE85; "
+    return (
+        "{ .reg .b64 p,q; .reg .b32 c0,c1,c2,c3,k0,k1,l0,l1,h0,h1; "
+        "mov.b64 {c0,c1}, $4; mov.b64 {k0,k1}, $5; mov.b32 c2, 0; mov.b32 c3, 0; "
+        + next_key.join([step] * 10)
+        + "mov.b32 $0, c0; mov.b32 $1, c1; mov.b32 $2, c2; mov.b32 $3, c3; }"
+    )
+
+
+philox = value_asm(_philox_rounds(), ["u32"] * 4, ["u64", "u64"], effect=False)
+"""`philox(counter, key)`: four random words."""
+philox_word = value_asm(
+    "{ .reg .pred p; mov.b32 $0, $2; setp.eq.u32 p, $1, 1; @p mov.b32 $0, $3; "
+    "setp.eq.u32 p, $1, 2; @p mov.b32 $0, $4; setp.eq.u32 p, $1, 3; @p mov.b32 $0, $5; }",
+    ["u32"],
+    ["u32", ("u32", 4)],
+    effect=False,
+)
+"""`philox_word(number, words)`: one of four."""
 
 
 def _wgmma_of_registers(n: int, dtype: str, fence: str) -> Intrinsic:

@@ -16,10 +16,11 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from aicf.backends.base import BufferRef
+from aicf.backends.cuda.philox_code import word_text
 from aicf.backends.cuda.staging import Snippet
 from aicf.backends.cuda.target import ELEMENT_BYTES, FLOATS
 from aicf.backends.nests import Access, access_of
-from aicf.dialects.emit_kernels import CastOp, DivIntOp, KernelOp, SigmoidOp, StoreOp, YieldOp
+from aicf.dialects.emit_kernels import CastOp, DivIntOp, KernelOp, PhiloxOp, SigmoidOp, StoreOp, YieldOp
 from aicf.dialects.types import element_of
 
 Rounding = Literal["fused", "strict"]
@@ -393,6 +394,7 @@ TEXTS: Mapping[type[Operation], Text] = {
     SigmoidOp: _sigmoid,
     DivIntOp: _divide_integers,
     CastOp: _cast,
+    PhiloxOp: word_text,
 }
 """Op class -> expression. Adding a scalar op is adding its row."""
 

@@ -8,9 +8,10 @@ from aicf.frontends.builder.attention import AttentionOps
 from aicf.frontends.builder.contraction import ContractionOps
 from aicf.frontends.builder.indexing import IndexingOps
 from aicf.frontends.builder.normalization import NormalizationOps
+from aicf.frontends.builder.random import RandomOps
 from aicf.frontends.builder.reduction import ReductionOps
 
 
 @dataclass
-class Graph(ContractionOps, AttentionOps, ReductionOps, NormalizationOps, IndexingOps):
+class Graph(ContractionOps, AttentionOps, ReductionOps, NormalizationOps, IndexingOps, RandomOps):
     """A program under construction; its methods raise :class:`InvalidIR`, with the Python source line, on wrong use."""

@@ -203,6 +203,8 @@ emit.kernel @scalars parallel [4, 6] reduce [] ins [affine_map<(d0, d1) -> (d0 *
     %c = emit.cast %b {aicf.note = "kept"} : i32 to f32
     // CHECK-NEXT: emit.index 1 : i64 attributes {aicf.note = "kept"}
     %j = emit.index 1 : i64 attributes {aicf.note = "kept"}
+    // CHECK-NEXT: emit.philox %j, %j, %j {aicf.note = "kept"}
+    %w = emit.philox %j, %j, %j {aicf.note = "kept"}
     // CHECK-NEXT: arith.constant 0xff800000 : f32
     %i = arith.constant 0xFF800000 : f32
     %d = arith.addf %a, %c : f32

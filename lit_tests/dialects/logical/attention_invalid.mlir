@@ -93,3 +93,27 @@ func.func @mask_shape(%q : tensor<3x5x8xf32>, %m : tensor<2x5x5xf32>) {
   %0 = logical.attention %q, %q, %q, %m : (tensor<3x5x8xf32>, tensor<3x5x8xf32>, tensor<3x5x8xf32>, tensor<2x5x5xf32>) -> tensor<3x5x8xf32>
   func.return
 }
+
+// -----
+
+func.func @scale_kind(%q : tensor<1x5x8xf32>) {
+  // CHECK: error: logical.attention: scale is 1 : i64; it is a number of type f64, such as 0.125
+  %0 = logical.attention %q, %q, %q {scale = 1} : (tensor<1x5x8xf32>, tensor<1x5x8xf32>, tensor<1x5x8xf32>) -> tensor<1x5x8xf32>
+  func.return
+}
+
+// -----
+
+func.func @past_kind(%q : tensor<1x5x8xf32>) {
+  // CHECK: error: logical.attention: past is 1.000000e+00 : f64; it is an integer
+  %0 = logical.attention %q, %q, %q {causal, past = 1.0} : (tensor<1x5x8xf32>, tensor<1x5x8xf32>, tensor<1x5x8xf32>) -> tensor<1x5x8xf32>
+  func.return
+}
+
+// -----
+
+func.func @causal_kind(%q : tensor<1x5x8xf32>) {
+  // CHECK: error: logical.attention: causal is "yes"; it is a flag: write its name alone
+  %0 = logical.attention %q, %q, %q {causal = "yes"} : (tensor<1x5x8xf32>, tensor<1x5x8xf32>, tensor<1x5x8xf32>) -> tensor<1x5x8xf32>
+  func.return
+}

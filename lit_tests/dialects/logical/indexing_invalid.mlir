@@ -213,3 +213,163 @@ func.func @topk_flag(%x : tensor<4x3xf32>) {
   %0 = logical.topk_indices %x {axis = 1, k = 2, smallest = 1} : (tensor<4x3xf32>) -> tensor<4x2xi64>
   func.return
 }
+
+// -----
+
+func.func @last_update_rank(%i : tensor<2x3xi32>) {
+  // CHECK: error: logical.last_update: indices have shape 2x3; they have rank 1
+  %0 = logical.last_update %i {rows = 4} : (tensor<2x3xi32>) -> tensor<4xi32>
+  func.return
+}
+
+// -----
+
+func.func @last_update_rows(%i : tensor<3xi32>) {
+  // CHECK: error: logical.last_update: rows is 0; it is at least 1
+  %0 = logical.last_update %i {rows = 0} : (tensor<3xi32>) -> tensor<1xi32>
+  func.return
+}
+
+// -----
+
+func.func @last_update_missing(%i : tensor<3xi32>) {
+  // CHECK: error: logical.last_update: rows is missing; it is an integer
+  %0 = logical.last_update %i : (tensor<3xi32>) -> tensor<4xi32>
+  func.return
+}
+
+// -----
+
+func.func @last_update_indices(%i : tensor<3xf32>) {
+  // CHECK: error: logical.last_update: indices are f32; cast them to i32 or i64
+  %0 = logical.last_update %i {rows = 4} : (tensor<3xf32>) -> tensor<4xi32>
+  func.return
+}
+
+// -----
+
+func.func @last_update_result(%i : tensor<3xi32>) {
+  // CHECK: error: logical.last_update: result type is 4xi64, but the operands give 4xi32
+  %0 = logical.last_update %i {rows = 4} : (tensor<3xi32>) -> tensor<4xi64>
+  func.return
+}
+
+// -----
+
+func.func @scatter_combine_set(%x : tensor<4xf32>, %i : tensor<2xi32>, %u : tensor<2xf32>) {
+  // CHECK: error: logical.scatter_combine: mode is set, which combines nothing; use logical.scatter
+  %0 = logical.scatter_combine %x, %i, %u {mode = "set"} : (tensor<4xf32>, tensor<2xi32>, tensor<2xf32>) -> tensor<4xf32>
+  func.return
+}
+
+// -----
+
+func.func @scatter_combine_mode(%x : tensor<4xf32>, %i : tensor<2xi32>, %u : tensor<2xf32>) {
+  // CHECK: error: logical.scatter_combine: mode is missing; it is a string
+  %0 = logical.scatter_combine %x, %i, %u : (tensor<4xf32>, tensor<2xi32>, tensor<2xf32>) -> tensor<4xf32>
+  func.return
+}
+
+// -----
+
+func.func @scatter_combine_updates(%x : tensor<4x3xf32>, %i : tensor<2xi32>, %u : tensor<2xf32>) {
+  // CHECK: error: logical.scatter_combine: updates have shape 2, the indices ask for 2x3
+  %0 = logical.scatter_combine %x, %i, %u {mode = "add"} : (tensor<4x3xf32>, tensor<2xi32>, tensor<2xf32>) -> tensor<4x3xf32>
+  func.return
+}
+
+// -----
+
+func.func @scatter_elements_axis(%x : tensor<4x3xf32>, %i : tensor<2x3xi32>, %u : tensor<2x3xf32>) {
+  // CHECK: error: logical.scatter_elements: axis 2 is out of range for rank 2; write 0 to 1
+  %0 = logical.scatter_elements %x, %i, %u {axis = 2, mode = "set"} : (tensor<4x3xf32>, tensor<2x3xi32>, tensor<2x3xf32>) -> tensor<4x3xf32>
+  func.return
+}
+
+// -----
+
+func.func @one_hot_indices(%i : tensor<4xf32>, %v : tensor<f32>) {
+  // CHECK: error: logical.one_hot: indices are f32; cast them to i32 or i64
+  %0 = logical.one_hot %i, %v, %v {axis = 1, depth = 2} : (tensor<4xf32>, tensor<f32>, tensor<f32>) -> tensor<4x2xf32>
+  func.return
+}
+
+// -----
+
+func.func @one_hot_depth_kind(%i : tensor<4xi32>, %v : tensor<f32>) {
+  // CHECK: error: logical.one_hot: depth is 2.000000e+00 : f64; it is an integer
+  %0 = logical.one_hot %i, %v, %v {axis = 1, depth = 2.0} : (tensor<4xi32>, tensor<f32>, tensor<f32>) -> tensor<4x2xf32>
+  func.return
+}
+
+// -----
+
+func.func @tile_kind(%x : tensor<4xf32>) {
+  // CHECK: error: logical.tile: repeats is 2 : i64; it is a list of integers, such as [0, 1]
+  %0 = logical.tile %x {repeats = 2} : (tensor<4xf32>) -> tensor<8xf32>
+  func.return
+}
+
+// -----
+
+func.func @flip_missing(%x : tensor<4xf32>) {
+  // CHECK: error: logical.flip: axes is missing; it is a list of integers, such as [0, 1]
+  %0 = logical.flip %x : (tensor<4xf32>) -> tensor<4xf32>
+  func.return
+}
+
+// -----
+
+func.func @topk_axis(%x : tensor<4x3xf32>) {
+  // CHECK: error: logical.topk_indices: axis 2 is out of range for rank 2; write 0 to 1
+  %0 = logical.topk_indices %x {axis = 2, k = 1} : (tensor<4x3xf32>) -> tensor<4x1xi64>
+  func.return
+}
+
+// -----
+
+func.func @topk_result(%x : tensor<4x3xf32>) {
+  // CHECK: error: logical.topk_indices: result type is 4x1xi32, but the operands give 4x1xi64
+  %0 = logical.topk_indices %x {axis = 1, k = 1} : (tensor<4x3xf32>) -> tensor<4x1xi32>
+  func.return
+}
+
+// -----
+
+func.func @write_row_shape(%r : tensor<3xf32>, %i : tensor<i32>, %x : tensor<4x3xf32>) {
+  // CHECK: error: logical.write_row: the row is 3xf32; it is a slice of 4x3xf32 along axis 0, 1x3xf32
+  %0 = logical.write_row %r, %i, %x {axis = 0} : (tensor<3xf32>, tensor<i32>, tensor<4x3xf32>) -> tensor<4x3xf32>
+  func.return
+}
+
+// -----
+
+func.func @write_row_type(%r : tensor<1x3xf16>, %i : tensor<i32>, %x : tensor<4x3xf32>) {
+  // CHECK: error: logical.write_row: the row is 1x3xf16; it is a slice
+  %0 = logical.write_row %r, %i, %x {axis = 0} : (tensor<1x3xf16>, tensor<i32>, tensor<4x3xf32>) -> tensor<4x3xf32>
+  func.return
+}
+
+// -----
+
+func.func @write_row_index(%r : tensor<1x3xf32>, %i : tensor<1xi32>, %x : tensor<4x3xf32>) {
+  // CHECK: error: logical.write_row: the index has shape 1; it is one number of rank 0
+  %0 = logical.write_row %r, %i, %x {axis = 0} : (tensor<1x3xf32>, tensor<1xi32>, tensor<4x3xf32>) -> tensor<4x3xf32>
+  func.return
+}
+
+// -----
+
+func.func @write_row_axis(%r : tensor<1x3xf32>, %i : tensor<i32>, %x : tensor<4x3xf32>) {
+  // CHECK: error: logical.write_row: axis 2 is out of range for rank 2; write 0 to 1
+  %0 = logical.write_row %r, %i, %x {axis = 2} : (tensor<1x3xf32>, tensor<i32>, tensor<4x3xf32>) -> tensor<4x3xf32>
+  func.return
+}
+
+// -----
+
+func.func @write_row_float(%r : tensor<1x3xf32>, %i : tensor<f32>, %x : tensor<4x3xf32>) {
+  // CHECK: error: logical.write_row: indices are f32; cast them to i32 or i64
+  %0 = logical.write_row %r, %i, %x {axis = 0} : (tensor<1x3xf32>, tensor<f32>, tensor<4x3xf32>) -> tensor<4x3xf32>
+  func.return
+}

@@ -23,7 +23,7 @@ func.func @reads(%x : tensor<4x6xf32>, %v : tensor<f32>, %i : tensor<2x3xi64>) {
 
 // Writing at places, and the places of the largest.
 // CHECK-LABEL: func.func @writes
-func.func @writes(%x : tensor<4x6xf32>, %r : tensor<3xi32>, %u : tensor<3x6xf32>, %i : tensor<2x3xi64>, %e : tensor<2x3xf32>, %n : tensor<5x2xi64>, %s : tensor<5xf32>) {
+func.func @writes(%x : tensor<4x6xf32>, %r : tensor<3xi32>, %u : tensor<3x6xf32>, %i : tensor<2x3xi64>, %e : tensor<2x3xf32>, %n : tensor<5x2xi64>, %s : tensor<5xf32>, %p : tensor<i64>, %w : tensor<4x1xf32>) {
   // CHECK-NEXT: %0 = logical.scatter %x, %r, %u {mode = "add"} : (tensor<4x6xf32>, tensor<3xi32>, tensor<3x6xf32>) -> tensor<4x6xf32>
   %0 = logical.scatter %x, %r, %u {mode = "add"} : (tensor<4x6xf32>, tensor<3xi32>, tensor<3x6xf32>) -> tensor<4x6xf32>
   // CHECK-NEXT: %1 = logical.scatter_elements %x, %i, %e {axis = 1, mode = "set"} : (tensor<4x6xf32>, tensor<2x3xi64>, tensor<2x3xf32>) -> tensor<4x6xf32>
@@ -32,6 +32,12 @@ func.func @writes(%x : tensor<4x6xf32>, %r : tensor<3xi32>, %u : tensor<3x6xf32>
   %2 = logical.scatter_nd %x, %n, %s {mode = "max"} : (tensor<4x6xf32>, tensor<5x2xi64>, tensor<5xf32>) -> tensor<4x6xf32>
   // CHECK-NEXT: %3 = logical.topk_indices %x {axis = 1, k = 2, smallest} : (tensor<4x6xf32>) -> tensor<4x2xi64>
   %3 = logical.topk_indices %x {axis = 1, k = 2, smallest} : (tensor<4x6xf32>) -> tensor<4x2xi64>
+  // CHECK-NEXT: %4 = logical.write_row %w, %p, %x {axis = 1} : (tensor<4x1xf32>, tensor<i64>, tensor<4x6xf32>) -> tensor<4x6xf32>
+  %4 = logical.write_row %w, %p, %x {axis = 1} : (tensor<4x1xf32>, tensor<i64>, tensor<4x6xf32>) -> tensor<4x6xf32>
+  // CHECK-NEXT: %5 = logical.last_update %r {rows = 4} : (tensor<3xi32>) -> tensor<4xi32>
+  %5 = logical.last_update %r {rows = 4} : (tensor<3xi32>) -> tensor<4xi32>
+  // CHECK-NEXT: %6 = logical.scatter_combine %x, %r, %u {mode = "max"} : (tensor<4x6xf32>, tensor<3xi32>, tensor<3x6xf32>) -> tensor<4x6xf32>
+  %6 = logical.scatter_combine %x, %r, %u {mode = "max"} : (tensor<4x6xf32>, tensor<3xi32>, tensor<3x6xf32>) -> tensor<4x6xf32>
   func.return
 }
 

@@ -28,6 +28,10 @@ func.func @combine(%x : tensor<2x3xf32>, %n : tensor<2x3xi32>) -> tensor<2x1xi1>
   %4 = logical.reduce_any %x {axes = [0, 1]} : tensor<2x3xf32> -> tensor<i1>
   // CHECK-NEXT: %5 = logical.reduce_all %n {axes = [1], keepdims} : tensor<2x3xi32> -> tensor<2x1xi1>
   %5 = logical.reduce_all %n {axes = [1], keepdims} : tensor<2x3xi32> -> tensor<2x1xi1>
+  // CHECK-NEXT: %6 = logical.reduce_sum %n {axes = [1]} : tensor<2x3xi32> -> tensor<2xi32>
+  %6 = logical.reduce_sum %n {axes = [1]} : tensor<2x3xi32> -> tensor<2xi32>
+  // CHECK-NEXT: %7 = logical.reduce_mean %x {axes = [1]} : tensor<2x3xf32> -> tensor<2xf32>
+  %7 = logical.reduce_mean %x {axes = [1]} : tensor<2x3xf32> -> tensor<2xf32>
   func.return %5 : tensor<2x1xi1>
 }
 

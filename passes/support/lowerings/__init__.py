@@ -9,6 +9,7 @@ from aicf.passes.support.lowerings import (
     contraction,
     indexing,
     normalization,
+    random,
     reduction,
 )
 from aicf.passes.support.lowerings.base import Formulas, LowerBy
@@ -21,6 +22,7 @@ FORMULAS: Formulas = {
     **reduction.FORMULAS,
     **normalization.FORMULAS,
     **indexing.FORMULAS,
+    **random.FORMULAS,
 }
 
 

@@ -87,12 +87,16 @@ def _static_shape(op: LogicalOp, value: SSAValue) -> tuple[int, ...]:
 
 
 def _scatter(lower: Lowering, op: logical.ScatterOp) -> SSAValue:
-    """set: the last update of each row, where it has one. What combines all updates of a row is primitive."""
+    """set: the last update of each row, where it has one; what writes one row, or combines all updates of a row, is
+    primitive."""
     if op.scatter_mode != "set":
         return lower.add(
             logical.ScatterCombineOp(op.operand, op.indices, op.updates, op.scatter_mode), op.scatter_mode
         )
     sizes = op.info.sizes
+    if tensor_info(op.indices.type).sizes == (1,):
+        index = lower.add(logical.ReshapeOp(op.indices, ()), "index")
+        return lower.add(logical.WriteRowOp(op.updates, index, op.operand, 0), "written")
     last = lower.add(logical.LastUpdateOp(op.indices, static_size(op, sizes[0])), "last")
     update = lower.add(logical.GatherOp(op.updates, last, 0), "update")
     updated = lower.add(logical.CompareOp("ge", last, lower.splat(0, last, "first")), "updated")

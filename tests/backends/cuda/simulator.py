@@ -17,6 +17,7 @@ import ml_dtypes
 import numpy as np
 
 from aicf.backends.cuda.launches import KernelLaunch
+from aicf.semantics.random import philox_word
 
 _SPACE = 40
 _WORDS = {
@@ -252,6 +253,12 @@ def _shared_array(here: _Thread, size: int, dtype: Any) -> list[Any]:
     return here.block.arrays.setdefault(next(here.arrays), [None] * size)
 
 
+def _philox(counter: int, key: int) -> list[int]:
+    """The four words of a counter of 64 bits."""
+    seed, offset = (np.array([INTEGERS["i64"](value)]) for value in (key, counter))
+    return [int(word) for word in philox_word(seed, offset, np.arange(4))]
+
+
 def _half(dtype: Any) -> dict[str, Callable[..., Any]]:
     name = "f16" if dtype is np.float16 else "bf16"
 
@@ -351,6 +358,8 @@ def _namespace(memory: Memory, here: _Thread) -> dict[str, Any]:
         "f64": f64,
         **INTEGERS,
         "atomic_max_i32": lambda address, value: _atomic_max(memory, address, value),
+        "philox": _philox,
+        "philox_word": lambda number, words: words[int(number)],
         "max_nan": np.maximum,
         "min_nan": np.minimum,
         "ALL_LANES": 0xFFFFFFFF,

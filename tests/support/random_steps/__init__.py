@@ -6,6 +6,7 @@ from tests.support.random_steps import (
     data_movement,
     elementwise,
     indexing,
+    random_numbers,
     reduction,
 )
 
@@ -16,4 +17,5 @@ STEPS = (
     *data_movement.STEPS,
     *indexing.STEPS,
     *attention.STEPS,
+    *random_numbers.STEPS,
 )

@@ -87,6 +87,14 @@ class Generator:
         self.arrays[op.result] = result
         return op.result
 
+    def add_tamed(self, op: LogicalOp, tame: Callable[[SSAValue], LogicalOp]) -> SSAValue | None:
+        """Append an op whatever its values are, for the op that makes them tame: no other one reads it."""
+        (self.arrays[op.result],) = evaluate(op, [self.arrays[operand] for operand in op.operands], "exact")
+        self.block.add_op(op)
+        result = self.add(tame(op.result))
+        del self.arrays[op.result]
+        return result
+
     def require(self, op: LogicalOp) -> SSAValue:
         result = self.add(op)
         if result is None:

@@ -87,6 +87,14 @@ def _last_update(g: Generator) -> None:
     g.add(logical.LastUpdateOp(_indices(g, [int(g.choice(SIZES))], 0), int(g.choice(SIZES))))
 
 
+def _write_row(g: Generator) -> None:
+    x = g.float_value(min_rank=1)
+    shape = list(tensor_info(x.type).shape)
+    axis = int(g.random.integers(len(shape)))
+    row = g.argument([*shape[:axis], 1, *shape[axis + 1 :]], "param")
+    g.add(logical.WriteRowOp(row, _indices(g, [], 0), x, axis))
+
+
 def _scatter_nd(g: Generator) -> None:
     x = g.float_value(min_rank=1)
     shape = tensor_info(x.type).shape
@@ -125,4 +133,5 @@ STEPS = (
     _scatter_nd,
     _last_update,
     _topk,
+    _write_row,
 )

@@ -1,0 +1,82 @@
+"""What the two sections of a policy share: plain values, the module attribute, and what is left when all is decided."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self, cast
+
+from xdsl.dialects.builtin import DictionaryAttr
+
+from aicf.dialects.plain_values import attribute_of
+from aicf.policies import fields
+from aicf.policies.fields import Reader
+
+VERSION = 1
+"""Of the format of policies."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Section:
+    """A data class whose fields all have defaults.
+
+    Attributes:
+        READERS: Of every field, what checks and reads its plain value.
+        BOUNDS: The fields that still say something of a program in which all is decided: what its results may be and
+            where they may lie. The others are spent by then.
+    """
+
+    READERS: ClassVar[Mapping[str, Reader]]
+    BOUNDS: ClassVar[tuple[str, ...]]
+
+    version: int = VERSION
+
+    def __post_init__(self) -> None:
+        fields.check_version(self.version, VERSION)
+
+    def to_plain(self) -> dict[str, Any]:
+        """JSON values with every field, in a fixed order."""
+        return {entry.name: _plain(getattr(self, entry.name)) for entry in dataclasses.fields(self)}
+
+    @classmethod
+    def from_plain(cls, value: object) -> Self:
+        """Reads plain values; missing fields have their defaults. Raises PolicyError naming the path."""
+        return cls(**fields.read_fields(cls.READERS, value))
+
+    def to_attr(self) -> DictionaryAttr:
+        """The module attribute; `from_attr` gives an equal policy back."""
+        attribute = attribute_of(self.to_plain())
+        assert isinstance(attribute, DictionaryAttr)
+        return attribute
+
+    @classmethod
+    def from_attr(cls, attribute: DictionaryAttr) -> Self:
+        """Reads the attribute. Raises PolicyError naming the path of what is not legal."""
+        return cls.from_plain(fields.from_attr("policy", attribute))
+
+    def bounds(self) -> dict[str, Any]:
+        """The fields among `BOUNDS` that differ from the default."""
+        default = type(self)()
+        kept = {name: getattr(self, name) for name in self.BOUNDS}
+        return {name: value for name, value in kept.items() if value != getattr(default, name)}
+
+
+def _plain(value: object) -> object:
+    """A field as JSON values, the entries of an object by name."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    if isinstance(value, Mapping):
+        entries = cast("Mapping[str, object]", value)
+        return {name: _item(entry) for name, entry in sorted(entries.items())}
+    return _item(value)
+
+
+def _item(value: object) -> object:
+    """The same for what a field holds, in the order it has."""
+    match value:
+        case tuple():
+            return [_item(item) for item in cast("tuple[object, ...]", value)]
+        case Mapping():
+            return dict(cast("Mapping[str, object]", value))
+        case _:
+            return value

@@ -1,0 +1,147 @@
+"""Every attribute and every operand of every op, misused: one line that names the op, in a user's words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import pytest
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    FloatAttr,
+    IntegerAttr,
+    ModuleOp,
+    StringAttr,
+    TensorType,
+    UnitAttr,
+    f32,
+    f64,
+    i1,
+    i32,
+    i64,
+)
+from xdsl.ir import Attribute, Block
+
+from aicf.dialects import logical
+from aicf.dialects.logical import LogicalOp, ints
+from aicf.errors import InvalidIR
+from aicf.frontends.builder import Graph
+from aicf.frontends.text import verify_module
+from aicf.tools.op_samples import function_of, samples
+
+WRONG: tuple[Attribute | None, ...] = (
+    *(StringAttr("x"), ArrayAttr([StringAttr("x")]), UnitAttr(), None),
+    *(FloatAttr(0.5, f32), FloatAttr(float("nan"), f64), FloatAttr(-1.5, f64)),
+    *(IntegerAttr(-1, i64), IntegerAttr(10**6, i64), IntegerAttr(1, i32)),
+    *(ints([]), ints([7, -1])),
+)
+TYPES: tuple[Attribute, ...] = (
+    TensorType(f32, []),
+    TensorType(i1, [3]),
+    TensorType(i64, [2, 3, 4, 5, 6]),
+    f32,
+)
+OF_XDSL = re.compile("constraint|base attribute|should be of|expected [a-z]+ operand|Traceback")
+
+
+def misused(op: LogicalOp) -> Iterator[LogicalOp]:
+    """Each attribute with each wrong value or none, each operand with each other type."""
+    types = list(op.operand_types)
+    for name in type(op).get_irdl_definition().properties:
+        if name != "operandSegmentSizes":
+            for wrong in WRONG:
+                properties = {key: value for key, value in op.properties.items() if key != name}
+                yield made(op, types, properties if wrong is None else {**properties, name: wrong})
+    for place in range(len(types)):
+        for type_ in TYPES:
+            yield made(op, [*types[:place], type_, *types[place + 1 :]], dict(op.properties))
+
+
+def made(op: LogicalOp, types: Sequence[Attribute], properties: dict[str, Attribute]) -> LogicalOp:
+    operands = Block(arg_types=types).args
+    return type(op).create(operands=operands, result_types=[op.result.type], properties=properties)
+
+
+@pytest.mark.parametrize("family", logical.FAMILIES, ids=lambda family: family.__name__.rpartition(".")[2])
+def test_misuse_is_said_in_one_line(family) -> None:
+    """What is no misuse of the op at hand verifies; everything else is refused, and nothing else is raised."""
+    for op_class in logical.ops_of(family):
+        for op in misused(next(iter(samples()[op_class].values()))) if op_class in samples() else ():
+            try:
+                verify_module(ModuleOp([function_of(op)]))
+            except InvalidIR as error:
+                line = str(error).split("\noperation:")[0]
+                assert "\n" not in line and not OF_XDSL.search(line), line
+                assert op.name in line or "tensor" in line, line
+
+
+def _graph() -> tuple[Graph, dict]:
+    g = Graph("f")
+    given = {
+        "x": g.input("x", (4, 6)),
+        "n": g.input("n", (4, 6), "i32"),
+        "i": g.input("i", (3,), "i64"),
+        "s": g.input("s", (), "i64"),
+        "q": g.input("q", (2, 5, 8)),
+        "v": g.input("v", (7,)),
+    }
+    return g, given
+
+
+MISUSES: dict[str, tuple[Callable, str]] = {
+    "iota": (lambda g, x, **_: g.iota((4,), 1), "iota: axis 1 is out of range for rank 1"),
+    "iota-type": (lambda g, **_: g.iota((4,), 0, "i1"), "iota: not defined for i1"),
+    "pad": (lambda g, x, **_: g.pad(x, [1], [1, 0]), r"pad: low \[1\] has 1 value for the 2 dimensions"),
+    "pad-mode": (lambda g, x, **_: g.pad(x, [0, 6], [0, 0], mode="reflect"), "from 0 to 5"),
+    "gather": (lambda g, x, i, **_: g.gather(x, i, 2), "gather: axis 2 is out of range for rank 2"),
+    "gather-indices": (lambda g, x, v, **_: g.gather(x, v), "gather: indices are f32; cast them"),
+    "flip": (lambda g, x, **_: g.flip(x, []), r"flip: axes \[\] name one dimension or more"),
+    "tile": (lambda g, x, **_: g.tile(x, [2, 0]), r"tile: repeats \[2, 0\] has a value below 1"),
+    "one_hot": (lambda g, i, **_: g.one_hot(i, 0), "one_hot: depth is 0; it is at least 1"),
+    "scatter": (
+        lambda g, x, i, **_: g.scatter(x, i, x),
+        "scatter: updates have shape 4x6, the indices ask for 3x6",
+    ),
+    "scatter-mode": (lambda g, x, i, **_: g.scatter(x, i, x, "mul"), "use one of set, add, max, min"),
+    "topk": (lambda g, x, **_: g.topk(x, 7), "topk_indices: k is 7; dimension 1 of 4x6 allows 1 to 6"),
+    "cumsum": (lambda g, x, **_: g.cumsum(x, 2), "cumsum: axis 2 is out of range for rank 2"),
+    "argmax": (lambda g, x, **_: g.argmax(x, 5), "argmax: axis 5 is out of range for rank 2"),
+    "reduce": (lambda g, n, **_: g.reduce_mean(n, [0]), "reduce_mean: not defined for i32"),
+    "softmax": (lambda g, n, **_: g.softmax(n), "softmax: not defined for i32"),
+    "rms_norm": (lambda g, x, v, **_: g.rms_norm(x, v), "rms_norm: scale is 7xf32, but dimensions 1 to 1"),
+    "group_norm": (
+        lambda g, x, v, **_: g.group_norm(x, v, v, 2),
+        "group_norm: scale is 7xf32, but the channels",
+    ),
+    "attention": (lambda g, q, x, **_: g.attention(q, x, q), "attention: key 4x6xf32 has rank 2"),
+    "attention-past": (lambda g, q, **_: g.attention(q, q, q, past=1), "past without causal has no meaning"),
+    "philox": (
+        lambda g, s, i, **_: g.philox(i, s, (4,)),
+        "philox: the seed is 3xi64; it is one i64 of rank 0",
+    ),
+    "philox-form": (lambda g, s, **_: g.philox(s, s, (4,), "gamma"), "use one of bits, uniform, normal"),
+    "philox-bits": (lambda g, s, **_: g.philox(s, s, (4,), "bits", "f32"), "philox: bits are i32, not f32"),
+    "philox-type": (
+        lambda g, s, **_: g.philox(s, s, (4,), dtype="i32"),
+        "numbers of form uniform are floats",
+    ),
+    "philox-seed": (lambda g, s, **_: g.philox(2**64, s, (4,)), "18446744073709551616"),
+    "philox_word": (lambda g, s, n, **_: g.philox_word(s, s, n), "philox_word: operand types differ"),
+    "dropout": (
+        lambda g, x, s, **_: g.dropout(x, s, s, 1.0),
+        "dropout: rate is 1.0; it is at least 0 and below 1",
+    ),
+    "dropout-nan": (lambda g, x, s, **_: g.dropout(x, s, s, np.nan), "dropout: rate is nan"),
+    "dropout-type": (lambda g, n, s, **_: g.dropout(n, s, s, 0.5), "dropout: not defined for i32"),
+}
+
+
+@pytest.mark.parametrize("name", MISUSES)
+def test_misuse_in_python_names_the_line(name: str) -> None:
+    """The builder's error has the place in the caller's source, and what the verifier of the text says."""
+    call, message = MISUSES[name]
+    g, given = _graph()
+    with pytest.raises(InvalidIR, match=message) as caught:
+        call(g, **given)
+    assert str(caught.value).startswith("tests/dialects/test_misused_ops.py:")
