@@ -250,6 +250,25 @@ def test_moves_and_reads_at_indices(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", NARROW)
+def test_scatters_and_topk(dtype: str) -> None:
+    """Many updates of one row are added in f32 and rounded once."""
+    graph = Graph("places")
+    inputs = {"x": random((6, 21), dtype, 1), "u": random((400, 21), dtype, 2)}
+    inputs["i"] = np.random.default_rng(3).integers(-7, 8, 400).astype(np.int32)
+    x, u, i = (
+        graph.input("x", (6, 21), dtype),
+        graph.input("u", (400, 21), dtype),
+        graph.input("i", (400,), "i32"),
+    )
+    for mode in ("add", "max", "min", "set"):
+        graph.output(graph.scatter(x, i, u, mode), mode)
+    values, places = graph.topk(u, 3)
+    graph.output(values, "values")
+    graph.output(places, "places")
+    check(graph, inputs, 0.51)
+
+
+@pytest.mark.parametrize("dtype", NARROW)
 @pytest.mark.parametrize("threads", [1, 2])
 def test_products(dtype: str, threads: int) -> None:
     """A weight packed ahead, a right operand that changes, a batch, and what follows a product."""
