@@ -11,10 +11,13 @@ PEERS_READY := $(READY)-peers
 
 .PHONY: test lint demo test-peers test-gpu sanitize-gpu docs clean
 
+# A file of tests stays in one process, which makes what the file shares once.
+PARALLEL := -n auto --maxprocesses 4 --dist loadfile
+
 # The tests run even if lint fails, so that one run says everything.
 test: $(READY)
 	@status=0; $(MAKE) --no-print-directory lint || status=1; \
-	$(BIN)/python -m pytest -m "not gpu and not peers" || status=1; exit $$status
+	$(BIN)/python -m pytest $(PARALLEL) -m "not gpu and not peers" || status=1; exit $$status
 
 lint: $(READY)
 	$(BIN)/ruff check

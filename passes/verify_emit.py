@@ -139,12 +139,11 @@ def _verify_record(op: ResolvedOp, table: Mapping[str, Operation], target: Attri
     if op.kernel is None or op.body is None or not isinstance(target, TargetAttr):
         return
     kernel = descriptor(op.kernel, target)
-    if not isinstance(kernel, CheckedKernel):
-        return
     work, record = _recorded_work(op, table), op.kernel.record.data
     try:
-        reason = _kind_reason(kernel, work) or kernel.legal(work, target)
-        reason = reason or kernel.record_reason(work, record, target)
+        reason = _kind_reason(kernel, work)
+        if reason is None and isinstance(kernel, CheckedKernel):
+            reason = kernel.legal(work, target) or kernel.record_reason(work, record, target)
     except PlanError as error:
         raise invalid(op, f"{_named(op)}: {error.message}") from error
     if reason is not None:

@@ -7,7 +7,6 @@ import pty
 import signal
 import subprocess
 import sys
-import time
 import tomllib
 from pathlib import Path
 
@@ -222,6 +221,15 @@ def test_debug_adds_the_traceback(capsys: pytest.CaptureFixture[str]):
     assert "Traceback" not in capsys.readouterr().err
 
 
+_SAYING_WHAT_IT_OPENS = """
+import sys
+from aicf.tools.aicf_cli import main
+sys.addaudithook(lambda event, of: event == "open" and str(of[0]) == sys.argv[2] and print("opened", flush=True))
+sys.exit(main())
+"""
+"""`aicf`, with a line on stdout once it opens its first argument: it is inside the command then."""
+
+
 def test_ctrl_c_during_a_compile_is_status_130(tmp_path: Path):
     ops = "\n".join(f"  %v{index + 1} = logical.exp %v{index} : tensor<4x4xf32>" for index in range(4000))
     program = tmp_path / "long.mlir"
@@ -230,7 +238,7 @@ def test_ctrl_c_during_a_compile_is_status_130(tmp_path: Path):
         f'    -> (tensor<4x4xf32> {{logical.name = "y"}}) {{\n{ops}\n  func.return %v4000 : tensor<4x4xf32>\n}}\n'
     )
     out = tmp_path / "long.aicf"
-    command = [sys.executable, "-m", "aicf.tools.aicf_cli", "compile", str(program), "-o", str(out)]
+    command = [sys.executable, "-c", _SAYING_WHAT_IT_OPENS, "compile", str(program), "-o", str(out)]
     process = subprocess.Popen(
         interruptible([*command, "--target", "reference"]),
         cwd=ROOT,
@@ -238,7 +246,8 @@ def test_ctrl_c_during_a_compile_is_status_130(tmp_path: Path):
         stderr=subprocess.PIPE,
         text=True,
     )
-    time.sleep(1.5)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "opened\n"
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err

@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import DictionaryAttr
 
 from aicf.errors import PolicyError
 from aicf.policies import fields
-from aicf.policies.fields import Reader, boolean, integer, map_of, one_of, string, suggest
+from aicf.policies.fields import Reader, boolean, choice, integer, map_of, one_of, suggest
 
 VERSION = 1
 MEMORY = ("shared", "separate")
@@ -117,8 +117,8 @@ READERS: Mapping[str, Reader] = {
     "version": integer,
     "streams": integer,
     "streams_of": map_of(integer),
-    "bindings": map_of(string),
+    "bindings": map_of(choice(BINDINGS)),
     "inplace": boolean,
-    "memory": string,
+    "memory": choice(MEMORY),
     "prepared_weights": boolean,
 }

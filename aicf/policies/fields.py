@@ -30,7 +30,7 @@ from aicf.errors import PolicyError
 Reader = Callable[[str, object], Any]
 """Checks the value of a field at a path and gives what the policy holds. Raises PolicyError."""
 
-_MAX_LISTED = 24
+_MAX_LISTED = 40
 
 
 def suggest(name: str, legal: Collection[str], intro: str) -> str:
@@ -86,6 +86,16 @@ def string(path: str, value: object) -> str:
     """A string."""
     _expect(path, isinstance(value, str), "a string", value)
     return cast(str, value)
+
+
+def choice(legal: Sequence[str]) -> Reader:
+    """A reader of one of a few strings."""
+
+    def read(path: str, value: object) -> str:
+        _expect(path, isinstance(value, str), f"one of {', '.join(legal)}", value)
+        return cast(str, value)
+
+    return read
 
 
 def strings(path: str, value: object) -> tuple[str, ...]:

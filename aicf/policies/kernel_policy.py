@@ -20,6 +20,7 @@ from aicf.errors import PolicyError
 from aicf.policies import fields
 from aicf.policies.fields import (
     Reader,
+    choice,
     integer,
     map_of,
     one_of,
@@ -139,12 +140,10 @@ class KernelPolicy:
     def check_kernel_keys(self, groups: Collection[str]) -> None:
         """Raises PolicyError, naming the path, for a key of `kernels` that is neither a group's id nor a kind, and one
         of `records` that is no group's id."""
-        known = [*groups, *KIND_IDS]
         for key in self.kernels:
-            if key not in known:
-                raise PolicyError(
-                    f"kernels.{key}: no group or kind has that name; {suggest(key, known, 'it has')}"
-                )
+            if key not in groups and key not in KIND_IDS:
+                hints = f"{suggest(key, groups, 'groups')}; {suggest(key, KIND_IDS, 'kinds')}"
+                raise PolicyError(f"kernels.{key}: no group or kind has that name; {hints}")
         for key in self.records:
             if key not in groups:
                 raise PolicyError(f"records.{key}: no group has that name; {suggest(key, groups, 'it has')}")
@@ -203,12 +202,12 @@ class KernelPolicy:
 
 READERS: Mapping[str, Reader] = {
     "version": integer,
-    "determinism": string,
-    "rounding": string,
+    "determinism": choice(DETERMINISM),
+    "rounding": choice(ROUNDING),
     "fusion": switches(Fusion),
     "kernels": map_of(string),
     "records": map_of(map_of(plain)),
     "forbid": strings,
     "groups": string_lists,
-    "measurements": string,
+    "measurements": choice(MEASUREMENTS),
 }

@@ -346,3 +346,21 @@ emit.program @slot attributes {phase = "planned", arena_bytes = 64 : i64} {
   emit.resolved "relu" id(1) name("a") src(["a.op"]) ins(%x : !emit.buffer<8xf32, bound>) outs(%s : !emit.buffer<8xf32, arena>)
     stream(0) after([])
 }
+
+// -----
+
+// A kernel that is for another kind of work, written by hand: select-kernels leaves a kernel where it is.
+// CHECK: error: emit.resolved: instruction 'mine' (from mine): kernel 'cpu.concat' cannot run it as its record says: it runs no generated; correct the record, or leave kernel(...) out for select-kernels
+builtin.module attributes {aicf.target = #emit.target<"cpu", "x86-64-v3", {threads = 1 : i64}>} {
+  emit.body @total {
+  ^bb0(%a : tensor<4x8xf32>):
+    %1 = logical.exp %a : tensor<4x8xf32>
+    %2 = logical.reduce_sum %1 {axes = [1]} : tensor<4x8xf32> -> tensor<4xf32>
+    emit.yield %2 : tensor<4xf32>
+  }
+  emit.program @f attributes {phase = "scheduled"} {
+    %x = emit.bind input "x" : !emit.buffer<4x8xf32, bound>
+    %y = emit.bind output "y" : !emit.buffer<4xf32, bound>
+    emit.resolved "generated" id(24) name("mine") src(["mine"]) ins(%x : !emit.buffer<4x8xf32, bound>) outs(%y : !emit.buffer<4xf32, bound>) kernel("cpu.concat", {version = 1 : i64, determinism = "bitwise"}) body(@total) stream(0) after([])
+  }
+}

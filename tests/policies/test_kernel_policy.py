@@ -91,6 +91,7 @@ WRONG: list[tuple[str, str]] = [
         "determinism: 'bitwize' is not legal; did you mean 'bitwise'? legal: any, batch_invariant, bitwise",
     ),
     ("{rounding: loose}", "rounding: 'loose' is not legal; legal: fused, strict"),
+    ("{rounding: 3}", "rounding: expected one of fused, strict, got 3"),
     ("{fusion: true}", "fusion: expected an object, got true"),
     (
         "{fusion: {epilog: true}}",

@@ -1,0 +1,12 @@
+"""Every op that is not elementwise, with ways to use it and what it gives; `elementwise_ops.py` has the others."""
+
+from tests.support.op_rows import contraction, data_movement, indexing, normalization, reduction
+
+FAMILIES = {
+    "reduction": reduction.ROWS,
+    "normalization": normalization.ROWS,
+    "contraction": contraction.ROWS,
+    "data_movement": data_movement.ROWS,
+    "indexing": indexing.ROWS,
+}
+ROWS = tuple(row for rows in FAMILIES.values() for row in rows)
