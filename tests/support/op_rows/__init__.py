@@ -1,6 +1,13 @@
 """Every op that is not elementwise, with ways to use it and what it gives; `elementwise_ops.py` has the others."""
 
-from tests.support.op_rows import contraction, data_movement, indexing, normalization, reduction
+from tests.support.op_rows import (
+    contraction,
+    data_movement,
+    indexing,
+    normalization,
+    random_numbers,
+    reduction,
+)
 
 FAMILIES = {
     "reduction": reduction.ROWS,
@@ -8,5 +15,6 @@ FAMILIES = {
     "contraction": contraction.ROWS,
     "data_movement": data_movement.ROWS,
     "indexing": indexing.ROWS,
+    "random_numbers": random_numbers.ROWS,
 }
 ROWS = tuple(row for rows in FAMILIES.values() for row in rows)
