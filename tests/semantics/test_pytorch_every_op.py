@@ -254,7 +254,8 @@ TORCH: Mapping[str, Callable[..., Tensor]] = {
 
 
 def test_every_row_has_a_peer() -> None:
-    assert TORCH.keys() == {row.name for row in ROWS}
+    """But random numbers: theirs come from a generator that no program sees."""
+    assert TORCH.keys() == {row.name for row in ROWS} - {row.name for row in FAMILIES["random_numbers"]}
 
 
 def defined(use: Use) -> Use:
@@ -275,7 +276,7 @@ def check(use: Use, found: Array) -> None:
         np.testing.assert_array_equal(found.astype(theirs.dtype), theirs, err_msg=str(use))
 
 
-@pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
+@pytest.mark.parametrize("row", [row for row in ROWS if row.name in TORCH], ids=lambda row: row.name)
 @settings(max_examples=40)
 @given(data=st.data())
 def test_meaning(row: Row, data: st.DataObject) -> None:
@@ -296,7 +297,7 @@ def is_taken(use: Use) -> bool:
 @settings(max_examples=2, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(data=st.data())
 def test_compiled(family: str, dtype: str, data: st.DataObject) -> None:
-    rows = [row for row in FAMILIES[family] if dtype in row.dtypes]
+    rows = [row for row in FAMILIES[family] if dtype in row.dtypes and row.name in TORCH]
     uses = [defined(data.draw(row.uses(dtype).filter(is_taken))) for row in rows]
     if uses:
         module, inputs = program(uses)
