@@ -54,10 +54,25 @@ def _give_memory(context: FusionContext) -> None:
     """Materialises coordinates, and what follows from them alone, for ops that take operands from memory."""
     for op in list(context.function.body.block.ops):
         for place, operand in enumerate(op.operands):
-            moved = isinstance(op, VIEW_OPS) and not isinstance(op, logical.BroadcastOp)
-            if (moved or reads_in_memory(op, place)) and is_placed(operand):
-                assert isinstance(operand, OpResult)
-                _materialize(operand.op, context, f"'{id_of(op)}' takes it as it lies in memory", _READERS)
+            source = _behind_views(operand)
+            if (_moves_elements(op) or reads_in_memory(op, place)) and is_placed(source):
+                assert isinstance(source, OpResult)
+                _materialize(source.op, context, f"'{id_of(op)}' takes it as it lies in memory", _READERS)
+
+
+def _behind_views(value: SSAValue) -> SSAValue:
+    while isinstance(value, OpResult) and isinstance(value.op, VIEW_OPS):
+        value = value.op.operands[0]
+    return value
+
+
+def _moves_elements(op: Operation) -> bool:
+    """Whether a view is no part of a kernel's loops: it does more than to repeat, and to add or drop dims of size 1."""
+    if not isinstance(op, VIEW_OPS) or isinstance(op, logical.BroadcastOp):
+        return False
+    sizes = [tensor_info(value.type).sizes for value in (op.operands[0], op.results[0])]
+    source, target = ([size for size in each if size != 1] for each in sizes)
+    return not isinstance(op, logical.ReshapeOp) or source != target
 
 
 def _break_chains(context: FusionContext) -> None:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from xdsl.context import Context
 from xdsl.dialects import func
-from xdsl.dialects.builtin import FloatAttr, ModuleOp, StringAttr, f64
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, ModuleOp, StringAttr, f64, i64
 from xdsl.ir import Attribute, Operation
 from xdsl.passes import ModulePass
 
@@ -40,6 +40,8 @@ TUNING_KEY = "tuning_key"
 
 FREE_US = "free_us"
 """Figure of a decision about batch-invariant work: predicted microseconds of the choice without that wish."""
+
+_ONE_THREAD = IntegerAttr(1, i64)
 
 Refuse = Callable[[KernelAttr], str | None]
 """Why a legal kernel with this record cannot be taken where it would stand; None if it can."""
@@ -311,7 +313,7 @@ def _measured_costs(chosen: Variant, measured: MeasuredWork | None) -> dict[str,
 
 def _other_threads(chosen: Variant, work: Work, target: TargetAttr) -> dict[str, str]:
     """The reason against every other number of threads that the chosen kernel weighed."""
-    if not isinstance(chosen.kernel, SharingKernel):
+    if target.facts.data.get("threads") == _ONE_THREAD or not isinstance(chosen.kernel, SharingKernel):
         return {}
     times = chosen.kernel.threads_us(work, target)
     taken = plain_value(chosen.record.record.data["threads"])

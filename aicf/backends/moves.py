@@ -22,7 +22,7 @@ from xdsl.ir import Block, BlockArgument, OpResult, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 
 from aicf.backends.nests import LoopNest, Strided, nest_of
-from aicf.dialects.emit_kernels import KernelOp, PhaseOp, StoreOp, YieldOp
+from aicf.dialects.emit_kernels import CastOp, KernelOp, PhaseOp, StoreOp, YieldOp
 from aicf.dialects.types import element_named, tensor_info
 
 Scalar: TypeAlias = "FloatAttr[AnyFloat] | IntegerAttr[IntegerType | IndexType]"
@@ -91,12 +91,14 @@ def moves(block: Block, operands: Sequence[Strided], target: Strided, axis: int 
 
 
 def copy_nest(source: Strided, target: Strided) -> LoopNest:
-    """Loops that copy `source` to `target`, of one shape and element type."""
+    """Loops that copy `source` to `target`, of one shape; another element type is cast to."""
     block = Block(arg_types=[element_named(source.dtype).type])
-    block.add_op(PhaseOp(Region(Block([StoreOp(block.args[0], 0), YieldOp()]))))
+    cast = [] if source.dtype == target.dtype else [CastOp(block.args[0], element_named(target.dtype).type)]
+    value = cast[0].result if cast else block.args[0]
+    block.add_op(PhaseOp(Region(Block([*cast, StoreOp(value, 0), YieldOp()]))))
     identity = AffineMap.identity(len(source.shape))
     kernel = KernelOp("copy", source.shape, [], [identity], [identity], Region(block))
-    return nest_of(kernel, [source.strides, target.strides], [source.dtype] * 2)
+    return nest_of(kernel, [source.strides, target.strides], [source.dtype, target.dtype])
 
 
 def _fill_nest(value: Scalar, target: Strided) -> LoopNest:

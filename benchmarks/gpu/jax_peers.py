@@ -104,6 +104,14 @@ FUNCTIONS: dict[str, Function] = {
     "attention_512_causal": lambda weights, x: attention(x, True),
     "gpt2_block": lambda weights, x: gpt2(weights, x, 1),
     "gpt2_12_blocks": lambda weights, x: gpt2(weights, x, 12),
+    "gather_256MB": lambda weights, x: jnp.take(x, weights["i"], 0, mode="clip"),
+    "scatter_set_256MB": lambda weights, x: x.at[weights["i"]].set(weights["u"]),
+    "scatter_add_256MB": lambda weights, x: x.at[weights["i"]].add(weights["u"]),
+    "topk_256MB": lambda weights, x: jax.lax.top_k(x, 32)[0],
+    "topk_long_256MB": lambda weights, x: jax.lax.top_k(x, 64)[0],
+    "cumsum_256MB": lambda weights, x: jnp.cumsum(x, -1),
+    "cumsum_long_256MB": lambda weights, x: jnp.cumsum(x, -1),
+    "pad_256MB": lambda weights, x: jnp.pad(x, ((0, 0), (64, 64)), constant_values=0.5),
 }
 
 

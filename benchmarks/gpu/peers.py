@@ -180,6 +180,40 @@ class Gpt2(nn.Module):
         return named
 
 
+class Moves(nn.Module):
+    """An operation on x and on tensors that it keeps."""
+
+    def __init__(self, function: Callable[..., Tensor], **kept: Tensor) -> None:
+        super().__init__()
+        self.function = function
+        for name, value in kept.items():
+            self.register_buffer(name, value)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Whatever the function makes of x and, in order, of what is kept."""
+        return self.function(x, *self.buffers())
+
+    def weights(self) -> dict[str, Tensor]:
+        """By the program's names."""
+        return dict(self.state_dict())
+
+
+def _gather() -> nn.Module:
+    return Moves(lambda x, i: x.index_select(0, i), i=torch.randint(65536, (65536,)))
+
+
+def _scatter_set() -> nn.Module:
+    """Each row once: PyTorch does not say which of several updates stays."""
+    kept = {"i": torch.randperm(65536), "u": torch.randn(65536, 1024)}
+    return Moves(lambda x, i, u: x.index_copy(0, i, u), **kept)
+
+
+def _scatter_add() -> nn.Module:
+    """By the faster of PyTorch's two ways."""
+    kept = {"i": torch.randint(65536, (65536,)), "u": torch.randn(65536, 1024)}
+    return Moves(lambda x, i, u: x.index_put((i,), u, accumulate=True), **kept)
+
+
 @dataclass(frozen=True)
 class Peer:
     """How a row's rival is made, and what it takes; `buffers` of it are inputs of the program beside x."""
@@ -209,6 +243,16 @@ PEERS: dict[str, Peer] = {
     "attention_512_causal": Peer(lambda: Attention(True), (3, 8, 12, 512, 64), torch.float16),
     "gpt2_block": Peer(lambda: Gpt2(1), (1, 768), torch.float16, ("position",)),
     "gpt2_12_blocks": Peer(lambda: Gpt2(12), (1, 768), torch.float16, ("position",)),
+    "gather_256MB": Peer(_gather, (65536, 1024), torch.float32),
+    "scatter_set_256MB": Peer(_scatter_set, (65536, 1024), torch.float32),
+    "scatter_add_256MB": Peer(_scatter_add, (65536, 1024), torch.float32),
+    "topk_256MB": Peer(lambda: Moves(lambda x: x.topk(32)[0]), (16384, 4096), torch.float32),
+    "topk_long_256MB": Peer(lambda: Moves(lambda x: x.topk(64)[0]), (8, 1 << 23), torch.float32),
+    "cumsum_256MB": Peer(lambda: Moves(lambda x: x.cumsum(-1)), (16384, 4096), torch.float32),
+    "cumsum_long_256MB": Peer(lambda: Moves(lambda x: x.cumsum(-1)), (1 << 26,), torch.float32),
+    "pad_256MB": Peer(
+        lambda: Moves(lambda x: functional.pad(x, (64, 64), value=0.5)), (16384, 4096), torch.float32
+    ),
 }
 
 

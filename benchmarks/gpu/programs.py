@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from xdsl.dialects.func import FuncOp
 
 from aicf import Graph, Value
+from aicf.dialects.logical import ScatterMode
 from aicf.dialects.types import tensor_info
 from aicf.passes.support.work import argument_attrs
 from aicf.runtime.tensors import numpy_dtype
@@ -191,6 +192,43 @@ def _heads(graph: Graph, rows: Value, heads: int) -> Value:
     return graph.transpose(graph.reshape(rows, (tokens, heads, width // heads)), (1, 0, 2))
 
 
+def gather(rows: int, columns: int, dtype: str = "f32") -> Graph:
+    """Rows of x at the indices i [rows]: x and y [rows, columns]."""
+    graph = Graph("gather")
+    x = graph.input("x", (rows, columns), dtype)
+    graph.output(graph.gather(x, graph.param("i", (rows,), "i64")), "y")
+    return graph
+
+
+def scatter(rows: int, columns: int, mode: ScatterMode, dtype: str = "f32") -> Graph:
+    """Rows of u written over those of x at the indices i [rows], or added to them: x, u and y [rows, columns]."""
+    graph = Graph("scatter")
+    x, u = graph.input("x", (rows, columns), dtype), graph.param("u", (rows, columns), dtype)
+    graph.output(graph.scatter(x, graph.param("i", (rows,), "i64"), u, mode), "y")
+    return graph
+
+
+def topk(rows: int, columns: int, k: int, dtype: str = "f32") -> Graph:
+    """The k largest of each row: x [rows, columns], y [rows, k]."""
+    graph = Graph("topk")
+    graph.output(graph.topk(graph.input("x", (rows, columns), dtype), k)[0], "y")
+    return graph
+
+
+def cumsum(*shape: int, dtype: str = "f32") -> Graph:
+    """Running sums along the last dimension: x and y of one shape."""
+    graph = Graph("cumsum")
+    graph.output(graph.cumsum(graph.input("x", shape, dtype), len(shape) - 1), "y")
+    return graph
+
+
+def pad(rows: int, columns: int, width: int, dtype: str = "f32") -> Graph:
+    """x [rows, columns] with a border of so many columns on either side of y [rows, columns + 2 width]."""
+    graph = Graph("pad")
+    graph.output(graph.pad(graph.input("x", (rows, columns), dtype), (0, width), (0, width), 0.5), "y")
+    return graph
+
+
 PROGRAMS: dict[str, Callable[[], Graph]] = {
     "mlp_chain": mlp_chain,
     "bert_1x128": lambda: bert_encoder(1, 128),
@@ -206,6 +244,14 @@ PROGRAMS: dict[str, Callable[[], Graph]] = {
     "attention_512_causal": lambda: attention(8, 12, 512, 64, causal=True),
     "gpt2_block": lambda: gpt2(1),
     "gpt2_12_blocks": lambda: gpt2(12),
+    "gather_256MB": lambda: gather(65536, 1024),
+    "scatter_set_256MB": lambda: scatter(65536, 1024, "set"),
+    "scatter_add_256MB": lambda: scatter(65536, 1024, "add"),
+    "topk_256MB": lambda: topk(16384, 4096, 32),
+    "topk_long_256MB": lambda: topk(8, 1 << 23, 64),
+    "cumsum_256MB": lambda: cumsum(16384, 4096),
+    "cumsum_long_256MB": lambda: cumsum(1 << 26),
+    "pad_256MB": lambda: pad(16384, 4096, 64),
 }
 """The rows of the benchmark by name."""
 

@@ -25,6 +25,14 @@ PROGRAMS = {
     "attention_512_causal": "causal attention, f16, 8 x 12 heads x 512 x 64",
     "gpt2_block": "GPT-2 small block, f16, one token, 512 cached, weights in L2",
     "gpt2_12_blocks": "12 of these blocks, weights from memory",
+    "gather_256MB": "gather of 65536 rows, f32, 256 MB",
+    "scatter_set_256MB": "scatter of 65536 rows, f32, 256 MB",
+    "scatter_add_256MB": "scatter-add of 65536 rows, f32, 256 MB",
+    "topk_256MB": "32 largest of 16384 rows, f32, 256 MB",
+    "topk_long_256MB": "64 largest of 8 rows, f32, 256 MB",
+    "cumsum_256MB": "cumsum along 16384 rows, f32, 256 MB",
+    "cumsum_long_256MB": "cumsum along one row, f32, 256 MB",
+    "pad_256MB": "pad of 16384 rows, f32, 256 MB",
 }
 RIVALS = {
     "aicf": "AICF",

@@ -11,6 +11,8 @@
 // CHECK-NEXT: emit.decision "materialize-views" ["w.copy"] choice "copy" because "the new value is not computed by an instruction"
 // CHECK-NEXT: emit.decision "materialize-views" ["bucket.a.copy"]
 // CHECK-NEXT: emit.decision "materialize-views" ["a.copy@N=2"]
+// CHECK-NEXT: emit.decision "materialize-views" ["i"] choice "copy" because "'m' reads it from memory" rejected {"computed where it is read" = "it takes no elements there"}
+// CHECK-NEXT: emit.decision "materialize-views" ["j"] choice "copy" because "'jr' reads it from memory" rejected {{.*}}
 // CHECK-NEXT: }
 
 // A flattened transposition has no strides: the transposition becomes a copy, the reshape stays free.
@@ -90,4 +92,24 @@ func.func @bucket(%x : tensor<1x3xf32> {logical.name = "x", logical.role = "inpu
 func.func @"bucket@N=2"(%x : tensor<2x3xf32> {logical.name = "x", logical.role = "input"}) -> (tensor<3x2xf32> {logical.name = "a"}) {
   %t = logical.transpose %x {permutation = [1, 0], aicf.id = "t4@N=2", aicf.src = ["t4"]} : tensor<2x3xf32> -> tensor<3x2xf32>
   func.return %t : tensor<3x2xf32>
+}
+
+// Coordinates are computed where they are read as elements, also repeated, and stored where they are read from memory: by
+// a product, and by a view that moves them.
+// CHECK-LABEL: func.func @coordinates(
+// CHECK: %i = emit.group "i" from ["i"] ins() -> (tensor<4x4xf32>) {
+// CHECK-NEXT: logical.iota {axis = 0, aicf.id = "i", aicf.src = ["i"]}
+// CHECK: %j = emit.group "j" from ["j"] ins() -> (tensor<16xf32>) {
+// CHECK-NEXT: logical.iota {axis = 0, aicf.id = "j", aicf.src = ["j"]}
+// CHECK-NOT: emit.group
+func.func @coordinates(%x : tensor<4x4xf32> {logical.name = "x", logical.role = "input"}) -> (tensor<4x4xf32> {logical.name = "y"}) {
+  %i = logical.iota {axis = 0, aicf.id = "i", aicf.src = ["i"]} : tensor<4x4xf32>
+  %m = logical.matmul %i, %x {aicf.id = "m", aicf.src = ["m"]} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %j = logical.iota {axis = 0, aicf.id = "j", aicf.src = ["j"]} : tensor<16xf32>
+  %jr = logical.reshape %j {aicf.id = "jr", aicf.src = ["jr"]} : tensor<16xf32> -> tensor<4x4xf32>
+  %k = logical.iota {axis = 0, aicf.id = "k", aicf.src = ["k"]} : tensor<4xf32>
+  %kb = logical.broadcast %k {dimensions = [1], aicf.id = "kb", aicf.src = ["kb"]} : tensor<4xf32> -> tensor<4x4xf32>
+  %a = logical.add %m, %jr {aicf.id = "a5", aicf.src = ["a5"]} : tensor<4x4xf32>
+  %y = logical.add %a, %kb {aicf.id = "y5", aicf.src = ["y5"]} : tensor<4x4xf32>
+  func.return %y : tensor<4x4xf32>
 }

@@ -14,5 +14,5 @@
 // SHAPES: other_shapes.mlir:{{.*}}instruction 'act' (from act): its body is for other shapes or types than its buffers
 // BACKEND: other_backend.mlir:{{.*}}instruction 'act' (from act): backend cpu has no kernel 'reference.body'; it has cpu.gemm_avx512
 // EPILOGUE: open_epilogue.mlir:{{.*}}instruction 'fc' has no body: a residual and activation 'relu' do not say which comes first; give body(@symbol)
-// DTYPE: no kernel of target cuda runs instruction 'act' of kind relu: {{.*}}element type i16 is not supported on cuda
+// DTYPE: no kernel of target cuda runs instruction 'fc' of kind gemm: {{.*}}cuda.gemm_simt: multiplies f32, f64, i32, i64, A is i16
 // TARGET: the module has no target; run set-target

@@ -91,10 +91,9 @@ class FusionContext:
     def group_id(self, members: Sequence[Operation]) -> str:
         """The id of a group: its first source with the bucket of the first member, else the first member's own id.
 
-        With a number where another group is called that already. A member without an identity of its own in the group
-        gives no name: it would be another one where a policy lists the group's ops.
+        With a number where another group is called that already.
         """
-        own = id_of(next((op for op in members if keeps_identity(op)), members[0]))
+        own = id_of(members[0])
         src = sources_of(members)
         name = src[0] + own[own.find("@") :] if src and "@" in own and "@" not in src[0] else None
         wanted = name or (src[0] if src else own)
@@ -402,11 +401,6 @@ def is_feeder(op: Operation) -> bool:
     return isinstance(op, VIEW_OPS) or any(is_placed(result) for result in op.results)
 
 
-def keeps_identity(op: Operation) -> bool:
-    """Whether a member of a group is known by its id there. A constant or coordinate is not: it feeds many groups."""
-    return isinstance(op, VIEW_OPS) or not is_feeder(op)
-
-
 def outline(
     members: Sequence[Operation], group_id: str, results: Sequence[SSAValue] | None = None
 ) -> Outline:
@@ -449,7 +443,8 @@ class _BodyBuilder:
         clone = op.clone(dict(zip(op.operands, operands, strict=True)))
         clone.operands = operands
         inside = op in self.inside
-        if not (inside and keeps_identity(op)):
+        if not inside or isinstance(op, logical.ConstantOp):
+            # A copied feeder has no identity of its own: the same constant feeds many groups.
             clone.attributes.pop(logical.ID_ATTR, None)
             clone.attributes.pop(logical.SRC_ATTR, None)
         for old, new in zip(op.results, clone.results, strict=True):

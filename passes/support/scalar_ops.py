@@ -90,8 +90,8 @@ EXPENSIVE = (
     logical.GatherOp,
     logical.GatherElementsOp,
     logical.FlipOp,
-    logical.PhiloxWordOp,
     logical.WriteRowOp,
+    logical.PhiloxWordOp,
 )
 """Ops worth keeping a result of, rather than computing it again in a later phase."""
 

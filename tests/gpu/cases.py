@@ -20,7 +20,7 @@ from aicf.policies.kernel_policy import Fusion
 from tests.gpu import programs
 from tests.gpu.programs import Program, random_arrays
 from tests.support.fused_graphs import FAMILIES, fused_program
-from tests.support.indexing_programs import PROGRAMS, READS, built
+from tests.support.indexing_programs import LARGE, PROGRAMS, READS, built
 from tests.support.random_graphs import random_program
 from tests.support.random_programs import random_numbers
 
@@ -32,6 +32,8 @@ WGMMA, MMA, SIMT, GEMV = "cuda.gemm_wgmma", "cuda.gemm_mma", "cuda.gemm_simt", "
 GEMM_NORM = "cuda.gemm_norm"
 ATTENTION, ATTENTION_SIMT, LIBRARY = "cuda.attention", "cuda.attention_simt", "cuda.cublaslt"
 ATTENTION_WGMMA, ATTENTION_STEP = "cuda.attention_wgmma", "cuda.attention_step"
+SCATTER, SCATTER_SORTED = "cuda.scatter", "cuda.scatter_sorted"
+LAST_UPDATE, TOPK = "cuda.last_update", "cuda.topk"
 
 
 @dataclass(frozen=True)
@@ -90,8 +92,8 @@ def _graphs() -> dict[str, Case]:
         ),
         "truths": (programs.truths, ("i1",), (GENERATED,)),
         "other_norms": (programs.other_norms, ("f32", "f16", "bf16", "f64"), (GENERATED,)),
-        "philox": (random_numbers, ("f32", "f16", "bf16", "f64"), (GENERATED,)),
         "moves": (programs.moves, ("f32", "bf16", "i64", "i16", "u8"), (COPY, CONCAT)),
+        "philox": (random_numbers, ("f32", "f16", "bf16", "f64"), (GENERATED,)),
     }
     cases: dict[str, Case] = {}
     for family, (build, dtypes, kernels) in table.items():
@@ -103,13 +105,28 @@ def _graphs() -> dict[str, Case]:
 
 def _places() -> dict[str, Case]:
     """Reads and writes at places that are computed, with indices in range and out of it."""
-    cases = {"places-rows": Case(_rows_written, ("cuda.scatter", "cuda.last_update"), depth=4)}
+    cases = {"places-rows": Case(_rows_written, (SCATTER, LAST_UPDATE), depth=4)}
     for name in PROGRAMS:
         dtypes = ("f32", "f16") if name in READS else ("f32",)
-        kernels = ("cuda.topk",) if name.startswith("topk") else ()
+        kernels = (TOPK,) if name.startswith("topk") else ()
         for dtype in dtypes:
             cases[f"places-{name}-{dtype}"] = Case(partial(_place_program, name, dtype), kernels, depth=4)
+    for kernel, pairs in SCATTERS.items():
+        policy = {"kernels": {"scatter_combine": kernel}}
+        for name, dtype in pairs:
+            make = partial(_place_program, name, dtype)
+            cases[f"places-{KERNEL_NAMES[kernel]}-{name}-{dtype}"] = Case(make, (kernel,), policy, depth=4)
+    cases["places-topk-long"] = Case(partial(_place_program, "topk-long", "f32"), (TOPK,))
     return cases
+
+
+_COMBINED = (
+    *(("scatter-add", dtype) for dtype in ("f32", "f16", "bf16", "f64", "i64")),
+    *((name, "f32") for name in ("scatter-max", "scatter-scalars", "scatter-turned")),
+)
+SCATTERS = {SCATTER_SORTED: (*_COMBINED, ("scatter-many", "f32")), SCATTER: _COMBINED}
+"""Programs that are told how to scatter, by name and type."""
+KERNEL_NAMES = {SCATTER_SORTED: "sorted", SCATTER: "tiles"}
 
 
 def _rows_written() -> Program:
@@ -118,7 +135,7 @@ def _rows_written() -> Program:
 
 
 def _place_program(name: str, dtype: str) -> Program:
-    made = built(PROGRAMS[name], dtype)
+    made = built({**PROGRAMS, **LARGE}[name], dtype)
     return Program(made.graph.module(), made.arrays)
 
 

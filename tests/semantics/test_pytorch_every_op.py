@@ -177,6 +177,11 @@ def scatter(x: Tensor, places: Tensor, updates: Tensor, mode: str) -> Tensor:
     return scattered(x, rows, updates, 0, mode)
 
 
+def write_row(row: Tensor, index: Tensor, x: Tensor, axis: int) -> Tensor:
+    place = int(from_the_end(index, x.shape[axis]))
+    return x.index_copy(axis, torch.tensor([place]), row) if 0 <= place < x.shape[axis] else x
+
+
 def scatter_nd(x: Tensor, places: Tensor, updates: Tensor, mode: str) -> Tensor:
     """As a scatter of rows, the dimensions that a place names made one."""
     depth = places.shape[-1]
@@ -241,6 +246,7 @@ TORCH: Mapping[str, Callable[..., Tensor]] = {
     "scatter": scatter,
     "scatter_combine": scatter,
     "last_update": last_update,
+    "write_row": write_row,
     "scatter_elements": scattered,
     "scatter_nd": scatter_nd,
     "topk_indices": topk_indices,

@@ -118,6 +118,13 @@ def _iota(i: Inputs) -> Value:
     return i.data(4, 35) + i.graph.iota([4, 35], 1, i.dtype)
 
 
+def _coordinates_in_memory(i: Inputs) -> Value:
+    """A scatter and a transpose take coordinates that no other op computes."""
+    steps = i.graph.sub(i.graph.iota([6], 0, "i64"), 1)
+    rows = i.graph.scatter(i.data(6, 5), steps, i.data(6, 5), "add")
+    return rows + i.graph.transpose(i.graph.iota([5, 6], 0, i.dtype), [1, 0])
+
+
 def _scatter(i: Inputs, mode: ScatterMode, dtype: str = "i64") -> Value:
     """Rows of several dimensions."""
     return i.graph.scatter(i.data(7, 5, 3), i.indices(7, 40, dtype=dtype), i.data(40, 5, 3), mode)
@@ -178,6 +185,7 @@ WRITES: dict[str, Callable[[Inputs], Value]] = {
     "scatter-scalars": _scatter_scalars,
     "scatter-elements": _scatter_elements,
     "scatter-nd": _scatter_nd,
+    "coordinates-in-memory": _coordinates_in_memory,
     "scatter-turned": _scatter_turned,
     "topk": partial(_topk, largest=True),
     "topk-smallest": partial(_topk, largest=False),
@@ -206,6 +214,23 @@ READS: dict[str, Callable[[Inputs], Value]] = {
 """By name."""
 
 PROGRAMS = {**READS, **WRITES}
+
+
+def _many_updates(i: Inputs) -> Value:
+    """Rows of two digits of eight bits, and more indices than one block sorts."""
+    return i.graph.scatter(i.data(5000, 36), i.indices(5000, 70000), i.data(70000, 36), "add")
+
+
+def _topk_long(i: Inputs) -> Value:
+    """Rows that several blocks share; few enough that each element occurs often."""
+    return i.graph.cast(i.graph.topk(i.data(2, 300_000, dtype="i32"), 900)[1], i.dtype)
+
+
+LARGE: dict[str, Callable[[Inputs], Value]] = {
+    "scatter-many": _many_updates,
+    "topk-long": _topk_long,
+}
+"""Programs that only a device runs in good time, by name."""
 
 
 def built(make: Callable[[Inputs], Value], dtype: str, seed: int = 0) -> Inputs:

@@ -27,7 +27,6 @@ from aicf.backends.cpu.legality import (
     level_reason,
     strided,
     threads_of,
-    unsupported_dtype,
     variant_of,
 )
 from aicf.backends.cpu.records import attention_record, get_bool, get_int
@@ -51,7 +50,7 @@ class AttentionKernel(PlainOperands):
 
     def legal(self, work: Work, target: TargetAttr) -> str | None:
         """See `KernelDescriptor`."""
-        return unsupported_dtype(work) or _attention_reason(work) or level_reason(target, self.level)
+        return _attention_reason(work) or level_reason(target, self.level)
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
         """See `KernelDescriptor`."""

@@ -28,6 +28,7 @@ from aicf.backends.cpu.loops import LoopPointers, emit_loops
 from aicf.backends.cpu.module import compile_module, new_module
 from aicf.backends.cpu.pack import emit_pack
 from aicf.backends.cpu.place_code import Topk, emit_last_update, emit_scatter
+from aicf.backends.cpu.place_kernels import scatter_parts, summed_apart
 from aicf.backends.cpu.records import (
     attention_spec,
     gemm_spec,
@@ -429,9 +430,19 @@ def _last_update(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> 
 def _scatter(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
     places = (_strided(ref) for ref in (*launch.ins, *launch.outs))
     scatter = Scatter(*places, mode=get_text(launch.record, "mode"))
-    copy, row = sub_records(launch.record, "parts")
-    specs = loop_spec(copy, scatter.copy()), loop_spec(row, scatter.row())
-    emit_scatter(em, scatter, specs, call.ins, call.outs[0])
+    nests, records = scatter_parts(scatter), sub_records(launch.record, "parts")
+    sums = summed_apart(scatter)
+    if len(records) != len(nests) or (sums is not None and not call.ws):
+        raise PlanError(
+            f"instruction '{launch.name}': its record is not that of its types: run select-kernels again"
+        )
+    copy, row, *back = (loop_spec(record, nest) for record, nest in zip(records, nests, strict=True))
+    if sums is None:
+        emit_scatter(em, scatter, (copy, row), call.ins, call.outs[0])
+        return
+    emit_scatter(em, sums, (copy, row), call.ins, call.ws[0])
+    pointers = LoopPointers((call.ws[0], call.outs[0]), em.index(0), em.index(1))
+    emit_loops(em, nests[-1], back[0], pointers)
 
 
 def _topk(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:

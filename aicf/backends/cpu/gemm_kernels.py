@@ -36,7 +36,6 @@ from aicf.backends.cpu.legality import (
     may_alias,
     strided,
     threads_of,
-    unsupported_dtype,
     variant_of,
 )
 from aicf.backends.cpu.loop_spec import LoopSpec, choose, cost_us, point_cycles
@@ -194,8 +193,6 @@ _TRANSPOSES = ("transpose_a", "transpose_b")
 
 
 def _gemm_reason(work: Work) -> str | None:
-    if (reason := unsupported_dtype(work)) is not None:
-        return reason
     if work.operands[0].dtype == "i1":
         return "a matrix product of i1 has no meaning on cpu: cast to a number first"
     if work.kind == "gemm":

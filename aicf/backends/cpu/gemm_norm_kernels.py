@@ -22,7 +22,6 @@ from aicf.backends.cpu.legality import (
     PlainOperands,
     code_reason,
     threads_of,
-    unsupported_dtype,
     variant_of,
 )
 from aicf.backends.cpu.loop_spec import LoopSpec, choose, cost_us
@@ -57,7 +56,7 @@ class GemmNormKernel(PlainOperands):
         if (reason := code_reason(work.code)) is not None:
             return reason
         product = GemmKernel(self.id, self.level, self.simplicity)
-        return unsupported_dtype(work) or product.legal(_product(work), target)
+        return product.legal(_product(work), target)
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
         """See `KernelDescriptor`."""

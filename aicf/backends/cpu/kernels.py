@@ -24,7 +24,6 @@ from aicf.backends.cpu.legality import (
     may_alias,
     strided,
     threads_of,
-    unsupported_dtype,
 )
 from aicf.backends.cpu.loop_spec import LoopSpec, choose, cost_us, sharings
 from aicf.backends.cpu.place_kernels import KERNELS as PLACE_KERNELS
@@ -48,8 +47,6 @@ class GeneratedKernel(PlainOperands):
 
     def legal(self, work: Work, target: TargetAttr) -> str | None:
         """See `KernelDescriptor`."""
-        if (reason := unsupported_dtype(work)) is not None:
-            return reason
         if work.code is None:
             return "it is not one set of loops over all elements"
         return code_reason(work.code)
@@ -61,7 +58,7 @@ class GeneratedKernel(PlainOperands):
     def threads_us(self, work: Work, target: TargetAttr) -> dict[int, float]:
         """See `SharingKernel`."""
         nest = work_nest(work)
-        found = sharings(nest, level_of(target), threads_of(target), work.batch_invariant)
+        found = sharings(nest, level_of(target), threads_of(target), work.batch_invariant, work.rounding)
         return {spec.threads: cost_us(nest, spec) for spec in found}
 
     def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
@@ -103,8 +100,6 @@ class MoveKernel(PlainOperands):
 
     def legal(self, work: Work, target: TargetAttr) -> str | None:
         """See `KernelDescriptor`."""
-        if (reason := unsupported_dtype(work)) is not None:
-            return reason
         if len(work.results) != 1 or self._moves(work) is None:
             return "it does more than move elements to one result"
         return None

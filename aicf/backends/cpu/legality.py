@@ -11,8 +11,8 @@ from xdsl.ir import Attribute
 from aicf.backends.base import OperandInfo, Work
 from aicf.backends.cpu.records import pairs
 from aicf.backends.cpu.scalar_costs import SCALAR_CYCLES
-from aicf.backends.cpu.target import ELEMENT_BYTES, LEVELS, CpuLevel, level_named
-from aicf.backends.nests import Strided, is_linear, value_types
+from aicf.backends.cpu.target import LEVELS, CpuLevel, level_named
+from aicf.backends.nests import Strided, is_linear
 from aicf.dialects.emit_kernels import (
     IndexOp,
     KernelOp,
@@ -36,19 +36,6 @@ def strided(operand: OperandInfo) -> Strided:
     return Strided(operand.shape, operand.strides, operand.dtype)
 
 
-def unsupported_dtype(work: Work) -> str | None:
-    """Why an operand or result has an element type that no kernel of the backend takes."""
-    for operand in (*work.operands, *work.results):
-        if operand.dtype not in ELEMENT_BYTES:
-            return dtype_reason(operand.dtype)
-    return None
-
-
-def dtype_reason(dtype: str) -> str:
-    """The reason against an element type, with the way out."""
-    return f"element type {dtype} is not supported on cpu, only {', '.join(ELEMENT_BYTES)}: cast to f32 first"
-
-
 def code_reason(code: KernelOp) -> str | None:
     """Why the scalar program has no code here."""
     if not all(is_linear(m) for m in (*code.in_maps, *code.out_maps)):
@@ -57,8 +44,7 @@ def code_reason(code: KernelOp) -> str | None:
         for op in phase.body.block.ops:
             if type(op) not in SCALAR_CYCLES and not isinstance(op, _STRUCTURE):
                 return f"scalar op {op.name} has no code on cpu"
-    unknown = value_types(code) - set(ELEMENT_BYTES)
-    return dtype_reason(sorted(unknown)[0]) if unknown else None
+    return None
 
 
 def threads_of(target: TargetAttr) -> int:

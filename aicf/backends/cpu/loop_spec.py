@@ -102,7 +102,8 @@ def choose(
     With `fixed` the order of combination depends on reduced sizes alone, and so does the choice between vectors along a
     reduce dim and along a parallel one.
     """
-    return min(sharings(nest, level, threads, fixed, rounding), key=lambda spec: cost_us(nest, spec))
+    found = sharings(nest, level, threads, fixed, rounding)
+    return found[0] if len(found) == 1 else min(found, key=lambda spec: cost_us(nest, spec))
 
 
 def _alone(nest: LoopNest, level: CpuLevel, fixed: bool, rounding: str) -> LoopSpec:

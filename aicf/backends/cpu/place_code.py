@@ -59,7 +59,7 @@ def emit_scatter(
 
     def combine(number: Value, row: Value) -> None:
         into = em.moved(target, row, result.strides[0], result.dtype)
-        update = em.moved(updates, number, scatter.updates.strides[0], result.dtype)
+        update = em.moved(updates, number, scatter.updates.strides[0], scatter.updates.dtype)
         emit_loops(em, row_nest, specs[1], LoopPointers((into, update, into), zero, one))
 
     def step(number: Value, _: list[Value]) -> list[Value]:

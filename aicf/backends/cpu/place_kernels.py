@@ -20,11 +20,12 @@ from aicf.backends.cpu.legality import (
     level_of,
     strided,
     threads_of,
-    unsupported_dtype,
 )
 from aicf.backends.cpu.loop_spec import choose, cost_us
 from aicf.backends.cpu.records import get_int, get_text, integer, loop_record
-from aicf.backends.nests import LoopNest
+from aicf.backends.cpu.target import ELEMENT_BYTES, HALVES, REGISTERS
+from aicf.backends.moves import copy_nest
+from aicf.backends.nests import LoopNest, Strided
 from aicf.backends.scatters import Scatter
 from aicf.dialects.emit_types import TargetAttr
 
@@ -46,7 +47,7 @@ class LastUpdateKernel(PlainOperands):
 
     def legal(self, work: Work, target: TargetAttr) -> str | None:
         """See `KernelDescriptor`."""
-        return unsupported_dtype(work)
+        return None
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
         """See `KernelDescriptor`."""
@@ -70,26 +71,45 @@ class ScatterKernel(PlainOperands):
 
     def legal(self, work: Work, target: TargetAttr) -> str | None:
         """See `KernelDescriptor`."""
-        return unsupported_dtype(work)
+        return None
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
         """See `KernelDescriptor`."""
-        copy, row = _scatter(work).copy(), _scatter(work).row()
+        copy, row, *back = scatter_parts(_scatter(work))
         level = level_of(target)
         rows = work.operands[1].shape[0] * cost_us(row, choose(row, level, 1))
-        return cost_us(copy, choose(copy, level, 1)) + rows
+        return sum(cost_us(nest, choose(nest, level, 1)) for nest in (copy, *back)) + rows
 
     def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
         """See `KernelDescriptor`."""
         scatter = _scatter(work)
-        parts = [_loops(nest, target) for nest in (scatter.copy(), scatter.row())]
+        parts = [_loops(nest, target) for nest in scatter_parts(scatter)]
+        sums = summed_apart(scatter)
         mode = StringAttr(scatter.mode)
         return {
             "mode": mode,
             "threads": integer(1),
             "parts": ArrayAttr(parts),
             "combination_order": StringAttr("the operand, then its updates ascending"),
+            **({} if sums is None else {"workspace_bytes": integer(_bytes_of(sums.result))}),
         }
+
+
+def summed_apart(scatter: Scatter) -> Scatter | None:
+    """The scatter into f32 in workspace, where sums of f16 and bf16 are rounded only when all updates are in."""
+    apart = scatter.mode == "add" and scatter.result.dtype in HALVES
+    return scatter.summed_in(REGISTERS[scatter.result.dtype]) if apart else None
+
+
+def scatter_parts(scatter: Scatter) -> list[LoopNest]:
+    """The loops: the copy, one update, and the way back from the workspace if there is one."""
+    if (sums := summed_apart(scatter)) is None:
+        return [scatter.copy(), scatter.row()]
+    return [sums.copy(), sums.row(), copy_nest(sums.result, scatter.result)]
+
+
+def _bytes_of(buffer: Strided) -> int:
+    return prod(buffer.shape) * ELEMENT_BYTES[buffer.dtype]
 
 
 def _scatter(work: Work) -> Scatter:
@@ -113,7 +133,7 @@ class TopkKernel(PlainOperands):
 
     def legal(self, work: Work, target: TargetAttr) -> str | None:
         """See `KernelDescriptor`."""
-        return unsupported_dtype(work)
+        return None
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
         """See `KernelDescriptor`: an element of a random row enters the best k with k / i, and moves half of them."""

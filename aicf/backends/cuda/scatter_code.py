@@ -10,7 +10,7 @@ from aicf.backends.cuda.generated_kernels import read_shapes
 from aicf.backends.cuda.launches import KernelLaunch
 from aicf.backends.cuda.phase_code import packed
 from aicf.backends.cuda.place_code import Constants, launched, named_row, two_places
-from aicf.backends.cuda.records import read_integer, read_text
+from aicf.backends.cuda.records import Shape, read_integer, read_text
 from aicf.backends.cuda.scalar_code import combine_text
 from aicf.backends.cuda.scatter_spec import DIGIT_BITS, THREADS, SortSpec
 from aicf.backends.cuda.staging import Snippet
@@ -26,57 +26,49 @@ _WARP = 32
 def emit(launch: Launch) -> list[KernelLaunch]:
     """The launches of one instruction."""
     operand, indices, updates = launch.ins
-    (result,) = launch.outs
-    record, spec = launch.record, _spec(launch)
-    operands = {
-        "operand": operand,
-        "indices": indices,
-        "updates": updates,
-        "result": result,
-        "w": launch.ws[0],
-    }
-    clear, *sorting, last = read_shapes(record)
-    first = {"FIRST_ADDRESS": _FIRST_ADDRESS}
-    launches = [
-        launched(
-            launch,
-            clear,
-            places.clear,
-            {"w": launch.ws[0]},
-            {"ROWS": spec.rows, "ROW_ADDRESS": _FIRST_ADDRESS},
-        )
-    ]
-    items = read_integer(record, "items")
+    (result,), (w,) = launch.outs, launch.ws
+    spec = _spec(launch)
+    clear, *sorting, last = read_shapes(launch.record)
+    rows: Constants = {"ROWS": spec.rows, "ROW_ADDRESS": _FIRST_ADDRESS}
+    launches = [launched(launch, clear, places.clear, {"w": w}, rows)]
     for number in range(spec.passes):
-        constants: Constants = {
-            "SPAN": spec.span,
-            "COUNT": spec.count,
-            "ITEMS": items,
-            "SHIFT": _ROW_BITS + number * DIGIT_BITS,
-            "COUNTS_AT": spec.counts_at,
-            "ENTRY": _entry(spec.entries_at(number)) if number else _named_entry(indices, spec.rows),
-        }
-        to: Constants = {
-            **first,
-            "BLOCKS": spec.blocks,
-            "WARPS": THREADS // _WARP,
-            "TARGET_AT": spec.entries_at(number + 1),
-            "LAST": number == spec.passes - 1,
-        }
-        used = {"w": launch.ws[0]} if number else {"indices": indices, "w": launch.ws[0]}
-        launches += [
-            launched(launch, sorting[2 * number], scatters.count, used, constants),
-            launched(launch, sorting[2 * number + 1], scatters.place, used, {**constants, **to}),
-        ]
-    sums: Constants = {**first, **_combine_constants(launch, spec), "LOOKS": read_integer(record, "looks")}
-    return [*launches, launched(launch, last, scatters.combine, operands, sums)]
+        launches += _sorting(launch, spec, number, sorting[2 * number : 2 * number + 2])
+    operands = {"operand": operand, "indices": indices, "updates": updates, "result": result, "w": w}
+    return [*launches, launched(launch, last, scatters.combine, operands, _combine_constants(launch, spec))]
+
+
+def _sorting(launch: Launch, spec: SortSpec, number: int, shapes: Sequence[Shape]) -> list[KernelLaunch]:
+    """One pass over the entries: the first makes them of the indices."""
+    indices, (w,) = launch.ins[1], launch.ws
+    operands = {"w": w} if number else {"indices": indices, "w": w}
+    counted: Constants = {
+        "SPAN": spec.span,
+        "COUNT": spec.count,
+        "ITEMS": spec.items,
+        "SHIFT": _ROW_BITS + number * DIGIT_BITS,
+        "COUNTS_AT": spec.counts_at,
+        "ENTRY": _entry(spec.entries_at(number)) if number else _named_entry(indices, spec.rows),
+    }
+    placed: Constants = {
+        **counted,
+        "BLOCKS": spec.blocks,
+        "WARPS": THREADS // _WARP,
+        "TARGET_AT": spec.entries_at(number + 1),
+        "LAST": number == spec.passes - 1,
+        "FIRST_ADDRESS": _FIRST_ADDRESS,
+    }
+    count, place = shapes
+    return [
+        launched(launch, count, scatters.count, operands, counted),
+        launched(launch, place, scatters.place, operands, placed),
+    ]
 
 
 def _spec(launch: Launch) -> SortSpec:
     """The decisions of a record about these operands."""
     operand, indices, _ = launch.ins
-    vector, lanes, blocks = (read_integer(launch.record, key) for key in ("vector", "lanes", "blocks"))
-    return SortSpec(operand.shape[0], prod(operand.shape[1:]), indices.shape[0], vector, lanes, blocks)
+    decided = (read_integer(launch.record, key) for key in ("vector", "lanes", "blocks", "items"))
+    return SortSpec(operand.shape[0], prod(operand.shape[1:]), indices.shape[0], *decided)
 
 
 # Entries
@@ -116,9 +108,11 @@ def _combine_constants(launch: Launch, spec: SortSpec) -> Constants:
         "VECTOR": spec.vector,
         "VECTORS": spec.columns // spec.vector,
         "LANES": spec.lanes,
+        "LOOKS": read_integer(launch.record, "looks"),
         "WORDS": len(words),
         "IN_PLACE": in_place,
         "ENTRIES_AT": spec.entries_at(spec.passes),
+        "FIRST_ADDRESS": _FIRST_ADDRESS,
         "LOAD_OPERAND": Snippet(at, (), _loaded(operand, "operand", spec)),
         "UNPACK_OPERAND": _unpacked(operand, spec, words),
         "LOAD_UPDATE": Snippet(at, (), _loaded(updates, "updates", spec)),

@@ -15,7 +15,7 @@ from aicf.backends.base import Work
 from aicf.backends.cuda.generated_kernels import DETERMINISM
 from aicf.backends.cuda.place_kernels import IN_PLACE, LAUNCH_US, ORDER, VERSION, Places, launch_entries
 from aicf.backends.cuda.records import integer
-from aicf.backends.cuda.scatter_spec import ENTRY_BYTES, ITEMS, SortSpec, decide
+from aicf.backends.cuda.scatter_spec import ENTRY_BYTES, SortSpec, decide
 from aicf.backends.cuda.target import ELEMENT_BYTES, arch_named
 from aicf.dialects.emit_types import TargetAttr
 
@@ -50,7 +50,7 @@ class SortedScatterKernel(Places):
             "vector": integer(spec.vector),
             "lanes": integer(spec.lanes),
             "blocks": integer(spec.blocks),
-            "items": integer(ITEMS),
+            "items": integer(spec.items),
             "looks": integer(spec.looks),
             "combination_order": StringAttr(ORDER),
             "workspace_bytes": integer(spec.workspace_bytes),

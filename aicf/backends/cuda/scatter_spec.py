@@ -19,8 +19,9 @@ THREADS = 256
 """Of a block; as many as a digit has values."""
 DIGITS = 256
 DIGIT_BITS = 8
-ITEMS = 4
-"""Entries of a thread that are placed together. More make fewer blocks, which are what hides how long a pass waits."""
+ITEMS = {False: 4, True: 8}
+"""Entries of a thread that are placed together, by whether there are enough of them for all blocks: else more would
+make fewer blocks, which are what hides how long a pass waits."""
 LONG_LIST = 8
 """Updates of a row, on the average, from which on so many are read together."""
 SHORT_LOOKS = 2
@@ -38,6 +39,7 @@ class SortSpec:
         vector: Neighbouring columns that a thread has.
         lanes: Threads that share a row.
         blocks: That share the sorting.
+        items: Entries of a thread that are placed together.
     """
 
     rows: int
@@ -46,6 +48,7 @@ class SortSpec:
     vector: int
     lanes: int
     blocks: int
+    items: int
 
     @property
     def passes(self) -> int:
@@ -60,7 +63,7 @@ class SortSpec:
     @property
     def span(self) -> int:
         """Entries of a block: whole tiles."""
-        tile = THREADS * ITEMS
+        tile = THREADS * self.items
         return -(-self.count // (self.blocks * tile)) * tile
 
     @property
@@ -101,8 +104,10 @@ def decide(
     while vector > 1 and not all(_has_vectors(each, vector) for each in (operand, updates, result)):
         vector //= 2
     lanes = min(THREADS, 1 << (-(-columns // vector) - 1).bit_length())
-    blocks = max(1, min(2 * arch.multiprocessors, -(-count // (THREADS * ITEMS))))
-    return SortSpec(rows, columns, count, vector, lanes, blocks)
+    most = 2 * arch.multiprocessors
+    items = ITEMS[count >= most * THREADS * ITEMS[True]]
+    blocks = max(1, min(most, -(-count // (THREADS * items))))
+    return SortSpec(rows, columns, count, vector, lanes, blocks, items)
 
 
 def _has_vectors(operand: OperandInfo, vector: int) -> bool:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import aicf
 from aicf.backends.cpu.ir_builder import Emitter, Value
 from aicf.backends.cpu.scalar_ops import Scalars, convert
-from aicf.backends.cpu.target import ACCUMULATORS, HALVES, LEVELS, CpuLevel
+from aicf.backends.cpu.target import ACCUMULATORS, ELEMENT_BYTES, HALVES, LEVELS, CpuLevel
 from aicf.dialects.types import ELEMENTS, element_named
 from aicf.frontends.builder import Graph
 from tests.backends.cpu.harness import NUMPY, Function, Poisoned, runnable_levels, undefined_symbols
@@ -61,6 +61,10 @@ def check(graph: Graph, inputs: Mapping[str, Array], rounds: float = 2.0) -> Non
         eps = float(ml_dtypes.finfo(actual.dtype).eps)
         limit = rounds * eps * max(1.0, float(np.abs(wanted).max()))
         assert np.abs(as_f64(actual) - wanted).max() <= limit, name
+
+
+def test_every_type_of_the_dialect_has_its_size() -> None:
+    assert {element.name: element.bytes for element in ELEMENTS} == ELEMENT_BYTES
 
 
 # Conversions
@@ -243,6 +247,25 @@ def test_moves_and_reads_at_indices(dtype: str) -> None:
     graph.output(graph.pad(x, [0, 1, 2], [1, 0, 3]), "padded")
     graph.output(graph.where(graph.gt(x, graph.flip(x, [0])), x, graph.neg(x)), "chosen")
     check(graph, inputs)
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+def test_scatters_and_topk(dtype: str) -> None:
+    """Many updates of one row are added in f32 and rounded once."""
+    graph = Graph("places")
+    inputs = {"x": random((6, 21), dtype, 1), "u": random((400, 21), dtype, 2)}
+    inputs["i"] = np.random.default_rng(3).integers(-7, 8, 400).astype(np.int32)
+    x, u, i = (
+        graph.input("x", (6, 21), dtype),
+        graph.input("u", (400, 21), dtype),
+        graph.input("i", (400,), "i32"),
+    )
+    for mode in ("add", "max", "min", "set"):
+        graph.output(graph.scatter(x, i, u, mode), mode)
+    values, places = graph.topk(u, 3)
+    graph.output(values, "values")
+    graph.output(places, "places")
+    check(graph, inputs, 0.51)
 
 
 @pytest.mark.parametrize("dtype", NARROW)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import numpy as np
@@ -37,7 +38,9 @@ def test_programs_that_know_places(name: str, dtype: str) -> None:
     np.testing.assert_allclose(found.astype(np.float64), exact, rtol=0, atol=TOLERANCE[dtype] * scale)
 
 
-SORTED = '{"kernels": {"scatter_combine": "cuda.scatter_sorted"}}'
+def _pinned(kernel: str) -> str:
+    """The policy that runs every scatter on one kernel."""
+    return json.dumps({"kernels": {"scatter_combine": kernel}})
 
 
 def _many_updates(inputs: Inputs) -> Value:
@@ -55,13 +58,14 @@ def _many_updates(inputs: Inputs) -> Value:
         (WRITES["scatter-max"], "bf16"),
     ],
 )
-def test_scatters_that_sort(make: Callable[[Inputs], Value], dtype: str) -> None:
+@pytest.mark.parametrize("kernel", ["cuda.scatter", "cuda.scatter_sorted"])
+def test_scatters_that_combine(make: Callable[[Inputs], Value], dtype: str, kernel: str) -> None:
     """Rows of one element and of vectors, strided ones, and indices out of range, which count for nothing."""
     inputs = built(make, dtype)
     module = inputs.graph.module()
     exact = run_program(module.clone(), inputs.arrays)["y"]
-    plan, unit = compiled(module, SORTED)
-    assert "cuda.scatter_sorted" in [launch.kernel for launch in unit.launches]
+    plan, unit = compiled(module, _pinned(kernel))
+    assert kernel in [launch.kernel for launch in unit.launches]
     found = simulated(plan, unit, inputs.arrays)["y"]
     scale = max(1.0, float(np.abs(exact).max()))
     np.testing.assert_allclose(found.astype(np.float64), exact, rtol=0, atol=TOLERANCE[dtype] * scale)
@@ -71,7 +75,7 @@ def test_updates_are_added_in_the_order_of_their_numbers() -> None:
     """To the bit, through two digits and several blocks of the sort."""
     inputs = built(_many_updates, "f32")
     operand, indices, updates = inputs.arrays.values()
-    found = simulated(*compiled(inputs.graph.module(), SORTED), inputs.arrays)["y"]
+    found = simulated(*compiled(inputs.graph.module(), _pinned("cuda.scatter_sorted")), inputs.arrays)["y"]
     rows = np.where(indices < 0, indices + len(operand), indices)
     for row, update in zip(rows, updates, strict=True):
         if 0 <= row < len(operand):
@@ -82,7 +86,7 @@ def test_updates_are_added_in_the_order_of_their_numbers() -> None:
 def test_a_scatter_in_place_leaves_other_rows_alone() -> None:
     """The result lies on a state that it updates, whose rows without updates are neither read nor written."""
     module = parse_module(STATE)
-    plan, unit = compiled(module, SORTED)
+    plan, unit = compiled(module, _pinned("cuda.scatter_sorted"))
     (launch,) = unit.launches
     assert launch.ins[0] == launch.outs[0]
     inputs = {"i": np.array([4, 1, -1, 9, 4]), "u": np.arange(10, dtype=np.float32).reshape(5, 2)}

@@ -87,6 +87,13 @@ def _combined_rows(draw: Draw, dtype: str) -> Drawn:
     return operands, {"mode": draw(st.sampled_from(("add", "max", "min")))}
 
 
+def _written_row(draw: Draw, dtype: str) -> Drawn:
+    x = values(draw, dtype, shape(draw))
+    axis = axis_of(draw, x.shape)
+    row = values(draw, dtype, [*x.shape[:axis], 1, *x.shape[axis + 1 :]])
+    return [row, indices(draw, (), x.shape[axis]), x], {"axis": axis}
+
+
 def _last_update(draw: Draw, dtype: str) -> Drawn:
     rows = draw(st.sampled_from(SIZES))
     return [indices(draw, (draw(st.sampled_from(SIZES)),), rows)], {"rows": rows}
@@ -208,6 +215,12 @@ def _scattered_elements(x: Array, places: Array, updates: Array, axis: int, mode
     return result
 
 
+def _with_row(row: Array, index: Array, x: Array, axis: int) -> Array:
+    place = _written(int(index), x.shape[axis])
+    parts = [row if at == place else x.take([at], axis) for at in range(x.shape[axis])]
+    return np.concatenate(parts, axis)
+
+
 def _last(places: Array, rows: int) -> Array:
     result = np.full(rows, -1)
     for number, index in enumerate(places.tolist()):
@@ -240,6 +253,7 @@ ROWS = (
     Row(logical.ScatterOp, _rows, _scattered, ALL),
     Row(logical.ScatterCombineOp, _combined_rows, _scattered, NUMBERS),
     Row(logical.LastUpdateOp, _last_update, _last, ("i32",)),
+    Row(logical.WriteRowOp, _written_row, _with_row, ALL, True),
     Row(logical.ScatterElementsOp, _elements, _scattered_elements, ALL),
     Row(logical.ScatterNdOp, _nd, _scattered_nd, ALL),
     Row(logical.TopkIndicesOp, _topk, _ranked, ALL),

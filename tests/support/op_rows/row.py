@@ -186,4 +186,4 @@ def values(draw: Draw, dtype: str, sizes: Sequence[int], *, special: bool = True
 def indices(draw: Draw, sizes: Sequence[int], count: int) -> Array:
     """Indices into ``count`` elements, from both ends, a few out of range."""
     dtype = draw(st.sampled_from([np.int64, np.int32]))
-    return random_of(draw).integers(-count - 2, count + 2, sizes).astype(dtype)
+    return np.asarray(random_of(draw).integers(-count - 2, count + 2, sizes)).astype(dtype)
