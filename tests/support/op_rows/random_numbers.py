@@ -69,8 +69,8 @@ def _numbers(seed: Array, offset: Array, form: str, sizes: Sequence[int], elemen
 
 
 def _philox_word(draw: Draw, dtype: str) -> Drawn:
-    random, sizes = random_of(draw), shape(draw)
-    return [random.integers(-(2**63), 2**63, sizes).astype(element_named(dtype).dtype) for _ in range(3)], {}
+    random, sizes, end = random_of(draw), shape(draw), 2**63 if dtype == "i64" else 1
+    return [random.integers(-end, end, sizes).astype(element_named(dtype).dtype) for _ in range(3)], {}
 
 
 def _words(seed: Array, offset: Array, index: Array) -> Any:
