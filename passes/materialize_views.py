@@ -92,7 +92,7 @@ def _break_chains(context: FusionContext) -> None:
 
 
 _STRIDES = {"strides": "cannot express it"}
-_READERS = {"the reader": "its kernel knows no coordinates"}
+_READERS = {"computed where it is read": "it takes no elements there"}
 
 
 def _materialize(

@@ -244,9 +244,9 @@ class _Raiser:
                 self._add(op, self._feeder_id(instruction), [s.data for s in instruction.src])
             if ops:
                 ops[-1].results[0].name_hint = value.name_hint
-            elif isinstance(value.owner, VIEW_OPS) and value.name_hint is None:
+            elif isinstance(region.root, SlotOp) and _is_nameless_view(value):
                 # A copy: the body is the argument, so that only memory says how the value was called.
-                value.name_hint = out.name_hint
+                value.name_hint = region.root.results[0].name_hint
             self.held[region.root] = ops[-1].results[0] if ops else value
 
     def _finish(self) -> func.FuncOp:
@@ -279,6 +279,10 @@ class _Raiser:
         op = logical.ReshapeOp(value, bind.buffer.type.get_shape())
         self._add(op, f"{bind.bind_name.data}.reshape", [bind.bind_name.data])
         return op.result
+
+
+def _is_nameless_view(value: SSAValue) -> bool:
+    return isinstance(value.owner, VIEW_OPS) and value.name_hint is None
 
 
 def _filled_by(out: SSAValue) -> SSAValue:

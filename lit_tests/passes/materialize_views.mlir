@@ -11,8 +11,8 @@
 // CHECK-NEXT: emit.decision "materialize-views" ["w.copy"] choice "copy" because "the new value is not computed by an instruction"
 // CHECK-NEXT: emit.decision "materialize-views" ["bucket.a.copy"]
 // CHECK-NEXT: emit.decision "materialize-views" ["a.copy@N=2"]
-// CHECK-NEXT: emit.decision "materialize-views" ["i"] choice "copy" because "'m' reads it from memory" rejected {"computed where it is read" = "it takes no elements there"}
-// CHECK-NEXT: emit.decision "materialize-views" ["j"] choice "copy" because "'jr' reads it from memory" rejected {{.*}}
+// CHECK-NEXT: emit.decision "materialize-views" ["i"] choice "copy" because "'m' takes it as it lies in memory" rejected {"computed where it is read" = "it takes no elements there"}
+// CHECK-NEXT: emit.decision "materialize-views" ["j"] choice "copy" because "'jr' takes it as it lies in memory" rejected {{.*}}
 // CHECK-NEXT: }
 
 // A flattened transposition has no strides: the transposition becomes a copy, the reshape stays free.
