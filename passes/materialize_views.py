@@ -154,6 +154,9 @@ def _returned_copy(value: SSAValue, index: int, context: FusionContext, reason: 
     if isinstance(value, OpResult) and is_feeder(value.op):
         plan = outline([value.op], id_of(value.op))
         block, inputs, ids = plan.body, list(plan.inputs), sources_of(plan.members)
+        for op in block.ops:  # other results may be copies of the same
+            op.attributes.pop(logical.ID_ATTR, None)
+            op.attributes.pop(logical.SRC_ATTR, None)
     else:
         block = Block(arg_types=[value.type])
         block.add_op(YieldOp([block.args[0]]))

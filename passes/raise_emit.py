@@ -133,6 +133,8 @@ class _Raiser:
     held: dict[BindOp | SlotOp, SSAValue] = field(default_factory=dict[BindOp | SlotOp, SSAValue])
     params: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])
     interface: list[DictionaryAttr] = field(default_factory=list[DictionaryAttr])
+    copies: set[SSAValue] = field(default_factory=set[SSAValue])
+    """What copies made: their bodies are an argument, so that only those who read it know how it was called."""
     feeders: int = 0
 
     def run(self) -> func.FuncOp:
@@ -177,12 +179,14 @@ class _Raiser:
         op.attributes[logical.SRC_ATTR] = ArrayAttr([StringAttr(name) for name in src])
         self.block.add_op(op)
 
-    def _read(self, value: SSAValue, instruction: ResolvedOp) -> SSAValue:
-        """The logical value an operand shows: what its bind or slot holds, through view ops."""
+    def _read(self, value: SSAValue, instruction: ResolvedOp, called: str | None) -> SSAValue:
+        """The logical value that an operand shows, `called` so by its reader: what bind or slot holds, through view ops."""
         region = region_of(value)
         if region.root not in self.held:
             raise invalid(instruction, f"'{instruction.instruction.data}' reads a buffer that nothing wrote")
         held = self.held[region.root]
+        if held in self.copies and held.name_hint is None:
+            held.name_hint = called
         view = _view_in_elements(region)
         if isinstance(region.root, BindOp) and region.root.role.data == "derived":
             view = self.prepared[region.root.bind_name.data].view
@@ -214,7 +218,7 @@ class _Raiser:
                 instruction, f"'{name}' has no body, so nothing says what it means; run select-kernels"
             )
         values: dict[SSAValue, SSAValue] = {
-            argument: self._read(operand, instruction)
+            argument: self._read(operand, instruction, argument.name_hint)
             for argument, operand in zip(body.body.block.args, instruction.ins, strict=True)
         }
         for op in body.body.block.ops:
@@ -244,9 +248,8 @@ class _Raiser:
                 self._add(op, self._feeder_id(instruction), [s.data for s in instruction.src])
             if ops:
                 ops[-1].results[0].name_hint = value.name_hint
-            elif isinstance(region.root, SlotOp) and _is_nameless_view(value):
-                # A copy: the body is the argument, so that only memory says how the value was called.
-                value.name_hint = region.root.results[0].name_hint
+            elif isinstance(value.owner, VIEW_OPS):
+                self.copies.add(value)
             self.held[region.root] = ops[-1].results[0] if ops else value
 
     def _finish(self) -> func.FuncOp:
@@ -279,10 +282,6 @@ class _Raiser:
         op = logical.ReshapeOp(value, bind.buffer.type.get_shape())
         self._add(op, f"{bind.bind_name.data}.reshape", [bind.bind_name.data])
         return op.result
-
-
-def _is_nameless_view(value: SSAValue) -> bool:
-    return isinstance(value.owner, VIEW_OPS) and value.name_hint is None
 
 
 def _filled_by(out: SSAValue) -> SSAValue:

@@ -91,12 +91,13 @@ class FusionContext:
     def group_id(self, members: Sequence[Operation]) -> str:
         """The id of a group: its first source with the bucket of the first member, else the first member's own id.
 
-        With a number where another group is called that already.
+        With a number where another group is called that already. A policy that names a group by its first member, as
+        that of a raised program may, is followed.
         """
         own = id_of(members[0])
         src = sources_of(members)
         name = src[0] + own[own.find("@") :] if src and "@" in own and "@" not in src[0] else None
-        wanted = name or (src[0] if src else own)
+        wanted = own if own in self.policy.kernels else name or (src[0] if src else own)
         numbered = (derived_id(own, str(number)) for number in count(1))
         return next(id_ for id_ in chain((wanted, own), numbered) if id_ not in self.used)
 
