@@ -180,7 +180,7 @@ class _Raiser:
         self.block.add_op(op)
 
     def _read(self, value: SSAValue, instruction: ResolvedOp, called: str | None) -> SSAValue:
-        """The logical value that an operand shows, `called` so by its reader: what bind or slot holds, through view ops."""
+        """What an operand shows, `called` so by its reader: the value of its bind or slot, through view ops."""
         region = region_of(value)
         if region.root not in self.held:
             raise invalid(instruction, f"'{instruction.instruction.data}' reads a buffer that nothing wrote")
