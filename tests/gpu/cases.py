@@ -105,7 +105,8 @@ def _graphs() -> dict[str, Case]:
 
 def _places() -> dict[str, Case]:
     """Reads and writes at places that are computed, with indices in range and out of it."""
-    cases = {"places-rows": Case(_rows_written, (SCATTER, LAST_UPDATE), depth=4)}
+    tiles = {"kernels": {"scatter_combine": SCATTER}}
+    cases = {"places-rows": Case(_rows_written, (SCATTER, LAST_UPDATE), tiles, depth=4)}
     for name in PROGRAMS:
         dtypes = ("f32", "f16") if name in READS else ("f32",)
         kernels = (TOPK,) if name.startswith("topk") else ()
