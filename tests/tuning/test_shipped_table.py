@@ -65,9 +65,15 @@ def select(name: str, table: TuningTable) -> Selected:
     return Selected(kernels, {decision.subjects[0]: decision for decision in made})
 
 
-@pytest.mark.parametrize("name", sorted(set(programs().PROGRAMS) - {"mlp_chain"}))
+CHAINS = {"mlp_chain", "gpt2_block", "gpt2_12_blocks"}
+"""Of one token: they have no rows, as the priors of their kernels were fitted to times inside these very chains."""
+BY_INDICES = {"scatter_add_256MB"}
+"""How long it takes depends on the indices, which a measurement of its own does not know."""
+
+
+@pytest.mark.parametrize("name", sorted(set(programs().PROGRAMS) - CHAINS - BY_INDICES))
 def test_every_instruction_of_the_benchmark_runs_what_was_measured_fastest(name: str):
-    """The one-token chain has no rows: the prior of its kernel was fitted to times inside that very chain.
+    """Every group but those of the programs above has rows.
 
     A program of one product binds what it reads and writes, and the library's call would need copies of that: 60 us
     for matrices of 32 MB, more than it gains.
