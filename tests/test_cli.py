@@ -117,10 +117,11 @@ def test_explain_lists_what_was_rejected_for_one_value(folder: Path, capsys: pyt
 def test_a_missing_kernel_is_told_with_its_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     """The file, line and column of the op, as for any other mistake in a program."""
     source = tmp_path / "bytes.mlir"
-    tensor = "tensor<8xi8>"
+    tensor = "tensor<8x8xi8>"
     source.write_text(
         f'func.func @f(%x : {tensor} {{logical.name = "x", logical.role = "input"}})'
-        f' -> ({tensor} {{logical.name = "y"}}) {{\n  %y = logical.relu %x : {tensor}\n  func.return %y : {tensor}\n}}'
+        f' -> ({tensor} {{logical.name = "y"}}) {{\n  %y = logical.matmul %x, %x : ({tensor}, {tensor}) -> {tensor}\n'
+        f"  func.return %y : {tensor}\n}}"
     )
     given = ["compile", str(source), "-o", str(tmp_path / "m.aicf"), "--target", "cuda:sm_90a"]
     assert main(given) == 1

@@ -263,6 +263,10 @@ def _named(found: Any, expected: dict[str, Array]) -> dict[str, Array]:
     return dict(zip(expected, found if isinstance(found, tuple) else (found,), strict=True))
 
 
+ON_CPU = {"attention_step": "attention"}
+"""Kinds that cpu has no kernel for, to what it has: there instructions of their own write the rows."""
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_fusion_that_is_asked_for_forms(family: str) -> None:
     """Random layouts, odd sizes, every float type, on one and on several threads."""
@@ -270,7 +274,7 @@ def test_every_fusion_that_is_asked_for_forms(family: str) -> None:
     for seed, dtype in enumerate(("f64", "f32", "f16", "bf16", "f32", "f16")):
         program = fused_program(family, seed, dtype)
         kinds = run_native(program, "cpu", 1 + seed % 2, forced(variant), dtype)
-        assert program.kinds <= kinds, f"{family} seed {seed}"
+        assert {ON_CPU.get(kind, kind) for kind in program.kinds} <= kinds, f"{family} seed {seed}"
 
 
 @pytest.mark.parametrize(("level", "variant"), [("x86-64-v2", "portable"), ("x86-64-v3", "avx2")])

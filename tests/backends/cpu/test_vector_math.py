@@ -108,7 +108,7 @@ def powers(dtype: str, rng: np.random.Generator) -> list[Array]:
     kind = NUMPY[dtype]
     largest = 88.0 if dtype == "f32" else 709.0
     edges = np.array([0.0, 0.5, 1.0, 2.0, 3.0, 4.5, 1e30, np.inf, np.finfo(kind).smallest_subnormal])
-    edges = np.concatenate([edges, -edges, [np.nan, np.nextafter(kind(1), kind(2)), kind(2.0**53)]])
+    edges = np.concatenate([edges, -edges, [np.nan, 1 + np.finfo(kind).eps, 2.0**53]])
     pairs = np.array([(a, b) for a in edges for b in edges])
     free = COUNT - len(pairs)
     base = np.exp(rng.uniform(-largest, largest, free))

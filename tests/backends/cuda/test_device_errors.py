@@ -377,9 +377,9 @@ def test_a_missing_library(gpu: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> 
 
 PROGRAM = """
 func.func @f(%x : tensor<2x8x{dtype}> {{logical.name = "x", logical.role = "input"}})
-    -> (tensor<2x8x{dtype}> {{logical.name = "y"}}) {{
-  %y = logical.relu %x : tensor<2x8x{dtype}>
-  func.return %y : tensor<2x8x{dtype}>
+    -> (tensor<2x2x{dtype}> {{logical.name = "y"}}) {{
+  %y = logical.matmul %x, %x {{transpose_b}} : (tensor<2x8x{dtype}>, tensor<2x8x{dtype}>) -> tensor<2x2x{dtype}>
+  func.return %y : tensor<2x2x{dtype}>
 }}
 """
 
@@ -389,8 +389,10 @@ def test_an_element_type_that_the_target_does_not_run(dtype: str) -> None:
     """The op and its source are named, with what every kernel says."""
     with pytest.raises(UnsupportedOp) as error:
         aicf.compile(PROGRAM.format(dtype=dtype), target=TARGET)
-    assert "no kernel of target cuda runs 'y' (logical.relu)" in one_line(error.value)
-    assert "element type" in str(error.value)
+    assert "no kernel of target cuda runs 'y' (logical.matmul)" in one_line(error.value)
+    assert f"cuda.gemm_simt: multiplies f32, f64, i32, i64, A is {dtype.replace('ui', 'u')}" in str(
+        error.value
+    )
 
 
 def test_missing_toolkit_wheels(monkeypatch: pytest.MonkeyPatch) -> None:

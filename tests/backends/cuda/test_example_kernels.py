@@ -39,6 +39,9 @@ TUNED = ROOT / "benchmarks" / "tuning" / "h100.json"
 EXAMPLES = {"softmax.mlir": "", "block/block.mlir": "", "digits/mlp.mlir": "N=540", "sgd/step.mlir": ""}
 """Files under examples/, with the sizes that their named dimensions get."""
 
+REPEATING = ("mlp", "bert", "gpt2_12")
+"""Benchmark programs of many layers: of these a few are enough."""
+
 STREAMING = ("pointwise_256MB", "softmax_256MB", "layer_norm_256MB", "mlp_chain")
 """Benchmark programs whose kernels move whole rows: 16 bytes at a time."""
 
@@ -50,6 +53,10 @@ REQUIRED: dict[str, tuple[tuple[str, ...], ...]] = {
     "cuda.gemv": (("LDG",), ("FFMA", "HFMA2")),
     "cuda.attention": (("HMMA.16816.F32", "HGMMA"), ("LDGSTS", "UTMALDG")),
     "cuda.attention_wgmma": (("HGMMA",), ("UTMALDG",)),
+    "cuda.attention_step": (("LDG",), ("FFMA", "HFMA2"), ("SHFL",)),
+    "cuda.last_update": (),
+    "cuda.scatter_sorted": (),
+    "cuda.topk": (),
     "cuda.generated": (("LDG",), ("STG",)),
     "cuda.copy": (("LDG",), ("STG",)),
     "cuda.concat": (("LDG",), ("STG",)),
@@ -57,6 +64,12 @@ REQUIRED: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 """What the machine code of a kernel must hold: of each group at least one, by the start of its name. What adds the
 parts of a split product goes by its own name: it multiplies nothing."""
+
+OF_INTEGERS = ("cuda.last_update", "cuda.scatter_sorted", "cuda.topk")
+"""Kernels that count and compare with atomics of integers, whose order changes nothing."""
+
+SPILLED = {"cumsum_long_256MB": 24}
+"""Bytes of a thread's memory where that was measured to take less time than shorter tiles without."""
 
 FORBIDDEN = {
     SPILLS: "memory of a thread: registers were spilled",
@@ -122,7 +135,7 @@ def programs() -> Iterator[tuple[str, ModuleOp, str, str]]:
         "mlp_chain": made.mlp_chain(layers=2),
         "bert_1x128": made.bert_encoder(1, 128, one_layer),
         "bert_8x128": made.bert_encoder(8, 128, one_layer),
-        **{name: make() for name, make in made.PROGRAMS.items() if not name.startswith(("mlp", "bert"))},
+        **{name: make() for name, make in made.PROGRAMS.items() if not name.startswith(REPEATING)},
     }
     table = tuning_text(TUNED)
     for name, graph in graphs.items():
@@ -166,14 +179,16 @@ def test_every_kernel_fits_the_machine(instances: list[Instance]) -> None:
         assert threads <= each.part.code.threads <= 1024, each
         assert each.cubin.registers <= MOST_REGISTERS and granted * threads * blocks <= REGISTERS_PER_SM, each
         assert (each.cubin.shared_bytes + each.part.shared_bytes) * blocks <= ARCH.shared_bytes, each
-        assert each.cubin.stack_bytes == 0, each
+        assert each.cubin.stack_bytes <= SPILLED.get(each.program, 0), each
 
 
 def test_every_kernel_has_the_instructions_that_make_it_fast(instances: list[Instance]) -> None:
     assert {"cuda.gemm_wgmma", "cuda.gemm_mma", "cuda.gemv"} <= {each.launch.kernel for each in instances}
     for each in instances:
         name = each.part.code.name
-        for group in REQUIRED[name if name in REQUIRED else each.launch.kernel]:
+        # In front of a chain of tiles goes what clears their flags: it reads nothing.
+        chained = each.recorded("strategy") == "chain"
+        for group in (("STG",),) if chained else REQUIRED[name if name in REQUIRED else each.launch.kernel]:
             assert each.has(*group), f"{each} has none of {', '.join(group)}"
 
 
@@ -189,11 +204,18 @@ def test_streaming_kernels_move_sixteen_bytes_at_a_time(instances: list[Instance
 def test_no_kernel_has_forbidden_instructions(instances: list[Instance]) -> None:
     for each in instances:
         for starts, why in FORBIDDEN.items():
-            bad = starting(each.names, starts)
+            bad = [name for name in starting(each.names, starts) if not is_allowed(each, starts, name)]
             assert not bad, f"{each} has {', '.join(bad)}; {why}"
         assert not any("TF32" in name for name in each.names), f"{each} rounds f32 to TF32"
         if each.launch.ins[0].dtype == "f32":
             assert not each.has("HMMA", "HGMMA"), f"{each} multiplies f32 on tensor cores"
+
+
+def is_allowed(each: Instance, forbidden: tuple[str, ...], name: str) -> bool:
+    """Whether what is forbidden elsewhere is exact, or was measured, in this kernel."""
+    if forbidden is ATOMICS:
+        return each.launch.kernel in OF_INTEGERS and ".F" not in name
+    return forbidden is SPILLS and each.program in SPILLED
 
 
 def test_division_is_ieee(instances: list[Instance]) -> None:
