@@ -24,7 +24,6 @@
 // EDITED-NEXT: output: {
 // EDITED-NEXT: workspace_bytes: {{[0-9]+}} -> {{[0-9]+}}
 // EDITED-NEXT: combination_order: scores ascending k; {{.*}} -> scores ascending k;
-// EDITED-NEXT: arena bytes: {{[0-9,]+}} -> {{[0-9,]+}}
 // EDITED-NEXT: predicted us: {{[0-9.]+}} -> {{[0-9.]+}}
 // EDITED-NOT: {{.}}
 func.func @encoder(

@@ -187,7 +187,7 @@ def test_every_kernel_has_the_instructions_that_make_it_fast(instances: list[Ins
     for each in instances:
         name = each.part.code.name
         # In front of a chain of tiles goes what clears their flags: it reads nothing.
-        chained = each.recorded("strategy") == "chain"
+        chained = each.recorded("strategy") == "scan_chain"
         for group in (("STG",),) if chained else REQUIRED[name if name in REQUIRED else each.launch.kernel]:
             assert each.has(*group), f"{each} has none of {', '.join(group)}"
 
