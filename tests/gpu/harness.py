@@ -59,8 +59,8 @@ def poison(graph_exec: GraphExec, value: float) -> None:
 
 def poisoned(shape: tuple[int, ...], dtype: np.dtype, value: float) -> Array:
     """An array of `value`; integers have no NaN and get another number, bools one of both."""
-    if dtype.kind in "ib":
-        value = 113 if np.isnan(value) else 0 if dtype.kind == "b" else value
+    if dtype.kind in "iub":
+        value = 113 if np.isnan(value) else 0 if dtype.kind == "b" else abs(value)
     return np.full(shape, value, dtype)
 
 
