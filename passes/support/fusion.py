@@ -325,7 +325,7 @@ class Cluster:
 
 def _is_dead_feeder(op: Operation) -> bool:
     """Whether all groups that the op feeds have their own copy: as a member it would only stand late in the text."""
-    return is_feeder(op) and not any(result.uses for result in op.results)
+    return not any(result.uses for result in op.results) and is_feeder(op)
 
 
 def _is_widened_for_pointwise(value: SSAValue) -> bool:
