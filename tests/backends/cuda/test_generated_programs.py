@@ -55,7 +55,7 @@ def simulated(plan: CapturePlan, unit: CodeUnit, inputs: dict[str, np.ndarray]) 
 def without_contractions(seed: int, float_type: str) -> RandomProgram:
     """The first random program from `seed` on that multiplies no matrices: those have kernels of their own."""
     while True:
-        program = random_program(seed, float_type=float_type, steps=8)
+        program = random_program(seed, float_type=float_type, steps=6)
         (function,) = (op for op in program.module.body.block.ops if isinstance(op, FuncOp))
         if not any(op.name in CONTRACTIONS for op in function.body.block.ops):
             return program
