@@ -33,6 +33,7 @@ from aicf.dialects.logical_ops import (
     normalization,
     random,
     reduction,
+    training,
 )
 from aicf.dialects.logical_ops.activations import *
 from aicf.dialects.logical_ops.arithmetic import *
@@ -66,6 +67,7 @@ from aicf.dialects.logical_ops.logic import *
 from aicf.dialects.logical_ops.normalization import *
 from aicf.dialects.logical_ops.random import *
 from aicf.dialects.logical_ops.reduction import *
+from aicf.dialects.logical_ops.training import *
 
 __all__ = [
     "ID_ATTR",
@@ -106,6 +108,7 @@ __all__ += logic.__all__
 __all__ += normalization.__all__
 __all__ += random.__all__
 __all__ += reduction.__all__
+__all__ += training.__all__
 
 NAME_ATTR = "logical.name"
 ROLE_ATTR = "logical.role"
@@ -131,6 +134,7 @@ FAMILIES: tuple[ModuleType, ...] = (
     normalization,
     random,
     reduction,
+    training,
 )
 """The files of ``logical_ops/`` that hold ops."""
 

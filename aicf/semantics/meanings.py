@@ -21,6 +21,7 @@ from aicf.semantics import (
     normalization,
     random,
     reduction,
+    training,
 )
 from aicf.semantics.base import Meaning
 
@@ -33,5 +34,6 @@ SEMANTICS: Mapping[type[Operation], Meaning] = {
     **data_movement.MEANINGS,
     **indexing.MEANINGS,
     **random.MEANINGS,
+    **training.MEANINGS,
 }
 """Every value-producing op of the logical dialect and what it computes."""

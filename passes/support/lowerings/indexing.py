@@ -10,7 +10,8 @@ from xdsl.ir import SSAValue
 from aicf.dialects import dims, logical
 from aicf.dialects.logical import LogicalOp, int_values
 from aicf.dialects.types import element_named, tensor_info
-from aicf.passes.support.lowerings.base import Formulas, Lowering, static_size
+from aicf.passes.support.lowerings.base import Formulas, Lowering
+from aicf.passes.support.writing import static_size
 
 
 def _tile(lower: Lowering, op: logical.TileOp) -> SSAValue:

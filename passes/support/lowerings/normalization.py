@@ -11,7 +11,8 @@ from xdsl.ir import SSAValue
 from aicf.dialects import logical
 from aicf.dialects.dims import Size
 from aicf.dialects.types import ElementType, tensor_info
-from aicf.passes.support.lowerings.base import Formulas, Lowering, counting_element, static_size
+from aicf.passes.support.lowerings.base import Formulas, Lowering, counting_element
+from aicf.passes.support.writing import static_size
 from aicf.semantics import coefficient, composite_element
 
 _WithEpsilon: TypeAlias = logical.LayerNormOp | logical.RmsNormOp | logical.BatchNormOp | logical.GroupNormOp

@@ -12,7 +12,8 @@ from xdsl.ir import SSAValue
 from aicf.dialects import logical
 from aicf.dialects.dims import Size
 from aicf.dialects.types import ElementType, element_named, tensor, tensor_info
-from aicf.passes.support.lowerings.base import Formulas, Lowering, static_size
+from aicf.passes.support.lowerings.base import Formulas, Lowering
+from aicf.passes.support.writing import static_size
 from aicf.semantics import composite_element
 from aicf.semantics.random import TWO_PI, UNIFORM_DIGITS, WORD_BITS
 

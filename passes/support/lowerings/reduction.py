@@ -10,7 +10,8 @@ from xdsl.ir import SSAValue
 from aicf.dialects import logical
 from aicf.dialects.logical import int_values
 from aicf.dialects.types import element_named, element_of, tensor_info
-from aicf.passes.support.lowerings.base import Formulas, Lowering, counting_element, static_size
+from aicf.passes.support.lowerings.base import Formulas, Lowering, counting_element
+from aicf.passes.support.writing import static_size
 
 
 def _reduce_mean(lower: Lowering, op: logical.ReduceMeanOp) -> SSAValue:

@@ -1,0 +1,29 @@
+"""What each op passes back to its operands: a table, one entry an op, by family."""
+
+from aicf.dialects import logical
+from aicf.passes.support.gradients import (
+    activations,
+    arithmetic,
+    contraction,
+    data_movement,
+    functions,
+    indexing,
+    normalization,
+    reduction,
+)
+from aicf.passes.support.gradients.base import STEPS, Adjoint, ByFormula, Gradient, Gradients, Tape
+
+GRADIENTS: Gradients = {
+    **arithmetic.GRADIENTS,
+    **functions.GRADIENTS,
+    **activations.GRADIENTS,
+    **contraction.GRADIENTS,
+    **reduction.GRADIENTS,
+    **normalization.GRADIENTS,
+    **data_movement.GRADIENTS,
+    **indexing.GRADIENTS,
+    logical.ConstantOp: STEPS,
+    logical.IotaOp: STEPS,
+}
+
+__all__ = ["GRADIENTS", "Adjoint", "ByFormula", "Gradient", "Tape"]

@@ -1,0 +1,109 @@
+"""What moves of elements pass back: the move the other way, and sums where elements were repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import SSAValue
+
+from aicf.dialects import logical
+from aicf.dialects.logical import int_values
+from aicf.dialects.types import tensor_info
+from aicf.passes.support.gradients.base import BY_FORMULA, Adjoint, Gradients
+from aicf.passes.support.writing import static_size
+
+
+def _reshape(adjoint: Adjoint, op: logical.ReshapeOp) -> SSAValue:
+    return adjoint.reshape(adjoint.grad, op.operand)
+
+
+def _transpose(adjoint: Adjoint, op: logical.TransposeOp) -> SSAValue:
+    """The inverse permutation."""
+    permutation = int_values(op.permutation)
+    inverse = [permutation.index(dim) for dim in range(len(permutation))]
+    return adjoint.add(logical.TransposeOp(adjoint.grad, inverse), "transpose")
+
+
+def _broadcast(adjoint: Adjoint, op: logical.BroadcastOp) -> SSAValue:
+    """The sum along the dimensions that repeat."""
+    source, dimensions = tensor_info(op.operand.type), int_values(op.dimensions)
+    own = dict(zip(dimensions, source.sizes, strict=True))
+    repeated = [dim for dim, size in enumerate(op.info.sizes) if own.get(dim) != size]
+    return adjoint.reshape(adjoint.total(adjoint.grad, repeated), op.operand)
+
+
+def _slice(adjoint: Adjoint, op: logical.SliceOp) -> SSAValue:
+    """Zeros around, and between where the slice takes steps."""
+    starts, strides = int_values(op.starts), int_values(op.strides)
+    grad = _with_gaps(adjoint, adjoint.grad, strides)
+    sizes = tensor_info(grad.type).sizes
+    whole = [static_size(op, size) for size in tensor_info(op.operand.type).sizes]
+    taken = [static_size(op, size) for size in sizes]
+    high = [size - start - count for size, start, count in zip(whole, starts, taken, strict=True)]
+    if not any(starts) and not any(high):
+        return grad
+    return adjoint.add(logical.PadOp(grad, _zero(adjoint), starts, high), "pad")
+
+
+def _with_gaps(adjoint: Adjoint, value: SSAValue, strides: Sequence[int]) -> SSAValue:
+    """`stride - 1` zeros between neighbours along each dimension."""
+    if all(stride == 1 for stride in strides):
+        return value
+    sizes = [static_size(adjoint.op, size) for size in tensor_info(value.type).sizes]
+    apart = [size for whole in sizes for size in (whole, 1)]
+    gaps = [gap for stride in strides for gap in (0, stride - 1)]
+    split = adjoint.add(logical.ReshapeOp(value, apart), "apart")
+    spaced = adjoint.add(logical.PadOp(split, _zero(adjoint), [0] * len(gaps), gaps), "gaps")
+    joined = [size * stride for size, stride in zip(sizes, strides, strict=True)]
+    merged = adjoint.add(logical.ReshapeOp(spaced, joined), "merged")
+    wanted = [size - stride + 1 for size, stride in zip(joined, strides, strict=True)]
+    return adjoint.add(logical.SliceOp(merged, [0] * len(wanted), wanted), "between")
+
+
+def _zero(adjoint: Adjoint) -> SSAValue:
+    type_ = tensor_info(adjoint.grad.type).with_sizes([])
+    return adjoint.add(logical.ConstantOp(0.0, type_), "zero")
+
+
+def _concat(adjoint: Adjoint, op: logical.ConcatOp) -> SSAValue:
+    """The part's own place."""
+    axis, part = op.axis.value.data, tensor_info(op.parts[adjoint.place].type)
+    before = [tensor_info(value.type).sizes[axis] for value in op.parts[: adjoint.place]]
+    starts = [0] * part.rank
+    starts[axis] = sum(static_size(op, size) for size in before)
+    sizes = [static_size(op, size) for size in part.sizes]
+    return adjoint.add(logical.SliceOp(adjoint.grad, starts, sizes), f"part{adjoint.place}")
+
+
+def _flip(adjoint: Adjoint, op: logical.FlipOp) -> SSAValue:
+    return adjoint.add(logical.FlipOp(adjoint.grad, int_values(op.axes)), "flip")
+
+
+def _padded(adjoint: Adjoint, op: logical.PadOp) -> SSAValue:
+    """What lies inside the border."""
+    sizes = [static_size(op, size) for size in tensor_info(op.operand.type).sizes]
+    return adjoint.once(
+        "inside", lambda: adjoint.add(logical.SliceOp(adjoint.grad, int_values(op.low), sizes), "inside")
+    )
+
+
+def _border(adjoint: Adjoint, op: logical.PadOp) -> SSAValue:
+    """The sum over the border: zeros where the operand is."""
+    info = tensor_info(op.operand.type)
+    type_ = tensor_info(adjoint.grad.type).with_sizes(info.sizes)
+    no = adjoint.add(logical.ConstantOp(0.0, type_), "no")
+    one = adjoint.add(logical.ConstantOp(1.0, tensor_info(adjoint.grad.type).with_sizes([])), "one")
+    border = adjoint.add(logical.PadOp(no, one, int_values(op.low), int_values(op.high)), "border")
+    return adjoint.total(adjoint.product(adjoint.grad, border), range(info.rank))
+
+
+GRADIENTS: Gradients = {
+    logical.ReshapeOp: (_reshape,),
+    logical.TransposeOp: (_transpose,),
+    logical.BroadcastOp: (_broadcast,),
+    logical.SliceOp: (_slice,),
+    logical.ConcatOp: (_concat,),
+    logical.FlipOp: (_flip,),
+    logical.PadOp: (_padded, _border),
+    logical.TileOp: BY_FORMULA,
+}
