@@ -54,7 +54,7 @@ class Tape:
 class Adjoint(Writer):
     """Writes what one op passes back to its operands; `grad` is the derivative of the loss by its result.
 
-    For a composite op of f16 or bf16, `grad` and saved values are f32, as its formula is.
+    For a composite op of f16 or bf16 that is no product, `grad` and saved values are f32, as its formula is.
     """
 
     def __init__(self, tape: Tape, op: LogicalOp, grad: SSAValue) -> None:
@@ -62,7 +62,7 @@ class Adjoint(Writer):
         self._tape = tape
         self._made: dict[str, SSAValue] = {}
         self.place = 0
-        self.grad = self._wide(grad, "grad.widen")
+        self.grad = self._wide(grad, "widen")
 
     def add(self, op: LogicalOp, suffix: str) -> SSAValue:
         """Adds an op called `<id of the forward op>.grad.<suffix>`."""
@@ -130,9 +130,9 @@ class Adjoint(Writer):
         return self.add(logical.ConstantOp(0.0, type_), "zeros")
 
     def _wide(self, value: SSAValue, suffix: str) -> SSAValue:
-        element = element_of(value.type)
-        if not self.op.has_trait(logical.Composite) or not element.is_float:
-            return value
+        element, op = element_of(value.type), self.op
+        if not element.is_float or not op.has_trait(logical.Composite) or op.has_trait(logical.Contraction):
+            return value  # products take short operands and accumulate in f32 by themselves
         return self.cast(value, composite_element(element), suffix)
 
 

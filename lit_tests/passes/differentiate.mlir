@@ -1,0 +1,86 @@
+// RUN: aicf-opt %s -p 'assign-ids,differentiate,logical-dce' | filecheck %s
+
+// What the backward part reads of the forward part is saved where it is made; arguments are not, they are there anyway.
+// Derivatives stand behind the loss, in reverse order, and stand for the op that they belong to.
+// CHECK-LABEL: func.func @classifier
+// CHECK: %a = logical.relu %h
+// CHECK-NEXT: %a.save = logical.save %a {aicf.id = "a.save", aicf.src = ["a"]} : tensor<3x5xf32>
+// CHECK: %p.save = logical.save %p
+// CHECK: %loss = logical.reduce_sum
+// CHECK-NEXT: %loss.grad = logical.constant dense<1.000000e+00> {aicf.id = "loss.grad", aicf.src = ["loss"]} : tensor<f32>
+// CHECK-NEXT: %loss.grad.spread = logical.broadcast %loss.grad {dimensions = []
+// CHECK-NEXT: %m.grad.mul = logical.mul %loss.grad.spread, %c
+// CHECK-NEXT: %p.grad.sum = logical.reduce_sum %m.grad.mul {axes = [1], keepdims
+// CHECK: %p.grad.exp = logical.exp %p.save
+// CHECK: %p.grad.sub = logical.sub %m.grad.mul
+// CHECK-NEXT: %logits.grad.operand = logical.matmul %p.grad.sub, %w2
+// CHECK-NEXT: %logits.grad.weight = logical.matmul %p.grad.sub, %a.save {transpose_a
+// CHECK: %a.grad.select = logical.select
+// CHECK-NEXT: %h.grad.weight = logical.matmul %a.grad.select, %x {transpose_a
+// CHECK-NEXT: %h.grad.sum = logical.reduce_sum %a.grad.select {axes = [0]
+// CHECK-NEXT: func.return %loss, %h.grad.weight, %h.grad.sum, %logits.grad.weight
+func.func @classifier(
+    %x : tensor<3x4xf32> {logical.name = "x", logical.role = "input"},
+    %c : tensor<3x2xf32> {logical.name = "c", logical.role = "input"},
+    %w1 : tensor<5x4xf32> {logical.name = "w1", logical.role = "param"},
+    %b1 : tensor<5xf32> {logical.name = "b1", logical.role = "param"},
+    %w2 : tensor<2x5xf32> {logical.name = "w2", logical.role = "param"})
+    -> (tensor<f32> {logical.name = "loss"}, tensor<5x4xf32> {logical.name = "dw1"}, tensor<5xf32> {logical.name = "db1"}, tensor<2x5xf32> {logical.name = "dw2"}) {
+  %h = logical.linear %x, %w1, %b1 : (tensor<3x4xf32>, tensor<5x4xf32>, tensor<5xf32>) -> tensor<3x5xf32>
+  %a = logical.relu %h : tensor<3x5xf32>
+  %logits = logical.linear %a, %w2 : (tensor<3x5xf32>, tensor<2x5xf32>) -> tensor<3x2xf32>
+  %p = logical.log_softmax %logits {axis = 1} : tensor<3x2xf32>
+  %m = logical.mul %p, %c : tensor<3x2xf32>
+  %loss = logical.reduce_sum %m {axes = [0, 1]} : tensor<3x2xf32> -> tensor<f32>
+  %dw1 = logical.gradient %loss, %w1 : (tensor<f32>, tensor<5x4xf32>) -> tensor<5x4xf32>
+  %db1 = logical.gradient %loss, %b1 : (tensor<f32>, tensor<5xf32>) -> tensor<5xf32>
+  %dw2 = logical.gradient %loss, %w2 : (tensor<f32>, tensor<2x5xf32>) -> tensor<2x5xf32>
+  func.return %loss, %dw1, %db1, %dw2 : tensor<f32>, tensor<5x4xf32>, tensor<5xf32>, tensor<2x5xf32>
+}
+
+// A value read twice gets the sum of what both pass back, the later reader's first.
+// CHECK-LABEL: func.func @twice
+// CHECK: %s.grad.mul = logical.mul %loss_1.grad.spread, %t.save
+// CHECK: %s.grad.mul_1 = logical.mul %loss_1.grad.spread, %e.save
+// CHECK: %t.grad.mul = logical.mul %s.grad.mul_1, %t.save
+// CHECK-NEXT: %e.grad.mul = logical.mul %s.grad.mul, %e.save
+// CHECK-NEXT: %e.grad.total = logical.add %t.grad.mul, %e.grad.mul
+func.func @twice(%x : tensor<4xf64> {logical.name = "x", logical.role = "param"})
+    -> (tensor<4xf64> {logical.name = "dx"}) {
+  %e = logical.exp %x : tensor<4xf64>
+  %t = logical.exp %x : tensor<4xf64>
+  %s = logical.mul %e, %t : tensor<4xf64>
+  %loss = logical.reduce_sum %s {axes = [0]} : tensor<4xf64> -> tensor<f64>
+  %dx = logical.gradient %loss, %x : (tensor<f64>, tensor<4xf64>) -> tensor<4xf64>
+  func.return %dx : tensor<4xf64>
+}
+
+// The second derivative is that of the ops that give the first: 2 * 3 * x for the sum of x ** 3.
+// CHECK-LABEL: func.func @second
+// CHECK-NOT: logical.gradient
+func.func @second(%x : tensor<4xf64> {logical.name = "x", logical.role = "param"})
+    -> (tensor<4xf64> {logical.name = "ddx"}) {
+  %square = logical.mul %x, %x : tensor<4xf64>
+  %cube = logical.mul %square, %x : tensor<4xf64>
+  %sum = logical.reduce_sum %cube {axes = [0]} : tensor<4xf64> -> tensor<f64>
+  %dx = logical.gradient %sum, %x : (tensor<f64>, tensor<4xf64>) -> tensor<4xf64>
+  %dsum = logical.reduce_sum %dx {axes = [0]} : tensor<4xf64> -> tensor<f64>
+  %ddx = logical.gradient %dsum, %x : (tensor<f64>, tensor<4xf64>) -> tensor<4xf64>
+  func.return %ddx : tensor<4xf64>
+}
+
+// A product of bf16 passes back products of bf16; a formula that is computed in f32 passes back in f32, between casts.
+// CHECK-LABEL: func.func @short
+// CHECK: %n.grad.widen = logical.cast
+// CHECK: %n.grad.narrow = logical.cast {{.*}} : tensor<3x4xf32> -> tensor<3x4xbf16>
+// CHECK-NEXT: %y.grad.weight = logical.matmul %n.grad.narrow, %x {transpose_a{{.*}}} : (tensor<3x4xbf16>, tensor<3x6xbf16>) -> tensor<4x6xbf16>
+func.func @short(
+    %x : tensor<3x6xbf16> {logical.name = "x", logical.role = "input"},
+    %w : tensor<4x6xbf16> {logical.name = "w", logical.role = "param"})
+    -> (tensor<4x6xbf16> {logical.name = "dw"}) {
+  %y = logical.linear %x, %w : (tensor<3x6xbf16>, tensor<4x6xbf16>) -> tensor<3x4xbf16>
+  %n = logical.silu %y : tensor<3x4xbf16>
+  %loss = logical.reduce_sum %n {axes = [0, 1]} : tensor<3x4xbf16> -> tensor<bf16>
+  %dw = logical.gradient %loss, %w : (tensor<bf16>, tensor<4x6xbf16>) -> tensor<4x6xbf16>
+  func.return %dw : tensor<4x6xbf16>
+}
