@@ -33,6 +33,7 @@ from aicf.dialects.logical_ops import (
     normalization,
     random,
     reduction,
+    scattering,
     training,
 )
 from aicf.dialects.logical_ops.activations import *
@@ -51,8 +52,6 @@ from aicf.dialects.logical_ops.base import (
     Scan,
     TypeText,
     ViewLike,
-    int_values,
-    ints,
 )
 from aicf.dialects.logical_ops.casts import *
 from aicf.dialects.logical_ops.comparison import *
@@ -65,8 +64,10 @@ from aicf.dialects.logical_ops.functions import *
 from aicf.dialects.logical_ops.indexing import *
 from aicf.dialects.logical_ops.logic import *
 from aicf.dialects.logical_ops.normalization import *
+from aicf.dialects.logical_ops.properties import int_values, ints
 from aicf.dialects.logical_ops.random import *
 from aicf.dialects.logical_ops.reduction import *
+from aicf.dialects.logical_ops.scattering import *
 from aicf.dialects.logical_ops.training import *
 
 __all__ = [
@@ -108,6 +109,7 @@ __all__ += logic.__all__
 __all__ += normalization.__all__
 __all__ += random.__all__
 __all__ += reduction.__all__
+__all__ += scattering.__all__
 __all__ += training.__all__
 
 NAME_ATTR = "logical.name"
@@ -134,6 +136,7 @@ FAMILIES: tuple[ModuleType, ...] = (
     normalization,
     random,
     reduction,
+    scattering,
     training,
 )
 """The files of ``logical_ops/`` that hold ops."""

@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, operand_def, traits_def
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from aicf.dialects.logical_ops.base import (
-    LogicalOp,
-    Properties,
-    TypeText,
-    operand_types,
-    operand_values,
-)
+from aicf.dialects.logical_ops.base import LogicalOp, Operand, TypeText
+from aicf.dialects.logical_ops.properties import Properties
 from aicf.dialects.types import AnyTensor, tensor_info
 
 __all__ = ["GradientOp", "SaveOp"]
@@ -34,9 +29,8 @@ class GradientOp(LogicalOp):
     by = operand_def()
     traits = traits_def(Pure())
 
-    def __init__(self, loss: SSAValue | Operation, by: SSAValue | Operation):
-        values = operand_values(loss, by)
-        super().__init__(operands=values, result_types=[self.infer(operand_types(values), {})])
+    def __init__(self, loss: Operand, by: Operand):
+        super().__init__(loss, by)
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
@@ -63,9 +57,8 @@ class SaveOp(LogicalOp):
     operand = operand_def()
     traits = traits_def(Pure())
 
-    def __init__(self, operand: SSAValue | Operation):
-        value = SSAValue.get(operand)
-        super().__init__(operands=[value], result_types=[self.infer([value.type], {})])
+    def __init__(self, operand: Operand):
+        super().__init__(operand)
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
