@@ -30,6 +30,7 @@ from aicf.dialects.logical_ops import (
     functions,
     indexing,
     logic,
+    losses,
     normalization,
     random,
     reduction,
@@ -63,6 +64,7 @@ from aicf.dialects.logical_ops.elementwise import *
 from aicf.dialects.logical_ops.functions import *
 from aicf.dialects.logical_ops.indexing import *
 from aicf.dialects.logical_ops.logic import *
+from aicf.dialects.logical_ops.losses import *
 from aicf.dialects.logical_ops.normalization import *
 from aicf.dialects.logical_ops.properties import int_values, ints
 from aicf.dialects.logical_ops.random import *
@@ -106,6 +108,7 @@ __all__ += elementwise.__all__
 __all__ += functions.__all__
 __all__ += indexing.__all__
 __all__ += logic.__all__
+__all__ += losses.__all__
 __all__ += normalization.__all__
 __all__ += random.__all__
 __all__ += reduction.__all__
@@ -133,6 +136,7 @@ FAMILIES: tuple[ModuleType, ...] = (
     functions,
     indexing,
     logic,
+    losses,
     normalization,
     random,
     reduction,

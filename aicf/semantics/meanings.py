@@ -18,6 +18,7 @@ from aicf.semantics import (
     data_movement,
     elementwise,
     indexing,
+    losses,
     normalization,
     random,
     reduction,
@@ -34,6 +35,7 @@ SEMANTICS: Mapping[type[Operation], Meaning] = {
     **data_movement.MEANINGS,
     **indexing.MEANINGS,
     **random.MEANINGS,
+    **losses.MEANINGS,
     **training.MEANINGS,
 }
 """Every value-producing op of the logical dialect and what it computes."""

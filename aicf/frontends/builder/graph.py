@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from aicf.frontends.builder.attention import AttentionOps
 from aicf.frontends.builder.contraction import ContractionOps
 from aicf.frontends.builder.indexing import IndexingOps
+from aicf.frontends.builder.losses import LossOps
 from aicf.frontends.builder.normalization import NormalizationOps
 from aicf.frontends.builder.random import RandomOps
 from aicf.frontends.builder.reduction import ReductionOps
 
 
 @dataclass
-class Graph(ContractionOps, AttentionOps, ReductionOps, NormalizationOps, IndexingOps, RandomOps):
+class Graph(ContractionOps, AttentionOps, ReductionOps, NormalizationOps, IndexingOps, RandomOps, LossOps):
     """A program under construction; its methods raise :class:`InvalidIR`, with the Python source line, on wrong use."""

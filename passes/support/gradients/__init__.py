@@ -8,6 +8,7 @@ from aicf.passes.support.gradients import (
     data_movement,
     functions,
     indexing,
+    losses,
     normalization,
     reduction,
 )
@@ -22,6 +23,7 @@ GRADIENTS: Gradients = {
     **normalization.GRADIENTS,
     **data_movement.GRADIENTS,
     **indexing.GRADIENTS,
+    **losses.GRADIENTS,
     logical.ConstantOp: STEPS,
     logical.IotaOp: STEPS,
 }

@@ -8,6 +8,7 @@ from aicf.passes.support.lowerings import (
     attention,
     contraction,
     indexing,
+    losses,
     normalization,
     random,
     reduction,
@@ -23,6 +24,7 @@ FORMULAS: Formulas = {
     **normalization.FORMULAS,
     **indexing.FORMULAS,
     **random.FORMULAS,
+    **losses.FORMULAS,
 }
 
 

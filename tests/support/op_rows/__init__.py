@@ -4,6 +4,7 @@ from tests.support.op_rows import (
     contraction,
     data_movement,
     indexing,
+    losses,
     normalization,
     random_numbers,
     reduction,
@@ -15,6 +16,7 @@ FAMILIES = {
     "contraction": contraction.ROWS,
     "data_movement": data_movement.ROWS,
     "indexing": indexing.ROWS,
+    "losses": losses.ROWS,
     "random_numbers": random_numbers.ROWS,
 }
 ROWS = tuple(row for rows in FAMILIES.values() for row in rows)
