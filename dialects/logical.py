@@ -32,6 +32,7 @@ from aicf.dialects.logical_ops import (
     logic,
     losses,
     normalization,
+    optimizers,
     random,
     reduction,
     scattering,
@@ -66,6 +67,7 @@ from aicf.dialects.logical_ops.indexing import *
 from aicf.dialects.logical_ops.logic import *
 from aicf.dialects.logical_ops.losses import *
 from aicf.dialects.logical_ops.normalization import *
+from aicf.dialects.logical_ops.optimizers import *
 from aicf.dialects.logical_ops.properties import int_values, ints
 from aicf.dialects.logical_ops.random import *
 from aicf.dialects.logical_ops.reduction import *
@@ -110,6 +112,7 @@ __all__ += indexing.__all__
 __all__ += logic.__all__
 __all__ += losses.__all__
 __all__ += normalization.__all__
+__all__ += optimizers.__all__
 __all__ += random.__all__
 __all__ += reduction.__all__
 __all__ += scattering.__all__
@@ -138,6 +141,7 @@ FAMILIES: tuple[ModuleType, ...] = (
     logic,
     losses,
     normalization,
+    optimizers,
     random,
     reduction,
     scattering,

@@ -12,8 +12,8 @@ from aicf.dialects.types import ElementType, element_named
 Array: TypeAlias = NDArray[Any]
 
 
-Meaning: TypeAlias = Callable[[Any, Sequence[Array]], Array]
-"""From an op, for its properties, and its operands to its result."""
+Meaning: TypeAlias = Callable[[Any, Sequence[Array]], Array | tuple[Array, ...]]
+"""From an op, for its properties, and its operands to its result; a tuple of an op with more of them."""
 
 
 def composite_element(element: ElementType) -> ElementType:

@@ -49,8 +49,12 @@ def evaluate(op: Operation, operands: Sequence[Array], mode: Mode) -> tuple[Arra
         for index, (value, array) in enumerate(zip(op.operands, operands, strict=True))
     ]
     with np.errstate(all="ignore"):
-        result = np.asarray(meaning(op, arrays))
-        return (result.astype(value_dtype(info.element, mode), copy=False),)
+        found = meaning(op, arrays)
+        results = found if isinstance(found, tuple) else (found,)
+        return tuple(
+            np.asarray(array).astype(value_dtype(element_of(value.type), mode), copy=False)
+            for value, array in zip(op.results, results, strict=True)
+        )
 
 
 def evaluate_block(block: Block, args: Sequence[Array], mode: Mode) -> list[Array]:

@@ -96,6 +96,7 @@ class LogicalOp(IRDLOperation, ABC):
     """Base of all value-producing logical ops."""
 
     TYPE_TEXT: ClassVar[TypeText] = TypeText.FUNCTIONAL
+    HAS_MORE_RESULTS: ClassVar[bool] = False
 
     result = result_def()
 
@@ -121,7 +122,9 @@ class LogicalOp(IRDLOperation, ABC):
             result = self.infer(types, given)
         else:
             self.check_result(types, given, result)
-        super().__init__(operands=operands, result_types=[result], properties=given)
+        more = self.infer_more(types, given)
+        results = [result] if more is None else [result, more]
+        super().__init__(operands=operands, result_types=results, properties=given)
 
     @classmethod
     @abstractmethod
@@ -131,6 +134,11 @@ class LogicalOp(IRDLOperation, ABC):
         Raises:
             VerifyException: the op is not defined for them; the message names sizes, not IR internals.
         """
+
+    @classmethod
+    def infer_more(cls, operands: Sequence[Attribute], properties: Properties) -> Sequence[Attribute] | None:
+        """The types of the results behind the first, of an op that has such; None of all others."""
+        return None
 
     @classmethod
     def check_result(cls, operands: Sequence[Attribute], properties: Properties, result: Attribute) -> None:
@@ -154,8 +162,16 @@ class LogicalOp(IRDLOperation, ABC):
         try:
             tensor_info(self.result.type)
             self.check_result(self.operand_types, self.properties, self.result.type)
+            self._check_more()
         except VerifyException as error:
             raise VerifyException(f"{self.name}: {error}") from error
+
+    def _check_more(self) -> None:
+        wanted = self.infer_more(self.operand_types, self.properties) or ()
+        if tuple(wanted) != tuple(self.result_types[1:]):
+            names = ", ".join(map(_type_text, wanted)) or "none"
+            given = ", ".join(map(_type_text, self.result_types[1:])) or "none"
+            raise VerifyException(f"further result types are {given}, but the operands give {names}")
 
     def verify(self, verify_nested_ops: bool = True) -> None:
         # Before the checks of IRDL, whose messages name constraints instead of what to write.
@@ -191,10 +207,10 @@ class LogicalOp(IRDLOperation, ABC):
             if name in attributes and (attr := _from_text(attributes.pop(name))) is not None:
                 properties[name] = attr
         parser.parse_punctuation(":")
-        operand_types, result_type = cls.parse_types(parser, len(names))
+        operand_types, result_types = cls.parse_types(parser, len(names))
         operands = parser.resolve_operands(names, operand_types, position)
         return cls.create(
-            operands=operands, result_types=[result_type], properties=properties, attributes=attributes
+            operands=operands, result_types=result_types, properties=properties, attributes=attributes
         )
 
     @classmethod
@@ -203,19 +219,21 @@ class LogicalOp(IRDLOperation, ABC):
         return {}
 
     @classmethod
-    def parse_types(cls, parser: Parser, operand_count: int) -> tuple[Sequence[Attribute], Attribute]:
+    def parse_types(
+        cls, parser: Parser, operand_count: int
+    ) -> tuple[Sequence[Attribute], Sequence[Attribute]]:
         """Read the types after the colon."""
         if cls.TYPE_TEXT is TypeText.FUNCTIONAL:
             position = parser.pos
             function = parser.parse_function_type()
-            if len(function.outputs) != 1:
+            if len(function.outputs) != 1 and not cls.HAS_MORE_RESULTS:
                 parser.raise_error(f"{cls.name} has one result", position, parser.pos)
-            return function.inputs.data, function.outputs.data[0]
+            return function.inputs.data, function.outputs.data
         operand_type = parser.parse_type()
         if cls.TYPE_TEXT is TypeText.SAME:
-            return [operand_type] * operand_count, operand_type
+            return [operand_type] * operand_count, [operand_type]
         parser.parse_punctuation("->")
-        return [operand_type] * operand_count, parser.parse_type()
+        return [operand_type] * operand_count, [parser.parse_type()]
 
     def print(self, printer: Printer) -> None:
         """Write ``%a, %b {attributes} : types``."""

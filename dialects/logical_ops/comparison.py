@@ -121,12 +121,14 @@ class SelectOp(LogicalOp):
         return branches.with_sizes(branches.sizes)
 
     @classmethod
-    def parse_types(cls, parser: Parser, operand_count: int) -> tuple[Sequence[Attribute], Attribute]:
+    def parse_types(
+        cls, parser: Parser, operand_count: int
+    ) -> tuple[Sequence[Attribute], Sequence[Attribute]]:
         """Read ``C, T``."""
         condition = parser.parse_type()
         parser.parse_punctuation(",")
         branch = parser.parse_type()
-        return [condition, branch, branch], branch
+        return [condition, branch, branch], [branch]
 
     def print_types(self, printer: Printer) -> None:
         """Write ``C, T``."""

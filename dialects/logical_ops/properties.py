@@ -165,16 +165,29 @@ _LISTS = (
     *("axes", "permutation", "dimensions", "starts", "sizes", "strides"),
     *("low", "high", "repeats"),
 )
-_FLAGS = ("keepdims", "transpose_a", "transpose_b", "smallest", "exclusive", "reverse", "causal")
-_INTEGERS = ("axis", "depth", "groups", "k", "rows", "past", "ignore_index")
-_STRINGS = ("mode", "form", "approximate", "predicate", "reduction")
+_FLAGS = (
+    "keepdims",
+    "transpose_a",
+    "transpose_b",
+    "smallest",
+    "exclusive",
+    "reverse",
+    "causal",
+    "nesterov",
+    "amsgrad",
+)
+_INTEGERS = ("axis", "depth", "groups", "k", "rows", "past", "ignore_index", "warmup", "total")
+_STRINGS = ("mode", "form", "approximate", "predicate", "reduction", "schedule")
+_RATES = ("momentum", "dampening", "weight_decay", "beta1", "beta2", "base", "final")
 _FORMS: Mapping[str, _Form] = {
     **dict.fromkeys(_LISTS, _LIST),
     **dict.fromkeys(_FLAGS, _FLAG),
     **dict.fromkeys(_INTEGERS, _INTEGER),
     **dict.fromkeys(_STRINGS, _STRING),
     "scale": _Form("a number of type f64, such as 0.125", _is_f64, _f64),
-    **dict.fromkeys(("delta", "label_smoothing"), _Form("a number of type f64, such as 0.1", _is_f64, _f64)),
+    **dict.fromkeys(
+        ("delta", "label_smoothing", *_RATES), _Form("a number of type f64, such as 0.1", _is_f64, _f64)
+    ),
     "rate": _Form("a number of type f64, such as 0.1", _is_f64, _f64),
     "epsilon": _Form("a number of type f64, such as 1.0e-05", _is_f64, _f64),
     **dict.fromkeys(

@@ -1,20 +1,25 @@
-"""What a training step says beside its network: gradients, and values that its backward part reads."""
+"""What a training step says beside its network and its optimizer: gradients, what the backward part reads, counters."""
 
 from __future__ import annotations
 
+from abc import ABC
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Literal
 
+from xdsl.dialects.builtin import I64, FloatAttr, IntegerAttr, StringAttr, f64, i64
 from xdsl.ir import Attribute
-from xdsl.irdl import irdl_op_definition, operand_def, traits_def
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, traits_def
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from aicf.dialects.logical_ops.base import LogicalOp, Operand, TypeText
-from aicf.dialects.logical_ops.properties import Properties
-from aicf.dialects.types import AnyTensor, tensor_info
+from aicf.dialects.logical_ops.base import Composite, LogicalOp, Operand, TypeText
+from aicf.dialects.logical_ops.properties import Properties, float_value, int_value
+from aicf.dialects.types import AnyTensor, ElementType, TensorInfo, tensor, tensor_info
 
-__all__ = ["GradientOp", "SaveOp"]
+__all__ = ["SCHEDULES", "BiasCorrOp", "GradientOp", "LearningRateOp", "SaveOp", "Schedule", "StepIncOp"]
+
+Schedule = Literal["constant", "linear", "cosine"]
+SCHEDULES: tuple[Schedule, ...] = ("constant", "linear", "cosine")
 
 
 @irdl_op_definition
@@ -65,3 +70,120 @@ class SaveOp(LogicalOp):
         """The operand's type."""
         info = tensor_info(operands[0])
         return info.with_sizes(info.sizes)
+
+
+def _check_step(type_: Attribute) -> TensorInfo:
+    info = tensor_info(type_)
+    if info.rank or info.element.name != "i64":
+        raise VerifyException(f"the step is {info}; it is one i64 of rank 0")
+    return info
+
+
+@irdl_op_definition
+class StepIncOp(LogicalOp):
+    """The number of the next step: one more."""
+
+    name = "logical.step_inc"
+    TYPE_TEXT: ClassVar[TypeText] = TypeText.SAME
+    step = operand_def()
+    traits = traits_def(Pure(), Composite())
+
+    def __init__(self, step: Operand):
+        super().__init__(step)
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """The step's type."""
+        return _check_step(operands[0]).with_sizes([])
+
+
+class _OfStep(LogicalOp, ABC):
+    """One float, f32 or f64 as stated, that follows from the number of the step."""
+
+    TYPE_TEXT: ClassVar[TypeText] = TypeText.ARROW
+    step = operand_def()
+    traits = traits_def(Pure(), Composite())
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """f32; the real type is stated."""
+        _check_step(operands[0])
+        return tensor([], "f32")
+
+    @classmethod
+    def check_result(cls, operands: Sequence[Attribute], properties: Properties, result: Attribute) -> None:
+        """One f32 or f64."""
+        cls.infer(operands, properties)
+        info = tensor_info(result)
+        if info.rank or info.element.name not in ("f32", "f64"):
+            raise VerifyException(f"the result is {info}; it is one f32 or f64 of rank 0")
+
+
+@irdl_op_definition
+class BiasCorrOp(_OfStep):
+    """``1 - beta ** step``: what is missing of a running mean that began with 0."""
+
+    name = "logical.bias_corr"
+    beta = prop_def(FloatAttr)
+
+    def __init__(self, step: Operand, beta: float, element: ElementType | str = "f32"):
+        super().__init__(step, result=tensor([], element), beta=beta)
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """f32; the real type is stated."""
+        if not 0.0 <= (beta := float_value(properties.get("beta"))) < 1.0:
+            raise VerifyException(f"beta is {beta}; it is 0 or more and below 1")
+        return super().infer(operands, properties)
+
+
+@irdl_op_definition
+class LearningRateOp(_OfStep):
+    """The learning rate of a step, counted from 1: up to ``base`` in ``warmup`` steps, then down to ``final``.
+
+    ``schedule`` says how, by step ``total``: ``constant`` stays, ``linear`` goes by a line, ``cosine`` by half a wave
+    (Loshchilov and Hutter, SGDR, 2017). Without a warm-up the first step has ``base``.
+    """
+
+    name = "logical.learning_rate"
+    schedule = prop_def(StringAttr)
+    base = prop_def(FloatAttr)
+    warmup = prop_def(IntegerAttr[I64], default_value=IntegerAttr(0, i64))
+    total = prop_def(IntegerAttr[I64], default_value=IntegerAttr(0, i64))
+    final = prop_def(FloatAttr, default_value=FloatAttr(0.0, f64))
+
+    def __init__(
+        self,
+        step: Operand,
+        schedule: Schedule,
+        base: float,
+        warmup: int = 0,
+        total: int = 0,
+        final: float = 0.0,
+        element: ElementType | str = "f32",
+    ):
+        super().__init__(
+            step,
+            result=tensor([], element),
+            schedule=schedule,
+            base=base,
+            warmup=warmup,
+            total=total,
+            final=final,
+        )
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """f32; the real type is stated."""
+        schedule = properties.get("schedule")
+        if not isinstance(schedule, StringAttr) or schedule.data not in SCHEDULES:
+            raise VerifyException(f"schedule is {schedule}; use one of {', '.join(SCHEDULES)}")
+        for name in ("base", "final"):
+            if not 0.0 <= (rate := float_value(properties.get(name))) < float("inf"):
+                raise VerifyException(f"{name} is {rate}; it is 0 or more")
+        warmup, total = (int_value(properties.get(name)) for name in ("warmup", "total"))
+        if warmup < 0:
+            raise VerifyException(f"warmup is {warmup}; it is a number of steps, 0 or more")
+        if schedule.data != "constant" and total <= warmup:
+            raise VerifyException(f"total is {total}; it is more than the {warmup} steps of warmup")
+        return super().infer(operands, properties)

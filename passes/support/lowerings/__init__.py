@@ -12,6 +12,7 @@ from aicf.passes.support.lowerings import (
     normalization,
     random,
     reduction,
+    training,
 )
 from aicf.passes.support.lowerings.base import Formulas, LowerBy
 
@@ -25,6 +26,7 @@ FORMULAS: Formulas = {
     **indexing.FORMULAS,
     **random.FORMULAS,
     **losses.FORMULAS,
+    **training.FORMULAS,
 }
 
 

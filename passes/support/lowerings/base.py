@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -30,6 +30,10 @@ class Lowering(Writer):
     def finish(self, value: SSAValue) -> None:
         """The composite's result is ``value``."""
         self._expansion.finish([value])
+
+    def finish_all(self, values: Sequence[SSAValue]) -> None:
+        """The results of an op that has several."""
+        self._expansion.finish(values)
 
     def widen(self, value: SSAValue) -> SSAValue:
         """The value in the type that composites of its type are computed in."""

@@ -1,0 +1,58 @@
+"""Counters and schedules as arithmetic on one number."""
+
+from __future__ import annotations
+
+import math
+
+from xdsl.ir import SSAValue
+
+from aicf.dialects import logical
+from aicf.dialects.types import element_named
+from aicf.passes.support.lowerings.base import Formulas, Lowering
+
+
+def _step_inc(lower: Lowering, op: logical.StepIncOp) -> SSAValue:
+    """step + 1."""
+    return lower.apply(logical.AddOp, op.step, 1)
+
+
+def _bias_corr(lower: Lowering, op: logical.BiasCorrOp) -> SSAValue:
+    """-expm1(step * log(beta)), which cancels nothing; 1 for a beta of 0."""
+    step = lower.cast(op.step, op.info.element, "step")
+    if not (beta := op.beta.value.data):
+        return lower.splat(1.0, step, "one")
+    power = lower.apply(logical.MulOp, step, math.log(beta))
+    return lower.apply(logical.NegOp, lower.apply(logical.Expm1Op, power))
+
+
+def _learning_rate(lower: Lowering, op: logical.LearningRateOp) -> SSAValue:
+    """The warm-up's line up to its last step, behind it the schedule; in f64, as steps may be many."""
+    step = lower.cast(op.step, element_named("f64"), "step")
+    base, warmup = op.base.value.data, op.warmup.value.data
+    rate = _scheduled(lower, op, step)
+    if warmup:
+        line = lower.apply(logical.MulOp, step, base / warmup, name="line")
+        early = lower.add(logical.CompareOp("le", step, lower.splat(warmup, step, "warmup")), "early")
+        rate = lower.apply(logical.SelectOp, early, line, rate)
+    return rate
+
+
+def _scheduled(lower: Lowering, op: logical.LearningRateOp, step: SSAValue) -> SSAValue:
+    base, final, warmup = op.base.value.data, op.final.value.data, op.warmup.value.data
+    if op.schedule.data == "constant":
+        return lower.splat(base, step, "base")
+    done = lower.apply(logical.SubOp, step, warmup + 1.0, name="done")
+    progress = lower.apply(logical.DivOp, done, float(op.total.value.data - warmup), name="progress")
+    progress = lower.apply(logical.MinOp, progress, 1.0)
+    if op.schedule.data == "linear":
+        return lower.apply(logical.AddOp, lower.apply(logical.MulOp, progress, final - base), base)
+    wave = lower.apply(logical.CosOp, lower.apply(logical.MulOp, progress, math.pi))
+    half = lower.apply(logical.MulOp, wave, (base - final) / 2)
+    return lower.apply(logical.AddOp, half, (base + final) / 2)
+
+
+FORMULAS: Formulas = {
+    logical.StepIncOp: _step_inc,
+    logical.BiasCorrOp: _bias_corr,
+    logical.LearningRateOp: _learning_rate,
+}
