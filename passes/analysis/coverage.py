@@ -19,6 +19,12 @@ def is_covered(wanted: Region, parts: Sequence[Region]) -> bool:
     return _is_inside_ranges(wanted, parts) or _is_inside_elements(wanted, parts)
 
 
+def holds(part: Region, wanted: Region) -> bool:
+    """Whether one view, whose elements lie side by side, holds every element of another: what most readers find."""
+    (start, stop), (first, last) = _range(part), _range(wanted)
+    return start <= first and last <= stop and _is_dense(part.type)
+
+
 def _is_inside_ranges(wanted: Region, parts: Sequence[Region]) -> bool:
     reached, end = _range(wanted)
     for start, stop in sorted(_range(part) for part in parts if _is_dense(part.type)):
