@@ -19,7 +19,7 @@ from aicf.passes.analysis.accesses import (
     region_of,
     written_roots,
 )
-from aicf.passes.analysis.coverage import holds, is_covered
+from aicf.passes.analysis.coverage import is_covered
 from aicf.passes.analysis.happens_before import HappensBefore
 from aicf.passes.analysis.liveness import Interference, Lifetime, interfering, slot_lifetimes
 from aicf.passes.support.early_start import early_conflict, triggers, waits_inside
@@ -138,8 +138,10 @@ def _verify_written_first(root: SlotOp, accesses: Sequence[Access], order: Happe
     for access in accesses:
         if access.writes:
             writes.append(access)
-        elif not any(holds(region, access.region) for region in _before(access.instruction, writes, order)):
-            _verify_read(root, access, list(_before(access.instruction, writes, order)))
+            continue
+        wanted, reader = access.region.touched(), access.instruction
+        if not any(region.touched().holds(wanted) for region in _before(reader, writes, order)):
+            _verify_read(root, access, list(_before(reader, writes, order)))
 
 
 def _before(reader: ResolvedOp, writes: Sequence[Access], order: HappensBefore) -> Iterator[Region]:
