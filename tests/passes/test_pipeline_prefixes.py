@@ -1,7 +1,7 @@
 """Every prefix of `aicf-inference` means what its input means: on 1,000 random graphs and on the three programs.
 
-After each pass that changed the module, it runs on the reference interpreter in `exact` arithmetic and is compared
-with the source program. From `plan-memory` on it also runs in `typed` arithmetic on one poisoned arena, in several
+After each pass that changed the module, it runs on the reference interpreter in `exact` arithmetic and is compared with
+the source program. From `plan-memory` on it also runs in `typed` arithmetic on one poisoned arena, in several
 topological orders, bitwise against the text order. The graphs take turns with the targets, whose kernels form other
 groups and plans; what native code computes is compared elsewhere (`tests/backends/cpu/test_random_programs.py`).
 """

@@ -11,8 +11,8 @@ State: TypeAlias = list[tuple[Any, ...]]
 
 
 def state_of(module: ModuleOp) -> State:
-    """Everything a module says, for comparison by `==` with what it says later: its operations one after the other,
-    each with what it holds. A pass that builds an equal module anew changes it."""
+    """Everything a module says, for comparison by `==` with what it says later: its operations in order, each with what
+    it holds. A pass that builds an equal module anew changes it."""
     return [_held(op) for op in module.walk()]
 
 

@@ -123,14 +123,22 @@ def _function(text: str, name: str, namespace: dict[str, Any]) -> Callable[..., 
 
 
 @dataclass
+class _Shared:
+    """The shared memory of a block: arrays in the order in which a thread comes to them, and words by address."""
+
+    arrays: dict[int, list[Any]] = field(default_factory=dict)
+    words: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass
 class _Thread:
-    """A thread of a block of a cluster; `arrays` numbers its shared arrays, which `shared` of the block holds."""
+    """A thread of a block, of `threads`, of a cluster; `arrays` numbers those that it comes to."""
 
     number: int
     threads: int
-    shared: dict[int, list[Any]]
+    shared: _Shared
     rank: int = 0
-    block_index: tuple[int, int] = (0, 0)
+    block_index: tuple[int, int, int] = (0, 0, 0)
     arrays: Iterator[int] = field(default_factory=itertools.count)
 
     @property
@@ -190,9 +198,9 @@ def run(launches: Sequence[KernelLaunch], memory: Memory) -> None:
         function = _function(launch.code.source, launch.code.name, _namespace(memory, here))
         arguments = [((a.base + 1) << _SPACE) + a.offset for a in launch.arguments]  # type: ignore[union-attr]
         size = launch.block[0]
-        for y, x in itertools.product(range(launch.grid[1]), range(launch.grid[0])):
-            shared: dict[int, list[Any]] = {}
-            threads = [_Thread(number, size, shared, block_index=(x, y)) for number in range(size)]
+        for z, y, x in itertools.product(*map(range, reversed(launch.grid))):
+            shared = _Shared()
+            threads = [_Thread(number, size, shared, block_index=(x, y, z)) for number in range(size)]
             with np.errstate(all="ignore"):
                 _run_threads(threads, lambda _: function(*arguments), here)  # noqa: B023
 
@@ -209,7 +217,7 @@ def run_cluster(
     here = _Here()
     namespace = {**_namespace(Memory(()), here), **_cluster_names(here, blocks * threads, blocks), **names}
     function = _function(text, "cluster", namespace)
-    shared: list[dict[int, list[Any]]] = [{} for _ in range(blocks)]
+    shared = [_Shared() for _ in range(blocks)]
     places = itertools.product(range(blocks), range(threads))
     every = [_Thread(number, threads, shared[rank], rank) for rank, number in places]
     with np.errstate(all="ignore"):
@@ -239,6 +247,49 @@ def _cluster_names(here: _Here, threads: int, blocks: int) -> dict[str, Any]:
         "load_shared_f32x4": load,
         "cluster_arrive": lambda: None,
         "cluster_wait": lambda: _Meeting(range(threads)),
+    }
+
+
+def _product_names(memory: Memory, here: _Here) -> dict[str, Any]:
+    """What a product of integers in tiles takes beside the rest: dynamic shared memory in words of i32, by address."""
+    i32 = INTEGERS["i32"]
+
+    def widen(kind: str) -> Callable[..., None]:
+        def rows(
+            target: int, source: int, left: int, size: int, count: int, to: int, along: int, step: int
+        ) -> None:
+            for i in range(count):
+                inside = size > 0 and i * step < left
+                here.thread.shared.words[target + i * to] = (
+                    memory.load(source + i * along, kind, 1) if inside else 0
+                )
+
+        return rows
+
+    def load(address: int, groups: int, step: int) -> tuple[int, ...]:
+        places = (address + group * step + 4 * i for group in range(groups) for i in range(4))
+        return tuple(here.thread.shared.words[place] for place in places)
+
+    def store(address: int, sums: Sequence[int], columns: int, row_bytes: int) -> None:
+        for number, value in enumerate(sums):
+            row, column = divmod(number, columns)
+            place = (row // 4 * 16 + row % 4) * row_bytes + (column // 4 * 32 + column % 4) * 4
+            here.thread.shared.words[address + place] = value
+
+    def multiply_add(sums: Sequence[int], a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
+        return tuple(i32(total + x * y) for total, (x, y) in zip(sums, itertools.product(a, b), strict=True))
+
+    return {
+        "shared_base": lambda array: 0,
+        "quotient": lambda a, b: a // b,
+        "remainder": lambda a, b: a % b,
+        "zeros_i32": lambda count: (0,) * count,
+        "load_groups_i32": load,
+        "store_groups_i32": store,
+        "multiply_add": multiply_add,
+        "commit_copies": lambda: None,
+        "wait_copies": lambda pending: None,
+        **{f"widen_rows_{kind}": widen(kind) for kind in ("i16", "i8", "u8")},
     }
 
 
@@ -276,7 +327,7 @@ def _atomic_max(memory: Memory, address: int, value: int) -> None:
 
 
 def _shared_array(here: _Here, size: int) -> list[Any]:
-    return here.thread.shared.setdefault(next(here.thread.arrays), [None] * size)
+    return here.thread.shared.arrays.setdefault(next(here.thread.arrays), [None] * size)
 
 
 def _philox(counter: int, key: int) -> list[int]:
@@ -353,14 +404,15 @@ def _namespace(memory: Memory, here: _Here) -> dict[str, Any]:
     )
 
     class Index:
-        def __init__(self, read: Callable[[], tuple[int, int]]):
+        def __init__(self, read: Callable[[], tuple[int, int, int]]):
             self.read = read
 
         x = property(lambda self: self.read()[0])
         y = property(lambda self: self.read()[1])
+        z = property(lambda self: self.read()[2])
 
     cuda = SimpleNamespace(
-        threadIdx=Index(lambda: (here.thread.number, 0)),
+        threadIdx=Index(lambda: (here.thread.number, 0, 0)),
         blockIdx=Index(lambda: here.thread.block_index),
         syncthreads=lambda: _Meeting(here.thread.block),
         syncwarp=lambda: _Meeting(here.thread.warp),
@@ -395,6 +447,7 @@ def _namespace(memory: Memory, here: _Here) -> dict[str, Any]:
         "publish_u64": lambda address, value: memory.store(address, "u64", [value]),
         **_half(np.float16),
         **_half(ml_dtypes.bfloat16),
+        **_product_names(memory, here),
     }
     for kind, count in itertools.product(_WORDS, (1, 2, 4)):
         suffix = kind if count == 1 else f"{kind}x{count}"
