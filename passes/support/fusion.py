@@ -66,6 +66,8 @@ class FusionContext:
     policy: KernelPolicy
     position: dict[Operation, int] = field(init=False)
     pinned: dict[str, int] = field(init=False)
+    listed: dict[int, list[Operation]] = field(init=False)
+    """The ops of each group that the policy lists, in text order."""
     used: set[str] = field(init=False)
     verdicts: dict[Structure, Verdict] = field(default_factory=dict[Structure, Verdict])
     """Of the bodies that were possible groups so far, with what they read."""
@@ -81,6 +83,10 @@ class FusionContext:
         }
         self.renumber()
         self.pinned = {id_: place for place, ids in enumerate(self.policy.groups) for id_ in ids}
+        self.listed = {}
+        for op in self.position if self.pinned else ():
+            if op_id(op) is not None and (place := self._pin(op)) is not None:
+                self.listed.setdefault(place, []).append(op)
 
     def renumber(self) -> None:
         """Notes the places of the function's ops again, after some were added or moved."""
@@ -161,6 +167,15 @@ class FusionContext:
                 self.function.body.block.insert_op_after(op, last)
                 last = op
         self.renumber()
+
+    def listed_with(self, op: Operation) -> tuple[Operation, ...]:
+        """What the policy lists in one group with `op`, without the feeders that the group gets copies of."""
+        place = self._pin(op)
+        here = [] if place is None else [each for each in self.listed[place] if each in self.position]
+        computing = {each for each in here if not is_feeder(each)}
+        return tuple(
+            each for each in here if each in computing or any(x.owner in computing for x in each.operands)
+        )
 
     def _is_listed(self, plan: Outline) -> bool:
         """Whether all members are in one of the policy's groups."""
@@ -357,6 +372,12 @@ class _Frontier:
                     heapq.heappush(self._queue, place)
                 if of_member:
                     self._readers.add(place)
+
+
+def result_count(members: Collection[Operation]) -> int:
+    """How many values of the members others read."""
+    results = (result for op in members for result in op.results)
+    return sum(any(use.operation not in members for use in result.uses) for result in results)
 
 
 def _is_dead_feeder(op: Operation) -> bool:
