@@ -12,6 +12,7 @@ from xdsl.ir import OpResult, SSAValue
 
 from aicf.dialects.emit import BindOp, ProgramOp, ResolvedOp, SlotOp, ViewOp
 from aicf.dialects.emit_types import BufferType
+from aicf.passes.analysis.strided import StridedBytes
 
 
 @dataclass(frozen=True)
@@ -31,12 +32,22 @@ class Region:
     type: BufferType
 
     def overlaps(self, other: Region) -> bool:
-        """Whether the two may share a byte: same root, or two placed slots whose ranges meet."""
-        mine, theirs = self.place(), other.place()
-        if mine is None or theirs is None or mine[0] != theirs[0]:
+        """Whether the two may share a byte: same root, or two placed slots. Strided parts side by side share none."""
+        (space, start), (its_space, its_start) = self.place(), other.place()
+        if space != its_space:
             return False
-        start, its_start = mine[1] + self.below, theirs[1] + other.below
-        return start < its_start + other.size and its_start < start + self.size
+        low, its_low = start + self.below, its_start + other.below
+        if low >= its_low + other.size or its_low >= low + self.size:
+            return False
+        apart = (its_start - other.offset) - (start - self.offset)
+        return self.touched().meets(other.touched(apart))
+
+    def touched(self, root: int = 0) -> StridedBytes:
+        """Its bytes, where the root starts at byte `root`."""
+        type_, lowest = self.type, root + self.offset + self.below
+        if type_.get_layout() is not None:
+            return StridedBytes(lowest, (), self.size)
+        return StridedBytes.of(lowest, type_.get_shape(), type_.get_strides(), type_.element_bytes)
 
     @property
     def below(self) -> int:
@@ -52,7 +63,7 @@ class Region:
             and self.type.element_type == other.type.element_type
         )
 
-    def place(self) -> tuple[object, int] | None:
+    def place(self) -> tuple[object, int]:
         """The address space and the byte offset in it: the arena for placed slots, else the root itself."""
         if isinstance(self.root, SlotOp) and self.root.offset is not None:
             return "arena", self.root.offset.value.data + self.offset
