@@ -46,17 +46,17 @@ Accept = Callable[[Operation], bool]
 _SEARCH_LIMIT = 48
 """How many ops outside a cluster are looked through for ones that could still join: keeps fusion linear."""
 
-_MEMBER_LIMIT = 128
+MEMBER_LIMIT = 128
 """Most ops of a cluster: beyond it registers spill and compile time grows, and nothing is gained."""
 
 _CANDIDATE_LIMIT = 8
 """How many prefixes of a cluster are tried on the kernels: enough to find a legal one, few enough to stay linear."""
 
 
-_REFUSAL_LIMIT = 8
+REFUSAL_LIMIT = 8
 """How many ops next to a cluster have the reason why they stay outside in the ledger: keeps that linear too."""
 
-_SAME = 1 + 1e-6
+SAME_TIME = 1 + 1e-6
 """Two predicted times with a smaller ratio are one time, rounded differently."""
 
 
@@ -118,15 +118,20 @@ class FusionContext:
         """Whether the policy's pinned groups let all of `ops` share a group; `ids` are those of future copies."""
         return len({self._pin(op, ids.get(op)) for op in ops}) <= 1
 
+    def are_listed(self, ops: Iterable[Operation]) -> bool:
+        """Whether all of `ops` are in one of the policy's groups."""
+        pins = {self._pin(op) for op in ops}
+        return len(pins) == 1 and None not in pins
+
     def is_wanted(self, plan: Outline) -> bool:
         """Whether the policy asks for the group, whatever it costs: by its ops, or by a kernel for it or its kind."""
         keys = (plan.id, without_bucket(plan.id), plan.work.work.kind)
-        return self._is_listed(plan) or any(key in self.policy.kernels for key in keys)
+        return self.are_listed(plan.members) or any(key in self.policy.kernels for key in keys)
 
     def why_not_pinned(self, plan: Outline) -> str | None:
         """Why the kernel that the policy pins by the group's id cannot run it, so that a smaller group of that id may
         form; None if it can, if none is pinned, or if the policy lists the group."""
-        if self._is_listed(plan):
+        if self.are_listed(plan.members):
             return None
         keys = (plan.id, without_bucket(plan.id))
         pinned = next((self.policy.kernels[key] for key in keys if key in self.policy.kernels), None)
@@ -157,11 +162,6 @@ class FusionContext:
                 self.function.body.block.insert_op_after(op, last)
                 last = op
         self.renumber()
-
-    def _is_listed(self, plan: Outline) -> bool:
-        """Whether all members are in one of the policy's groups."""
-        pins = {self._pin(op) for op in plan.members}
-        return len(pins) == 1 and None not in pins
 
     def _pin(self, op: Operation, copy: str | None = None) -> int | None:
         """Which of the policy's groups names the op, or its future copy, by its id with or without the bucket."""
@@ -263,7 +263,7 @@ class Cluster:
         ops: dict[int, Operation] = {}
         for seed in self.seeds:
             self._enqueue(seed, queue, ops)
-        while queue and len(outside) < _SEARCH_LIMIT and len(self.members) < _MEMBER_LIMIT:
+        while queue and len(outside) < _SEARCH_LIMIT and len(self.members) < MEMBER_LIMIT:
             op = ops[heapq.heappop(queue)]
             blocker = next((x.owner for x in op.operands if x.owner in outside), None)
             if blocker is None and accept(op) and self.context.may_join(op, self.seeds[0]):
@@ -276,7 +276,7 @@ class Cluster:
     def _refuse(self, op: Operation, blocker: Operation | Block | None, wanted: str) -> None:
         """Notes why an op that reads a member stays outside."""
         name = name_of(op)
-        if name is None or len(self.refused) >= _REFUSAL_LIMIT:
+        if name is None or len(self.refused) >= REFUSAL_LIMIT:
             return
         if not any(operand.owner in self._inside for operand in op.operands):
             return
@@ -301,7 +301,7 @@ class Cluster:
         because = (
             "with it the group would have more than one result that others read, or a wider one to write"
         )
-        return {**tried, **dict.fromkeys(cut[:_REFUSAL_LIMIT], because), **self.refused}
+        return {**tried, **dict.fromkeys(cut[:REFUSAL_LIMIT], because), **self.refused}
 
     def _enqueue(self, op: Operation, queue: list[int], ops: dict[int, Operation]) -> None:
         for result in op.results:
@@ -560,7 +560,7 @@ def _against(
     if work.batch_invariant:
         return None  # times depend on the batch, so what is one instruction may not depend on them
     whole = min(kernel.cost_us(work, target) for kernel in kernels)
-    return None if whole <= apart * _SAME else f"predicted {whole:.3g} us, and {apart:.3g} us apart"
+    return None if whole <= apart * SAME_TIME else f"predicted {whole:.3g} us, and {apart:.3g} us apart"
 
 
 def left_behind(largest: Iterable[Operation], members: Collection[Operation]) -> str | None:

@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
 from aicf.backends.cpu.gemm_spec import MEETING_CYCLES, NOMINAL_GHZ
 from aicf.backends.cpu.scalar_costs import SCALAR_CYCLES
@@ -138,13 +138,26 @@ def _partition(nest: LoopNest, vector: int, chunk: int, threads: int) -> int:
     return best if shares[best] >= threads else -1
 
 
-def point_cycles(kernel: KernelOp, *, sweeping: bool | None = None) -> float:
-    """Cycles of one vector through all phases, or only those that sweep the reduce space, or only the others."""
-    total = 0.0
+def point_cycles(kernel: KernelOp) -> float:
+    """Cycles of one vector through all phases."""
+    return sum(_op_cycles(type(op)) for phase in kernel.phases for op in phase.body.block.ops)
+
+
+def _cycles_by_place(kernel: KernelOp) -> tuple[float, float]:
+    """Cycles of one vector of the reduce space through all phases, and of what is computed once for a point."""
+    varying = kernel.varying_values()
+    cycles = {True: 0.0, False: 0.0}
     for phase in kernel.phases:
-        if sweeping is None or kernel.sweeps_reduce_space(phase) == sweeping:
-            total += sum(_op_cycles(type(op)) for op in phase.body.block.ops)
-    return total
+        for op in phase.body.block.ops:
+            cycles[_varies(kernel, op, varying)] += _op_cycles(type(op))
+    return cycles[True], cycles[False]
+
+
+def _varies(kernel: KernelOp, op: Operation, varying: Collection[SSAValue]) -> bool:
+    """Whether an op of a phase runs at every point of the reduce space."""
+    if isinstance(op, StoreOp):
+        return kernel.writes_reduce_space(op.output.value.data)
+    return isinstance(op, ReduceOp) or any(result in varying for result in op.results)
 
 
 def _op_cycles(op: type[Operation]) -> float:
@@ -158,8 +171,9 @@ def cost_us(nest: LoopNest, spec: LoopSpec) -> float:
     wide = max(1, spec.lanes)
     inner = spec.vector_dim in nest.reduce_dims
     width = max((register_bytes(access.dtype) / 4 for access in nest.accesses), default=1.0)
-    arithmetic = point_cycles(nest.kernel, sweeping=True) * width * sweep / wide
-    arithmetic += point_cycles(nest.kernel, sweeping=False) * width * points / (1 if inner else wide)
+    swept, once = _cycles_by_place(nest.kernel)
+    arithmetic = swept * width * sweep / wide
+    arithmetic += once * width * points / (1 if inner else wide)
     if inner:
         reductions = sum(
             isinstance(op, ReduceOp) for phase in nest.kernel.phases for op in phase.body.block.ops
