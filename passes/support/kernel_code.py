@@ -361,10 +361,15 @@ class _Writer:
         body = Block()
         local: dict[SSAValue, SSAValue] = {}
         yields: list[tuple[SSAValue, SSAValue]] = []
+        combined: dict[tuple[str, SSAValue], SSAValue] = {}
+        twins: list[tuple[SSAValue, SSAValue]] = []
         for value in needs[level]:
             combine = _COMBINE.get(type(value.op)) if isinstance(value, OpResult) else None
             if combine is not None and self.levels[value] == level + 1:
                 operand = self._compute(_op_of(value).operands[0], body, local)
+                if (twin := combined.setdefault((combine, operand), value)) is not value:
+                    twins.append((value, twin))
+                    continue
                 reduce = ReduceOp(combine, operand)
                 body.add_op(reduce)
                 yields.append((value, reduce.result))
@@ -381,6 +386,7 @@ class _Writer:
         for (value, _), result in zip(yields, phase.results, strict=True):
             result.name_hint = value.name_hint
             self.kept[value] = result
+        self.kept |= {value: self.kept[twin] for value, twin in twins}
         return phase
 
     def _keep(self, value: SSAValue, level: int, needs: dict[int, list[SSAValue]]) -> bool:
