@@ -33,6 +33,7 @@ from aicf.dialects.logical_ops import (
     normalization,
     random,
     reduction,
+    scattering,
 )
 from aicf.dialects.logical_ops.activations import *
 from aicf.dialects.logical_ops.arithmetic import *
@@ -50,8 +51,6 @@ from aicf.dialects.logical_ops.base import (
     Scan,
     TypeText,
     ViewLike,
-    int_values,
-    ints,
 )
 from aicf.dialects.logical_ops.casts import *
 from aicf.dialects.logical_ops.comparison import *
@@ -64,8 +63,10 @@ from aicf.dialects.logical_ops.functions import *
 from aicf.dialects.logical_ops.indexing import *
 from aicf.dialects.logical_ops.logic import *
 from aicf.dialects.logical_ops.normalization import *
+from aicf.dialects.logical_ops.properties import int_values, ints
 from aicf.dialects.logical_ops.random import *
 from aicf.dialects.logical_ops.reduction import *
+from aicf.dialects.logical_ops.scattering import *
 
 __all__ = [
     "ID_ATTR",
@@ -131,6 +132,7 @@ FAMILIES: tuple[ModuleType, ...] = (
     normalization,
     random,
     reduction,
+    scattering,
 )
 """The files of ``logical_ops/`` that hold ops."""
 

@@ -191,7 +191,7 @@ def tensor(sizes: Sequence[Size], element: ElementType | str) -> AnyTensor:
     Raises:
         ValueError: ``element`` names no element type.
     """
-    if isinstance(element, str):
+    if not isinstance(element, ElementType):
         element = element_named(element)
     shape = [size if isinstance(size, int) else DYNAMIC_INDEX for size in sizes]
     if DYNAMIC_INDEX in shape:
@@ -231,8 +231,10 @@ def _checked_sizes(type_: AnyTensor) -> tuple[Size, ...]:
             )
         if size != DYNAMIC_INDEX and name is not None:
             raise VerifyException(f'{type_}: dimension {axis} is static, its #logical.dims entry must be ""')
-        if size == 0:
-            raise VerifyException(f"{type_}: dimension {axis} has size 0; empty tensors are not supported")
+        if size <= 0 and size != DYNAMIC_INDEX:
+            raise VerifyException(
+                f"{type_}: dimension {axis} has size {size}; empty tensors are not supported"
+            )
         sizes.append(size if name is None else name)
     return tuple(sizes)
 

@@ -15,23 +15,23 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from aicf.backends.base import Work
-from aicf.backends.registry import get_kernels
 from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.types import byte_count, tensor_info
 from aicf.passes.support.fusion import (
     MEMBER_LIMIT,
     REFUSAL_LIMIT,
-    SAME_TIME,
     FusionContext,
     fusion_contexts,
     id_of,
     name_of,
+    refusal,
 )
 from aicf.passes.support.ledger import record
 from aicf.passes.support.merging import Merge, members, window
 from aicf.passes.support.policy import without_bucket
-from aicf.passes.support.work import GroupWork, legal_kernels, target_of, work_of_group
+from aicf.passes.support.verdicts import SAME_TIME, Verdict
+from aicf.passes.support.work import target_of, work_of_group
 from aicf.policies.kernel_policy import BATCH_INVARIANT
 
 _RESULTS = 4
@@ -158,40 +158,19 @@ class _Joiner:
 
     def _against_kernels(self, merge: Merge) -> str | None:
         """The reasons of the kernels, or that the two groups are predicted to take less time."""
-        whole, reasons = self._us(merge.work)
-        if whole is None:
-            return reasons
-        if (reason := self._pinned_elsewhere(merge)) is not None:
+        if (reason := refusal(merge.plan, self.context)) is not None:
             return reason
-        apart = sum(self._us_of(part) for part in merge.parts)
-        if whole <= apart * SAME_TIME or self.context.are_listed(merge.members):
+        if self.context.are_listed(merge.members):
             return None
-        return f"predicted {whole:.3g} us, and {apart:.3g} us apart"
+        whole = self.context.verdict(merge.plan).whole_us
+        apart = sum(self._us(part) for part in merge.parts)
+        return None if whole <= apart * SAME_TIME else f"predicted {whole:.3g} us, and {apart:.3g} us apart"
 
-    def _pinned_elsewhere(self, merge: Merge) -> str | None:
-        """Why the kernel that the policy names for the first group cannot run both."""
-        policy, target = self.context.policy, self.context.target
-        names = (merge.id, without_bucket(merge.id))
-        pinned = next((policy.kernels[name] for name in names if name in policy.kernels), None)
-        kernel = None if pinned is None else get_kernels(target.backend.data).get(pinned)
-        if kernel is None or self.context.are_listed(merge.members):
-            return None
-        work = merge.work.work
-        reason = kernel.legal(work, target) if work.kind in kernel.kinds else f"it runs no {work.kind}"
-        return None if reason is None else f"the policy pins {kernel.id}: {reason}"
-
-    def _us(self, work: GroupWork) -> tuple[float | None, str]:
-        """Predicted microseconds of the best kernel; None if none is legal, with the reasons."""
-        context, asked = self.context, work.under(self.context.policy)
-        legal, rejected = legal_kernels(asked, context.target, frozenset(context.policy.forbid))
-        times = [kernel.cost_us(asked.work, context.target) for kernel in legal]
-        return min(times, default=None), "; ".join(f"{kernel}: {why}" for kernel, why in rejected.items())
-
-    def _us_of(self, group: GroupOp) -> float:
+    def _us(self, group: GroupOp) -> float:
+        """Predicted microseconds of a group by itself."""
         if group not in self.times:
-            us, reasons = self._us(work_of_group(group))
-            assert us is not None, reasons
-            self.times[group] = us
+            verdict = Verdict.of(work_of_group(group), self.context.target, self.context.policy)
+            self.times[group] = verdict.whole_us
         return self.times[group]
 
     # The ledger

@@ -9,19 +9,14 @@ from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 from xdsl.dialects.builtin import FloatAttr, StringAttr, f64
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, prop_def, traits_def
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from aicf.dialects.logical_ops.base import (
-    Composite,
-    Elementwise,
-    LogicalOp,
-    Properties,
-    float_value,
-)
+from aicf.dialects.logical_ops.base import Composite, Elementwise, Operand
 from aicf.dialects.logical_ops.elementwise import ParametricOp, UnaryOp
+from aicf.dialects.logical_ops.properties import Properties, float_value
 from aicf.dialects.types import AnyTensor
 
 __all__ = [
@@ -73,12 +68,8 @@ class GeluOp(UnaryOp):
     approximate = prop_def(StringAttr, default_value=StringAttr("none"))
     traits = traits_def(Pure(), Elementwise(), Composite())
 
-    def __init__(self, operand: SSAValue | Operation, approximate: Approximation = "none"):
-        value = SSAValue.get(operand)
-        properties: dict[str, Attribute] = {"approximate": StringAttr(approximate)}
-        LogicalOp.__init__(
-            self, operands=[value], result_types=[self.infer([value.type], properties)], properties=properties
-        )
+    def __init__(self, operand: Operand, approximate: Approximation = "none"):
+        super().__init__(operand, approximate=approximate)
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
@@ -101,7 +92,7 @@ class LeakyReluOp(ParametricOp):
     negative_slope = prop_def(FloatAttr, default_value=FloatAttr(0.01, f64))
     traits = traits_def(Pure(), Elementwise(), Composite())
 
-    def __init__(self, operand: SSAValue | Operation, negative_slope: float = 0.01):
+    def __init__(self, operand: Operand, negative_slope: float = 0.01):
         super().__init__(operand, negative_slope=negative_slope)
 
 
@@ -116,7 +107,7 @@ class EluOp(ParametricOp):
     alpha = prop_def(FloatAttr, default_value=FloatAttr(1.0, f64))
     traits = traits_def(Pure(), Elementwise(), Composite())
 
-    def __init__(self, operand: SSAValue | Operation, alpha: float = 1.0):
+    def __init__(self, operand: Operand, alpha: float = 1.0):
         super().__init__(operand, alpha=alpha)
 
 
@@ -131,7 +122,7 @@ class SoftplusOp(ParametricOp):
     beta = prop_def(FloatAttr, default_value=FloatAttr(1.0, f64))
     traits = traits_def(Pure(), Elementwise(), Composite())
 
-    def __init__(self, operand: SSAValue | Operation, beta: float = 1.0):
+    def __init__(self, operand: Operand, beta: float = 1.0):
         super().__init__(operand, beta=beta)
 
     @classmethod
@@ -154,7 +145,7 @@ class HardSigmoidOp(ParametricOp):
     beta = prop_def(FloatAttr, default_value=FloatAttr(0.5, f64))
     traits = traits_def(Pure(), Elementwise(), Composite())
 
-    def __init__(self, operand: SSAValue | Operation, alpha: float = 1 / 6, beta: float = 0.5):
+    def __init__(self, operand: Operand, alpha: float = 1 / 6, beta: float = 0.5):
         super().__init__(operand, alpha=alpha, beta=beta)
 
 

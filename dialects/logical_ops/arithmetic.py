@@ -12,23 +12,15 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, f64, i64
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr
+from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, opt_prop_def, traits_def
 from xdsl.traits import Commutative, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from aicf.dialects.logical_ops.base import (
-    Composite,
-    Elementwise,
-    LogicalOp,
-    Properties,
-    float_value,
-    int_value,
-    require_float,
-    same_types,
-)
+from aicf.dialects.logical_ops.base import Composite, Elementwise, Operand, require_float, same_types
 from aicf.dialects.logical_ops.elementwise import BinaryOp, IntegerBinaryOp, UnaryOp
+from aicf.dialects.logical_ops.properties import Properties, float_value, int_value
 from aicf.dialects.types import AnyTensor, ElementType, element_of
 
 __all__ = [
@@ -180,16 +172,8 @@ class ClampOp(UnaryOp):
     max = opt_prop_def(FloatAttr | IntegerAttr)
     traits = traits_def(Pure(), Elementwise(), Composite())
 
-    def __init__(
-        self, operand: SSAValue | Operation, min: float | int | None = None, max: float | int | None = None
-    ):
-        value = SSAValue.get(operand)
-        properties = {
-            name: _bound(bound) for name, bound in (("min", min), ("max", max)) if bound is not None
-        }
-        LogicalOp.__init__(
-            self, operands=[value], result_types=[self.infer([value.type], properties)], properties=properties
-        )
+    def __init__(self, operand: Operand, min: float | int | None = None, max: float | int | None = None):
+        super().__init__(operand, min=min, max=max)
 
     @property
     def bounds(self) -> tuple[float | int | None, float | int | None]:
@@ -207,10 +191,6 @@ class ClampOp(UnaryOp):
         for name, bound in bounds:
             _check_bound(name, bound, element_of(type_))
         return type_
-
-
-def _bound(number: float | int) -> Attribute:
-    return FloatAttr(number, f64) if isinstance(number, float) else IntegerAttr(number, i64)
 
 
 def _number(bound: Attribute | None, element: ElementType) -> float | int | None:

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import I64, Float64Type, FloatAttr, IntegerAttr, UnitAttr, f64, i64
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.dialects.builtin import I64, Float64Type, FloatAttr, IntegerAttr, UnitAttr, i64
+from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, opt_prop_def, prop_def, traits_def
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from aicf.dialects.logical_ops.base import (
-    Composite,
-    Contraction,
-    LogicalOp,
-    Properties,
-    int_value,
-    operand_types,
-    operand_values,
-    require_float,
-)
+from aicf.dialects.logical_ops.base import Composite, Contraction, LogicalOp, Operand, require_float
+from aicf.dialects.logical_ops.properties import Properties, int_value
 from aicf.dialects.types import AnyTensor, TensorInfo, tensor_info
 
 __all__ = ["AttentionOp"]
@@ -50,27 +42,16 @@ class AttentionOp(LogicalOp):
 
     def __init__(
         self,
-        query: SSAValue | Operation,
-        key: SSAValue | Operation,
-        value: SSAValue | Operation,
-        mask: SSAValue | Operation | None = None,
+        query: Operand,
+        key: Operand,
+        value: Operand,
+        mask: Operand | None = None,
         *,
         scale: float | None = None,
         causal: bool = False,
         past: int = 0,
     ):
-        values = operand_values(query, key, value)
-        masks = [] if mask is None else operand_values(mask)
-        properties: dict[str, Attribute] = {"past": IntegerAttr(past, i64)}
-        if scale is not None:
-            properties["scale"] = FloatAttr(scale, f64)
-        if causal:
-            properties["causal"] = UnitAttr()
-        super().__init__(
-            operands=[*values, masks],
-            result_types=[self.infer(operand_types([*values, *masks]), properties)],
-            properties=properties,
-        )
+        super().__init__(query, key, value, mask, scale=scale, causal=causal, past=past)
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:

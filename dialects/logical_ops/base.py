@@ -8,34 +8,27 @@ and ``infer``; parsing, printing and verification come from here.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import ClassVar, Self, cast
 
-from typing_extensions import TypeIs
 from xdsl.dialects.builtin import (
     I64,
-    AnyFloat,
     ArrayAttr,
-    DenseArrayBase,
-    DenseIntOrFPElementsAttr,
-    FloatAttr,
     FunctionType,
     IntegerAttr,
-    IntegerType,
     StringAttr,
     UnitAttr,
-    f64,
-    i64,
 )
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.irdl import IRDLOperation, OptPropertyDef, result_def
+from xdsl.irdl import IRDLOperation, result_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import OpTrait
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
+from aicf.dialects.logical_ops.properties import Properties, check_property, ints, is_ints, properties_of
 from aicf.dialects.types import AnyTensor, TensorInfo, tensor_info
 
 
@@ -85,111 +78,13 @@ class TypeText(Enum):
 ID_ATTR = "aicf.id"
 SRC_ATTR = "aicf.src"
 
-Properties = Mapping[str, Attribute]
-Ints = DenseArrayBase[I64]
-
-
-def ints(values: Sequence[int]) -> Ints:
-    """The property form of a list of integers, such as ``axes``."""
-    return DenseArrayBase.from_list(i64, values)
-
-
-def is_ints(attr: Attribute) -> TypeIs[Ints]:
-    """Narrow an attribute to the property form of a list of integers."""
-    return isinstance(attr, DenseArrayBase) and cast(DenseArrayBase[IntegerType], attr).elt_type == i64
-
-
-def float_value(attr: Attribute | None) -> float:
-    """The value of a float property.
-
-    Raises:
-        VerifyException: not a float.
-    """
-    if not isinstance(attr, FloatAttr):
-        raise VerifyException(f"expected a number such as 0.5, got {attr}")
-    return attr.value.data
-
-
-def int_values(attr: Attribute | None) -> tuple[int, ...]:
-    """The integers of a list property.
-
-    Raises:
-        VerifyException: not a list of integers.
-    """
-    if attr is None or not is_ints(attr):
-        raise VerifyException(f"expected a list of integers such as [0, 1], got {attr}")
-    return attr.get_values()
-
-
-def int_value(attr: Attribute | None) -> int:
-    """The value of an integer property.
-
-    Raises:
-        VerifyException: not an integer.
-    """
-    if not isinstance(attr, IntegerAttr):
-        raise VerifyException(f"expected an integer, got {attr}")
-    return attr.value.data
+Operand = SSAValue | Operation
 
 
 def _is_strings(attr: Attribute) -> bool:
     if not isinstance(attr, ArrayAttr):
         return False
     return all(isinstance(entry, StringAttr) for entry in cast("ArrayAttr[Attribute]", attr))
-
-
-def _is_i64(attr: Attribute) -> bool:
-    return isinstance(attr, IntegerAttr) and cast("IntegerAttr[IntegerType]", attr).type == i64
-
-
-def _is_f64(attr: Attribute) -> bool:
-    return isinstance(attr, FloatAttr) and cast("FloatAttr[AnyFloat]", attr).type == f64
-
-
-def _is_number(attr: Attribute) -> bool:
-    return _is_f64(attr) or _is_i64(attr)
-
-
-def _is_flag(attr: Attribute) -> bool:
-    return isinstance(attr, UnitAttr)
-
-
-def _is_dense(attr: Attribute) -> bool:
-    return isinstance(attr, DenseIntOrFPElementsAttr)
-
-
-def _is_string(attr: Attribute) -> bool:
-    return isinstance(attr, StringAttr)
-
-
-_LIST_FORM = (is_ints, "a list of integers, such as [0, 1]")
-_FLAG_FORM = (_is_flag, "a flag: write its name alone")
-_LISTS = (
-    *("axes", "permutation", "dimensions", "starts", "sizes", "strides"),
-    *("low", "high", "repeats"),
-)
-_FLAGS = ("keepdims", "transpose_a", "transpose_b", "smallest", "exclusive", "reverse", "causal")
-_PROPERTY_FORMS: Mapping[str, tuple[Callable[[Attribute], bool], str]] = {
-    **dict.fromkeys(_LISTS, _LIST_FORM),
-    **dict.fromkeys(_FLAGS, _FLAG_FORM),
-    "axis": (_is_i64, "an integer"),
-    "depth": (_is_i64, "an integer"),
-    "groups": (_is_i64, "an integer"),
-    "k": (_is_i64, "an integer"),
-    "rows": (_is_i64, "an integer"),
-    "past": (_is_i64, "an integer"),
-    "mode": (_is_string, "a string"),
-    "form": (_is_string, "a string"),
-    "scale": (_is_f64, "a number of type f64, such as 0.125"),
-    "rate": (_is_f64, "a number of type f64, such as 0.1"),
-    "epsilon": (_is_f64, "a number of type f64, such as 1.0e-05"),
-    **dict.fromkeys(("negative_slope", "alpha", "beta"), (_is_f64, "a number of type f64, such as 0.5")),
-    **dict.fromkeys(("min", "max"), (_is_number, "a number, such as 0.5, or 1 for integers")),
-    "approximate": (_is_string, "a string"),
-    "predicate": (_is_string, "a string"),
-    "value": (_is_dense, "a dense literal"),
-}
-"""What a property of that name is, in the words of the text form; for others IRDL's own check speaks."""
 
 
 def plural(count: int, noun: str) -> str:
@@ -203,6 +98,30 @@ class LogicalOp(IRDLOperation, ABC):
     TYPE_TEXT: ClassVar[TypeText] = TypeText.FUNCTIONAL
 
     result = result_def()
+
+    def __init__(
+        self,
+        *operands: Operand | Sequence[Operand] | None,
+        result: Attribute | None = None,
+        **properties: object,
+    ):
+        """Constructors of subclasses name operands and properties, with their Python types and defaults.
+
+        Args:
+            operands: In the order of the definition; a list for a variadic one.
+            result: The result type, of an op that states it instead of inferring it.
+            properties: By name, as Python values or attributes; None for what is absent.
+
+        Raises:
+            VerifyException: the op is not defined for them.
+        """
+        given = properties_of(properties)
+        types = [SSAValue.get(operand).type for operand in _flattened(operands)]
+        if result is None:
+            result = self.infer(types, given)
+        else:
+            self.check_result(types, given, result)
+        super().__init__(operands=operands, result_types=[result], properties=given)
 
     @classmethod
     @abstractmethod
@@ -249,14 +168,7 @@ class LogicalOp(IRDLOperation, ABC):
 
     def _check_properties(self) -> None:
         for name, definition in self.get_irdl_definition().properties.items():
-            attr = self.properties.get(name)
-            if name not in _PROPERTY_FORMS:
-                continue
-            test, form = _PROPERTY_FORMS[name]
-            if attr is not None and not test(attr):
-                raise VerifyException(f"{name} is {attr}; it is {form}")
-            if attr is None and not isinstance(definition, OptPropertyDef):
-                raise VerifyException(f"{name} is missing; it is {form}")
+            check_property(name, self.properties.get(name), definition)
 
     def _check_attributes(self) -> None:
         for name, attr in self.attributes.items():
@@ -379,14 +291,12 @@ def _type_text(type_: Attribute) -> str:
         return str(type_)
 
 
-def operand_values(*operands: SSAValue | Operation) -> list[SSAValue]:
-    """Operands of a constructor as values, an op standing for its only result."""
-    return [SSAValue.get(operand) for operand in operands]
-
-
-def operand_types(values: Sequence[SSAValue]) -> list[Attribute]:
-    """The types of values."""
-    return [value.type for value in values]
+def _flattened(operands: Sequence[Operand | Sequence[Operand] | None]) -> Iterator[Operand]:
+    for operand in operands:
+        if isinstance(operand, SSAValue | Operation):
+            yield operand
+        elif operand is not None:
+            yield from operand
 
 
 def same_types(operands: Sequence[Attribute], what: str = "operand") -> TensorInfo:

@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, traits_def
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from aicf.dialects.logical_ops.base import (
-    Elementwise,
-    LogicalOp,
-    Properties,
-    TypeText,
-)
+from aicf.dialects.logical_ops.base import Elementwise, LogicalOp, Operand, TypeText
+from aicf.dialects.logical_ops.properties import Properties
 from aicf.dialects.types import AnyTensor, ElementType, tensor, tensor_info
 
 __all__ = ["CastOp"]
@@ -35,9 +31,9 @@ class CastOp(LogicalOp):
     operand = operand_def()
     traits = traits_def(Pure(), Elementwise())
 
-    def __init__(self, operand: SSAValue | Operation, element: ElementType | str):
-        value = SSAValue.get(operand)
-        super().__init__(operands=[value], result_types=[tensor(tensor_info(value.type).sizes, element)])
+    def __init__(self, operand: Operand, element: ElementType | str):
+        result = tensor(tensor_info(SSAValue.get(operand).type).sizes, element)
+        super().__init__(operand, result=result)
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 from xdsl.dialects.builtin import StringAttr
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, traits_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
@@ -17,13 +17,12 @@ from aicf.dialects.logical_ops.base import (
     Composite,
     Elementwise,
     LogicalOp,
-    Properties,
+    Operand,
     TypeText,
-    operand_types,
-    operand_values,
     require_float,
     same_types,
 )
+from aicf.dialects.logical_ops.properties import Properties
 from aicf.dialects.types import AnyTensor, tensor, tensor_info
 
 __all__ = ["PREDICATES", "CompareOp", "IsNanOp", "Predicate", "SelectOp"]
@@ -45,14 +44,8 @@ class CompareOp(LogicalOp):
     rhs = operand_def()
     traits = traits_def(Pure(), Elementwise())
 
-    def __init__(self, predicate: Predicate, lhs: SSAValue | Operation, rhs: SSAValue | Operation):
-        values = operand_values(lhs, rhs)
-        properties: dict[str, Attribute] = {"predicate": StringAttr(predicate)}
-        super().__init__(
-            operands=values,
-            result_types=[self.infer(operand_types(values), properties)],
-            properties=properties,
-        )
+    def __init__(self, predicate: Predicate, lhs: Operand, rhs: Operand):
+        super().__init__(lhs, rhs, predicate=predicate)
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
@@ -87,9 +80,8 @@ class IsNanOp(LogicalOp):
     operand = operand_def()
     traits = traits_def(Pure(), Elementwise(), Composite())
 
-    def __init__(self, operand: SSAValue | Operation):
-        values = operand_values(operand)
-        super().__init__(operands=values, result_types=[self.infer(operand_types(values), {})])
+    def __init__(self, operand: Operand):
+        super().__init__(operand)
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
@@ -109,11 +101,8 @@ class SelectOp(LogicalOp):
     on_false = operand_def()
     traits = traits_def(Pure(), Elementwise())
 
-    def __init__(
-        self, condition: SSAValue | Operation, on_true: SSAValue | Operation, on_false: SSAValue | Operation
-    ):
-        values = operand_values(condition, on_true, on_false)
-        super().__init__(operands=values, result_types=[self.infer(operand_types(values), {})])
+    def __init__(self, condition: Operand, on_true: Operand, on_false: Operand):
+        super().__init__(condition, on_true, on_false)
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:

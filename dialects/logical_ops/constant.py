@@ -18,13 +18,17 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
 from aicf.dialects.dense_text import print_dense
-from aicf.dialects.logical_ops.base import LogicalOp, Properties
+from aicf.dialects.logical_ops.base import LogicalOp
+from aicf.dialects.logical_ops.properties import Properties
 from aicf.dialects.types import AnyTensor, ElementType, TensorInfo, dense_array, tensor, tensor_info
 
 __all__ = ["MAX_CONSTANT_ELEMENTS", "ConstantOp"]
 
 MAX_CONSTANT_ELEMENTS = 1024
 """Most elements of a constant that is no splat."""
+
+_NO_NUMBERS = "OUSMmc"
+"""NumPy's kinds of objects, texts, dates and complex numbers."""
 
 Literal: TypeAlias = "int | float | str | list[Literal]"
 """What stands between the angle brackets."""
@@ -50,10 +54,7 @@ class ConstantOp(LogicalOp):
         Raises:
             VerifyException: the shape differs, the value does not fit, or it is too large.
         """
-        info = tensor_info(type_)
-        properties: dict[str, Attribute] = {"value": dense_value(value, info)}
-        self.check_result([], properties, type_)
-        super().__init__(result_types=[type_], properties=properties)
+        super().__init__(result=type_, value=dense_value(value, tensor_info(type_)))
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
@@ -127,6 +128,8 @@ def dense_value(value: ArrayLike, info: TensorInfo) -> DenseIntOrFPElementsAttr:
         VerifyException: a wrong shape, or an integer outside the element type.
     """
     array = np.asarray(value)
+    if array.dtype.kind in _NO_NUMBERS:
+        raise VerifyException(f"{value!r} is no number of type {info.element.name}")
     if array.ndim and tuple(array.shape) != info.sizes:
         shape = "x".join(str(size) for size in array.shape)
         raise VerifyException(f"the value has shape {shape}, the type {info.shape_text}")

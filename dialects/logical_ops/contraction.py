@@ -9,21 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import UnitAttr
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, opt_prop_def, traits_def
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects.dims import Size
-from aicf.dialects.logical_ops.base import (
-    Composite,
-    Contraction,
-    LogicalOp,
-    Properties,
-    operand_types,
-    operand_values,
-    require_numeric,
-)
+from aicf.dialects.logical_ops.base import Composite, Contraction, LogicalOp, Operand, require_numeric
+from aicf.dialects.logical_ops.properties import Properties
 from aicf.dialects.types import AnyTensor, TensorInfo, tensor_info
 
 __all__ = ["LinearOp", "MatmulOp"]
@@ -46,23 +39,13 @@ class MatmulOp(LogicalOp):
 
     def __init__(
         self,
-        lhs: SSAValue | Operation,
-        rhs: SSAValue | Operation,
+        lhs: Operand,
+        rhs: Operand,
         *,
         transpose_a: bool = False,
         transpose_b: bool = False,
     ):
-        values = operand_values(lhs, rhs)
-        properties: dict[str, Attribute] = {}
-        if transpose_a:
-            properties["transpose_a"] = UnitAttr()
-        if transpose_b:
-            properties["transpose_b"] = UnitAttr()
-        super().__init__(
-            operands=values,
-            result_types=[self.infer(operand_types(values), properties)],
-            properties=properties,
-        )
+        super().__init__(lhs, rhs, transpose_a=transpose_a, transpose_b=transpose_b)
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
@@ -121,16 +104,11 @@ class LinearOp(LogicalOp):
 
     def __init__(
         self,
-        operand: SSAValue | Operation,
-        weight: SSAValue | Operation,
-        bias: SSAValue | Operation | None = None,
+        operand: Operand,
+        weight: Operand,
+        bias: Operand | None = None,
     ):
-        values = operand_values(operand, weight)
-        if bias is not None:
-            values += operand_values(bias)
-        super().__init__(
-            operands=[values[0], values[1], values[2:]], result_types=[self.infer(operand_types(values), {})]
-        )
+        super().__init__(operand, weight, bias)
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:

@@ -8,27 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import I64, DenseArrayBase, IntegerAttr, i64
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.dialects.builtin import I64, DenseArrayBase, IntegerAttr
+from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, traits_def, var_operand_def
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects import dims
 from aicf.dialects.dims import Size
-from aicf.dialects.logical_ops.base import (
-    LogicalOp,
-    Properties,
-    TypeText,
-    ViewLike,
-    checked_axis,
-    int_value,
-    int_values,
-    ints,
-    operand_types,
-    operand_values,
-    plural,
-)
+from aicf.dialects.logical_ops.base import LogicalOp, Operand, TypeText, ViewLike, checked_axis, plural
+from aicf.dialects.logical_ops.properties import Properties, int_value, int_values
 from aicf.dialects.types import AnyTensor, TensorInfo, tensor_info
 
 __all__ = ["WHOLE", "BroadcastOp", "ConcatOp", "ReshapeOp", "SliceOp", "TransposeOp"]
@@ -55,11 +44,9 @@ class ReshapeOp(LogicalOp):
     operand = operand_def()
     traits = traits_def(Pure(), ViewLike())
 
-    def __init__(self, operand: SSAValue | Operation, sizes: Sequence[Size]):
-        value = SSAValue.get(operand)
-        result = tensor_info(value.type).with_sizes(sizes)
-        self.check_result([value.type], {}, result)
-        super().__init__(operands=[value], result_types=[result])
+    def __init__(self, operand: Operand, sizes: Sequence[Size]):
+        result = tensor_info(SSAValue.get(operand).type).with_sizes(sizes)
+        super().__init__(operand, result=result)
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
@@ -90,12 +77,8 @@ class TransposeOp(LogicalOp):
     permutation = prop_def(DenseArrayBase[I64])
     traits = traits_def(Pure(), ViewLike())
 
-    def __init__(self, operand: SSAValue | Operation, permutation: Sequence[int]):
-        value = SSAValue.get(operand)
-        properties: dict[str, Attribute] = {"permutation": ints(permutation)}
-        super().__init__(
-            operands=[value], result_types=[self.infer([value.type], properties)], properties=properties
-        )
+    def __init__(self, operand: Operand, permutation: Sequence[int]):
+        super().__init__(operand, permutation=permutation)
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
@@ -121,12 +104,9 @@ class BroadcastOp(LogicalOp):
     dimensions = prop_def(DenseArrayBase[I64])
     traits = traits_def(Pure(), ViewLike())
 
-    def __init__(self, operand: SSAValue | Operation, dimensions: Sequence[int], sizes: Sequence[Size]):
-        value = SSAValue.get(operand)
-        properties: dict[str, Attribute] = {"dimensions": ints(dimensions)}
-        result = tensor_info(value.type).with_sizes(sizes)
-        self.check_result([value.type], properties, result)
-        super().__init__(operands=[value], result_types=[result], properties=properties)
+    def __init__(self, operand: Operand, dimensions: Sequence[int], sizes: Sequence[Size]):
+        result = tensor_info(SSAValue.get(operand).type).with_sizes(sizes)
+        super().__init__(operand, result=result, dimensions=dimensions)
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
@@ -172,20 +152,13 @@ class SliceOp(LogicalOp):
 
     def __init__(
         self,
-        operand: SSAValue | Operation,
+        operand: Operand,
         starts: Sequence[int],
         sizes: Sequence[int],
         strides: Sequence[int] | None = None,
     ):
-        value = SSAValue.get(operand)
-        properties: dict[str, Attribute] = {
-            "starts": ints(starts),
-            "sizes": ints(sizes),
-            "strides": ints([1] * len(starts) if strides is None else strides),
-        }
-        super().__init__(
-            operands=[value], result_types=[self.infer([value.type], properties)], properties=properties
-        )
+        strides = [1] * len(starts) if strides is None else strides
+        super().__init__(operand, starts=starts, sizes=sizes, strides=strides)
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
@@ -234,14 +207,8 @@ class ConcatOp(LogicalOp):
     axis = prop_def(IntegerAttr[I64])
     traits = traits_def(Pure(), ViewLike())
 
-    def __init__(self, parts: Sequence[SSAValue | Operation], axis: int):
-        values = operand_values(*parts)
-        properties: dict[str, Attribute] = {"axis": IntegerAttr(axis, i64)}
-        super().__init__(
-            operands=[values],
-            result_types=[self.infer(operand_types(values), properties)],
-            properties=properties,
-        )
+    def __init__(self, parts: Sequence[Operand], axis: int):
+        super().__init__(parts, axis=axis)
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:

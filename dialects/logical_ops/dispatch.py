@@ -16,7 +16,7 @@ from xdsl.printer import Printer
 from xdsl.traits import SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
-from aicf.dialects.logical_ops.base import int_values, ints
+from aicf.dialects.logical_ops.properties import int_values, ints
 
 __all__ = ["DispatchOp"]
 

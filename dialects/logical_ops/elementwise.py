@@ -10,23 +10,20 @@ from abc import ABC
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import FloatAttr, f64
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute
 from xdsl.irdl import operand_def
 from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects.logical_ops.base import (
     LogicalOp,
-    Properties,
+    Operand,
     TypeText,
-    float_value,
-    operand_types,
-    operand_values,
     require_float,
     require_integer,
     require_numeric,
     same_types,
 )
+from aicf.dialects.logical_ops.properties import Properties, float_value
 from aicf.dialects.types import AnyTensor, tensor_info
 
 __all__ = ["BinaryOp", "IntegerBinaryOp", "ParametricOp", "UnaryOp"]
@@ -40,9 +37,8 @@ class BinaryOp(LogicalOp, ABC):
     lhs = operand_def()
     rhs = operand_def()
 
-    def __init__(self, lhs: SSAValue | Operation, rhs: SSAValue | Operation):
-        values = operand_values(lhs, rhs)
-        super().__init__(operands=values, result_types=[self.infer(operand_types(values), {})])
+    def __init__(self, lhs: Operand, rhs: Operand):
+        super().__init__(lhs, rhs)
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
@@ -73,9 +69,8 @@ class UnaryOp(LogicalOp, ABC):
 
     operand = operand_def()
 
-    def __init__(self, operand: SSAValue | Operation):
-        value = SSAValue.get(operand)
-        super().__init__(operands=[value], result_types=[self.infer([value.type], {})])
+    def __init__(self, operand: Operand, **properties: object):
+        super().__init__(operand, result=None, **properties)
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
@@ -90,15 +85,6 @@ class UnaryOp(LogicalOp, ABC):
 
 class ParametricOp(UnaryOp, ABC):
     """``T -> T`` of floats with numbers as attributes, all of them finite and of type f64."""
-
-    def __init__(self, operand: SSAValue | Operation, **numbers: float):
-        value = SSAValue.get(operand)
-        properties: dict[str, Attribute] = {
-            name: FloatAttr(float(number), f64) for name, number in numbers.items()
-        }
-        LogicalOp.__init__(
-            self, operands=[value], result_types=[self.infer([value.type], properties)], properties=properties
-        )
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:

@@ -6,8 +6,8 @@ from abc import ABC
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import I64, Float64Type, FloatAttr, IntegerAttr, f64, i64
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.dialects.builtin import I64, Float64Type, FloatAttr, IntegerAttr, f64
+from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, traits_def
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
@@ -15,14 +15,12 @@ from xdsl.utils.exceptions import VerifyException
 from aicf.dialects.logical_ops.base import (
     LogicalOp,
     Normalization,
-    Properties,
+    Operand,
     TypeText,
     checked_axis,
-    int_value,
-    operand_types,
-    operand_values,
     require_float,
 )
+from aicf.dialects.logical_ops.properties import Properties, int_value
 from aicf.dialects.types import AnyTensor, TensorInfo, tensor_info
 
 __all__ = [
@@ -49,12 +47,8 @@ class _AlongAxisOp(LogicalOp, ABC):
     axis = prop_def(IntegerAttr[I64])
     traits = traits_def(Pure(), Normalization())
 
-    def __init__(self, operand: SSAValue | Operation, axis: int):
-        value = SSAValue.get(operand)
-        properties: dict[str, Attribute] = {"axis": IntegerAttr(axis, i64)}
-        super().__init__(
-            operands=[value], result_types=[self.infer([value.type], properties)], properties=properties
-        )
+    def __init__(self, operand: Operand, axis: int):
+        super().__init__(operand, axis=axis)
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
@@ -97,22 +91,13 @@ class LayerNormOp(LogicalOp):
 
     def __init__(
         self,
-        operand: SSAValue | Operation,
-        scale: SSAValue | Operation,
-        bias: SSAValue | Operation,
+        operand: Operand,
+        scale: Operand,
+        bias: Operand,
         axis: int,
         epsilon: float = DEFAULT_EPSILON,
     ):
-        values = operand_values(operand, scale, bias)
-        properties: dict[str, Attribute] = {
-            "axis": IntegerAttr(axis, i64),
-            "epsilon": FloatAttr(epsilon, f64),
-        }
-        super().__init__(
-            operands=values,
-            result_types=[self.infer(operand_types(values), properties)],
-            properties=properties,
-        )
+        super().__init__(operand, scale, bias, axis=axis, epsilon=epsilon)
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
@@ -142,21 +127,12 @@ class RmsNormOp(LogicalOp):
 
     def __init__(
         self,
-        operand: SSAValue | Operation,
-        scale: SSAValue | Operation,
+        operand: Operand,
+        scale: Operand,
         axis: int,
         epsilon: float = DEFAULT_EPSILON,
     ):
-        values = operand_values(operand, scale)
-        properties: dict[str, Attribute] = {
-            "axis": IntegerAttr(axis, i64),
-            "epsilon": FloatAttr(epsilon, f64),
-        }
-        super().__init__(
-            operands=values,
-            result_types=[self.infer(operand_types(values), properties)],
-            properties=properties,
-        )
+        super().__init__(operand, scale, axis=axis, epsilon=epsilon)
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
@@ -187,20 +163,14 @@ class BatchNormOp(LogicalOp):
 
     def __init__(
         self,
-        operand: SSAValue | Operation,
-        scale: SSAValue | Operation,
-        bias: SSAValue | Operation,
-        mean: SSAValue | Operation,
-        variance: SSAValue | Operation,
+        operand: Operand,
+        scale: Operand,
+        bias: Operand,
+        mean: Operand,
+        variance: Operand,
         epsilon: float = DEFAULT_EPSILON,
     ):
-        values = operand_values(operand, scale, bias, mean, variance)
-        properties: dict[str, Attribute] = {"epsilon": FloatAttr(epsilon, f64)}
-        super().__init__(
-            operands=values,
-            result_types=[self.infer(operand_types(values), properties)],
-            properties=properties,
-        )
+        super().__init__(operand, scale, bias, mean, variance, epsilon=epsilon)
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
@@ -229,22 +199,13 @@ class GroupNormOp(LogicalOp):
 
     def __init__(
         self,
-        operand: SSAValue | Operation,
-        scale: SSAValue | Operation,
-        bias: SSAValue | Operation,
+        operand: Operand,
+        scale: Operand,
+        bias: Operand,
         groups: int,
         epsilon: float = DEFAULT_EPSILON,
     ):
-        values = operand_values(operand, scale, bias)
-        properties: dict[str, Attribute] = {
-            "groups": IntegerAttr(groups, i64),
-            "epsilon": FloatAttr(epsilon, f64),
-        }
-        super().__init__(
-            operands=values,
-            result_types=[self.infer(operand_types(values), properties)],
-            properties=properties,
-        )
+        super().__init__(operand, scale, bias, groups=groups, epsilon=epsilon)
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:

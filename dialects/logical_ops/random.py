@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
-from xdsl.dialects.builtin import FloatAttr, StringAttr, f64
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.dialects.builtin import FloatAttr, StringAttr
+from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, traits_def
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
@@ -22,15 +22,13 @@ from aicf.dialects.logical_ops.base import (
     Composite,
     Elementwise,
     LogicalOp,
-    Properties,
+    Operand,
     TypeText,
-    float_value,
-    operand_types,
-    operand_values,
     require_float,
     same_types,
 )
-from aicf.dialects.types import AnyTensor, ElementType, element_named, tensor, tensor_info
+from aicf.dialects.logical_ops.properties import Properties, float_value
+from aicf.dialects.types import AnyTensor, ElementType, tensor, tensor_info
 
 __all__ = ["PHILOX_FORMS", "DropoutOp", "PhiloxForm", "PhiloxOp", "PhiloxWordOp"]
 
@@ -66,17 +64,13 @@ class PhiloxOp(LogicalOp):
 
     def __init__(
         self,
-        seed: SSAValue | Operation,
-        offset: SSAValue | Operation,
+        seed: Operand,
+        offset: Operand,
         form: PhiloxForm,
         sizes: Sequence[Size],
         element: str | ElementType,
     ):
-        values = operand_values(seed, offset)
-        result = tensor(sizes, element_named(element) if isinstance(element, str) else element)
-        properties: dict[str, Attribute] = {"form": StringAttr(form)}
-        self.check_result(operand_types(values), properties, result)
-        super().__init__(operands=values, result_types=[result], properties=properties)
+        super().__init__(seed, offset, result=tensor(sizes, element), form=form)
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
@@ -111,9 +105,8 @@ class PhiloxWordOp(LogicalOp):
     TYPE_TEXT: ClassVar[TypeText] = TypeText.ARROW
     traits = traits_def(Pure(), Elementwise())
 
-    def __init__(self, seed: SSAValue | Operation, offset: SSAValue | Operation, index: SSAValue | Operation):
-        values = operand_values(seed, offset, index)
-        super().__init__(operands=values, result_types=[self.infer(operand_types(values), {})])
+    def __init__(self, seed: Operand, offset: Operand, index: Operand):
+        super().__init__(seed, offset, index)
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
@@ -141,18 +134,12 @@ class DropoutOp(LogicalOp):
 
     def __init__(
         self,
-        operand: SSAValue | Operation,
-        seed: SSAValue | Operation,
-        offset: SSAValue | Operation,
+        operand: Operand,
+        seed: Operand,
+        offset: Operand,
         rate: float,
     ):
-        values = operand_values(operand, seed, offset)
-        properties: dict[str, Attribute] = {"rate": FloatAttr(float(rate), f64)}
-        super().__init__(
-            operands=values,
-            result_types=[self.infer(operand_types(values), properties)],
-            properties=properties,
-        )
+        super().__init__(operand, seed, offset, rate=rate)
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:

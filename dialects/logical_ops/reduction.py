@@ -15,9 +15,8 @@ from xdsl.dialects.builtin import (
     DenseArrayBase,
     IntegerAttr,
     UnitAttr,
-    i64,
 )
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, traits_def
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
@@ -26,17 +25,15 @@ from aicf.dialects.dims import Size
 from aicf.dialects.logical_ops.base import (
     Composite,
     LogicalOp,
-    Properties,
+    Operand,
     Reduction,
     Scan,
     TypeText,
     checked_axis,
-    int_value,
-    int_values,
-    ints,
     require_float,
     require_numeric,
 )
+from aicf.dialects.logical_ops.properties import Properties, int_value, int_values
 from aicf.dialects.types import AnyTensor, ElementType, TensorInfo, element_named, tensor, tensor_info
 
 __all__ = [
@@ -66,14 +63,8 @@ class ReduceOp(LogicalOp, ABC):
     axes = prop_def(DenseArrayBase[I64])
     keepdims = opt_prop_def(UnitAttr)
 
-    def __init__(self, operand: SSAValue | Operation, axes: Sequence[int], *, keepdims: bool = False):
-        value = SSAValue.get(operand)
-        properties: dict[str, Attribute] = {"axes": ints(axes)}
-        if keepdims:
-            properties["keepdims"] = UnitAttr()
-        super().__init__(
-            operands=[value], result_types=[self.infer([value.type], properties)], properties=properties
-        )
+    def __init__(self, operand: Operand, axes: Sequence[int], *, keepdims: bool = False):
+        super().__init__(operand, axes=axes, keepdims=keepdims)
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
@@ -237,18 +228,8 @@ class CumsumOp(LogicalOp):
     reverse = opt_prop_def(UnitAttr)
     traits = traits_def(Pure(), Scan())
 
-    def __init__(
-        self, operand: SSAValue | Operation, axis: int, *, exclusive: bool = False, reverse: bool = False
-    ):
-        value = SSAValue.get(operand)
-        properties: dict[str, Attribute] = {"axis": IntegerAttr(axis, i64)}
-        if exclusive:
-            properties["exclusive"] = UnitAttr()
-        if reverse:
-            properties["reverse"] = UnitAttr()
-        super().__init__(
-            operands=[value], result_types=[self.infer([value.type], properties)], properties=properties
-        )
+    def __init__(self, operand: Operand, axis: int, *, exclusive: bool = False, reverse: bool = False):
+        super().__init__(operand, axis=axis, exclusive=exclusive, reverse=reverse)
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
@@ -269,14 +250,8 @@ class ArgOp(LogicalOp, ABC):
     keepdims = opt_prop_def(UnitAttr)
     traits = traits_def(Pure(), Reduction(), Composite())
 
-    def __init__(self, operand: SSAValue | Operation, axis: int, *, keepdims: bool = False):
-        value = SSAValue.get(operand)
-        properties: dict[str, Attribute] = {"axis": IntegerAttr(axis, i64)}
-        if keepdims:
-            properties["keepdims"] = UnitAttr()
-        super().__init__(
-            operands=[value], result_types=[self.infer([value.type], properties)], properties=properties
-        )
+    def __init__(self, operand: Operand, axis: int, *, keepdims: bool = False):
+        super().__init__(operand, axis=axis, keepdims=keepdims)
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:

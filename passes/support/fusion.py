@@ -12,14 +12,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, count
-from math import isinf
 from types import MappingProxyType
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
 
-from aicf.backends.base import FusedKernel, KernelDescriptor, Work
 from aicf.backends.registry import get_kernels
 from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp, YieldOp
@@ -30,11 +28,12 @@ from aicf.passes.support.identity import copied_id, derived_id, op_id, sources, 
 from aicf.passes.support.matching import is_placed
 from aicf.passes.support.peeling import reads_in_memory
 from aicf.passes.support.policy import policy_of, with_stems, without_bucket
+from aicf.passes.support.structure import Structure, structure_of_body
+from aicf.passes.support.verdicts import Verdict
 from aicf.passes.support.views import VIEW_OPS
 from aicf.passes.support.work import (
     GroupWork,
     argument_attrs,
-    legal_kernels,
     origin_of,
     remember_work,
     work_of_body,
@@ -56,9 +55,6 @@ _CANDIDATE_LIMIT = 8
 REFUSAL_LIMIT = 8
 """How many ops next to a cluster have the reason why they stay outside in the ledger: keeps that linear too."""
 
-SAME_TIME = 1 + 1e-6
-"""Two predicted times with a smaller ratio are one time, rounded differently."""
-
 
 @dataclass
 class FusionContext:
@@ -71,6 +67,8 @@ class FusionContext:
     position: dict[Operation, int] = field(init=False)
     pinned: dict[str, int] = field(init=False)
     used: set[str] = field(init=False)
+    verdicts: dict[Structure, Verdict] = field(default_factory=dict[Structure, Verdict])
+    """Of the bodies that were possible groups so far, with what they read."""
 
     def __post_init__(self) -> None:
         functions = [op for op in self.module.body.block.ops if isinstance(op, func.FuncOp)]
@@ -123,9 +121,15 @@ class FusionContext:
         pins = {self._pin(op) for op in ops}
         return len(pins) == 1 and None not in pins
 
-    def is_wanted(self, plan: Outline) -> bool:
+    def verdict(self, plan: Outline) -> Verdict:
+        """What kernels say of the group, asked once of groups that are alike."""
+        if (known := self.verdicts.get(plan.structure)) is None:
+            known = self.verdicts[plan.structure] = Verdict.of(plan.work, self.target, self.policy)
+        return known
+
+    def is_wanted(self, plan: Outline, kind: str) -> bool:
         """Whether the policy asks for the group, whatever it costs: by its ops, or by a kernel for it or its kind."""
-        keys = (plan.id, without_bucket(plan.id), plan.work.work.kind)
+        keys = (plan.id, without_bucket(plan.id), kind)
         return self.are_listed(plan.members) or any(key in self.policy.kernels for key in keys)
 
     def why_not_pinned(self, plan: Outline) -> str | None:
@@ -258,20 +262,20 @@ class Cluster:
 
         `wanted` says what it accepts, for the reason against an op that is nothing of that.
         """
-        outside: set[Operation] = set()
-        queue: list[int] = []
-        ops: dict[int, Operation] = {}
+        frontier = _Frontier(self.context.position)
         for seed in self.seeds:
-            self._enqueue(seed, queue, ops)
-        while queue and len(outside) < _SEARCH_LIMIT and len(self.members) < MEMBER_LIMIT:
-            op = ops[heapq.heappop(queue)]
+            frontier.add_readers(seed, of_member=True)
+        outside: set[Operation] = set()
+        while frontier.holds_readers and len(outside) < _SEARCH_LIMIT and len(self.members) < MEMBER_LIMIT:
+            op = frontier.pop()
             blocker = next((x.owner for x in op.operands if x.owner in outside), None)
-            if blocker is None and accept(op) and self.context.may_join(op, self.seeds[0]):
+            joins = blocker is None and accept(op) and self.context.may_join(op, self.seeds[0])
+            if joins:
                 self._add(op)
             else:
                 outside.add(op)
                 self._refuse(op, blocker, wanted)
-            self._enqueue(op, queue, ops)
+            frontier.add_readers(op, of_member=joins)
 
     def _refuse(self, op: Operation, blocker: Operation | Block | None, wanted: str) -> None:
         """Notes why an op that reads a member stays outside."""
@@ -303,14 +307,6 @@ class Cluster:
         )
         return {**tried, **dict.fromkeys(cut[:REFUSAL_LIMIT], because), **self.refused}
 
-    def _enqueue(self, op: Operation, queue: list[int], ops: dict[int, Operation]) -> None:
-        for result in op.results:
-            for use in result.uses:
-                place = self.context.position.get(use.operation)
-                if place is not None and place not in ops and not _is_dead_feeder(use.operation):
-                    ops[place] = use.operation
-                    heapq.heappush(queue, place)
-
     def candidates(self, accept: Accept) -> Iterator[tuple[Operation, ...]]:
         """The prefixes with few results and more than the seeds, largest first, each with its own producers."""
         for length, results in self._cuts[: -_CANDIDATE_LIMIT - 1 : -1]:
@@ -321,6 +317,46 @@ class Cluster:
                 plain = with_producers(cut, accept, self.context, through_broadcasts=False)
                 if plain != spread:
                     yield plain
+
+
+class _Frontier:
+    """The ops that read members of a cluster, or what depends on others that do, in text order.
+
+    Only readers of members can still join. The others are kept to tell which of these depend on an op that stays
+    outside, so nothing is left to do as soon as no reader of a member waits, however long the program goes on.
+    """
+
+    def __init__(self, position: Mapping[Operation, int]):
+        self._position = position
+        self._ops: dict[int, Operation] = {}
+        self._queue: list[int] = []
+        self._readers: set[int] = set()
+
+    @property
+    def holds_readers(self) -> bool:
+        """Whether an op that reads a member waits to be looked at."""
+        return bool(self._readers and self._queue)
+
+    def pop(self) -> Operation:
+        """The first of the ops in the text."""
+        place = heapq.heappop(self._queue)
+        self._readers.discard(place)
+        return self._ops[place]
+
+    def add_readers(self, op: Operation, *, of_member: bool) -> None:
+        """Adds what reads `op`, which is a member of the cluster or stays outside."""
+        for result in op.results:
+            for use in result.uses:
+                place = self._position.get(use.operation)
+                if place is None:
+                    continue
+                if place not in self._ops:
+                    if _is_dead_feeder(use.operation):
+                        continue
+                    self._ops[place] = use.operation
+                    heapq.heappush(self._queue, place)
+                if of_member:
+                    self._readers.add(place)
 
 
 def _is_dead_feeder(op: Operation) -> bool:
@@ -390,9 +426,19 @@ class Outline:
     results: tuple[SSAValue, ...]
 
     @cached_property
+    def origins(self) -> list[tuple[str, bool]]:
+        """What each input is: its role, and whether the program updates it."""
+        return [origin_of(value) for value in self.inputs]
+
+    @cached_property
+    def structure(self) -> Structure:
+        """What it computes of what."""
+        return *structure_of_body(self.body), *self.origins
+
+    @cached_property
     def work(self) -> GroupWork:
         """What a kernel would have to run."""
-        return work_of_body(self.id, self.body, [origin_of(value) for value in self.inputs])
+        return work_of_body(self.id, self.body, self.origins)
 
 
 def is_feeder(op: Operation) -> bool:
@@ -534,33 +580,17 @@ def refusal(
 
     `loss` is what the fusion costs beyond the group itself: enough to refuse it where kernels say what parts cost.
     """
-    if kinds is not None and plan.work.work.kind not in kinds:
-        return f"its body is {plan.work.work.kind}, not {' or '.join(kinds)}"
-    group_work = plan.work.under(context.policy)
-    legal, rejected = legal_kernels(group_work, context.target, frozenset(context.policy.forbid))
-    if legal and (reason := context.why_not_pinned(plan)) is not None:
+    verdict = context.verdict(plan)
+    kind = verdict.work.kind
+    if kinds is not None and kind not in kinds:
+        return f"its body is {kind}, not {' or '.join(kinds)}"
+    if not verdict.legal:
+        return "; ".join(f"{k}: {why}" for k, why in verdict.rejected.items()) or (
+            "no kernel of the target has its kind"
+        )
+    if (reason := context.why_not_pinned(plan)) is not None:
         return reason
-    if legal:
-        return None if context.is_wanted(plan) else _against(group_work.work, legal, context.target, loss)
-    return "; ".join(f"{k}: {why}" for k, why in rejected.items()) or "no kernel of the target has its kind"
-
-
-def _against(
-    work: Work, kernels: Sequence[KernelDescriptor], target: TargetAttr, loss: str | None
-) -> str | None:
-    """The loss, or that the parts are predicted to take less time; None if neither is so, or nothing is known of it.
-
-    Both times are cost priors: what groups form never depends on a tuning table.
-    """
-    priced = [kernel for kernel in kernels if isinstance(kernel, FusedKernel)]
-    if len(priced) < len(kernels) or isinf(apart := min(k.apart_us(work, target) for k in priced)):
-        return None
-    if loss is not None:
-        return loss
-    if work.batch_invariant:
-        return None  # times depend on the batch, so what is one instruction may not depend on them
-    whole = min(kernel.cost_us(work, target) for kernel in kernels)
-    return None if whole <= apart * SAME_TIME else f"predicted {whole:.3g} us, and {apart:.3g} us apart"
+    return None if context.is_wanted(plan, kind) else verdict.against(loss)
 
 
 def left_behind(largest: Iterable[Operation], members: Collection[Operation]) -> str | None:

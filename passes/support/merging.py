@@ -12,9 +12,10 @@ from functools import cached_property
 from xdsl.ir import Block, Operation, OpResult, Region, SSAValue
 
 from aicf.dialects.emit import GroupOp, YieldOp
+from aicf.passes.support.fusion import Outline
 from aicf.passes.support.identity import op_id
 from aicf.passes.support.peeling import yielded
-from aicf.passes.support.work import GroupWork, origin_of, remember_work, work_of_body
+from aicf.passes.support.work import remember_work
 
 
 def window(group: GroupOp, limit: int) -> Iterator[Operation]:
@@ -78,7 +79,30 @@ class Merge:
         return tuple(dict.fromkeys(value for value in values if value not in own))
 
     @cached_property
-    def body(self) -> Block:
+    def plan(self) -> Outline:
+        """The group that they would be."""
+        return Outline(self.id, tuple(self.members), self._body(), self.operands, self.results)
+
+    def form(self) -> GroupOp:
+        """Replaces both by one group at the place of the second, and what reads the first behind it."""
+        src = list(dict.fromkeys(entry.data for part in self.parts for entry in part.src))
+        plan, types = self.plan, [result.type for result in self.results]
+        work = plan.work
+        group = GroupOp(self.id, src, self.operands, Region(plan.body), types)
+        group.location = self.second.location
+        block = self.second.parent
+        assert block is not None
+        block.insert_op_after(group, self.second)
+        remember_work(group, work)
+        for old, new in zip(plan.results, group.results, strict=True):
+            new.name_hint = old.name_hint
+            old.replace_uses_with_if(new, lambda use: use.operation not in self.parts)
+        for part in reversed(self.parts):
+            block.erase_op(part)
+        _sink(self.late, group, block)
+        return group
+
+    def _body(self) -> Block:
         """The ops of the first group, then those of the second."""
         block = Block(arg_types=[value.type for value in self.operands])
         known: dict[SSAValue, SSAValue] = dict(zip(self.operands, block.args, strict=True))
@@ -94,30 +118,6 @@ class Merge:
                 known[result] = known[value]
         block.add_op(YieldOp([known[result] for result in self.results]))
         return block
-
-    @cached_property
-    def work(self) -> GroupWork:
-        """What a kernel would have to run."""
-        return work_of_body(self.id, self.body, [origin_of(value) for value in self.operands])
-
-    def form(self) -> GroupOp:
-        """Replaces both by one group at the place of the second, and what reads the first behind it."""
-        src = list(dict.fromkeys(entry.data for part in self.parts for entry in part.src))
-        types = [result.type for result in self.results]
-        work, results = self.work, self.results
-        group = GroupOp(self.id, src, self.operands, Region(self.body), types)
-        group.location = self.second.location
-        block = self.second.parent
-        assert block is not None
-        block.insert_op_after(group, self.second)
-        remember_work(group, work)
-        for old, new in zip(results, group.results, strict=True):
-            new.name_hint = old.name_hint
-            old.replace_uses_with_if(new, lambda use: use.operation not in self.parts)
-        for part in reversed(self.parts):
-            block.erase_op(part)
-        _sink(self.late, group, block)
-        return group
 
 
 def _copied(op: Operation, known: dict[SSAValue, SSAValue]) -> Operation:

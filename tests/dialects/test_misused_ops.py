@@ -133,6 +133,41 @@ MISUSES: dict[str, tuple[Callable, str]] = {
         "dropout: rate is 1.0; it is at least 0 and below 1",
     ),
     "dropout-nan": (lambda g, x, s, **_: g.dropout(x, s, s, np.nan), "dropout: rate is nan"),
+    "python-integer": (lambda g, x, **_: g.topk(x, 2.5), "topk_indices: k is 2.5; it is an integer"),
+    "python-number": (
+        lambda g, x, v, **_: g.rms_norm(x, v, epsilon="a"),
+        "rms_norm: epsilon is 'a'; it is a number of type f64",
+    ),
+    "python-flag": (
+        lambda g, x, **_: g.reduce_sum(x, [1], keepdims="no"),
+        "keepdims is 'no'; it is True or False",
+    ),
+    "python-string": (lambda g, x, **_: g.gelu(x, 3), "gelu: approximate is 3; it is a string"),
+    "python-list": (lambda g, x, **_: g.tile(x, 2), "tile: repeats is 2; it is a list of integers"),
+    "python-fraction": (
+        lambda g, x, **_: g.transpose(x, [0.5, 1]),
+        r"permutation is \[0.5, 1\]; it is a list",
+    ),
+    "python-axis": (lambda g, x, **_: g.softmax(x, "a"), "axis is 'a'; it is an integer"),
+    "python-axes": (lambda g, x, **_: g.reduce_sum(x, 1), "axes is 1; it is a list of integers"),
+    "python-bound": (lambda g, x, **_: g.clamp(x, "a"), "clamp: could not convert string to float: 'a'"),
+    "python-operand": (lambda g, x, **_: x + None, "constant: None is no number of type f32"),
+    "python-type": (lambda g, s, **_: g.philox(s, s, (4,), dtype=3), "unknown element type '3'; use one of"),
+    "array": (lambda g, x, **_: g.relu(np.zeros(3)), "an operand is a Python ndarray, no value of the graph"),
+    "number-matrix": (lambda g, x, **_: x @ 3, "an operand is a Python int, no value of the graph"),
+    "negative-size": (
+        lambda g, x, **_: g.reshape(x, (-1,)),
+        r"the shape is \(-1,\); a size is not negative",
+    ),
+    "no-shape": (lambda g, **_: g.input("y", 3), "the shape is 3; it is a list of sizes"),
+    "no-name": (lambda g, **_: g.input(3, (2,)), "the name is 3; give a string"),
+    "one-part": (lambda g, x, **_: g.concat(x, 0), "one value is no list of values; write"),
+    "pad-unknown": (
+        lambda g, x, **_: g.pad(x, [1, 0], [0, 1], mode="wrap"),
+        "mode is 'wrap'; use one of constant",
+    ),
+    "expand_dims": (lambda g, x, **_: g.expand_dims(x, 9), "expand_dims: axis 9 is out of range"),
+    "split": (lambda g, x, **_: g.split(x, 3, 0), "sizes is 3; it is a list of integers"),
     "dropout-type": (lambda g, n, s, **_: g.dropout(n, s, s, 0.5), "dropout: not defined for i32"),
 }
 

@@ -143,6 +143,7 @@ def _place_program(name: str, dtype: str) -> Program:
 KIND_OF = {
     "product": "gemm",
     "dense": "gemm_epilogue",
+    "integer_dense": "gemm_epilogue",
     "gated": "gemm_gated",
     "projections": "gemm_multi",
     "normed_dense": "norm_gemm",
@@ -161,6 +162,7 @@ def _product(name: str, kernel: str, build: Callable[[], Graph], depth: int = 1)
 def _products() -> dict[str, Case]:
     product, dense, gated = programs.product, programs.dense, programs.gated
     spread = programs.spread_product
+    integers = programs.integer_dense
     projections, normed, rows = programs.projections, programs.normed_dense, programs.rows_normed
     return dict(
         (
@@ -184,6 +186,12 @@ def _products() -> dict[str, Case]:
             _product("simt-product-f32", SIMT, partial(product, "f32", 75, 100, 136)),
             _product("simt-product-f64", SIMT, partial(product, "f64", 33, 40, 51, transpose="nn")),
             _product("simt-product-i32", SIMT, partial(product, "i32", 33, 40, 50)),
+            _product("simt-product-i16", SIMT, partial(product, "i16", 128, 192, 512)),
+            _product("simt-product-i8", SIMT, partial(product, "i8", 33, 40, 50, (3,), transpose="tn")),
+            _product("simt-product-u8", SIMT, partial(product, "u8", 75, 100, 136, transpose="tt")),
+            _product("simt-integer_dense-i8", SIMT, partial(integers, "i8", 70, 51, 300)),
+            _product("simt-integer_dense-u8", SIMT, partial(integers, "u8", 64, 128, 72)),
+            _product("simt-integer_dense-i16", SIMT, partial(integers, "i16", 20, 33, 40)),
             _product("simt-dense-f32", SIMT, partial(dense, "f32", 128, 192, 512)),
             _product("simt-gated-f32", SIMT, partial(gated, "f32", 40, 96, 128)),
             _product("simt-projections-f64", SIMT, partial(projections, "f64", 20, 33, 40)),

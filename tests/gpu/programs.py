@@ -376,6 +376,14 @@ def dense(dtype: str, m: int, n: int, k: int, activation: str = "gelu", residual
     return g
 
 
+def integer_dense(dtype: str, m: int, n: int, k: int) -> Graph:
+    """x w + bias, which wraps in its type, then as i32."""
+    g = Graph("integer_dense")
+    x, w, b = g.input("x", (m, k), dtype), g.param("w", (k, n), dtype), g.param("bias", (n,), dtype)
+    g.output(g.cast(g.matmul(x, w) + b, "i32"), "y")
+    return g
+
+
 def normed_dense(dtype: str, m: int, n: int, k: int, norm: str = "layer_norm") -> Graph:
     """gelu(norm(x) w^T + bias), the norm layer_norm or rms_norm."""
     g = Graph("normed_dense")

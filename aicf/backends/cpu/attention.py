@@ -14,9 +14,10 @@ from aicf.backends.cpu.attention_spec import AttentionSpec, Matrix
 from aicf.backends.cpu.gemm import Epilogue, GemmPointers, Tile, emit_gemm, emit_share
 from aicf.backends.cpu.gemm_spec import GemmSpec
 from aicf.backends.cpu.ir_builder import I8, Emitter, Value
-from aicf.backends.cpu.loops import combined, share_of
+from aicf.backends.cpu.loops import share_of
 from aicf.backends.cpu.pack import Rows, emit_pack, emit_widened_rows
 from aicf.backends.cpu.scalar_ops import Scalars
+from aicf.backends.cpu.sweeps import combined
 from aicf.backends.cpu.target import ELEMENT_BYTES
 
 

@@ -22,14 +22,13 @@ from aicf.backends.cpu.gemm_spec import MEETING_CYCLES, NOMINAL_GHZ, SPLITS, tra
 from aicf.backends.cpu.gemm_work import contiguous
 from aicf.backends.cpu.legality import (
     DETERMINISM,
-    VERSION,
     PlainOperands,
     level_reason,
     strided,
     threads_of,
     variant_of,
 )
-from aicf.backends.cpu.records import attention_record, get_bool, get_int
+from aicf.backends.cpu.records import GEMM_VERSION, attention_record, get_bool, get_int
 from aicf.backends.cpu.target import ACCUMULATORS, ELEMENT_BYTES, FLOATS, HALVES
 from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.kinds import FLAGS
@@ -44,7 +43,7 @@ class AttentionKernel(PlainOperands):
     level: str
     """The lowest level that has its instructions; the portable variant runs anywhere."""
     simplicity: int
-    version: int = VERSION
+    version: int = GEMM_VERSION
     determinism: str = DETERMINISM
     kinds: frozenset[str] = frozenset({"attention"})
 

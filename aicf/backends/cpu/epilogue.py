@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from aicf.backends.cpu.evaluator import Evaluator
 from aicf.backends.cpu.gemm import Epilogue, EpilogueOf, PointerTable, Tile
 from aicf.backends.cpu.ir_builder import Emitter, Value
-from aicf.backends.cpu.loops import Evaluator
 from aicf.backends.cpu.scalar_ops import Scalars, convert, dtype_of
 from aicf.backends.nests import Access
 from aicf.dialects.emit_kernels import KernelOp, StoreOp

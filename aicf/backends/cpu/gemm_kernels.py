@@ -40,7 +40,14 @@ from aicf.backends.cpu.legality import (
 )
 from aicf.backends.cpu.loop_spec import LoopSpec, choose, cost_us, point_cycles
 from aicf.backends.cpu.pack_spec import packed_bytes
-from aicf.backends.cpu.records import gemm_record, get_bool, integer, loop_record, rounding_record
+from aicf.backends.cpu.records import (
+    GEMM_VERSION,
+    gemm_record,
+    get_bool,
+    integer,
+    loop_record,
+    rounding_record,
+)
 from aicf.backends.cpu.target import ELEMENT_BYTES, CpuLevel
 from aicf.backends.nests import LoopNest, has_even_rows, one_row
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
@@ -58,7 +65,7 @@ class GemmKernel:
     level: str
     """The lowest level that has its instructions; the portable variant runs anywhere."""
     simplicity: int
-    version: int = VERSION
+    version: int = GEMM_VERSION
     determinism: str = DETERMINISM
     kinds: frozenset[str] = frozenset(KINDS)
 
@@ -166,7 +173,7 @@ class GemmKernel:
         return KernelAttr(
             PackKernel.id,
             {
-                "version": integer(VERSION),
+                "version": integer(PackKernel.version),
                 "determinism": StringAttr(DETERMINISM),
                 "lanes": integer(level.lanes(work.operands[operand].dtype)),
                 "threads": integer(1),
@@ -379,7 +386,7 @@ class PackKernel(PlainOperands):
     """Packs a weight for the GEMM microkernel; only ever asked for through `GemmKernel.prepare`."""
 
     id: str = "cpu.pack"
-    version: int = VERSION
+    version: int = 2
     determinism: str = DETERMINISM
     simplicity: int = 0
     kinds: frozenset[str] = frozenset({"pack"})

@@ -18,14 +18,13 @@ from aicf.backends.cpu.gemm_spec import SPLITS, GemmSpec
 from aicf.backends.cpu.gemm_work import contiguous
 from aicf.backends.cpu.legality import (
     DETERMINISM,
-    VERSION,
     PlainOperands,
     code_reason,
     threads_of,
     variant_of,
 )
 from aicf.backends.cpu.loop_spec import LoopSpec, choose, cost_us
-from aicf.backends.cpu.records import gemm_record, integer, loop_record
+from aicf.backends.cpu.records import GEMM_VERSION, gemm_record, integer, loop_record
 from aicf.backends.cpu.target import ACCUMULATORS, ELEMENT_BYTES
 from aicf.backends.nests import LoopNest, nest_of
 from aicf.dialects.emit_types import TargetAttr
@@ -45,7 +44,7 @@ class GemmNormKernel(PlainOperands):
     level: str
     """The lowest level that has its instructions; the portable variant runs anywhere."""
     simplicity: int
-    version: int = VERSION
+    version: int = GEMM_VERSION
     determinism: str = DETERMINISM
     kinds: frozenset[str] = frozenset({"gemm_norm"})
 

@@ -20,6 +20,9 @@ from aicf.errors import PlanError
 
 Record = Mapping[str, Attribute]
 
+GEMM_VERSION = 2
+"""Of every kernel whose record holds what `gemm_record` gives; 2 brought panels in groups, prefetch, element."""
+
 
 @lru_cache(maxsize=4096, typed=True)
 def integer(value: int) -> IntegerAttr:

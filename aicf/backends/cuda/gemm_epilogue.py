@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from aicf.backends.cuda.gemm_problem import Access, GemmProblem
+from aicf.backends.cuda.scalar_code import SHORT_INTEGERS, wrapped_text
 from aicf.backends.cuda.staging import Constant, Snippet
 from aicf.backends.cuda.target import ELEMENT_BYTES
 
@@ -213,6 +214,8 @@ class _Writer:
         sums = [f"sums[{VECTOR * factor + lane}]" for factor in range(self.problem.factors)]
         if self.point is None:
             return [f"v{factor}_{lane} = {value}" for factor, value in enumerate(sums)]
+        if self.problem.dtype in SHORT_INTEGERS:
+            sums = [wrapped_text(value, self.problem.dtype) for value in sums]
         dims = [f"i32(d{dim})" for dim in range(len(self.problem.batch) + len(self.problem.row_dims))]
         nowhere = ["u64(0)"] * len(self.outputs)  # the point is told where outputs start, and stores nothing
         given = [*sums, *extras, *dims, f"i32(column + {lane})", *nowhere]

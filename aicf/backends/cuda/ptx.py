@@ -330,6 +330,52 @@ def copy_rows_or_zero(
     return types.void(width, u32, u64, i32, i32, count, target_step, source_step, row_step), codegen
 
 
+def _widen_rows(suffix: str) -> Intrinsic:
+    """As `copy_rows_or_zero` of one element, which a thread loads and stores as a 32-bit integer; nothing where `size`
+    is 0."""
+    load_text = f"{{ .reg .pred p; setp.ne.b32 p,$2,0; mov.b32 $0,0; @p ld.global.{suffix} $0, [$1]; }}"
+
+    @intrinsic
+    def widen_rows(
+        typingctx: Any,
+        target: Any,
+        source: Any,
+        rows_left: Any,
+        size: Any,
+        count: Any,
+        target_step: Any,
+        source_step: Any,
+        row_step: Any,
+    ) -> Any:
+        if (literals := _literals(count, target_step, source_step, row_step)) is None:
+            return None
+        word, long = ir.IntType(32), ir.IntType(64)
+        load_type, store_type = (
+            ir.FunctionType(word, [long, word]),
+            ir.FunctionType(ir.VoidType(), [word] * 2),
+        )
+
+        def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            load = ir.InlineAsm(load_type, load_text, "=&r,l,r,~{memory}", side_effect=True)
+            store = ir.InlineAsm(store_type, "st.shared.u32 [$0], $1;", "r,r,~{memory}", side_effect=True)
+            loaded: list[Any] = []
+            for i in range(literals[0]):
+                inside = builder.icmp_signed("<", ir.Constant(word, i * literals[3]), values[2])
+                given = builder.select(inside, values[3], ir.Constant(word, 0))
+                place = builder.add(values[1], ir.Constant(long, i * literals[2]))
+                loaded.append(builder.call(load, [place, given]))
+            for i, value in enumerate(loaded):
+                builder.call(store, [builder.add(values[0], ir.Constant(word, i * literals[1])), value])
+            return context.get_dummy_value()
+
+        return types.void(u32, u64, i32, i32, count, target_step, source_step, row_step), codegen
+
+    return widen_rows
+
+
+widen_rows_i16, widen_rows_i8, widen_rows_u8 = map(_widen_rows, ("s16", "s8", "u8"))
+
+
 def _ldmatrix(builder: Any, addresses: Any, transposed: bool) -> Any:
     word = ir.IntType(32)
     text = f"ldmatrix.sync.aligned.m8n8.x4{'.trans' if transposed else ''}.shared.b16 {{$0,$1,$2,$3}}, [$4];"

@@ -22,7 +22,7 @@ from aicf.backends.cuda.gemm_parts import (
 from aicf.backends.cuda.gemm_problem import GemmProblem, problem_of_launch
 from aicf.backends.cuda.launches import KernelLaunch
 from aicf.backends.cuda.records import read_shape
-from aicf.backends.cuda.simt_kernels import SimtSpec, spec_of
+from aicf.backends.cuda.simt_kernels import SUMS, SimtSpec, spec_of, sum_bytes
 from aicf.backends.cuda.staging import Constant, Snippet, part, stage
 from aicf.backends.cuda.target import ELEMENT_BYTES
 
@@ -42,9 +42,10 @@ class TileCopies:
         count, step: Copies of a thread, and how far they are apart, along k if `down_k`, else along m (n).
         target_step, source_step: The same in bytes.
         size, row_bytes: Of an element, of a row in shared memory.
+        source_size, widened: Of an element in global memory, and whether it is a short integer that becomes an i32.
         stride, k_stride: Elements between neighbours in global memory.
         extent, k_extent: Elements of the operand along m (n) and k.
-        checked: Whether a tile may reach past either.
+        checked: Whether a tile may reach past either; what is widened is always asked.
     """
 
     fast: int
@@ -60,6 +61,8 @@ class TileCopies:
     source_step: int
     size: int
     row_bytes: int
+    source_size: int
+    widened: bool
     stride: int
     k_stride: int
     extent: int
@@ -84,27 +87,28 @@ def tile_copies(
         strides: Of (m or n, k).
         alignment: Bytes to which the first element is aligned.
     """
-    size = ELEMENT_BYTES[problem.dtype]
+    size, source_size = sum_bytes(problem), ELEMENT_BYTES[problem.dtype]
+    widened = size != source_size
     stride, k_stride = strides
     covered_k = spec.loops(problem) * spec.bk * spec.split
     row_bytes = spec.row_bytes(problem, across)
-    checked = extent % across != 0 or covered_k > problem.k
+    checked = widened or extent % across != 0 or covered_k > problem.k
     if k_stride == 1 and stride != 1:
         threads = spec.threads // _COPY_LANES
         slow = min(threads, across)
         return TileCopies(
             _COPY_LANES, slow, True, 1, size, spec.bk // _COPY_LANES, across // slow, slow, False,
-            slow * size, slow * stride * size,
-            size, row_bytes, stride, k_stride, extent, problem.k, checked,
+            slow * size, slow * stride * source_size,
+            size, row_bytes, source_size, widened, stride, k_stride, extent, problem.k, checked,
         )  # fmt: skip
     aligned = gcd(16, alignment, *(s * size for s in (k_stride, *batch_strides))) == 16
-    width = 16 if stride == 1 and aligned else size
+    width = 16 if stride == 1 and aligned and not widened else size
     fast = across * size // width
     slow = min(spec.threads // fast, spec.bk)
     return TileCopies(
         fast, slow, False, width // size, width, 1, spec.bk // slow, slow, True,
-        slow * row_bytes, slow * k_stride * size,
-        size, row_bytes, stride, k_stride, extent, problem.k, checked,
+        slow * row_bytes, slow * k_stride * source_size,
+        size, row_bytes, source_size, widened, stride, k_stride, extent, problem.k, checked,
     )  # fmt: skip
 
 
@@ -140,7 +144,8 @@ def gemm_code(problem: GemmProblem, spec: SimtSpec, residence: Residence, ends: 
         **{name.upper(): part(getattr(simt, name)) for name in ("copy_tile", "copy_a", "copy_b")},
     }
     source = stage(simt.gemm_simt, constants).replace("gemm_simt()", f"gemm_simt(a, {', '.join(names)})", 1)
-    source = re.sub(r"(?<![A-Za-z])ELEMENT\b", problem.dtype, source)
+    names_of = {"ELEMENT": SUMS[problem.dtype], "STORED": problem.dtype}
+    source = re.sub(r"(?<![A-Za-z])(ELEMENT|STORED)\b", lambda found: names_of[found[1]], source)
     name = f"gemm_simt_{problem.dtype}_{spec.bm}x{spec.bn}x{spec.bk}"
     return KernelCode(name, source, ("ptr",) * (1 + len(names)), spec.threads, residence.blocks_per_sm)
 
@@ -162,7 +167,7 @@ def _sizes(problem: GemmProblem, spec: SimtSpec) -> dict[str, Constant | Snippet
         "WARPS_M": spec.warps[0],
         "WARPS_N": spec.warps[1],
         "THREADS": spec.threads,
-        "SIZE": ELEMENT_BYTES[problem.dtype],
+        "SIZE": sum_bytes(problem),
         "LOOPS": loops,
         "STAGES": slots,
         "AHEAD": loops if slots == loops else slots - 1,

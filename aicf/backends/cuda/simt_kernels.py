@@ -27,9 +27,16 @@ from aicf.backends.cuda.records import (
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch
 from aicf.backends.cuda.tiled_kernels import TiledKernel
 
-DTYPES = ("f32", "f64", "i32", "i64")
+SUMS = {"f32": "f32", "f64": "f64", "i32": "i32", "i64": "i64", "i16": "i32", "i8": "i32", "u8": "i32"}
+"""Element type of A and B to that of the sums. Short integers are widened on the way to shared memory: the low bits of
+a sum are the same in any wider type, so that it wraps when it is cut off at the end."""
 ROW_PADDING = 4
 """Elements behind each row in shared memory: transposing copies then meet no bank twice."""
+
+
+def sum_bytes(problem: GemmProblem) -> int:
+    """Of a sum, and of an element of A or B in shared memory."""
+    return ELEMENT_BYTES[SUMS[problem.dtype]]
 
 
 @dataclass(frozen=True)
@@ -75,7 +82,7 @@ class SimtSpec:
 
     def row_bytes(self, problem: GemmProblem, elements: int) -> int:
         """Of a row of `elements` in shared memory."""
-        return (elements + ROW_PADDING) * ELEMENT_BYTES[problem.dtype]
+        return (elements + ROW_PADDING) * sum_bytes(problem)
 
     def stage_bytes(self, problem: GemmProblem) -> int:
         """Of one stage: a tile of A and one of each factor."""
@@ -120,7 +127,7 @@ def spec_reason(spec: SimtSpec, problem: GemmProblem, arch: GpuArch) -> str | No
         return (
             f"tile {spec.bm}x{spec.bn}x{spec.bk} in {spec.split} ranges: copies take powers of two, 8 along k"
         )
-    sums = spec.tm * spec.tn * problem.factors * ELEMENT_BYTES[problem.dtype] // 4
+    sums = spec.tm * spec.tn * problem.factors * sum_bytes(problem) // 4
     if sums > 160:
         return f"{spec.tm}x{spec.tn} sums of {problem.dtype} need more registers than a thread has"
     shared = spec.shared_bytes(problem)
@@ -168,7 +175,7 @@ def predicted_us(spec: SimtSpec, problem: GemmProblem, arch: GpuArch) -> float:
     """Microseconds: the slower of L2 and arithmetic over the waves of blocks, plus latencies."""
     grid = spec.grid(problem)
     blocks = grid[0] * grid[1] * grid[2]
-    registers = 40 + spec.tm * spec.tn * problem.factors * ELEMENT_BYTES[problem.dtype] // 4 * 1.4
+    registers = 40 + spec.tm * spec.tn * problem.factors * sum_bytes(problem) // 4 * 1.4
     resident = max(
         1,
         min(
@@ -182,7 +189,7 @@ def predicted_us(spec: SimtSpec, problem: GemmProblem, arch: GpuArch) -> float:
     warps = min(rounds, resident) * spec.threads / 32
     efficiency = 0.8 * min(1.0, 0.1 + warps / 10.5) * min(1.0, 0.3 + spec.tm * spec.tn / 90)
     per_block = 2.0 * spec.bm * spec.bn * problem.factors * spec.bk * spec.loops(problem)
-    rate = arch.f32_tflops * 1e6 * _RATES[problem.dtype] / arch.multiprocessors
+    rate = arch.f32_tflops * 1e6 * _RATES[SUMS[problem.dtype]] / arch.multiprocessors
     compute = rounds * per_block / (rate * efficiency)
     l2 = spec.stage_bytes(problem) * spec.loops(problem) * blocks / (arch.copy_l2_gbs * 1e3)
     together = 0.5 * spec.split * rounds if spec.split > 1 else 0.0
@@ -210,7 +217,7 @@ def combination_order(spec: SimtSpec) -> str:
 
 def blocks_per_sm(spec: SimtSpec, problem: GemmProblem) -> int:
     """Two where the registers of both surely suffice, so that one computes while the other waits."""
-    sums = spec.tm * spec.tn * problem.factors * ELEMENT_BYTES[problem.dtype] // 4
+    sums = spec.tm * spec.tn * problem.factors * sum_bytes(problem) // 4
     return 2 if (sums + 60) * spec.threads * 2 <= 65536 else 1
 
 
@@ -248,7 +255,7 @@ class SimtKernel(TiledKernel[SimtSpec]):
 
     def dtype_reason(self, dtype: str) -> str | None:
         """See `TiledKernel`."""
-        return None if dtype in DTYPES else f"multiplies {', '.join(DTYPES)}, A is {dtype}"
+        return None if dtype in SUMS else f"multiplies {', '.join(SUMS)}, A is {dtype}"
 
     def specs(self, problem: GemmProblem, arch: GpuArch, fixed: bool) -> Iterator[SimtSpec]:
         """See `TiledKernel`."""

@@ -27,6 +27,7 @@ class ContractionOps(GraphCore):
             InvalidIR: the shapes do not fit, or a vector is to be transposed.
         """
         for flag, value, side in ((transpose_a, lhs, "a"), (transpose_b, rhs, "b")):
+            self._own(value)
             if flag and value.rank == 1:
                 raise self._error(
                     f"matmul: {value.info} is a vector and has no transpose; drop transpose_{side}"

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -242,15 +243,22 @@ class GraphCore:
         return self._value(argument)
 
     def _take_name(self, name: str) -> None:
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise self._error(f"the name is {name!r}; give a string")  # pyright: ignore[reportUnreachable]
         if not name or name in self._names:
             raise self._error(f'the name "{name}" is {"taken" if name else "empty"}; give another')
         self._names.add(name)
 
     def _sizes(self, shape: Shape) -> list[Size]:
         try:
-            return [dims.parse_size(size) if isinstance(size, str) else size for size in shape]
+            sizes = [dims.parse_size(size) if isinstance(size, str) else index(size) for size in shape]
         except ValueError as error:
             raise self._error(str(error)) from error
+        except TypeError as error:
+            raise self._error(f'the shape is {shape!r}; it is a list of sizes, such as ("N", 64)') from error
+        if any(isinstance(size, int) and size < 0 for size in sizes):
+            raise self._error(f"the shape is {shape!r}; a size is not negative, a symbolic one has a name")
+        return sizes
 
     def _type(self, shape: Shape, dtype: str) -> Attribute:
         try:
@@ -261,9 +269,21 @@ class GraphCore:
         return type_
 
     def _own(self, value: Value) -> SSAValue:
+        if not isinstance(value, Value):  # pyright: ignore[reportUnnecessaryIsInstance]
+            kind = type(value).__name__  # pyright: ignore[reportUnreachable]
+            raise self._error(
+                f"an operand is a Python {kind}, no value of the graph; use constant() or input()"
+            )
         if value.graph is not self:
             raise self._error(f'a value of graph "{value.graph.name}" cannot be used in graph "{self.name}"')
         return value.ssa
+
+    def _parts(self, parts: Sequence[Value]) -> Sequence[Value]:
+        if isinstance(parts, Value):
+            raise self._error("one value is no list of values; write [x]")
+        for part in parts:
+            self._own(part)
+        return parts
 
     def _value(self, ssa: SSAValue) -> Value:
         return Value(cast("Graph", self), ssa)
@@ -339,14 +359,37 @@ class GraphCore:
         return ModuleOp([function])
 
     def _error(self, message: str) -> InvalidIR:
-        location = _caller_location()
-        return InvalidIR(
-            message, location=f"{location.filename.data}:{location.line.data}:{location.column.data}"
-        )
+        return _error_here(message)
 
 
 def positive_axis(axis: int, rank: int) -> int:
-    return axis + rank if axis < 0 else axis
+    """The axis counted from the first; -1 is the last. Raises InvalidIR with the caller's line if it is no integer."""
+    try:
+        at = index(axis)
+    except TypeError as error:
+        raise _error_here(f"axis is {axis!r}; it is an integer") from error
+    return at + rank if at < 0 else at
+
+
+def positive_axes(axes: Sequence[int], rank: int) -> list[int]:
+    """Axes counted from the first, in rising order. Raises InvalidIR with the caller's line for what is no list."""
+    return sorted(positive_axis(axis, rank) for axis in integers("axes", axes))
+
+
+def integers(what: str, values: Sequence[int]) -> list[int]:
+    """The values as a list. Raises InvalidIR with the caller's line if they are something else."""
+    try:
+        return [index(value) for value in values]
+    except TypeError as error:
+        raise _error_here(f"{what} is {values!r}; it is a list of integers, such as [0, 1]") from error
+
+
+def _error_here(message: str) -> InvalidIR:
+    """An error of the innermost line of Python that is not of this package."""
+    location = _caller_location()
+    return InvalidIR(
+        message, location=f"{location.filename.data}:{location.line.data}:{location.column.data}"
+    )
 
 
 def _named_message(what: str, error: Exception) -> str:

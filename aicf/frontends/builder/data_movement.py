@@ -38,6 +38,7 @@ class DataMovementOps(GraphCore):
 
     def concat(self, parts: Sequence[Value], axis: int, *, name: str | None = None) -> Value:
         """The values one after the other along an axis."""
+        parts = self._parts(parts)
         if not parts:
             raise self._error("concat: nothing to concatenate; give at least one value")
         values = [self._own(part) for part in parts]

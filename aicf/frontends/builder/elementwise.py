@@ -124,8 +124,9 @@ class ElementwiseOps(GraphCore):
         self, x: Value, min: float | None = None, max: float | None = None, *, name: str | None = None
     ) -> Value:
         """``min(max(x, min), max)``; whole bounds for integers, and either may be missing."""
-        bounds = [_bound(bound, x) for bound in (min, max)]
-        return self._insert("clamp", name, lambda: logical.ClampOp(self._own(x), *bounds))
+        return self._insert(
+            "clamp", name, lambda: logical.ClampOp(self._own(x), *(_bound(bound, x) for bound in (min, max)))
+        )
 
     def floor(self, x: Value, *, name: str | None = None) -> Value:
         """The largest whole number that is not above x."""

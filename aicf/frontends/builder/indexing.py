@@ -7,11 +7,20 @@ from typing import Literal
 
 from aicf.dialects import logical
 from aicf.dialects.logical import ScatterMode
-from aicf.frontends.builder.core import GraphCore, Operand, Shape, Value, positive_axis
+from aicf.frontends.builder.core import (
+    GraphCore,
+    Operand,
+    Shape,
+    Value,
+    integers,
+    positive_axes,
+    positive_axis,
+)
 from aicf.frontends.builder.data_movement import DataMovementOps
 from aicf.frontends.builder.elementwise import ElementwiseOps
 
 PadMode = Literal["constant", "edge", "reflect"]
+PAD_MODES: tuple[PadMode, ...] = ("constant", "edge", "reflect")
 
 
 class IndexingOps(ElementwiseOps, DataMovementOps, GraphCore):
@@ -39,9 +48,12 @@ class IndexingOps(ElementwiseOps, DataMovementOps, GraphCore):
         They are ``value``, a number or a value of rank 0; with mode "edge" the nearest element, with "reflect" the
         elements mirrored at the edge, which is not repeated.
         """
+        if mode not in PAD_MODES:
+            raise self._error(f"pad: mode is {mode!r}; use one of {', '.join(PAD_MODES)}")
         if mode == "constant":
             fill = value if isinstance(value, Value) else self.constant(value, (), x.dtype)
             return self._insert("pad", name, lambda: logical.PadOp(self._own(x), self._own(fill), low, high))
+        low, high = integers("low", low), integers("high", high)
         if len(low) != x.rank or len(high) != x.rank:
             raise self._error(f"pad: low and high have one amount for each of the {x.rank} dimensions")
         for axis, (before, after) in enumerate(zip(low, high, strict=True)):
@@ -134,8 +146,7 @@ class IndexingOps(ElementwiseOps, DataMovementOps, GraphCore):
 
     def flip(self, x: Value, axes: Sequence[int], *, name: str | None = None) -> Value:
         """The order along axes reversed."""
-        positions = sorted(positive_axis(axis, x.rank) for axis in axes)
-        return self._insert("flip", name, lambda: logical.FlipOp(self._own(x), positions))
+        return self._insert("flip", name, lambda: logical.FlipOp(self._own(x), positive_axes(axes, x.rank)))
 
     def tile(self, x: Value, repeats: Sequence[int], *, name: str | None = None) -> Value:
         """``x`` repeated ``repeats[i]`` times along dimension i."""
@@ -167,11 +178,9 @@ class IndexingOps(ElementwiseOps, DataMovementOps, GraphCore):
 
     def split(self, x: Value, sizes: Sequence[int], axis: int) -> list[Value]:
         """Slices of these sizes along an axis, one behind the other."""
-        at = positive_axis(axis, x.rank)
+        at, sizes = positive_axis(axis, x.rank), integers("sizes", sizes)
         if not 0 <= at < x.rank or sum(sizes) != x.shape[at]:
-            raise self._error(
-                f"split: sizes {list(sizes)} along axis {axis} do not add up to that of {x.shape}"
-            )
+            raise self._error(f"split: sizes {sizes} along axis {axis} do not add up to that of {x.shape}")
         whole = [logical.WHOLE] * x.rank
         parts: list[Value] = []
         for number, size in enumerate(sizes):
@@ -182,6 +191,10 @@ class IndexingOps(ElementwiseOps, DataMovementOps, GraphCore):
     def expand_dims(self, x: Value, axis: int, *, name: str | None = None) -> Value:
         """A dimension of size 1 in front of dimension ``axis``; -1 adds one behind the last."""
         at = positive_axis(axis, x.rank + 1)
+        if not 0 <= at <= x.rank:
+            raise self._error(
+                f"expand_dims: axis {axis} is out of range; shape {x.shape} has {x.rank + 1} places"
+            )
         return self.reshape(x, [*x.shape[:at], 1, *x.shape[at:]], name=name)
 
     def squeeze(self, x: Value, axis: int, *, name: str | None = None) -> Value:
@@ -193,6 +206,7 @@ class IndexingOps(ElementwiseOps, DataMovementOps, GraphCore):
 
     def stack(self, parts: Sequence[Value], axis: int = 0, *, name: str | None = None) -> Value:
         """Values of one shape side by side along a new dimension."""
+        parts = self._parts(parts)
         if not parts:
             raise self._error("stack: nothing to stack; give at least one value")
         at = positive_axis(axis, parts[0].rank + 1)

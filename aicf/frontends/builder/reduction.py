@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aicf.dialects import logical
-from aicf.frontends.builder.core import GraphCore, Value, positive_axis
+from aicf.frontends.builder.core import GraphCore, Value, positive_axes, positive_axis
 
 
 class ReductionOps(GraphCore):
@@ -83,11 +83,12 @@ class ReductionOps(GraphCore):
         name: str | None = None,
     ) -> Value:
         """The running sum along an axis: without the element itself if exclusive, from the end if reverse."""
-        position = positive_axis(axis, x.rank)
         return self._insert(
             "cumsum",
             name,
-            lambda: logical.CumsumOp(self._own(x), position, exclusive=exclusive, reverse=reverse),
+            lambda: logical.CumsumOp(
+                self._own(x), positive_axis(axis, x.rank), exclusive=exclusive, reverse=reverse
+            ),
         )
 
     def _reduce(
@@ -98,11 +99,17 @@ class ReductionOps(GraphCore):
         keepdims: bool,
         name: str | None,
     ) -> Value:
-        positions = sorted(positive_axis(axis, x.rank) for axis in axes)
-        return self._insert(op_class.name, name, lambda: op_class(self._own(x), positions, keepdims=keepdims))
+        return self._insert(
+            op_class.name,
+            name,
+            lambda: op_class(self._own(x), positive_axes(axes, x.rank), keepdims=keepdims),
+        )
 
     def _arg(
         self, op_class: type[logical.ArgOp], x: Value, axis: int, keepdims: bool, name: str | None
     ) -> Value:
-        position = positive_axis(axis, x.rank)
-        return self._insert(op_class.name, name, lambda: op_class(self._own(x), position, keepdims=keepdims))
+        return self._insert(
+            op_class.name,
+            name,
+            lambda: op_class(self._own(x), positive_axis(axis, x.rank), keepdims=keepdims),
+        )

@@ -85,12 +85,13 @@ class _Block:
         self.warps = [threading.Barrier(min(32, threads - 32 * w)) for w in range(-(-threads // 32))]
         self.lanes: list[Any] = [None] * threads
         self.arrays: dict[int, list[Any]] = {}
+        self.words: dict[int, int] = {}
 
 
 class _Thread(threading.local):
     number = 0
     rank = 0
-    block_index: tuple[int, int] = (0, 0)
+    block_index: tuple[int, int, int] = (0, 0, 0)
     block: _Block
     arrays: Any
 
@@ -103,12 +104,16 @@ def run(launches: Sequence[KernelLaunch], memory: Memory) -> None:
         exec(compile(launch.code.source, launch.code.name, "exec"), namespace)
         name = launch.code.source.partition("def ")[2].partition("(")[0]
         arguments = [((a.base + 1) << _SPACE) + a.offset for a in launch.arguments]  # type: ignore[union-attr]
-        for y, x in itertools.product(range(launch.grid[1]), range(launch.grid[0])):
-            _run_block(namespace[name], arguments, launch.block[0], (x, y), here)
+        for z, y, x in itertools.product(*map(range, reversed(launch.grid))):
+            _run_block(namespace[name], arguments, launch.block[0], (x, y, z), here)
 
 
 def _run_block(
-    function: Callable[..., None], arguments: list[int], threads: int, index: tuple[int, int], here: _Thread
+    function: Callable[..., None],
+    arguments: list[int],
+    threads: int,
+    index: tuple[int, int, int],
+    here: _Thread,
 ) -> None:
     block, errors = _Block(threads), list[BaseException]()
 
@@ -191,6 +196,47 @@ def _cluster_names(here: _Thread, meeting: threading.Barrier, blocks: int) -> di
         "load_shared_f32x4": load,
         "cluster_arrive": lambda: None,
         "cluster_wait": meeting.wait,
+    }
+
+
+def _product_names(memory: Memory, here: _Thread) -> dict[str, Any]:
+    """What a product of integers in tiles takes beside the rest: dynamic shared memory in words of i32, by address."""
+    i32 = INTEGERS["i32"]
+
+    def widen(kind: str) -> Callable[..., None]:
+        def rows(
+            target: int, source: int, left: int, size: int, count: int, to: int, along: int, step: int
+        ) -> None:
+            for i in range(count):
+                inside = size > 0 and i * step < left
+                here.block.words[target + i * to] = memory.load(source + i * along, kind, 1) if inside else 0
+
+        return rows
+
+    def load(address: int, groups: int, step: int) -> tuple[int, ...]:
+        places = (address + group * step + 4 * i for group in range(groups) for i in range(4))
+        return tuple(here.block.words[place] for place in places)
+
+    def store(address: int, sums: Sequence[int], columns: int, row_bytes: int) -> None:
+        for number, value in enumerate(sums):
+            row, column = divmod(number, columns)
+            place = (row // 4 * 16 + row % 4) * row_bytes + (column // 4 * 32 + column % 4) * 4
+            here.block.words[address + place] = value
+
+    def multiply_add(sums: Sequence[int], a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
+        return tuple(i32(total + x * y) for total, (x, y) in zip(sums, itertools.product(a, b), strict=True))
+
+    return {
+        "shared_base": lambda array: 0,
+        "quotient": lambda a, b: a // b,
+        "remainder": lambda a, b: a % b,
+        "zeros_i32": lambda count: (0,) * count,
+        "load_groups_i32": load,
+        "store_groups_i32": store,
+        "multiply_add": multiply_add,
+        "commit_copies": lambda: None,
+        "wait_copies": lambda pending: None,
+        **{f"widen_rows_{kind}": widen(kind) for kind in ("i16", "i8", "u8")},
     }
 
 
@@ -327,14 +373,15 @@ def _namespace(memory: Memory, here: _Thread) -> dict[str, Any]:
     )
 
     class Index:
-        def __init__(self, read: Callable[[], tuple[int, int]]):
+        def __init__(self, read: Callable[[], tuple[int, int, int]]):
             self.read = read
 
         x = property(lambda self: self.read()[0])
         y = property(lambda self: self.read()[1])
+        z = property(lambda self: self.read()[2])
 
     cuda = SimpleNamespace(
-        threadIdx=Index(lambda: (here.number, 0)),
+        threadIdx=Index(lambda: (here.number, 0, 0)),
         blockIdx=Index(lambda: here.block_index),
         syncthreads=lambda: _barrier(here),
         syncwarp=lambda: _warp_barrier(here),
@@ -369,6 +416,7 @@ def _namespace(memory: Memory, here: _Thread) -> dict[str, Any]:
         "publish_u64": lambda address, value: memory.store(address, "u64", [value]),
         **_half(np.float16),
         **_half(ml_dtypes.bfloat16),
+        **_product_names(memory, here),
     }
     for kind, count in itertools.product(_WORDS, (1, 2, 4)):
         suffix = kind if count == 1 else f"{kind}x{count}"

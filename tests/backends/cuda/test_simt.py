@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
 import pytest
 
 from aicf.backends.base import Work
@@ -10,9 +14,15 @@ from aicf.backends.cuda.simt_code import emit, tile_copies
 from aicf.backends.cuda.simt_kernels import SimtKernel, SimtSpec, legal_specs, spec_of
 from aicf.backends.cuda.target import ARCHES
 from aicf.dialects.emit_types import TargetAttr
+from aicf.dialects.types import element_named
+from aicf.frontends.builder import Graph
 from tests.backends.cuda.gemm_launches import compiled, launch_of
-from tests.backends.cuda.sass import opcodes
+from tests.backends.cuda.sass import instructions, opcodes
+from tests.backends.cuda.test_generated_programs import compiled as device_code
+from tests.backends.cuda.test_generated_programs import simulated
 from tests.backends.cuda.wgmma_programs import work
+from tests.gpu import programs
+from tests.support.random_graphs import run_program
 
 TARGET = TargetAttr("cuda", "sm_90a")
 KERNEL = SimtKernel()
@@ -35,17 +45,18 @@ def emitted(job: Work, spec: SimtSpec, arch: str = "sm_90a"):
         (work(540, 10, 64, kind="gemm_epilogue", dtype="f32", after="bias"), None),
         (work(3, 5, 7, kind="gemm", dtype="f64", transpose_a=True), None),
         (work(3, 5, 7, kind="gemm", dtype="i64"), None),
-        (work(8, 8, 8, kind="gemm", dtype="f16"), "multiplies f32, f64, i32, i64, A is f16"),
+        (work(3, 5, 7, kind="gemm", dtype="u8"), None),
+        (work(8, 8, 8, kind="gemm", dtype="f16"), "multiplies f32, f64, i32, i64, i16, i8, u8, A is f16"),
         (work(8, 8, 0, kind="gemm", dtype="f32"), "nothing to multiply"),
     ],
 )
 def test_legality_says_why_not(job: Work, reason: str | None) -> None:
-    """Any shape and orientation of the four types is legal."""
+    """Any shape and orientation of the types is legal."""
     found = KERNEL.legal(job, TARGET)
     assert found is None if reason is None else found is not None and reason in found
 
 
-@pytest.mark.parametrize("dtype", ["f32", "f64", "i32", "i64"])
+@pytest.mark.parametrize("dtype", ["f32", "f64", "i32", "i64", "i8"])
 @pytest.mark.parametrize("layout", [(False, False), (True, True), (False, True)])
 @pytest.mark.parametrize("shape", [(540, 128, 64), (33, 41, 20), (4096, 4096, 4096)])
 def test_the_copies_of_every_spec_cover_the_tile_once(
@@ -101,6 +112,41 @@ def test_other_types_have_their_own_arithmetic(dtype: str, opcode: str) -> None:
     _, cubin = emitted(work(100, 70, 33, kind="gemm", dtype=dtype), SMALL)
     assert opcodes(cubin)[opcode] >= 128
     assert cubin.stack_bytes == 0
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        partial(programs.product, "i8", 20, 24, 18, transpose="nt"),
+        partial(programs.product, "i16", 20, 24, 18, (2,), transpose="tn"),
+        partial(programs.integer_dense, "u8", 17, 21, 19),
+        partial(programs.integer_dense, "i8", 17, 21, 19),
+    ],
+    ids=["rows", "columns", "u8-widened", "i8-widened"],
+)
+def test_short_integers_wrap_as_they_do_by_themselves(program: Callable[[], Graph]) -> None:
+    """Random numbers of the whole range: what comes out, and what an epilogue reads, is the sum in its own type."""
+    plan, unit = device_code(program().module())
+    assert [launch.kernel for launch in unit.launches] == [KERNEL.id]
+    rng = np.random.default_rng(7)
+    inputs: dict[str, np.ndarray] = {}
+    for bind in plan.graph.binds:
+        if bind.role != "output":
+            dtype = element_named(bind.dtype).dtype
+            span = np.iinfo(dtype)
+            inputs[bind.name] = rng.integers(span.min, span.max, bind.shape, dtype, endpoint=True)
+    (wanted,) = run_program(program().module(), inputs).values()
+    np.testing.assert_array_equal(simulated(plan, unit, inputs)["y"], wanted)
+
+
+def test_short_integers_are_loaded_together_and_stored_without_spills() -> None:
+    """All loads of a stage are under way before the first of them is stored."""
+    _, cubin = emitted(work(256, 256, 256, kind="gemm", dtype="i8", transpose_b=True), LARGE)
+    names = instructions(cubin)
+    letters = {"LDG.E.S8": "l", "STS": "s"}
+    events = "".join(mark for name in names for start, mark in letters.items() if name.startswith(start))
+    assert "l" * 8 + "s" * 8 in events, events
+    assert cubin.stack_bytes == 0 and cubin.registers <= 128
 
 
 def test_a_cluster_adds_its_parts_in_order() -> None:

@@ -1,15 +1,16 @@
 # pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false, reportPrivateImportUsage=false
 # pyright: reportUnboundVariable=false, reportCallIssue=false, reportUndefinedVariable=false
 # numba-cuda ships no types, and its module `numba.cuda` is found by an import hook.
-"""The GEMM without tensor cores: IEEE f32 and f64, wrapping i32 and i64. Templates for `staging`.
+"""The GEMM without tensor cores: IEEE f32 and f64, wrapping integers. Templates for `staging`.
 
 A block makes a BM x BN tile; a warp is 4 x 8 lanes, and a lane holds TM x TN sums, in groups of 4 rows (16 apart) and 4
 columns (32 apart). DEPTH sets of warps share the tile and take turns at k. Both operands lie in shared memory with k
 outermost, so that a lane reads four neighbours at once: those that lie along k in global memory are transposed by the
-copies themselves, element by element. A sum adds its products in ascending k, each with one rounding; the parts of the
-DEPTH sets, then those of the SPLIT blocks of a cluster, are added in ascending order.
+copies themselves, element by element, and short integers become i32. A sum adds its products in ascending k, each with
+one rounding; the parts of the DEPTH sets, then those of the SPLIT blocks of a cluster, are added in ascending order.
 
-`simt_code` gives the constants; ELEMENT in the name of an intrinsic is the element type of the sums.
+`simt_code` gives the constants; in the name of an intrinsic, ELEMENT is the element type of the sums and STORED that of
+A and B.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ from aicf.backends.cuda.staging import registers, splice, unrolled
 def copy_tile(shared, base, first, k, tile):
     """Starts the copies of the K tile at `k` of the rows (columns) from `first` of the operand at `base`.
 
-    A thread copies `count` pieces of `width` bytes, each `step` further along m (n), or along k if `down_k`.
+    A thread copies `count` pieces of `width` bytes, each `step` further along m (n), or along k if `down_k`. What is
+    `widened` goes through its registers.
     """
     fast = i32(remainder(tid, tile["fast"]))
     slow = i32(quotient(tid, tile["fast"]))
@@ -54,7 +56,7 @@ def copy_tile(shared, base, first, k, tile):
                 place = fast * tile["elements"]
             target = u32(shared + row * tile["row_bytes"] + place * tile["size"])
             step = i64(first + place) * tile["stride"] + i64(k + row) * tile["k_stride"]
-            source = u64(base + u64(step * tile["size"]))
+            source = u64(base + u64(step * tile["source_size"]))
             if tile["checked"]:
                 along = tile["extent"] - (first + place)
                 deep = tile["k_extent"] - (k + row)
@@ -64,17 +66,29 @@ def copy_tile(shared, base, first, k, tile):
                 else:
                     size = i32(tile["width"] if deep > 0 else 0)
                     left = i32(along)
-                copy_rows_or_zero(
-                    tile["width"],
-                    target,
-                    source,
-                    left,
-                    size,
-                    tile["count"],
-                    tile["target_step"],
-                    tile["source_step"],
-                    tile["step"],
-                )
+                if tile["widened"]:
+                    widen_rows_STORED(
+                        target,
+                        source,
+                        left,
+                        size,
+                        tile["count"],
+                        tile["target_step"],
+                        tile["source_step"],
+                        tile["step"],
+                    )
+                else:
+                    copy_rows_or_zero(
+                        tile["width"],
+                        target,
+                        source,
+                        left,
+                        size,
+                        tile["count"],
+                        tile["target_step"],
+                        tile["source_step"],
+                        tile["step"],
+                    )
             else:
                 copy_rows(
                     tile["width"], target, source, tile["count"], tile["target_step"], tile["source_step"]

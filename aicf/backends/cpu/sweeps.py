@@ -1,0 +1,216 @@
+"""Passes over the reduce space of a generated kernel: reductions and scans, what they store and keep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from xdsl.ir import SSAValue
+
+from aicf.backends.cpu.ir_builder import Value
+from aicf.backends.cpu.loop_memory import LoopMemory, Place, register_of
+from aicf.backends.cpu.loop_values import Cell, Point
+from aicf.backends.cpu.scalar_ops import Scalars, dtype_of
+from aicf.backends.cpu.scans import scan_step
+from aicf.backends.nests import origin, reads
+from aicf.dialects.emit_kernels import ReduceOp, ScanOp, StoreOp
+
+_Item = TypeVar("_Item")
+
+
+class Sweep:
+    """One pass over the reduce space: accumulates reductions and scans, stores, and keeps values for later phases."""
+
+    def __init__(
+        self,
+        memory: LoopMemory,
+        points: list[Point],
+        reduces: list[ReduceOp],
+        scans: list[ScanOp],
+        stores: list[StoreOp],
+        kept: Sequence[SSAValue],
+    ) -> None:
+        self.memory = memory
+        self.em = memory.em
+        self.points = points
+        self.reduces = reduces
+        self.scans = scans
+        self.backward = any(op.is_reverse for op in scans)
+        self.stores = stores
+        self.kept = kept
+        self.scalars = memory.scalars
+        self.groups = memory.spec.unroll if memory.inner else len(points)
+
+    def run(self) -> None:
+        self._hoist()
+        start = [
+            self.scalars.identity(op.combine.data, dtype_of(op.value))
+            for op in self.reduces
+            for _ in range(self.groups)
+        ]
+        start += [
+            self.scalars.identity(op.combine.data, dtype_of(op.value))
+            for op in self.scans
+            for _ in range(self.carries)
+        ]
+        results = self._nest(self.memory.reduce, self.points[0].place, self.em.index(0), start)
+        for number, op in enumerate(self.reduces):
+            partial = results[number * self.groups : (number + 1) * self.groups]
+            if self.memory.inner:
+                partial = [combined(self.scalars, op.combine.data, dtype_of(op.value), partial)]
+            for point, value in zip(self.points, partial, strict=True):
+                point.values[op.result] = point.scalars.settled(value, dtype_of(op.value))
+
+    @property
+    def carries(self) -> int:
+        """What a scan carries along: one value for each point, be they side by side or one."""
+        return 1 if self.memory.inner else self.groups
+
+    def _in_order(self, items: Sequence[_Item]) -> Sequence[_Item]:
+        """Steps along the reduce dim in the order in which the scans walk."""
+        return items[::-1] if self.backward else items
+
+    def _walk(
+        self, count: int, carried: list[Value], body: Callable[[Value, list[Value]], list[Value]]
+    ) -> list[Value]:
+        """A loop over `count` steps of the reduce dim, in the order in which the scans walk."""
+        em = self.em
+        if not self.backward:
+            return em.loop(0, count, 1, carried, body)
+        return em.loop(0, count, 1, carried, lambda i, acc: body(em.b.sub(em.index(count - 1), i), acc))
+
+    def _hoist(self) -> None:
+        """Compute what does not vary before the loops, so that it is known wherever it is used."""
+        memory = self.memory
+        stack: list[SSAValue] = [op.value for op in (*self.reduces, *self.stores)] + list(self.kept)
+        seen: set[SSAValue] = set()
+        while stack:
+            value = stack.pop()
+            if value in seen:
+                continue
+            seen.add(value)
+            if value not in memory.varying:
+                for point in self.points:
+                    point.widened(value, self.scalars.lanes)
+            elif value is origin(value) or origin(value) not in memory.scratch:
+                stack.extend(reads(value))
+
+    def _nest(self, dims: list[int], place: Place, position: Value, carried: list[Value]) -> list[Value]:
+        """Loops over the reduce dims that are not vectorised; `position` counts scratch elements."""
+        memory, em = self.memory, self.em
+        if not dims:
+            return (
+                self._vectors(place, position, carried)
+                if memory.inner
+                else self._points(place, position, carried)
+            )
+        step = (
+            -(-memory.vector_size // memory.spec.lanes) * memory.spec.lanes
+            if memory.inner
+            else (memory.spec.unroll * memory.spec.lanes)
+        )
+        for dim in dims[1:]:
+            step *= memory.nest.dims[dim].size
+
+        def body(i: Value, acc: list[Value]) -> list[Value]:
+            at = em.b.add(position, em.scaled(i, step)) if memory.scratch else position
+            return self._nest(dims[1:], memory.moved(place, dims[0], i), at, acc)
+
+        return self._walk(memory.nest.dims[dims[0]].size, carried, body)
+
+    def _points(self, place: Place, position: Value, acc: list[Value]) -> list[Value]:
+        """One reduce point for all vectors of points."""
+        for group, point in enumerate(self.points):
+            at = self._offset(position, group * self.memory.spec.lanes)
+            self._cell(Cell(point, place, point.shift, point.active, at), acc, group)
+        return acc
+
+    def _vectors(self, place: Place, position: Value, acc: list[Value]) -> list[Value]:
+        """The vectorised reduce dim: blocks of `unroll` vectors, then single vectors, then a masked one."""
+        memory, em = self.memory, self.em
+        assert memory.vector is not None
+        lanes, size = memory.spec.lanes, memory.vector.size
+        chunk = lanes * self.groups
+        full = 0 if memory.straight else size // chunk
+
+        def body(i: Value, carried: list[Value]) -> list[Value]:
+            at = em.scaled(i, chunk)
+            moved = memory.moved(place, memory.spec.vector_dim, at)
+            start = em.b.add(position, at) if memory.scratch else position
+            for group in self._in_order(range(self.groups)):
+                cell = Cell(self.points[0], moved, group * lanes, lanes, self._offset(start, group * lanes))
+                self._cell(cell, carried, group)
+            return carried
+
+        def blocks(carried: list[Value]) -> list[Value]:
+            return self._walk(full, carried, body)
+
+        def rest(carried: list[Value]) -> list[Value]:
+            for group, at in self._in_order(list(enumerate(range(full * chunk, size, lanes)))):
+                self._cell(self._cell_at(at, min(lanes, size - at), place, position), carried, group)
+            return carried
+
+        for part in self._in_order((blocks, rest)):
+            acc = part(acc)
+        return acc
+
+    def _cell_at(self, at: int, active: int, place: Place, position: Value) -> Cell:
+        """The vector at a place of the vectorised dim that is known; one that later phases find again if it is kept."""
+        memory, point = self.memory, self.points[0]
+        cell = point.cells.get(at)
+        if cell is None:
+            cell = Cell(point, place, at, active, self._offset(position, at))
+            if memory.straight:
+                point.cells[at] = cell
+        return cell
+
+    def _offset(self, position: Value, offset: int) -> Value:
+        if not self.memory.scratch or offset == 0:
+            return position
+        return self.em.b.add(position, self.em.index(offset))
+
+    def _masked(self, cell: Cell, op: ReduceOp | ScanOp) -> Value:
+        """The operand, with the identity in lanes past the end of the reduce dim."""
+        value, lanes = cell.value(op.value), self.scalars.lanes
+        if not self.memory.inner or cell.active == lanes:
+            return value
+        identity = self.scalars.identity(op.combine.data, dtype_of(op.value))
+        return self.em.b.select(self.em.lane_mask(lanes, cell.active), value, identity)
+
+    def _scan(self, cell: Cell, acc: list[Value], group: int) -> None:
+        first = len(self.reduces) * self.groups + (0 if self.memory.inner else group)
+        for number, op in enumerate(self.scans):
+            at = first + number * self.carries
+            value = self._masked(cell, op)
+            result, acc[at] = scan_step(self.scalars, op, acc[at], value, along=self.memory.inner)
+            cell.values[op.result] = self.scalars.settled(result, dtype_of(op.value))
+
+    def _cell(self, cell: Cell, acc: list[Value], group: int) -> None:
+        em, lanes = self.em, self.scalars.lanes
+        self._scan(cell, acc, group)
+        for number, op in enumerate(self.reduces):
+            how, dtype = op.combine.data, dtype_of(op.value)
+            value = self._masked(cell, op)
+            at = number * self.groups + group
+            acc[at] = self.scalars.combine(how, dtype, acc[at], value)
+        for value in self.kept:
+            dtype = register_of(value)
+            target = em.address(self.memory.scratch[value], cell.position, dtype)
+            em.store(cell.value(value), target, dtype, lanes)
+        # All values before any store: an output may lie on an input.
+        for op, value in [(op, cell.value(op.value)) for op in self.stores]:
+            self.memory.store(value, op, cell.place, cell.shift, lanes, cell.active)
+
+
+def combined(scalars: Scalars, how: str, dtype: str, partial: Sequence[Value]) -> Value:
+    """Partial results to one scalar: pairwise over the vectors, then over the lanes."""
+    values, lanes = list(partial), scalars.lanes
+    while len(values) > 1:
+        half = (len(values) + 1) // 2
+        pairs = zip(values, values[half:], strict=False)
+        values = [scalars.combine(how, dtype, x, y) for x, y in pairs] + values[len(values) - half : half]
+    value = values[0]
+    while lanes > 1:
+        lanes //= 2
+        value = scalars.of(lanes).combine(how, dtype, *scalars.em.halves(value))
+    return value

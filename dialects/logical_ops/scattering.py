@@ -1,0 +1,240 @@
+"""Ops that write at indices: rows, elements or places of an operand, of which each gives a new value.
+
+All are defined for every input. An index counts from the end if it is negative, as in NumPy; out of range it writes
+nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from xdsl.dialects.builtin import I64, IntegerAttr, StringAttr
+from xdsl.ir import Attribute
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, traits_def
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from aicf.dialects.dims import Size
+from aicf.dialects.logical_ops.base import Composite, IndexedRead, LogicalOp, Operand, require_numeric
+from aicf.dialects.logical_ops.indexing import axis_of, check_beside, indices_info
+from aicf.dialects.logical_ops.properties import Properties, int_value
+from aicf.dialects.types import AnyTensor, TensorInfo, tensor, tensor_info
+
+__all__ = [
+    "SCATTER_MODES",
+    "LastUpdateOp",
+    "ScatterCombineOp",
+    "ScatterElementsOp",
+    "ScatterMode",
+    "ScatterNdOp",
+    "ScatterOp",
+    "WriteRowOp",
+]
+
+ScatterMode = Literal["set", "add", "max", "min"]
+SCATTER_MODES: tuple[ScatterMode, ...] = ("set", "add", "max", "min")
+
+
+def _check_scatter(
+    operands: Sequence[Attribute], properties: Properties
+) -> tuple[TensorInfo, TensorInfo, TensorInfo]:
+    """Types of operand, indices and updates, with what all scatters ask of them checked."""
+    info, indices, updates = tensor_info(operands[0]), indices_info(operands[1]), tensor_info(operands[2])
+    mode = properties.get("mode")
+    if not isinstance(mode, StringAttr) or mode.data not in SCATTER_MODES:
+        raise VerifyException(f"mode is {mode}; use one of {', '.join(SCATTER_MODES)}")
+    if updates.element != info.element:
+        raise VerifyException(
+            f"updates are {updates.element.name}, the operand is {info.element.name}; cast one"
+        )
+    if mode.data != "set":
+        require_numeric(info, "scatter with mode set, or cast to an integer type first")
+    return info, indices, updates
+
+
+def _check_updates(updates: TensorInfo, wanted: Sequence[Size]) -> None:
+    if updates.sizes != tuple(wanted):
+        shape = "x".join(str(size) for size in wanted) or "()"
+        raise VerifyException(f"updates have shape {updates.shape_text}, the indices ask for {shape}")
+
+
+class _Scatter(LogicalOp):
+    """What scatters share."""
+
+    operand = operand_def()
+    indices = operand_def()
+    updates = operand_def()
+    mode = prop_def(StringAttr)
+
+    def __init__(
+        self,
+        operand: Operand,
+        indices: Operand,
+        updates: Operand,
+        mode: ScatterMode = "set",
+        **properties: object,
+    ):
+        super().__init__(operand, indices, updates, result=None, mode=mode, **properties)
+
+    @property
+    def scatter_mode(self) -> ScatterMode:
+        """How updates are combined; only for an op that verifies."""
+        return next(mode for mode in SCATTER_MODES if mode == self.mode.data)
+
+
+@irdl_op_definition
+class ScatterOp(_Scatter):
+    """The operand with update i combined into its row ``indices[i]``, rows counted along dimension 0.
+
+    Modes: ``set`` (of several updates of a row the last one stays), ``add`` (the operand's element first, then its
+    updates in rising order), ``max`` and ``min`` (NaN wins). A negative index counts from the end; out of range it
+    drops its update.
+    """
+
+    name = "logical.scatter"
+    traits = traits_def(Pure(), Composite())
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """The operand's type."""
+        info, indices, updates = _check_scatter(operands, properties)
+        if not info.rank or indices.rank != 1:
+            raise VerifyException(
+                f"the operand has shape {info.shape_text} and the indices {indices.shape_text}; the operand has rows "
+                "and the indices rank 1"
+            )
+        _check_updates(updates, [*indices.sizes, *info.sizes[1:]])
+        return info.with_sizes(info.sizes)
+
+
+@irdl_op_definition
+class ScatterCombineOp(_Scatter):
+    """``logical.scatter`` with mode ``add``, ``max`` or ``min``, as a primitive op."""
+
+    name = "logical.scatter_combine"
+    traits = traits_def(Pure())
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """The operand's type."""
+        if properties.get("mode") == StringAttr("set"):
+            raise VerifyException("mode is set, which combines nothing; use logical.scatter")
+        return ScatterOp.infer(operands, properties)
+
+
+@irdl_op_definition
+class ScatterElementsOp(_Scatter):
+    """The operand with each update combined into the element that its index names along ``axis``.
+
+    Modes and indices as in ``logical.scatter``; updates come in row-major order.
+    """
+
+    name = "logical.scatter_elements"
+    axis = prop_def(IntegerAttr[I64])
+    traits = traits_def(Pure(), Composite())
+
+    def __init__(
+        self,
+        operand: Operand,
+        indices: Operand,
+        updates: Operand,
+        axis: int,
+        mode: ScatterMode = "set",
+    ):
+        super().__init__(operand, indices, updates, mode, axis=axis)
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """The operand's type."""
+        info, indices, updates = _check_scatter(operands, properties)
+        check_beside(info, indices, axis_of(properties, info))
+        _check_updates(updates, indices.sizes)
+        return info.with_sizes(info.sizes)
+
+
+@irdl_op_definition
+class ScatterNdOp(_Scatter):
+    """The operand with slices combined into it at places: the last dimension of the indices names one.
+
+    Modes and indices as in ``logical.scatter``; a place is out of range if one of its indices is.
+    """
+
+    name = "logical.scatter_nd"
+    traits = traits_def(Pure(), Composite())
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """The operand's type."""
+        info, indices, updates = _check_scatter(operands, properties)
+        depth = indices.sizes[-1] if indices.rank else 0
+        if not isinstance(depth, int) or not 1 <= depth <= info.rank:
+            raise VerifyException(
+                f"indices have shape {indices.shape_text}; the last dimension names 1 to {info.rank} dimensions of "
+                f"{info.shape_text}"
+            )
+        _check_updates(updates, [*indices.sizes[:-1], *info.sizes[depth:]])
+        return info.with_sizes(info.sizes)
+
+
+@irdl_op_definition
+class LastUpdateOp(LogicalOp):
+    """For each of ``rows`` rows the number (i32) of the last index that names it, -1 if none does.
+
+    Indices as in ``logical.scatter``.
+    """
+
+    name = "logical.last_update"
+    indices = operand_def()
+    rows = prop_def(IntegerAttr[I64])
+    traits = traits_def(Pure())
+
+    def __init__(self, indices: Operand, rows: int):
+        super().__init__(indices, rows=rows)
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """One i32 a row."""
+        indices, rows = indices_info(operands[0]), int_value(properties.get("rows"))
+        if indices.rank != 1:
+            raise VerifyException(f"indices have shape {indices.shape_text}; they have rank 1")
+        if rows < 1:
+            raise VerifyException(f"rows is {rows}; it is at least 1")
+        return tensor([rows], "i32")
+
+
+@irdl_op_definition
+class WriteRowOp(LogicalOp):
+    """The operand with ``row`` in place of its slice at ``index`` along ``axis``.
+
+    A negative index counts from the end; out of range it writes nothing. The row has the operand's shape, with size 1
+    along the axis.
+    """
+
+    name = "logical.write_row"
+    row = operand_def()
+    index = operand_def()
+    operand = operand_def()
+    axis = prop_def(IntegerAttr[I64])
+    traits = traits_def(Pure(), IndexedRead())
+
+    def __init__(
+        self,
+        row: Operand,
+        index: Operand,
+        operand: Operand,
+        axis: int,
+    ):
+        super().__init__(row, index, operand, axis=axis)
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """The operand's type."""
+        row, index, info = tensor_info(operands[0]), indices_info(operands[1]), tensor_info(operands[2])
+        axis = axis_of(properties, info)
+        wanted = tensor_info(info.with_sizes([*info.sizes[:axis], 1, *info.sizes[axis + 1 :]]))
+        if index.rank:
+            raise VerifyException(f"the index has shape {index.shape_text}; it is one number of rank 0")
+        if row != wanted:
+            raise VerifyException(f"the row is {row}; it is a slice of {info} along axis {axis}, {wanted}")
+        return info.with_sizes(info.sizes)

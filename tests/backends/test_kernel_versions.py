@@ -1,0 +1,199 @@
+"""What kernel records hold: one that gains, loses or renames an entry is another version of its kernel.
+
+A tuning table, a policy and a program that was saved name a kernel's version, so that none of them is read as what it
+is not. A row of `RECORDS` says what a version holds. Where a test fails, raise the kernel's version, then write its
+row; a row whose version stays is never edited.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+import pytest
+from xdsl.dialects.builtin import DictionaryAttr, ModuleOp
+from xdsl.ir import Attribute
+
+from aicf.backends.registry import get_kernels
+from aicf.compiled import Options
+from aicf.dialects.emit import ResolvedOp
+from aicf.frontends.text import make_context
+from aicf.tuning.candidates import candidates, grouped
+from tests.backends.cpu.programs import lower
+from tests.gpu.cases import CASES
+from tests.support.fused_graphs import fused_program
+
+
+def _inside(name: str, entries: str) -> str:
+    """The entries of a record inside a record."""
+    return " ".join([name, *(f"{name}.{entry}" for entry in entries.split())])
+
+
+_TILES = (
+    "lanes tile_rows tile_vectors k_split k_unroll b_source b_element panel_group block_rows partition threads "
+    "prefetch_lines prefetch_ahead epilogue_from combination_order"
+)
+_LOOPS = "lanes vector_dim unroll partition_dim threads rounding combination_order"
+_PRODUCT = "transpose_a transpose_b batch_in_rows"
+_CPU_GEMM = f"{_TILES} {_PRODUCT} {_inside('rows', _LOOPS)} rounding layouts may_alias workspace_bytes"
+_CPU_ATTENTION = (
+    f"{_inside('scores', _TILES)} {_inside('output', _TILES)} block_rows share threads key_steps scale causal past "
+    "combination_order workspace_bytes"
+).replace("scores.b_element ", "")
+_CPU_GEMM_NORM = (
+    f"{_inside('product', f'{_TILES} {_PRODUCT}')} {_inside('rows', _LOOPS)} sums_bytes threads combination_order "
+    "workspace_bytes"
+)
+_EARLY = "triggers early_reads rounding"
+_LAUNCH = f"grid block cluster shared_bytes {_EARLY}"
+_LAUNCHES = f"grids block cluster shared_bytes {_EARLY}"
+_CUDA_GEMM = f"{_LAUNCH} transpose_a transpose_b combination_order"
+_WGMMA = f"{_CUDA_GEMM} tile cluster_shape ring split_k may_alias workspace_bytes"
+_CUDA_ATTENTION = f"{_LAUNCH} scale causal past combination_order fixed_addresses"
+
+RECORDS: Mapping[str, tuple[int, str]] = {
+    "cpu.gemm_avx512": (2, _CPU_GEMM),
+    "cpu.gemm_avx2": (2, _CPU_GEMM),
+    "cpu.gemm_portable": (2, _CPU_GEMM),
+    "cpu.gemm_blas": (1, f"{_PRODUCT} library threads combination_order"),
+    "cpu.gemm_norm_avx512": (2, _CPU_GEMM_NORM),
+    "cpu.gemm_norm_avx2": (2, _CPU_GEMM_NORM),
+    "cpu.gemm_norm_portable": (2, _CPU_GEMM_NORM),
+    "cpu.attention_avx512": (2, _CPU_ATTENTION),
+    "cpu.attention_avx2": (2, _CPU_ATTENTION),
+    "cpu.attention_portable": (2, _CPU_ATTENTION),
+    "cpu.generated": (1, f"{_LOOPS} may_alias"),
+    "cpu.copy": (1, "axis parts threads"),
+    "cpu.concat": (1, "axis parts threads"),
+    "cpu.pack": (2, "lanes threads nr k_dim element"),
+    "cpu.last_update": (1, "threads"),
+    "cpu.scatter": (1, "mode parts threads combination_order"),
+    "cpu.topk": (1, "axis smallest threads"),
+    "cuda.cublaslt": (
+        1,
+        f"{_inside('matrices', 'a b c d')} {_inside('operands', 'a b c bias')} transpose batch alpha beta dtype "
+        "compute_type scale_type bias_type epilogue reduction rounding alignment fixed_addresses may_alias library "
+        "algorithm workspace_bytes combination_order",
+    ),
+    "cuda.gemm_wgmma": (1, _WGMMA),
+    "cuda.gemm_norm": (1, _WGMMA),
+    "cuda.gemm_mma": (
+        1,
+        f"{_CUDA_GEMM} tile tile_group warps stages blocks_per_sm split_k split_through sum_grid sum_block "
+        "workspace_bytes",
+    ),
+    "cuda.gemm_simt": (1, f"{_CUDA_GEMM} tile thread_tile depth tile_group stages blocks_per_sm split_k"),
+    "cuda.gemv": (
+        1,
+        f"{_CUDA_GEMM} along k_parts row_groups rows_per_warp chains prologue_operands blocks_per_sm trigger_at",
+    ),
+    "cuda.attention_wgmma": (1, f"{_CUDA_ATTENTION} groups turns block_n stages"),
+    "cuda.attention_step": (1, f"{_CUDA_ATTENTION} splits warps"),
+    "cuda.attention": (1, f"{_CUDA_ATTENTION} warpgroups warps_m warps_n block_m block_n stages"),
+    "cuda.attention_simt": (1, _CUDA_ATTENTION),
+    "cuda.generated": (
+        1,
+        f"{_LAUNCHES} strategy vector lanes threads unroll splits late blocks_per_sm may_alias combination_order",
+    ),
+    "cuda.copy": (1, f"axis parts {_EARLY}"),
+    "cuda.concat": (1, f"axis parts {_EARLY}"),
+    "cuda.last_update": (1, _LAUNCHES),
+    "cuda.scatter": (1, f"{_LAUNCHES} mode block_rows block_columns looks may_alias combination_order"),
+    "cuda.scatter_sorted": (
+        1,
+        f"{_LAUNCHES} mode vector lanes items blocks looks may_alias workspace_bytes combination_order",
+    ),
+    "cuda.topk": (2, f"{_LAUNCHES} axis smallest parts unroll workspace_bytes"),
+}
+"""Kernel to its version and the entries that its records may have, beside `version` and `determinism`."""
+
+
+PROGRAMS = (
+    "norm-rows_normed-ln",
+    "gemv-normed_dense-f16",
+    "places-rows",
+    "places-topk-f32",
+    "bool_operations-i1",
+    "attention_step-f16",
+    "wgmma-product-f16",
+    "mma-wide",
+)
+"""Cases of the GPU's table; together with the fused programs they have work for every kernel of either backend."""
+
+FUSED = ("attention", "norm_product", "gated")
+
+PACKED = """func.func @f(%x : tensor<1x8xf16> {logical.name = "x", logical.role = "input"},
+    %w : tensor<8x8xf16> {logical.name = "w", logical.role = "param"}) -> (tensor<1x8xf16> {logical.name = "y"}) {
+  %y = logical.matmul %x, %w : (tensor<1x8xf16>, tensor<8x8xf16>) -> tensor<1x8xf16>
+  func.return %y : tensor<1x8xf16>
+}"""
+LIBRARY = PACKED.replace("f16", "f32").replace('"param"', '"input"')
+
+
+@cache
+def made() -> Mapping[str, frozenset[str]]:
+    """Every kernel that has work in the programs, and the entries of all its records."""
+    found: dict[str, set[str]] = {}
+    for kernel, record in _records():
+        found.setdefault(kernel, set()).update(_names(record))
+    return {kernel: frozenset(names) - {"version", "determinism"} for kernel, names in found.items()}
+
+
+def _records() -> Iterator[tuple[str, Mapping[str, Attribute]]]:
+    for target, own in (("cpu:x86-64-v4", "cpu.gemm_norm_avx512"), ("cuda:sm_90a", "cuda.gemm_norm")):
+        for dtype in ("f16", "f32"):
+            for family in FUSED:
+                yield from _offered(fused_program(family, 1, dtype).module, target, {})
+        for name in PROGRAMS:
+            yield from _offered(CASES[name].make().module, target, {})
+        # Norms join their products where a policy asks for it: of these sizes they take less apart.
+        yield from _offered(CASES[PROGRAMS[0]].make().module, target, {"kernels": {"gemm_norm": own}})
+    policy = {"kernels": {"gemm": "cpu.gemm_blas"}}
+    for module in (
+        lower(PACKED, "x86-64-v4"),
+        lower(LIBRARY, "x86-64-v4", policy=policy, library="0.3 Prescott"),
+    ):
+        for op in module.walk():
+            if isinstance(op, ResolvedOp) and op.kernel is not None:
+                yield op.kernel.kernel.data, op.kernel.record.data
+
+
+def _offered(
+    module: ModuleOp, target: str, policy: dict[str, Any]
+) -> Iterator[tuple[str, Mapping[str, Attribute]]]:
+    """The first record of every legal kernel for every group."""
+    options = Options(target, json.dumps(policy), "", 1)
+    for candidate in candidates(grouped(module, options, make_context(), lambda _: None), 1):
+        yield candidate.kernel.id, candidate.record.record.data
+
+
+def _names(record: Mapping[str, Attribute], prefix: str = "") -> Iterator[str]:
+    for name, value in record.items():
+        yield prefix + name
+        if isinstance(value, DictionaryAttr):
+            yield from _names(value.data, f"{prefix}{name}.")
+
+
+@pytest.mark.parametrize("backend", ["cpu", "cuda"])
+def test_every_kernel_has_a_row(backend: str) -> None:
+    kernels = get_kernels(backend)
+    assert {name for name in RECORDS if name.startswith(f"{backend}.")} == kernels.keys()
+    assert kernels.keys() <= made().keys(), "a program with work for the kernel is missing"
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_record_that_changes_is_another_version(name: str) -> None:
+    version, entries = RECORDS[name]
+    kernel = get_kernels(name.partition(".")[0])[name]
+    came, gone = (
+        sorted(names) for names in (made()[name] - {*entries.split()}, {*entries.split()} - made()[name])
+    )
+    assert not came and not gone, f"{name}: came {came}, gone {gone}: raise its version, then write its row"
+    assert kernel.version == version, f"{name}: write the row of version {kernel.version}"
+
+
+def test_the_row_of_a_kernel_names_each_entry_once() -> None:
+    for name, (_, entries) in RECORDS.items():
+        assert len(entries.split()) == len(set(entries.split())), name
