@@ -11,73 +11,16 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr
-from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import SSAValue
+from xdsl.dialects.builtin import ModuleOp
 
-from aicf.dialects import logical
-from aicf.dialects.types import element_of, tensor_info
 from aicf.frontends.text import verify_module
-from aicf.passes.assign_ids import AssignIdsPass
 from aicf.passes.differentiate import DifferentiatePass
-from aicf.passes.support.gradients import GRADIENTS
-from aicf.passes.support.gradients.base import STEPS
 from tests.support.elementwise_ops import OPS
-from tests.support.op_rows import ROWS
-from tests.support.op_rows.row import FLOATS, Row, is_float, program
+from tests.support.gradient_programs import SMOOTH_OPS, SMOOTH_ROWS, smooth, with_loss
+from tests.support.op_rows.row import FLOATS, Row, program
 from tests.support.random_graphs import run_program
 
 Array = NDArray[Any]
-
-
-def _smooth(inputs: Mapping[str, Array], random: np.random.Generator, *, positive: bool) -> dict[str, Array]:
-    """Random floats in the place of drawn ones: none near another one, 0 or a whole number, where there are kinks."""
-    floats = [name for name, array in inputs.items() if is_float(array)]
-    places = random.permutation(sum(inputs[name].size for name in floats))
-    numbers = 0.1037 + 2.5 * places / max(len(places), 1)
-    numbers = np.where(np.abs(numbers - np.round(numbers)) < 1e-3, numbers + 1.5e-3, numbers)
-    if not positive:
-        numbers = numbers * random.choice([-1.0, 1.0], len(numbers))
-    ends = np.cumsum([inputs[name].size for name in floats])
-    parts = dict(zip(floats, np.split(numbers, ends[:-1]), strict=True)) if floats else {}
-    return {n: parts[n].reshape(array.shape) if n in parts else array for n, array in inputs.items()}
-
-
-def _with_loss(module: ModuleOp, weights: Array) -> tuple[ModuleOp, list[str]]:
-    """The module with the sum of its weighted result as `loss`, and its gradients by all float inputs."""
-    (function,) = (op for op in module.body.block.ops if isinstance(op, FuncOp))
-    block = function.body.block
-    last = block.last_op
-    assert isinstance(last, ReturnOp) and function.arg_attrs is not None
-    result = last.operands[0]
-    last.detach()
-    last.erase()
-    names = [entry.data["logical.name"].data for entry in function.arg_attrs]  # type: ignore[union-attr]
-    factor = block.insert_arg(result.type, len(block.args))
-    product = logical.MulOp(result, factor)
-    info = tensor_info(result.type)
-    block.add_op(product)
-    loss: SSAValue = product.result
-    if info.rank:
-        total = logical.ReduceSumOp(product, range(info.rank))
-        block.add_op(total)
-        loss = total.result
-    by = {name: arg for name, arg in zip(names, block.args, strict=False) if element_of(arg.type).is_float}
-    gradients = [logical.GradientOp(loss, arg) for arg in by.values()]
-    block.add_ops(gradients)
-    block.add_op(ReturnOp(loss, *gradients))
-    function.function_type = type(function.function_type).from_lists(
-        [arg.type for arg in block.args], [loss.type, *(g.result.type for g in gradients)]
-    )
-    role = {"logical.role": StringAttr("input")}
-    function.arg_attrs = ArrayAttr(
-        [*function.arg_attrs, DictionaryAttr({"logical.name": StringAttr("weights"), **role})]
-    )
-    function.res_attrs = ArrayAttr(
-        DictionaryAttr({"logical.name": StringAttr(name)}) for name in ["loss", *(f"d{n}" for n in by)]
-    )
-    AssignIdsPass().apply(Context(), module)
-    return module, list(by)
 
 
 def _slope(loss: Callable[[float], float], step: float = 1e-4) -> float:
@@ -95,7 +38,7 @@ def _check(module: ModuleOp, inputs: Mapping[str, Array], random: np.random.Gene
     (name,) = result
     assume(np.all(np.isfinite(result[name])))
     weights = random.normal(size=result[name].shape)
-    training, by = _with_loss(module, weights)
+    training, by = with_loss(module, weights)
     DifferentiatePass().apply(Context(), training)
     verify_module(training)
     found = run_program(training, {**inputs, "weights": weights})
@@ -115,21 +58,6 @@ def _check(module: ModuleOp, inputs: Mapping[str, Array], random: np.random.Gene
         assert abs(slope - wanted) <= 1e-8 * scale, f"{name_by}: {slope}, wanted {wanted}"
 
 
-def _passes_back(op: object) -> bool:
-    return GRADIENTS.get(op) is not STEPS  # type: ignore[call-overload]
-
-
-SMOOTH_ROWS = [row for row in ROWS if "f64" in row.dtypes and _passes_back(row.op)]
-
-
-def _op_of(name: str) -> type[object]:
-    module = OPS[name].program((2,), OPS[name].dtypes[0])
-    return next(type(op) for op in module.walk() if isinstance(op, logical.LogicalOp) and op.operands)
-
-
-SMOOTH_OPS = [name for name in OPS if "f64" in OPS[name].dtypes and _passes_back(_op_of(name))]
-
-
 @pytest.mark.parametrize("row", SMOOTH_ROWS, ids=lambda row: row.name)
 @settings(max_examples=15)
 @given(data=st.data())
@@ -137,7 +65,7 @@ def test_same_slope(row: Row, data: st.DataObject) -> None:
     use = data.draw(row.uses("f64").filter(lambda use: use.attributes.get("element", "f64") in FLOATS))
     random = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     module, inputs = program([use])
-    _check(module, _smooth(inputs, random, positive=row.name == "batch_norm"), random)
+    _check(module, smooth(inputs, random, positive=row.name == "batch_norm"), random)
 
 
 @pytest.mark.parametrize("name", SMOOTH_OPS)
@@ -147,4 +75,4 @@ def test_same_slope_elementwise(name: str) -> None:
     module = op.program((5, 7), "f64")
     positive = name in ("log", "sqrt", "rsqrt", "pow", "log1p")
     inputs = {f"x{number}": np.zeros((5, 7)) for number in range(op.operands)}
-    _check(module, _smooth(inputs, random, positive=positive), random)
+    _check(module, smooth(inputs, random, positive=positive), random)
