@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from xdsl.context import Context
@@ -36,7 +36,8 @@ def _check(module: ModuleOp, inputs: Mapping[str, Array], random: np.random.Gene
     plain = module.clone()
     result = run_program(plain, inputs)
     (name,) = result
-    assume(np.all(np.isfinite(result[name])))
+    if not np.all(np.isfinite(result[name])):
+        reject()
     weights = random.normal(size=result[name].shape)
     training, by = with_loss(module, weights)
     DifferentiatePass().apply(Context(), training)
@@ -50,9 +51,8 @@ def _check(module: ModuleOp, inputs: Mapping[str, Array], random: np.random.Gene
             return float(np.sum(run_program(plain, moved)[name] * weights))
 
         wanted = _slope(loss)
-        assume(
-            abs(wanted - _slope(loss, 3e-5)) <= 1e-8 * max(1.0, abs(wanted))
-        )  # else there is a kink between
+        if abs(wanted - _slope(loss, 3e-5)) > 1e-8 * max(1.0, abs(wanted)):
+            reject()  # there is a kink between
         slope = float(np.sum(found[f"d{name_by}"] * direction))
         scale = max(1.0, float(np.sum(np.abs(found[f"d{name_by}"] * direction))))
         assert abs(slope - wanted) <= 1e-8 * scale, f"{name_by}: {slope}, wanted {wanted}"
