@@ -232,6 +232,15 @@ COMMANDS = {
         policy_of({"records": {"fc9": {"tile_rows": 3}}}),
         "records.fc9: no group has that name; did you mean 'fc3' or 'fc2' or 'fc1'?",
     ),
+    "record entry of no kernel": (
+        policy_of({"records": {"fc1": {"tile_row": 6}}}),
+        "records.fc1.tile_row: 'cpu.gemm_portable' does not offer 6; it records nothing of that name; drop records.fc1 "
+        "to leave the record to the kernel",
+    ),
+    "no kernel is left": (
+        policy_of({"forbid": ["cpu.generated"]}),
+        "(logical.reduce_max): cpu.generated: forbidden by policy; change the policy or choose another target",
+    ),
     "record that no kernel offers": (
         policy_of({"kernels": {"fc1": "cpu.gemm_portable"}, "records": {"fc1": {"tile_rows": 99}}}),
         "records.fc1.tile_rows: 'cpu.gemm_portable' does not offer 99; it offers ",
