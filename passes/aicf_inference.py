@@ -13,6 +13,7 @@ from aicf.errors import PolicyError
 from aicf.passes.apply_policy import ApplyPolicyPass
 from aicf.passes.assign_ids import AssignIdsPass
 from aicf.passes.decide_inplace import DecideInplacePass
+from aicf.passes.elide_concats import ElideConcatsPass
 from aicf.passes.fold_constants import FoldConstantsPass
 from aicf.passes.fuse_attention import FuseAttentionPass
 from aicf.passes.fuse_elementwise import FuseElementwisePass
@@ -105,6 +106,7 @@ def decision_passes(tuning: str = "") -> tuple[ModulePass, ...]:
         FuseNormsPass(),
         FuseEpiloguesPass(),
         FuseElementwisePass(),
+        ElideConcatsPass(),
         SelectKernelsPass(tuning),
         GenerateKernelsPass(),
         LowerToEmitPass(),

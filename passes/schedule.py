@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntegerAttr, ModuleOp, i64
@@ -14,7 +15,7 @@ from aicf.backends.registry import get_backend
 from aicf.dialects.emit import BindOp, EdgeAttr, ProgramOp, ResolvedOp, SlotOp
 from aicf.dialects.emit_types import TargetAttr
 from aicf.errors import PlanError
-from aicf.passes.analysis.accesses import Access, accesses_of, written_roots
+from aicf.passes.analysis.accesses import Access, Region, accesses_of
 from aicf.passes.support.early_start import may_start_early
 from aicf.passes.support.ledger import record
 from aicf.passes.support.policy import execution_of
@@ -71,7 +72,8 @@ def _schedule(module: ModuleOp, program: ProgramOp, streams: int) -> None:
         planner, allowed = _placed(accesses, streams), f"the policy allows {_counted(streams)}"
     else:
         planner, allowed = _fastest(module, instructions, accesses)
-    planner.write(instructions, written_roots(program))
+    written = frozenset(a.region.root for touched in accesses for a in touched if a.writes)
+    planner.write(instructions, written)
     used = max(planner.stream, default=0) + 1
     edges = sum(len(op.after) for op in instructions)
     early = sum(edge.kind.data == "programmatic" for op in instructions for edge in op.after)
@@ -135,6 +137,15 @@ def _placed(accesses: Sequence[tuple[Access, ...]], streams: int) -> _Planner:
     return planner
 
 
+_Touch: TypeAlias = tuple[int, Region]
+"""An instruction, by its place, and what it touches of a buffer."""
+
+
+def _left(touches: Sequence[_Touch], written: Region) -> list[_Touch]:
+    """Those that a later instruction does not wait for anyway if it waits for one that writes all of `written`."""
+    return [(place, region) for place, region in touches if not written.touched().holds(region.touched())]
+
+
 @dataclass
 class _Planner:
     """Hazards and stream ends, instruction by instruction.
@@ -142,7 +153,8 @@ class _Planner:
     Args:
         streams: Most streams.
         stream, after: What was decided for each instruction so far: its stream, and the places of those it waits for.
-        writer, readers: Of each buffer: the last instruction that writes it, and those that have read it since.
+        writers, readers: Of each buffer: the instructions that write parts of it which no later one writes whole, and
+            those that have read such parts since; each with what it touches.
         closure: Of each instruction, as bits, all that end before it starts.
         ends: The last instruction of each stream.
     """
@@ -150,8 +162,8 @@ class _Planner:
     streams: int
     stream: list[int] = field(default_factory=list[int])
     after: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])
-    writer: dict[BindOp | SlotOp, int] = field(default_factory=dict[BindOp | SlotOp, int])
-    readers: dict[BindOp | SlotOp, list[int]] = field(default_factory=dict[BindOp | SlotOp, list[int]])
+    writers: dict[BindOp | SlotOp, list[_Touch]] = field(default_factory=dict[BindOp | SlotOp, list[_Touch]])
+    readers: dict[BindOp | SlotOp, list[_Touch]] = field(default_factory=dict[BindOp | SlotOp, list[_Touch]])
     closure: list[int] = field(default_factory=list[int])
     ends: dict[int, int] = field(default_factory=dict[int, int])
 
@@ -187,20 +199,18 @@ class _Planner:
         needed: set[int] = set()
         for access in accesses:
             root = access.region.root
-            if root in self.writer:
-                needed.add(self.writer[root])
-            if access.writes:
-                needed.update(self.readers.get(root, ()))
+            earlier = [*self.writers.get(root, ()), *(self.readers.get(root, ()) if access.writes else ())]
+            needed.update(place for place, region in earlier if region.overlaps(access.region))
         return needed
 
     def _note(self, accesses: Sequence[Access], place: int) -> None:
         for access in accesses:
-            root = access.region.root
+            root, touch = access.region.root, (place, access.region)
             if access.writes:
-                self.writer[root] = place
-                self.readers[root] = []
+                self.writers[root] = [*_left(self.writers.get(root, ()), access.region), touch]
+                self.readers[root] = _left(self.readers.get(root, ()), access.region)
             else:
-                self.readers.setdefault(root, []).append(place)
+                self.readers.setdefault(root, []).append(touch)
 
     def _stream(self, needed: set[int]) -> int:
         """The stream that ends with a predecessor, else a free number, else the one that ended first."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from xdsl.context import Context
@@ -32,6 +32,7 @@ from aicf.passes.support.pinned_groups import check_formed
 from aicf.passes.support.policy import policy_of, with_stems, without_bucket
 from aicf.passes.support.programs import programs
 from aicf.passes.support.staging import staging_us
+from aicf.passes.support.structure import Structure, structure_of_work
 from aicf.passes.support.work import GroupWork, legal_kernels, target_of, work_of_group
 from aicf.policies.kernel_policy import EXPECTED_US, KernelPolicy
 from aicf.policies.tuning_table import MeasuredWork
@@ -117,11 +118,32 @@ class _Option:
 
 
 @dataclass(frozen=True)
+class _Weighed:
+    """What could run a piece of work, as far as that follows from the work and from what the policy says of it.
+
+    Args:
+        measured: What the tuning table has of it.
+        rejected: The reason against each kernel that may not be taken.
+        offers: Of each other kernel the reason against some variants, and the rest with their microseconds.
+        threads_us: Predicted microseconds by number of threads, of kernels that weighed it.
+        free: The figure of what batch-invariant work would take if it were none.
+    """
+
+    measured: MeasuredWork | None
+    rejected: Mapping[str, str]
+    offers: Sequence[tuple[Mapping[str, str], Sequence[tuple[Variant, float]]]]
+    threads_us: Mapping[str, Mapping[int, float]]
+    free: Mapping[str, Attribute]
+
+
+@dataclass(frozen=True)
 class _Chooser:
     module: ModuleOp
     target: TargetAttr
     policy: KernelPolicy
     measured: Measurements
+    known: dict[Structure, _Weighed] = field(default_factory=dict[Structure, _Weighed])
+    """Of the work so far that something else was said or asked of."""
 
     def choose_for_groups(self, function: func.FuncOp) -> None:
         """Gives each group of a function its kernel record."""
@@ -157,8 +179,8 @@ class _Chooser:
         """The record of the kernel that runs the work of `op`, and its microseconds; writes the ledger."""
         group_work = group_work.under(self.policy)
         work = group_work.work
-        measured = self.measured.find(work)
-        options, rejected = self._options(group_work, op, measured, refuse)
+        weighed = self._weighed(group_work)
+        options, rejected = self._options(weighed, work, op, refuse)
         if not options and (why := self._why_no_record(work, rejected)) is not None:
             raise PolicyError(why)
         if not options:
@@ -173,9 +195,8 @@ class _Chooser:
             if option is not best:
                 rejected[option.variant.label] = _against(option, best)
         chosen = best.variant
-        rejected |= _other_threads(chosen, work, self.target)
+        rejected |= _other_threads(chosen, weighed)
         cost = _microseconds(best.own_us)
-        free = self._free_choice(group_work)
         record(
             self.module,
             SelectKernelsPass.name,
@@ -183,32 +204,51 @@ class _Chooser:
             chosen.kernel.id,
             because,
             rejected,
-            {"expected_us": cost, **_measured_costs(chosen, measured), **free},
+            {"expected_us": cost, **_measured_costs(chosen, weighed.measured), **weighed.free},
         )
         return chosen.record, cost
 
     def _options(
-        self, group_work: GroupWork, op: Operation, measured: MeasuredWork | None, refuse: Refuse | None
+        self, weighed: _Weighed, work: Work, op: Operation, refuse: Refuse | None
     ) -> tuple[list[_Option], dict[str, str]]:
-        """Every variant that may be taken, and the reason against each that may not."""
+        """Every variant that may be taken for the work of `op`, and the reason against each that may not."""
+        rejected = dict(weighed.rejected)
+        options: list[_Option] = []
+        for reasons, variants in weighed.offers:
+            rejected |= reasons
+            for variant, us in variants:
+                why = None if refuse is None else refuse(variant.record)
+                if why is None:
+                    copies = staging_us(variant.record, work, op, self.target)
+                    options.append(_Option(variant, us, copies))
+                else:
+                    rejected[variant.label] = why
+        return options, rejected
+
+    def _weighed(self, group_work: GroupWork) -> _Weighed:
+        """What could run a piece of work, worked out once for all that is alike and called alike by the policy."""
         work = group_work.work
+        called = (_name_in(self.policy.kernels, work), _name_in(self.policy.records, work))
+        key = (*called, *structure_of_work(work))
+        if key not in self.known:
+            self.known[key] = self._weigh(group_work)
+        return self.known[key]
+
+    def _weigh(self, group_work: GroupWork) -> _Weighed:
+        work = group_work.work
+        measured = self.measured.find(work)
         rows = () if measured is None else measured.rows
         known = {row.kernel for row in rows} | self._completed_by_policy(work)
         legal, rejected = legal_kernels(group_work, self.target, frozenset(self.policy.forbid), known)
         legal, rejected = _deterministic(legal, rejected, self.policy)
         legal, rejected = self._in_one_order(legal, rejected, work)
-        options: list[_Option] = []
+        offers: list[tuple[Mapping[str, str], Sequence[tuple[Variant, float]]]] = []
         for kernel in legal:
             variants, reasons = self._variants(kernel, work, measured)
-            rejected |= reasons
-            for variant in variants:
-                why = None if refuse is None else refuse(variant.record)
-                if why is None:
-                    copies = staging_us(variant.record, work, op, self.target)
-                    options.append(_Option(variant, self._us(variant, work), copies))
-                else:
-                    rejected[variant.label] = why
-        return options, rejected
+            offers.append((reasons, [(variant, self._us(variant, work)) for variant in variants]))
+        threads = _threads_us(legal, work, self.target)
+        free = self._free_choice(group_work) if offers else {}
+        return _Weighed(measured, rejected, offers, threads, free)
 
     def _free_choice(self, group_work: GroupWork) -> dict[str, Attribute]:
         """Of batch-invariant work, the predicted time of what would have been chosen freely: what the class costs."""
@@ -297,9 +337,14 @@ _Stated = TypeVar("_Stated")
 
 
 def _stated(entries: Mapping[str, _Stated], work: Work) -> tuple[str, _Stated] | None:
-    """What a policy says of a piece of work, and by which name: its id, that without the bucket, or its kind."""
-    keys = (work.id, without_bucket(work.id), work.kind)
-    return next(((key, entries[key]) for key in keys if key in entries), None)
+    """What a policy says of a piece of work, and by which name."""
+    key = _name_in(entries, work)
+    return None if key is None else (key, entries[key])
+
+
+def _name_in(entries: Collection[str], work: Work) -> str | None:
+    """By which name the entries of a policy have a piece of work: its id, that without the bucket, or its kind."""
+    return next((key for key in (work.id, without_bucket(work.id), work.kind) if key in entries), None)
 
 
 def _microseconds(value: float) -> FloatAttr:
@@ -317,11 +362,21 @@ def _measured_costs(chosen: Variant, measured: MeasuredWork | None) -> dict[str,
     return {**costs, TUNING_KEY: StringAttr(measured.key)}
 
 
-def _other_threads(chosen: Variant, work: Work, target: TargetAttr) -> dict[str, str]:
-    """The reason against every other number of threads that the chosen kernel weighed."""
-    if target.facts.data.get("threads") == _ONE_THREAD or not isinstance(chosen.kernel, SharingKernel):
+def _threads_us(
+    legal: Sequence[KernelDescriptor], work: Work, target: TargetAttr
+) -> dict[str, Mapping[int, float]]:
+    """Predicted times by number of threads, of kernels that may share the work; none on a target with one thread."""
+    if target.facts.data.get("threads") == _ONE_THREAD:
         return {}
-    times = chosen.kernel.threads_us(work, target)
+    return {
+        kernel.id: kernel.threads_us(work, target) for kernel in legal if isinstance(kernel, SharingKernel)
+    }
+
+
+def _other_threads(chosen: Variant, weighed: _Weighed) -> dict[str, str]:
+    """The reason against every other number of threads that the chosen kernel weighed."""
+    if (times := weighed.threads_us.get(chosen.kernel.id)) is None:
+        return {}
     taken = plain_value(chosen.record.record.data["threads"])
     own = times.get(taken) if isinstance(taken, int) else None
     return {

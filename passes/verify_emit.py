@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr
@@ -18,13 +18,19 @@ from aicf.dialects.emit_types import BufferType, TargetAttr
 from aicf.errors import InvalidIR, PlanError
 from aicf.passes.analysis.accesses import Region, region_of
 from aicf.passes.decide_inplace import may_alias_pairs
-from aicf.passes.support.body_kinds import derive_kind
+from aicf.passes.support.body_kinds import Attrs, derive_kind
 from aicf.passes.support.early_start import early_operands
 from aicf.passes.support.identity import invalid
 from aicf.passes.support.kernel_code import NoCode, derive_code, derive_prologue
 from aicf.passes.support.peeling import yielded
 from aicf.passes.support.prepare import tensor_of
 from aicf.passes.support.programs import programs
+from aicf.passes.support.structure import (
+    Structure,
+    structure_of_body,
+    structure_of_code,
+    structure_of_work,
+)
 from aicf.passes.support.work import TARGET_ATTR, buffer_info, descriptor, symbol_name
 
 
@@ -45,6 +51,7 @@ class VerifyEmitPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         table = symbols(op)
         target = op.attributes.get(TARGET_ATTR)
+        known = Known()
         for program in programs(op):
             _verify_ops(program)
             for instruction in program.instructions:
@@ -52,9 +59,24 @@ class VerifyEmitPass(ModulePass):
                 _verify_overlap(instruction)
                 _verify_kernel(instruction, target)
                 if self.meaning:
-                    verify_meaning(instruction, table)
-                _verify_record(instruction, table, target)
+                    verify_meaning(instruction, table, known)
+                _verify_record(instruction, table, target, known)
             _verify_memory(program)
+
+
+@dataclass(frozen=True)
+class Known:
+    """What one run of the pass has found right: it holds for all that is alike.
+
+    Args:
+        kinds: Kind and attributes of a body.
+        codes: Bodies with a program that is their code, and what derives it.
+        records: Work with a record by which a kernel runs it.
+    """
+
+    kinds: dict[Structure, tuple[str, Attrs]] = field(default_factory=dict[Structure, tuple[str, Attrs]])
+    codes: set[Structure] = field(default_factory=set[Structure])
+    records: set[Structure] = field(default_factory=set[Structure])
 
 
 def _verify_ops(program: ProgramOp) -> None:
@@ -134,12 +156,22 @@ def _verify_kernel(op: ResolvedOp, target: Attribute | None) -> None:
         )
 
 
-def _verify_record(op: ResolvedOp, table: Mapping[str, Operation], target: Attribute | None) -> None:
+def _verify_record(
+    op: ResolvedOp, table: Mapping[str, Operation], target: Attribute | None, known: Known
+) -> None:
     """Asks the kernel whether it runs the instruction by its record, which may have been edited by hand."""
     if op.kernel is None or op.body is None or not isinstance(target, TargetAttr):
         return
     kernel = descriptor(op.kernel, target)
     work, record = _recorded_work(op, table), op.kernel.record.data
+    asked = (
+        op.kernel,
+        *structure_of_work(work),
+        structure_of_code(work.code),
+        structure_of_code(work.prologue),
+    )
+    if asked in known.records:
+        return
     try:
         reason = _kind_reason(kernel, work)
         if reason is None and isinstance(kernel, CheckedKernel):
@@ -152,6 +184,7 @@ def _verify_record(op: ResolvedOp, table: Mapping[str, Operation], target: Attri
             f"{_named(op)}: kernel '{kernel.id}' cannot run it as its record says: {reason}; correct the record, "
             "or leave kernel(...) out for select-kernels",
         )
+    known.records.add(asked)
 
 
 def _kind_reason(kernel: KernelDescriptor, work: Work) -> str | None:
@@ -187,11 +220,12 @@ def _recorded_work(op: ResolvedOp, table: Mapping[str, Operation]) -> Work:
     )
 
 
-def verify_meaning(op: ResolvedOp, table: Mapping[str, Operation]) -> None:
+def verify_meaning(op: ResolvedOp, table: Mapping[str, Operation], known: Known) -> None:
     """Checks that body and code of an instruction exist, fit its buffers, and say what it states.
 
     Args:
         table: The module's symbols.
+        known: What was found right before, by the same pass; gets what is found here.
 
     Raises:
         InvalidIR: they do not; an instruction without a body states nothing to compare.
@@ -203,10 +237,16 @@ def verify_meaning(op: ResolvedOp, table: Mapping[str, Operation]) -> None:
     if not isinstance(body, BodyOp):
         return
     _verify_signature(op, body.body.block)
+    structure = structure_of_body(body.body.block)
     if op.kind.data != "pack":
-        _verify_kind(op, body.body.block)
+        if structure not in known.kinds:
+            known.kinds[structure] = derive_kind(body.body.block)
+        _verify_kind(op, *known.kinds[structure])
     for code, derive in codes:
-        _verify_code(op, body.body.block, code, derive)
+        pair = (derive, structure, structure_of_code(code))
+        if pair not in known.codes:
+            _verify_code(op, body.body.block, code, derive)
+            known.codes.add(pair)
 
 
 _Derive = Callable[[Block, str], KernelOp | None]
@@ -235,8 +275,7 @@ def _verify_signature(op: ResolvedOp, body: Block) -> None:
         raise invalid(op, f"{_named(op)}: its body is for other shapes or types than its buffers")
 
 
-def _verify_kind(op: ResolvedOp, body: Block) -> None:
-    kind, attrs = derive_kind(body)
+def _verify_kind(op: ResolvedOp, kind: str, attrs: Attrs) -> None:
     if (kind, dict(attrs)) != (op.kind.data, dict(op.attrs.data)):
         raise invalid(
             op,

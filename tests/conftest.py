@@ -1,5 +1,6 @@
 """What holds for all tests."""
 
+import gc
 from importlib.util import find_spec
 
 if find_spec("hypothesis") is not None:  # the GPU tests do without it
@@ -8,3 +9,10 @@ if find_spec("hypothesis") is not None:  # the GPU tests do without it
     # No test asserts a time: how long inputs take to make says how busy the machine is.
     settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("untimed")
+
+
+def pytest_collection_finish() -> None:
+    """Collections of cycles are a fifth of the time of the tests: IR is cycles, and every sweep walks what pytest and
+    the modules hold as well. That is set apart, and the rest is swept less often."""
+    gc.freeze()
+    gc.set_threshold(100_000, 10, 10)

@@ -38,7 +38,7 @@ MEASUREMENTS = ("cold", "warm")
 
 @dataclass(frozen=True)
 class Fusion:
-    """Which fusing passes may form groups of several ops.
+    """Which fusing passes may form groups of several ops, or have groups write into what others make.
 
     Args:
         attention: Two products with a softmax between them.
@@ -48,6 +48,7 @@ class Fusion:
         norm: A row program behind a product.
         epilogue: Pointwise ops behind a product.
         elementwise: Pointwise ops and row reductions.
+        concat: Parts of a concatenation, written where they belong by what computes them.
     """
 
     attention: bool = True
@@ -57,6 +58,7 @@ class Fusion:
     norm: bool = True
     epilogue: bool = True
     elementwise: bool = True
+    concat: bool = True
 
 
 @dataclass(frozen=True)

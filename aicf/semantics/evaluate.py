@@ -41,15 +41,16 @@ def evaluate(op: Operation, operands: Sequence[Array], mode: Mode) -> tuple[Arra
     meaning = SEMANTICS.get(type(op))
     if meaning is None or not isinstance(op, LogicalOp):
         raise InvalidIR(f"{op.name} has no meaning of its own here: only logical ops that give a value do")
-    if not op.info.is_static:
-        raise InvalidIR(f"{op.name}: result {op.info} has symbolic dimensions; run specialize-shapes first")
+    info = op.info
+    if not info.is_static:
+        raise InvalidIR(f"{op.name}: result {info} has symbolic dimensions; run specialize-shapes first")
     arrays = [
         _operand(op, index, value, array, mode)
         for index, (value, array) in enumerate(zip(op.operands, operands, strict=True))
     ]
     with np.errstate(all="ignore"):
         result = np.asarray(meaning(op, arrays))
-        return (result.astype(value_dtype(op.info.element, mode), copy=False),)
+        return (result.astype(value_dtype(info.element, mode), copy=False),)
 
 
 def evaluate_block(block: Block, args: Sequence[Array], mode: Mode) -> list[Array]:
@@ -82,8 +83,11 @@ def value_dtype(element: ElementType, mode: Mode) -> np.dtype[Any]:
 
 def as_value(array: Array, element: ElementType, mode: Mode) -> Array:
     """Convert an array to the dtype of a value."""
+    array, dtype = np.asarray(array), value_dtype(element, mode)
+    if array.dtype == dtype:
+        return array
     with np.errstate(all="ignore"):
-        return np.asarray(array).astype(value_dtype(element, mode), copy=False)
+        return array.astype(dtype)
 
 
 def _operand(op: Operation, index: int, value: SSAValue, array: Array, mode: Mode) -> Array:

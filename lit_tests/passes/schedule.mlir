@@ -55,6 +55,30 @@ emit.program @state attributes {phase = "bufferized"} {
   emit.resolved "copy" id(8) name("second") src(["second"]) ins(%x : !emit.buffer<8xf32, bound>) outs(%s : !emit.buffer<8xf32, bound>)
 }
 
+// Two instructions that fill the columns of one slot run side by side; who reads the left ones waits for one of them,
+// who reads the rows for both.
+// CHECK-LABEL: emit.program @columns
+// CHECK: name("left")
+// TWO: stream(0) after([])
+// CHECK: name("right")
+// TWO: stream(1) after([])
+// CHECK: name("half")
+// TWO: stream(0) after(["left" full])
+// CHECK: name("rows")
+// TWO: stream(1) after(["left" full, "right" full])
+emit.program @columns attributes {phase = "bufferized"} {
+  %x = emit.bind input "x" : !emit.buffer<4x3xf32, bound>
+  %y = emit.bind output "y" : !emit.buffer<4x6xf32, bound>
+  %z = emit.bind output "z" : !emit.buffer<4x3xf32, bound>
+  %a = emit.slot : !emit.buffer<4x6xf32, arena>
+  %left = emit.view %a offset(0) : !emit.buffer<4x6xf32, arena> to !emit.buffer<4x3xf32, arena, strides [6, 1]>
+  %right = emit.view %a offset(3) : !emit.buffer<4x6xf32, arena> to !emit.buffer<4x3xf32, arena, strides [6, 1]>
+  emit.resolved "relu" id(1) name("left") src(["left"]) ins(%x : !emit.buffer<4x3xf32, bound>) outs(%left : !emit.buffer<4x3xf32, arena, strides [6, 1]>)
+  emit.resolved "copy" id(8) name("right") src(["right"]) ins(%x : !emit.buffer<4x3xf32, bound>) outs(%right : !emit.buffer<4x3xf32, arena, strides [6, 1]>)
+  emit.resolved "copy" id(8) name("half") src(["half"]) ins(%left : !emit.buffer<4x3xf32, arena, strides [6, 1]>) outs(%z : !emit.buffer<4x3xf32, bound>)
+  emit.resolved "relu" id(1) name("rows") src(["rows"]) ins(%a : !emit.buffer<4x6xf32, arena>) outs(%y : !emit.buffer<4x6xf32, bound>)
+}
+
 // No more streams than allowed: the third branch follows the stream that ended first, in order on it.
 // CHECK-LABEL: emit.program @three
 // CHECK: name("c")

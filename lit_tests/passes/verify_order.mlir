@@ -25,3 +25,17 @@ emit.program @bufferized attributes {phase = "bufferized"} {
   emit.resolved "relu" id(1) name("a") src(["a"]) ins(%x : !emit.buffer<3xf32, bound>) outs(%a : !emit.buffer<3xf32, arena>)
   emit.resolved "relu" id(1) name("b") src(["b"]) ins(%a : !emit.buffer<3xf32, arena>) outs(%y : !emit.buffer<3xf32, bound>)
 }
+
+// Columns of one slot are apart though their ranges interleave: two streams fill them, and who reads the rows waits for
+// both.
+// CHECK: emit.program @columns
+emit.program @columns attributes {phase = "scheduled"} {
+  %x = emit.bind input "x" : !emit.buffer<4x3xf32, bound>
+  %y = emit.bind output "y" : !emit.buffer<4x6xf32, bound>
+  %a = emit.slot : !emit.buffer<4x6xf32, arena>
+  %left = emit.view %a offset(0) : !emit.buffer<4x6xf32, arena> to !emit.buffer<4x3xf32, arena, strides [6, 1]>
+  %right = emit.view %a offset(3) : !emit.buffer<4x6xf32, arena> to !emit.buffer<4x3xf32, arena, strides [6, 1]>
+  emit.resolved "relu" id(1) name("left") src(["left"]) ins(%x : !emit.buffer<4x3xf32, bound>) outs(%left : !emit.buffer<4x3xf32, arena, strides [6, 1]>) stream(0) after([])
+  emit.resolved "copy" id(8) name("right") src(["right"]) ins(%x : !emit.buffer<4x3xf32, bound>) outs(%right : !emit.buffer<4x3xf32, arena, strides [6, 1]>) stream(1) after([])
+  emit.resolved "relu" id(1) name("rows") src(["rows"]) ins(%a : !emit.buffer<4x6xf32, arena>) outs(%y : !emit.buffer<4x6xf32, bound>) stream(0) after(["left" full, "right" full])
+}

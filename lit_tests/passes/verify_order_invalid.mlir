@@ -214,3 +214,49 @@ emit.program @half_output attributes {phase = "scheduled"} {
   %high = emit.view %y offset(2) : !emit.buffer<4xf32, bound> to !emit.buffer<2xf32, bound>
   emit.resolved "relu" id(1) name("high") src(["high"]) ins(%x : !emit.buffer<2xf32, bound>) outs(%high : !emit.buffer<2xf32, bound>) stream(0) after([])
 }
+
+// -----
+
+// The last column is left out: a hole in every row.
+// CHECK: error: {{.*}}'rows' reads part of slot %a before anything wrote it
+emit.program @hole attributes {phase = "scheduled"} {
+  %narrow = emit.bind input "n" : !emit.buffer<4x2xf32, bound>
+  %x = emit.bind input "x" : !emit.buffer<4x3xf32, bound>
+  %y = emit.bind output "y" : !emit.buffer<4x6xf32, bound>
+  %a = emit.slot : !emit.buffer<4x6xf32, arena>
+  %left = emit.view %a offset(0) : !emit.buffer<4x6xf32, arena> to !emit.buffer<4x3xf32, arena, strides [6, 1]>
+  %right = emit.view %a offset(3) : !emit.buffer<4x6xf32, arena> to !emit.buffer<4x2xf32, arena, strides [6, 1]>
+  emit.resolved "relu" id(1) name("left") src(["left"]) ins(%x : !emit.buffer<4x3xf32, bound>) outs(%left : !emit.buffer<4x3xf32, arena, strides [6, 1]>) stream(0) after([])
+  emit.resolved "copy" id(8) name("right") src(["right"]) ins(%narrow : !emit.buffer<4x2xf32, bound>) outs(%right : !emit.buffer<4x2xf32, arena, strides [6, 1]>) stream(1) after([])
+  emit.resolved "relu" id(1) name("rows") src(["rows"]) ins(%a : !emit.buffer<4x6xf32, arena>) outs(%y : !emit.buffer<4x6xf32, bound>) stream(0) after(["left" full, "right" full])
+}
+
+// -----
+
+// All columns are written, the right ones by an instruction that the reader does not wait for.
+// CHECK: error: {{.*}}'right' writes slot %a that 'rows' may read at the same time
+emit.program @late_columns attributes {phase = "scheduled"} {
+  %x = emit.bind input "x" : !emit.buffer<4x3xf32, bound>
+  %y = emit.bind output "y" : !emit.buffer<4x6xf32, bound>
+  %a = emit.slot : !emit.buffer<4x6xf32, arena>
+  %left = emit.view %a offset(0) : !emit.buffer<4x6xf32, arena> to !emit.buffer<4x3xf32, arena, strides [6, 1]>
+  %right = emit.view %a offset(3) : !emit.buffer<4x6xf32, arena> to !emit.buffer<4x3xf32, arena, strides [6, 1]>
+  emit.resolved "relu" id(1) name("left") src(["left"]) ins(%x : !emit.buffer<4x3xf32, bound>) outs(%left : !emit.buffer<4x3xf32, arena, strides [6, 1]>) stream(0) after([])
+  emit.resolved "copy" id(8) name("right") src(["right"]) ins(%x : !emit.buffer<4x3xf32, bound>) outs(%right : !emit.buffer<4x3xf32, arena, strides [6, 1]>) stream(1) after([])
+  emit.resolved "relu" id(1) name("rows") src(["rows"]) ins(%a : !emit.buffer<4x6xf32, arena>) outs(%y : !emit.buffer<4x6xf32, bound>) stream(0) after(["left" full])
+}
+
+// -----
+
+// The columns of two streams have one in common.
+// CHECK: error: {{.*}}'left' writes slot %a that 'right' may write at the same time
+emit.program @shared_column attributes {phase = "scheduled"} {
+  %x = emit.bind input "x" : !emit.buffer<4x3xf32, bound>
+  %y = emit.bind output "y" : !emit.buffer<4x6xf32, bound>
+  %a = emit.slot : !emit.buffer<4x6xf32, arena>
+  %left = emit.view %a offset(0) : !emit.buffer<4x6xf32, arena> to !emit.buffer<4x3xf32, arena, strides [6, 1]>
+  %right = emit.view %a offset(2) : !emit.buffer<4x6xf32, arena> to !emit.buffer<4x3xf32, arena, strides [6, 1]>
+  emit.resolved "relu" id(1) name("left") src(["left"]) ins(%x : !emit.buffer<4x3xf32, bound>) outs(%left : !emit.buffer<4x3xf32, arena, strides [6, 1]>) stream(0) after([])
+  emit.resolved "copy" id(8) name("right") src(["right"]) ins(%x : !emit.buffer<4x3xf32, bound>) outs(%right : !emit.buffer<4x3xf32, arena, strides [6, 1]>) stream(1) after([])
+  emit.resolved "relu" id(1) name("rows") src(["rows"]) ins(%a : !emit.buffer<4x6xf32, arena>) outs(%y : !emit.buffer<4x6xf32, bound>) stream(0) after(["left" full, "right" full])
+}

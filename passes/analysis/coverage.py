@@ -7,45 +7,42 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from aicf.dialects.emit_types import BufferType
 from aicf.passes.analysis.accesses import Region
+from aicf.passes.analysis.strided import StridedBytes
 
 
 def is_covered(wanted: Region, parts: Sequence[Region]) -> bool:
     """Whether every element of `wanted` is one of `parts`, all of them in one slot.
 
-    Without gaps in the parts their ranges tell; else the elements are counted one by one.
+    Ranges tell, of whole parts or of their columns in rows; else the elements are counted one by one.
     """
-    return _is_inside_ranges(wanted, parts) or _is_inside_elements(wanted, parts)
+    touched = [part.touched() for part in parts]
+    return _is_inside(wanted.touched(), touched) or _is_inside_elements(wanted, parts)
 
 
-def _is_inside_ranges(wanted: Region, parts: Sequence[Region]) -> bool:
-    reached, end = _range(wanted)
-    for start, stop in sorted(_range(part) for part in parts if _is_dense(part.type)):
-        if start <= reached:
-            reached = max(reached, stop)
-    return reached >= end
+def _is_inside(wanted: StridedBytes, parts: Sequence[StridedBytes]) -> bool:
+    """Whether ranges without gaps, of parts or of columns in the same rows, hold the range of `wanted`."""
+    reached = wanted.start
+    for part in sorted((part for part in parts if not part.dims), key=lambda part: part.start):
+        if part.start <= reached:
+            reached = max(reached, part.end)
+    if reached >= wanted.end or not wanted.run:
+        return True
+    lengths = sorted({part.dims[0][1] for part in parts if part.dims}, reverse=True)
+    return any(_is_inside_rows(wanted, parts, length) for length in lengths)
 
 
-def _range(region: Region) -> tuple[int, int]:
-    start = region.offset + region.below
-    return start, start + region.size
-
-
-def _is_dense(type_: BufferType) -> bool:
-    """Whether the elements lie side by side in any order, each at an address of its own."""
-    step = 1
-    for stride, size in sorted(zip(map(abs, type_.get_strides()), type_.get_shape(), strict=True)):
-        if size != 1 and stride != step:
-            return False
-        step *= size
-    return True
+def _is_inside_rows(wanted: StridedBytes, parts: Sequence[StridedBytes], length: int) -> bool:
+    if (rows := wanted.rows(length)) is None:
+        return False
+    alike = [its for part in parts if (its := part.rows(length)) is not None and its.is_alike(rows)]
+    return _is_inside(rows.columns, [its.columns for its in alike])
 
 
 def _is_inside_elements(wanted: Region, parts: Sequence[Region]) -> bool:
     if not parts:
         return not wanted.size
-    written: NDArray[np.bool_] = np.zeros(max(_range(part)[1] for part in (wanted, *parts)), np.bool_)
+    written: NDArray[np.bool_] = np.zeros(max(part.touched().end for part in (wanted, *parts)), np.bool_)
     for part in parts:
         written[_elements(part)] = True
     return bool(written[_elements(wanted)].all())

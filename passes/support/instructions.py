@@ -49,7 +49,7 @@ from aicf.passes.support.work import (
     symbol_name,
     work_of_instruction,
 )
-from aicf.passes.verify_emit import verify_meaning
+from aicf.passes.verify_emit import Known, verify_meaning
 
 
 def fresh_symbol(wanted: str, program: ProgramOp, taken: Mapping[str, Operation]) -> str:
@@ -67,7 +67,7 @@ def instruction_work(
     Raises:
         InvalidIR: kind, attributes, buffers and body contradict each other.
     """
-    verify_meaning(op, table)
+    verify_meaning(op, table, Known())
     assert op.body is not None
     body = table[symbol_name(op.body)]
     assert isinstance(body, BodyOp)
