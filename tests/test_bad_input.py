@@ -37,6 +37,21 @@ def program(*body: str, inputs: str = INPUT, outputs: str = OUTPUT) -> str:
     return "\n".join([f"func.func @f({inputs}) -> ({outputs}) {{", *body, "}", ""])
 
 
+def grouped(kernel: str, second: str) -> str:
+    """A group of two ops that was formed by hand, with the kernel that it names."""
+    weight = '%v : tensor<3x3xf32> {logical.name = "v", logical.role = "input"}'
+    return program(
+        '  %y = emit.group "two" from ["m", "n"] ins(%a = %x : tensor<2x3xf32>, %w = %v : tensor<3x3xf32>)'
+        f" -> (tensor<2x3xf32>){kernel} {{",
+        "    %1 = logical.matmul %a, %w : (tensor<2x3xf32>, tensor<3x3xf32>) -> tensor<2x3xf32>",
+        f"    %2 = {second}",
+        "    emit.yield %2 : tensor<2x3xf32>",
+        "  }",
+        RETURN,
+        inputs=f"{INPUT}, {weight}",
+    )
+
+
 def sized(size: str) -> str:
     """A relu over a tensor of that size."""
     type_ = f"tensor<{size}xf32>"
@@ -112,6 +127,18 @@ PROGRAMS = {
     "a method in logical IR": (
         program("  %y = logical.relu %x {tile = 4} : tensor<2x3xf32>", RETURN),
         ":2:3: error: logical.relu: unknown attribute 'tile'",
+    ),
+    "a group that no kernel takes": (
+        grouped("", "logical.matmul %1, %w : (tensor<2x3xf32>, tensor<3x3xf32>) -> tensor<2x3xf32>"),
+        ":2:3: error: no kernel of target cpu runs group 'two' of kind generated: cpu.generated: it is not one set of "
+        "loops over all elements (two contractions in one body); split the group or choose another target",
+    ),
+    "a group whose record is not whole": (
+        grouped(
+            ' kernel("cpu.gemm_portable", {version = 2 : i64, determinism = "bitwise"})',
+            "logical.relu %1 : tensor<2x3xf32>",
+        ),
+        "error: instruction 'two': kernel record lacks the integer 'threads': run select-kernels again",
     ),
     "huge dims": (
         sized("4611686018427387904x3"),
