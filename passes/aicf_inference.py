@@ -13,12 +13,14 @@ from aicf.errors import PolicyError
 from aicf.passes.apply_policy import ApplyPolicyPass
 from aicf.passes.assign_ids import AssignIdsPass
 from aicf.passes.decide_inplace import DecideInplacePass
+from aicf.passes.elide_concats import ElideConcatsPass
 from aicf.passes.fold_constants import FoldConstantsPass
 from aicf.passes.fuse_attention import FuseAttentionPass
 from aicf.passes.fuse_elementwise import FuseElementwisePass
 from aicf.passes.fuse_epilogues import FuseEpiloguesPass
 from aicf.passes.fuse_gated import FuseGatedPass
 from aicf.passes.fuse_horizontal import FuseHorizontalPass
+from aicf.passes.fuse_multi_output import FuseMultiOutputPass
 from aicf.passes.fuse_norms import FuseNormsPass
 from aicf.passes.fuse_prologues import FuseProloguesPass
 from aicf.passes.generate_kernels import GenerateKernelsPass
@@ -105,6 +107,8 @@ def decision_passes(tuning: str = "") -> tuple[ModulePass, ...]:
         FuseNormsPass(),
         FuseEpiloguesPass(),
         FuseElementwisePass(),
+        FuseMultiOutputPass(),
+        ElideConcatsPass(),
         SelectKernelsPass(tuning),
         GenerateKernelsPass(),
         LowerToEmitPass(),

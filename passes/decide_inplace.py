@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, SymbolRefAttr
@@ -69,9 +69,9 @@ def _try_update_in_place(module: ModuleOp, program: ProgramOp, copy: ResolvedOp)
     source, target = region_of(copy.ins[0]), region_of(copy.outs[0])
     assert isinstance(target.root, BindOp)
     name = target.root.bind_name.data
-    producer = next((a.instruction for a in table[source.root] if a.writes), None)
-    conflict = _conflict(order, table, producer, copy)
-    if producer is None or conflict is not None:
+    writes = [access for access in table[source.root] if access.writes]
+    conflict = _conflict(order, table, writes, copy)
+    if not writes or conflict is not None:
         because = conflict or "its value is not computed by an instruction"
         record(module, DecideInplacePass.name, [copy.instruction.data, name], "keep the copy", because)
         return
@@ -83,7 +83,7 @@ def _try_update_in_place(module: ModuleOp, program: ProgramOp, copy: ResolvedOp)
     record(
         module,
         DecideInplacePass.name,
-        [producer.instruction.data, name],
+        [*dict.fromkeys(write.instruction.instruction.data for write in writes), name],
         f"write '{name}' in place",
         "every other reader of the old value ends before, and the kernel reads each element before it writes it",
         {"copy": f"{target.size} bytes through a slot of their own"},
@@ -91,21 +91,24 @@ def _try_update_in_place(module: ModuleOp, program: ProgramOp, copy: ResolvedOp)
 
 
 def _conflict(
-    order: HappensBefore, table: Mapping[_Root, list[Access]], producer: ResolvedOp | None, copy: ResolvedOp
+    order: HappensBefore, table: Mapping[_Root, list[Access]], writes: Sequence[Access], copy: ResolvedOp
 ) -> str | None:
+    """Why the writers of the new value, several where each writes a part, may not write it over the old one."""
     source, target = region_of(copy.ins[0]), region_of(copy.outs[0])
-    if producer is None:
+    if not writes:
         return None
     if not source.type.is_contiguous or source.offset or source.size != region_of(source.root.buffer).size:
         return "the new value is part of a larger buffer"
-    for access in table[target.root]:
-        user = access.instruction
-        if user is copy or order.before(user, producer):
-            continue
-        if user is not producer:
-            return f"'{user.instruction.data}' still reads the old value"
-        if not _may_alias(producer, source.root, target.root):
-            return f"kernel {_kernel(producer)} may not overwrite what it reads"
+    for write in writes:
+        producer, moved = write.instruction, replace(write.region, root=target.root)
+        for access in table[target.root]:
+            user = access.instruction
+            if user is copy or order.before(user, producer) or not moved.overlaps(access.region):
+                continue
+            if user is not producer:
+                return f"'{user.instruction.data}' still reads the old value"
+            if not _may_alias(producer, source.root, target.root):
+                return f"kernel {_kernel(producer)} may not overwrite what it reads"
     return None
 
 

@@ -106,6 +106,18 @@ class MergeBroadcasts(RewritePattern):
             replace_with_op(rewriter, op, BroadcastOp(inner.operand, composed, op.info.sizes), inner)
 
 
+class MergeConcats(RewritePattern):
+    """concat of a concat along the same axis that nothing else reads: one of all operands."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: ConcatOp, rewriter: PatternRewriter, /) -> None:
+        inner = {part: part.owner for part in op.parts if isinstance(part.owner, ConcatOp)}
+        inner = {part: own for part, own in inner.items() if own.axis == op.axis and part.has_one_use()}
+        if inner:
+            parts = [each for part in op.parts for each in (inner[part].parts if part in inner else (part,))]
+            replace_with_op(rewriter, op, ConcatOp(parts, op.axis.value.data), *inner.values())
+
+
 class RemoveDoubleNegation(RewritePattern):
     """-(-x) is x, for wrapping integers and signed zeros too."""
 
@@ -144,7 +156,7 @@ PATTERNS: PatternTable = {
     TransposeOp: (RemoveIdentityTranspose(), MergeTransposes()),
     BroadcastOp: (RemoveIdentity(), BroadcastToReshape(), MergeBroadcasts()),
     SliceOp: (RemoveIdentity(),),
-    ConcatOp: (RemoveIdentity(),),
+    ConcatOp: (RemoveIdentity(), MergeConcats()),
     CastOp: (RemoveIdentity(),),
     NegOp: (RemoveDoubleNegation(),),
     AddOp: (RemoveNeutralOperand(),),

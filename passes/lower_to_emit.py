@@ -40,6 +40,7 @@ from aicf.passes.select_kernels import SelectKernelsPass
 from aicf.passes.support.bindings import decide_bindings
 from aicf.passes.support.identity import value_hint
 from aicf.passes.support.peeling import PeeledOperand
+from aicf.passes.support.places import check_written_in_place, place_of
 from aicf.passes.support.policy import execution_of
 from aicf.passes.support.prepare import (
     Packing,
@@ -68,6 +69,7 @@ from aicf.passes.support.work import (
 class LowerToEmitPass(ModulePass):
     """Bufferises every function: arguments and results become binds, groups become instructions.
 
+    A concatenation outside of groups is one buffer, which the instructions of its parts write through views.
     A result is written straight into its output bind; the new value of a parameter or state goes to a slot and is
     then copied, which `decide-inplace` may prove away. An operand whose kernel wants a prepared layout reads a
     `derived` bind, filled by the program `@prepare`. An input or output whose address a kernel embeds is staged.
@@ -99,6 +101,10 @@ def _expected_times(module: ModuleOp) -> dict[str, Attribute]:
     }
 
 
+_FREE = logical.ReshapeOp | logical.TransposeOp
+"""Views that are outside of groups: of results, and of what is written into a concatenation."""
+
+
 def _strings(array: ArrayAttr[StringAttr]) -> list[str]:
     return [entry.data for entry in array]
 
@@ -127,7 +133,9 @@ class _Bufferizer:
         for op in self.function.body.block.ops:
             if isinstance(op, GroupOp):
                 self._lower_group(op)
-            elif not isinstance(op, func.ReturnOp | logical.ReshapeOp | logical.ConstantOp):
+            elif isinstance(op, logical.ConcatOp):
+                check_written_in_place(op)
+            elif not isinstance(op, func.ReturnOp | logical.ConstantOp | _FREE):
                 raise PlanError(
                     f"{op.name} is outside any group; run materialize-views and fuse-elementwise first"
                 )
@@ -228,7 +236,7 @@ class _Bufferizer:
     ) -> SSAValue:
         value = group.ins[operand.argument]
         if layout is None:
-            held = self.buffers.get(value)
+            held = self.buffers.get(place_of(value).whole)
             if held is None:
                 assert isinstance(value, OpResult) and isinstance(value.op, logical.ConstantOp)
                 held = self._constant(value.op)
@@ -247,17 +255,21 @@ class _Bufferizer:
         return self.derived[name]
 
     def _result(self, result: OpResult, view: View) -> SSAValue:
-        """What the group's kernel writes: the buffer of its result through `view`."""
-        if result in self.outputs:
-            buffer, shown = self.outputs[result]
-            held = viewed(self.block, buffer, shown)
-        else:
-            slot = SlotOp(buffer_type(result.type, "arena"))
-            slot.buffer.name_hint = result.name_hint
-            self.block.add_op(slot)
-            held = slot.buffer
-        self.buffers[result] = held
-        return viewed(self.block, held, view)
+        """What the group's kernel writes: the memory in which its result lies, through `view`."""
+        whole = place_of(result).whole
+        if whole not in self.buffers:
+            self.buffers[whole] = self._memory(whole)
+        return viewed(self.block, self.buffers[whole], view)
+
+    def _memory(self, value: SSAValue) -> SSAValue:
+        """Memory for a value that is whole: that of the output it is, else a slot."""
+        if value in self.outputs:
+            buffer, shown = self.outputs[value]
+            return viewed(self.block, buffer, shown)
+        slot = SlotOp(buffer_type(value.type, "arena"))
+        slot.buffer.name_hint = value.name_hint
+        self.block.add_op(slot)
+        return slot.buffer
 
     def _workspace(self, parts: RecordParts) -> list[SSAValue]:
         if (slot := parts.workspace()) is None:

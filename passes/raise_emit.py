@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain, count
 
 from xdsl.context import Context
 from xdsl.dialects import func
@@ -31,8 +33,9 @@ from aicf.dialects.types import dense_array, element_of, tensor
 from aicf.errors import PlanError, PolicyError
 from aicf.passes.analysis.accesses import Region as Bytes
 from aicf.passes.analysis.accesses import region_of
+from aicf.passes.support.assembling import Operand, Piece, Pieces, box_of, filling
 from aicf.passes.support.decisions import Pins, decisions_of
-from aicf.passes.support.identity import invalid, value_hint
+from aicf.passes.support.identity import invalid, set_identity, value_hint
 from aicf.passes.support.policy import EXECUTION_ATTR, POLICY_ATTR
 from aicf.passes.support.programs import programs
 from aicf.passes.support.unviewing import laid_out, view_ops
@@ -134,7 +137,8 @@ class _Raiser:
     params: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])
     interface: list[DictionaryAttr] = field(default_factory=list[DictionaryAttr])
     copies: set[SSAValue] = field(default_factory=set[SSAValue])
-    """What copies made: their bodies are an argument, so that only those who read it know how it was called."""
+    """What copies made, and what is made of parts: only those who read it know how it was called."""
+    parts: dict[BindOp | SlotOp, Pieces] = field(default_factory=dict[BindOp | SlotOp, Pieces])
     feeders: int = 0
 
     def run(self) -> func.FuncOp:
@@ -182,12 +186,14 @@ class _Raiser:
     def _read(self, value: SSAValue, instruction: ResolvedOp, called: str | None) -> SSAValue:
         """What an operand shows, `called` so by its reader: the value of its bind or slot, through view ops."""
         region = region_of(value)
-        if region.root not in self.held:
+        view = _view_in_elements(region)
+        parts = self.parts.get(region.root)
+        seen = (self.held.get(region.root), view) if parts is None else parts.seen(view, called)
+        held, view = seen or (None, view)
+        if held is None:
             raise invalid(instruction, f"'{instruction.instruction.data}' reads a buffer that nothing wrote")
-        held = self.held[region.root]
         if held in self.copies and held.name_hint is None:
             held.name_hint = called
-        view = _view_in_elements(region)
         if isinstance(region.root, BindOp) and region.root.role.data == "derived":
             view = self.prepared[region.root.bind_name.data].view
         try:
@@ -199,6 +205,12 @@ class _Raiser:
         for op in ops:
             self._add(op, self._feeder_id(instruction), [s.data for s in instruction.src])
         return ops[-1].results[0] if ops else held
+
+    def _new_id(self, wanted: str) -> str:
+        """`wanted`, numbered where another op has it, in the program's bucket."""
+        _, at, bucket = self.program.sym_name.data.partition("@")
+        names = chain([wanted], (f"{wanted}{number}" for number in count(1)))
+        return next(id_ for name in names if (id_ := f"{name}{at}{bucket}") not in self.taken)
 
     def _feeder_id(self, instruction: ResolvedOp) -> str:
         """A new id for a view, broadcast or constant that feeds `instruction`; its bucket stays last."""
@@ -237,12 +249,16 @@ class _Raiser:
     def _write(self, instruction: ResolvedOp, results: Sequence[SSAValue]) -> None:
         for out, value in zip(instruction.outs, results, strict=True):
             region = region_of(out)
+            if self._write_part(instruction, out, value):
+                continue
+            self.parts.pop(region.root, None)
             filled = _filled_by(out)
             ops = laid_out(value, _view_in_elements(region), buffer_of(filled).get_shape())
             if ops is None:
                 raise invalid(
                     instruction,
-                    f"'{instruction.instruction.data}' writes a part of a buffer; that cannot be raised",
+                    f"'{instruction.instruction.data}' writes elements of a buffer that are no block of it; "
+                    "that cannot be raised",
                 )
             for op in ops:
                 self._add(op, self._feeder_id(instruction), [s.data for s in instruction.src])
@@ -252,6 +268,48 @@ class _Raiser:
                 self.copies.add(value)
             self.held[region.root] = ops[-1].results[0] if ops else value
 
+    def _write_part(self, instruction: ResolvedOp, out: SSAValue, value: SSAValue) -> bool:
+        """Notes a block of a buffer; once all blocks are written, they are a concatenation. False if it is none, or all
+        of the buffer."""
+        region = region_of(out)
+        if buffer_of(out).element_count == buffer_of(region.root.buffer).element_count:
+            return False
+        shape, view = buffer_of(_whole_of(out)).get_shape(), _view_in_elements(region)
+        box = box_of(view, shape)
+        ops = None if box is None else filling(value, view, box, shape)
+        if box is None or ops is None:
+            return False
+        for op in ops:
+            self._add(op, self._feeder_id(instruction), [s.data for s in instruction.src])
+        self.held.pop(region.root, None)
+        known = self.parts.get(region.root)
+        if known is None or known.shape != shape:
+            hint = region.root.buffer.name_hint if isinstance(region.root, SlotOp) else None
+            known = self.parts[region.root] = Pieces(shape, self.block, partial(self._add_concat, hint))
+        said = Operand.named(instruction.instruction.data) if instruction.kind.data == "copy" else None
+        src = [source.data for source in instruction.src]
+        known.add(Piece(box, ops[-1].results[0] if ops else value, self.block.last_op, said, src))
+        return True
+
+    def _add_concat(
+        self,
+        hint: str | None,
+        op: logical.ConcatOp,
+        behind: Operation | None,
+        id_: str | None,
+        src: Sequence[str],
+    ) -> None:
+        own = id_ or self._new_id(f"{hint or self.program.sym_name.data.partition('@')[0]}.concat")
+        self.taken.add(own)
+        self.copies.add(op.result)
+        set_identity(op, own, src or [own])
+        if behind is not None:
+            self.block.insert_op_after(op, behind)
+        elif self.block.first_op is not None:
+            self.block.insert_op_before(op, self.block.first_op)
+        else:
+            self.block.add_op(op)
+
     def _finish(self) -> func.FuncOp:
         results: list[SSAValue] = []
         entries: list[DictionaryAttr] = []
@@ -259,6 +317,8 @@ class _Raiser:
             key = logical.NAME_ATTR if bind.role.data == "output" else logical.UPDATES_ATTR
             if bind.role.data != "output" and bind.updated is None:
                 continue
+            if bind in self.parts and (whole := self.parts[bind].whole) is not None:
+                self.held[bind] = whole
             if bind not in self.held:
                 raise PlanError(f"output '{bind.bind_name.data}' is never written")
             results.append(self._shaped(bind))
@@ -282,6 +342,15 @@ class _Raiser:
         op = logical.ReshapeOp(value, bind.buffer.type.get_shape())
         self._add(op, f"{bind.bind_name.data}.reshape", [bind.bind_name.data])
         return op.result
+
+
+def _whole_of(out: SSAValue) -> SSAValue:
+    """The contiguous buffer with all elements of the bind or slot that `out` is a part of: the nearest one."""
+    whole = buffer_of(region_of(out).root.buffer).element_count
+    while not (buffer_of(out).is_contiguous and buffer_of(out).element_count == whole):
+        assert isinstance(out.owner, ViewOp)
+        out = out.owner.source
+    return out
 
 
 def _filled_by(out: SSAValue) -> SSAValue:

@@ -38,7 +38,7 @@ MEASUREMENTS = ("cold", "warm")
 
 @dataclass(frozen=True)
 class Fusion:
-    """Which fusing passes may form groups of several ops.
+    """Which fusing passes may form groups of several ops, or have groups write into what others make.
 
     Args:
         attention: Two products with a softmax between them.
@@ -48,6 +48,8 @@ class Fusion:
         norm: A row program behind a product.
         epilogue: Pointwise ops behind a product.
         elementwise: Pointwise ops and row reductions.
+        multi_output: Groups of those that read one value, or each other's, with several results.
+        concat: Parts of a concatenation, written where they belong by what computes them.
     """
 
     attention: bool = True
@@ -57,6 +59,8 @@ class Fusion:
     norm: bool = True
     epilogue: bool = True
     elementwise: bool = True
+    multi_output: bool = True
+    concat: bool = True
 
 
 @dataclass(frozen=True)

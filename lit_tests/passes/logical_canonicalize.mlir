@@ -94,3 +94,14 @@ func.func @shared(%x : tensor<2x3xf32>) -> (tensor<6xf32>, tensor<3x2xf32>) {
   func.return %0, %1 : tensor<6xf32>, tensor<3x2xf32>
 }
 
+
+// A concatenation of a concatenation along the same axis that nothing else reads is one; along another axis it is not.
+// CHECK-LABEL: func.func @concats
+// CHECK-NEXT: %v = logical.concat %x, %y, %x {axis = 0, aicf.src = ["v", "u"]} : (tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<6x3xf32>
+// CHECK-NEXT: %w = logical.concat %v, %v
+func.func @concats(%x : tensor<2x3xf32>, %y : tensor<2x3xf32>) -> tensor<6x6xf32> {
+  %u = logical.concat %x, %y {axis = 0, aicf.src = ["u"]} : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<4x3xf32>
+  %v = logical.concat %u, %x {axis = 0, aicf.src = ["v"]} : (tensor<4x3xf32>, tensor<2x3xf32>) -> tensor<6x3xf32>
+  %w = logical.concat %v, %v {axis = 1, aicf.src = ["w"]} : (tensor<6x3xf32>, tensor<6x3xf32>) -> tensor<6x6xf32>
+  func.return %w : tensor<6x6xf32>
+}

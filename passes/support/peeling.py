@@ -39,6 +39,22 @@ class PeeledOperand:
 
 
 @dataclass(frozen=True)
+class Lies:
+    """Where the operands and results of a body lie, each in some memory: its own, or that of what it is a part of."""
+
+    operands: tuple[View, ...]
+    results: tuple[View, ...]
+
+    @classmethod
+    def alone(cls, body: Block) -> Lies:
+        """Each value has contiguous memory of its own."""
+        operands, results = (
+            [tensor_info(v.type).shape for v in values] for values in (body.args, yielded(body))
+        )
+        return cls(tuple(map(View.whole, operands)), tuple(map(View.whole, results)))
+
+
+@dataclass(frozen=True)
 class PeeledBody:
     """A body without views around it, what its arguments are, and where in its results' memory it writes."""
 
@@ -66,9 +82,12 @@ class _Order:
     parts: Mapping[Operation, int] = field(default_factory=dict[Operation, int])
 
 
-def peel(body: Block) -> PeeledBody:
-    """A new block that computes what `body` does, with leading view ops turned into operand views."""
-    return _Peeler(body).run()
+def peel(body: Block, lies: Lies | None = None) -> PeeledBody:
+    """A new block that computes what `body` does, with leading view ops turned into operand views.
+
+    `lies` says where the operands and results of `body` lie; without it each has contiguous memory of its own.
+    """
+    return _Peeler(body, lies or Lies.alone(body)).run()
 
 
 _STRIDED_READERS = (MatmulOp, ConcatOp, YieldOp, LastUpdateOp, ScatterCombineOp, TopkIndicesOp)
@@ -88,8 +107,9 @@ _POSITIONAL = (MatmulOp, ConcatOp, LastUpdateOp, ScatterCombineOp, TopkIndicesOp
 
 
 class _Peeler:
-    def __init__(self, body: Block):
+    def __init__(self, body: Block, lies: Lies):
         self.body = body
+        self.lies = lies
         self.views: dict[SSAValue, PeeledOperand] = {}
         self.values: dict[tuple[SSAValue, int], SSAValue] = {}
         self.block = Block()
@@ -100,7 +120,7 @@ class _Peeler:
 
     def run(self) -> PeeledBody:
         for index, argument in enumerate(self.body.args):
-            self.views[argument] = PeeledOperand(index, View.whole(tensor_info(argument.type).shape))
+            self.views[argument] = PeeledOperand(index, self.lies.operands[index])
         for op in self.body.ops:
             self._note_view(op)
         behind = self._views_behind()
@@ -110,10 +130,9 @@ class _Peeler:
                 self._operand(op.operands[place], op, place)
         for op in self.order.ops:
             self._clone(op, behind)
-        terminator = yielded(self.body)
         results = tuple(
-            behind[value][1] if value in behind else View.whole(tensor_info(value.type).shape)
-            for value in terminator
+            behind[value][1] if value in behind else view
+            for value, view in zip(yielded(self.body), self.lies.results, strict=True)
         )
         return PeeledBody(self.block, tuple(self.operands), results)
 
@@ -123,7 +142,7 @@ class _Peeler:
         attention = attention_of(self.body, self.views)
         writes = () if attention is None else (attention.writes or ())
         found: dict[SSAValue, tuple[SSAValue, View]] = {}
-        for result in yielded(self.body):
+        for result, last in zip(yielded(self.body), self.lies.results, strict=True):
             value, chain = result, list[Operation]()
             while isinstance(value, OpResult) and isinstance(value.op, VIEW_OPS) and value.has_one_use():
                 chain.append(value.op)
@@ -132,7 +151,7 @@ class _Peeler:
                 continue
             is_product = isinstance(value.op, MatmulOp) and value.has_one_use()
             if (is_product or value.op in writes) and (
-                view := place_behind(list(reversed(chain)))
+                view := place_behind(list(reversed(chain)), last)
             ) is not None:
                 found[result] = value, view
         return found

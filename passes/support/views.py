@@ -12,7 +12,7 @@ from math import prod
 from xdsl.ir import Operation
 
 from aicf.dialects.emit_types import contiguous_strides
-from aicf.dialects.logical import BroadcastOp, ReshapeOp, SliceOp, TransposeOp
+from aicf.dialects.logical import BroadcastOp, ConcatOp, ReshapeOp, SliceOp, TransposeOp
 from aicf.dialects.types import tensor_info
 
 VIEW_OPS = (ReshapeOp, TransposeOp, SliceOp, BroadcastOp)
@@ -81,20 +81,21 @@ class View:
                 return None
 
 
-def place_behind(chain: Sequence[Operation]) -> View | None:
-    """Where the source of a chain of reshapes and transposes lies in the contiguous memory of the last one's result.
+def place_behind(chain: Sequence[Operation], last: View | None = None) -> View | None:
+    """Where the source of a chain of reshapes and transposes lies if the last one's result is seen through `last`, by
+    default in contiguous memory of its own.
 
     None if the chain drops or repeats elements, or strides cannot say it.
     """
-    view: View | None = View.whole(tensor_info(chain[-1].results[0].type).shape)
+    view = View.whole(tensor_info(chain[-1].results[0].type).shape) if last is None else last
     for op in reversed(chain):
         if view is not None:
-            view = _before(op, view)
+            view = before(op, view)
     return view
 
 
-def _before(op: Operation, view: View) -> View | None:
-    """The view of the operand of `op` if its result is seen through `view`."""
+def before(op: Operation, view: View) -> View | None:
+    """The view of the operand of `op` if its result is seen through `view`, None if strides cannot say it."""
     match op:
         case ReshapeOp():
             return view.reshaped(tensor_info(op.operands[0].type).shape)
@@ -103,6 +104,14 @@ def _before(op: Operation, view: View) -> View | None:
             return view.transposed([permutation.index(dim) for dim in range(len(permutation))])
         case _:
             return None
+
+
+def part_of_concat(op: ConcatOp, place: int, view: View) -> View:
+    """The view of operand `place` if the concatenation's result is seen through `view`."""
+    axis, shape = op.axis.value.data, tensor_info(op.parts[place].type).shape
+    start = sum(tensor_info(part.type).shape[axis] for part in op.parts[:place])
+    starts = [start if dim == axis else 0 for dim in range(len(shape))]
+    return view.sliced(starts, shape, [1] * len(shape))
 
 
 def _reshaped_strides(

@@ -6,7 +6,7 @@ select, generate, lower and verify all come here, so they agree.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
@@ -25,7 +25,8 @@ from aicf.errors import PolicyError
 from aicf.passes.analysis.accesses import region_of
 from aicf.passes.support.body_kinds import derive_kind
 from aicf.passes.support.kernel_code import NoCode, derive_code, derive_prologue
-from aicf.passes.support.peeling import PeeledBody, PeeledOperand, peel, yielded
+from aicf.passes.support.peeling import Lies, PeeledBody, PeeledOperand, peel, yielded
+from aicf.passes.support.places import place_of
 from aicf.passes.support.policy import execution_of
 from aicf.passes.support.views import View
 from aicf.policies.kernel_policy import BATCH_INVARIANT, KernelPolicy
@@ -58,8 +59,9 @@ class GroupWork:
 
     Args:
         work: What kernels see.
-        operands: The group's operand behind each operand of the work, and through which view.
-        results: Where in the memory of each result of the group the work writes.
+        operands: The group's operand behind each operand of the work, and through which view of the memory where it
+            lies.
+        results: Where in the memory of each result of the group, be it its own or not, the work writes.
         no_code: Why there is no generated code, if the kind would need it.
     """
 
@@ -103,9 +105,15 @@ _works: WeakKeyDictionary[GroupOp, GroupWork] = WeakKeyDictionary()
 def work_of_group(group: GroupOp) -> GroupWork:
     """The work of a formed group; worked out once, because the body of a group never changes."""
     if (known := _works.get(group)) is None:
-        origins = [origin_of(operand) for operand in group.ins]
-        known = _works[group] = work_of_body(group.id.data, group.body.block, origins)
+        known = _works[group] = placed_work(group, lambda value: place_of(value).view)
     return known
+
+
+def placed_work(group: GroupOp, view_of: Callable[[SSAValue], View]) -> GroupWork:
+    """The work of a group if each value lies where `view_of` says; it may have no kernel there."""
+    lies = Lies(tuple(map(view_of, group.ins)), tuple(map(view_of, group.results)))
+    origins = [origin_of(operand) for operand in group.ins]
+    return work_of_peeled(group.id.data, peel(group.body.block, lies), origins)
 
 
 def remember_work(group: GroupOp, work: GroupWork) -> None:

@@ -46,6 +46,7 @@ policies = st.builds(
         norm=st.booleans(),
         epilogue=st.booleans(),
         elementwise=st.booleans(),
+        concat=st.booleans(),
     ),
     kernels=st.dictionaries(names, names, max_size=3),
     forbid=st.lists(names, max_size=3).map(tuple),
@@ -71,7 +72,17 @@ def test_fields_have_a_fixed_order() -> None:
     wanted = ["version", "determinism", "rounding", "fusion", "kernels", "records", "forbid", "groups"]
     wanted += ["measurements"]
     assert list(FULL.to_plain()) == wanted
-    switches = ("attention", "gated", "horizontal", "prologue", "norm", "epilogue", "elementwise")
+    switches = (
+        "attention",
+        "gated",
+        "horizontal",
+        "prologue",
+        "norm",
+        "epilogue",
+        "elementwise",
+        "multi_output",
+        "concat",
+    )
     assert FULL.to_plain()["fusion"] == {name: name != "epilogue" for name in switches}
 
 
@@ -95,7 +106,7 @@ WRONG: list[tuple[str, str]] = [
     ("{fusion: true}", "fusion: expected an object, got true"),
     (
         "{fusion: {epilog: true}}",
-        "fusion.epilog: unknown field; did you mean 'epilogue'? legal: attention, elementwise,",
+        "fusion.epilog: unknown field; did you mean 'epilogue'? legal: attention, concat, elementwise,",
     ),
     ("{fusion: {epilogue: 1}}", "fusion.epilogue: expected true or false, got 1"),
     ("{kernels: [a]}", 'kernels: expected an object, got ["a"]'),

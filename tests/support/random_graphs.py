@@ -8,7 +8,7 @@ seed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +23,7 @@ from tests.support.random_steps import STEPS
 from tests.support.random_steps.generator import MAX_MAGNITUDE, Generator
 
 Array = NDArray
+Step = Callable[[Generator], None]
 
 
 @dataclass
@@ -34,7 +35,12 @@ class RandomProgram:
 
 
 def random_program(
-    seed: int, *, float_type: str = "f32", integers: tuple[str, ...] = ("i32", "i64"), steps: int = 12
+    seed: int,
+    *,
+    float_type: str = "f32",
+    integers: tuple[str, ...] = ("i32", "i64"),
+    steps: int = 12,
+    taken: Sequence[Step] = STEPS,
 ) -> RandomProgram:
     """A program of about ``steps`` ops (helpers such as broadcasts and constants come on top).
 
@@ -43,6 +49,7 @@ def random_program(
         float_type: The element type of all floats.
         integers: Element types of integers.
         steps: Ops to try to add.
+        taken: What adds them.
     """
     g = Generator(np.random.default_rng(seed), float_type, integers)
     for _ in range(int(g.random.integers(1, 4))):
@@ -51,7 +58,7 @@ def random_program(
     for _ in range(20 * steps):
         before = len(g.arrays)
         try:
-            g.choice(STEPS)(g)
+            g.choice(taken)(g)
         except (VerifyException, ValueError, IndexError):
             # The step found no fitting value, or a helper op of it was not tame.
             continue

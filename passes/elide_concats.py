@@ -1,0 +1,244 @@
+"""`elide-concats`: parts of a concatenation are written where they belong, by the instructions that compute them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from xdsl.context import Context
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import BlockArgument, Operation, Region, SSAValue
+from xdsl.passes import ModulePass
+
+from aicf.dialects import logical
+from aicf.dialects.emit import GroupOp
+from aicf.dialects.types import element_of
+from aicf.passes.support.fusion import FusionContext, fusion_contexts, id_of
+from aicf.passes.support.identity import derived_id, op_id, sources
+from aicf.passes.support.ledger import record
+from aicf.passes.support.places import place_of
+from aicf.passes.support.placing import Part, Trial, parts_of_group
+from aicf.passes.support.policy import without_bucket
+from aicf.passes.support.work import argument_attrs, remember_work, target_of, work_of_group
+from aicf.policies.kernel_policy import BATCH_INVARIANT
+
+_SAME = 1 + 1e-6
+"""Two predicted times with a smaller ratio are one time, rounded differently."""
+
+_MOVES = (logical.ReshapeOp, logical.TransposeOp)
+
+
+@dataclass(frozen=True)
+class ElideConcatsPass(ModulePass):
+    """Takes concatenations out of their groups where instructions can write the parts into the result.
+
+    What is left is a `logical.concat` outside of groups, which is a view like the reshapes there: `lower-to-emit` makes
+    one buffer of it. A part that no instruction of the program computes, or that must lie elsewhere, gets a group that
+    copies it. The kernels of all that write or read a part have to be legal with the strides that they see then, and
+    to lose no more, as predicted, than a copy of the part takes.
+    """
+
+    name = "elide-concats"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for context in fusion_contexts(op, target_of(op)):
+            for group in list(context.function.body.block.ops):
+                if isinstance(group, GroupOp) and (concat := _concat_of(group)) is not None:
+                    _Elision(group, concat, context).run()
+
+
+def _concat_of(group: GroupOp) -> logical.ConcatOp | None:
+    """The concatenation that is all a group does."""
+    return next((op for op in group.body.block.ops if isinstance(op, logical.ConcatOp)), None)
+
+
+@dataclass
+class _Elision:
+    """The decision about one concatenation."""
+
+    group: GroupOp
+    concat: logical.ConcatOp
+    context: FusionContext
+    parts: list[Part] = field(init=False)
+    labels: list[str] = field(init=False)
+    refused: dict[int, str] = field(default_factory=dict[int, str])
+
+    def __post_init__(self) -> None:
+        self.parts = parts_of_group(self.group, self.concat)
+        names = [_name_of(part) for part in self.parts]
+        self.labels = [
+            name if names.count(name) == 1 else f"{name} (part {place})" for place, name in enumerate(names)
+        ]
+
+    def run(self) -> None:
+        """Rewrites the group, or keeps it; the ledger says why."""
+        reason = self._kept_by_policy()
+        trial = None if reason is not None else self._largest()
+        if trial is not None:
+            reason = (
+                self._against(trial) if trial.parts else "none of its parts can be written where it belongs"
+            )
+        if reason is not None or trial is None:
+            self._record("a copy of its parts", reason or "")
+            return
+        self._rewrite(trial)
+        choice = f"{len(trial.parts)} of {len(self.parts)} parts written in place"
+        because = f"the kernels are legal there; {_bytes(trial.parts)} bytes are not copied"
+        self._record(choice, because, [group.id.data for group in trial.works])
+
+    def _record(self, choice: str, because: str, others: Sequence[str] = ()) -> None:
+        rejected = {self.labels[index]: why for index, why in sorted(self.refused.items())}
+        subjects = [self.group.id.data, *others]
+        record(self.context.module, ElideConcatsPass.name, subjects, choice, because, rejected)
+
+    def _kept_by_policy(self) -> str | None:
+        policy, id_ = self.context.policy, self.group.id.data
+        if not policy.fusion.concat:
+            return "the policy has every part copied"
+        own = op_id(self.concat) or id_
+        names = (id_, without_bucket(id_), own, without_bucket(own), work_of_group(self.group).work.kind)
+        pinned = any(name in policy.kernels or name in self.context.pinned for name in names)
+        return "the policy asks for an instruction of its own" if pinned else None
+
+    # Which parts
+
+    def _largest(self) -> Trial:
+        """The most parts that can be written in place, each for itself worth it."""
+        seen: set[SSAValue] = set()
+        for part in self.parts:
+            if (reason := _own_reason(part, seen)) is not None:
+                self.refused[part.index] = reason
+            if part.source is not None:
+                seen.add(part.source)
+        while True:
+            left = tuple(part for part in self.parts if part.index not in self.refused)
+            trial = Trial(self.group, left, self.context)
+            more = trial.refused() or self._too_dear(trial)
+            if not more:
+                return trial
+            self.refused |= more
+
+    def _too_dear(self, trial: Trial) -> dict[int, str]:
+        if self._may_not_weigh:
+            return {}
+        lost, copies = trial.lost_us(), {part.index: trial.copy_us(part) for part in trial.parts}
+        return {
+            index: f"predicted {lost[index]:.3g} us more in its place, and {copy:.3g} us to copy it"
+            for index, copy in copies.items()
+            if lost[index] > copy * _SAME
+        }
+
+    def _against(self, trial: Trial) -> str | None:
+        """That copying all parts is predicted to take less than writing some in place and copying the others."""
+        if self._may_not_weigh:
+            return None
+        before = trial.us(work_of_group(self.group)) + sum(trial.us(work_of_group(g)) for g in trial.works)
+        after = sum(trial.us(work) for work in trial.works.values())
+        after += sum(trial.copy_us(self.parts[index]) for index in self.refused)
+        return None if after <= before * _SAME else f"predicted {before:.3g} us, and {after:.3g} us in place"
+
+    @property
+    def _may_not_weigh(self) -> bool:
+        """Times depend on the batch, so what is one instruction may not depend on them."""
+        return self.context.policy.determinism == BATCH_INVARIANT
+
+    # The rewrite
+
+    def _rewrite(self, trial: Trial) -> None:
+        block = self.context.function.body.block
+        operands = [
+            self._copied(part) if part.index in self.refused else self._moved(part) for part in self.parts
+        ]
+        concat = logical.ConcatOp(operands, _axis(self.concat))
+        concat.attributes |= self.concat.attributes
+        concat.location = self.group.location
+        concat.result.name_hint = self.group.results[0].name_hint
+        block.insert_op_before(concat, self.group)
+        self.group.results[0].replace_all_uses_with(concat.result)
+        block.erase_op(self.group)
+        for group, work in trial.works.items():
+            remember_work(group, work)
+
+    def _moved(self, part: Part) -> SSAValue:
+        """The part, behind views in the function."""
+        assert part.source is not None
+        value = part.source
+        for op in part.chain:
+            clone = op.clone({op.operands[0]: value})
+            self._insert(clone)
+            value = clone.results[0]
+        return value
+
+    def _copied(self, part: Part) -> SSAValue:
+        ids = (derived_id(self.group.id.data, suffix) for suffix in _suffixes(part.index))
+        known = {op_id(op) for op in self.context.position}
+        id_ = next(id_ for id_ in ids if id_ not in self.context.used and id_ not in known)
+        self.context.used.add(id_)
+        inputs = [] if part.source is None else [part.source]
+        src = sources(self.concat) or [id_of(self.concat)]
+        group = GroupOp(id_, src, inputs, Region(part.copy()), [self.concat.parts[part.index].type])
+        group.location = self.group.location
+        self._insert(group)
+        return group.results[0]
+
+    def _insert(self, op: Operation) -> None:
+        self.context.function.body.block.insert_op_before(op, self.group)
+
+
+def _axis(op: logical.ConcatOp) -> int:
+    return op.axis.value.data
+
+
+def _bytes(parts: Sequence[Part]) -> int:
+    return sum(prod(part.view.shape) * element_of(part.source.type).bytes for part in parts if part.source)
+
+
+def _suffixes(index: int) -> Iterator[str]:
+    yield f"copy{index}"
+    number = 0
+    while True:
+        number += 1
+        yield f"copy{index}_{number}"
+
+
+def _name_of(part: Part) -> str:
+    """What a part is called in the ledger: the instruction or argument behind it."""
+    source = part.source
+    if isinstance(source, BlockArgument):
+        function = source.owner.parent_op()
+        assert isinstance(function, func.FuncOp)
+        return argument_attrs(function, source.index)[logical.NAME_ATTR].data
+    owner = None if source is None else source.owner
+    if isinstance(owner, GroupOp):
+        return owner.id.data
+    return (op_id(owner) if isinstance(owner, Operation) else None) or f"part {part.index}"
+
+
+def _own_reason(part: Part, seen: set[SSAValue]) -> str | None:
+    """Why a part has to be copied, whatever the kernels are."""
+    source = part.source
+    if source is None or isinstance(source.owner, logical.ConstantOp):
+        return "it is a constant"
+    if isinstance(source, BlockArgument):
+        return "it is an argument: no instruction computes it"
+    if not all(isinstance(op, _MOVES) for op in part.chain):
+        return "it is not all of the value that is computed"
+    if isinstance(source.owner, logical.ConcatOp) and (part.chain or _axis(source.owner) == part.axis):
+        return "it is a concatenation itself, along the same axis, and others read it too"
+    if source in seen:
+        return "the value is given twice"
+    if any(isinstance(op, func.ReturnOp) for op in _readers_behind_views(source)):
+        return "it is a result, and results own their memory"
+    if place_of(source).whole is not source:
+        return "it lies in another concatenation"
+    return None
+
+
+def _readers_behind_views(value: SSAValue) -> Iterator[Operation]:
+    for use in value.uses:
+        if isinstance(use.operation, _MOVES):
+            yield from _readers_behind_views(use.operation.results[0])
+        else:
+            yield use.operation

@@ -1,0 +1,185 @@
+"""What becomes of instructions whose values lie inside another one: kernels that still run them, and what that costs.
+
+Nothing is changed here: a trial asks what would be if some parts of a concatenation were written in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+
+from aicf.dialects import logical
+from aicf.dialects.emit import GroupOp, YieldOp
+from aicf.dialects.types import tensor_info
+from aicf.passes.support.fusion import FusionContext
+from aicf.passes.support.peeling import Lies, peel
+from aicf.passes.support.places import parts_of, place_of
+from aicf.passes.support.policy import without_bucket
+from aicf.passes.support.views import View, part_of_concat, place_behind
+from aicf.passes.support.work import (
+    GroupWork,
+    legal_kernels,
+    origin_of,
+    placed_work,
+    work_of_group,
+    work_of_peeled,
+)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One operand of a concatenation that a group computes.
+
+    Args:
+        index, axis: Which operand it is, and of a concatenation along which axis.
+        view: Where in the result it belongs.
+        source: The value of the function behind it; None for a constant of the group.
+        chain: The ops of the group that make the part of it, in order: views, or the constant.
+    """
+
+    index: int
+    axis: int
+    view: View
+    source: SSAValue | None
+    chain: tuple[Operation, ...]
+
+    @cached_property
+    def values(self) -> Mapping[SSAValue, View | None]:
+        """All values of the function that would lie elsewhere with it, and where; None where strides cannot say it."""
+        if self.source is None:
+            return {}
+        view = place_behind(self.chain, self.view) if self.chain else self.view
+        return {self.source: None} if view is None else dict(parts_of(self.source, view))
+
+    def copy(self) -> Block:
+        """The body of a group that copies it, of the source or of nothing."""
+        block = Block(arg_types=[] if self.source is None else [self.source.type])
+        values: dict[SSAValue, SSAValue] = {}
+        last: SSAValue | None = None if self.source is None else block.args[0]
+        for op in self.chain:
+            if op.operands:
+                assert last is not None
+                values[op.operands[0]] = last
+            clone = op.clone(values)
+            block.add_op(clone)
+            last = clone.results[0]
+        assert last is not None
+        block.add_op(YieldOp([last]))
+        return block
+
+
+def parts_of_group(group: GroupOp, concat: logical.ConcatOp) -> list[Part]:
+    """The parts of a concatenation and what is behind each."""
+    whole = View.whole(tensor_info(concat.result.type).shape)
+    parts: list[Part] = []
+    for index, value in enumerate(concat.parts):
+        chain: list[Operation] = []
+        while not isinstance(value, BlockArgument):
+            assert isinstance(value.owner, Operation)
+            chain.append(value.owner)
+            if not value.owner.operands:
+                break
+            value = value.owner.operands[0]
+        source = group.ins[value.index] if isinstance(value, BlockArgument) else None
+        parts.append(
+            Part(
+                index,
+                concat.axis.value.data,
+                part_of_concat(concat, index, whole),
+                source,
+                tuple(reversed(chain)),
+            )
+        )
+    return parts
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What runs if `parts` of the concatenation of `group` are written in place."""
+
+    group: GroupOp
+    parts: tuple[Part, ...]
+    context: FusionContext
+
+    @cached_property
+    def views(self) -> dict[SSAValue, View]:
+        """Where the values lie that would lie elsewhere."""
+        found = (entry for part in self.parts for entry in part.values.items())
+        return {value: view for value, view in found if view is not None}
+
+    @cached_property
+    def works(self) -> dict[GroupOp, GroupWork]:
+        """The groups that write or read such values, as they would be."""
+        groups = dict.fromkeys(group for value in self.views for group in self._touching(value))
+        return {group: placed_work(group, self._view) for group in groups}
+
+    def _touching(self, value: SSAValue) -> Iterator[GroupOp]:
+        for op in (value.owner, *(use.operation for use in value.uses)):
+            if isinstance(op, GroupOp) and op is not self.group:
+                yield op
+
+    def _view(self, value: SSAValue) -> View:
+        return self.views[value] if value in self.views else place_of(value).view
+
+    def touched_by(self, group: GroupOp) -> list[Part]:
+        """The parts that a group writes or reads."""
+        values = {*group.ins, *group.results}
+        return [part for part in self.parts if not values.isdisjoint(part.values)]
+
+    def refused(self) -> dict[int, str]:
+        """Why parts cannot lie there, by index: what the strides of the groups that touch them are to their kernels."""
+        found = {
+            part.index: "strides cannot say where it lies behind the views in front of it"
+            for part in self.parts
+            if None in part.values.values()
+        }
+        for group, work in self.works.items():
+            if (reason := self._reason(group, work)) is not None:
+                verb = "writes" if any(result in self.views for result in group.results) else "reads"
+                said = f"'{group.id.data}', which {verb} it, cannot do so there: {reason}"
+                found |= {part.index: said for part in self.touched_by(group)}
+        return found
+
+    def _reason(self, group: GroupOp, placed: GroupWork) -> str | None:
+        known = [type(op) for op in work_of_group(group).work.body.ops]
+        if [type(op) for op in placed.work.body.ops] != known:
+            return "strides cannot express its views of that"
+        policy = self.context.policy
+        legal, rejected = legal_kernels(placed.under(policy), self.context.target, frozenset(policy.forbid))
+        if not legal:
+            return "; ".join(f"{kernel}: {why}" for kernel, why in rejected.items())
+        keys = (group.id.data, without_bucket(group.id.data), placed.work.kind)
+        pinned = next((policy.kernels[key] for key in keys if key in policy.kernels), None)
+        if pinned is None or any(kernel.id == pinned for kernel in legal):
+            return None
+        return f"the policy pins {pinned}: {rejected.get(pinned, 'it does not run this kind')}"
+
+    # Predicted times: what is decided before kernels never depends on a tuning table
+
+    def lost_us(self) -> dict[int, float]:
+        """How much longer the groups of each part take, shared by the parts that a group touches."""
+        lost = {part.index: 0.0 for part in self.parts}
+        for group, work in self.works.items():
+            parts = self.touched_by(group)
+            more = self.us(work) - self.us(work_of_group(group))
+            for part in parts:
+                lost[part.index] += more / len(parts)
+        return lost
+
+    def copy_us(self, part: Part) -> float:
+        """What copying a part into its place takes."""
+        source = () if part.source is None else (place_of(part.source).view,)
+        origins = () if part.source is None else (origin_of(part.source),)
+        peeled = peel(part.copy(), Lies(source, (part.view,)))
+        return self.us(work_of_peeled(self.group.id.data, peeled, origins))
+
+    def us(self, work: GroupWork) -> float:
+        """The least that a kernel is predicted to take."""
+        policy, target = self.context.policy, self.context.target
+        asked = work.under(policy)
+        legal, _ = legal_kernels(asked, target, frozenset(policy.forbid))
+        allowed = [k for k in legal if policy.determinism == "any" or k.determinism == "bitwise"]
+        return min(kernel.cost_us(asked.work, target) for kernel in allowed or legal)
