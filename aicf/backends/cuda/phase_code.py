@@ -262,9 +262,12 @@ class PhaseCode:
                         prefix = f"l{len(lines)}_"
                         define(op.result, self.loads.emit(op, names, lanes, prefix, lines))
                         continue
-                    if isinstance(op, PhiloxOp) and self.steps.shares_counters(op, lanes):
+                    if (
+                        isinstance(op, PhiloxOp)
+                        and (words := self.steps.counter_words(op, lanes)) is not None
+                    ):
                         prefix = f"w{len(lines)}_"
-                        define(op.result, neighbouring_words(op, names, lanes, prefix, lines))
+                        define(op.result, neighbouring_words(op, names, words, prefix, lines))
                         continue
                     for text in texts:
                         text.emit(op)
