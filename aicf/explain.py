@@ -9,11 +9,12 @@ import difflib
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from aicf.errors import InputMismatch
 from aicf.runtime.capture_plan import ARENA, CapturePlan, Launch, ModulePlan, Place
 from aicf.runtime.graph import Bind, Node
-from aicf.runtime.tensors import describe, span_bytes
+from aicf.runtime.tensors import describe, numpy_dtype, span_bytes
 
 FUSES = (
     "fuse-attention",
@@ -269,7 +270,10 @@ def moved_bytes(launch: Launch, plan: CapturePlan) -> int:
 def _touched_bytes(place: Place, plan: CapturePlan) -> int:
     if place.layout is not None:
         return plan.graph.binds[place.base - 1].nbytes
-    return span_bytes(place.shape, place.strides, place.dtype)
+    each = numpy_dtype(place.dtype).itemsize * prod(
+        place.shape
+    )  # of a strided part, not what lies between its rows
+    return min(each, span_bytes(place.shape, place.strides, place.dtype))
 
 
 # One value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import count, groupby
 from math import prod
 
 from xdsl.context import Context
@@ -18,14 +19,18 @@ from aicf.dialects.types import element_of
 from aicf.passes.support.fusion import FusionContext, fusion_contexts, id_of
 from aicf.passes.support.identity import derived_id, op_id, sources
 from aicf.passes.support.ledger import record
+from aicf.passes.support.peeling import yielded
 from aicf.passes.support.places import place_of
-from aicf.passes.support.placing import Part, Trial, parts_of_group
+from aicf.passes.support.placing import Copy, Part, Trial, parts_of_group
 from aicf.passes.support.policy import without_bucket
 from aicf.passes.support.work import argument_attrs, remember_work, target_of, work_of_group
 from aicf.policies.kernel_policy import BATCH_INVARIANT
 
 _SAME = 1 + 1e-6
 """Two predicted times with a smaller ratio are one time, rounded differently."""
+
+_REFUSAL_LIMIT = 8
+"""How many parts that are copied have the reason in the ledger: a concatenation may have thousands."""
 
 _MOVES = (logical.ReshapeOp, logical.TransposeOp)
 
@@ -35,9 +40,9 @@ class ElideConcatsPass(ModulePass):
     """Takes concatenations out of their groups where instructions can write the parts into the result.
 
     What is left is a `logical.concat` outside of groups, which is a view like the reshapes there: `lower-to-emit` makes
-    one buffer of it. A part that no instruction of the program computes, or that must lie elsewhere, gets a group that
-    copies it. The kernels of all that write or read a part have to be legal with the strides that they see then, and
-    to lose no more, as predicted, than a copy of the part takes.
+    one buffer of it. What no instruction of the program computes, or what must lie elsewhere, a group copies there,
+    neighbouring parts together. The kernels of all that write or read a part have to be legal with the strides that
+    they see then, and to lose no more, as predicted, than a copy of the part takes.
     """
 
     name = "elide-concats"
@@ -89,7 +94,8 @@ class _Elision:
         self._record(choice, because, [group.id.data for group in trial.works])
 
     def _record(self, choice: str, because: str, others: Sequence[str] = ()) -> None:
-        rejected = {self.labels[index]: why for index, why in sorted(self.refused.items())}
+        told = sorted(self.refused.items())[:_REFUSAL_LIMIT]
+        rejected = {self.labels[index]: why for index, why in told}
         subjects = [self.group.id.data, *others]
         record(self.context.module, ElideConcatsPass.name, subjects, choice, because, rejected)
 
@@ -123,7 +129,7 @@ class _Elision:
     def _too_dear(self, trial: Trial) -> dict[int, str]:
         if self._may_not_weigh:
             return {}
-        lost, copies = trial.lost_us(), {part.index: trial.copy_us(part) for part in trial.parts}
+        lost, copies = trial.lost_us(), {part.index: trial.copy_us(Copy((part,))) for part in trial.parts}
         return {
             index: f"predicted {lost[index]:.3g} us more in its place, and {copy:.3g} us to copy it"
             for index, copy in copies.items()
@@ -136,7 +142,7 @@ class _Elision:
             return None
         before = trial.us(work_of_group(self.group)) + sum(trial.us(work_of_group(g)) for g in trial.works)
         after = sum(trial.us(work) for work in trial.works.values())
-        after += sum(trial.copy_us(self.parts[index]) for index in self.refused)
+        after += sum(trial.copy_us(run) for run in self._runs() if isinstance(run, Copy))
         return None if after <= before * _SAME else f"predicted {before:.3g} us, and {after:.3g} us in place"
 
     @property
@@ -146,11 +152,15 @@ class _Elision:
 
     # The rewrite
 
+    def _runs(self) -> Iterator[Part | Copy]:
+        """The parts in order, neighbours that are copied as one."""
+        for refused, run in groupby(self.parts, lambda part: part.index in self.refused):
+            parts = tuple(run)
+            yield from (Copy(parts),) if refused else parts
+
     def _rewrite(self, trial: Trial) -> None:
         block = self.context.function.body.block
-        operands = [
-            self._copied(part) if part.index in self.refused else self._moved(part) for part in self.parts
-        ]
+        operands = [self._copied(run) if isinstance(run, Copy) else self._moved(run) for run in self._runs()]
         concat = logical.ConcatOp(operands, _axis(self.concat))
         concat.attributes |= self.concat.attributes
         concat.location = self.group.location
@@ -171,14 +181,14 @@ class _Elision:
             value = clone.results[0]
         return value
 
-    def _copied(self, part: Part) -> SSAValue:
-        ids = (derived_id(self.group.id.data, suffix) for suffix in _suffixes(part.index))
+    def _copied(self, copy: Copy) -> SSAValue:
+        ids = (derived_id(self.group.id.data, suffix) for suffix in _suffixes(copy.parts[0].start))
         known = {op_id(op) for op in self.context.position}
         id_ = next(id_ for id_ in ids if id_ not in self.context.used and id_ not in known)
         self.context.used.add(id_)
-        inputs = [] if part.source is None else [part.source]
         src = sources(self.concat) or [id_of(self.concat)]
-        group = GroupOp(id_, src, inputs, Region(part.copy()), [self.concat.parts[part.index].type])
+        body = copy.body()
+        group = GroupOp(id_, src, copy.sources, Region(body), [yielded(body)[0].type])
         group.location = self.group.location
         self._insert(group)
         return group.results[0]
@@ -191,16 +201,30 @@ def _axis(op: logical.ConcatOp) -> int:
     return op.axis.value.data
 
 
+def _copies(op: logical.ConcatOp) -> bool:
+    """Whether a group copies some parts of a concatenation, or of one in it."""
+    owners = [part.owner for part in op.parts]
+    return any(
+        _copies(owner)
+        if isinstance(owner, logical.ConcatOp)
+        else isinstance(owner, GroupOp) and _only_moves(owner)
+        for owner in owners
+    )
+
+
+def _only_moves(group: GroupOp) -> bool:
+    """Whether no op of a group is one of the program's."""
+    return all(op_id(op) is None for op in group.body.block.ops)
+
+
 def _bytes(parts: Sequence[Part]) -> int:
     return sum(prod(part.view.shape) * element_of(part.source.type).bytes for part in parts if part.source)
 
 
-def _suffixes(index: int) -> Iterator[str]:
-    yield f"copy{index}"
-    number = 0
-    while True:
-        number += 1
-        yield f"copy{index}_{number}"
+def _suffixes(start: int) -> Iterator[str]:
+    """What the copy of parts from `start` along the axis on may be called; `raise-emit` knows it by that."""
+    yield f"copy{start}"
+    yield from (f"copy{start}_{number}" for number in count(1))
 
 
 def _name_of(part: Part) -> str:
@@ -225,8 +249,14 @@ def _own_reason(part: Part, seen: set[SSAValue]) -> str | None:
         return "it is an argument: no instruction computes it"
     if not all(isinstance(op, _MOVES) for op in part.chain):
         return "it is not all of the value that is computed"
-    if isinstance(source.owner, logical.ConcatOp) and (part.chain or _axis(source.owner) == part.axis):
-        return "it is a concatenation itself, along the same axis, and others read it too"
+    if isinstance(source.owner, logical.ConcatOp) and part.chain:
+        return "it is a concatenation itself, and seen through a view"
+    if (
+        isinstance(source.owner, logical.ConcatOp)
+        and _axis(source.owner) == part.axis
+        and _copies(source.owner)
+    ):
+        return "it is a concatenation along the same axis, and has copies of its own"
     if source in seen:
         return "the value is given twice"
     if any(isinstance(op, func.ReturnOp) for op in _readers_behind_views(source)):

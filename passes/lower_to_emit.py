@@ -101,8 +101,8 @@ def _expected_times(module: ModuleOp) -> dict[str, Attribute]:
     }
 
 
-_FREE = logical.ReshapeOp | logical.TransposeOp
-"""Views that are outside of groups: of results, and of what is written into a concatenation."""
+_FREE = logical.ConcatOp | logical.ReshapeOp | logical.TransposeOp
+"""Views that are outside of groups: of results, of parts, and of what is written in parts."""
 
 
 def _strings(array: ArrayAttr[StringAttr]) -> list[str]:
@@ -128,13 +128,14 @@ class _Bufferizer:
         self.last_bind: BindOp | None = None
 
     def run(self) -> ProgramOp:
+        for op in self.function.body.block.ops:
+            if isinstance(op, logical.ConcatOp):
+                check_written_in_place(op)
         self._bind_arguments()
         self._bind_results()
         for op in self.function.body.block.ops:
             if isinstance(op, GroupOp):
                 self._lower_group(op)
-            elif isinstance(op, logical.ConcatOp):
-                check_written_in_place(op)
             elif not isinstance(op, func.ReturnOp | logical.ConstantOp | _FREE):
                 raise PlanError(
                     f"{op.name} is outside any group; run materialize-views and fuse-elementwise first"

@@ -139,6 +139,8 @@ class _Raiser:
     copies: set[SSAValue] = field(default_factory=set[SSAValue])
     """What copies made, and what is made of parts: only those who read it know how it was called."""
     parts: dict[BindOp | SlotOp, Pieces] = field(default_factory=dict[BindOp | SlotOp, Pieces])
+    joined: list[logical.ConcatOp] = field(default_factory=list[logical.ConcatOp])
+    """Copies of several parts, whose operands are those of the concatenation that they are a part of."""
     feeders: int = 0
 
     def run(self) -> func.FuncOp:
@@ -188,8 +190,10 @@ class _Raiser:
         region = region_of(value)
         view = _view_in_elements(region)
         parts = self.parts.get(region.root)
-        seen = (self.held.get(region.root), view) if parts is None else parts.seen(view, called)
-        held, view = seen or (None, view)
+        if parts is not None and not parts.is_untouched(view):
+            held, view = parts.seen(view, called) or (None, view)
+        else:
+            held = self.held.get(region.root)
         if held is None:
             raise invalid(instruction, f"'{instruction.instruction.data}' reads a buffer that nothing wrote")
         if held in self.copies and held.name_hint is None:
@@ -281,15 +285,30 @@ class _Raiser:
             return False
         for op in ops:
             self._add(op, self._feeder_id(instruction), [s.data for s in instruction.src])
-        self.held.pop(region.root, None)
         known = self.parts.get(region.root)
         if known is None or known.shape != shape:
             hint = region.root.buffer.name_hint if isinstance(region.root, SlotOp) else None
             known = self.parts[region.root] = Pieces(shape, self.block, partial(self._add_concat, hint))
-        said = Operand.named(instruction.instruction.data) if instruction.kind.data == "copy" else None
+        said = Operand.named(instruction.instruction.data) if self._only_copies(instruction) else None
+        operands: tuple[SSAValue, ...] = ()
+        if (
+            said is not None
+            and instruction.kind.data == "concat"
+            and isinstance(value.owner, logical.ConcatOp)
+        ):
+            operands = tuple(value.owner.parts)
+            self.joined.append(value.owner)
         src = [source.data for source in instruction.src]
-        known.add(Piece(box, ops[-1].results[0] if ops else value, self.block.last_op, said, src))
+        filled = ops[-1].results[0] if ops else value
+        known.add(Piece(box, filled, self.block.last_op, said, src, operands))
         return True
+
+    def _only_copies(self, instruction: ResolvedOp) -> bool:
+        """Whether no op of its body is one of the program's."""
+        body = None if instruction.body is None else self.table.get(symbol_name(instruction.body))
+        return isinstance(body, BodyOp) and not any(
+            logical.ID_ATTR in op.attributes for op in body.body.block.ops
+        )
 
     def _add_concat(
         self,
@@ -317,13 +336,16 @@ class _Raiser:
             key = logical.NAME_ATTR if bind.role.data == "output" else logical.UPDATES_ATTR
             if bind.role.data != "output" and bind.updated is None:
                 continue
-            if bind in self.parts and (whole := self.parts[bind].whole) is not None:
-                self.held[bind] = whole
+            if bind in self.parts:
+                self.held[bind] = self._whole(bind, self.parts[bind])
             if bind not in self.held:
                 raise PlanError(f"output '{bind.bind_name.data}' is never written")
             results.append(self._shaped(bind))
             entries.append(DictionaryAttr({key: bind.bind_name}))
         self.block.add_op(func.ReturnOp(*results))
+        for op in self.joined:
+            if not op.result.uses:
+                self.block.erase_op(op)
         types = FunctionType.from_lists([a.type for a in self.block.args], [r.type for r in results])
         return func.FuncOp(
             self.program.sym_name.data,
@@ -332,6 +354,12 @@ class _Raiser:
             arg_attrs=ArrayAttr(self.interface),
             res_attrs=ArrayAttr(entries),
         )
+
+    def _whole(self, bind: BindOp, parts: Pieces) -> SSAValue:
+        """What a bind holds that was written in parts."""
+        if (whole := parts.whole) is None:
+            raise PlanError(f"'{bind.bind_name.data}' is written in part; that cannot be raised")
+        return whole
 
     def _shaped(self, bind: BindOp) -> SSAValue:
         """What the bind holds, in the bind's shape."""

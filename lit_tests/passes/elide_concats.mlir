@@ -7,7 +7,7 @@
 // CHECK: emit.decision "elide-concats" ["mixed", "c.exp", "c.next"] choice "1 of 5 parts written in place" because "the kernels are legal there; 48 bytes are not copied" rejected {"c.exp (part 1)" = "the value is given twice", x = "it is an argument: no instruction computes it", c.half = "it is a constant", c.whole = "it is not all of the value that is computed"}
 // CHECK: emit.decision "elide-concats" ["shown"] choice "a copy of its parts" because "none of its parts can be written where it belongs" rejected {r.own = "it is a result, and results own their memory", y = "it is an argument: no instruction computes it"}
 // CHECK: emit.decision "elide-concats" ["rows", "n.exp"] choice "1 of 2 parts written in place"
-// CHECK: emit.decision "elide-concats" ["nested", "n.exp", "rows.copy1", "n.neg"] choice "2 of 2 parts written in place"
+// CHECK: emit.decision "elide-concats" ["nested", "n.exp", "rows.copy3", "n.neg"] choice "2 of 2 parts written in place"
 // OFF: emit.decision "elide-concats" ["both"] choice "a copy of its parts" because "the policy has every part copied"
 // PINNED: emit.decision "elide-concats" ["both"] choice "a copy of its parts" because "the policy asks for an instruction of its own"
 
@@ -42,22 +42,23 @@ func.func @columns(
   func.return %y : tensor<4x10xf32>
 }
 
-// What no instruction computes, or only as part of something else, is copied; another reader of a part reads it there.
+// What no instruction computes, or only as part of something else, is copied, neighbours together; another reader of a
+// part reads it there.
 // CHECK-LABEL: func.func @copies
 // CHECK: %e = emit.group "c.exp"
 // CHECK: %w = emit.group "c.whole"
 // CHECK: emit.group "c.next" from ["c.next"] ins(%e_1 = %e
-// CHECK: %[[TWICE:.*]] = emit.group "mixed.copy1" from ["mixed"] ins(%{{.*}} = %e : tensor<3x4xf32>)
-// CHECK: %[[GIVEN:.*]] = emit.group "mixed.copy2" from ["mixed"] ins(%{{.*}} = %x
-// CHECK: %[[HALF:.*]] = emit.group "mixed.copy3" from ["mixed"] ins(%{{.*}} = %c
-// CHECK: %[[PART:.*]] = emit.group "mixed.copy4" from ["mixed"] ins(%{{.*}} = %w
-// CHECK-NEXT: logical.slice
-// CHECK: logical.concat %e, %[[TWICE]], %[[GIVEN]], %[[HALF]], %[[PART]] {axis = 0
+// CHECK: %[[REST:.*]] = emit.group "mixed.copy3" from ["mixed"] ins(%[[TWICE:.*]] = %e : tensor<3x4xf32>, %[[GIVEN:.*]] = %x : tensor<3x4xf32>, %[[HALF:.*]] = %c : tensor<3x4xf32>, %[[ALL:.*]] = %w : tensor<6x4xf32>) -> (tensor<12x4xf32>)
+// CHECK-NEXT: %[[PART:.*]] = logical.slice %[[ALL]]
+// CHECK-NEXT: logical.concat %[[TWICE]], %[[GIVEN]], %[[HALF]], %[[PART]] {axis = 0
+// CHECK: logical.concat %e, %[[REST]] {axis = 0
 // EMIT: emit.view %y offset(0) : !emit.buffer<15x4xf32, bound> to !emit.buffer<3x4xf32, bound>
 // EMIT-NEXT: emit.resolved {{.*}} name("c.exp")
 // EMIT: %[[READ:.*]] = emit.view %y offset(0)
 // EMIT-NEXT: emit.resolved {{.*}} name("c.next")
 // EMIT-NEXT: ins(%[[READ]]
+// EMIT: %[[WRITTEN:.*]] = emit.view %y offset(12) : !emit.buffer<15x4xf32, bound> to !emit.buffer<12x4xf32, bound>
+// EMIT-NEXT: emit.resolved "concat" {{.*}} name("mixed.copy3")
 func.func @copies(%x : tensor<3x4xf32> {logical.name = "x", logical.role = "input"})
     -> (tensor<15x4xf32> {logical.name = "y"}, tensor<3x4xf32> {logical.name = "z"}, tensor<6x4xf32> {logical.name = "w"}) {
   %c = logical.constant dense<0.5> {aicf.id = "c.half", aicf.src = ["c.half"]} : tensor<3x4xf32>
@@ -90,7 +91,7 @@ func.func @results(%y : tensor<3x4xf32> {logical.name = "y", logical.role = "inp
 // EMIT: emit.view %y offset(4) : !emit.buffer<5x7xf32, bound> to !emit.buffer<5x3xf32, bound, strides [7, 1]>
 // EMIT-NEXT: emit.resolved {{.*}} name("n.neg")
 // EMIT: emit.view %y offset(21) : !emit.buffer<5x7xf32, bound> to !emit.buffer<2x4xf32, bound, strides [7, 1]>
-// EMIT-NEXT: emit.resolved {{.*}} name("rows.copy1")
+// EMIT-NEXT: emit.resolved {{.*}} name("rows.copy3")
 func.func @blocks(
     %x : tensor<3x4xf32> {logical.name = "x", logical.role = "input"},
     %g : tensor<2x4xf32> {logical.name = "g", logical.role = "input"},

@@ -106,10 +106,10 @@ def inside(view: View, box: Box, shape: Sequence[int]) -> View | None:
 
 @dataclass(frozen=True)
 class Operand:
-    """What the name of a copied part says: of which concatenation it is which operand."""
+    """What the name of a copied part says: of which concatenation it is, and where along the axis it starts."""
 
     concat: str
-    index: int
+    start: int
 
     @classmethod
     def named(cls, name: str) -> Operand | None:
@@ -121,13 +121,17 @@ class Operand:
 
 @dataclass(frozen=True)
 class Piece:
-    """What fills a box: its value, the op behind which all of it is written, and what a copy says of itself."""
+    """What fills a box: its value, the op behind which all of it is written, and what a copy says of itself.
+
+    `operands` are those of the concatenation that it is part of: several, where neighbours were copied as one.
+    """
 
     box: Box
     value: SSAValue
     behind: Operation | None
     said: Operand | None = None
     src: Sequence[str] = ()
+    operands: tuple[SSAValue, ...] = ()
 
 
 @dataclass
@@ -173,6 +177,11 @@ class Pieces:
                 return piece.value, local
         return None
 
+    def is_untouched(self, view: View) -> bool:
+        """Whether no piece has an element of a view: it shows what was there before."""
+        reach = box_of(view, self.shape)
+        return reach is not None and not any(piece.box.meets(reach) for piece in self.known)
+
     @property
     def whole(self) -> SSAValue | None:
         """All of it; None if not all was written."""
@@ -190,7 +199,7 @@ class Pieces:
             return next(iter(pieces), None)
         cuts = {axis: _sides(pieces, axis) for axis in range(len(self.shape))}
         found = [axis for axis, sides in cuts.items() if len(sides) > 1]
-        found.sort(key=lambda axis: not _is_confirmed(cuts[axis]))
+        found.sort(key=lambda axis: not _is_confirmed(cuts[axis], axis))
         if not found:
             return None
         joined = [self._joined(side) for side in cuts[found[0]]]
@@ -200,7 +209,7 @@ class Pieces:
     def _concat(self, parts: Sequence[Piece], axis: int) -> Piece:
         order = {op: place for place, op in enumerate(self.block.ops)}
         behind = max((part.behind for part in parts), key=lambda op: -1 if op is None else order[op])
-        op = ConcatOp([part.value for part in parts], axis)
+        op = ConcatOp([value for part in parts for value in part.operands or (part.value,)], axis)
         copy = next((part for part in parts if part.said is not None), None)
         self.add_concat(
             op, behind, copy.said.concat if copy and copy.said else None, copy.src if copy else ()
@@ -241,8 +250,14 @@ def _sides(pieces: Sequence[Piece], axis: int) -> list[list[Piece]]:
     return sides
 
 
-def _is_confirmed(sides: Sequence[Sequence[Piece]]) -> bool:
+def _is_confirmed(sides: Sequence[Sequence[Piece]], axis: int) -> bool:
     """Whether the copies among the sides are operands of one concatenation, each at its place."""
-    said = [(place, side[0].said) for place, side in enumerate(sides) if len(side) == 1]
-    names = {copy.concat for _, copy in said if copy is not None}
-    return len(names) == 1 and all(copy is None or copy.index == place for place, copy in said)
+    names: set[str] = set()
+    first = sides[0][0].box.starts[axis]
+    for side in sides:
+        said = side[0].said if len(side) == 1 else None
+        if said is not None:
+            names.add(said.concat)
+            if said.start != side[0].box.starts[axis] - first:
+                return False
+    return len(names) == 1

@@ -5,7 +5,7 @@ Nothing is changed here: a trial asks what would be if some parts of a concatena
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -34,7 +34,8 @@ class Part:
     """One operand of a concatenation that a group computes.
 
     Args:
-        index, axis: Which operand it is, and of a concatenation along which axis.
+        index: Which operand it is.
+        axis, start: Along which axis they lie side by side, and where along it this one starts.
         view: Where in the result it belongs.
         source: The value of the function behind it; None for a constant of the group.
         chain: The ops of the group that make the part of it, in order: views, or the constant.
@@ -42,6 +43,7 @@ class Part:
 
     index: int
     axis: int
+    start: int
     view: View
     source: SSAValue | None
     chain: tuple[Operation, ...]
@@ -54,46 +56,71 @@ class Part:
         view = place_behind(self.chain, self.view) if self.chain else self.view
         return {self.source: None} if view is None else dict(parts_of(self.source, view))
 
-    def copy(self) -> Block:
-        """The body of a group that copies it, of the source or of nothing."""
-        block = Block(arg_types=[] if self.source is None else [self.source.type])
-        values: dict[SSAValue, SSAValue] = {}
-        last: SSAValue | None = None if self.source is None else block.args[0]
-        for op in self.chain:
-            if op.operands:
-                assert last is not None
-                values[op.operands[0]] = last
-            clone = op.clone(values)
-            block.add_op(clone)
-            last = clone.results[0]
-        assert last is not None
-        block.add_op(YieldOp([last]))
+
+@dataclass(frozen=True)
+class Copy:
+    """Neighbouring parts that one group copies, or puts side by side, from the values of the function behind them."""
+
+    parts: tuple[Part, ...]
+
+    @cached_property
+    def sources(self) -> list[SSAValue]:
+        """What it reads, each once."""
+        return list(dict.fromkeys(part.source for part in self.parts if part.source is not None))
+
+    @property
+    def view(self) -> View:
+        """Where in the result it belongs."""
+        first, axis = self.parts[0], self.parts[0].axis
+        size = sum(part.view.shape[axis] for part in self.parts)
+        shape = tuple(size if dim == axis else own for dim, own in enumerate(first.view.shape))
+        return View(first.view.offset, shape, first.view.strides)
+
+    def body(self) -> Block:
+        """The body of the group."""
+        block = Block(arg_types=[source.type for source in self.sources])
+        values = [_part_of(part, self.sources, block) for part in self.parts]
+        if len(values) > 1:
+            block.add_op(concat := logical.ConcatOp(values, self.parts[0].axis))
+            values = [concat.result]
+        block.add_op(YieldOp(values))
         return block
+
+
+def _part_of(part: Part, sources: Sequence[SSAValue], block: Block) -> SSAValue:
+    """Adds what makes a part to a body that reads `sources`."""
+    value = None if part.source is None else block.args[sources.index(part.source)]
+    for op in part.chain:
+        clone = op.clone() if value is None else op.clone({op.operands[0]: value})
+        block.add_op(clone)
+        value = clone.results[0]
+    assert value is not None
+    return value
 
 
 def parts_of_group(group: GroupOp, concat: logical.ConcatOp) -> list[Part]:
     """The parts of a concatenation and what is behind each."""
-    whole = View.whole(tensor_info(concat.result.type).shape)
+    whole, axis = View.whole(tensor_info(concat.result.type).shape), concat.axis.value.data
     parts: list[Part] = []
+    start = 0
     for index, value in enumerate(concat.parts):
-        chain: list[Operation] = []
-        while not isinstance(value, BlockArgument):
-            assert isinstance(value.owner, Operation)
-            chain.append(value.owner)
-            if not value.owner.operands:
-                break
-            value = value.owner.operands[0]
-        source = group.ins[value.index] if isinstance(value, BlockArgument) else None
-        parts.append(
-            Part(
-                index,
-                concat.axis.value.data,
-                part_of_concat(concat, index, whole),
-                source,
-                tuple(reversed(chain)),
-            )
-        )
+        view = part_of_concat(concat, index, whole)
+        source, chain = _behind(value, group)
+        parts.append(Part(index, axis, start, view, source, chain))
+        start += view.shape[axis]
     return parts
+
+
+def _behind(value: SSAValue, group: GroupOp) -> tuple[SSAValue | None, tuple[Operation, ...]]:
+    """The value of the function behind one of a group, and the ops between; None behind a constant."""
+    chain: list[Operation] = []
+    while not isinstance(value, BlockArgument):
+        assert isinstance(value.owner, Operation)
+        chain.insert(0, value.owner)
+        if not value.owner.operands:
+            return None, tuple(chain)
+        value = value.owner.operands[0]
+    return group.ins[value.index], tuple(chain)
 
 
 @dataclass(frozen=True)
@@ -169,12 +196,11 @@ class Trial:
                 lost[part.index] += more / len(parts)
         return lost
 
-    def copy_us(self, part: Part) -> float:
-        """What copying a part into its place takes."""
-        source = () if part.source is None else (place_of(part.source).view,)
-        origins = () if part.source is None else (origin_of(part.source),)
-        peeled = peel(part.copy(), Lies(source, (part.view,)))
-        return self.us(work_of_peeled(self.group.id.data, peeled, origins))
+    def copy_us(self, copy: Copy) -> float:
+        """What copying parts into their place takes."""
+        lies = Lies(tuple(place_of(source).view for source in copy.sources), (copy.view,))
+        origins = [origin_of(source) for source in copy.sources]
+        return self.us(work_of_peeled(self.group.id.data, peel(copy.body(), lies), origins))
 
     def us(self, work: GroupWork) -> float:
         """The least that a kernel is predicted to take."""

@@ -92,3 +92,57 @@ def rows(count: int = 16, width: int = 32, size: int = 24) -> ConcatProgram:
         return {"y": np.concatenate([(v["x"] + n) @ v[name] for n, name in enumerate(names)])}
 
     return ConcatProgram(build, {"x": (count, width)}, dict.fromkeys(names, (width, size)), meaning)
+
+
+def dense(rows: int = 12, size: int = 5) -> ConcatProgram:
+    """A block of a DenseNet: every layer reads all before it where they lie, and adds columns to them."""
+
+    def build() -> ModuleOp:
+        graph = Graph("dense")
+        one = graph.exp(graph.input("x", (rows, size)), name="one")
+        two = graph.matmul(one, graph.param("w", (size, size)), name="two")
+        both = graph.concat([one, two], 1, name="both")
+        three = graph.matmul(both, graph.param("v", (2 * size, size)), name="three")
+        all_ = graph.concat([both, graph.tanh(three), graph.neg(two, name="four")], 1, name="all")
+        graph.output(graph.softmax(all_), "y")
+        return graph.module()
+
+    def meaning(v: Arrays) -> Arrays:
+        one = np.exp(v["x"])
+        two = one @ v["w"]
+        both = np.concatenate([one, two], 1)
+        e = np.exp(np.concatenate([both, np.tanh(both @ v["v"]), -two], 1))
+        return {"y": e / e.sum(1, keepdims=True)}
+
+    return ConcatProgram(build, {"x": (rows, size)}, {"w": (size, size), "v": (2 * size, size)}, meaning)
+
+
+def state(rows: int = 7, size: int = 6) -> ConcatProgram:
+    """A state whose new value is what was computed of the old one, side by side."""
+
+    def build() -> ModuleOp:
+        graph = Graph("state")
+        x, held = graph.input("x", (rows, size)), graph.state("held", (rows, 2 * size))
+        left, right = (graph.slice(held, [0, start], [rows, size]) for start in (0, size))
+        new = graph.concat(
+            [graph.add(left, x, name="sum"), graph.mul(right, x, name="product")], 1, name="new"
+        )
+        graph.update(held, new)
+        graph.output(graph.reduce_sum(new, (1,)), "y")
+        return graph.module()
+
+    def meaning(v: Arrays) -> Arrays:
+        left, right = v["held"][:, :size], v["held"][:, size:]
+        return {"y": (left + v["x"]).sum(1) + (right * v["x"]).sum(1)}
+
+    return ConcatProgram(build, {"x": (rows, size)}, {"held": (rows, 2 * size)}, meaning)
+
+
+PROGRAMS: dict[str, Callable[[], ConcatProgram]] = {
+    "inception": inception,
+    "rotary": rotary,
+    "rows": rows,
+    "dense": dense,
+    "state": state,
+}
+"""By name, each in its small size."""
