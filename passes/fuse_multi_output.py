@@ -5,13 +5,13 @@ The groups are formed already, so no product, norm or chain loses an op to anoth
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import prod
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
-from xdsl.ir import Operation, SSAValue
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, ModuleOp, f64, i64
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from aicf.backends.base import Work
@@ -63,12 +63,27 @@ class FuseMultiOutputPass(ModulePass):
             _Joiner(context).run()
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Gain:
-    """What came of joining groups: why, and how many bytes move less."""
+    """What came of joining groups.
 
-    reasons: dict[str, None] = field(default_factory=dict[str, None])
-    saved: int = 0
+    Args:
+        reasons: Why they were joined.
+        saved: Bytes that move less.
+        apart_us, whole_us: Predicted microseconds of what was joined, apart and as one.
+    """
+
+    reasons: tuple[str, ...]
+    saved: int
+    apart_us: float
+    whole_us: float
+
+    @property
+    def figures(self) -> Mapping[str, Attribute]:
+        """For the ledger."""
+        times = {"apart_us": self.apart_us, "whole_us": self.whole_us}
+        figures = {name: FloatAttr(round(us, 3), f64) for name, us in times.items()}
+        return {"saved_bytes": IntegerAttr(self.saved, i64), **figures}
 
 
 @dataclass
@@ -104,11 +119,15 @@ class _Joiner:
         return joined
 
     def _join(self, merge: Merge) -> GroupOp:
-        gains = [self.gains.pop(part, _Gain()) for part in merge.parts]
-        reasons = {reason: None for gain in gains for reason in gain.reasons} | {_why(merge): None}
+        gains = [gain for part in merge.parts if (gain := self.gains.pop(part, None)) is not None]
+        reasons = dict.fromkeys((*(reason for gain in gains for reason in gain.reasons), _why(merge)))
         saved = sum(gain.saved for gain in gains) + _saved_bytes(merge)
+        apart = sum(self._us(part) for part in merge.parts)
+        apart += sum(gain.apart_us - gain.whole_us for gain in gains)
+        whole = self.context.verdict(merge.plan).whole_us
         group = merge.form()
-        self.gains[group] = _Gain(reasons, saved)
+        self.times[group] = whole
+        self.gains[group] = _Gain(tuple(reasons), saved, apart, whole)
         return group
 
     def _next(self, group: GroupOp) -> Merge | None:
@@ -214,7 +233,7 @@ class _Joiner:
         subjects = [group.id.data, *map(id_of, members(group))]
         if gain is not None:
             choice = f"one kernel for {len(subjects) - 1} ops, {len(group.results)} results"
-            because, cost = "; ".join(gain.reasons), {"saved_bytes": IntegerAttr(gain.saved, i64)}
+            because, cost = "; ".join(gain.reasons), gain.figures
         elif refused:
             choice, because, cost = "apart", "no other group joins it", None
         else:
