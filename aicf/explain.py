@@ -24,6 +24,7 @@ FUSES = (
     "fuse-norms",
     "fuse-epilogues",
     "fuse-elementwise",
+    "fuse-multi-output",
 )
 """The passes that form instructions of several ops."""
 

@@ -9,6 +9,7 @@ from typing import cast
 from xdsl.builder import Builder
 from xdsl.dialects.builtin import (
     ArrayAttr,
+    DenseArrayBase,
     DictionaryAttr,
     FlatSymbolRefAttrConstr,
     IntegerAttr,
@@ -128,6 +129,14 @@ class ResolvedOp(IRDLOperation):
                 "after": ArrayAttr(after),
             },
         )
+
+    @property
+    def parts(self) -> tuple[Sequence[SSAValue], Sequence[SSAValue], Sequence[SSAValue]]:
+        """`ins`, `outs` and `ws`, for readers of all three: each alone takes the operands apart again."""
+        sizes, operands = self.properties["operandSegmentSizes"], tuple(self.operands)
+        assert isinstance(sizes, DenseArrayBase)
+        ins, outs, _ = cast("tuple[int, int, int]", sizes.get_values())
+        return operands[:ins], operands[ins : ins + outs], operands[ins + outs :]
 
     @property
     def fixed_operands(self) -> list[SSAValue]:

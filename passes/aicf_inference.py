@@ -20,6 +20,7 @@ from aicf.passes.fuse_elementwise import FuseElementwisePass
 from aicf.passes.fuse_epilogues import FuseEpiloguesPass
 from aicf.passes.fuse_gated import FuseGatedPass
 from aicf.passes.fuse_horizontal import FuseHorizontalPass
+from aicf.passes.fuse_multi_output import FuseMultiOutputPass
 from aicf.passes.fuse_norms import FuseNormsPass
 from aicf.passes.fuse_prologues import FuseProloguesPass
 from aicf.passes.generate_kernels import GenerateKernelsPass
@@ -106,6 +107,7 @@ def decision_passes(tuning: str = "") -> tuple[ModulePass, ...]:
         FuseNormsPass(),
         FuseEpiloguesPass(),
         FuseElementwisePass(),
+        FuseMultiOutputPass(),
         ElideConcatsPass(),
         SelectKernelsPass(tuning),
         GenerateKernelsPass(),

@@ -21,6 +21,7 @@ from aicf.passes.support.fusion import (
     fusion_contexts,
     id_of,
     is_feeder,
+    result_count,
 )
 from aicf.passes.support.identity import position_of
 from aicf.passes.support.ledger import record
@@ -53,7 +54,9 @@ def _fuse(seed: Operation, context: FusionContext) -> None:
     cluster = Cluster([seed], context)
     if context.policy.fusion.elementwise and _is_pointwise(seed):
         cluster.grow(lambda op: _may_follow(op, cluster), "only pointwise ops and reductions share loops")
-    plan, refused = first_legal(chain(cluster.candidates(_is_elementwise), [(seed,)]), context)
+    listed, impossible = _listed(seed, context)
+    plan, refused = first_legal(chain(listed, cluster.candidates(_is_elementwise), [(seed,)]), context)
+    refused = {**impossible, **refused}
     if plan is None:
         raise UnsupportedOp(
             f"no kernel of target {context.target.backend.data} runs '{id_of(seed)}' ({seed.name}): "
@@ -77,6 +80,21 @@ def _fuse(seed: Operation, context: FusionContext) -> None:
     elif refused:
         because = "no kernel takes a larger set" if by_kernels else "what reads it does not join"
         record(context.module, FuseElementwisePass.name, subjects, "alone", because, refused)
+
+
+def _listed(seed: Operation, context: FusionContext) -> tuple[list[tuple[Operation, ...]], dict[str, str]]:
+    """The group with `seed` that the policy lists, in whatever order its ops stand; or why it is no group of loops."""
+    members = context.listed_with(seed)
+    if len(members) < 2 or not context.policy.fusion.elementwise or not all(map(_has_loops, members)):
+        return [], {}
+    if (count := result_count(members)) == 1:
+        return [members], {}
+    reason = f"others read {count} of their values"
+    return [], {" + ".join(map(id_of, members)): reason}
+
+
+def _has_loops(op: Operation) -> bool:
+    return _is_pointwise(op) or is_feeder(op)
 
 
 def _is_elementwise(op: Operation) -> bool:

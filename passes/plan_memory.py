@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.passes import ModulePass
 
 from aicf.dialects.emit import ProgramOp
+from aicf.passes.analysis.accesses import accesses_by_root
 from aicf.passes.analysis.happens_before import HappensBefore
 from aicf.passes.analysis.liveness import (
     ARENA_ALIGN,
@@ -46,7 +47,7 @@ class PlanMemoryPass(ModulePass):
 def _plan(module: ModuleOp, program: ProgramOp, shared: bool) -> None:
     _drop_untouched(program)
     order = HappensBefore(program)
-    lifetimes = slot_lifetimes(program, order)
+    lifetimes = slot_lifetimes(accesses_by_root(program), order)
     bound = lower_bound(lifetimes, order)
     offsets = place(lifetimes, Interference(order), bound) if shared else _one_behind_the_other(lifetimes)
     for life, offset in zip(lifetimes, offsets, strict=True):

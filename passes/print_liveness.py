@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from aicf.dialects.emit import ProgramOp
+from aicf.passes.analysis.accesses import accesses_by_root
 from aicf.passes.analysis.happens_before import HappensBefore
 from aicf.passes.analysis.liveness import Interference, interfering, lower_bound, slot_lifetimes
 from aicf.passes.support.printing import root_names, scheduled_programs, show
@@ -30,7 +31,7 @@ class PrintLivenessPass(ModulePass):
 
 def _show(program: ProgramOp) -> None:
     order, names = HappensBefore(program), root_names(program)
-    lifetimes = slot_lifetimes(program, order)
+    lifetimes = slot_lifetimes(accesses_by_root(program), order)
     for life, others in zip(lifetimes, interfering(lifetimes, Interference(order)), strict=True):
         first, last = (order.order[place].instruction.data for place in (life.first, life.last))
         alive_with = [names[lifetimes[other].slot] for other in sorted(others)]

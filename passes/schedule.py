@@ -15,7 +15,7 @@ from aicf.backends.registry import get_backend
 from aicf.dialects.emit import BindOp, EdgeAttr, ProgramOp, ResolvedOp, SlotOp
 from aicf.dialects.emit_types import TargetAttr
 from aicf.errors import PlanError
-from aicf.passes.analysis.accesses import Access, Region, accesses_of, written_roots
+from aicf.passes.analysis.accesses import Access, Region, accesses_of
 from aicf.passes.support.early_start import may_start_early
 from aicf.passes.support.ledger import record
 from aicf.passes.support.policy import execution_of
@@ -72,7 +72,8 @@ def _schedule(module: ModuleOp, program: ProgramOp, streams: int) -> None:
         planner, allowed = _placed(accesses, streams), f"the policy allows {_counted(streams)}"
     else:
         planner, allowed = _fastest(module, instructions, accesses)
-    planner.write(instructions, written_roots(program))
+    written = frozenset(a.region.root for touched in accesses for a in touched if a.writes)
+    planner.write(instructions, written)
     used = max(planner.stream, default=0) + 1
     edges = sum(len(op.after) for op in instructions)
     early = sum(edge.kind.data == "programmatic" for op in instructions for edge in op.after)

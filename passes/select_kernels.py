@@ -20,7 +20,7 @@ from aicf.backends.base import (
     Work,
 )
 from aicf.backends.registry import get_kernels
-from aicf.dialects.emit import GroupOp, ProgramOp, ResolvedOp
+from aicf.dialects.emit import GroupOp, ProgramOp, ResolvedOp, find_ledger
 from aicf.dialects.emit_types import KernelAttr, TargetAttr
 from aicf.dialects.plain_values import plain_value
 from aicf.errors import PolicyError, UnsupportedOp
@@ -28,7 +28,8 @@ from aicf.passes.support.identity import position_of
 from aicf.passes.support.instructions import Filler
 from aicf.passes.support.ledger import record
 from aicf.passes.support.measured import Measurements, Variant
-from aicf.passes.support.policy import check_formed, policy_of, with_stems, without_bucket
+from aicf.passes.support.pinned_groups import check_formed
+from aicf.passes.support.policy import policy_of, with_stems, without_bucket
 from aicf.passes.support.programs import programs
 from aicf.passes.support.staging import staging_us
 from aicf.passes.support.structure import Structure, structure_of_work
@@ -147,7 +148,7 @@ class _Chooser:
     def choose_for_groups(self, function: func.FuncOp) -> None:
         """Gives each group of a function its kernel record."""
         groups = [op for op in function.body.block.ops if isinstance(op, GroupOp)]
-        check_formed(self.policy, groups)
+        check_formed(self.policy, groups, find_ledger(self.module))
         for group in groups:
             if group.kernel is None:
                 what = f"group '{group.id.data}'"

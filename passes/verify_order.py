@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -11,7 +11,14 @@ from xdsl.ir import OpResult
 from xdsl.passes import ModulePass
 
 from aicf.dialects.emit import BindOp, ProgramOp, ResolvedOp, SlotOp
-from aicf.passes.analysis.accesses import Access, accesses_by_root, region_of, written_roots
+from aicf.passes.analysis.accesses import (
+    Access,
+    AccessTable,
+    Region,
+    accesses_by_root,
+    region_of,
+    written_roots,
+)
 from aicf.passes.analysis.coverage import is_covered
 from aicf.passes.analysis.happens_before import HappensBefore
 from aicf.passes.analysis.liveness import Interference, Lifetime, interfering, slot_lifetimes
@@ -38,11 +45,11 @@ class VerifyOrderPass(ModulePass):
             _verify_definitions(program)
             if program.phase.data == "bufferized":
                 continue
-            order = HappensBefore(program)
-            _verify_early_starts(program)
-            for root, accesses in accesses_by_root(program).items():
+            order, table = HappensBefore(program), accesses_by_root(program)
+            _verify_early_starts(program, table)
+            for root, accesses in table.items():
                 _verify_root(program, root, accesses, order)
-            _verify_shared_bytes(program, order)
+            _verify_shared_bytes(program, table, order)
 
 
 def _verify_definitions(program: ProgramOp) -> None:
@@ -55,8 +62,8 @@ def _verify_definitions(program: ProgramOp) -> None:
         defined.update(op.results)
 
 
-def _verify_early_starts(program: ProgramOp) -> None:
-    written = written_roots(program)
+def _verify_early_starts(program: ProgramOp, table: AccessTable) -> None:
+    written = written_roots(table)
     by_name = {op.instruction.data: op for op in program.instructions}
     for op in program.instructions:
         for edge in op.after:
@@ -126,24 +133,36 @@ def _root_name(root: BindOp | SlotOp) -> str:
 
 
 def _verify_written_first(root: SlotOp, accesses: Sequence[Access], order: HappensBefore) -> None:
-    writes = [access for access in accesses if access.writes]
+    """A slot that results take over in place has as many writes as reads: a read mostly finds all in the last one."""
+    writes: list[Access] = []
     for access in accesses:
-        reader = access.instruction
         if access.writes:
+            writes.append(access)
             continue
-        earlier = [write.region for write in writes if order.before(write.instruction, reader)]
-        if not is_covered(access.region, earlier):
-            part = "part of " if earlier else ""
-            raise invalid(
-                reader, f"'{reader.instruction.data}' reads {part}{_root_name(root)} before anything wrote it"
-            )
+        wanted, reader = access.region.touched(), access.instruction
+        if not any(region.touched().holds(wanted) for region in _before(reader, writes, order)):
+            _verify_read(root, access, list(_before(reader, writes, order)))
 
 
-def _verify_shared_bytes(program: ProgramOp, order: HappensBefore) -> None:
+def _before(reader: ResolvedOp, writes: Sequence[Access], order: HappensBefore) -> Iterator[Region]:
+    """What is written before `reader` starts, the last in the text first."""
+    return (write.region for write in reversed(writes) if order.before(write.instruction, reader))
+
+
+def _verify_read(root: SlotOp, access: Access, earlier: Sequence[Region]) -> None:
+    if is_covered(access.region, earlier):
+        return
+    part, reader = "part of " if earlier else "", access.instruction
+    raise invalid(
+        reader, f"'{reader.instruction.data}' reads {part}{_root_name(root)} before anything wrote it"
+    )
+
+
+def _verify_shared_bytes(program: ProgramOp, table: AccessTable, order: HappensBefore) -> None:
     """Slots that are alive together must not overlap in the arena: few are at any time, however long the program."""
     if any(slot.offset is None for slot in program.slots):
         return
-    lifetimes = sorted(slot_lifetimes(program, order), key=_offset)
+    lifetimes = sorted(slot_lifetimes(table, order), key=_offset)
     for place, others in enumerate(interfering(lifetimes, Interference(order))):
         life = lifetimes[place]
         for other in sorted(index for index in others if index < place):

@@ -219,6 +219,15 @@ COMMANDS = {
         "groups[0]: its ops form no group together: 'fc1.matmul' in 'fc1@N=1', 'fc3.matmul' in 'fc3@N=1'; no kernel of "
         "the target takes them as one: split or drop the entry",
     ),
+    "group that would have two results": (
+        policy_of({"groups": [["prob.exp", "prob.sum"]]}),
+        "groups[0]: its ops form no group together: 'prob.exp' in 'prob.exp@N=1', 'prob.sum' in 'prob.sum@N=1'; others "
+        "read 2 of their values: split or drop the entry",
+    ),
+    "group that is cut elsewhere": (
+        policy_of({"groups": [["fc1.matmul", "fc1.bias", "fc2.matmul"]]}),
+        "split it, as into [fc1.matmul, fc1.bias], or drop the entry",
+    ),
     "record of an unknown op": (
         policy_of({"records": {"fc9": {"tile_rows": 3}}}),
         "records.fc9: no group has that name; did you mean 'fc3' or 'fc2' or 'fc1'?",

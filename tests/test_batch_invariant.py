@@ -142,6 +142,7 @@ def columns(batch: int) -> Graph:
 
 CUDA_MODELS: dict[str, Callable[[int], Graph]] = {
     "bert": lambda batch: gpu_encoder("f16", batch, 32, 2, 32),
+    "wide heads": lambda batch: gpu_encoder("f16", batch, 150, 2, 64),
     "f32": lambda batch: gpu_encoder("f32", batch, 24, 2, 16),
     "one token": lambda batch: chain("f16", batch, 2),
     "columns": columns,
@@ -160,12 +161,14 @@ ORDERS = (
 """Entries of records on which bits may depend; `warps` are those along k."""
 
 
-def orders(build: Callable[[int], Graph], batch: int, policy: Policy) -> dict[str, object]:
+def orders(
+    build: Callable[[int], Graph], batch: int, policy: Policy
+) -> dict[str, tuple[object, str, object]]:
     """What decides about bits: the ops of every instruction, its kernel, and the order in its record."""
     module = build(batch).module()
     run(AicfInferencePass("cuda:sm_90a", policy.to_line()).passes(), make_context(), module)
     members = members_by_instruction(module)
-    found: dict[str, object] = {}
+    found: dict[str, tuple[object, str, object]] = {}
     for op, ids in members.items():
         assert op.kernel is not None
         record = plain_value(op.kernel.record)
@@ -183,6 +186,13 @@ def test_every_batch_has_the_same_orders_on_a_gpu(name: str) -> None:
     alone, *others = (orders(CUDA_MODELS[name], batch, policy) for batch in BATCHES)
     for other in others:
         assert other == alone
+
+
+def test_fused_kernels_take_part_on_a_gpu() -> None:
+    """Attention out of bulk copies, and norms behind their products."""
+    policy = Policy(KernelPolicy(determinism="batch_invariant"))
+    kernels = {kernel for _, kernel, _ in orders(CUDA_MODELS["wide heads"], 1, policy).values()}
+    assert kernels == {"cuda.attention_wgmma", "cuda.gemm_norm", "cuda.gemm_mma"}
 
 
 def test_without_the_class_they_differ_on_a_gpu() -> None:

@@ -22,7 +22,7 @@ from aicf.diff import Comparison, compare
 from aicf.errors import PolicyError
 from aicf.frontends.text import make_context, parse_module
 from aicf.passes.aicf_inference import AicfInferencePass, run
-from aicf.passes.support.decisions import decisions_of
+from aicf.passes.support.decisions import decisions_of, members_by_instruction
 from aicf.policies.execution_policy import ExecutionPolicy
 from aicf.policies.kernel_policy import Fusion, KernelPolicy
 from aicf.policies.policy import Policy
@@ -102,6 +102,20 @@ def test_random_and_fused_programs_make_the_round_trip(target: str) -> None:
         policy = decisions_of(first).to_line()
         run(AicfInferencePass(target, policy).passes(), make_context(), again)
         assert stripped(again) == stripped(first)
+
+
+def test_a_policy_may_cut_a_norm_where_no_pass_would() -> None:
+    """A group that begins with one number a row and spreads it: passes start it at the sum that it follows from."""
+    graph = aicf.Graph("norm")
+    x = graph.input("x", (8, 32))
+    squares = graph.mul(x, x, name="squares")
+    inverse = graph.rsqrt(graph.reduce_mean(squares, [1], keepdims=True, name="mean") + 1e-5, name="inverse")
+    graph.output(graph.mul(x, inverse, name="scaled"), "y")
+    first, second = ["squares", "mean.sum", "mean", "add0"], ["inverse", "broadcast0", "scaled"]
+    module = graph.module()
+    policy = json.dumps({"groups": [first, second]})
+    run(AicfInferencePass("cpu:x86-64-v3", policy).passes(), make_context(), module)
+    assert [set(ids) for ids in members_by_instruction(module).values()] == [set(first), set(second)]
 
 
 def test_a_measured_program_needs_no_table_again() -> None:

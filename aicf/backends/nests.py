@@ -250,3 +250,41 @@ def reads(value: SSAValue) -> tuple[SSAValue, ...]:
     if isinstance(value.op, LoadOp):
         return tuple(value.op.operands[1:])
     return tuple(value.op.operands)
+
+
+def overwritable(kernel: KernelOp) -> list[tuple[int, int]]:
+    """The (output, input) pairs that may share their elements, as far as the order of reading and writing goes.
+
+    Both are the same element at every point, and no phase after the one that writes reads the input, nor a value kept
+    of it, which may be computed again. An input that is read at computed indices is in no pair.
+    """
+    found: list[tuple[int, int]] = []
+    later: set[int] = set()
+    for phase in reversed(kernel.phases):
+        for op in phase.body.block.ops:
+            if isinstance(op, StoreOp):
+                output = op.output.value.data
+                found += [
+                    (output, place)
+                    for place, map_ in enumerate(kernel.in_maps)
+                    if map_ == kernel.out_maps[output] and place not in later | kernel.indexed
+                ]
+        later |= _inputs_of(phase)
+    return sorted(found)
+
+
+def _inputs_of(phase: PhaseOp) -> set[int]:
+    """The inputs that a phase reads, or needs to compute again what an earlier phase kept."""
+    found: set[int] = set()
+    stack: list[SSAValue] = [operand for op in phase.body.block.ops for operand in op.operands]
+    seen: set[SSAValue] = set()
+    while stack:
+        value = stack.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        if isinstance(value, BlockArgument):
+            found.add(value.index)
+        elif not (isinstance(value, OpResult) and isinstance(value.op, ReduceOp)):
+            stack.extend(reads(value))
+    return found

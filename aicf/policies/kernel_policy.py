@@ -48,6 +48,7 @@ class Fusion:
         norm: A row program behind a product.
         epilogue: Pointwise ops behind a product.
         elementwise: Pointwise ops and row reductions.
+        multi_output: Groups of those that read one value, or each other's, with several results.
         concat: Parts of a concatenation, written where they belong by what computes them.
     """
 
@@ -58,6 +59,7 @@ class Fusion:
     norm: bool = True
     epilogue: bool = True
     elementwise: bool = True
+    multi_output: bool = True
     concat: bool = True
 
 

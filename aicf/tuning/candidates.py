@@ -55,7 +55,8 @@ from aicf.progress import Step
 from aicf.runtime.capture_plan import CapturePlan
 from aicf.runtime.plan_from_ir import code_units, entry_symbol, programs_of, read_program
 from aicf.sources import Model, read_model
-from aicf.tuning.cases import Case, Memory, Prepared
+from aicf.tuning.cases import NUMBERS, Case, Memory, Prepared
+from aicf.tuning.index_ranges import index_ranges
 
 _PROGRAM = "tune"
 _FIXED = ("param", "const", "derived")
@@ -175,7 +176,7 @@ def compiled(candidate: Candidate, module: ModuleOp, context: Context) -> Case:
         tuple(kernel.device_fields) if isinstance(kernel, DeviceGivenKernel) else (),
         _starts_early(candidate.record),
         unit.entry,
-        _memory(plan),
+        _memory(plan, candidate.group),
         native,
     )
 
@@ -191,8 +192,13 @@ def _one_launch(unit: CodeUnit, candidate: Candidate) -> CodeUnit:
     return replace(unit, launches=(replace(launch, waits_for=(), programmatic=()),))
 
 
-def _memory(plan: CapturePlan) -> tuple[Memory, ...]:
-    binds = (Memory(bind.nbytes, bind.dtype, bind.role in _FIXED) for bind in plan.graph.binds)
+def _memory(plan: CapturePlan, group: GroupOp) -> tuple[Memory, ...]:
+    ranges, arguments = index_ranges(group), _arguments(group)
+    reach = {_name(place): ranges.get(value, NUMBERS) for place, value in enumerate(arguments)}
+    binds = (
+        Memory(bind.nbytes, bind.dtype, bind.role in _FIXED, reach.get(bind.name, NUMBERS))
+        for bind in plan.graph.binds
+    )
     return (Memory(plan.arena_bytes, "u8"), *binds)
 
 
@@ -202,8 +208,7 @@ def _memory(plan: CapturePlan) -> tuple[Memory, ...]:
 def _alone(candidate: Candidate, module: ModuleOp) -> ModuleOp:
     """A module with one function, whose one group is a copy of the candidate's and has its kernel."""
     group = candidate.group
-    values = list(dict.fromkeys(group.ins))
-    arguments = [value for value in values if _constant(value) is None]
+    values, arguments = list(dict.fromkeys(group.ins)), _arguments(group)
     block = Block(arg_types=[value.type for value in arguments])
     inner: dict[SSAValue, SSAValue] = dict(zip(arguments, block.args, strict=True))
     for value in values:
@@ -225,6 +230,11 @@ def _alone(candidate: Candidate, module: ModuleOp) -> ModuleOp:
     return ModuleOp([function], kept)
 
 
+def _arguments(group: GroupOp) -> list[SSAValue]:
+    """What the group reads that is no constant, each once."""
+    return [value for value in dict.fromkeys(group.ins) if _constant(value) is None]
+
+
 def _constant(value: SSAValue) -> logical.ConstantOp | None:
     return value.op if isinstance(value, OpResult) and isinstance(value.op, logical.ConstantOp) else None
 
@@ -233,7 +243,12 @@ def _argument(place: int, value: SSAValue) -> DictionaryAttr:
     """Weights stay weights, so that they may be prepared; all else is an input."""
     role, updated = origin_of(value)
     kept = "param" if role == "param" and not updated else "input"
-    return _named(f"in{place}", {logical.ROLE_ATTR: StringAttr(kept)})
+    return _named(_name(place), {logical.ROLE_ATTR: StringAttr(kept)})
+
+
+def _name(place: int) -> str:
+    """Of an argument."""
+    return f"in{place}"
 
 
 def _named(name: str, entries: Mapping[str, Attribute] | None = None) -> DictionaryAttr:

@@ -18,8 +18,10 @@ from aicf.files import reason_of, write_whole
 from aicf.plain import from_plain, to_plain
 from aicf.policies.tuning_table import WorkKey
 
-FORMAT = 3
+FORMAT = 4
 INDEX = "cases.json"
+NUMBERS = 2
+"""How many different integers there are in memory that holds no indices: zeros and ones."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +32,13 @@ class Memory:
         nbytes: Its size.
         dtype: Element type of its data, `u8` for none.
         fixed: Whether the program never writes it, as weights and constants.
+        numbers: Its integers are 0 or more and less than this; of indices, as many as there are places.
     """
 
     nbytes: int
     dtype: str
     fixed: bool = False
+    numbers: int = NUMBERS
 
 
 @dataclass(frozen=True)

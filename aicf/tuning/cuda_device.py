@@ -161,7 +161,7 @@ class GpuDevice:
     def _fill(self, memory: Sequence[Memory], layout: _Layout, copies: int, block: int, stream: int) -> None:
         """Random data in the first set of operands, and the same in the others."""
         for region, start in zip(memory, layout.table(block, 1), strict=True):
-            data = _random(region.dtype)
+            data = _random(region.dtype, region.numbers)
             done = min(region.nbytes, _RANDOM_BYTES)
             if done:
                 self._device.upload(start, data.ctypes.data, done, stream)
@@ -279,10 +279,10 @@ class _Layout:
 
 
 @cache
-def _random(dtype: str) -> Array:
-    """What operands of a type begin with."""
+def _random(dtype: str, numbers: int) -> Array:
+    """What operands of a type begin with, see `Memory`."""
     data = np.zeros(_RANDOM_BYTES, np.uint8)
-    fill(data, dtype, np.random.default_rng(0))
+    fill(data, dtype, numbers, np.random.default_rng(0))
     return data
 
 

@@ -84,12 +84,12 @@ def _table(pointers: Sequence[int]) -> ctypes.Array[ctypes.c_void_p]:
 def _filled(memory: Memory, seed: int) -> Array:
     """Memory with random data: what numbers are multiplied changes how long it takes on some machines."""
     buffer = allocate(max(memory.nbytes, 1))
-    fill(buffer[: memory.nbytes], memory.dtype, np.random.default_rng(seed))
+    fill(buffer[: memory.nbytes], memory.dtype, memory.numbers, np.random.default_rng(seed))
     return buffer
 
 
-def fill(buffer: Array, dtype: str, rng: np.random.Generator) -> None:
-    """Normal floats, zeros and ones of other types; memory that holds no data (`u8`) stays as it is.
+def fill(buffer: Array, dtype: str, numbers: int, rng: np.random.Generator) -> None:
+    """Normal floats, integers below `numbers`; memory that holds no data (`u8`) stays as it is.
 
     The floats are small, so that sums of many products stay as large as in a trained model: what is not takes the slow
     path of exponentials and divisions.
@@ -99,7 +99,7 @@ def fill(buffer: Array, dtype: str, rng: np.random.Generator) -> None:
     element = numpy_dtype(dtype)
     values = buffer[: buffer.size // element.itemsize * element.itemsize].view(element)
     if dtype.startswith("i"):
-        values[:] = rng.integers(0, 2, values.size).astype(element)
+        values[:] = rng.integers(0, numbers, values.size).astype(element)
     else:
         values[:] = (_DEVIATION * rng.standard_normal(values.size, np.float32)).astype(element)
 

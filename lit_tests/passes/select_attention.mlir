@@ -2,9 +2,9 @@
 // RUN: aicf-opt %s -p 'set-target{target="cuda:sm_80"},assign-ids,lower-logical,fuse-attention,materialize-views,fuse-elementwise,select-kernels,lower-to-emit' | filecheck %s --check-prefix=AMPERE
 
 // Grouped and causal attention are one kernel on CUDA, whose record says what a query sees. Long ones run out of bulk
-// tensor copies where there are such; masks on the kernel that adds them.
+// tensor copies where there are such; both kernels of tensor cores add a mask, and the faster is taken.
 // CHECK: emit.decision "select-kernels" ["long"] choice "cuda.attention_wgmma" {{.*}}cuda.attention = "predicted
-// CHECK: emit.decision "select-kernels" ["masked"] choice "cuda.attention" {{.*}}cuda.attention_wgmma = "it adds no mask: use cuda.attention"
+// CHECK: emit.decision "select-kernels" ["masked"] choice "cuda.attention" {{.*}}cuda.attention_wgmma = "predicted
 // CHECK: emit.resolved "attention" id(29) name("long
 // CHECK: kernel("cuda.attention_wgmma", {version = 1 : i64, determinism = "bitwise", scale = 1.250000e-01 : f64, causal = false, past = 0 : i64, grid = [
 // CHECK: emit.resolved "attention" id(29) name("masked

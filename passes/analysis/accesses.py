@@ -6,7 +6,9 @@ A root is a bind or a slot. Two values with different roots may still share byte
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from xdsl.ir import OpResult, SSAValue
 
@@ -22,14 +24,17 @@ class Region:
     Args:
         root: Bind or slot.
         offset: Bytes from the root's first element to the first of the value; a negative stride goes below it.
-        size: Bytes from the lowest to past the highest element.
         type: Shape and strides of the value.
     """
 
     root: BindOp | SlotOp
     offset: int
-    size: int
     type: BufferType
+
+    @property
+    def size(self) -> int:
+        """Bytes from the lowest to past the highest element."""
+        return self.type.span_bytes
 
     def overlaps(self, other: Region) -> bool:
         """Whether the two may share a byte: same root, or two placed slots. Strided parts side by side share none."""
@@ -78,7 +83,7 @@ def region_of(value: SSAValue) -> Region:
         offset += current.op.offset.value.data * value.type.element_bytes
         current = current.op.source
     assert isinstance(current, OpResult) and isinstance(current.op, BindOp | SlotOp)
-    return Region(current.op, offset, value.type.span_bytes, value.type)
+    return Region(current.op, offset, value.type)
 
 
 @dataclass(frozen=True)
@@ -93,15 +98,20 @@ class Access:
 
 def accesses_of(instruction: ResolvedOp) -> list[Access]:
     """All memory accesses of an instruction, ins first."""
+    ins, outs, ws = instruction.parts
     return [
-        *(Access(instruction, region_of(v), False, True) for v in instruction.ins),
-        *(Access(instruction, region_of(v), True, False) for v in instruction.outs),
-        *(Access(instruction, region_of(v), True, True) for v in instruction.ws),
+        *(Access(instruction, region_of(v), False, True) for v in ins),
+        *(Access(instruction, region_of(v), True, False) for v in outs),
+        *(Access(instruction, region_of(v), True, True) for v in ws),
     ]
 
 
+AccessTable: TypeAlias = Mapping[BindOp | SlotOp, Sequence[Access]]
+"""All accesses of a program by bind or slot, in text order."""
+
+
 def accesses_by_root(program: ProgramOp) -> dict[BindOp | SlotOp, list[Access]]:
-    """All accesses of a program by bind or slot, in text order."""
+    """The access table of a program."""
     table: dict[BindOp | SlotOp, list[Access]] = {}
     for op in program.body.block.ops:
         if isinstance(op, BindOp | SlotOp):
@@ -112,8 +122,6 @@ def accesses_by_root(program: ProgramOp) -> dict[BindOp | SlotOp, list[Access]]:
     return table
 
 
-def written_roots(program: ProgramOp) -> frozenset[BindOp | SlotOp]:
+def written_roots(table: AccessTable) -> frozenset[BindOp | SlotOp]:
     """Every bind and slot that an instruction of the program writes."""
-    return frozenset(
-        access.region.root for op in program.instructions for access in accesses_of(op) if access.writes
-    )
+    return frozenset(root for root, accesses in table.items() if any(access.writes for access in accesses))

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from aicf.dialects.emit import ProgramOp, SlotOp
+from aicf.dialects.emit import SlotOp
 from aicf.dialects.emit_types import BufferType
-from aicf.passes.analysis.accesses import accesses_by_root
+from aicf.passes.analysis.accesses import AccessTable
 from aicf.passes.analysis.happens_before import HappensBefore
 
 ARENA_ALIGN = 64
@@ -39,10 +39,10 @@ def aligned(size: int, align: int = ARENA_ALIGN) -> int:
     return -(-size // align) * align
 
 
-def slot_lifetimes(program: ProgramOp, order: HappensBefore) -> list[Lifetime]:
+def slot_lifetimes(table: AccessTable, order: HappensBefore) -> list[Lifetime]:
     """One lifetime a slot that some instruction touches, in program order; sizes are aligned."""
     lifetimes: list[Lifetime] = []
-    for root, accesses in accesses_by_root(program).items():
+    for root, accesses in table.items():
         if isinstance(root, SlotOp) and accesses:
             touches = tuple(sorted({order.place(access.instruction) for access in accesses}))
             assert isinstance(root.buffer.type, BufferType)

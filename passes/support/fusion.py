@@ -45,14 +45,14 @@ Accept = Callable[[Operation], bool]
 _SEARCH_LIMIT = 48
 """How many ops outside a cluster are looked through for ones that could still join: keeps fusion linear."""
 
-_MEMBER_LIMIT = 128
+MEMBER_LIMIT = 128
 """Most ops of a cluster: beyond it registers spill and compile time grows, and nothing is gained."""
 
 _CANDIDATE_LIMIT = 8
 """How many prefixes of a cluster are tried on the kernels: enough to find a legal one, few enough to stay linear."""
 
 
-_REFUSAL_LIMIT = 8
+REFUSAL_LIMIT = 8
 """How many ops next to a cluster have the reason why they stay outside in the ledger: keeps that linear too."""
 
 
@@ -66,6 +66,8 @@ class FusionContext:
     policy: KernelPolicy
     position: dict[Operation, int] = field(init=False)
     pinned: dict[str, int] = field(init=False)
+    listed: dict[int, list[Operation]] = field(init=False)
+    """The ops of each group that the policy lists, in text order."""
     used: set[str] = field(init=False)
     verdicts: dict[Structure, Verdict] = field(default_factory=dict[Structure, Verdict])
     """Of the bodies that were possible groups so far, with what they read."""
@@ -81,6 +83,10 @@ class FusionContext:
         }
         self.renumber()
         self.pinned = {id_: place for place, ids in enumerate(self.policy.groups) for id_ in ids}
+        self.listed = {}
+        for op in self.position if self.pinned else ():
+            if op_id(op) is not None and (place := self._pin(op)) is not None:
+                self.listed.setdefault(place, []).append(op)
 
     def renumber(self) -> None:
         """Notes the places of the function's ops again, after some were added or moved."""
@@ -116,6 +122,11 @@ class FusionContext:
         """Whether the policy's pinned groups let all of `ops` share a group; `ids` are those of future copies."""
         return len({self._pin(op, ids.get(op)) for op in ops}) <= 1
 
+    def are_listed(self, ops: Iterable[Operation]) -> bool:
+        """Whether all of `ops` are in one of the policy's groups."""
+        pins = {self._pin(op) for op in ops}
+        return len(pins) == 1 and None not in pins
+
     def verdict(self, plan: Outline) -> Verdict:
         """What kernels say of the group, asked once of groups that are alike."""
         if (known := self.verdicts.get(plan.structure)) is None:
@@ -125,12 +136,12 @@ class FusionContext:
     def is_wanted(self, plan: Outline, kind: str) -> bool:
         """Whether the policy asks for the group, whatever it costs: by its ops, or by a kernel for it or its kind."""
         keys = (plan.id, without_bucket(plan.id), kind)
-        return self._is_listed(plan) or any(key in self.policy.kernels for key in keys)
+        return self.are_listed(plan.members) or any(key in self.policy.kernels for key in keys)
 
     def why_not_pinned(self, plan: Outline) -> str | None:
         """Why the kernel that the policy pins by the group's id cannot run it, so that a smaller group of that id may
         form; None if it can, if none is pinned, or if the policy lists the group."""
-        if self._is_listed(plan):
+        if self.are_listed(plan.members):
             return None
         keys = (plan.id, without_bucket(plan.id))
         pinned = next((self.policy.kernels[key] for key in keys if key in self.policy.kernels), None)
@@ -162,10 +173,14 @@ class FusionContext:
                 last = op
         self.renumber()
 
-    def _is_listed(self, plan: Outline) -> bool:
-        """Whether all members are in one of the policy's groups."""
-        pins = {self._pin(op) for op in plan.members}
-        return len(pins) == 1 and None not in pins
+    def listed_with(self, op: Operation) -> tuple[Operation, ...]:
+        """What the policy lists in one group with `op`, without the feeders that the group gets copies of."""
+        place = self._pin(op)
+        here = [] if place is None else [each for each in self.listed[place] if each in self.position]
+        computing = {each for each in here if not is_feeder(each)}
+        return tuple(
+            each for each in here if each in computing or any(x.owner in computing for x in each.operands)
+        )
 
     def _pin(self, op: Operation, copy: str | None = None) -> int | None:
         """Which of the policy's groups names the op, or its future copy, by its id with or without the bucket."""
@@ -266,7 +281,7 @@ class Cluster:
         for seed in self.seeds:
             frontier.add_readers(seed, of_member=True)
         outside: set[Operation] = set()
-        while frontier.holds_readers and len(outside) < _SEARCH_LIMIT and len(self.members) < _MEMBER_LIMIT:
+        while frontier.holds_readers and len(outside) < _SEARCH_LIMIT and len(self.members) < MEMBER_LIMIT:
             op = frontier.pop()
             blocker = next((x.owner for x in op.operands if x.owner in outside), None)
             joins = blocker is None and accept(op) and self.context.may_join(op, self.seeds[0])
@@ -280,7 +295,7 @@ class Cluster:
     def _refuse(self, op: Operation, blocker: Operation | Block | None, wanted: str) -> None:
         """Notes why an op that reads a member stays outside."""
         name = name_of(op)
-        if name is None or len(self.refused) >= _REFUSAL_LIMIT:
+        if name is None or len(self.refused) >= REFUSAL_LIMIT:
             return
         if not any(operand.owner in self._inside for operand in op.operands):
             return
@@ -305,7 +320,7 @@ class Cluster:
         because = (
             "with it the group would have more than one result that others read, or a wider one to write"
         )
-        return {**tried, **dict.fromkeys(cut[:_REFUSAL_LIMIT], because), **self.refused}
+        return {**tried, **dict.fromkeys(cut[:REFUSAL_LIMIT], because), **self.refused}
 
     def candidates(self, accept: Accept) -> Iterator[tuple[Operation, ...]]:
         """The prefixes with few results and more than the seeds, largest first, each with its own producers."""
@@ -357,6 +372,12 @@ class _Frontier:
                     heapq.heappush(self._queue, place)
                 if of_member:
                     self._readers.add(place)
+
+
+def result_count(members: Collection[Operation]) -> int:
+    """How many values of the members others read."""
+    results = (result for op in members for result in op.results)
+    return sum(any(use.operation not in members for use in result.uses) for result in results)
 
 
 def _is_dead_feeder(op: Operation) -> bool:

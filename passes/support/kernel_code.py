@@ -7,6 +7,7 @@ such reading (a transpose in its middle, two different reductions) has no genera
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import TypeAlias
 
 from xdsl.dialects.builtin import MemRefType
@@ -134,7 +135,9 @@ class _Indexing:
     def _full_shape(self) -> tuple[int, ...]:
         if self.reductions:
             return _shape(self.reductions[0].operands[0])
-        return _shape(self.scans[0].operand if self.scans else self.outputs[0])
+        if self.scans:
+            return _shape(self.scans[0].operand)
+        return max((_shape(output) for output in self.outputs), key=prod)
 
     def _reduced_axes(self) -> tuple[int, ...]:
         axes = {tuple(op.axes.get_values()) for op in self.reductions if isinstance(op, logical.ReduceOp)}
@@ -191,10 +194,18 @@ class _Indexing:
     def _backward(self) -> None:
         """Fills operands from results, and checks that every use of a value agrees on its index."""
         for output in self.outputs:
-            if output not in self.index:
+            if (index := self.index.get(output)) is None:
                 raise NoCode("an output that neither has the full shape nor follows a reduction")
+            if not self._is_written_once(index):
+                raise NoCode("an output that is one for several points of the parallel dims")
         for op in reversed(self.ops):
             self._backward_op(op)
+
+    def _is_written_once(self, index: Index) -> bool:
+        """Whether an output follows all dims of the iteration space, or all that are not reduced: no two points of
+        those write one element of it."""
+        dims = {dim for dim in self.identity if dim is not None}
+        return set(index) - {None} in (dims, dims.difference(self.axes))
 
     def _backward_op(self, op: Operation) -> None:
         result = op.results[0]
@@ -268,6 +279,8 @@ class _Writer:
         self.axes = indexing.axes
         self.levels: dict[SSAValue, int] = {}
         self.kept: dict[SSAValue, SSAValue] = {}
+        self.stored: dict[int, list[int]] = {}
+        """The outputs that each phase writes."""
         self.arguments: dict[SSAValue, BlockArgument] = {}
 
     def write(self) -> KernelOp:
@@ -317,29 +330,51 @@ class _Writer:
             self.levels[op.results[0]] = max(operands, default=0) + after
 
     def _needs(self) -> dict[int, list[SSAValue]]:
-        """Per phase the values it must deliver: operands of its reductions, and in the last one the outputs."""
+        """Per phase the values it must deliver: operands of its reductions, and the outputs it stores."""
         needs: dict[int, list[SSAValue]] = {}
         for op in self.indexing.reductions:
             needs.setdefault(self.levels[op.results[0]] - 1, []).append(op.results[0])
         last = max(self.levels.get(output, 0) for output in self.indexing.outputs)
-        needs.setdefault(last, []).extend(self.indexing.outputs)
-        return {level: needs.get(level, []) for level in range(last + 1)}
+        needs = {level: needs.get(level, []) for level in range(last + 1)}
+        self._place_stores(needs)
+        for level, numbers in self.stored.items():
+            needs[level].extend(self.indexing.outputs[number] for number in numbers)
+        return needs
+
+    def _place_stores(self, needs: dict[int, list[SSAValue]]) -> None:
+        """Notes which phase stores each output: the last one that computes or reads it, so that none does so only to
+        store it. What does not vary costs nothing in the last, nor does what is computed in registers in any case."""
+        outputs, last = self.indexing.outputs, max(needs)
+        roots = {level: list(values) for level, values in needs.items()}
+        placed: dict[int, int] = {}
+        place: dict[SSAValue, int] = {op.results[0]: n for n, op in enumerate(self.indexing.ops)}
+        for number in sorted(range(len(outputs)), key=lambda n: place.get(outputs[n], -1), reverse=True):
+            output, level = outputs[number], last
+            if self._varies(output) and self.wanted is None:
+                readers = (at for at, values in roots.items() if any(self._reads(v, output) for v in values))
+                level = max(readers, default=self.levels.get(output, 0))
+            placed[number] = level
+            roots[level].append(output)
+        self.stored = {level: [n for n in range(len(outputs)) if placed[n] == level] for level in needs}
 
     def _phase(self, level: int, needs: dict[int, list[SSAValue]]) -> PhaseOp:
         body = Block()
         local: dict[SSAValue, SSAValue] = {}
         yields: list[tuple[SSAValue, SSAValue]] = []
-        is_last = level == max(needs)
+        combined: dict[tuple[str, SSAValue], SSAValue] = {}
+        twins: list[tuple[SSAValue, SSAValue]] = []
         for value in needs[level]:
             combine = _COMBINE.get(type(value.op)) if isinstance(value, OpResult) else None
             if combine is not None and self.levels[value] == level + 1:
                 operand = self._compute(_op_of(value).operands[0], body, local)
+                if (twin := combined.setdefault((combine, operand), value)) is not value:
+                    twins.append((value, twin))
+                    continue
                 reduce = ReduceOp(combine, operand)
                 body.add_op(reduce)
                 yields.append((value, reduce.result))
-        if is_last:
-            for number, output in enumerate(self.indexing.outputs):
-                body.add_op(StoreOp(self._compute(output, body, local), number))
+        for number in self.stored[level]:
+            body.add_op(StoreOp(self._compute(self.indexing.outputs[number], body, local), number))
         arguments = set[SSAValue](self.arguments.values())
         yields += [
             (value, scalar)
@@ -351,6 +386,7 @@ class _Writer:
         for (value, _), result in zip(yields, phase.results, strict=True):
             result.name_hint = value.name_hint
             self.kept[value] = result
+        self.kept |= {value: self.kept[twin] for value, twin in twins}
         return phase
 
     def _keep(self, value: SSAValue, level: int, needs: dict[int, list[SSAValue]]) -> bool:

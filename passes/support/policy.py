@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 
-from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
+from xdsl.dialects.builtin import DictionaryAttr, ModuleOp
 
-from aicf.dialects.emit import GroupOp
-from aicf.dialects.logical import ID_ATTR
 from aicf.dialects.plain_values import attribute_of
-from aicf.errors import PolicyError
 from aicf.policies.execution_policy import ExecutionPolicy
 from aicf.policies.kernel_policy import KernelPolicy
 
@@ -57,30 +54,3 @@ def without_bucket(id_: str) -> str:
 def with_stems(ids: Iterable[str]) -> dict[str, None]:
     """The ids, each also without its bucket, in order."""
     return {name: None for id_ in ids for name in (id_, without_bucket(id_))}
-
-
-def check_formed(policy: KernelPolicy, groups: Sequence[GroupOp]) -> None:
-    """Checks that ops of one function which the policy pins to one group are in one.
-
-    Raises:
-        PolicyError: they are not, because no kernel takes them together.
-    """
-    members = {group.id.data: _op_ids(group) for group in groups} if policy.groups else {}
-    for place, wanted in enumerate(policy.groups):
-        _check_together(f"groups[{place}]", wanted, members)
-
-
-def _check_together(path: str, wanted: Sequence[str], members: Mapping[str, Mapping[str, None]]) -> None:
-    """Whether one group holds all of `wanted` that the function has; views and constants may be in others as well."""
-    here = [id_ for id_ in wanted if any(id_ in ids for ids in members.values())]
-    if here and not any(all(id_ in ids for id_ in here) for ids in members.values()):
-        places = (f"'{id_}' in '{next(name for name, ids in members.items() if id_ in ids)}'" for id_ in here)
-        raise PolicyError(
-            f"{path}: its ops form no group together: {', '.join(places)}; no kernel of the target takes them "
-            "as one: split or drop the entry"
-        )
-
-
-def _op_ids(group: GroupOp) -> dict[str, None]:
-    ids = (op.attributes.get(ID_ATTR) for op in group.body.block.ops)
-    return with_stems(id_.data for id_ in ids if isinstance(id_, StringAttr))

@@ -12,7 +12,7 @@ from aicf.dialects.emit_types import TargetAttr
 from aicf.passes.support.work import GroupWork, legal_kernels
 from aicf.policies.kernel_policy import KernelPolicy
 
-_SAME = 1 + 1e-6
+SAME_TIME = 1 + 1e-6
 """Two predicted times with a smaller ratio are one time, rounded differently."""
 
 
@@ -60,6 +60,6 @@ class Verdict:
             return loss
         if self.work.batch_invariant:
             return None  # times depend on the batch, so what is one instruction may not depend on them
-        if self.whole_us <= self.apart_us * _SAME:
+        if self.whole_us <= self.apart_us * SAME_TIME:
             return None
         return f"predicted {self.whole_us:.3g} us, and {self.apart_us:.3g} us apart"

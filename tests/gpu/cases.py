@@ -287,7 +287,7 @@ def _variants() -> dict[str, Case]:
 
 
 def _attentions() -> dict[str, Case]:
-    make, op = programs.attention, programs.attention_op
+    make, op, masked = programs.attention, programs.attention_op, programs.masked_attention
     table: dict[str, tuple[str, Callable[[], Graph]]] = {
         "attention-f16": (ATTENTION, partial(make, "f16", 128, 128, 64, 64)),
         "attention-odd": (ATTENTION, partial(make, "bf16", 77, 51, 32, 48)),
@@ -306,6 +306,21 @@ def _attentions() -> dict[str, Case]:
         "attention_wgmma-causal": (ATTENTION_WGMMA, partial(op, "f16", 400, 400, 64, 2, 0)),
         "attention_wgmma-causal-odd": (ATTENTION_WGMMA, partial(op, "bf16", 177, 251, 128, 4, 74)),
         "attention_wgmma-token": (ATTENTION_WGMMA, partial(op, "f16", 1, 333, 64, 2, 332)),
+        "attention_wgmma-mask": (ATTENTION_WGMMA, partial(masked, "f16", 256, 256, 64, (256, 256), hidden=9)),
+        "attention_wgmma-padding": (ATTENTION_WGMMA, partial(masked, "bf16", 200, 330, 64, (2, 1, 1, 330))),
+        "attention_wgmma-mask-odd": (
+            ATTENTION_WGMMA,
+            partial(masked, "bf16", 77, 451, 128, (2, 4, 77, 451), None, 2, 5),
+        ),
+        "attention_wgmma-mask-causal": (
+            ATTENTION_WGMMA,
+            partial(masked, "f16", 300, 400, 128, (1, 4, 300, 400), 100, 2, 7),
+        ),
+        "attention_wgmma-bool": (ATTENTION_WGMMA, partial(op, "f16", 130, 260, 64, 2, None, (130, 260))),
+        "attention_wgmma-bool-causal": (
+            ATTENTION_WGMMA,
+            partial(op, "bf16", 190, 190, 64, 4, 0, (2, 1, 190, 190)),
+        ),
         "attention_step-f16": (ATTENTION_STEP, partial(op, "f16", 1, 512, 64, 4)),
         "attention_step-odd": (ATTENTION_STEP, partial(op, "bf16", 1, 333, 128, 2, 301)),
         "attention_step-bool": (ATTENTION_STEP, partial(op, "f16", 1, 77, 32, 4, None, (2, 1, 1, 77))),
@@ -381,6 +396,7 @@ IN_BATCHES: dict[str, Callable[[int], Graph]] = {
     "chain": lambda batch: programs.chain("f16", batch, 1),
     "encoder": lambda batch: programs.encoder("f16", batch, 32, 2, 32),
     "scalar": lambda batch: programs.encoder("f32", batch, 24, 2, 16),
+    "wide": lambda batch: programs.encoder("f16", batch, 150, 2, 64),
 }
 """Models by what they are in the names of cases, as functions of the batch."""
 

@@ -470,6 +470,29 @@ def attention_op(
     return g
 
 
+def masked_attention(
+    dtype: str,
+    rows: int,
+    columns: int,
+    size: int,
+    mask: Sequence[int],
+    past: int | None = None,
+    groups: int = 4,
+    hidden: int = 0,
+) -> Graph:
+    """`attention_op` with a mask of shape `mask` that is added; with `hidden`, one in as many of its rows is -inf all
+    along, so that its query sees nothing."""
+    g = Graph("masked_attention")
+    q = g.input("q", (2, 4, rows, size), dtype)
+    k, v = (g.input(name, (2, groups, columns, size), dtype) for name in "kv")
+    added = g.input("mask", mask, dtype)
+    if hidden:
+        line = g.iota(mask, len(mask) - 2)
+        added = g.select(g.eq(line - line / hidden * hidden, hidden - 1), float("-inf"), added)
+    g.output(g.attention(q, k, v, added, causal=past is not None, past=past or 0), "y")
+    return g
+
+
 def attention_step(
     dtype: str,
     tokens: int,

@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import f32
 
 from aicf.dialects.emit import BindOp, EdgeAttr, ProgramOp, ResolvedOp, SlotOp
 from aicf.dialects.emit_types import BufferType
+from aicf.passes.analysis.accesses import accesses_by_root
 from aicf.passes.analysis.happens_before import HappensBefore
 from aicf.passes.analysis.liveness import (
     Interference,
@@ -129,5 +130,5 @@ def test_lifetimes_of_a_program() -> None:
         ("three", a.buffer, y.buffer),
     ):
         program.body.block.add_op(ResolvedOp("relu", name, ["x"], [source], [target], stream=0))
-    lives = slot_lifetimes(program, HappensBefore(program))
+    lives = slot_lifetimes(accesses_by_root(program), HappensBefore(program))
     assert [(life.slot, life.size, life.touches) for life in lives] == [(a, 64, (0, 1, 2)), (b, 128, (1,))]

@@ -72,7 +72,17 @@ def test_fields_have_a_fixed_order() -> None:
     wanted = ["version", "determinism", "rounding", "fusion", "kernels", "records", "forbid", "groups"]
     wanted += ["measurements"]
     assert list(FULL.to_plain()) == wanted
-    switches = ("attention", "gated", "horizontal", "prologue", "norm", "epilogue", "elementwise", "concat")
+    switches = (
+        "attention",
+        "gated",
+        "horizontal",
+        "prologue",
+        "norm",
+        "epilogue",
+        "elementwise",
+        "multi_output",
+        "concat",
+    )
     assert FULL.to_plain()["fusion"] == {name: name != "epilogue" for name in switches}
 
 

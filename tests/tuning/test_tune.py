@@ -17,6 +17,7 @@ from aicf.tools.aicf_cli import main
 from aicf.tuning import cases as folder
 from aicf.tuning.candidates import prepare, spread
 from aicf.tuning.devices import open_device
+from aicf.tuning.host_device import fill
 from aicf.tuning.measure import Variant, added, measure, timing_of
 
 from .programs import TARGET, TWO_PRODUCTS, FakeDevice, fresh_kernels, measured, prepared, silent
@@ -56,6 +57,38 @@ def test_equal_work_is_measured_once():
     assert [d.because for d in kernels.decisions if d.made_by == "select-kernels"][1:] == [
         "lowest measured time, cold"
     ] * 2
+
+
+INDEXED = """
+func.func @indexed(
+    %x : tensor<40x8xf32> {logical.name = "x", logical.role = "input"},
+    %i : tensor<16x1xi64> {logical.name = "i", logical.role = "input"},
+    %n : tensor<16xi32> {logical.name = "n", logical.role = "input"})
+    -> (tensor<16x1x8xf32> {logical.name = "read"}, tensor<70x8xf32> {logical.name = "sums"},
+        tensor<16xi32> {logical.name = "next"}) {
+  %read = logical.gather %x, %i {axis = 0} : (tensor<40x8xf32>, tensor<16x1xi64>) -> tensor<16x1x8xf32>
+  %zero = logical.constant dense<0.0> : tensor<70x8xf32>
+  %rows = logical.reshape %read : tensor<16x1x8xf32> -> tensor<16x8xf32>
+  %sums = logical.scatter %zero, %n, %rows {mode = "add"}
+      : (tensor<70x8xf32>, tensor<16xi32>, tensor<16x8xf32>) -> tensor<70x8xf32>
+  %next = logical.add %n, %n : tensor<16xi32>
+  func.return %read, %sums, %next : tensor<16x1x8xf32>, tensor<70x8xf32>, tensor<16xi32>
+}
+"""
+
+
+def test_indices_choose_among_all_places():
+    """A gather and a scatter are as fast as their memory lets them be; what is only counted stays small."""
+    found = {
+        (memory.dtype, memory.numbers)
+        for case in prepared(INDEXED).cases
+        for memory in case.memory
+        if memory.dtype in ("i32", "i64")
+    }
+    assert found == {("i64", 40), ("i32", 70), ("i32", 2)}
+    indices = np.zeros(8000, np.uint8)
+    fill(indices, "i64", 40, np.random.default_rng(3))
+    assert set(indices.view(np.int64).tolist()) == set(range(40))
 
 
 def test_variants_are_spread_over_the_values_of_their_entries():

@@ -12,7 +12,7 @@ from aicf.backends.base import OperandInfo, Work
 from aicf.backends.cpu.records import pairs
 from aicf.backends.cpu.scalar_costs import SCALAR_CYCLES
 from aicf.backends.cpu.target import LEVELS, CpuLevel, level_named
-from aicf.backends.nests import Strided, is_linear
+from aicf.backends.nests import Strided, is_linear, overwritable
 from aicf.dialects.emit_kernels import (
     IndexOp,
     KernelOp,
@@ -77,26 +77,19 @@ def variant_of(target: TargetAttr, level: str) -> CpuLevel:
 def may_alias(
     code: KernelOp, dtypes_in: Sequence[str], dtypes_out: Sequence[str], sums: int = 0
 ) -> Attribute:
-    """Outputs that may lie on an input: same element at every point, stored in the last phase (nothing reads later).
-
-    An input that is read at computed indices is never one.
+    """Outputs that may lie on an input of their type.
 
     The first `sums` operands of the code are those of products: in the instruction's operands A and a B for each stand
     in their place.
     """
-    last = code.phases[-1]
     shift = 1 if sums else 0
-    found: list[tuple[int, int]] = []
-    for op in last.body.block.ops:
-        if not isinstance(op, StoreOp):
-            continue
-        output = op.output.value.data
-        for place, map_ in enumerate(code.in_maps):
-            same_type = dtypes_in[place] == dtypes_out[output]
-            at_point = place >= sums and place not in code.indexed
-            if same_type and map_ == code.out_maps[output] and at_point:
-                found.append((output, place + shift))
-    return pairs(sorted(found))
+    return pairs(
+        [
+            (output, place + shift)
+            for output, place in overwritable(code)
+            if place >= sums and dtypes_in[place] == dtypes_out[output]
+        ]
+    )
 
 
 class PlainOperands:

@@ -56,9 +56,13 @@ class Rows:
 
     def moves_in_eights(self, rows: int, sizes: tuple[int, ...]) -> bool:
         """Whether eight neighbours of a row always are 16 bytes at a multiple of 16, for 2-byte elements."""
+        return self.moves_in(8, rows, sizes)
+
+    def moves_in(self, count: int, rows: int, sizes: tuple[int, ...]) -> bool:
+        """Whether `count` neighbours of a row, a power of two up to 8, always start at a multiple of their size."""
         steps = [stride for stride, size in zip(self.batch, sizes, strict=True) if size > 1]
         steps += [self.row] if rows > 1 else []
-        return self.column == 1 and all(step % 8 == 0 for step in (self.offset, *steps))
+        return self.column == 1 and all(step % count == 0 for step in (self.offset, *steps))
 
 
 @dataclass(frozen=True)
@@ -143,7 +147,7 @@ def _broadcast_rows(operand: OperandInfo | BufferRef, shape: tuple[int, ...]) ->
     strides = [0] * missing
     for size, stride, wanted in zip(operand.shape, operand.strides, shape[missing:], strict=True):
         strides.append(0 if size == 1 and wanted != 1 else stride)
-    return Rows(tuple(strides[:-2]), strides[-2], strides[-1], 0)
+    return Rows(tuple(strides[:-2]), strides[-2], strides[-1], rows_of(operand).offset)
 
 
 # The method on tensor cores
@@ -310,6 +314,8 @@ _SCORE_CLOCKS = 0.35
 _WGMMA_CLOCKS = (200.0, 0.0525)
 """A tile of 64 queries that a warpgroup takes (wgmma): its barriers; each key, softmax included, for each element of
 key and value."""
+_MASK_CLOCKS = (0.036, 0.18)
+"""More for one score of a multiprocessor if a mask is added: with one row for all queries, and with a row for each."""
 _COPY_BYTES = 40.0
 """Bytes a clock from L2 to one multiprocessor."""
 
@@ -335,14 +341,22 @@ def predicted_us(problem: AttentionProblem, spec: AttentionSpec, arch: GpuArch) 
     return rounds * clocks / _CLOCK_MHZ
 
 
+def mask_clocks(problem: AttentionProblem, clocks: tuple[float, float]) -> float:
+    """What a mask adds to the clocks of a score: the first where all queries share its row, else the second."""
+    return 0.0 if problem.mask is None else clocks[problem.mask[0].row != 0]
+
+
 def _tile_clocks(problem: AttentionProblem, spec: AttentionSpec, warps: int) -> tuple[float, float]:
     """Clocks of one tile of keys: for a warp alone, and until all `warps` of a multiprocessor have done theirs."""
+    mask = mask_clocks(problem, _MASK_CLOCKS)
     if spec.warpgroups:
         start, product = _WGMMA_CLOCKS
-        chain = start + product * spec.keys * (problem.d + problem.dv)
+        chain = start + product * spec.keys * (problem.d + problem.dv) + 64 * spec.keys * mask
         return chain, chain * warps / 4
     products = spec.row_tiles * (spec.keys // 8) * (problem.d + problem.dv) // 16
-    chain = products * _MMA_CLOCKS[spec.row_tiles - 1] + spec.row_tiles * 16 * spec.keys * _SCORE_CLOCKS
+    chain = products * _MMA_CLOCKS[spec.row_tiles - 1] + spec.row_tiles * 16 * spec.keys * (
+        _SCORE_CLOCKS + 4 * mask
+    )
     return chain + _TILE_CLOCKS, chain * warps / min(4, warps)
 
 

@@ -10,23 +10,32 @@ from math import e, log2, prod
 
 from aicf.backends.base import BufferRef, Launch
 from aicf.backends.cuda.attention_kernels import AttentionProblem, Rows, problem_of_launch, read_scale
-from aicf.backends.cuda.attention_wgmma_kernels import LINE_BYTES, Spec, layout_of, read_spec, units_of
+from aicf.backends.cuda.attention_wgmma_kernels import (
+    LINE_BYTES,
+    Spec,
+    layout_of,
+    mask_rows,
+    read_spec,
+    units_of,
+)
 from aicf.backends.cuda.code import KernelCode
 from aicf.backends.cuda.device_program import TensorMap
 from aicf.backends.cuda.launches import KernelLaunch, address_of
 from aicf.backends.cuda.records import read_shape
 from aicf.backends.cuda.staging import Constant, Snippet, part, stage
+from aicf.backends.cuda.target import ELEMENT_BYTES
 from aicf.backends.cuda.templates import attention_wgmma as template
 from aicf.backends.cuda.templates.attention import offset
 
-PARAMETERS = ("ptr", "ptr", "ptr", "ptr")
-"""Maps of queries, keys and values; the result."""
+PARAMETERS = ("ptr", "ptr", "ptr", "ptr", "ptr")
+"""Maps of queries, keys and values; the result; the mask."""
 
 
 def emit(launch: Launch) -> Sequence[KernelLaunch]:
     """The one launch of an instruction. Raises PlanError if its record lacks an entry."""
     problem, spec, shape = problem_of_launch(launch), read_spec(launch.record), read_shape(launch.record)
-    constants = _constants(problem, spec, read_scale(launch.record), shape.grid[0]) | _parts(problem, spec)
+    constants = _constants(problem, spec, read_scale(launch.record), shape.grid[0])
+    constants |= _parts(problem, spec) | _mask_constants(problem, spec)
     fewer, more = spec.registers
     names = {
         "FEWER_REGISTERS": f"fewer_registers_{fewer}",
@@ -42,6 +51,8 @@ def emit(launch: Launch) -> Sequence[KernelLaunch]:
         _map(k, problem.k, problem, problem.n, problem.d, spec.block_n),
         _map(v, problem.v, problem, problem.n, problem.dv, spec.block_n),
         address_of(launch.outs[0]),
+        # Without a mask its parameter is not read; it still needs a value.
+        address_of(launch.ins[3] if problem.mask is not None else launch.outs[0]),
     )
     return [shape.launch(code, arguments)]
 
@@ -85,6 +96,53 @@ def _constants(
         "VALUE_DESCRIPTOR": _descriptor(spec.block_n * 128 >> 4),
         "VALUES_AT": layout.values,
     }
+
+
+def _mask_constants(problem: AttentionProblem, spec: Spec) -> dict[str, Constant | Snippet]:
+    """What the template knows of the mask: bytes between its elements, how many rows and words a lane holds of it, and
+    how two neighbours are loaded and taken apart again."""
+    if problem.mask is None:
+        nothing = {"ADD_MASK": Snippet((), ()), "FETCH_MASK": Snippet(("tile", "row"), ())}
+        return {"MASKED": False, "BIAS": 0, **nothing}
+    rows, dtype = problem.mask
+    size, held = ELEMENT_BYTES[dtype], mask_rows(rows)
+    words, together = size // 2, rows.moves_in(2, problem.m, problem.batch) and problem.n % 2 == 0
+    column = size * rows.column
+    return {
+        "MASKED": True,
+        "ADD_MASK": part(template.add_mask),
+        "ADD_PAIR": part(template.add_pair),
+        "BIAS": held * spec.block_n // 8 * words,
+        "FETCH_MASK": part(template.fetch_mask),
+        "LOAD_PAIR": part(template.load_pair),
+        "LOG2_E": log2(e),
+        "MASK_BATCH": tuple(size * step for step in reversed(rows.batch)),
+        "MASK_COLUMN": column,
+        "MASK_ROW": size * rows.row,
+        "MASK_ROWS": held,
+        "MASK_TOGETHER": 2 if together else 1,
+        "MASK_WORDS": words,
+        "PAIR_OF": Snippet(("line", "one", "other"), (), _load_pair(dtype, column, together)),
+        "UNPACKED": Snippet(("words",), (), _UNPACKED[dtype]),
+    }
+
+
+_UNPACKED = {
+    "f32": "bits_to_f32(words[0]), bits_to_f32(words[1])",
+    "f16": "unpack_f16(words[0])",
+    "bf16": "unpack_bf16(words[0])",
+}
+"""Two neighbours of a mask out of its words, by type."""
+
+
+def _load_pair(dtype: str, column: int, together: bool) -> str:
+    """The words of elements number `one` and `other` of a line, which are neighbours if loaded `together`."""
+    first, second = (f"u64(line + u64(i64({place}) * {column}))" for place in ("one", "other"))
+    if dtype == "f32":
+        return f"load_u32x2({first})" if together else f"(load_u32({first}), load_u32({second}))"
+    if together:
+        return f"(load_u32({first}),)"
+    return f"(u32(u32(load_u16({first})) | u32(u32(load_u16({second})) << u32(16))),)"
 
 
 def _parts(problem: AttentionProblem, spec: Spec) -> dict[str, Constant | Snippet]:

@@ -17,11 +17,12 @@ from aicf.backends.cuda.attention_kernels import (
     Rows,
     common_reason,
     common_record,
+    mask_clocks,
     problem_of,
     read_scale,
 )
 from aicf.backends.cuda.records import PlainOperands, Record, Shape, contradiction, integer, read_integer
-from aicf.backends.cuda.target import GpuArch, arch_named
+from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch, arch_named
 from aicf.dialects.emit_types import TargetAttr
 
 LINE_BYTES = 2048
@@ -96,6 +97,17 @@ _OTHER_REGISTERS = 32
 _WIDTHS, _STAGES = (128, 64), (2, 3)
 
 
+def mask_rows(mask: Rows) -> int:
+    """Rows of a mask that a lane holds of a tile: those of its two queries, or the one that all share."""
+    return 1 if mask.row == 0 else 2
+
+
+def mask_registers(problem: AttentionProblem, spec: Spec) -> int:
+    """That hold the mask of a tile: two halves in each, or one f32. Those of two rows are counted where all share one,
+    too: a tile that fits depends on the number of queries in no way then."""
+    return 0 if problem.mask is None else spec.block_n // 2 * ELEMENT_BYTES[problem.mask[1]] // 4
+
+
 def spec_reason(problem: AttentionProblem, spec: Spec, arch: GpuArch) -> str | None:
     """Why `spec` cannot run `problem` on `arch`, None if it can."""
     method = f"{spec.groups} warpgroups and tiles of {spec.block_n} keys"
@@ -105,8 +117,9 @@ def spec_reason(problem: AttentionProblem, spec: Spec, arch: GpuArch) -> str | N
         return f"{spec.stages} stages: one is filled while another is read, two at least"
     if spec.turns and spec.groups == 1:
         return "one warpgroup takes no turns"
-    # Scores, weights, which are half as wide, and sums.
+    # Scores, weights, which are half as wide, sums, and the mask of the scores.
     registers = spec.block_n // 2 + spec.block_n // 4 + problem.dv // 2 + _OTHER_REGISTERS
+    registers += mask_registers(problem, spec)
     if registers > spec.registers[1]:
         return f"{method} need {registers} registers a thread, {spec.registers[1]} are there"
     total = layout_of(problem, spec).total
@@ -115,17 +128,24 @@ def spec_reason(problem: AttentionProblem, spec: Spec, arch: GpuArch) -> str | N
     return None
 
 
-def specs(problem: AttentionProblem, arch: GpuArch) -> Iterator[Spec]:
-    """The variants that make sense for `problem` on `arch`."""
+def specs(problem: AttentionProblem, arch: GpuArch, fixed: bool = False) -> Iterator[Spec]:
+    """The variants that make sense for `problem` on `arch`; with `fixed` only those that combine keys in one order,
+    whatever the number of queries and batch elements: in the widest tiles that there is room for."""
+    found = [spec for spec in _variants() if spec_reason(problem, spec, arch) is None]
+    widest = max((spec.block_n for spec in found), default=0)
+    wanted = [spec for spec in found if spec.block_n == widest] if fixed else found
+    # Warpgroups without queries are a waste; where no fewer have room for the tile, they are the order's price.
+    few = [spec for spec in wanted if problem.m > 64 * (spec.groups - 1)]
+    yield from few or wanted
+
+
+def _variants() -> Iterator[Spec]:
+    """What there is code for."""
     for groups in (2, 3, 1):
-        if groups > 1 and problem.m <= 64 * (groups - 1):
-            continue
         for block_n in _WIDTHS:
             for stages in _STAGES:
                 for turns in (False, True) if groups > 1 else (False,):
-                    spec = Spec(groups, block_n, stages, turns)
-                    if spec_reason(problem, spec, arch) is None:
-                        yield spec
+                    yield Spec(groups, block_n, stages, turns)
 
 
 # Cost prior: clocks of a Hopper multiprocessor, fitted to order the variants; measurements replace it.
@@ -138,6 +158,8 @@ _TILE_CLOCKS = 400.0
 """A tile's barriers and reductions over the lanes of a row."""
 _SCORE_CLOCKS, _PRODUCT_CLOCKS = 0.085, 1 / 2048
 """A score's exponential and the rest of its softmax; a multiplication."""
+_MASK_CLOCKS = (0.023, 0.076)
+"""More for a score to which a mask is added: with one row for all queries, and with a row for each."""
 
 
 def predicted_us(problem: AttentionProblem, spec: Spec, arch: GpuArch) -> float:
@@ -149,7 +171,8 @@ def predicted_us(problem: AttentionProblem, spec: Spec, arch: GpuArch) -> float:
     laps = -(-units // blocks)
     sharing = spec.groups * (spec.blocks_per_sm if units > arch.multiprocessors else 1)
     scores = 64 * spec.block_n
-    products, softmax = scores * (problem.d + problem.dv) * _PRODUCT_CLOCKS, scores * _SCORE_CLOCKS
+    products = scores * (problem.d + problem.dv) * _PRODUCT_CLOCKS
+    softmax = scores * (_SCORE_CLOCKS + mask_clocks(problem, _MASK_CLOCKS))
     tile = max(products + softmax, sharing * max(products, softmax)) + _TILE_CLOCKS
     # Two blocks hide each other's stores.
     unit = _UNIT_CLOCKS / spec.blocks_per_sm
@@ -161,9 +184,15 @@ def predicted_us(problem: AttentionProblem, spec: Spec, arch: GpuArch) -> float:
 
 
 @lru_cache(maxsize=1024)
-def ranked_specs(problem: AttentionProblem, arch: GpuArch) -> tuple[Spec, ...]:
+def ranked_specs(problem: AttentionProblem, arch: GpuArch, fixed: bool = False) -> tuple[Spec, ...]:
     """All `specs`, by the prior the cheapest first, equals in their order."""
-    return tuple(sorted(specs(problem, arch), key=lambda spec: round(predicted_us(problem, spec, arch), 3)))
+    return tuple(
+        sorted(specs(problem, arch, fixed), key=lambda spec: round(predicted_us(problem, spec, arch), 3))
+    )
+
+
+def _ranked(work: Work, target: TargetAttr) -> tuple[Spec, ...]:
+    return ranked_specs(problem_of(work), arch_named(target.arch.data), work.batch_invariant)
 
 
 # Records
@@ -187,7 +216,7 @@ def units_of(problem: AttentionProblem, spec: Spec) -> int:
 
 @dataclass(frozen=True)
 class WgmmaAttentionKernel(PlainOperands):
-    """Attention without an added mask for f16 and bf16, see `templates.attention_wgmma`."""
+    """Attention for f16 and bf16, see `templates.attention_wgmma`."""
 
     id: str = "cuda.attention_wgmma"
     version: int = 1
@@ -205,22 +234,24 @@ class WgmmaAttentionKernel(PlainOperands):
             return reason
         if problem.dtype not in HALVES:
             return f"tensor cores multiply f16 and bf16 here, not {problem.dtype}: use cuda.attention_simt or cast"
-        if problem.mask is not None:
-            return "it adds no mask: use cuda.attention"
-        if (reason := _shape_reason(problem, read_scale(work.attrs))) is not None:
+        if (reason := _shape_reason(problem, read_scale(work.attrs), work.batch_invariant)) is not None:
             return reason
-        if not ranked_specs(problem, arch):
+        if not _ranked(work, target):
             return f"no tiling fits the registers and shared memory of {arch.name}"
         return None
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
         """See `KernelDescriptor`."""
         problem, arch = problem_of(work), arch_named(target.arch.data)
-        return predicted_us(problem, ranked_specs(problem, arch)[0], arch)
+        return predicted_us(problem, _ranked(work, target)[0], arch)
 
     def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
         """See `KernelDescriptor`."""
-        return self.record_of(work, target, ranked_specs(problem_of(work), arch_named(target.arch.data))[0])
+        return self.record_of(work, target, _ranked(work, target)[0])
+
+    def fixed_order(self, work: Work, target: TargetAttr) -> str:
+        """See `BatchInvariantKernel`: a warpgroup has whole rows of scores, and hidden tiles add zeros."""
+        return f"by warpgroups, keys in tiles of {_ranked(work, target)[0].block_n}, in order"
 
     def record_of(self, work: Work, target: TargetAttr, spec: Spec) -> dict[str, Attribute]:
         """The record of a given variant, one of `specs`."""
@@ -240,26 +271,27 @@ class WgmmaAttentionKernel(PlainOperands):
 
     def candidates(self, work: Work, target: TargetAttr) -> Sequence[Mapping[str, Attribute]]:
         """The records of all `specs`, by the prior the cheapest first."""
-        problem, arch = problem_of(work), arch_named(target.arch.data)
-        return [self.record_of(work, target, spec) for spec in ranked_specs(problem, arch)]
+        return [self.record_of(work, target, spec) for spec in _ranked(work, target)]
 
 
-def _shape_reason(problem: AttentionProblem, scale: float) -> str | None:
-    """Why sizes or strides have no code here."""
+def _shape_reason(problem: AttentionProblem, scale: float, fixed: bool) -> str | None:
+    """Why sizes or strides have no code here. With `fixed` the sizes of batch and queries do not count: strides are
+    judged as if there were several of each."""
     if problem.d not in (64, 128) or problem.dv not in (64, 128):
         return (
             f"queries and values of {problem.d} and {problem.dv} elements are no panels of 64: 64 or 128 each"
         )
     if scale <= 0:
         return f"scores are multiplied by {scale}, here by something above 0: use cuda.attention"
-    if not problem.result.moves_in_eights(problem.m, problem.batch):
+    batch, m = (tuple(2 for _ in problem.batch), 2) if fixed else (problem.batch, problem.m)
+    if not problem.result.moves_in_eights(m, batch):
         return "rows of the result are not neighbours that start at multiples of 16 bytes: use cuda.attention"
     for name, rows, count in (
-        ("queries", problem.q, problem.m),
+        ("queries", problem.q, m),
         ("keys", problem.k, problem.n),
         ("values", problem.v, problem.n),
     ):
-        if (reason := _copy_reason(rows, count, problem.batch)) is not None:
+        if (reason := _copy_reason(rows, count, batch)) is not None:
             return f"{reason} of the {name}: copy them first"
     return None
 

@@ -30,7 +30,7 @@ from aicf.backends.cuda.wgmma_kernels import (
     spec_of,
     task_of_work,
 )
-from aicf.backends.cuda.wgmma_spec import Spec, legal_specs, predicted_us, spec_reason, tensor_reason
+from aicf.backends.cuda.wgmma_spec import Spec, Task, predicted_us, spec_reason, tensor_reason
 from aicf.dialects.emit_kernels import KernelOp, ReduceOp
 from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.types import element_of
@@ -71,16 +71,18 @@ class GemmNormKernel(PlainOperands):
         if (reason := code_reason(work.code) or _values_reason(work, work.code)) is not None:
             return reason
         task = task_of_work(work)
-        if (reason := tensor_reason(task)) is not None:
+        if (
+            reason := tensor_reason(task) or (_lines_reason(task) if work.batch_invariant else None)
+        ) is not None:
             return reason
-        if next(legal_specs(task, arch), None) is None:
+        if not _ranked(work, target):
             return f"a row of {task.problem.n} columns does not fit in the registers of a cluster of 8 blocks"
         return None
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
         """See `KernelDescriptor`."""
         task = task_of_work(work)
-        return predicted_us(ranked(task, target.arch.data)[0], task, arch_named(target.arch.data))
+        return predicted_us(_ranked(work, target)[0], task, arch_named(target.arch.data))
 
     def apart_us(self, work: Work, target: TargetAttr) -> float:
         """See `FusedKernel`: the product by the kernel that takes least, then the row program on what it wrote."""
@@ -97,11 +99,16 @@ class GemmNormKernel(PlainOperands):
 
     def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
         """See `KernelDescriptor`: the record of the variant that the prior prefers."""
-        return self.record_of(work, target, ranked(task_of_work(work), target.arch.data)[0])
+        return self.record_of(work, target, _ranked(work, target)[0])
+
+    def fixed_order(self, work: Work, target: TargetAttr) -> str:
+        """See `BatchInvariantKernel`: K is never split, and the width of a tile says how a row is combined."""
+        spec = _ranked(work, target)[0]
+        return f"by warpgroups, {_order(spec)}, {spec.tile_n} columns each"
 
     def candidates(self, work: Work, target: TargetAttr) -> Sequence[Mapping[str, Attribute]]:
         """The records of all legal variants, by the prior the cheapest first."""
-        return [self.record_of(work, target, spec) for spec in ranked(task_of_work(work), target.arch.data)]
+        return [self.record_of(work, target, spec) for spec in _ranked(work, target)]
 
     def record_of(self, work: Work, target: TargetAttr, spec: Spec) -> dict[str, Attribute]:
         """The record of `work` run by `spec`, a legal one."""
@@ -114,6 +121,18 @@ class GemmNormKernel(PlainOperands):
         if (reason := size_reason(spec) or spec_reason(spec, task, arch)) is not None:
             return reason
         return contradiction(record, self.record_of(work, target, spec), arch)
+
+
+def _ranked(work: Work, target: TargetAttr) -> Sequence[Spec]:
+    return ranked(task_of_work(work), target.arch.data, work.batch_invariant)
+
+
+def _lines_reason(task: Task) -> str | None:
+    """Why bulk tensor copies could not read A if it had other numbers of rows and matrices, whatever they are now."""
+    row, along = task.problem.a_strides
+    if along != 1 or row % 8:
+        return f"the rows of A, {row} elements apart with {along} between neighbours, are no lines for every batch"
+    return None
 
 
 def _order(spec: Spec) -> str:

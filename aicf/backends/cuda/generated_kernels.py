@@ -34,7 +34,7 @@ from aicf.backends.cuda.records import (
 from aicf.backends.cuda.scalar_code import TEXTS
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch, arch_named
 from aicf.backends.moves import Move, moves
-from aicf.backends.nests import LoopNest, Strided, is_linear, nest_of, value_types
+from aicf.backends.nests import LoopNest, Strided, is_linear, nest_of, overwritable, value_types
 from aicf.dialects.emit_kernels import IndexOp, KernelOp, LoadOp, ReduceOp, ScanOp, StoreOp, YieldOp, scans_of
 from aicf.dialects.emit_types import TargetAttr
 from aicf.errors import PlanError
@@ -150,20 +150,13 @@ def _record_of(work: Work, target: TargetAttr, nest: LoopNest, spec: GeneratedSp
 
 
 def _may_alias(work: Work, code: KernelOp) -> Attribute:
-    """Outputs that may lie on an input: same element at every point, stored in the last phase (nothing reads later).
-
-    An input that is read at computed indices is never one.
-    """
-    found: list[tuple[int, int]] = []
-    for op in code.phases[-1].body.block.ops:
-        if not isinstance(op, StoreOp):
-            continue
-        output = op.output.value.data
-        for place, map_ in enumerate(code.in_maps):
-            same_type = work.operands[place].dtype == work.results[output].dtype
-            if same_type and map_ == code.out_maps[output] and place not in code.indexed:
-                found.append((output, place))
-    return ArrayAttr([ArrayAttr([integer(out), integer(in_)]) for out, in_ in sorted(found)])
+    """Outputs that may lie on an input of their type."""
+    found = [
+        ArrayAttr([integer(output), integer(place)])
+        for output, place in overwritable(code)
+        if work.operands[place].dtype == work.results[output].dtype
+    ]
+    return ArrayAttr(found)
 
 
 # Moves

@@ -1,6 +1,6 @@
 """Text of `emit.philox`: words of the Philox stream, one by one or four neighbours of one counter at once.
 
-`philox` and `philox_word` are intrinsics of `ptx.py`: the four words of a counter and a key, and one of them by number.
+`philox` and `philox_word` are intrinsics of `ptx`: the four words of a counter and a key, and one of them by number.
 """
 
 from __future__ import annotations

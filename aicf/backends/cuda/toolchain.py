@@ -145,8 +145,9 @@ def _layer_digest() -> str:
     """Digest of the PTX layer, of these files and of Python: they are part of every kernel."""
     digest = hashlib.sha256()
     digest.update(sys.version.encode())  # Numba reads bytecode
-    for name in ("ptx.py", "toolchain.py", "numba_passes.py"):
-        digest.update(Path(__file__).with_name(name).read_bytes())
+    here = Path(__file__).parent
+    for path in (*sorted((here / "ptx").glob("*.py")), here / "toolchain.py", here / "numba_passes.py"):
+        digest.update(path.read_bytes())
     return digest.hexdigest()
 
 

@@ -226,6 +226,7 @@ def _operands_reason(work: Work) -> str | None:
 
 
 @functools.lru_cache(maxsize=4096)
-def ranked(task: Task, arch: str) -> list[Spec]:
-    """All legal variants by the prior, the cheapest first; kept, for many instructions ask the same."""
-    return ranked_specs(task, arch_named(arch))
+def ranked(task: Task, arch: str, fixed: bool = False) -> list[Spec]:
+    """All legal variants by the prior, the cheapest first, with `fixed` those that combine rows in one order; kept, for
+    many instructions ask the same."""
+    return ranked_specs(task, arch_named(arch), fixed)

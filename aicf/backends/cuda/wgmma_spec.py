@@ -310,12 +310,23 @@ def spec_reason(spec: Spec, task: Task, arch: GpuArch) -> str | None:
 _TILES = ((128, 256), (128, 192), (128, 128), (64, 256), (128, 64), (64, 128), (64, 64))
 _ROW_TILES = ((128, 128), (64, 192), (128, 64), (64, 128), (64, 64))
 """Of products with whole rows in a cluster: the row program needs about as many registers again as there are sums."""
+_FIXED_WIDTHS = (128, 192, 64)
+"""The first has a tile for many rows as well as one for few."""
 _MOST_BLOCKS = 8
 """Of a cluster, on every GPU that has them."""
 _CLUSTERS = ((2, 1), (1, 2), (1, 1))
 _SPLITS = (2, 4, 8)
 _DEPTHS = (4, 8)
 """Stages; as many of them as fit."""
+
+
+def fixed_row_specs(task: Task, arch: GpuArch) -> list[Spec]:
+    """Of the specs for products with row totals those that combine a row in one order, whatever the number of rows: all
+    of one width, the first of `_FIXED_WIDTHS` that 64 rows have room for."""
+    found = list(legal_specs(task, arch))
+    least = (spec.tile_n for spec in found if spec.tile_m == 64)
+    width = min(least, key=_FIXED_WIDTHS.index, default=0)
+    return [spec for spec in found if spec.tile_n == width]
 
 
 def legal_specs(task: Task, arch: GpuArch) -> Iterator[Spec]:
@@ -446,9 +457,8 @@ def _step_us(spec: Spec, arch: GpuArch, together: int, running: int) -> float:
     return max(multiply, copy, l2, _LATENCY_US / spec.stages) + _BEHIND_SHARE * l2
 
 
-def ranked_specs(task: Task, arch: GpuArch) -> list[Spec]:
-    """All legal specs, by the prior the cheapest first; of equal ones that which leaves the next kernel more shared
-    memory, then in the order of `legal_specs`."""
-    return sorted(
-        legal_specs(task, arch), key=lambda spec: (predicted_us(spec, task, arch), spec.shared_bytes(task))
-    )
+def ranked_specs(task: Task, arch: GpuArch, fixed: bool = False) -> list[Spec]:
+    """All legal specs, with `fixed` those of `fixed_row_specs`, by the prior the cheapest first; of equal ones that
+    which leaves the next kernel more shared memory, then in the order of `legal_specs`."""
+    found = fixed_row_specs(task, arch) if fixed else legal_specs(task, arch)
+    return sorted(found, key=lambda spec: (predicted_us(spec, task, arch), spec.shared_bytes(task)))

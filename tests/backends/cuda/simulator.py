@@ -1,15 +1,19 @@
-"""Runs the text of a kernel on the CPU: one Python thread a GPU thread, NumPy scalars for registers.
+"""Runs the text of a kernel on the CPU: a generator for each GPU thread, NumPy scalars for registers.
 
 What generated kernels compute is tested without a GPU this way. Every access is checked: inside its buffer, aligned,
-read only where something was written. Barriers and shuffles wait for all threads that take part.
+read only where something was written. Barriers and shuffles are where a thread gives way until all that take part have
+come; between them they run one after the other, in an order drawn anew each time.
 """
 
 from __future__ import annotations
 
+import ast
 import itertools
 import math
-import threading
-from collections.abc import Callable, Sequence
+import random
+from collections import defaultdict
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
@@ -77,105 +81,150 @@ class Memory:
         self.written[base][place] = True
 
 
-class _Block:
-    """What the threads of a block share."""
+@dataclass(frozen=True)
+class _Meeting:
+    """Where a thread waits for others.
 
-    def __init__(self, threads: int):
-        self.barrier = threading.Barrier(threads)
-        self.warps = [threading.Barrier(min(32, threads - 32 * w)) for w in range(-(-threads // 32))]
-        self.lanes: list[Any] = [None] * threads
-        self.arrays: dict[int, list[Any]] = {}
-        self.words: dict[int, int] = {}
+    Args:
+        threads: All that come, by their numbers in the cluster.
+        value: What this one brings.
+        answer: What it is told, given what the threads bring by their numbers in the block.
+    """
+
+    threads: range
+    value: Any = None
+    answer: Callable[[Mapping[int, Any]], Any] = lambda brought: None
 
 
-class _Thread(threading.local):
-    number = 0
-    rank = 0
+_MEETINGS = {
+    *("syncthreads", "syncwarp", "cluster_wait"),
+    *("shfl_xor_sync", "shfl_up_sync", "shfl_sync", "ballot_sync", "match_any_sync"),
+}
+"""Calls that give a meeting."""
+
+
+class _GivesWay(ast.NodeTransformer):
+    """`x = cuda.shfl_sync(...)` becomes `x = yield cuda.shfl_sync(...)`."""
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        return ast.Yield(node) if name in _MEETINGS else node
+
+
+def _function(text: str, name: str, namespace: dict[str, Any]) -> Callable[..., Any]:
+    """The one function of a text, as a generator of the meetings that a thread comes to."""
+    tree = _GivesWay().visit(ast.parse(text))
+    (function,) = tree.body
+    function.body += ast.parse("if False:\n    yield").body  # a generator also if there are none
+    ast.fix_missing_locations(tree)
+    exec(compile(tree, name, "exec"), namespace)
+    return namespace[function.name]
+
+
+@dataclass
+class _Shared:
+    """The shared memory of a block: arrays in the order in which a thread comes to them, and words by address."""
+
+    arrays: dict[int, list[Any]] = field(default_factory=dict)
+    words: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass
+class _Thread:
+    """A thread of a block, of `threads`, of a cluster; `arrays` numbers those that it comes to."""
+
+    number: int
+    threads: int
+    shared: _Shared
+    rank: int = 0
     block_index: tuple[int, int, int] = (0, 0, 0)
-    block: _Block
-    arrays: Any
+    arrays: Iterator[int] = field(default_factory=itertools.count)
+
+    @property
+    def place(self) -> int:
+        """Its number in the cluster."""
+        return self.rank * self.threads + self.number
+
+    @property
+    def block(self) -> range:
+        """The threads of its block, by their numbers in the cluster."""
+        return range(self.rank * self.threads, (self.rank + 1) * self.threads)
+
+    @property
+    def warp(self) -> range:
+        """Those of its warp."""
+        first = self.number // 32 * 32
+        return self.block[first : first + 32]
+
+
+class _Here:
+    """The thread that runs."""
+
+    thread: _Thread
+
+
+def _run_threads(
+    threads: Sequence[_Thread], start: Callable[[_Thread], Generator[_Meeting, Any, None]], here: _Here
+) -> None:
+    """Runs threads to their ends; each stands at its place in the list. Those that have met go on before others start:
+    a warp is as far ahead of the next one as it can be."""
+    order, code = random.Random(len(threads)), [start(thread) for thread in threads]
+    told, waiting = dict[int, Any](), defaultdict[range, dict[int, _Meeting]](dict)
+    warps = list(dict.fromkeys(thread.warp for thread in threads))
+    ready = [place for warp in order.sample(warps, len(warps)) for place in order.sample(warp, len(warp))]
+    while ready:
+        place = ready.pop()
+        here.thread = threads[place]
+        try:
+            meeting = code[place].send(told.pop(place, None))
+        except StopIteration:
+            continue
+        met = waiting[meeting.threads]
+        met[place] = meeting
+        if len(met) == len(meeting.threads):
+            brought = {threads[each].number: other.value for each, other in met.items()}
+            told |= {each: other.answer(brought) for each, other in met.items()}
+            ready += order.sample(list(met), len(met))
+            del waiting[meeting.threads]
+    late = [place for met in waiting.values() for place in met]
+    assert not late, f"threads {sorted(late)} wait for others that never come"
 
 
 def run(launches: Sequence[KernelLaunch], memory: Memory) -> None:
     """Runs the launches one after the other, and their blocks."""
     for launch in launches:
-        here = _Thread()
-        namespace = _namespace(memory, here)
-        exec(compile(launch.code.source, launch.code.name, "exec"), namespace)
-        name = launch.code.source.partition("def ")[2].partition("(")[0]
+        here = _Here()
+        function = _function(launch.code.source, launch.code.name, _namespace(memory, here))
         arguments = [((a.base + 1) << _SPACE) + a.offset for a in launch.arguments]  # type: ignore[union-attr]
+        size = launch.block[0]
         for z, y, x in itertools.product(*map(range, reversed(launch.grid))):
-            _run_block(namespace[name], arguments, launch.block[0], (x, y, z), here)
-
-
-def _run_block(
-    function: Callable[..., None],
-    arguments: list[int],
-    threads: int,
-    index: tuple[int, int, int],
-    here: _Thread,
-) -> None:
-    block, errors = _Block(threads), list[BaseException]()
-
-    def work(number: int) -> None:
-        here.number, here.block_index, here.block, here.arrays = number, index, block, itertools.count()
-        try:
+            shared = _Shared()
+            threads = [_Thread(number, size, shared, block_index=(x, y, z)) for number in range(size)]
             with np.errstate(all="ignore"):
-                function(*arguments)
-        except BaseException as error:
-            errors.append(error)
-            block.barrier.abort()
-            for warp in block.warps:
-                warp.abort()
-
-    workers = [threading.Thread(target=work, args=(number,)) for number in range(threads)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    for error in sorted(errors, key=lambda e: isinstance(e, threading.BrokenBarrierError)):
-        raise error
+                _run_threads(threads, lambda _: function(*arguments), here)  # noqa: B023
 
 
 def run_cluster(
     text: str, blocks: int, threads: int, arguments: Callable[[int, int], Sequence[Any]], **names: Any
 ) -> None:
-    """Runs the function `text` in every thread of a cluster at the same time.
+    """Runs the function `text` in every thread of a cluster.
 
     Args:
         arguments: From the rank of a block and the number of a thread to what that thread is given.
         names: What the text may use besides registers, shuffles and the exchange between blocks.
     """
-    here, meeting = _Thread(), threading.Barrier(blocks * threads)
-    parts, errors = [_Block(threads) for _ in range(blocks)], list[BaseException]()
-    namespace = {**_namespace(Memory(()), here), **_cluster_names(here, meeting, blocks), **names}
-    exec(compile(text, "cluster", "exec"), namespace)
-    function = namespace[text.partition("def ")[2].partition("(")[0]]
-
-    def work(rank: int, number: int) -> None:
-        here.rank, here.number, here.block = rank, number, parts[rank]
-        try:
-            with np.errstate(all="ignore"):
-                function(*arguments(rank, number))
-        except BaseException as error:
-            errors.append(error)
-            for barrier in (meeting, *(warp for part in parts for warp in part.warps)):
-                barrier.abort()
-
-    workers = [
-        threading.Thread(target=work, args=(rank, number))
-        for rank in range(blocks)
-        for number in range(threads)
-    ]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    for error in sorted(errors, key=lambda e: isinstance(e, threading.BrokenBarrierError)):
-        raise error
+    here = _Here()
+    namespace = {**_namespace(Memory(()), here), **_cluster_names(here, blocks * threads, blocks), **names}
+    function = _function(text, "cluster", namespace)
+    shared = [_Shared() for _ in range(blocks)]
+    places = itertools.product(range(blocks), range(threads))
+    every = [_Thread(number, threads, shared[rank], rank) for rank, number in places]
+    with np.errstate(all="ignore"):
+        _run_threads(every, lambda thread: function(*arguments(thread.rank, thread.number)), here)
 
 
-def _cluster_names(here: _Thread, meeting: threading.Barrier, blocks: int) -> dict[str, Any]:
+def _cluster_names(here: _Here, threads: int, blocks: int) -> dict[str, Any]:
     """Shared memory of a cluster in words of f32: own addresses are plain, those of other blocks say the rank."""
     shared: list[dict[int, Any]] = [{} for _ in range(blocks)]
 
@@ -188,18 +237,20 @@ def _cluster_names(here: _Thread, meeting: threading.Barrier, blocks: int) -> di
     def load(address: int) -> tuple[Any, ...]:
         assert address % 16 == 0, "16 bytes are not aligned"
         # Only what a block of the row has told may be used: the rest of a vector is NaN.
-        return tuple(shared[here.rank].get(address + 4 * number, np.float32("nan")) for number in range(4))
+        return tuple(
+            shared[here.thread.rank].get(address + 4 * number, np.float32("nan")) for number in range(4)
+        )
 
     return {
         "map_shared": lambda address, rank: address + ((rank + 1) << _SPACE),
         "store_cluster_f32x2": store,
         "load_shared_f32x4": load,
         "cluster_arrive": lambda: None,
-        "cluster_wait": meeting.wait,
+        "cluster_wait": lambda: _Meeting(range(threads)),
     }
 
 
-def _product_names(memory: Memory, here: _Thread) -> dict[str, Any]:
+def _product_names(memory: Memory, here: _Here) -> dict[str, Any]:
     """What a product of integers in tiles takes beside the rest: dynamic shared memory in words of i32, by address."""
     i32 = INTEGERS["i32"]
 
@@ -209,19 +260,21 @@ def _product_names(memory: Memory, here: _Thread) -> dict[str, Any]:
         ) -> None:
             for i in range(count):
                 inside = size > 0 and i * step < left
-                here.block.words[target + i * to] = memory.load(source + i * along, kind, 1) if inside else 0
+                here.thread.shared.words[target + i * to] = (
+                    memory.load(source + i * along, kind, 1) if inside else 0
+                )
 
         return rows
 
     def load(address: int, groups: int, step: int) -> tuple[int, ...]:
         places = (address + group * step + 4 * i for group in range(groups) for i in range(4))
-        return tuple(here.block.words[place] for place in places)
+        return tuple(here.thread.shared.words[place] for place in places)
 
     def store(address: int, sums: Sequence[int], columns: int, row_bytes: int) -> None:
         for number, value in enumerate(sums):
             row, column = divmod(number, columns)
             place = (row // 4 * 16 + row % 4) * row_bytes + (column // 4 * 32 + column % 4) * 4
-            here.block.words[address + place] = value
+            here.thread.shared.words[address + place] = value
 
     def multiply_add(sums: Sequence[int], a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
         return tuple(i32(total + x * y) for total, (x, y) in zip(sums, itertools.product(a, b), strict=True))
@@ -240,63 +293,41 @@ def _product_names(memory: Memory, here: _Thread) -> dict[str, Any]:
     }
 
 
-def _barrier(here: _Thread) -> None:
-    here.block.barrier.wait()
-
-
-def _warp_barrier(here: _Thread) -> None:
-    here.block.warps[here.number // 32].wait()
-
-
-def _shuffle(here: _Thread, value: Any, source: int) -> Any:
+def _shuffle(here: _Here, value: Any, source: int) -> _Meeting:
     """What the thread `source` of the block, one of the same warp, gives at the same time."""
-    block, number = here.block, here.number
-    warp = block.warps[number // 32]
-    block.lanes[number] = value
-    warp.wait()
-    other = block.lanes[source]
-    warp.wait()
-    return other
+    return _Meeting(here.thread.warp, value, lambda brought: brought[source])
 
 
-def _ballot(here: _Thread, mask: int, vote: bool) -> int:
-    block, number = here.block, here.number
-    warp, first = block.warps[number // 32], number // 32 * 32
-    block.lanes[number] = bool(vote)
-    warp.wait()
-    bits = sum(1 << lane for lane, v in enumerate(block.lanes[first : first + 32]) if v)
-    warp.wait()
-    return bits
+def _ballot(here: _Here, vote: bool) -> _Meeting:
+    """The lanes of the warp that vote for it, as bits."""
+    return _Meeting(
+        here.thread.warp,
+        bool(vote),
+        lambda brought: sum(1 << number % 32 for number, v in brought.items() if v),
+    )
 
 
-def _match(here: _Thread, mask: int, value: int) -> int:
+def _match(here: _Here, value: int) -> _Meeting:
     """The lanes of the warp that give the same value at the same time."""
-    block, number = here.block, here.number
-    warp, first = block.warps[number // 32], number // 32 * 32
-    block.lanes[number] = value
-    warp.wait()
-    bits = sum(1 << lane for lane, v in enumerate(block.lanes[first : first + 32]) if v == value)
-    warp.wait()
-    return bits
-
-
-_atomics = threading.Lock()
+    return _Meeting(
+        here.thread.warp,
+        value,
+        lambda brought: sum(1 << number % 32 for number, v in brought.items() if v == value),
+    )
 
 
 def _add(array: list[Any], place: int, value: int) -> int:
-    with _atomics:
-        old = array[place]
-        array[place] = old + value
+    old = array[place]
+    array[place] = old + value
     return old
 
 
 def _atomic_max(memory: Memory, address: int, value: int) -> None:
-    with _atomics:
-        memory.store(address, "i32", [max(memory.load(address, "i32", 1), value)])
+    memory.store(address, "i32", [max(memory.load(address, "i32", 1), value)])
 
 
-def _shared_array(here: _Thread, size: int, dtype: Any) -> list[Any]:
-    return here.block.arrays.setdefault(next(here.arrays), [None] * size)
+def _shared_array(here: _Here, size: int) -> list[Any]:
+    return here.thread.shared.arrays.setdefault(next(here.thread.arrays), [None] * size)
 
 
 def _philox(counter: int, key: int) -> list[int]:
@@ -339,7 +370,7 @@ _FUNCTIONS = {
 """Functions of libdevice by their f64 names, whose f32 ones have an f more."""
 
 
-def _namespace(memory: Memory, here: _Thread) -> dict[str, Any]:
+def _namespace(memory: Memory, here: _Here) -> dict[str, Any]:
     f32, f64 = np.float32, np.float64
 
     def to_int(x: Any, bits: int) -> int:
@@ -381,21 +412,21 @@ def _namespace(memory: Memory, here: _Thread) -> dict[str, Any]:
         z = property(lambda self: self.read()[2])
 
     cuda = SimpleNamespace(
-        threadIdx=Index(lambda: (here.number, 0, 0)),
-        blockIdx=Index(lambda: here.block_index),
-        syncthreads=lambda: _barrier(here),
-        syncwarp=lambda: _warp_barrier(here),
-        shfl_xor_sync=lambda mask, value, step: _shuffle(here, value, here.number ^ step),
+        threadIdx=Index(lambda: (here.thread.number, 0, 0)),
+        blockIdx=Index(lambda: here.thread.block_index),
+        syncthreads=lambda: _Meeting(here.thread.block),
+        syncwarp=lambda: _Meeting(here.thread.warp),
+        shfl_xor_sync=lambda mask, value, step: _shuffle(here, value, here.thread.number ^ step),
         shfl_up_sync=lambda mask, value, step: _shuffle(
-            here, value, here.number - step if here.number % 32 >= step else here.number
+            here, value, here.thread.number - (step if here.thread.number % 32 >= step else 0)
         ),
-        shfl_sync=lambda mask, value, lane: _shuffle(here, value, here.number // 32 * 32 + lane),
-        ballot_sync=lambda mask, vote: _ballot(here, mask, vote),
-        match_any_sync=lambda mask, value: _match(here, mask, value),
+        shfl_sync=lambda mask, value, lane: _shuffle(here, value, here.thread.number // 32 * 32 + lane),
+        ballot_sync=lambda mask, vote: _ballot(here, vote),
+        match_any_sync=lambda mask, value: _match(here, value),
         popc=lambda bits: int(bits).bit_count(),
         ffs=lambda bits: (int(bits) & -int(bits)).bit_length(),
         atomic=SimpleNamespace(add=_add),
-        shared=SimpleNamespace(array=lambda size, dtype: _shared_array(here, size, dtype)),
+        shared=SimpleNamespace(array=lambda size, dtype: _shared_array(here, size)),
         selp=lambda condition, a, b: a if condition else b,
         libdevice=libdevice,
     )

@@ -53,7 +53,8 @@ def maps(made: KernelLaunch) -> list[TensorMap]:
         (attention([X, X, X], X), None),
         (attention([X, X, X], X, past=5), None),
         (attention([X, X, X], X, scale=-0.5), "above 0"),
-        (attention([X, X, X, MASK], X), "no mask"),
+        (attention([X, X, X, MASK], X), None),
+        (attention([X, X, X, replace(MASK, dtype="i1")], X), "a mask of i1"),
         (attention([packed(2, 9, 3, 64, "f32")] * 3, packed(2, 9, 3, 64, "f32")), "multiply f16 and bf16"),
         (attention([packed(2, 9, 3, 96)] * 3, packed(2, 9, 3, 96)), "no panels of 64"),
         (attention([X, X, X], replace(X, offset=4)), "rows of the result"),
@@ -135,19 +136,27 @@ def test_grouped_heads_are_one_dimension_less_to_copy() -> None:
     )
 
 
+def mask_of(rows: int, dtype: str) -> OperandInfo:
+    """One for all heads, with a row for each of `rows` queries or one for all."""
+    return OperandInfo("temp", (2, 1, rows, 500), dtype, (rows * 500, rows * 500, 500, 1))
+
+
 @pytest.mark.parametrize(
-    ("size", "past", "spec"),
+    ("size", "past", "mask", "spec"),
     [
-        (64, None, Spec(2, 128, 2, False)),
-        (128, 70, Spec(2, 128, 2, True)),
+        (64, None, None, Spec(2, 128, 2, False)),
+        (128, 70, mask_of(500, "f16"), Spec(2, 128, 2, True)),
     ],
-    ids=["full", "causal"],
+    ids=["full", "masked-causal"],
 )
-def test_the_softmax_falls_between_the_products(size: int, past: int | None, spec: Spec) -> None:
+def test_the_softmax_falls_between_the_products(
+    size: int, past: int | None, mask: OperandInfo | None, spec: Spec
+) -> None:
     """Scores and sums are multiplied in one go (HGMMA), one of them is waited for (DEPBAR 1), and the exponentials of
-    a tile come before the other is (DEPBAR 0). Nothing spills; copies are bulk tensor copies."""
+    a tile come before the other is (DEPBAR 0). A mask is loaded before the first wait. Nothing spills; copies are bulk
+    tensor copies."""
     x = packed(2, 500, 3, size)
-    work = attention([x, x, x], x, past=past)
+    work = attention([x, x, x] if mask is None else [x, x, x, mask], x, past=past)
     (cubin,) = compile_kernels([launch(work, KERNEL.record_of(work, TARGET, spec)).code], "sm_90a").values()
     names = instructions(cubin)
     assert cubin.stack_bytes == 0 and not starting(names, ATOMICS + SPILLS)
@@ -157,3 +166,38 @@ def test_the_softmax_falls_between_the_products(size: int, past: int | None, spe
     events = "".join(mark for name in names for start, mark in letters.items() if name.startswith(start))
     together = size // 16 + spec.block_n // 16
     assert re.search(f"wp{{{together}}}we{{{spec.block_n // 2},}}w", events), events
+    pairs = 0 if mask is None else spec.block_n // 8 * (2 if mask.shape[2] > 1 else 1)
+    assert len([name for name in names if name.startswith("LDG")]) == 2 * pairs
+    loads = "".join(
+        mark for name in names for start, mark in {**letters, "LDG": "l"}.items() if name.startswith(start)
+    )
+    for product in re.findall("w([pl]+)we", loads):
+        assert product.count("l") == pairs, loads
+
+
+@pytest.mark.parametrize(
+    ("size", "mask", "width"), [(64, None, 128), (128, None, 128), (64, "f16", 128), (128, "f32", 64)]
+)
+def test_keys_are_combined_in_one_order_whatever_the_batch(size: int, mask: str | None, width: int) -> None:
+    """For work that is batch-invariant, all variants take tiles of one width, which neither the number of queries nor
+    that of batch elements has a part in."""
+    orders: set[str] = set()
+    for batch, rows in ((1, 1), (1, 64), (7, 65), (2, 500), (33, 2048)):
+        x, keys = packed(batch, rows, 3, size), packed(batch, 500, 3, size)
+        masks = [] if mask is None else [replace(mask_of(1, mask), shape=(1, 1, 1, 500))]
+        work = replace(attention([x, keys, keys, *masks], x), batch_invariant=True)
+        assert KERNEL.legal(work, TARGET) is None
+        orders.add(KERNEL.fixed_order(work, TARGET))
+        records = KERNEL.candidates(work, TARGET)
+        assert records[0] == KERNEL.record(work, TARGET)
+        assert {read_spec(record).block_n for record in records} == {width}
+    assert orders == {f"by warpgroups, keys in tiles of {width}, in order"}
+
+
+def test_what_is_legal_for_one_row_of_one_batch_is_legal_for_all() -> None:
+    """Strides along a dim of size 1 decide nothing, unless the work is to be the same for other sizes."""
+    x = OperandInfo("temp", (1, 3, 1, 64), "f16", (196, 64, 196, 1))
+    keys = packed(1, 500, 3, 64)
+    free = attention([x, keys, keys], packed(1, 1, 3, 64))
+    assert KERNEL.legal(free, TARGET) is None
+    assert "of the queries" in str(KERNEL.legal(replace(free, batch_invariant=True), TARGET))

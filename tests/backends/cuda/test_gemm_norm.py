@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache, partial
 
 import pytest
@@ -131,6 +132,30 @@ def test_records_hold_the_spec_and_the_order_of_sums() -> None:
     assert order.data.endswith("4 threads by butterfly, 6 blocks ascending")
     (single, *_) = KERNEL.candidates(norm("one block"), TARGET)
     assert "blocks" not in str(single["combination_order"])
+
+
+@pytest.mark.parametrize(("columns", "width", "blocks"), [(768, 128, 6), (51, 64, 1), (1536, 192, 8)])
+def test_rows_are_combined_in_one_order_whatever_their_number(columns: int, width: int, blocks: int) -> None:
+    """For work that is batch-invariant, all variants have one width and with it one number of blocks."""
+    orders: set[str] = set()
+    for rows in (1, 64, 130, 4096):
+        free = work(rows_normed("f16", rows, columns, 136, "layer_norm"))
+        job = replace(free, batch_invariant=True)
+        assert KERNEL.legal(job, TARGET) is None
+        specs = [spec_of(record) for record in KERNEL.candidates(job, TARGET)]
+        assert {(spec.tile_n, spec.cluster_n, spec.split_k) for spec in specs} == {(width, blocks, 1)}
+        assert {spec.tile_m for spec in specs} == ({64, 128} if rows > 64 and width != 192 else {64})
+        orders.add(KERNEL.fixed_order(job, TARGET))
+    assert len(orders) == 1 and f"{width} columns each" in orders.pop()
+
+
+def test_what_is_legal_for_one_row_is_legal_for_all() -> None:
+    """A single row of a length that no bulk copy steps over has no next one, unless there may be more."""
+    free = work(rows_normed("f16", 1, 64, 64, "softmax"))
+    a, *others = free.operands
+    free = replace(free, operands=(replace(a, strides=(68, 1)), *others))
+    assert KERNEL.legal(free, TARGET) is None
+    assert "no lines for every batch" in str(KERNEL.legal(replace(free, batch_invariant=True), TARGET))
 
 
 def test_only_a_lone_result_may_lie_on_the_residual() -> None:

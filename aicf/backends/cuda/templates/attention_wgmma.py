@@ -13,6 +13,8 @@ A *unit* is GROUPS * 64 queries of one batch element. Blocks stay: each does a u
 the next one while the last is stored. Where units differ in length, the longest are the first, and every other lap runs
 backwards, which evens out what the blocks get.
 
+A mask goes straight into registers: its loads are under way while the scores that it is added to are multiplied.
+
 `attention` is the kernel; the other functions are parts that it splices in. Every part sees the names of the kernel.
 """
 
@@ -22,7 +24,7 @@ from aicf.backends.cuda.ptx import *
 from aicf.backends.cuda.staging import registers, splice, unrolled
 
 
-def attention(q_map, k_map, v_map, result):
+def attention(q_map, k_map, v_map, result, mask):
     """f16 or bf16 with f32 scores and sums. Barriers in pairs, full and empty: of the queries, then for every stage of
     its keys and of its values."""
     thread = i32(cuda.threadIdx.x)
@@ -57,6 +59,8 @@ def attention(q_map, k_map, v_map, result):
         top = registers(2, f32(0.0))
         sums = registers(2, f32(0.0))
         decay = registers(2, f32(0.0))
+        base = registers(2 if MASKED else 0, f32(0.0))
+        bias = registers(BIAS, u32(0))
         stage = u32(0)
         phase = u32(0)
         turn = u32(0)
@@ -66,13 +70,18 @@ def attention(q_map, k_map, v_map, result):
             first, index, tiles = splice(UNIT_OF, lap)
             if tiles > 0:
                 row = i32(first + consumer * 64 + warp * 16)
+                if MASKED:
+                    offset = splice(OFFSET, u32(index), BATCH, MASK_BATCH)
+                    masks = u64(mask + offset)
                 barrier_wait(full, turn)
                 splice(AWAIT, 8, stage, phase)
                 splice(MY_TURN)
                 splice(SCORES, stage)
                 splice(YOUR_TURN)
+                splice(FETCH_MASK, 0, row)
                 score[0:SCORE] = splice(SCORES_DONE_0)
                 splice(RELEASE, 8, stage)
+                splice(ADD_MASK)
                 splice(HIDE, 0, row)
                 for h in unrolled(2):
                     top[h] = f32(NEGATIVE_INFINITY)
@@ -96,6 +105,7 @@ def attention(q_map, k_map, v_map, result):
                     splice(PACK_WEIGHTS)
                     splice(MY_TURN)
                     splice(SCORES, stage)
+                    splice(FETCH_MASK, tile, row)
                     splice(RESCALE)
                     splice(AWAIT, 16, last_stage, last_phase)
                     splice(SUMS, last_stage)
@@ -103,6 +113,7 @@ def attention(q_map, k_map, v_map, result):
                     read = last_stage
                     score[0:SCORE] = splice(SCORES_DONE_1)
                     splice(RELEASE, 8, stage)
+                    splice(ADD_MASK)
                     splice(HIDE, tile, row)
                     splice(WEIGH)
                 if (thread & 127) == 0:
@@ -243,9 +254,46 @@ def sums_of(stage):
     wgmma_commit()
 
 
+def fetch_mask(tile, row):
+    """Starts the loads of the mask for a tile, two neighbours at a time. In place of what lies past the last key or
+    query, others are loaded: nothing reads their scores. Nothing waits here: the words are needed when the scores are
+    there."""
+    column = i32(tile * BLOCK_N + (lane & 3) * 2)
+    left = i32(N - MASK_TOGETHER - column)
+    for h in unrolled(MASK_ROWS):
+        line = u64(masks + u64(column) * u64(MASK_COLUMN))
+        if MASK_ROW != 0:
+            line = u64(line + u64(min(i32(row + (lane >> 2) + 8 * h), i32(M - 1))) * u64(MASK_ROW))
+        for s in unrolled(0, SCORE, 4):
+            if N % BLOCK_N == 0:
+                splice(LOAD_PAIR, (h * SCORE + s) // 4, line, s * 2, s * 2 + 1)
+            else:
+                one, other = i32(min(s * 2, left)), i32(min(s * 2 + 1, left))
+                splice(LOAD_PAIR, (h * SCORE + s) // 4, line, one, other)
+
+
+def load_pair(place, line, one, other):
+    """Pair number `place` of the mask that this lane holds: elements `one` and `other` of a line."""
+    bias[place * MASK_WORDS : (place + 1) * MASK_WORDS] = splice(PAIR_OF, line, one, other)
+
+
+def add_mask():
+    """Scores become exponents of two: scaled, and with what the mask adds to them."""
+    for h in unrolled(2):
+        for s in unrolled(h * 2, SCORE, 4):
+            splice(ADD_PAIR, (h % MASK_ROWS * SCORE + s) // 4, s)
+
+
+def add_pair(place, s):
+    """Adds a pair of the mask to scores number s and s + 1."""
+    low, high = splice(UNPACKED, bias[place * MASK_WORDS : (place + 1) * MASK_WORDS])
+    score[s] = cuda.fma(score[s], f32(SCALE), low * f32(LOG2_E))
+    score[s + 1] = cuda.fma(score[s + 1], f32(SCALE), high * f32(LOG2_E))
+
+
 def hide(tile, row):
-    """Scores of keys past the last, and of those that come after the query, become -inf. Every query sees the first
-    key, so a row's maximum is a number from the first tile on."""
+    """Scores of keys past the last, and of those that come after the query, become -inf. Without a mask every query
+    sees the first key, so that a row's maximum is a number from the first tile on."""
     if CAUSAL or N % BLOCK_N != 0:
         seen = i32(N - 1)
         if CAUSAL:
@@ -263,8 +311,8 @@ def hide(tile, row):
 
 def weigh():
     """One step of the online softmax: the maximum so far, what earlier sums shrink by, and the weights of the tile.
-    Products are in units that SCALE turns into powers of two. Four maxima and two sums of a row side by side, since
-    each chain waits for itself."""
+    Products are in units that SCALE turns into powers of two, unless a mask has been added. Four maxima and two sums of
+    a row side by side, since each chain waits for itself."""
     for h in unrolled(2):
         best = registers(4, f32(NEGATIVE_INFINITY))
         for s in unrolled(h * 2, SCORE, 4):
@@ -272,14 +320,23 @@ def weigh():
         here = larger(larger(best[0], best[1]), larger(best[2], best[3]))
         here = larger(here, cuda.shfl_xor_sync(ALL_LANES, here, 1))
         here = larger(here, cuda.shfl_xor_sync(ALL_LANES, here, 2))
-        here = larger(here * f32(SCALE), top[h])
-        decay[h] = exp2_approx(top[h] - here)
+        if MASKED:
+            here = larger(here, top[h])
+            # A row that has seen only -inf so far: 0 in place of the maximum keeps its exponentials at 0.
+            base[h] = f32(0.0) if here == NEGATIVE_INFINITY else here
+            decay[h] = exp2_approx(top[h] - base[h])
+        else:
+            here = larger(here * f32(SCALE), top[h])
+            decay[h] = exp2_approx(top[h] - here)
         top[h] = here
     for h in unrolled(2):
         part_sum = registers(2, f32(0.0))
         for s in unrolled(h * 2, SCORE, 4):
             for c in unrolled(2):
-                score[s + c] = exp2_approx(cuda.fma(score[s + c], f32(SCALE), -top[h]))
+                if MASKED:
+                    score[s + c] = exp2_approx(score[s + c] - base[h])
+                else:
+                    score[s + c] = exp2_approx(cuda.fma(score[s + c], f32(SCALE), -top[h]))
             part_sum[s // 4 % 2] = part_sum[s // 4 % 2] + (score[s] + score[s + 1])
         sums[h] = cuda.fma(sums[h], decay[h], part_sum[0] + part_sum[1])
 

@@ -1,0 +1,158 @@
+// RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},fuse-elementwise,fuse-multi-output' | filecheck %s
+// RUN: aicf-opt %s -p 'set-target{target="cuda:sm_90a"},fuse-elementwise,fuse-multi-output' | filecheck %s --check-prefix=CUDA
+// RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{\"fusion\": {\"multi_output\": false}}"},fuse-elementwise,fuse-multi-output' | filecheck %s --check-prefix=OFF
+// RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{\"fusion\": {\"elementwise\": false}}"},fuse-elementwise,fuse-multi-output' | filecheck %s --check-prefix=OFF
+// RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{\"determinism\": \"batch_invariant\"}"},fuse-elementwise,fuse-multi-output' | filecheck %s --check-prefix=BATCH
+// RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{\"groups\": [[\"sum\"], [\"gradient\", \"bias\"]], \"kernels\": {\"wide.neg\": \"cpu.generated\"}}"},fuse-elementwise,fuse-multi-output' | filecheck %s --check-prefix=PINNED
+// RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},fuse-elementwise,fuse-multi-output,select-kernels,generate-kernels,lower-to-emit,schedule,decide-inplace' | filecheck %s --check-prefix=EMIT
+
+// CHECK: emit.decision "fuse-multi-output" ["sum", "square", "total", "root", "spread", "norm"] choice "one kernel for 6 ops, 2 results" because "what is kept of earlier ops is in registers when later ops read it" cost {saved_bytes = 512 : i64}
+// CHECK: emit.decision "fuse-multi-output" ["wide.exp", "wide.neg"] choice "one kernel for 2 ops, 2 results" because "what several ops read is read once" cost {saved_bytes = 512 : i64}
+// CHECK: emit.decision "fuse-multi-output" ["max", "shifted", "exp", "all", "quotient"] choice "one kernel for 5 ops, 3 results"
+// CHECK: emit.decision "fuse-multi-output" ["first"] choice "apart" because "no other group joins it" rejected {last = "it also reads 'product', which reads the first: each would wait for the other"}
+// CHECK: emit.decision "fuse-multi-output" ["f0", "f1", "f2", "f3"] choice "one kernel for 4 ops, 4 results" {{.*}} rejected {f4 = "together they have 5 results that others read, and a group has at most 4"}
+// CHECK: emit.decision "fuse-multi-output" ["across"] choice "apart" {{.*}} rejected {down = "cpu.generated: it is not one set of loops over all elements (reductions over different axes)"}
+// CHECK: emit.decision "fuse-multi-output" ["gradient"] choice "apart" {{.*}} rejected {bias = "predicted {{.*}} us, and {{.*}} us apart"}
+// OFF: emit.decision "fuse-multi-output" ["sum"{{.*}}] choice "apart" {{.*}} = "fusion to several results is off by policy"
+// OFF-NOT: {{one kernel for [0-9]+ ops, }}
+// BATCH: emit.decision "fuse-multi-output" ["sum"] choice "apart" {{.*}} = "what is one instruction may not depend on the batch, and what pays does"
+// BATCH-NOT: {{one kernel for [0-9]+ ops, }}
+// EMIT: emit.decision "decide-inplace" ["error.square"] choice "result 1 overwrites operand 0"
+// PINNED: emit.decision "fuse-multi-output" ["sum"] choice "apart" {{.*}} = "the policy pins them to different groups"
+// PINNED: emit.decision "fuse-multi-output" ["wide.exp"] choice "apart" {{.*}} rejected {wide.neg = "the policy names 'wide.neg', which would not be an instruction"}
+
+// A sum that is kept for the next residual, and the norm of it: one kernel that writes both. The scale is no result.
+// CHECK-LABEL: func.func @residual
+// CHECK-NEXT: %sum, %norm = emit.group "sum" from ["sum", "norm"] ins(%x_1 = %x : tensor<4x32xf32>, %r_1 = %r : tensor<4x32xf32>) -> (tensor<4x32xf32>, tensor<4x32xf32>) {
+// CHECK-NEXT:   logical.add %x_1, %r_1
+// CHECK: emit.yield
+// CHECK-NEXT: }
+// CHECK-NEXT: func.return %sum, %norm
+// OFF-LABEL: func.func @residual
+// OFF: emit.group "sum" from ["sum"]
+// PINNED-LABEL: func.func @residual
+// PINNED: emit.group "sum" from ["sum"]
+// PINNED: emit.group "norm" from ["norm"]
+
+// The sum is computed again where it is stored, from elements that are there.
+// EMIT: emit.kernel @sum.code parallel [4] reduce [32]
+// EMIT: emit.reduce "sum"
+// EMIT: emit.phase {
+// EMIT-NEXT: %[[SUM:.*]] = arith.addf %x, %r : f32
+// EMIT-NEXT: emit.store %[[SUM]], 0 : f32
+// EMIT: emit.store %{{.*}}, 1 : f32
+func.func @residual(
+    %x : tensor<4x32xf32> {logical.name = "x", logical.role = "input"},
+    %r : tensor<4x32xf32> {logical.name = "r", logical.role = "input"})
+    -> (tensor<4x32xf32> {logical.name = "sum"}, tensor<4x32xf32> {logical.name = "norm"}) {
+  %sum = logical.add %x, %r {aicf.id = "sum", aicf.src = ["sum"]} : tensor<4x32xf32>
+  %q = logical.mul %sum, %sum {aicf.id = "square", aicf.src = ["norm"]} : tensor<4x32xf32>
+  %s = logical.reduce_sum %q {axes = [1], keepdims, aicf.id = "total", aicf.src = ["norm"]} : tensor<4x32xf32> -> tensor<4x1xf32>
+  %i = logical.rsqrt %s {aicf.id = "root", aicf.src = ["norm"]} : tensor<4x1xf32>
+  %ib = logical.broadcast %i {dimensions = [0, 1], aicf.id = "spread", aicf.src = ["norm"]} : tensor<4x1xf32> -> tensor<4x32xf32>
+  %norm = logical.mul %sum, %ib {aicf.id = "norm", aicf.src = ["norm"]} : tensor<4x32xf32>
+  func.return %sum, %norm : tensor<4x32xf32>, tensor<4x32xf32>
+}
+
+// Two that read one value, neither of which reads the other. What reads the earlier one moves behind both.
+// CHECK-LABEL: func.func @siblings
+// CHECK-NEXT: %e, %n = emit.group "wide.exp" from ["wide.exp", "wide.neg"] ins(%x_1 = %x : tensor<8x16xf32>)
+// CHECK: %p = emit.group "wide.product"
+// PINNED-LABEL: func.func @siblings
+// PINNED: emit.group "wide.neg" from ["wide.neg"]
+func.func @siblings(
+    %x : tensor<8x16xf32> {logical.name = "x", logical.role = "input"},
+    %w : tensor<16x16xf32> {logical.name = "w", logical.role = "param"})
+    -> (tensor<8x16xf32> {logical.name = "p"}, tensor<8x16xf32> {logical.name = "n"}) {
+  %e = logical.exp %x {aicf.id = "wide.exp", aicf.src = ["wide.exp"]} : tensor<8x16xf32>
+  %p = logical.matmul %e, %w {aicf.id = "wide.product", aicf.src = ["wide.product"]} : (tensor<8x16xf32>, tensor<16x16xf32>) -> tensor<8x16xf32>
+  %n = logical.neg %x {aicf.id = "wide.neg", aicf.src = ["wide.neg"]} : tensor<8x16xf32>
+  func.return %p, %n : tensor<8x16xf32>, tensor<8x16xf32>
+}
+
+// Results of the whole space and of one element a row; what would not fit one result joins group by group.
+// CHECK-LABEL: func.func @rows
+// CHECK-NEXT: %m, %u, %q = emit.group "max" from ["max", "shifted", "exp", "all", "quotient"] ins(%x_1 = %x : tensor<4x32xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4x32xf32>)
+// EMIT: emit.kernel @max.code {{.*}} outs [affine_map<(d0, d1) -> (d0)>, affine_map<(d0, d1) -> (d0)>, affine_map<(d0, d1) -> (d0, d1)>]
+func.func @rows(%x : tensor<4x32xf32> {logical.name = "x", logical.role = "input"})
+    -> (tensor<4x32xf32> {logical.name = "y"}, tensor<4xf32> {logical.name = "largest"}, tensor<4xf32> {logical.name = "all"}) {
+  %m = logical.reduce_max %x {axes = [1], aicf.id = "max", aicf.src = ["max"]} : tensor<4x32xf32> -> tensor<4xf32>
+  %mb = logical.broadcast %m {dimensions = [0], aicf.id = "max.b", aicf.src = ["max"]} : tensor<4xf32> -> tensor<4x32xf32>
+  %s = logical.sub %x, %mb {aicf.id = "shifted", aicf.src = ["shifted"]} : tensor<4x32xf32>
+  %e = logical.exp %s {aicf.id = "exp", aicf.src = ["exp"]} : tensor<4x32xf32>
+  %u = logical.reduce_sum %e {axes = [1], aicf.id = "all", aicf.src = ["all"]} : tensor<4x32xf32> -> tensor<4xf32>
+  %ub = logical.broadcast %u {dimensions = [0], aicf.id = "all.b", aicf.src = ["all"]} : tensor<4xf32> -> tensor<4x32xf32>
+  %q = logical.div %e, %ub {aicf.id = "quotient", aicf.src = ["quotient"]} : tensor<4x32xf32>
+  func.return %q, %m, %u : tensor<4x32xf32>, tensor<4xf32>, tensor<4xf32>
+}
+
+// The product needs the first and the last needs the product: one group of first and last would wait for itself.
+// CHECK-LABEL: func.func @cycle
+// CHECK: emit.group "first"
+// CHECK: emit.group "product"
+// CHECK: emit.group "last"
+func.func @cycle(
+    %x : tensor<8x16xf32> {logical.name = "x", logical.role = "input"},
+    %w : tensor<16x16xf32> {logical.name = "w", logical.role = "param"})
+    -> (tensor<8x16xf32> {logical.name = "y"}, tensor<8x16xf32> {logical.name = "e"}) {
+  %e = logical.exp %x {aicf.id = "first", aicf.src = ["first"]} : tensor<8x16xf32>
+  %p = logical.matmul %e, %w {aicf.id = "product", aicf.src = ["product"]} : (tensor<8x16xf32>, tensor<16x16xf32>) -> tensor<8x16xf32>
+  %y = logical.add %x, %p {aicf.id = "last", aicf.src = ["last"]} : tensor<8x16xf32>
+  func.return %y, %e : tensor<8x16xf32>, tensor<8x16xf32>
+}
+
+// CHECK-LABEL: func.func @many
+// CHECK: %0, %1, %2, %3 = emit.group "f0"
+// CHECK: %4 = emit.group "f4"
+func.func @many(%x : tensor<8x16xf32> {logical.name = "x", logical.role = "input"})
+    -> (tensor<8x16xf32> {logical.name = "y0"}, tensor<8x16xf32> {logical.name = "y1"}, tensor<8x16xf32> {logical.name = "y2"},
+        tensor<8x16xf32> {logical.name = "y3"}, tensor<8x16xf32> {logical.name = "y4"}) {
+  %0 = logical.exp %x {aicf.id = "f0", aicf.src = ["f0"]} : tensor<8x16xf32>
+  %1 = logical.tanh %x {aicf.id = "f1", aicf.src = ["f1"]} : tensor<8x16xf32>
+  %2 = logical.neg %x {aicf.id = "f2", aicf.src = ["f2"]} : tensor<8x16xf32>
+  %3 = logical.abs %x {aicf.id = "f3", aicf.src = ["f3"]} : tensor<8x16xf32>
+  %4 = logical.erf %x {aicf.id = "f4", aicf.src = ["f4"]} : tensor<8x16xf32>
+  func.return %0, %1, %2, %3, %4 : tensor<8x16xf32>, tensor<8x16xf32>, tensor<8x16xf32>, tensor<8x16xf32>, tensor<8x16xf32>
+}
+
+// CHECK-LABEL: func.func @axes
+// CHECK: emit.group "across"
+// CHECK: emit.group "down"
+func.func @axes(%x : tensor<8x16xf32> {logical.name = "x", logical.role = "input"}) -> (tensor<8xf32> {logical.name = "a"}, tensor<16xf32> {logical.name = "d"}) {
+  %a = logical.reduce_sum %x {axes = [1], aicf.id = "across", aicf.src = ["across"]} : tensor<8x16xf32> -> tensor<8xf32>
+  %d = logical.reduce_max %x {axes = [0], aicf.id = "down", aicf.src = ["down"]} : tensor<8x16xf32> -> tensor<16xf32>
+  func.return %a, %d : tensor<8xf32>, tensor<16xf32>
+}
+
+// Neighbouring columns of one row after the other are a slow way to write on a CPU; a policy that wants it gets it, and
+// a GPU writes them as fast as rows.
+// CHECK-LABEL: func.func @columns
+// CHECK: emit.group "bias"
+// PINNED-LABEL: func.func @columns
+// PINNED-NEXT: emit.group "gradient" from ["gradient", "bias"]
+// CUDA-LABEL: func.func @columns
+// CUDA-NEXT: emit.group "gradient" from ["gradient", "bias"]
+func.func @columns(
+    %x : tensor<64x256xf32> {logical.name = "x", logical.role = "input"},
+    %u : tensor<64x256xf32> {logical.name = "u", logical.role = "input"}) -> (tensor<64x256xf32> {logical.name = "dx"}, tensor<256xf32> {logical.name = "db"}) {
+  %g = logical.mul %x, %u {aicf.id = "gradient", aicf.src = ["gradient"]} : tensor<64x256xf32>
+  %b = logical.reduce_sum %g {axes = [0], aicf.id = "bias", aicf.src = ["bias"]} : tensor<64x256xf32> -> tensor<256xf32>
+  func.return %g, %b : tensor<64x256xf32>, tensor<256xf32>
+}
+
+// A result may take the bytes of an input also if it is written in an earlier phase, as long as none reads those later.
+// EMIT: emit.kernel @error.square.code
+// EMIT: emit.reduce "sum"
+// EMIT: emit.store %{{.*}}, 1 : f32
+// EMIT: emit.phase
+// EMIT: emit.store %{{.*}}, 0 : f32
+func.func @overwritten(
+    %x : tensor<8x16xf32> {logical.name = "x", logical.role = "input"},
+    %w : tensor<16x16xf32> {logical.name = "w", logical.role = "param"}) -> (tensor<8x16xf32> {logical.name = "y"}, tensor<8xf32> {logical.name = "l"}) {
+  %p = logical.matmul %x, %w {aicf.id = "error", aicf.src = ["error"]} : (tensor<8x16xf32>, tensor<16x16xf32>) -> tensor<8x16xf32>
+  %q = logical.mul %p, %p {aicf.id = "error.square", aicf.src = ["error.square"]} : tensor<8x16xf32>
+  %l = logical.reduce_sum %q {axes = [1], aicf.id = "loss", aicf.src = ["loss"]} : tensor<8x16xf32> -> tensor<8xf32>
+  %g = logical.neg %p {aicf.id = "error.neg", aicf.src = ["error.neg"]} : tensor<8x16xf32>
+  %y = logical.matmul %g, %w {aicf.id = "back", aicf.src = ["back"]} : (tensor<8x16xf32>, tensor<16x16xf32>) -> tensor<8x16xf32>
+  func.return %y, %l : tensor<8x16xf32>, tensor<8xf32>
+}

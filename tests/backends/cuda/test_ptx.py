@@ -1,0 +1,65 @@
+"""The PTX layer has every instruction whose name a code generator makes from a number or a type, and no other one."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from aicf.backends.cuda import ptx, vector_access, wgmma_spec
+from aicf.backends.cuda.attention_wgmma_kernels import Spec
+from aicf.backends.cuda.simt_kernels import SUMS
+
+CUDA = Path(ptx.__file__).parent.parent
+HALVES = ("f16", "bf16")
+WIDTHS = {tile_n for _, tile_n in (*wgmma_spec._TILES, *wgmma_spec._ROW_TILES)}  # pyright: ignore[reportPrivateUsage]
+KEYS = (64, 128)
+"""Of a tile of attention by warpgroups, and elements of a value."""
+
+
+def made() -> set[str]:
+    """Names that are put together where kernels are written."""
+    names = {load for by_count in vector_access._LOADS.values() for load in by_count.values()}  # pyright: ignore[reportPrivateUsage]
+    names |= {name.replace("load", "store") for name in names}
+    for dtype in HALVES:
+        names |= {
+            f"wgmma_{width}_{dtype}{layout}" for width in WIDTHS for layout in ("", "_01", "_10", "_11")
+        }
+        names |= {f"wgmma_of_{from_}_{keys}_{dtype}" for from_ in ("registers", "ready") for keys in KEYS}
+        names |= {f"pack_{dtype}", f"unpack_{dtype}", f"{dtype}_to_f32", f"f32_to_{dtype}"}
+    names |= {f"wgmma_result_{width}" for width in WIDTHS}
+    names |= {f"wgmma_{state}_{keys}" for state in ("start", "older", "ready") for keys in KEYS}
+    names |= {f"copy_tensor_{rank}d{many}" for rank in (2, 3, 4, 5) for many in ("", "_multicast")}
+    shares = [Spec(groups, 128, 2, False).registers for groups in (1, 2, 3)]
+    shares += [(40, 216), (40, 232)]  # of matrix products
+    names |= {
+        f"{what}_registers_{count}"
+        for share in shares
+        for what, count in zip(("fewer", "more"), share, strict=True)
+    }
+    for stored, summed in SUMS.items():
+        names |= {f"zeros_{summed}"} | ({f"widen_rows_{stored}"} if stored != summed else set())
+        names |= {f"{what}_groups_{summed}" for what in ("load", "load_cluster", "store")}
+    return names
+
+
+def intrinsics() -> set[str]:
+    """Every instruction of the layer."""
+    return {name for name, value in vars(ptx).items() if type(value).__name__ == "_Intrinsic"}
+
+
+def test_names_that_are_made_exist() -> None:
+    assert made() <= intrinsics()
+
+
+def test_no_instruction_is_without_use() -> None:
+    """Each is made, or written out in a template or a code generator."""
+    files = (path for path in CUDA.rglob("*.py") if path.parent.name != "ptx")
+    written = set(re.findall(r"\w+", "\n".join(path.read_text() for path in files)))
+    assert intrinsics() - made() - written == set()
+
+
+@pytest.mark.parametrize("name", ["cuda", "f32", "u64", "ALL_LANES", "NEGATIVE_INFINITY"])
+def test_texts_may_name_types_and_constants(name: str) -> None:
+    assert hasattr(ptx, name)
