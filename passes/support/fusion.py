@@ -96,18 +96,18 @@ class FusionContext:
         """Notes the places of the function's ops again, after some were added or moved."""
         self.position = {op: place for place, op in enumerate(self.function.body.block.ops)}
 
-    def group_id(self, members: Sequence[Operation]) -> str:
+    def group_id(self, members: Sequence[Operation], free: Collection[str] = ()) -> str:
         """The id of a group: its first source with the bucket of the first member, else the first member's own id.
 
-        With a number where another group is called that already. A policy that names a group by its first member, as
-        that of a raised program may, is followed.
+        With a number where another group is called that already, which is none of `free`. A policy that names a group
+        by its first member, as that of a raised program may, is followed.
         """
         own = id_of(members[0])
         src = sources_of(members)
         name = src[0] + own[own.find("@") :] if src and "@" in own and "@" not in src[0] else None
         wanted = own if own in self.policy.kernels else name or (src[0] if src else own)
         numbered = (derived_id(own, str(number)) for number in count(1))
-        return next(id_ for id_ in chain((wanted, own), numbered) if id_ not in self.used)
+        return next(id_ for id_ in chain((wanted, own), numbered) if id_ in free or id_ not in self.used)
 
     def copy_id(self, result: str) -> str:
         """The id of a group that copies a result of the function: says its bucket, and is new in the module."""
@@ -201,10 +201,16 @@ class FusionContext:
         return self.pinned.get(id_, self.pinned.get(without_bucket(id_)))
 
 
-def fusion_contexts(module: ModuleOp, target: TargetAttr) -> Iterator[FusionContext]:
-    """One context per function with a body."""
+def fusion_contexts(
+    module: ModuleOp, target: TargetAttr, *, grouped: bool = False
+) -> Iterator[FusionContext]:
+    """One context per function with a body.
+
+    Args:
+        grouped: All is in groups already: what only feeds them has lost its id, so those of a policy are not checked.
+    """
     policy = policy_of(module)
-    if policy.groups:
+    if policy.groups and not grouped:
         _check_groups(policy, module)
     for op in list(module.body.block.ops):
         if isinstance(op, func.FuncOp) and not op.is_declaration:
@@ -549,7 +555,7 @@ class _BodyBuilder:
             argument: SSAValue = self.block.args[self.inputs.index(value)]
         else:
             argument = self.block.insert_arg(value.type, len(self.block.args))
-            argument.name_hint = _argument_hint(value)
+            argument.name_hint = argument_hint(value)
             self.inputs.append(value)
         for key in (False, True):
             is_constant = isinstance(value, OpResult) and is_feeder(value.op)
@@ -557,7 +563,7 @@ class _BodyBuilder:
                 self.values[value, key] = argument
 
 
-def _argument_hint(value: SSAValue) -> str | None:
+def argument_hint(value: SSAValue) -> str | None:
     """Interface values and constants are called by their name and id, whatever the text called them."""
     if isinstance(value, OpResult) and isinstance(value.op, logical.ConstantOp):
         return value_hint(id_of(value.op))
