@@ -29,6 +29,7 @@ from aicf.passes.support.matching import is_placed
 from aicf.passes.support.peeling import reads_in_memory
 from aicf.passes.support.policy import policy_of, with_stems, without_bucket
 from aicf.passes.support.structure import Structure, structure_of_body
+from aicf.passes.support.templates import WorkTemplate
 from aicf.passes.support.verdicts import Verdict
 from aicf.passes.support.views import VIEW_OPS
 from aicf.passes.support.work import (
@@ -71,6 +72,9 @@ class FusionContext:
     used: set[str] = field(init=False)
     verdicts: dict[Structure, Verdict] = field(default_factory=dict[Structure, Verdict])
     """Of the bodies that were possible groups so far, with what they read."""
+    formed: set[Structure] = field(default_factory=set[Structure])
+    templates: dict[Structure, WorkTemplate] = field(default_factory=dict[Structure, WorkTemplate])
+    """Of the groups that were formed several times."""
 
     def __post_init__(self) -> None:
         functions = [op for op in self.module.body.block.ops if isinstance(op, func.FuncOp)]
@@ -132,6 +136,15 @@ class FusionContext:
         if (known := self.verdicts.get(plan.structure)) is None:
             known = self.verdicts[plan.structure] = Verdict.of(plan.work, self.target, self.policy)
         return known
+
+    def work(self, plan: Outline) -> GroupWork:
+        """The work of a group that is formed: its own if it is the first of its kind, else a copy under its names."""
+        if plan.structure not in self.formed:
+            self.formed.add(plan.structure)
+            return plan.work
+        if (known := self.templates.get(plan.structure)) is None:
+            known = self.templates[plan.structure] = WorkTemplate.of(plan.body, plan.origins)
+        return known.named(plan.id, plan.body)
 
     def is_wanted(self, plan: Outline, kind: str) -> bool:
         """Whether the policy asks for the group, whatever it costs: by its ops, or by a kernel for it or its kind."""
@@ -514,7 +527,7 @@ class _BodyBuilder:
             self._inner(operand, strided or reads_in_memory(op, place))
             for place, operand in enumerate(op.operands)
         ]
-        clone = op.clone(dict(zip(op.operands, operands, strict=True)))
+        clone = op.clone_without_regions(clone_operands=False)
         clone.operands = operands
         inside = op in self.inside
         if not inside or isinstance(op, logical.ConstantOp):
@@ -571,7 +584,7 @@ def form_group(plan: Outline, context: FusionContext) -> GroupOp:
     block = last.parent
     assert block is not None
     block.insert_op_after(group, last)
-    remember_work(group, plan.work)
+    remember_work(group, context.work(plan))
     for old, new in zip(plan.results, group.results, strict=True):
         new.name_hint = old.name_hint
         old.replace_uses_with_if(new, lambda use: use.operation not in plan.members)
