@@ -59,7 +59,7 @@ class FuseMultiOutputPass(ModulePass):
     name = "fuse-multi-output"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for context in fusion_contexts(op, target_of(op)):
+        for context in fusion_contexts(op, target_of(op), formed=True):
             joiner = _Joiner(context)
             for group in list(context.function.body.block.ops):
                 if isinstance(group, GroupOp) and group.parent is not None:

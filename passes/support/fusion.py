@@ -188,10 +188,14 @@ class FusionContext:
         return self.pinned.get(id_, self.pinned.get(without_bucket(id_)))
 
 
-def fusion_contexts(module: ModuleOp, target: TargetAttr) -> Iterator[FusionContext]:
-    """One context per function with a body."""
+def fusion_contexts(module: ModuleOp, target: TargetAttr, *, formed: bool = False) -> Iterator[FusionContext]:
+    """One context per function with a body.
+
+    With `formed`, all groups are: what the policy lists was checked, and views that became the strides of an operand
+    have no id any more.
+    """
     policy = policy_of(module)
-    if policy.groups:
+    if policy.groups and not formed:
         _check_groups(policy, module)
     for op in list(module.body.block.ops):
         if isinstance(op, func.FuncOp) and not op.is_declaration:
