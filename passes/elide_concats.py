@@ -48,7 +48,7 @@ class ElideConcatsPass(ModulePass):
     name = "elide-concats"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for context in fusion_contexts(op, target_of(op)):
+        for context in fusion_contexts(op, target_of(op), grouped=True):
             for group in list(context.function.body.block.ops):
                 if isinstance(group, GroupOp) and (concat := _concat_of(group)) is not None:
                     _Elision(group, concat, context).run()
