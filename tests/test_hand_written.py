@@ -235,6 +235,33 @@ def _plan_by_hand(program: ProgramOp) -> None:
 # What cannot be completed
 
 
+GROUPS = """func.func @f(%x : tensor<4x64xf32> {logical.name = "x", logical.role = "input"},
+    %w : tensor<64x32xf32> {logical.name = "w", logical.role = "input"}) -> (tensor<4x32xf32> {logical.name = "y"}) {
+  %g = emit.group "mine" from ["p", "r"] ins(%a = %x : tensor<4x64xf32>, %b = %w : tensor<64x32xf32>)
+      -> (tensor<4x32xf32>) {
+    %p = logical.matmul %a, %b : (tensor<4x64xf32>, tensor<64x32xf32>) -> tensor<4x32xf32>
+    %r = logical.relu %p : tensor<4x32xf32>
+    emit.yield %r : tensor<4x32xf32>
+  }
+  %s = logical.abs %g : tensor<4x32xf32>
+  %y = logical.sqrt %s : tensor<4x32xf32>
+  func.return %y : tensor<4x32xf32>
+}
+"""
+
+
+def test_a_group_formed_by_hand_stays_and_the_rest_is_fused():
+    """Alone, the passes would take all four ops as one."""
+    rng = np.random.default_rng(4)
+    x, w = normal(rng, 4, 64), normal(rng, 64, 32)
+    exe = aicf.compile(GROUPS, target="cpu:x86-64-v3")
+    assert [row.name for row in exe.explain().programs[0].rows] == ["mine", "s"]
+    wanted = np.sqrt(np.maximum(x.astype(np.float64) @ w, 0))
+    np.testing.assert_allclose(exe.run({"x": x, "w": w})["y"], wanted, rtol=1e-5, atol=1e-6)
+    with pytest.raises(aicf.PolicyError, match="dims: a program with groups is lowered, its sizes are fixed"):
+        aicf.compile(GROUPS, dims="N=1")
+
+
 def test_a_kind_that_says_nothing_needs_a_body():
     hand = Hand()
     x, y = hand.bind("input", "x", 4), hand.bind("output", "y", 4)

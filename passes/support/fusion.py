@@ -29,6 +29,7 @@ from aicf.passes.support.matching import is_placed
 from aicf.passes.support.peeling import reads_in_memory
 from aicf.passes.support.policy import policy_of, with_stems, without_bucket
 from aicf.passes.support.structure import Structure, structure_of_body
+from aicf.passes.support.templates import WorkTemplate
 from aicf.passes.support.verdicts import Verdict
 from aicf.passes.support.views import VIEW_OPS
 from aicf.passes.support.work import (
@@ -71,6 +72,9 @@ class FusionContext:
     used: set[str] = field(init=False)
     verdicts: dict[Structure, Verdict] = field(default_factory=dict[Structure, Verdict])
     """Of the bodies that were possible groups so far, with what they read."""
+    formed: set[Structure] = field(default_factory=set[Structure])
+    templates: dict[Structure, WorkTemplate] = field(default_factory=dict[Structure, WorkTemplate])
+    """Of the groups that were formed several times."""
 
     def __post_init__(self) -> None:
         functions = [op for op in self.module.body.block.ops if isinstance(op, func.FuncOp)]
@@ -92,18 +96,18 @@ class FusionContext:
         """Notes the places of the function's ops again, after some were added or moved."""
         self.position = {op: place for place, op in enumerate(self.function.body.block.ops)}
 
-    def group_id(self, members: Sequence[Operation]) -> str:
+    def group_id(self, members: Sequence[Operation], free: Collection[str] = ()) -> str:
         """The id of a group: its first source with the bucket of the first member, else the first member's own id.
 
-        With a number where another group is called that already. A policy that names a group by its first member, as
-        that of a raised program may, is followed.
+        With a number where another group is called that already, which is none of `free`. A policy that names a group
+        by its first member, as that of a raised program may, is followed.
         """
         own = id_of(members[0])
         src = sources_of(members)
         name = src[0] + own[own.find("@") :] if src and "@" in own and "@" not in src[0] else None
         wanted = own if own in self.policy.kernels else name or (src[0] if src else own)
         numbered = (derived_id(own, str(number)) for number in count(1))
-        return next(id_ for id_ in chain((wanted, own), numbered) if id_ not in self.used)
+        return next(id_ for id_ in chain((wanted, own), numbered) if id_ in free or id_ not in self.used)
 
     def copy_id(self, result: str) -> str:
         """The id of a group that copies a result of the function: says its bucket, and is new in the module."""
@@ -132,6 +136,15 @@ class FusionContext:
         if (known := self.verdicts.get(plan.structure)) is None:
             known = self.verdicts[plan.structure] = Verdict.of(plan.work, self.target, self.policy)
         return known
+
+    def work(self, plan: Outline) -> GroupWork:
+        """The work of a group that is formed: its own if it is the first of its kind, else a copy under its names."""
+        if plan.structure not in self.formed:
+            self.formed.add(plan.structure)
+            return plan.work
+        if (known := self.templates.get(plan.structure)) is None:
+            known = self.templates[plan.structure] = WorkTemplate.of(plan.body, plan.origins)
+        return known.named(plan.id, plan.body)
 
     def is_wanted(self, plan: Outline, kind: str) -> bool:
         """Whether the policy asks for the group, whatever it costs: by its ops, or by a kernel for it or its kind."""
@@ -188,10 +201,16 @@ class FusionContext:
         return self.pinned.get(id_, self.pinned.get(without_bucket(id_)))
 
 
-def fusion_contexts(module: ModuleOp, target: TargetAttr) -> Iterator[FusionContext]:
-    """One context per function with a body."""
+def fusion_contexts(
+    module: ModuleOp, target: TargetAttr, *, grouped: bool = False
+) -> Iterator[FusionContext]:
+    """One context per function with a body.
+
+    Args:
+        grouped: All is in groups already: what only feeds them has lost its id, so those of a policy are not checked.
+    """
     policy = policy_of(module)
-    if policy.groups:
+    if policy.groups and not grouped:
         _check_groups(policy, module)
     for op in list(module.body.block.ops):
         if isinstance(op, func.FuncOp) and not op.is_declaration:
@@ -508,7 +527,7 @@ class _BodyBuilder:
             self._inner(operand, strided or reads_in_memory(op, place))
             for place, operand in enumerate(op.operands)
         ]
-        clone = op.clone(dict(zip(op.operands, operands, strict=True)))
+        clone = op.clone_without_regions(clone_operands=False)
         clone.operands = operands
         inside = op in self.inside
         if not inside or isinstance(op, logical.ConstantOp):
@@ -536,7 +555,7 @@ class _BodyBuilder:
             argument: SSAValue = self.block.args[self.inputs.index(value)]
         else:
             argument = self.block.insert_arg(value.type, len(self.block.args))
-            argument.name_hint = _argument_hint(value)
+            argument.name_hint = argument_hint(value)
             self.inputs.append(value)
         for key in (False, True):
             is_constant = isinstance(value, OpResult) and is_feeder(value.op)
@@ -544,7 +563,7 @@ class _BodyBuilder:
                 self.values[value, key] = argument
 
 
-def _argument_hint(value: SSAValue) -> str | None:
+def argument_hint(value: SSAValue) -> str | None:
     """Interface values and constants are called by their name and id, whatever the text called them."""
     if isinstance(value, OpResult) and isinstance(value.op, logical.ConstantOp):
         return value_hint(id_of(value.op))
@@ -565,7 +584,7 @@ def form_group(plan: Outline, context: FusionContext) -> GroupOp:
     block = last.parent
     assert block is not None
     block.insert_op_after(group, last)
-    remember_work(group, plan.work)
+    remember_work(group, context.work(plan))
     for old, new in zip(plan.results, group.results, strict=True):
         new.name_hint = old.name_hint
         old.replace_uses_with_if(new, lambda use: use.operation not in plan.members)

@@ -21,6 +21,7 @@ from tests.gpu import programs
 from tests.gpu.programs import Program, random_arrays
 from tests.support.fused_graphs import FAMILIES, fused_program
 from tests.support.indexing_programs import LARGE, PROGRAMS, READS, built
+from tests.support.multi_output_programs import built as several
 from tests.support.random_graphs import random_program
 from tests.support.random_programs import random_numbers
 
@@ -349,6 +350,19 @@ def _attention_steps() -> dict[str, Case]:
     }
 
 
+def _multi_output() -> dict[str, Case]:
+    """One kernel with several results, of the whole space and of one element a row: pointwise, rows in registers, rows
+    that are read again, columns, running sums."""
+    shapes = {"f32": (64, 1024), "f16": (33, 100), "bf16": (3, 40000)}
+    return {
+        f"multi-{name}-{dtype}": Case(
+            _built(f"multi-{name}-{dtype}", partial(several, name, *shape, dtype)), (GENERATED,), depth=4
+        )
+        for name in ("activation", "softmax_and_sum", "largest", "columns", "loss", "running")
+        for dtype, shape in shapes.items()
+    }
+
+
 def _models() -> dict[str, Case]:
     """Models in small, as the compiler likes to run them."""
     chain, encoder = programs.chain, programs.encoder
@@ -473,6 +487,7 @@ STATELESS: dict[str, Case] = {
     **_variants(),
     **_attentions(),
     **_attention_steps(),
+    **_multi_output(),
     **_models(),
     **_plain(),
     **_policies(),

@@ -47,9 +47,9 @@ class LoopVector(Evaluator):
         return wide.emit(self.value, self.first.value)
 
     def random(self, op: PhiloxOp) -> Value:
-        lanes = self.scalars.lanes
-        if self.memory.steps.shares_counters(op, lanes):
-            return neighbouring_words(self.memory.em, lanes, self.first.operands(op))
+        words = self.memory.steps.counter_words(op, self.scalars.lanes)
+        if words is not None:
+            return neighbouring_words(self.memory.em, words, self.first.operands(op))
         return super().random(op)
 
 
