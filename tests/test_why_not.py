@@ -103,9 +103,7 @@ def test_a_concatenation_that_is_a_view() -> None:
     answer = exe.why_not("left", "both")
     assert answer.apart == ("both is no instruction, but a view",)
     assert "2 of 2 parts written in place" in answer.because[0]
-    assert exe.why_not("shown", "kept").because[-1] == (
-        "elide-concats of kept, tried with shown: it is a result, and results own their memory"
-    )
+    assert exe.why_not("shown", "kept").because[-1].startswith("elide-concats of kept, tried with shown")
 
 
 def test_the_ledger_stays_small() -> None:
