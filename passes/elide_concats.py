@@ -235,6 +235,9 @@ def _name_of(part: Part) -> str:
         assert isinstance(function, func.FuncOp)
         return argument_attrs(function, source.index)[logical.NAME_ATTR].data
     owner = None if source is None else source.owner
+    if isinstance(owner, GroupOp) and len(owner.results) > 1:
+        place = next(place for place, result in enumerate(owner.results) if result is source)
+        owner = yielded(owner.body.block)[place].owner
     if isinstance(owner, GroupOp):
         return owner.id.data
     return (op_id(owner) if isinstance(owner, Operation) else None) or f"part {part.index}"

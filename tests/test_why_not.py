@@ -92,6 +92,21 @@ def test_an_unknown_op_names_the_closest(mlp: aicf.CompiledModel) -> None:
         mlp.why_not("fc1", "fc9")
 
 
+def test_a_concatenation_that_is_a_view() -> None:
+    """Elided, it is no instruction; copied, the ledger says why for each part."""
+    graph = aicf.Graph("concat")
+    x, y = graph.input("x", (4, 8)), graph.input("y", (4, 8))
+    shown = graph.softmax(y, name="shown")
+    graph.output(graph.concat([graph.exp(x, name="left"), graph.neg(y, name="right")], 1, name="both"), "a")
+    graph.output(graph.concat([shown, x], 1, name="kept"), "b")
+    graph.output(shown, "c")
+    exe = aicf.compile(graph, {}, "cpu:x86-64-v3")
+    answer = exe.why_not("left", "both")
+    assert answer.apart == ("both is no instruction, but a view",)
+    assert "2 of 2 parts written in place" in answer.because[0]
+    assert exe.why_not("shown", "kept").because[-1].startswith("elide-concats of kept, tried with shown")
+
+
 def test_the_ledger_stays_small() -> None:
     """A value with a thousand readers of another form: as many reasons as a decision has room for."""
     graph = aicf.Graph("wide")

@@ -76,6 +76,7 @@ def _graphs() -> dict[str, Case]:
         "bool_operations": (programs.bool_operations, ("i1",), (GENERATED, COPY, CONCAT)),
         "broadcasting": (programs.broadcasting, ("f32", "f16"), (GENERATED,)),
         "row_reductions": (programs.row_reductions, ("f32", "f16", "bf16"), (GENERATED,)),
+        "concats": (programs.concats, ("f32", "f16", "bf16"), (GENERATED,)),
         "many_blocks": (programs.many_blocks, ("f32", "f16"), (GENERATED,)),
         "norms": (programs.norms, ("f32", "f16", "bf16"), (GENERATED,)),
         "column_reductions": (programs.column_reductions, ("f32", "f16"), (GENERATED,)),
@@ -388,6 +389,10 @@ def _plain() -> dict[str, Case]:
     return {f"plain-{name}": replace(some[name], target="cuda:sm_90") for name in names}
 
 
+WARPGROUPS = {"one": WGMMA, "two": WGMMA, "rows0": WGMMA}
+"""Of the products that are written next to each other."""
+
+
 def _policies() -> dict[str, Case]:
     """What a user may ask for: branches side by side, a rounding after each operation, no fusion."""
     encoder = partial(programs.encoder, "f16", 2, 64, 2, 64)
@@ -395,6 +400,21 @@ def _policies() -> dict[str, Case]:
     table: dict[str, tuple[Callable[[], Graph], tuple[str, ...], dict[str, Any]]] = {
         "encoder-streams": (encoder, (ATTENTION,), {"streams": 3, "fusion": {"horizontal": False}}),
         "encoder-unfused": (encoder, (MMA, GENERATED), {"fusion": unfused}),
+        "concats-streams": (
+            partial(programs.concats, "f16"),
+            (GENERATED, WGMMA),
+            {"streams": 3, "kernels": WARPGROUPS},
+        ),
+        "concats-mma": (
+            partial(programs.concats, "f16"),
+            (GENERATED, MMA),
+            {"kernels": dict.fromkeys(WARPGROUPS, MMA)},
+        ),
+        "concats-copied": (
+            partial(programs.concats, "f16"),
+            (GENERATED, CONCAT),
+            {"fusion": {"concat": False}},
+        ),
         "norms-strict": (partial(programs.norms, "f16"), (GENERATED,), {"rounding": "strict"}),
     }
     return {
