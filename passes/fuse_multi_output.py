@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from math import prod
+from math import inf, prod
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, ModuleOp, f64, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.passes import ModulePass
 
-from aicf.backends.base import Work
 from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.types import byte_count, tensor_info
@@ -27,6 +26,7 @@ from aicf.passes.support.fusion import (
     name_of,
     refusal,
 )
+from aicf.passes.support.identity import op_id
 from aicf.passes.support.ledger import record
 from aicf.passes.support.merging import Merge, members, window
 from aicf.passes.support.policy import without_bucket
@@ -162,7 +162,7 @@ class _Joiner:
 
     def _points(self, group: GroupOp) -> int:
         if group not in self.points:
-            self.points[group] = _points_of(work_of_group(group).work)
+            self.points[group] = _points_of(group)
         return self.points[group]
 
     def _is_full(self, value: SSAValue, group: GroupOp) -> bool:
@@ -221,10 +221,10 @@ class _Joiner:
         return next((id_ for id_ in lost if not named.isdisjoint((id_, without_bucket(id_)))), None)
 
     def _us(self, group: GroupOp) -> float:
-        """Predicted microseconds of a group by itself."""
+        """Predicted microseconds of a group by itself, infinite if no kernel runs it alone."""
         if group not in self.times:
             verdict = Verdict.of(work_of_group(group), self.context.target, self.context.policy)
-            self.times[group] = verdict.whole_us
+            self.times[group] = verdict.whole_us if verdict.legal else inf
         return self.times[group]
 
     def _record(self, group: GroupOp) -> None:
@@ -259,8 +259,12 @@ def _why(merge: Merge) -> str:
     return "what several ops read is read once"
 
 
-def _points_of(work: Work) -> int:
-    """Points of the iteration space of elementwise work, 0 of any other: of products, and of what has no loops."""
+def _points_of(group: GroupOp) -> int:
+    """Points of the iteration space of an elementwise group, 0 of any other: of products, of what has no loops, and of
+    groups from elsewhere that have their kernel already, or ops without ids."""
+    work = work_of_group(group).work
+    if group.kernel is not None or any(op_id(op) is None for op in members(group)):
+        return 0
     if work.code is None or any(isinstance(op, logical.MatmulOp) for op in work.body.ops):
         return 0
     return prod((*work.code.parallel_sizes, *work.code.reduce_sizes))

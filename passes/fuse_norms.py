@@ -83,10 +83,12 @@ def _cuts(product: logical.MatmulOp, context: FusionContext) -> Iterator[Cut]:
     cluster = Cluster([product], context, _RESULTS)
     cluster.grow(lambda op: _may_follow(op, product, cluster), _WANTED)
     reductions = {op for op in cluster.members if op.has_trait(logical.Reduction)}
+    if not reductions:
+        return
     shape = tensor_info(product.result.type).shape
     for cut in cluster.candidates(_is_elementwise):
         whole = all(tensor_info(result.type).shape == shape for result in _results(cut))
-        if reductions and whole and reductions.issubset(cut):
+        if whole and reductions.issubset(cut):
             yield cut
 
 

@@ -11,6 +11,7 @@ import aicf
 from aicf.errors import InputMismatch
 from aicf.tools.aicf_cli import main
 from tests.gpu.programs import encoder, random_arrays
+from tests.support.multi_output_programs import built as several
 from tests.test_compiler import MLP, mlp_weights
 
 
@@ -161,3 +162,15 @@ def test_the_summary_says_what_batch_invariance_costs() -> None:
     assert program.expected_us is not None and program.free_us is not None
     assert program.expected_us > program.free_us > 0
     assert f"{program.free_us:.2f} us if the batch might change bits" in str(program)
+
+
+def test_groups_of_several_results() -> None:
+    """What is one instruction with two results, and why a sum over rows is not in the one that writes its terms."""
+    exe = aicf.compile(several("columns", 64, 256, "f32"), {}, "cpu:x86-64-v3")
+    cut, priced = exe.why_not("mul0", "reduce_sum0").because
+    assert cut.startswith("fuse-elementwise of neg0, tried with reduce_sum0: with it the group would have")
+    assert priced.startswith("fuse-multi-output of neg0, tried with reduce_sum0: predicted ")
+    joined = aicf.compile(several("loss", 64, 256, "f32"), {}, "cpu:x86-64-v3").why_not(
+        "sub0", "reduce_mean0"
+    )
+    assert joined.together and not joined.because
