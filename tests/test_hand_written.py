@@ -155,6 +155,31 @@ def test_a_parameter_is_updated_in_place_by_hand(target: str):
 
 
 @pytest.mark.parametrize("target", TARGETS)
+def test_what_reads_a_parameter_stays_on_its_side_of_the_update(target: str):
+    """Of more than a core's cache and breadth first, so that `cpu` takes another order."""
+    size = (512, 256)
+    hand = Hand()
+    x, u, v = (hand.bind("input", name, *size) for name in "xuv")
+    w = hand.bind("param", "w", *size, updated=True)
+    before, left, right, after = (hand.bind("output", name, *size) for name in ("o", "p", "q", "r"))
+    kept = [hand.slot(*size) for _ in range(3)]
+    for source, slot, name in zip((u, w, v), kept, ("left", "old", "right"), strict=True):
+        hand.add("relu", name, [source], slot)
+    hand.add("relu", "show_old", [kept[1]], before)
+    hand.add("copy", "update", [x], w)
+    hand.add("relu", "show_left", [kept[0]], left)
+    hand.add("relu", "show_right", [kept[2]], right)
+    hand.add("relu", "new", [w], after)
+    rng = np.random.default_rng(11)
+    start, *inputs = (normal(rng, *size) for _ in range(4))
+    exe = aicf.compile(hand.module(), {"w": start}, target)
+    assert ("order of reuse" in str(exe.ir("emit"))) == (target == "cpu")
+    for old in (start, inputs[0]):
+        for got, read in zip(exe(*inputs), (old, *inputs[1:], inputs[0]), strict=True):
+            np.testing.assert_array_equal(got, np.maximum(read, 0))
+
+
+@pytest.mark.parametrize("target", TARGETS)
 def test_a_view_of_a_weight_is_read_where_it_lies(target: str):
     """Only a whole parameter is packed; a strided view of one goes to a kernel as it is."""
     hand = Hand()
