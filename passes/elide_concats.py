@@ -16,9 +16,10 @@ from xdsl.passes import ModulePass
 from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.types import element_of
-from aicf.passes.support.fusion import FusionContext, fusion_contexts, id_of
+from aicf.passes.support.fusion import FusionContext, fusion_contexts
 from aicf.passes.support.identity import derived_id, op_id, sources
 from aicf.passes.support.ledger import record
+from aicf.passes.support.outlining import id_of
 from aicf.passes.support.peeling import yielded
 from aicf.passes.support.places import place_of
 from aicf.passes.support.placing import Copy, Part, Trial, parts_of_group

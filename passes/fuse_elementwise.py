@@ -13,18 +13,11 @@ from xdsl.passes import ModulePass
 
 from aicf.dialects import logical
 from aicf.errors import UnsupportedOp
-from aicf.passes.support.fusion import (
-    Cluster,
-    FusionContext,
-    first_legal,
-    form_group,
-    fusion_contexts,
-    id_of,
-    is_feeder,
-    result_count,
-)
+from aicf.passes.support.clusters import Cluster, result_count
+from aicf.passes.support.fusion import FusionContext, first_legal, form_group, fusion_contexts
 from aicf.passes.support.identity import position_of
 from aicf.passes.support.ledger import record
+from aicf.passes.support.outlining import id_of, is_feeder
 from aicf.passes.support.work import target_of
 from aicf.policies.kernel_policy import KernelPolicy
 

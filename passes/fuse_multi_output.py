@@ -17,18 +17,12 @@ from xdsl.passes import ModulePass
 from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.types import byte_count, tensor_info
-from aicf.passes.support.fusion import (
-    MEMBER_LIMIT,
-    REFUSAL_LIMIT,
-    FusionContext,
-    fusion_contexts,
-    id_of,
-    name_of,
-    refusal,
-)
+from aicf.passes.support.clusters import MEMBER_LIMIT, REFUSAL_LIMIT
+from aicf.passes.support.fusion import FusionContext, fusion_contexts, refusal
 from aicf.passes.support.identity import op_id
 from aicf.passes.support.ledger import record
 from aicf.passes.support.merging import Merge, members, window
+from aicf.passes.support.outlining import id_of, name_of
 from aicf.passes.support.policy import without_bucket
 from aicf.passes.support.verdicts import SAME_TIME, Verdict
 from aicf.passes.support.work import target_of, work_of_group

@@ -12,17 +12,10 @@ from xdsl.passes import ModulePass
 
 from aicf.dialects import logical
 from aicf.dialects.types import tensor_info
-from aicf.passes.support.fusion import (
-    Cluster,
-    FusionContext,
-    Outline,
-    form_group,
-    fusion_contexts,
-    id_of,
-    outline,
-    refusal,
-)
+from aicf.passes.support.clusters import Cluster
+from aicf.passes.support.fusion import FusionContext, form_group, fusion_contexts, refusal
 from aicf.passes.support.ledger import record
+from aicf.passes.support.outlining import Outline, id_of, outline
 from aicf.passes.support.products import reduces_rows
 from aicf.passes.support.work import target_of
 

@@ -14,7 +14,8 @@ from xdsl.ir import Block, Operation, OpResult, Region, SSAValue
 
 from aicf.dialects.emit import GroupOp, YieldOp
 from aicf.dialects.logical import ID_ATTR, SRC_ATTR
-from aicf.passes.support.fusion import FusionContext, Outline, argument_hint, id_of, is_feeder, sources_of
+from aicf.passes.support.fusion import FusionContext
+from aicf.passes.support.outlining import Outline, argument_hint, id_of, is_feeder, sources_of
 from aicf.passes.support.peeling import yielded
 from aicf.passes.support.work import remember_work
 
