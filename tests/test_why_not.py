@@ -154,6 +154,19 @@ def test_the_summary_groups_what_is_not_fused() -> None:
     assert f"    {reason}" in str(exe.summary())
 
 
+def test_what_joins_later_is_not_listed_as_apart() -> None:
+    """Two ops that stay alone for `fuse-elementwise`, for nothing reads both, and read one value in one kernel."""
+    graph = aicf.Graph("pair")
+    x = graph.input("x", (256, 512))
+    for name, made in (("grown", graph.exp(x, name="grown")), ("bent", graph.tanh(x, name="bent"))):
+        graph.output(made, name)
+    for joined in (True, False):
+        exe = aicf.compile(graph, {}, "cpu:x86-64-v3", policy={"fusion": {"multi_output": joined}})
+        apart = {op for reason in exe.summary().not_fused for op in reason.ops}
+        assert exe.summary().programs[0].instructions == (1 if joined else 2)
+        assert bool({"grown", "bent"} & apart) != joined, exe.summary()
+
+
 def test_the_summary_says_what_batch_invariance_costs() -> None:
     exe = aicf.compile(
         MLP, mlp_weights(), "cpu:x86-64-v3", dims="N=1", policy={"determinism": "batch_invariant"}
