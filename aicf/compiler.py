@@ -128,6 +128,8 @@ def resolve_options(source: Source, asked: Options) -> Options:
     own = TARGET in source.module.attributes
     if source.is_emit:
         _reject_options(source, own, asked)
+    if source.has_groups and asked.dims:
+        raise PolicyError("dims: a program with groups is lowered, its sizes are fixed; leave the option out")
     if not asked.target and own:
         return replace(asked, threads=_own_threads(source.module, asked.threads))
     target = asked.target or DEFAULT_TARGET
@@ -195,8 +197,9 @@ def passes_of(source: Source, options: Options) -> tuple[ModulePass, ...]:
         start = (SetTargetPass(options.target, options.threads),) if options.target else ()
         policy = (ApplyPolicyPass(options.policy),) if options.policy else ()
         return (*start, *policy, *instruction_passes(options.tuning))
+    stage = "lowered" if source.has_groups else "logical"
     return AicfInferencePass(
-        options.target, options.policy, options.dims, options.threads, tuning=options.tuning
+        options.target, options.policy, options.dims, options.threads, stage, options.tuning
     ).passes()
 
 

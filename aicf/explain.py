@@ -28,6 +28,9 @@ FUSES = (
 )
 """The passes that form instructions of several ops."""
 
+ELIDES = "elide-concats"
+"""The pass that makes instructions views of what others write."""
+
 _SELECTS = "select-kernels"
 _PLANS_MEMORY = "plan-memory"
 

@@ -19,7 +19,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
-from aicf.dialects.emit import ProgramOp
+from aicf.dialects.emit import GroupOp, ProgramOp
 from aicf.errors import InputMismatch, InvalidIR, PolicyError
 from aicf.frontends.builder import Graph
 from aicf.frontends.text import parse_module, verify_module
@@ -62,6 +62,11 @@ class Source:
     def is_emit(self) -> bool:
         """Whether it is past `lower-to-emit`."""
         return bool(self._programs)
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether groups were formed by hand, so that it is lowered already."""
+        return any(isinstance(op, GroupOp) for op in self.module.walk())
 
     @property
     def is_open(self) -> bool:

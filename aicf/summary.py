@@ -132,7 +132,10 @@ def _program(explained: ProgramExplanation, free: dict[str, float]) -> ProgramSu
 def _not_fused(decisions: Sequence[Decision]) -> Iterator[NotFused]:
     """The reasons of all fusing passes, each with its ops once, those of most ops first."""
     ops: dict[str, dict[str, None]] = {}
+    joined = {subject for decision in decisions if _joins(decision) for subject in decision.subjects}
     for decision in decisions:
+        if decision.choice == "alone" and joined & {*decision.subjects}:
+            continue
         if decision.made_by in FUSES and decision.choice in APART:
             names = [subject.partition("@")[0] for subject in decision.subjects]
             # A group of one is called after its op, and the op comes second.
@@ -140,6 +143,11 @@ def _not_fused(decisions: Sequence[Decision]) -> Iterator[NotFused]:
             ops.setdefault(decision.because, {})[" and ".join(own)] = None
     ranked = sorted(ops.items(), key=lambda entry: -len(entry[1]))
     yield from (NotFused(because, tuple(names)) for because, names in ranked)
+
+
+def _joins(decision: Decision) -> bool:
+    """Whether groups that were formed before became one, with several results."""
+    return decision.made_by == "fuse-multi-output" and decision.choice not in APART
 
 
 def _counted(count: int, what: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from aicf.explain import FUSES, Decision, all_plans, stands_for, unknown
+from aicf.explain import ELIDES, FUSES, Decision, all_plans, stands_for, unknown
 from aicf.runtime.capture_plan import CapturePlan, ModulePlan
 from aicf.runtime.graph import Node
 
@@ -59,6 +59,10 @@ def why_not(
     groups = _members(decisions)
     for value in (one, other):
         if not any(_computes(node, value, groups) for p in plan.programs for node in p.graph.nodes):
+            if (view := _view(decisions, value)) is not None:
+                return WhyNot(
+                    one, other, (), (f"{value} is no instruction, but a view",), tuple(view.lines())
+                )
             raise unknown(all_plans(plan), decisions, value)
     together: list[str] = []
     apart: list[str] = []
@@ -74,6 +78,11 @@ def why_not(
             because |= dict.fromkeys(_reasons(program, decisions, *sides))
     mine, theirs = (f"{value} ({places[value]})" if value in places else value for value in (one, other))
     return WhyNot(mine, theirs, tuple(together), tuple(apart), tuple(because))
+
+
+def _view(decisions: Sequence[Decision], value: str) -> Decision | None:
+    """The decision that made an op a view of what others write."""
+    return next((d for d in decisions if d.made_by == ELIDES and stands_for(d.subjects[0], value)), None)
 
 
 def _members(decisions: Sequence[Decision]) -> dict[str, tuple[str, ...]]:
@@ -119,7 +128,9 @@ def _reasons(program: CapturePlan, decisions: Sequence[Decision], one: _Side, ot
     they lie in the program."""
     bucket = program.name.partition("@")[2]
     about = [
-        d for d in decisions if d.made_by in FUSES and all(_is_of(subject, bucket) for subject in d.subjects)
+        d
+        for d in decisions
+        if d.made_by in (*FUSES, ELIDES) and all(_is_of(subject, bucket) for subject in d.subjects)
     ]
     tests = ((one.is_named, other.is_named), (one.is_beside, other.is_beside))
     lines = [[line for d in about for line in _against(d, *pair)] for pair in tests]

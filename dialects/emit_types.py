@@ -271,14 +271,21 @@ def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def _stored_strides(shape: Sequence[int], strides: Sequence[int] | None) -> ArrayAttr[IntAttr] | NoneAttr:
+def canonical_strides(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
     """The one form of an element-to-address map: a dim that is never stepped over has its contiguous stride."""
     contiguous = contiguous_strides(shape)
-    if strides is None or 0 in shape:
+    if 0 in shape:
+        return contiguous
+    if len(strides) != len(shape):
+        return tuple(strides)
+    return tuple(c if size == 1 else s for size, s, c in zip(shape, strides, contiguous, strict=True))
+
+
+def _stored_strides(shape: Sequence[int], strides: Sequence[int] | None) -> ArrayAttr[IntAttr] | NoneAttr:
+    if strides is None:
         return NoneAttr()
-    if len(strides) == len(shape):
-        strides = [c if size == 1 else s for size, s, c in zip(shape, strides, contiguous, strict=True)]
-    return NoneAttr() if tuple(strides) == contiguous else ArrayAttr([IntAttr(step) for step in strides])
+    steps = canonical_strides(shape, strides)
+    return NoneAttr() if steps == contiguous_strides(shape) else ArrayAttr([IntAttr(step) for step in steps])
 
 
 @irdl_attr_definition

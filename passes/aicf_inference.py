@@ -54,7 +54,8 @@ class AicfInferencePass(ModulePass):
 
     Options: `target` (`cpu:x86-64-v3`, `reference`), `policy` (file, inline JSON or `auto`), `dims`
     (`N=1,540`, sizes of symbolic dimensions), `threads`, `tuning` (a table that `aicf tune` wrote: its path or inline
-    JSON), and `start`: `logical`, or `lowered` for IR that is lowered already, such as `raise-emit` gives.
+    JSON), and `start`: `logical`, or `lowered` for IR that is lowered already, such as `raise-emit` gives, or that has
+    groups which were formed by hand.
     """
 
     name = "aicf-inference"
@@ -77,7 +78,8 @@ class AicfInferencePass(ModulePass):
         start: tuple[ModulePass, ...] = (SetTargetPass(self.target, self.threads),) if self.target else ()
         policy: tuple[ModulePass, ...] = (ApplyPolicyPass(self.policy),) if self.policy else ()
         if self.start == "lowered":
-            return (*start, *policy, AssignIdsPass(), VerifyLogicalPass(), *decision_passes(self.tuning))
+            checks = (AssignIdsPass(), VerifyLogicalPass(groups=True))
+            return (*start, *policy, *checks, *decision_passes(self.tuning))
         return (
             *start,
             *policy,

@@ -117,15 +117,22 @@ def _kernel(instruction: ResolvedOp) -> str:
 
 
 def _may_alias(instruction: ResolvedOp, result_root: _Root, operand_root: _Root) -> bool:
-    """Whether every operand on `operand_root` may share bytes with the result on `result_root`, element by element."""
+    """Whether the results on `result_root` may lie in the memory of `operand_root`: over operands there only element by
+    element and by permission."""
     pairs = may_alias_pairs(instruction)
     results = [i for i, out in enumerate(instruction.outs) if region_of(out).root is result_root]
     operands = [i for i, value in enumerate(instruction.ins) if region_of(value).root is operand_root]
     return all(
-        (result, operand) in pairs and _same_map(instruction.outs[result], instruction.ins[operand])
+        _is_apart(instruction.outs[result], instruction.ins[operand], operand_root)
+        or ((result, operand) in pairs and _same_map(instruction.outs[result], instruction.ins[operand]))
         for result in results
         for operand in operands
     )
+
+
+def _is_apart(result: SSAValue, operand: SSAValue, root: _Root) -> bool:
+    """Whether a result that moves to the root of an operand would share no byte with it."""
+    return not replace(region_of(result), root=root).overlaps(region_of(operand))
 
 
 def _same_map(one: SSAValue, other: SSAValue) -> bool:

@@ -16,18 +16,17 @@ from xdsl.passes import ModulePass
 from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.types import element_of
-from aicf.passes.support.fusion import FusionContext, fusion_contexts, id_of
+from aicf.passes.support.fusion import FusionContext, fusion_contexts
 from aicf.passes.support.identity import derived_id, op_id, sources
 from aicf.passes.support.ledger import record
+from aicf.passes.support.outlining import id_of
 from aicf.passes.support.peeling import yielded
 from aicf.passes.support.places import place_of
 from aicf.passes.support.placing import Copy, Part, Trial, parts_of_group
 from aicf.passes.support.policy import without_bucket
+from aicf.passes.support.verdicts import SAME_TIME
 from aicf.passes.support.work import argument_attrs, remember_work, target_of, work_of_group
 from aicf.policies.kernel_policy import BATCH_INVARIANT
-
-_SAME = 1 + 1e-6
-"""Two predicted times with a smaller ratio are one time, rounded differently."""
 
 _REFUSAL_LIMIT = 8
 """How many parts that are copied have the reason in the ledger: a concatenation may have thousands."""
@@ -48,7 +47,7 @@ class ElideConcatsPass(ModulePass):
     name = "elide-concats"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for context in fusion_contexts(op, target_of(op)):
+        for context in fusion_contexts(op, target_of(op), grouped=True):
             for group in list(context.function.body.block.ops):
                 if isinstance(group, GroupOp) and (concat := _concat_of(group)) is not None:
                     _Elision(group, concat, context).run()
@@ -133,7 +132,7 @@ class _Elision:
         return {
             index: f"predicted {lost[index]:.3g} us more in its place, and {copy:.3g} us to copy it"
             for index, copy in copies.items()
-            if lost[index] > copy * _SAME
+            if lost[index] > copy * SAME_TIME
         }
 
     def _against(self, trial: Trial) -> str | None:
@@ -143,7 +142,9 @@ class _Elision:
         before = trial.us(work_of_group(self.group)) + sum(trial.us(work_of_group(g)) for g in trial.works)
         after = sum(trial.us(work) for work in trial.works.values())
         after += sum(trial.copy_us(run) for run in self._runs() if isinstance(run, Copy))
-        return None if after <= before * _SAME else f"predicted {before:.3g} us, and {after:.3g} us in place"
+        return (
+            None if after <= before * SAME_TIME else f"predicted {before:.3g} us, and {after:.3g} us in place"
+        )
 
     @property
     def _may_not_weigh(self) -> bool:
@@ -235,6 +236,9 @@ def _name_of(part: Part) -> str:
         assert isinstance(function, func.FuncOp)
         return argument_attrs(function, source.index)[logical.NAME_ATTR].data
     owner = None if source is None else source.owner
+    if isinstance(owner, GroupOp) and len(owner.results) > 1:
+        place = next(place for place, result in enumerate(owner.results) if result is source)
+        owner = yielded(owner.body.block)[place].owner
     if isinstance(owner, GroupOp):
         return owner.id.data
     return (op_id(owner) if isinstance(owner, Operation) else None) or f"part {part.index}"

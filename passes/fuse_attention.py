@@ -13,17 +13,10 @@ from xdsl.passes import ModulePass
 from aicf.dialects import logical
 from aicf.dialects.types import tensor_info
 from aicf.passes.support.attention import Attention, NoAttention, attention_behind
-from aicf.passes.support.fusion import (
-    FusionContext,
-    Outline,
-    form_group,
-    fusion_contexts,
-    id_of,
-    outline,
-    refusal,
-)
+from aicf.passes.support.fusion import FusionContext, form_group, fusion_contexts, refusal
 from aicf.passes.support.ledger import record
 from aicf.passes.support.matching import computed_from, is_placed
+from aicf.passes.support.outlining import Outline, id_of, outline
 from aicf.passes.support.row_writes import move_behind_views, row_writes
 from aicf.passes.support.views import place_behind
 from aicf.passes.support.work import target_of

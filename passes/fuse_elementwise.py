@@ -13,19 +13,13 @@ from xdsl.passes import ModulePass
 
 from aicf.dialects import logical
 from aicf.errors import UnsupportedOp
-from aicf.passes.support.fusion import (
-    Cluster,
-    FusionContext,
-    first_legal,
-    form_group,
-    fusion_contexts,
-    id_of,
-    is_feeder,
-    result_count,
-)
+from aicf.passes.support.clusters import Cluster, result_count
+from aicf.passes.support.fusion import FusionContext, first_legal, form_group, fusion_contexts
 from aicf.passes.support.identity import position_of
 from aicf.passes.support.ledger import record
+from aicf.passes.support.outlining import id_of, is_feeder
 from aicf.passes.support.work import target_of
+from aicf.policies.kernel_policy import KernelPolicy
 
 
 @dataclass(frozen=True)
@@ -58,9 +52,11 @@ def _fuse(seed: Operation, context: FusionContext) -> None:
     plan, refused = first_legal(chain(listed, cluster.candidates(_is_elementwise), [(seed,)]), context)
     refused = {**impossible, **refused}
     if plan is None:
+        is_open = context.policy == KernelPolicy()
+        way_out = "choose another target" if is_open else "change the policy or choose another target"
         raise UnsupportedOp(
             f"no kernel of target {context.target.backend.data} runs '{id_of(seed)}' ({seed.name}): "
-            + "; ".join(refused.values()),
+            + "; ".join([*dict.fromkeys(refused.values()), way_out]),
             location=position_of(seed),
         )
     subjects = [id_of(member) for member in plan.members]

@@ -10,17 +10,10 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from aicf.dialects import logical
-from aicf.passes.support.fusion import (
-    POINTWISE_ON_SUMS,
-    Cluster,
-    FusionContext,
-    first_legal,
-    form_group,
-    fusion_contexts,
-    id_of,
-    pointwise_like,
-)
+from aicf.passes.support.clusters import POINTWISE_ON_SUMS, Cluster, pointwise_like
+from aicf.passes.support.fusion import FusionContext, first_legal, form_group, fusion_contexts
 from aicf.passes.support.ledger import record
+from aicf.passes.support.outlining import id_of
 from aicf.passes.support.work import target_of
 
 

@@ -11,20 +11,10 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from aicf.dialects import logical
-from aicf.passes.support.fusion import (
-    POINTWISE_ON_SUMS,
-    Cluster,
-    FusionContext,
-    Outline,
-    form_group,
-    fusion_contexts,
-    id_of,
-    left_behind,
-    outline,
-    pointwise_like,
-    refusal,
-)
+from aicf.passes.support.clusters import POINTWISE_ON_SUMS, Cluster, pointwise_like
+from aicf.passes.support.fusion import FusionContext, form_group, fusion_contexts, left_behind, refusal
 from aicf.passes.support.ledger import record
+from aicf.passes.support.outlining import Outline, id_of, outline
 from aicf.passes.support.products import are_alike
 from aicf.passes.support.prologues import outline_behind_rows, refusal_behind_rows, row_programs
 from aicf.passes.support.work import target_of

@@ -7,28 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from math import prod
+from math import inf, prod
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, ModuleOp, f64, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.passes import ModulePass
 
-from aicf.backends.base import Work
 from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.types import byte_count, tensor_info
-from aicf.passes.support.fusion import (
-    MEMBER_LIMIT,
-    REFUSAL_LIMIT,
-    FusionContext,
-    fusion_contexts,
-    id_of,
-    name_of,
-    refusal,
-)
+from aicf.passes.support.clusters import MEMBER_LIMIT, REFUSAL_LIMIT
+from aicf.passes.support.fusion import FusionContext, fusion_contexts, refusal
+from aicf.passes.support.identity import op_id
 from aicf.passes.support.ledger import record
 from aicf.passes.support.merging import Merge, members, window
+from aicf.passes.support.outlining import id_of, name_of
 from aicf.passes.support.policy import without_bucket
 from aicf.passes.support.verdicts import SAME_TIME, Verdict
 from aicf.passes.support.work import target_of, work_of_group
@@ -59,11 +53,31 @@ class FuseMultiOutputPass(ModulePass):
     name = "fuse-multi-output"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for context in fusion_contexts(op, target_of(op)):
-            joiner = _Joiner(context)
-            for group in list(context.function.body.block.ops):
-                if isinstance(group, GroupOp) and group.parent is not None:
-                    joiner.join(group)
+        for context in fusion_contexts(op, target_of(op), grouped=True):
+            _Joiner(context).run()
+
+
+@dataclass(frozen=True)
+class _Gain:
+    """What came of joining groups.
+
+    Args:
+        reasons: Why they were joined.
+        saved: Bytes that move less.
+        apart_us, whole_us: Predicted microseconds of what was joined, apart and as one.
+    """
+
+    reasons: tuple[str, ...]
+    saved: int
+    apart_us: float
+    whole_us: float
+
+    @property
+    def figures(self) -> Mapping[str, Attribute]:
+        """For the ledger."""
+        times = {"apart_us": self.apart_us, "whole_us": self.whole_us}
+        figures = {name: FloatAttr(round(us, 3), f64) for name, us in times.items()}
+        return {"saved_bytes": IntegerAttr(self.saved, i64), **figures}
 
 
 @dataclass
@@ -74,23 +88,45 @@ class _Joiner:
     points: dict[GroupOp, int] = field(default_factory=dict[GroupOp, int])
     """Of groups that were looked at: the points of their iteration space, 0 if they are not elementwise."""
     times: dict[GroupOp, float] = field(default_factory=dict[GroupOp, float])
+    gains: dict[GroupOp, _Gain] = field(default_factory=dict[GroupOp, _Gain])
+    """Of the groups that were joined."""
+    refused: dict[GroupOp, dict[str, str]] = field(default_factory=dict[GroupOp, dict[str, str]])
+    """Why later groups did not join, by their ops."""
 
-    def join(self, group: GroupOp) -> None:
-        """Lets `group` take in one later group after the other, as long as there is one to take."""
-        refused: dict[str, str] = {}
-        saved, reasons = 0, dict[str, None]()
-        while (merge := self._next(group, refused)) is not None:
-            saved += _saved_bytes(merge)
-            reasons[_why(merge)] = None
-            group = merge.form()
-            refused.clear()
-        if reasons:
-            self._record_joined(group, "; ".join(reasons), refused, saved)
-        elif refused:
-            self._record(group, "apart", "no other group joins it", refused)
+    def run(self) -> None:
+        """Joins what may be joined, once in text order, again where a policy lists groups: their parts may be met in
+        an order in which the first two of them alone have no kernel."""
+        while self._sweep() and self.context.policy.groups:
+            pass
+        for group in self.context.function.body.block.ops:
+            if isinstance(group, GroupOp):
+                self._record(group)
 
-    def _next(self, group: GroupOp, refused: dict[str, str]) -> Merge | None:
-        """The first later group that may be joined, those that read `group` before others, and why not others."""
+    def _sweep(self) -> bool:
+        """Lets each group take in later ones as long as there is one to take; whether one did."""
+        joined = False
+        for op in list(self.context.function.body.block.ops):
+            if isinstance(op, GroupOp) and op.parent is not None:
+                group: GroupOp = op
+                while (merge := self._next(group)) is not None:
+                    group, joined = self._join(merge), True
+        return joined
+
+    def _join(self, merge: Merge) -> GroupOp:
+        gains = [gain for part in merge.parts if (gain := self.gains.pop(part, None)) is not None]
+        reasons = dict.fromkeys((*(reason for gain in gains for reason in gain.reasons), _why(merge)))
+        saved = sum(gain.saved for gain in gains) + _saved_bytes(merge)
+        apart = sum(self._us(part) for part in merge.parts)
+        apart += sum(gain.apart_us - gain.whole_us for gain in gains)
+        whole = self.context.verdict(merge.plan).whole_us
+        group = merge.form()
+        self.times[group] = whole
+        self.gains[group] = _Gain(tuple(reasons), saved, apart, whole)
+        return group
+
+    def _next(self, group: GroupOp) -> Merge | None:
+        """The first later group that may be joined, those that read `group` before others; notes why not others."""
+        refused = self.refused[group] = {}
         for merge in self._candidates(group):
             if (reason := self._refusal(merge)) is None:
                 return merge
@@ -110,9 +146,9 @@ class _Joiner:
             if isinstance(op, GroupOp) and self._points(op):
                 both = (value for value in op.operands if value in shared)
                 if reads:
-                    readers.append(Merge(group, op, tuple(late)))
+                    readers.append(Merge(group, op, tuple(late), self.context))
                 elif any(self._is_full(value, op) for value in both):
-                    siblings.append(Merge(group, op, tuple(late)))
+                    siblings.append(Merge(group, op, tuple(late), self.context))
             if reads or any(operand.owner in late for operand in op.operands):
                 late.append(op)
         yield from readers
@@ -120,7 +156,7 @@ class _Joiner:
 
     def _points(self, group: GroupOp) -> int:
         if group not in self.points:
-            self.points[group] = _points_of(work_of_group(group).work)
+            self.points[group] = _points_of(group)
         return self.points[group]
 
     def _is_full(self, value: SSAValue, group: GroupOp) -> bool:
@@ -130,65 +166,84 @@ class _Joiner:
     # Why two groups stay two
 
     def _refusal(self, merge: Merge) -> str | None:
-        if (reason := self._against_policy(merge)) is not None:
-            return reason
-        if (through := merge.through) is not None:
-            return f"it also reads '{name_of(through)}', which reads the first: each would wait for the other"
-        if (count := len(merge.results)) > _RESULTS:
-            return f"together they have {count} results that others read, and a group has at most {_RESULTS}"
-        if (count := len(merge.operands)) > _OPERANDS:
-            return f"together they read {count} values, and a group with several results at most {_OPERANDS}"
-        if (count := len(merge.members)) > MEMBER_LIMIT:
-            return f"together they are {count} ops, and a group has at most {MEMBER_LIMIT}"
-        return self._against_kernels(merge)
+        listed = self.context.are_listed(merge.members)
+        against = (
+            self._against_policy(merge, listed),
+            self._against_order(merge),
+            None if listed else _against_size(merge),
+        )
+        return next((reason for reason in against if reason is not None), None) or self._against_kernels(
+            merge, listed
+        )
 
-    def _against_policy(self, merge: Merge) -> str | None:
-        policy, second = self.context.policy, merge.second.id.data
+    def _against_policy(self, merge: Merge, listed: bool) -> str | None:
+        policy = self.context.policy
+        if listed:
+            return None
         if not self.context.may_be_one(merge.members):
             return "the policy pins them to different groups"
-        if self.context.are_listed(merge.members):
-            return None
         if not (policy.fusion.elementwise and policy.fusion.multi_output):
             return "fusion to several results is off by policy"
-        if any(id_ in policy.kernels or id_ in policy.records for id_ in (second, without_bucket(second))):
-            return f"the policy names '{second}', which would not be an instruction"
         if policy.determinism == BATCH_INVARIANT:
             return "what is one instruction may not depend on the batch, and what pays does"
         return None
 
-    def _against_kernels(self, merge: Merge) -> str | None:
+    def _against_order(self, merge: Merge) -> str | None:
+        if (through := merge.through) is None:
+            return None
+        return f"it also reads '{name_of(through)}', which reads the first: each would wait for the other"
+
+    def _against_kernels(self, merge: Merge, listed: bool) -> str | None:
         """The reasons of the kernels, or that the two groups are predicted to take less time."""
         if (reason := refusal(merge.plan, self.context)) is not None:
             return reason
-        if self.context.are_listed(merge.members):
+        if (reason := merge.plan.work.no_code) is not None:
+            return reason
+        if listed:
             return None
+        if (lost := self._named_by_policy(merge)) is not None:
+            return f"the policy names '{lost}', which would not be an instruction"
         whole = self.context.verdict(merge.plan).whole_us
         apart = sum(self._us(part) for part in merge.parts)
         return None if whole <= apart * SAME_TIME else f"predicted {whole:.3g} us, and {apart:.3g} us apart"
 
+    def _named_by_policy(self, merge: Merge) -> str | None:
+        """A part whose kernel the policy pins, and whose name the whole would not have."""
+        policy = self.context.policy
+        lost = (part.id.data for part in merge.parts if part.id.data != merge.plan.id)
+        named = {*policy.kernels, *policy.records}
+        return next((id_ for id_ in lost if not named.isdisjoint((id_, without_bucket(id_)))), None)
+
     def _us(self, group: GroupOp) -> float:
-        """Predicted microseconds of a group by itself."""
+        """Predicted microseconds of a group by itself, infinite if no kernel runs it alone."""
         if group not in self.times:
             verdict = Verdict.of(work_of_group(group), self.context.target, self.context.policy)
-            self.times[group] = verdict.whole_us
+            self.times[group] = verdict.whole_us if verdict.legal else inf
         return self.times[group]
 
-    # The ledger
-
-    def _record_joined(self, group: GroupOp, because: str, refused: Mapping[str, str], saved: int) -> None:
-        choice = f"one kernel for {len(members(group))} ops, {len(group.results)} results"
-        self._record(group, choice, because, refused, {"saved_bytes": IntegerAttr(saved, i64)})
-
-    def _record(
-        self,
-        group: GroupOp,
-        choice: str,
-        because: str,
-        refused: Mapping[str, str],
-        cost: Mapping[str, Attribute] | None = None,
-    ) -> None:
+    def _record(self, group: GroupOp) -> None:
+        """Writes to the ledger what a group became and what did not join it."""
+        gain, refused = self.gains.get(group), self.refused.get(group, {})
         subjects = [group.id.data, *map(id_of, members(group))]
-        record(self.context.module, FuseMultiOutputPass.name, subjects, choice, because, refused, cost)
+        if gain is not None:
+            choice = f"one kernel for {len(subjects) - 1} ops, {len(group.results)} results"
+            because, cost = "; ".join(gain.reasons), gain.figures
+        elif refused:
+            choice, because, cost = "apart", "no other group joins it", None
+        else:
+            return
+        name = FuseMultiOutputPass.name
+        record(self.context.module, name, subjects, choice, because, refused, cost)
+
+
+def _against_size(merge: Merge) -> str | None:
+    if (count := len(merge.results)) > _RESULTS:
+        return f"together they have {count} results that others read, and a group has at most {_RESULTS}"
+    if (count := len(merge.operands)) > _OPERANDS:
+        return f"together they read {count} values, and a group with several results at most {_OPERANDS}"
+    if (count := len(merge.members)) > MEMBER_LIMIT:
+        return f"together they are {count} ops, and a group has at most {MEMBER_LIMIT}"
+    return None
 
 
 def _why(merge: Merge) -> str:
@@ -198,8 +253,12 @@ def _why(merge: Merge) -> str:
     return "what several ops read is read once"
 
 
-def _points_of(work: Work) -> int:
-    """Points of the iteration space of elementwise work, 0 of any other: of products, and of what has no loops."""
+def _points_of(group: GroupOp) -> int:
+    """Points of the iteration space of an elementwise group, 0 of any other: of products, of what has no loops, and of
+    groups from elsewhere that have their kernel already, or ops without ids."""
+    work = work_of_group(group).work
+    if group.kernel is not None or any(op_id(op) is None for op in members(group)):
+        return 0
     if work.code is None or any(isinstance(op, logical.MatmulOp) for op in work.body.ops):
         return 0
     return prod((*work.code.parallel_sizes, *work.code.reduce_sizes))

@@ -12,17 +12,10 @@ from xdsl.passes import ModulePass
 
 from aicf.dialects import logical
 from aicf.dialects.types import tensor_info
-from aicf.passes.support.fusion import (
-    Cluster,
-    FusionContext,
-    Outline,
-    form_group,
-    fusion_contexts,
-    id_of,
-    outline,
-    refusal,
-)
+from aicf.passes.support.clusters import Cluster
+from aicf.passes.support.fusion import FusionContext, form_group, fusion_contexts, refusal
 from aicf.passes.support.ledger import record
+from aicf.passes.support.outlining import Outline, id_of, outline
 from aicf.passes.support.products import reduces_rows
 from aicf.passes.support.work import target_of
 
@@ -83,10 +76,12 @@ def _cuts(product: logical.MatmulOp, context: FusionContext) -> Iterator[Cut]:
     cluster = Cluster([product], context, _RESULTS)
     cluster.grow(lambda op: _may_follow(op, product, cluster), _WANTED)
     reductions = {op for op in cluster.members if op.has_trait(logical.Reduction)}
+    if not reductions:
+        return
     shape = tensor_info(product.result.type).shape
     for cut in cluster.candidates(_is_elementwise):
         whole = all(tensor_info(result.type).shape == shape for result in _results(cut))
-        if reductions and whole and reductions.issubset(cut):
+        if whole and reductions.issubset(cut):
             yield cut
 
 

@@ -13,19 +13,11 @@ from xdsl.passes import ModulePass
 
 from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp
-from aicf.passes.support.fusion import (
-    POINTWISE_ON_SUMS,
-    Cluster,
-    FusionContext,
-    Outline,
-    form_group,
-    fusion_contexts,
-    id_of,
-    left_behind,
-    pointwise_like,
-)
+from aicf.passes.support.clusters import POINTWISE_ON_SUMS, Cluster, pointwise_like
+from aicf.passes.support.fusion import FusionContext, form_group, fusion_contexts, left_behind
 from aicf.passes.support.identity import IdTable, copied_id, set_identity, sources, value_hint
 from aicf.passes.support.ledger import record
+from aicf.passes.support.outlining import Outline, id_of
 from aicf.passes.support.prologues import KINDS, Rows, outline_behind_rows, refusal_behind_rows, row_programs
 from aicf.passes.support.work import target_of
 

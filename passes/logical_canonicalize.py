@@ -16,6 +16,7 @@ from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
 from aicf.dialects.logical import (
+    WHOLE,
     AddOp,
     BinaryOp,
     BroadcastOp,
@@ -118,6 +119,28 @@ class MergeConcats(RewritePattern):
             replace_with_op(rewriter, op, ConcatOp(parts, op.axis.value.data), *inner.values())
 
 
+class SliceOfConcat(RewritePattern):
+    """A slice that lies in one operand of a concat is a slice of that."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: SliceOp, rewriter: PatternRewriter, /) -> None:
+        concat = op.operand.owner
+        if not isinstance(concat, ConcatOp):
+            return
+        axis, starts = concat.axis.value.data, list(int_values(op.starts))
+        size, step = int_values(op.sizes)[axis], int_values(op.strides)[axis]
+        for part in concat.parts:
+            whole = tensor_info(part.type).sizes[axis]
+            if not isinstance(whole, int) or size == WHOLE:
+                return
+            if starts[axis] < whole:
+                if starts[axis] + (size - 1) * step < whole:
+                    sliced = SliceOp(part, starts, int_values(op.sizes), int_values(op.strides))
+                    replace_with_op(rewriter, op, sliced)
+                return
+            starts[axis] -= whole
+
+
 class RemoveDoubleNegation(RewritePattern):
     """-(-x) is x, for wrapping integers and signed zeros too."""
 
@@ -155,7 +178,7 @@ PATTERNS: PatternTable = {
     ReshapeOp: (RemoveIdentity(), MergeReshapes()),
     TransposeOp: (RemoveIdentityTranspose(), MergeTransposes()),
     BroadcastOp: (RemoveIdentity(), BroadcastToReshape(), MergeBroadcasts()),
-    SliceOp: (RemoveIdentity(),),
+    SliceOp: (RemoveIdentity(), SliceOfConcat()),
     ConcatOp: (RemoveIdentity(), MergeConcats()),
     CastOp: (RemoveIdentity(),),
     NegOp: (RemoveDoubleNegation(),),

@@ -17,17 +17,10 @@ from xdsl.passes import ModulePass
 from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp, YieldOp
 from aicf.dialects.types import tensor_info
-from aicf.passes.support.fusion import (
-    FusionContext,
-    form_group,
-    fusion_contexts,
-    id_of,
-    is_feeder,
-    outline,
-    sources_of,
-)
+from aicf.passes.support.fusion import FusionContext, form_group, fusion_contexts
 from aicf.passes.support.ledger import record
 from aicf.passes.support.matching import is_placed
+from aicf.passes.support.outlining import id_of, is_feeder, outline, sources_of
 from aicf.passes.support.peeling import reads_in_memory
 from aicf.passes.support.views import VIEW_OPS, View
 from aicf.passes.support.work import result_attrs, target_of

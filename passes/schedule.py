@@ -4,27 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from math import inf
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntegerAttr, ModuleOp, i64
 from xdsl.passes import ModulePass
 
-from aicf.backends.base import ConcurrentBackend
+from aicf.backends.base import CachingBackend, ConcurrentBackend
 from aicf.backends.registry import get_backend
-from aicf.dialects.emit import BindOp, EdgeAttr, ProgramOp, ResolvedOp, SlotOp
+from aicf.dialects.emit import PREPARE, BindOp, EdgeAttr, ProgramOp, ResolvedOp, SlotOp
 from aicf.dialects.emit_types import TargetAttr
 from aicf.errors import PlanError
-from aicf.passes.analysis.accesses import Access, Region, accesses_of
+from aicf.passes.analysis.accesses import Access, accesses_of
 from aicf.passes.support.early_start import may_start_early
+from aicf.passes.support.hazards import Hazards
 from aicf.passes.support.ledger import record
 from aicf.passes.support.policy import execution_of
 from aicf.passes.support.programs import advance, programs
+from aicf.passes.support.reorder import footprint, move
+from aicf.passes.support.reuse import memory_bytes, reuse_order
 from aicf.passes.support.streams import Step, predicted_us
 from aicf.passes.support.work import TARGET_ATTR
+from aicf.policies.execution_policy import ExecutionPolicy
 
 MOST_STREAMS = 4
 """Of those whose number is left to the predicted times."""
+
+FEWER = 0.95
+"""An order by reuse must bring the bytes from memory below this part of those of the text order."""
 
 GAIN = 0.98
 """Another stream must bring the predicted time below this part of what it is without."""
@@ -32,7 +39,11 @@ GAIN = 0.98
 
 @dataclass(frozen=True)
 class SchedulePass(ModulePass):
-    """Keeps the text order, assigns streams and writes `after`.
+    """Orders the instructions, assigns streams and writes `after`.
+
+    The text order stays, except on a device that runs instructions one after the other through a cache. There, and on
+    one stream, the next instruction is the one most of whose operands are still in the cache, if a model of the cache
+    says that so clearly fewer bytes come from memory. `order: text` in the policy keeps the text order.
 
     With one stream every instruction waits for the one before it. With more, an instruction follows a predecessor on
     the stream that one ended, or opens another stream; edges are those that read-after-write, write-after-read and
@@ -52,10 +63,10 @@ class SchedulePass(ModulePass):
         execution.check_programs([program.sym_name.data for program in programs(op)])
         for program in programs(op):
             if advance(program, "bufferized", "scheduled"):
-                _schedule(op, program, execution.streams_for(program.sym_name.data))
+                _schedule(op, program, execution)
 
 
-def _schedule(module: ModuleOp, program: ProgramOp, streams: int) -> None:
+def _schedule(module: ModuleOp, program: ProgramOp, execution: ExecutionPolicy) -> None:
     instructions = program.instructions
     if instructions and all(op.stream is not None for op in instructions):
         record(
@@ -67,6 +78,10 @@ def _schedule(module: ModuleOp, program: ProgramOp, streams: int) -> None:
         )
         return
     _check_unstated(instructions)
+    streams = execution.streams_for(program.sym_name.data)
+    order = "text order"
+    if execution.order == "reuse" and streams <= 1 and _order_by_reuse(module, program):
+        instructions, order = program.instructions, "order of reuse"
     accesses = [tuple(accesses_of(op)) for op in instructions]
     if streams:
         planner, allowed = _placed(accesses, streams), f"the policy allows {_counted(streams)}"
@@ -77,10 +92,53 @@ def _schedule(module: ModuleOp, program: ProgramOp, streams: int) -> None:
     used = max(planner.stream, default=0) + 1
     edges = sum(len(op.after) for op in instructions)
     early = sum(edge.kind.data == "programmatic" for op in instructions for edge in op.after)
-    choice = f"{len(instructions)} instructions in text order on {_counted(used)}"
+    choice = f"{len(instructions)} instructions in {order} on {_counted(used)}"
     kinds = f", {early} of them programmatic," if early else ""
     because = f"{edges} edges{kinds} order every conflicting pair; {allowed}"
     record(module, SchedulePass.name, [program.sym_name.data], choice, because)
+
+
+def _order_by_reuse(module: ModuleOp, program: ProgramOp) -> bool:
+    """Moves the instructions of a program where that keeps more of what they read in the cache; whether it did."""
+    capacity = _cache_bytes(module)
+    if capacity is None or program.sym_name.data == PREPARE or _placed_by_hand(program):
+        return False
+    instructions = program.instructions
+    accesses = [tuple(accesses_of(op)) for op in instructions]
+    steps = [footprint(touched) for touched in accesses]
+    in_text = memory_bytes(steps, capacity)
+    if memory_bytes(steps, inf) >= FEWER * in_text:
+        return False
+    order = reuse_order(steps, _conflicts(accesses), capacity)
+    by_reuse = memory_bytes([steps[place] for place in order], capacity)
+    if by_reuse >= FEWER * in_text:
+        return False
+    move(module, program, [instructions[place] for place in order])
+    because = f"{by_reuse} bytes come from memory, {in_text} in text order"
+    record(module, SchedulePass.name, [program.sym_name.data], "order by reuse", because)
+    return True
+
+
+def _cache_bytes(module: ModuleOp) -> int | None:
+    """Bytes of the cache through which instructions run one after the other; None on other devices."""
+    target = module.attributes.get(TARGET_ATTR)
+    backend = get_backend(target.backend.data) if isinstance(target, TargetAttr) else None
+    return backend.cache_bytes if isinstance(backend, CachingBackend) else None
+
+
+def _placed_by_hand(program: ProgramOp) -> bool:
+    """Whether slots have offsets already: then two of them may share bytes, which only the text order keeps right."""
+    return any(isinstance(op, SlotOp) and op.offset is not None for op in program.body.block.ops)
+
+
+def _conflicts(accesses: Sequence[tuple[Access, ...]]) -> list[set[int]]:
+    """The earlier places that each instruction has to wait for."""
+    hazards = Hazards()
+    found: list[set[int]] = []
+    for place, touched in enumerate(accesses):
+        found.append(hazards.of(touched))
+        hazards.note(touched, place)
+    return found
 
 
 def _check_unstated(instructions: Sequence[ResolvedOp]) -> None:
@@ -137,24 +195,14 @@ def _placed(accesses: Sequence[tuple[Access, ...]], streams: int) -> _Planner:
     return planner
 
 
-_Touch: TypeAlias = tuple[int, Region]
-"""An instruction, by its place, and what it touches of a buffer."""
-
-
-def _left(touches: Sequence[_Touch], written: Region) -> list[_Touch]:
-    """Those that a later instruction does not wait for anyway if it waits for one that writes all of `written`."""
-    return [(place, region) for place, region in touches if not written.touched().holds(region.touched())]
-
-
 @dataclass
 class _Planner:
-    """Hazards and stream ends, instruction by instruction.
+    """Streams and edges, instruction by instruction.
 
     Args:
         streams: Most streams.
         stream, after: What was decided for each instruction so far: its stream, and the places of those it waits for.
-        writers, readers: Of each buffer: the instructions that write parts of it which no later one writes whole, and
-            those that have read such parts since; each with what it touches.
+        hazards: What the instructions so far touch.
         closure: Of each instruction, as bits, all that end before it starts.
         ends: The last instruction of each stream.
     """
@@ -162,14 +210,13 @@ class _Planner:
     streams: int
     stream: list[int] = field(default_factory=list[int])
     after: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])
-    writers: dict[BindOp | SlotOp, list[_Touch]] = field(default_factory=dict[BindOp | SlotOp, list[_Touch]])
-    readers: dict[BindOp | SlotOp, list[_Touch]] = field(default_factory=dict[BindOp | SlotOp, list[_Touch]])
+    hazards: Hazards = field(default_factory=Hazards)
     closure: list[int] = field(default_factory=list[int])
     ends: dict[int, int] = field(default_factory=dict[int, int])
 
     def place(self, accesses: Sequence[Access]) -> None:
         """Decides stream and edges of the next instruction, which touches `accesses`."""
-        needed = self._hazards(accesses)
+        needed = self.hazards.of(accesses)
         stream = self._stream(needed)
         if stream in self.ends:
             needed.add(self.ends[stream])
@@ -180,7 +227,7 @@ class _Planner:
             mask |= self.closure[source] | 1 << source
         self.closure.append(mask)
         self.ends[stream] = place
-        self._note(accesses, place)
+        self.hazards.note(accesses, place)
         self.stream.append(stream)
         self.after.append(tuple(edges))
 
@@ -194,23 +241,6 @@ class _Planner:
             sources = [instructions[place] for place in after]
             op.properties["stream"] = IntegerAttr(stream, i64)
             op.properties["after"] = ArrayAttr([_edge(op, source, len(after), written) for source in sources])
-
-    def _hazards(self, accesses: Sequence[Access]) -> set[int]:
-        needed: set[int] = set()
-        for access in accesses:
-            root = access.region.root
-            earlier = [*self.writers.get(root, ()), *(self.readers.get(root, ()) if access.writes else ())]
-            needed.update(place for place, region in earlier if region.overlaps(access.region))
-        return needed
-
-    def _note(self, accesses: Sequence[Access], place: int) -> None:
-        for access in accesses:
-            root, touch = access.region.root, (place, access.region)
-            if access.writes:
-                self.writers[root] = [*_left(self.writers.get(root, ()), access.region), touch]
-                self.readers[root] = _left(self.readers.get(root, ()), access.region)
-            else:
-                self.readers.setdefault(root, []).append(touch)
 
     def _stream(self, needed: set[int]) -> int:
         """The stream that ends with a predecessor, else a free number, else the one that ended first."""

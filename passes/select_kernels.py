@@ -302,13 +302,18 @@ class _Chooser:
     def _why_no_record(self, work: Work, rejected: Mapping[str, str]) -> str | None:
         """Why no kernel has the record that the policy wants, if it wants one: what is said of the pinned kernel, else
         of all that could run the work."""
-        if _stated(self.policy.records, work) is None:
+        if (wanted := _stated(self.policy.records, work)) is None:
             return None
+        path = f"records.{wanted[0]}"
+        way_out = f"drop {path} to leave the record to the kernel"
         if (pinned := _stated(self.policy.kernels, work)) is None:
-            return "; ".join(why for why in rejected.values() if why.startswith("records.")) or None
+            reasons = [why for why in rejected.values() if why.startswith(path)]
+            return "; ".join([*reasons, way_out]) if reasons else None
         key, kernel = pinned
         why = rejected.get(kernel, "it does not run this kind")
-        return why if why.startswith("records.") else f"kernels.{key}: '{kernel}' cannot run it: {why}"
+        return (
+            f"{why}; {way_out}" if why.startswith(path) else f"kernels.{key}: '{kernel}' cannot run it: {why}"
+        )
 
     def _completed_by_policy(self, work: Work) -> set[str]:
         """The kernel that needs no measurement because the policy states what of its record only a device gives."""

@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, Block, Operation
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import VerifyException
 
-from aicf.backends.base import CheckedKernel, KernelDescriptor, Work
+from aicf.backends.base import CheckedKernel, Work
 from aicf.backends.registry import get_kernels
 from aicf.dialects.emit import PHASES, BodyOp, KernelOp, ProgramOp, ResolvedOp, SlotOp, symbols
 from aicf.dialects.emit_types import BufferType, TargetAttr
@@ -163,32 +163,24 @@ def _verify_record(
     if op.kernel is None or op.body is None or not isinstance(target, TargetAttr):
         return
     kernel = descriptor(op.kernel, target)
-    work, record = _recorded_work(op, table), op.kernel.record.data
-    asked = (
-        op.kernel,
-        *structure_of_work(work),
-        structure_of_code(work.code),
-        structure_of_code(work.prologue),
-    )
-    if asked in known.records:
-        return
-    try:
-        reason = _kind_reason(kernel, work)
-        if reason is None and isinstance(kernel, CheckedKernel):
-            reason = kernel.legal(work, target) or kernel.record_reason(work, record, target)
-    except PlanError as error:
-        raise invalid(op, f"{_named(op)}: {error.message}") from error
+    reason = None if op.kind.data in kernel.kinds else f"it runs no {op.kind.data}"
+    if reason is None and isinstance(kernel, CheckedKernel):
+        work = _recorded_work(op, table)
+        asked = (op.kernel, *structure_of_work(work), *map(structure_of_code, (work.code, work.prologue)))
+        if asked in known.records:
+            return
+        try:
+            reason = kernel.legal(work, target) or kernel.record_reason(work, op.kernel.record.data, target)
+        except PlanError as error:
+            raise invalid(op, f"{_named(op)}: {error.message}") from error
+        if reason is None:
+            known.records.add(asked)
     if reason is not None:
         raise invalid(
             op,
             f"{_named(op)}: kernel '{kernel.id}' cannot run it as its record says: {reason}; correct the record, "
             "or leave kernel(...) out for select-kernels",
         )
-    known.records.add(asked)
-
-
-def _kind_reason(kernel: KernelDescriptor, work: Work) -> str | None:
-    return None if work.kind in kernel.kinds else f"it runs no {work.kind}"
 
 
 def _recorded_work(op: ResolvedOp, table: Mapping[str, Operation]) -> Work:

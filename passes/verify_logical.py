@@ -18,6 +18,7 @@ from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects.dims import Poly
+from aicf.dialects.emit import GroupOp
 from aicf.dialects.logical import NAME_ATTR, ROLE_ATTR, ROLES, UPDATES_ATTR, DispatchOp, LogicalOp
 from aicf.dialects.types import is_tensor, tensor_info
 from aicf.errors import InvalidIR
@@ -31,9 +32,14 @@ UPDATED_ROLES = ("param", "state")
 
 @dataclass(frozen=True)
 class VerifyLogicalPass(ModulePass):
-    """Changes nothing; raises on the first rule that the program breaks."""
+    """Changes nothing; raises on the first rule that the program breaks.
+
+    With `groups`, a lowered program may hold groups that were formed by hand: the fusing passes leave them as they are.
+    """
 
     name = "verify-logical"
+
+    groups: bool = False
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         functions = [inner for inner in op.body.block.ops if isinstance(inner, FuncOp)]
@@ -41,7 +47,7 @@ class VerifyLogicalPass(ModulePass):
             raise InvalidIR("the module has no func.func; a program is at least one function")
         _check_dispatches(op)
         for function in functions:
-            _check_function(function)
+            _check_function(function, self.groups)
         _check_ids(op)
 
 
@@ -54,7 +60,7 @@ def _check_dispatches(module: ModuleOp) -> None:
                 raise invalid(op, f"there is no @{missing[0]} in the module; define it or drop its row")
 
 
-def _check_function(function: FuncOp) -> None:
+def _check_function(function: FuncOp, groups: bool) -> None:
     if len(function.body.blocks) != 1 or not isinstance(function.body.block.last_op, ReturnOp):
         raise _in_function(function, "a program is one block that ends in func.return")
     _check_words(function, function.attributes)
@@ -66,9 +72,15 @@ def _check_function(function: FuncOp) -> None:
     _check_names(function, [*arguments, *results])
     _check_dimensions(function)
     for op in function.body.block.ops:
-        if not isinstance(op, LogicalOp | ReturnOp):
+        if isinstance(op, GroupOp):
+            if not groups:
+                raise invalid(
+                    op, "a program with groups is lowered already; run the pipeline with start=lowered"
+                )
+        elif not isinstance(op, LogicalOp | ReturnOp):
             raise invalid(op, "is no logical op; a program is made of logical ops and func.return")
-        _check_words(op, op.attributes)
+        else:
+            _check_words(op, op.attributes)
 
 
 def _check_types(function: FuncOp) -> None:

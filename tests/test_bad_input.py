@@ -37,6 +37,21 @@ def program(*body: str, inputs: str = INPUT, outputs: str = OUTPUT) -> str:
     return "\n".join([f"func.func @f({inputs}) -> ({outputs}) {{", *body, "}", ""])
 
 
+def grouped(kernel: str, second: str) -> str:
+    """A group of two ops that was formed by hand, with the kernel that it names."""
+    weight = '%v : tensor<3x3xf32> {logical.name = "v", logical.role = "input"}'
+    return program(
+        '  %y = emit.group "two" from ["m", "n"] ins(%a = %x : tensor<2x3xf32>, %w = %v : tensor<3x3xf32>)'
+        f" -> (tensor<2x3xf32>){kernel} {{",
+        "    %1 = logical.matmul %a, %w : (tensor<2x3xf32>, tensor<3x3xf32>) -> tensor<2x3xf32>",
+        f"    %2 = {second}",
+        "    emit.yield %2 : tensor<2x3xf32>",
+        "  }",
+        RETURN,
+        inputs=f"{INPUT}, {weight}",
+    )
+
+
 def sized(size: str) -> str:
     """A relu over a tensor of that size."""
     type_ = f"tensor<{size}xf32>"
@@ -112,6 +127,18 @@ PROGRAMS = {
     "a method in logical IR": (
         program("  %y = logical.relu %x {tile = 4} : tensor<2x3xf32>", RETURN),
         ":2:3: error: logical.relu: unknown attribute 'tile'",
+    ),
+    "a group that no kernel takes": (
+        grouped("", "logical.matmul %1, %w : (tensor<2x3xf32>, tensor<3x3xf32>) -> tensor<2x3xf32>"),
+        ":2:3: error: no kernel of target cpu runs group 'two' of kind generated: cpu.generated: it is not one set of "
+        "loops over all elements (two contractions in one body); split the group or choose another target",
+    ),
+    "a group whose record is not whole": (
+        grouped(
+            ' kernel("cpu.gemm_portable", {version = 2 : i64, determinism = "bitwise"})',
+            "logical.relu %1 : tensor<2x3xf32>",
+        ),
+        "error: instruction 'two': kernel record lacks the integer 'threads': run select-kernels again",
     ),
     "huge dims": (
         sized("4611686018427387904x3"),
@@ -191,7 +218,7 @@ COMMANDS = {
     "unknown field of a policy": (
         ["compile", str(MLP), "-o", "x", "--policy", '{"speed": 1}'],
         "speed: unknown field; legal: bindings, determinism, forbid, fusion, groups, inplace, kernels, measurements, "
-        "memory, prepared_weights, records, rounding, streams, streams_of, version",
+        "memory, order, prepared_weights, records, rounding, streams, streams_of, version",
     ),
     "unknown kernel": (
         ["compile", str(MLP), "-o", "x", "--dims", "N=1", "--policy", '{"kernels": {"fc1": "cpu.gem"}}'],
@@ -219,11 +246,6 @@ COMMANDS = {
         "groups[0]: its ops form no group together: 'fc1.matmul' in 'fc1@N=1', 'fc3.matmul' in 'fc3@N=1'; no kernel of "
         "the target takes them as one: split or drop the entry",
     ),
-    "group that would have two results": (
-        policy_of({"groups": [["prob.exp", "prob.sum"]]}),
-        "groups[0]: its ops form no group together: 'prob.exp' in 'prob.exp@N=1', 'prob.sum' in 'prob.sum@N=1'; others "
-        "read 2 of their values: split or drop the entry",
-    ),
     "group that is cut elsewhere": (
         policy_of({"groups": [["fc1.matmul", "fc1.bias", "fc2.matmul"]]}),
         "split it, as into [fc1.matmul, fc1.bias], or drop the entry",
@@ -231,6 +253,15 @@ COMMANDS = {
     "record of an unknown op": (
         policy_of({"records": {"fc9": {"tile_rows": 3}}}),
         "records.fc9: no group has that name; did you mean 'fc3' or 'fc2' or 'fc1'?",
+    ),
+    "record entry of no kernel": (
+        policy_of({"records": {"fc1": {"tile_row": 6}}}),
+        "records.fc1.tile_row: 'cpu.gemm_portable' does not offer 6; it records nothing of that name; drop records.fc1 "
+        "to leave the record to the kernel",
+    ),
+    "no kernel is left": (
+        policy_of({"forbid": ["cpu.generated"]}),
+        "(logical.reduce_max): cpu.generated: forbidden by policy; change the policy or choose another target",
     ),
     "record that no kernel offers": (
         policy_of({"kernels": {"fc1": "cpu.gemm_portable"}, "records": {"fc1": {"tile_rows": 99}}}),

@@ -116,8 +116,8 @@ def test_explain_lists_what_was_rejected_for_one_value(folder: Path, capsys: pyt
 
 def test_a_missing_kernel_is_told_with_its_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     """The file, line and column of the op, as for any other mistake in a program."""
-    source = tmp_path / "bytes.mlir"
-    tensor = "tensor<8x8xi8>"
+    source = tmp_path / "many.mlir"
+    tensor = "tensor<70000x4x4xi16>"  # more matrices than a grid has room for
     source.write_text(
         f'func.func @f(%x : {tensor} {{logical.name = "x", logical.role = "input"}})'
         f' -> ({tensor} {{logical.name = "y"}}) {{\n  %y = logical.matmul %x, %x : ({tensor}, {tensor}) -> {tensor}\n'

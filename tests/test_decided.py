@@ -118,6 +118,17 @@ def test_a_policy_may_cut_a_norm_where_no_pass_would() -> None:
     assert [set(ids) for ids in members_by_instruction(module).values()] == [set(first), set(second)]
 
 
+def test_a_listed_view_may_become_strides() -> None:
+    """A softmax cut behind its maximum, whose broadcast is how the second group reads it."""
+    graph = aicf.Graph("rows")
+    graph.output(graph.softmax(graph.input("x", (4, 8)), name="s"), "y")
+    first, second = ["s.max"], ["s.max.broadcast", "s.sub", "s.exp", "s.sum", "s.sum.broadcast", "s.div"]
+    module = graph.module()
+    policy = json.dumps({"groups": [first, second]})
+    run(AicfInferencePass("cpu:x86-64-v3", policy).passes(), make_context(), module)
+    assert [list(ids) for ids in members_by_instruction(module).values()] == [first, second[1:]]
+
+
 def test_a_measured_program_needs_no_table_again() -> None:
     """A library call with what only the device knows, and its measured time."""
 

@@ -155,6 +155,31 @@ def test_a_parameter_is_updated_in_place_by_hand(target: str):
 
 
 @pytest.mark.parametrize("target", TARGETS)
+def test_what_reads_a_parameter_stays_on_its_side_of_the_update(target: str):
+    """Of more than a core's cache and breadth first, so that `cpu` takes another order."""
+    size = (512, 256)
+    hand = Hand()
+    x, u, v = (hand.bind("input", name, *size) for name in "xuv")
+    w = hand.bind("param", "w", *size, updated=True)
+    before, left, right, after = (hand.bind("output", name, *size) for name in ("o", "p", "q", "r"))
+    kept = [hand.slot(*size) for _ in range(3)]
+    for source, slot, name in zip((u, w, v), kept, ("left", "old", "right"), strict=True):
+        hand.add("relu", name, [source], slot)
+    hand.add("relu", "show_old", [kept[1]], before)
+    hand.add("copy", "update", [x], w)
+    hand.add("relu", "show_left", [kept[0]], left)
+    hand.add("relu", "show_right", [kept[2]], right)
+    hand.add("relu", "new", [w], after)
+    rng = np.random.default_rng(11)
+    start, *inputs = (normal(rng, *size) for _ in range(4))
+    exe = aicf.compile(hand.module(), {"w": start}, target)
+    assert ("order of reuse" in str(exe.ir("emit"))) == (target == "cpu")
+    for old in (start, inputs[0]):
+        for got, read in zip(exe(*inputs), (old, *inputs[1:], inputs[0]), strict=True):
+            np.testing.assert_array_equal(got, np.maximum(read, 0))
+
+
+@pytest.mark.parametrize("target", TARGETS)
 def test_a_view_of_a_weight_is_read_where_it_lies(target: str):
     """Only a whole parameter is packed; a strided view of one goes to a kernel as it is."""
     hand = Hand()
@@ -233,6 +258,33 @@ def _plan_by_hand(program: ProgramOp) -> None:
 
 
 # What cannot be completed
+
+
+GROUPS = """func.func @f(%x : tensor<4x64xf32> {logical.name = "x", logical.role = "input"},
+    %w : tensor<64x32xf32> {logical.name = "w", logical.role = "input"}) -> (tensor<4x32xf32> {logical.name = "y"}) {
+  %g = emit.group "mine" from ["p", "r"] ins(%a = %x : tensor<4x64xf32>, %b = %w : tensor<64x32xf32>)
+      -> (tensor<4x32xf32>) {
+    %p = logical.matmul %a, %b : (tensor<4x64xf32>, tensor<64x32xf32>) -> tensor<4x32xf32>
+    %r = logical.relu %p : tensor<4x32xf32>
+    emit.yield %r : tensor<4x32xf32>
+  }
+  %s = logical.abs %g : tensor<4x32xf32>
+  %y = logical.sqrt %s : tensor<4x32xf32>
+  func.return %y : tensor<4x32xf32>
+}
+"""
+
+
+def test_a_group_formed_by_hand_stays_and_the_rest_is_fused():
+    """Alone, the passes would take all four ops as one."""
+    rng = np.random.default_rng(4)
+    x, w = normal(rng, 4, 64), normal(rng, 64, 32)
+    exe = aicf.compile(GROUPS, target="cpu:x86-64-v3")
+    assert [row.name for row in exe.explain().programs[0].rows] == ["mine", "s"]
+    wanted = np.sqrt(np.maximum(x.astype(np.float64) @ w, 0))
+    np.testing.assert_allclose(exe.run({"x": x, "w": w})["y"], wanted, rtol=1e-5, atol=1e-6)
+    with pytest.raises(aicf.PolicyError, match="dims: a program with groups is lowered, its sizes are fixed"):
+        aicf.compile(GROUPS, dims="N=1")
 
 
 def test_a_kind_that_says_nothing_needs_a_body():

@@ -11,6 +11,7 @@ import aicf
 from aicf.errors import InputMismatch
 from aicf.tools.aicf_cli import main
 from tests.gpu.programs import encoder, random_arrays
+from tests.support.multi_output_programs import built as several
 from tests.test_compiler import MLP, mlp_weights
 
 
@@ -91,6 +92,21 @@ def test_an_unknown_op_names_the_closest(mlp: aicf.CompiledModel) -> None:
         mlp.why_not("fc1", "fc9")
 
 
+def test_a_concatenation_that_is_a_view() -> None:
+    """Elided, it is no instruction; copied, the ledger says why for each part."""
+    graph = aicf.Graph("concat")
+    x, y = graph.input("x", (4, 8)), graph.input("y", (4, 8))
+    shown = graph.softmax(y, name="shown")
+    graph.output(graph.concat([graph.exp(x, name="left"), graph.neg(y, name="right")], 1, name="both"), "a")
+    graph.output(graph.concat([shown, x], 1, name="kept"), "b")
+    graph.output(shown, "c")
+    exe = aicf.compile(graph, {}, "cpu:x86-64-v3")
+    answer = exe.why_not("left", "both")
+    assert answer.apart == ("both is no instruction, but a view",)
+    assert "2 of 2 parts written in place" in answer.because[0]
+    assert exe.why_not("shown", "kept").because[-1].startswith("elide-concats of kept, tried with shown")
+
+
 def test_the_ledger_stays_small() -> None:
     """A value with a thousand readers of another form: as many reasons as a decision has room for."""
     graph = aicf.Graph("wide")
@@ -138,6 +154,19 @@ def test_the_summary_groups_what_is_not_fused() -> None:
     assert f"    {reason}" in str(exe.summary())
 
 
+def test_what_joins_later_is_not_listed_as_apart() -> None:
+    """Two ops that stay alone for `fuse-elementwise`, for nothing reads both, and read one value in one kernel."""
+    graph = aicf.Graph("pair")
+    x = graph.input("x", (256, 512))
+    for name, made in (("grown", graph.exp(x, name="grown")), ("bent", graph.tanh(x, name="bent"))):
+        graph.output(made, name)
+    for joined in (True, False):
+        exe = aicf.compile(graph, {}, "cpu:x86-64-v3", policy={"fusion": {"multi_output": joined}})
+        apart = {op for reason in exe.summary().not_fused for op in reason.ops}
+        assert exe.summary().programs[0].instructions == (1 if joined else 2)
+        assert bool({"grown", "bent"} & apart) != joined, exe.summary()
+
+
 def test_the_summary_says_what_batch_invariance_costs() -> None:
     exe = aicf.compile(
         MLP, mlp_weights(), "cpu:x86-64-v3", dims="N=1", policy={"determinism": "batch_invariant"}
@@ -146,3 +175,15 @@ def test_the_summary_says_what_batch_invariance_costs() -> None:
     assert program.expected_us is not None and program.free_us is not None
     assert program.expected_us > program.free_us > 0
     assert f"{program.free_us:.2f} us if the batch might change bits" in str(program)
+
+
+def test_groups_of_several_results() -> None:
+    """What is one instruction with two results, and why a sum over rows is not in the one that writes its terms."""
+    exe = aicf.compile(several("columns", 64, 256, "f32"), {}, "cpu:x86-64-v3")
+    cut, priced = exe.why_not("mul0", "reduce_sum0").because
+    assert cut.startswith("fuse-elementwise of neg0, tried with reduce_sum0: with it the group would have")
+    assert priced.startswith("fuse-multi-output of neg0, tried with reduce_sum0: predicted ")
+    joined = aicf.compile(several("loss", 64, 256, "f32"), {}, "cpu:x86-64-v3").why_not(
+        "sub0", "reduce_mean0"
+    )
+    assert joined.together and not joined.because

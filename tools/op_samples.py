@@ -39,6 +39,14 @@ def samples() -> Mapping[type[Operation], Samples]:
     }
 
 
+def samples_of(op: type[Operation]) -> Samples:
+    """Of one op. Raises ValueError if no lit test has an example of it."""
+    if op not in samples():
+        where = "lit_tests/dialects/logical/, in a file that ends in _ops.mlir"
+        raise ValueError(f"{op.name} has no example of static shape: write one into {where}")
+    return samples()[op]
+
+
 def _examples() -> Iterator[LogicalOp]:
     """Ops of static shapes, each kind of operands and attributes once."""
     context = make_context()

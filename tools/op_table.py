@@ -27,7 +27,7 @@ from aicf.passes.assign_ids import AssignIdsPass
 from aicf.passes.lower_logical import LowerLogicalPass
 from aicf.passes.support.work import GroupWork, legal_kernels, work_of_body
 from aicf.semantics import SEMANTICS
-from aicf.tools.op_samples import function_of, samples
+from aicf.tools.op_samples import function_of, samples_of
 
 TARGETS = {"reference": "reference", "cpu": "cpu:x86-64-v3", "cuda": "cuda:sm_90a"}
 """Backend to the target whose kernels are asked."""
@@ -55,7 +55,7 @@ def rows_of(family: ModuleType) -> Iterator[Row]:
     """A row an op: name, summary, how it is made, types, and the types of each backend."""
     for op in sorted(logical.ops_of(family), key=lambda op: op.name):
         if op in SEMANTICS:
-            accepted = samples()[op]
+            accepted = samples_of(op)
             runs = [
                 [name for name, sample in accepted.items() if is_run(sample, backend)] for backend in TARGETS
             ]

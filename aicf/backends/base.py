@@ -25,6 +25,7 @@ __all__ = [
     "BatchInvariantKernel",
     "BoundaryBackend",
     "BufferRef",
+    "CachingBackend",
     "CheckedKernel",
     "CodeUnit",
     "ConcurrentBackend",
@@ -365,4 +366,14 @@ class ConcurrentBackend(Protocol):
 
     def device_share(self, kernel: KernelAttr, target: TargetAttr) -> float:
         """Part of the device, above 0 up to 1, that a launch with this record keeps busy."""
+        ...
+
+
+@runtime_checkable
+class CachingBackend(Protocol):
+    """What a `Backend` also offers if its instructions run one after the other, each through the same cache."""
+
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes of what one instruction leaves there that the next one finds."""
         ...

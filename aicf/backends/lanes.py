@@ -83,14 +83,27 @@ class LaneSteps:
             case _:
                 return 1
 
-    def shares_counters(self, op: PhiloxOp, lanes: int) -> bool:
-        """Whether the words in `lanes` lanes are those of whole counters in order, four of each."""
-        return (
-            lanes % 4 == 0
-            and self.step(op.seed) == self.step(op.offset) == 0
-            and self.step(op.index) == 1
-            and self.multiple(op.index) % 4 == 0
-        )
+    def counter_words(self, op: PhiloxOp, lanes: int) -> tuple[int, ...] | None:
+        """Which word each of `lanes` lanes takes, counted from the first word of the first lane's counter; None unless
+        the lanes take words of whole counters, four lanes of each."""
+        if lanes % 4 or self.step(op.seed) != 0 or self.step(op.offset) != 0:
+            return None
+        return self._numbers(op.index, lanes)
+
+    def _numbers(self, value: SSAValue, lanes: int) -> tuple[int, ...] | None:
+        """How far each lane is ahead of the multiple of four that the first one stands at: neighbours in order, or with
+        some of their lowest two bits set or cleared."""
+        value = origin(value)
+        if self.step(value) == 1 and self.multiple(value) % 4 == 0:
+            return tuple(range(lanes))
+        if not isinstance(value, OpResult) or not isinstance(value.op, arith.AndIOp | arith.OrIOp):
+            return None
+        bits, ahead = _constant(value.op.rhs), self._numbers(value.op.lhs, lanes)
+        if bits is None or ahead is None:
+            return None
+        if isinstance(value.op, arith.OrIOp):
+            return tuple(number | bits for number in ahead) if 0 <= bits < 4 else None
+        return tuple(number & bits for number in ahead) if bits | 3 == -1 else None
 
     def load_step(self, load: LoadOp) -> int | None:
         """Elements in memory between neighbouring lanes of a load."""
@@ -105,3 +118,12 @@ class LaneSteps:
         """A number that divides the element in memory at which the first lane loads; 0 for the first element."""
         pairs = zip(load.indices, self.nest.memory_strides(load), strict=True)
         return gcd(*(self.multiple(index) * stride for index, stride in pairs))
+
+
+def _constant(value: SSAValue) -> int | None:
+    value = origin(value)
+    match value.owner:
+        case arith.ConstantOp(value=IntegerAttr() as constant):
+            return constant.value.data
+        case _:
+            return None

@@ -1,4 +1,4 @@
-"""`ExecutionPolicy`: how a program is executed, as plain data: streams, memory, overwriting, prepared weights.
+"""`ExecutionPolicy`: how a program is executed, as plain data: streams, order, memory, overwriting, prepared weights.
 
 Nothing here changes what is computed: which kernels run, in which groups and with which rounding is in
 `kernel_policy`. Like that it holds no code, chooses nothing, and travels in a policy file and as a module attribute,
@@ -16,6 +16,7 @@ from aicf.policies.fields import Reader, boolean, choice, integer, map_of, one_o
 from aicf.policies.section import Section
 
 MEMORY = ("shared", "separate")
+ORDERS = ("reuse", "text")
 BINDINGS = ("direct", "staged")
 
 
@@ -32,6 +33,7 @@ class ExecutionPolicy(Section):
         inplace: Whether a result may overwrite an operand, or the state it updates, where that is proved safe.
         memory: `shared` lets slots that are never alive together share bytes; `separate` gives each its own, so that
             every intermediate can still be looked at after a run.
+        order: Whether instructions may be moved for `reuse` of what is still in a cache, or stay in `text` order.
         prepared_weights: Whether kernels may have weights packed ahead, in `@prepare`.
 
     Raises:
@@ -45,20 +47,23 @@ class ExecutionPolicy(Section):
         "bindings": map_of(choice(BINDINGS)),
         "inplace": boolean,
         "memory": choice(MEMORY),
+        "order": choice(ORDERS),
         "prepared_weights": boolean,
     }
-    BOUNDS: ClassVar[tuple[str, ...]] = ("inplace", "memory", "prepared_weights")
+    BOUNDS: ClassVar[tuple[str, ...]] = ("inplace", "memory", "order", "prepared_weights")
 
     streams: int = 0
     streams_of: Mapping[str, int] = field(default_factory=dict[str, int])
     bindings: Mapping[str, str] = field(default_factory=dict[str, str])
     inplace: bool = True
     memory: str = "shared"
+    order: str = "reuse"
     prepared_weights: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         one_of("memory", self.memory, MEMORY)
+        one_of("order", self.order, ORDERS)
         for name, binding in self.bindings.items():
             one_of(f"bindings.{name}", binding, BINDINGS)
         counts = {

@@ -15,14 +15,16 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import yaml
 
 from aicf.errors import PolicyError
+from aicf.files import reason_of
 from aicf.policies import fields
 from aicf.policies.execution_policy import ExecutionPolicy
 from aicf.policies.kernel_policy import KernelPolicy
+from aicf.policies.policy_text import parse
 
 AUTO = "auto"
 """Spelling of the default policy where it is asked for by name."""
@@ -89,10 +91,7 @@ class Policy:
         Raises:
             PolicyError: the text is neither, or a value is not legal; `where` is named.
         """
-        try:
-            value = _parse(text)
-        except (yaml.YAMLError, ValueError, RecursionError) as error:
-            raise PolicyError(f"{where}: neither JSON nor YAML: {error}") from error
+        value = parse(text, where)
         return cls.from_plain({} if value is None else value)
 
     @classmethod
@@ -102,7 +101,10 @@ class Policy:
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise PolicyError(f"policy file '{path}' cannot be read: {error}") from error
+            way_out = "save it as UTF-8 text" if isinstance(error, UnicodeDecodeError) else "check the path"
+            raise PolicyError(
+                f"policy file '{path}' cannot be read: {reason_of(error)}; {way_out}"
+            ) from error
         try:
             return cls.from_text(text)
         except PolicyError as error:
@@ -115,7 +117,8 @@ class Policy:
         try:
             path.write_text(text, encoding="utf-8")
         except OSError as error:
-            raise PolicyError(f"policy file '{path}' cannot be written: {error}") from error
+            reason = f"{reason_of(error)}; choose a path that can be written"
+            raise PolicyError(f"policy file '{path}' cannot be written: {reason}") from error
 
     def stated(self) -> list[str]:
         """Names of the fields that are not at their default, of both sections."""
@@ -147,16 +150,10 @@ def _has_sections(value: object) -> bool:
 
 def _section(name: str, read: Callable[[object], _Section], sections: Mapping[str, object]) -> _Section:
     try:
-        return read(sections.get(name) or {})
+        return read({} if (given := sections.get(name)) is None else given)
     except PolicyError as error:
-        raise PolicyError(f"{name}.{error.message}") from error
-
-
-def _parse(text: str) -> object:
-    try:
-        return cast(object, json.loads(text))
-    except ValueError:
-        return cast(object, yaml.safe_load(text))
+        path = name if error.message.startswith("policy: ") else f"{name}.{error.message.partition(': ')[0]}"
+        raise PolicyError(f"{path}: {error.message.partition(': ')[2]}") from error
 
 
 def _suffix_of(path: Path) -> str:

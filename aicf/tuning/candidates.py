@@ -39,6 +39,7 @@ from aicf.passes.lower_to_emit import LowerToEmitPass
 from aicf.passes.select_kernels import SelectKernelsPass
 from aicf.passes.support.measured import libraries_of, records_of, specs_of
 from aicf.passes.support.pipeline import apply_pass
+from aicf.passes.support.places import lies_alone
 from aicf.passes.support.policy import POLICY_ATTR, policy_of
 from aicf.passes.support.records import kernel_record
 from aicf.passes.support.work import (
@@ -86,6 +87,9 @@ class Candidate:
 def candidates(module: ModuleOp, variants: int) -> list[Candidate]:
     """What there is to measure in a module whose groups have no kernels yet, each piece of work once.
 
+    A group that writes or reads a part of a concatenation where it lies is left to the predictions: it is not the same
+    work alone.
+
     Args:
         variants: Most variants of one kernel on one piece of work.
     """
@@ -93,6 +97,8 @@ def candidates(module: ModuleOp, variants: int) -> list[Candidate]:
     found: list[Candidate] = []
     seen: set[str] = set()
     for group in _groups(module):
+        if not lies_alone((*group.ins, *group.results)):
+            continue
         group_work = work_of_group(group).under(policy)
         key = key_of(group_work.work)
         if key.digest in seen:

@@ -105,3 +105,16 @@ func.func @concats(%x : tensor<2x3xf32>, %y : tensor<2x3xf32>) -> tensor<6x6xf32
   %w = logical.concat %v, %v {axis = 1, aicf.src = ["w"]} : (tensor<6x3xf32>, tensor<6x3xf32>) -> tensor<6x6xf32>
   func.return %w : tensor<6x6xf32>
 }
+
+// A slice of a concatenation that lies in one operand is one of that; across two it stays.
+// CHECK-LABEL: func.func @parts
+// CHECK: %s = logical.slice %y {starts = [0, 0], sizes = [2, 2], strides = [1, 2], aicf.src = ["s"]} : tensor<2x3xf32> -> tensor<2x2xf32>
+// CHECK-NEXT: %t = logical.slice %c
+// CHECK-NEXT: func.return %s, %t, %x
+func.func @parts(%x : tensor<2x3xf32>, %y : tensor<2x3xf32>) -> (tensor<2x2xf32>, tensor<2x3xf32>, tensor<2x3xf32>) {
+  %c = logical.concat %x, %y {axis = 0, aicf.src = ["c"]} : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<4x3xf32>
+  %s = logical.slice %c {starts = [2, 0], sizes = [2, 2], strides = [1, 2], aicf.src = ["s"]} : tensor<4x3xf32> -> tensor<2x2xf32>
+  %t = logical.slice %c {starts = [1, 0], sizes = [2, 3], strides = [1, 1], aicf.src = ["t"]} : tensor<4x3xf32> -> tensor<2x3xf32>
+  %u = logical.slice %c {starts = [0, 0], sizes = [2, 3], strides = [1, 1], aicf.src = ["u"]} : tensor<4x3xf32> -> tensor<2x3xf32>
+  func.return %s, %t, %u : tensor<2x2xf32>, tensor<2x3xf32>, tensor<2x3xf32>
+}

@@ -39,7 +39,7 @@
 // prediction come from one reading of the error.
 // GROUPED-LABEL: func.func @step
 // GROUPED: emit.group "prediction" from ["prediction", "error"]
-// GROUPED: %loss, %grad = emit.group "squared" from ["squared", "loss", "grad"]
+// GROUPED: %grad, %loss = emit.group "grad" from ["grad", "squared", "loss"]
 // GROUPED: emit.group "grad_w" from ["grad_w", "step_w", "new_w"]
 // GROUPED: emit.group "grad_b" from ["grad_b", "step_b", "new_b"]
 // GROUPED-NOT: emit.group
@@ -65,11 +65,11 @@
 // No copy is left, nor its body or slot; the gradient of the prediction takes the slot of the error.
 // INPLACE: emit.decision "decide-inplace" ["grad_w", "w"] choice "write 'w' in place"
 // INPLACE: emit.decision "decide-inplace" ["grad_b", "b"] choice "write 'b' in place"
-// INPLACE: emit.decision "decide-inplace" ["squared"] choice "result 1 overwrites operand 0"
+// INPLACE: emit.decision "decide-inplace" ["grad"] choice "result 0 overwrites operand 0"
 // INPLACE-NOT: .update.body
 // INPLACE-NOT: "copy"
-// INPLACE: name("squared")
-// INPLACE-NEXT: ins(%error : {{.*}}) outs(%loss, %error :
+// INPLACE: name("grad")
+// INPLACE-NEXT: ins(%error : {{.*}}) outs(%error, %loss :
 // INPLACE: name("grad_w")
 // INPLACE-NEXT: ins(%error, %x, %lr, %w : {{.*}}) outs(%w :
 // INPLACE: name("grad_b")
@@ -78,7 +78,7 @@
 
 // PLANNED: emit.program @step attributes {phase = "planned", arena_bytes = 1152 : i64} {
 
-// FINAL: emit.program @step attributes {phase = "final", arena_bytes = 1152 : i64, graphs = {{\[\[}}"prediction", "squared", "grad_w", "grad_b"]]} {
+// FINAL: emit.program @step attributes {phase = "final", arena_bytes = 1152 : i64, graphs = {{\[\[}}"prediction", "grad", "grad_w", "grad_b"]]} {
 func.func @step(
     %x : tensor<64x8xf32> {logical.name = "x", logical.role = "input"},
     %y : tensor<64x4xf32> {logical.name = "y", logical.role = "input"},

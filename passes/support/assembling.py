@@ -11,7 +11,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from aicf.dialects.emit_types import contiguous_strides
 from aicf.dialects.logical import ConcatOp, ReshapeOp, TransposeOp
-from aicf.passes.support.views import View
+from aicf.passes.support.views import VIEW_OPS, View
 
 _COPY = re.compile(r"(.*)\.copy(\d+)(?:_\d+)?(@.*)?")
 """What `elide-concats` calls the copy of a part, behind the id of the concatenation."""
@@ -161,8 +161,8 @@ class Pieces:
             self._join(self.outer)
 
     def seen(self, view: View, called: str | None = None) -> tuple[SSAValue, View] | None:
-        """What a view shows, and how: a piece of the name by which the reader knows it, else the whole once all is
-        written, before that the smallest piece that holds it; None if not all of it was written."""
+        """What a view shows, and how: a piece of the name by which the reader knows it, or of its size, else the whole
+        once all is written, before that the smallest piece that holds it; None if not all of it was written."""
         if (reach := box_of(view, self.shape)) is None:
             return None
         if not any(piece.box.holds(reach) for piece in self.known):
@@ -171,8 +171,10 @@ class Pieces:
             (piece for piece in self.known if piece.box.holds(reach)), key=lambda piece: prod(piece.box.sizes)
         )
         named = [piece for piece in holding if called is not None and piece.value.name_hint == called]
+        computed = [piece for piece in holding if not isinstance(piece.value.owner, VIEW_OPS)]
+        exact = [piece for piece in computed if prod(piece.box.sizes) == prod(view.shape)]
         whole = [piece for piece in holding if piece.box.sizes == self.shape]
-        for piece in (*named, *whole, *holding):
+        for piece in (*named, *exact, *whole, *holding):
             if (local := inside(view, piece.box, self.shape)) is not None:
                 return piece.value, local
         return None

@@ -47,13 +47,35 @@ class NoCode(Exception):
     """The body has no generated kernel; the message says why."""
 
 
+def derive_codes(block: Block, symbol: str, prologue: str) -> tuple[KernelOp, KernelOp | None]:
+    """Both generated programs of a peeled body: its kernel, and the row program in front of its products, if any.
+
+    Raises:
+        NoCode: one of them has none, with the reason.
+    """
+    products = _products(block)
+    return _code(block, products, symbol), _prologue(products, prologue)
+
+
 def derive_code(block: Block, symbol: str) -> KernelOp:
     """The generated kernel of a peeled body: the epilogue, if it holds matmuls, the same for all of several products.
 
     Raises:
         NoCode: there is none, with the reason.
     """
-    products = _products(block)
+    return _code(block, _products(block), symbol)
+
+
+def derive_prologue(block: Block, symbol: str) -> KernelOp | None:
+    """The row program that makes the left operand of a peeled body's products, None if that is an operand.
+
+    Raises:
+        NoCode: there is none, with the reason.
+    """
+    return _prologue(_products(block), symbol)
+
+
+def _code(block: Block, products: Products | None, symbol: str) -> KernelOp:
     if products is None:
         ops = tuple(op for op in block.ops if not isinstance(op, YieldOp))
         return _Writer(_Indexing(Piece(tuple(block.args), ops, tuple(yielded(block)))), symbol).write()
@@ -67,13 +89,7 @@ def derive_code(block: Block, symbol: str) -> KernelOp:
     return codes[0]
 
 
-def derive_prologue(block: Block, symbol: str) -> KernelOp | None:
-    """The row program that makes the left operand of a peeled body's products, None if that is an operand.
-
-    Raises:
-        NoCode: there is none, with the reason.
-    """
-    products = _products(block)
+def _prologue(products: Products | None, symbol: str) -> KernelOp | None:
     if products is None or not products.prologue:
         return None
     return _Writer(_Indexing(prologue_piece(products)), symbol).write()

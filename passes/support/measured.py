@@ -147,10 +147,7 @@ class Measurements:
             if not fitting:
                 values = dict.fromkeys(str(plain_value(each[name])) for each in left if name in each)
                 offered = f"it offers {', '.join(values)}" if values else "it records nothing of that name"
-                return (
-                    f"{path}.{name}: '{kernel.id}' does not offer {wanted}; {offered}; drop {path} to leave the "
-                    "record to the kernel"
-                )
+                return f"{path}.{name}: '{kernel.id}' does not offer {wanted}; {offered}"
             left = fitting
         return f"{path}: '{kernel.id}' is legal only where it was measured; give the tuning table"
 

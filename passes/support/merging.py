@@ -1,10 +1,11 @@
-"""Two groups as one with the results of both that others read: the body, and what stands between them in the text.
+"""Two groups as one with the results of both that others read: its body, and its place in the text.
 
-Shared by nothing but `fuse-multi-output` so far; what may be merged and when that pays is said there.
+What may be merged and when that pays is said in `fuse-multi-output`.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,8 +13,9 @@ from functools import cached_property
 from xdsl.ir import Block, Operation, OpResult, Region, SSAValue
 
 from aicf.dialects.emit import GroupOp, YieldOp
-from aicf.passes.support.fusion import Outline
-from aicf.passes.support.identity import op_id
+from aicf.dialects.logical import ID_ATTR, SRC_ATTR
+from aicf.passes.support.fusion import FusionContext
+from aicf.passes.support.outlining import Outline, argument_hint, id_of, is_feeder, sources_of
 from aicf.passes.support.peeling import yielded
 from aicf.passes.support.work import remember_work
 
@@ -27,8 +29,8 @@ def window(group: GroupOp, limit: int) -> Iterator[Operation]:
 
 
 def members(group: GroupOp) -> list[Operation]:
-    """The ops of a group that are ops of the function: all but what was cloned into it."""
-    return [op for op in group.body.block.ops if op_id(op) is not None]
+    """The ops of a group without what feeds them: views, constants, coordinates."""
+    return [op for op in group.body.block.ops if not isinstance(op, YieldOp) and not is_feeder(op)]
 
 
 @dataclass(frozen=True)
@@ -43,18 +45,14 @@ class Merge:
     first: GroupOp
     second: GroupOp
     late: tuple[Operation, ...]
-
-    @property
-    def id(self) -> str:
-        """That of the first group."""
-        return self.first.id.data
+    context: FusionContext
 
     @property
     def parts(self) -> tuple[GroupOp, GroupOp]:
         """Both groups."""
         return self.first, self.second
 
-    @property
+    @cached_property
     def members(self) -> list[Operation]:
         """The ops of both."""
         return [*members(self.first), *members(self.second)]
@@ -72,23 +70,29 @@ class Merge:
         return tuple(r for r in results if any(use.operation not in inside for use in r.uses))
 
     @cached_property
-    def operands(self) -> tuple[SSAValue, ...]:
-        """What both read of others, each once."""
+    def operands(self) -> frozenset[SSAValue]:
+        """What both read of others."""
         own = set(self.first.results)
-        values = (value for part in self.parts for value in part.ins)
-        return tuple(dict.fromkeys(value for value in values if value not in own))
+        return frozenset(value for part in self.parts for value in part.ins if value not in own)
 
     @cached_property
     def plan(self) -> Outline:
         """The group that they would be."""
-        return Outline(self.id, tuple(self.members), self._body(), self.operands, self.results)
+        writer = _Writer(self)
+        own = [part.id.data for part in self.parts]
+        return Outline(
+            self.context.group_id(writer.order, own),
+            tuple(writer.order),
+            writer.block,
+            tuple(writer.inputs),
+            tuple(writer.results),
+        )
 
     def form(self) -> GroupOp:
-        """Replaces both by one group at the place of the second, and what reads the first behind it."""
-        src = list(dict.fromkeys(entry.data for part in self.parts for entry in part.src))
-        plan, types = self.plan, [result.type for result in self.results]
-        work = plan.work
-        group = GroupOp(self.id, src, self.operands, Region(plan.body), types)
+        """Replaces both by one group at the place of the second, and moves what reads the first behind it."""
+        plan = self.plan
+        work, types = plan.work, [result.type for result in plan.results]
+        group = GroupOp(plan.id, sources_of(plan.members), plan.inputs, Region(plan.body), types)
         group.location = self.second.location
         block = self.second.parent
         assert block is not None
@@ -99,34 +103,10 @@ class Merge:
             old.replace_uses_with_if(new, lambda use: use.operation not in self.parts)
         for part in reversed(self.parts):
             block.erase_op(part)
+            self.context.used.discard(part.id.data)
+        self.context.used.add(plan.id)
         _sink(self.late, group, block)
         return group
-
-    def _body(self) -> Block:
-        """The ops of the first group, then those of the second."""
-        block = Block(arg_types=[value.type for value in self.operands])
-        known: dict[SSAValue, SSAValue] = dict(zip(self.operands, block.args, strict=True))
-        for part in self.parts:
-            inner = part.body.block
-            for argument, operand in zip(inner.args, part.ins, strict=True):
-                value = known[argument] = known[operand]
-                value.name_hint = value.name_hint or argument.name_hint
-            for op in inner.ops:
-                if not isinstance(op, YieldOp):
-                    block.add_op(_copied(op, known))
-            for result, value in zip(part.results, yielded(inner), strict=True):
-                known[result] = known[value]
-        block.add_op(YieldOp([known[result] for result in self.results]))
-        return block
-
-
-def _copied(op: Operation, known: dict[SSAValue, SSAValue]) -> Operation:
-    """A copy of `op` on the values `known`, to which its results are added."""
-    copy = op.clone({operand: known[operand] for operand in op.operands})
-    for old, new in zip(op.results, copy.results, strict=True):
-        new.name_hint = old.name_hint
-        known[old] = new
-    return copy
 
 
 def _sink(ops: Sequence[Operation], group: GroupOp, block: Block) -> None:
@@ -136,3 +116,105 @@ def _sink(ops: Sequence[Operation], group: GroupOp, block: Block) -> None:
         op.detach()
         block.insert_op_after(op, last)
         last = op
+
+
+class _Writer:
+    """Writes the body of a merge, which follows from the ops alone and not from how they came together: another way
+    to the same ops, as from a program that was raised, gives the same text.
+
+    Ops stand in the order of what they read, those that could change places by their ids. What feeds them stands in
+    front of the first that reads it, once.
+    """
+
+    def __init__(self, merge: Merge):
+        self.block = Block()
+        self.inputs: list[SSAValue] = []
+        self.given: dict[SSAValue, SSAValue] = {}
+        for part in merge.parts:
+            self.given |= zip(part.body.block.args, part.ins, strict=True)
+        self.given |= zip(merge.first.results, yielded(merge.first.body.block), strict=True)
+        self.values: dict[SSAValue, SSAValue] = {}
+        self.feeders: dict[tuple[object, ...], Operation] = {}
+        self.order = self._in_order(merge.members)
+        for op in self.order:
+            self._copy(op)
+        inner = {
+            r: v for part in merge.parts for r, v in zip(part.results, yielded(part.body.block), strict=True)
+        }
+        place = {self._value(inner[result]): result for result in merge.results}
+        self.results = [place[value] for op in self.block.ops for value in op.results if value in place]
+        self.block.add_op(YieldOp([self._value(inner[result]) for result in self.results]))
+
+    def _in_order(self, ops: Sequence[Operation]) -> list[Operation]:
+        waits = {op: self._members_behind(op, set(ops)) for op in ops}
+        readers: dict[Operation, list[Operation]] = {op: [] for op in ops}
+        for op, needed in waits.items():
+            for other in needed:
+                readers[other].append(op)
+        number = {op: place for place, op in enumerate(ops)}
+        ready = [(id_of(op), number[op]) for op in ops if not waits[op]]
+        heapq.heapify(ready)
+        order: list[Operation] = []
+        while ready:
+            op = ops[heapq.heappop(ready)[1]]
+            order.append(op)
+            for reader in readers[op]:
+                waits[reader].discard(op)
+                if not waits[reader]:
+                    heapq.heappush(ready, (id_of(reader), number[reader]))
+        return order
+
+    def _members_behind(self, op: Operation, inside: set[Operation]) -> set[Operation]:
+        """The members that `op` reads, also through what feeds it."""
+        found: set[Operation] = set()
+        stack = list(op.operands)
+        while stack:
+            value = self._source(stack.pop())
+            if not isinstance(value, OpResult) or not self._is_inner(value):
+                continue
+            if value.op in inside:
+                found.add(value.op)
+            else:
+                stack.extend(value.op.operands)
+        return found
+
+    def _source(self, value: SSAValue) -> SSAValue:
+        """The value behind an argument of a part: of the other part's body, or of the function."""
+        while value in self.given:
+            value = self.given[value]
+        return value
+
+    def _is_inner(self, value: OpResult) -> bool:
+        return isinstance(value.op.parent_op(), GroupOp)
+
+    def _value(self, value: SSAValue) -> SSAValue:
+        """The value in the body, with what it takes to have it."""
+        value = self._source(value)
+        if value not in self.values:
+            if isinstance(value, OpResult) and self._is_inner(value):
+                self._copy(value.op)
+            else:
+                argument = self.block.insert_arg(value.type, len(self.block.args))
+                argument.name_hint = argument_hint(value)
+                self.inputs.append(value)
+                self.values[value] = argument
+        return self.values[value]
+
+    def _copy(self, op: Operation) -> None:
+        operands = {operand: self._value(operand) for operand in op.operands}
+        copy = op.clone(operands)
+        copy = self._one_of_equal(copy) if is_feeder(op) else self.block.add_op(copy) or copy
+        for old, new in zip(op.results, copy.results, strict=True):
+            new.name_hint = new.name_hint or old.name_hint
+            self.values[old] = new
+
+    def _one_of_equal(self, feeder: Operation) -> Operation:
+        """The feeder, which has no identity of its own, or an equal one that is there."""
+        for name in (ID_ATTR, SRC_ATTR):
+            feeder.attributes.pop(name, None)
+        entries = (*feeder.properties.items(), *feeder.attributes.items())
+        key = (feeder.name, tuple(feeder.operands), entries, tuple(feeder.result_types))
+        if key not in self.feeders:
+            self.feeders[key] = feeder
+            self.block.add_op(feeder)
+        return self.feeders[key]

@@ -210,8 +210,7 @@ class _Peeler:
     def _clone(self, op: Operation, behind: Mapping[SSAValue, tuple[SSAValue, View]]) -> None:
         read = [behind[value][0] if value in behind else value for value in op.operands]
         operands = [self._operand(value, op, place) for place, value in enumerate(read)]
-        clone = op.clone(dict(zip(op.operands, operands, strict=True)))
-        # clone() maps by value, so two slots of one value need the explicit list.
+        clone = op.clone_without_regions(clone_operands=False)
         clone.operands = operands
         self.block.add_op(clone)
         for old, new in zip(op.results, clone.results, strict=True):

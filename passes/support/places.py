@@ -6,7 +6,7 @@ side in the memory of its result. `elide-concats` decides which do; here is what
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
@@ -40,6 +40,11 @@ def place_of(value: SSAValue) -> Place:
             if outer.whole is not op.result and (view := before(op, outer.view)) is not None:
                 return Place(outer.whole, view)
     return Place(value, View.whole(tensor_info(value.type).shape))
+
+
+def lies_alone(values: Iterable[SSAValue]) -> bool:
+    """Whether all values have memory of their own."""
+    return all(place_of(value).whole is value for value in values)
 
 
 def parts_of(value: SSAValue, view: View) -> Iterator[tuple[SSAValue, View | None]]:

@@ -9,8 +9,9 @@ from xdsl.ir import Operation, OpResult, SSAValue
 
 from aicf.dialects import logical
 from aicf.dialects.types import tensor_info
-from aicf.passes.support.fusion import FusionContext, Outline, outline, refusal
+from aicf.passes.support.fusion import FusionContext, refusal
 from aicf.passes.support.matching import computed_from
+from aicf.passes.support.outlining import Outline, outline
 from aicf.passes.support.products import reduces_rows
 from aicf.passes.support.views import VIEW_OPS
 

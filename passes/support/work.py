@@ -19,12 +19,12 @@ from aicf.backends.registry import get_kernels
 from aicf.dialects import logical
 from aicf.dialects.emit import BindOp, GroupOp, ResolvedOp, buffer_of
 from aicf.dialects.emit_kernels import KernelOp
-from aicf.dialects.emit_types import BufferType, KernelAttr, TargetAttr
-from aicf.dialects.types import element_of, tensor_info
+from aicf.dialects.emit_types import KernelAttr, TargetAttr, canonical_strides
+from aicf.dialects.types import element_of
 from aicf.errors import PolicyError
 from aicf.passes.analysis.accesses import region_of
 from aicf.passes.support.body_kinds import derive_kind
-from aicf.passes.support.kernel_code import NoCode, derive_code, derive_prologue
+from aicf.passes.support.kernel_code import NoCode, derive_codes
 from aicf.passes.support.peeling import Lies, PeeledBody, PeeledOperand, peel, yielded
 from aicf.passes.support.places import place_of
 from aicf.passes.support.policy import execution_of
@@ -149,16 +149,15 @@ def _code_of(
     if kind in CODELESS_KINDS:
         return None, None, None
     try:
-        return derive_code(body, symbol), derive_prologue(body, prologue), None
+        return *derive_codes(body, symbol, prologue), None
     except NoCode as error:
         return None, None, str(error)
 
 
 def _seen_through(view: View, value: SSAValue, role: str, updated: bool = False) -> OperandInfo:
     """What lies behind `view`, with the strides that its buffer will say."""
-    element = tensor_info(value.type).element
-    strides = BufferType(view.shape, element.type, "arena", view.strides).get_strides()
-    return OperandInfo(role, view.shape, element.name, strides, updated, view.offset)
+    strides = canonical_strides(view.shape, view.strides)
+    return OperandInfo(role, view.shape, element_of(value.type).name, strides, updated, view.offset)
 
 
 def work_of_instruction(

@@ -66,28 +66,41 @@ WORDS = """emit.kernel @k parallel [6, 64] reduce []
     %even = arith.constant 64 : i64
     %odd = arith.constant 63 : i64
     %start = arith.muli %i, {step} : i64
-    %number = arith.addi %start, {place} : i64
+    %low = arith.constant {low} : i64
+    %whole = arith.addi %start, {place} : i64
+    %number = arith.{change} %whole, %low : i64
     %w = emit.philox {key}, %one, %number
     emit.store %w, 0 : i32
     emit.yield }}
 }}"""
 
 
+ALL, NONE = ("addi", 0), None
+
+
 @pytest.mark.parametrize(
-    ("step", "place", "key", "lanes", "shares"),
+    ("step", "place", "key", "change", "words"),
     [
-        ("%even", "%j", "%one", 4, True),
-        ("%even", "%j", "%row", 8, True),
-        ("%even", "%j", "%one", 2, False),
-        ("%odd", "%j", "%one", 4, False),
-        ("%even", "%odd", "%one", 4, False),
-        ("%even", "%each", "%one", 4, False),
-        ("%even", "%j", "%each", 4, False),
+        ("%even", "%j", "%one", ALL, (0, 1, 2, 3)),
+        ("%even", "%j", "%row", ALL, (0, 1, 2, 3, 4, 5, 6, 7)),
+        ("%even", "%j", "%row", ("andi", -2), (0, 0, 2, 2, 4, 4, 6, 6)),
+        ("%even", "%j", "%one", ("ori", 1), (1, 1, 3, 3)),
+        ("%even", "%j", "%one", ("ori", 5), NONE),
+        ("%even", "%j", "%one", ("andi", 6), NONE),
+        ("%odd", "%j", "%one", ALL, NONE),
+        ("%odd", "%j", "%one", ("andi", -2), NONE),
+        ("%even", "%odd", "%one", ALL, NONE),
+        ("%even", "%each", "%one", ALL, NONE),
+        ("%even", "%j", "%each", ALL, NONE),
     ],
 )
-def test_neighbours_that_share_counters(step: str, place: str, key: str, lanes: int, shares: bool) -> None:
-    """Random words of one seed whose numbers rise by one from a multiple of four."""
-    kernel = parse_kernel(WORDS.format(step=step, place=place, key=key))
+def test_neighbours_that_share_counters(
+    step: str, place: str, key: str, change: tuple[str, int], words: tuple[int, ...] | None
+) -> None:
+    """Random words of one seed whose numbers rise by one from a multiple of four, or by pairs."""
+    kernel = parse_kernel(WORDS.format(step=step, place=place, key=key, change=change[0], low=change[1]))
     nest = nest_of(kernel, [(), (1,), (64, 1), (64, 1)], ["i64", "i64", "i64", "i32"])
     (op,) = (op for op in kernel.phases[0].body.block.ops if isinstance(op, PhiloxOp))
-    assert LaneSteps(nest, len(nest.dims) - 1, lanes).shares_counters(op, lanes) == shares
+    lanes = 4 if words is None else len(words)
+    assert LaneSteps(nest, len(nest.dims) - 1, lanes).counter_words(op, lanes) == words
+    assert LaneSteps(nest, len(nest.dims) - 1, 2).counter_words(op, 2) is None

@@ -21,6 +21,7 @@ from tests.gpu import programs
 from tests.gpu.programs import Program, random_arrays
 from tests.support.fused_graphs import FAMILIES, fused_program
 from tests.support.indexing_programs import LARGE, PROGRAMS, READS, built
+from tests.support.multi_output_programs import built as several
 from tests.support.random_graphs import random_program
 from tests.support.random_programs import random_numbers
 
@@ -75,6 +76,7 @@ def _graphs() -> dict[str, Case]:
         "bool_operations": (programs.bool_operations, ("i1",), (GENERATED, COPY, CONCAT)),
         "broadcasting": (programs.broadcasting, ("f32", "f16"), (GENERATED,)),
         "row_reductions": (programs.row_reductions, ("f32", "f16", "bf16"), (GENERATED,)),
+        "concats": (programs.concats, ("f32", "f16", "bf16"), (GENERATED,)),
         "many_blocks": (programs.many_blocks, ("f32", "f16"), (GENERATED,)),
         "norms": (programs.norms, ("f32", "f16", "bf16"), (GENERATED,)),
         "column_reductions": (programs.column_reductions, ("f32", "f16"), (GENERATED,)),
@@ -348,6 +350,19 @@ def _attention_steps() -> dict[str, Case]:
     }
 
 
+def _multi_output() -> dict[str, Case]:
+    """One kernel with several results, of the whole space and of one element a row: pointwise, rows in registers, rows
+    that are read again, columns, running sums."""
+    shapes = {"f32": (64, 1024), "f16": (33, 100), "bf16": (3, 40000)}
+    return {
+        f"multi-{name}-{dtype}": Case(
+            _built(f"multi-{name}-{dtype}", partial(several, name, *shape, dtype)), (GENERATED,), depth=4
+        )
+        for name in ("activation", "softmax_and_sum", "largest", "columns", "loss", "running")
+        for dtype, shape in shapes.items()
+    }
+
+
 def _models() -> dict[str, Case]:
     """Models in small, as the compiler likes to run them."""
     chain, encoder = programs.chain, programs.encoder
@@ -374,6 +389,10 @@ def _plain() -> dict[str, Case]:
     return {f"plain-{name}": replace(some[name], target="cuda:sm_90") for name in names}
 
 
+WARPGROUPS = {"one": WGMMA, "two": WGMMA, "rows0": WGMMA}
+"""Of the products that are written next to each other."""
+
+
 def _policies() -> dict[str, Case]:
     """What a user may ask for: branches side by side, a rounding after each operation, no fusion."""
     encoder = partial(programs.encoder, "f16", 2, 64, 2, 64)
@@ -381,6 +400,21 @@ def _policies() -> dict[str, Case]:
     table: dict[str, tuple[Callable[[], Graph], tuple[str, ...], dict[str, Any]]] = {
         "encoder-streams": (encoder, (ATTENTION,), {"streams": 3, "fusion": {"horizontal": False}}),
         "encoder-unfused": (encoder, (MMA, GENERATED), {"fusion": unfused}),
+        "concats-streams": (
+            partial(programs.concats, "f16"),
+            (GENERATED, WGMMA),
+            {"streams": 3, "kernels": WARPGROUPS},
+        ),
+        "concats-mma": (
+            partial(programs.concats, "f16"),
+            (GENERATED, MMA),
+            {"kernels": dict.fromkeys(WARPGROUPS, MMA)},
+        ),
+        "concats-copied": (
+            partial(programs.concats, "f16"),
+            (GENERATED, CONCAT),
+            {"fusion": {"concat": False}},
+        ),
         "norms-strict": (partial(programs.norms, "f16"), (GENERATED,), {"rounding": "strict"}),
     }
     return {
@@ -453,6 +487,7 @@ STATELESS: dict[str, Case] = {
     **_variants(),
     **_attentions(),
     **_attention_steps(),
+    **_multi_output(),
     **_models(),
     **_plain(),
     **_policies(),

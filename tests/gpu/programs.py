@@ -203,6 +203,21 @@ def row_reductions(dtype: str) -> Graph:
     return g
 
 
+def concats(dtype: str) -> Graph:
+    """Parts that are written where they belong: columns of products and of rows, odd ones too, and rows of products."""
+    g = Graph("concats")
+    x, y = g.input("x", (96, 128), dtype), g.input("y", (96, 3), dtype)
+    wide, narrow = g.param("wide", (64, 128), dtype), g.param("narrow", (40, 128), dtype)
+    one = g.relu(g.linear(x, wide, g.param("b", (64,), dtype), name="one"), name="act")
+    two = g.linear(x, narrow, name="two")
+    columns = g.concat([one, g.softmax(x, name="three"), two, g.tanh(y, name="odd"), y], 1, name="columns")
+    g.output(columns, "columns")
+    g.output(g.reduce_sum(two, [1]), "of_a_part")
+    rows = [g.matmul(g.add(x, float(n)), wide, transpose_b=True, name=f"rows{n}") for n in range(3)]
+    g.output(g.softmax(g.concat(rows, 0, name="stacked")), "rows")
+    return g
+
+
 def many_blocks(dtype: str) -> Graph:
     """As many elements, rows and columns as fill the GPU several times."""
     g = Graph("many_blocks")

@@ -7,6 +7,7 @@ price of rules on whole slots.
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -120,10 +121,10 @@ func.func @step(
 """Parameters that are read and then overwritten in place."""
 
 
-def compiled(model: Callable[[], Graph] | str, streams: int) -> ModuleOp:
+def compiled(model: Callable[[], Graph] | str, streams: int, *, concat: bool = True) -> ModuleOp:
     """The final module for Hopper."""
     module = parse_module(model, "test.mlir") if isinstance(model, str) else model().module()
-    policy = f'{{"streams": {streams}}}'
+    policy = json.dumps({"streams": streams, "fusion": {"concat": concat}})
     AicfInferencePass("cuda:sm_90a", policy=policy).apply(make_context(), module)
     return module
 
@@ -182,6 +183,7 @@ VIEWS = "\n".join(
 PROGRAMS: dict[str, Callable[[], ModuleOp]] = {
     "chain": lambda: compiled(chain, 1),
     "diamond": lambda: compiled(diamond, 2),
+    "diamond with a join": lambda: compiled(diamond, 2, concat=False),
     "branches": lambda: compiled(branches, 2),
     "branches on one stream": lambda: compiled(branches, 1),
     "fan": lambda: compiled(fan, 3),

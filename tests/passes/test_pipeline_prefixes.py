@@ -18,13 +18,13 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
 from aicf.backends.reference.interpreter import Results, run_module
-from aicf.dialects import logical
 from aicf.dialects.emit import ProgramOp
 from aicf.frontends.text import make_context, parse_module, verify_module
 from aicf.passes.aicf_inference import AicfInferencePass
 from aicf.passes.specialize_shapes import SpecializeShapesPass
 from aicf.semantics import evaluate
 from tests.support.module_state import state_of
+from tests.support.op_coverage import assert_holds_every_op
 from tests.support.random_graphs import RandomProgram, random_program
 from tests.support.topological_orders import random_order
 
@@ -51,7 +51,7 @@ def graph(seed: int) -> RandomProgram:
 
 def test_the_graphs_hold_every_op() -> None:
     made = {type(op) for seed in range(GRAPHS) for op in graph(seed).module.walk()}
-    assert made >= set(logical.Logical.operations) - {logical.DispatchOp}
+    assert_holds_every_op(made, "tests/support/random_steps/, or drawn too seldom")
 
 
 @pytest.mark.parametrize("first", range(0, GRAPHS, CHUNK))

@@ -15,7 +15,7 @@ from aicf.errors import PolicyError
 from aicf.frontends.text import make_context
 from aicf.passes.aicf_inference import AicfInferencePass, run
 from aicf.passes.support.decisions import decisions_of
-from aicf.policies.execution_policy import BINDINGS, MEMORY, ExecutionPolicy
+from aicf.policies.execution_policy import BINDINGS, MEMORY, ORDERS, ExecutionPolicy
 from aicf.policies.policy import Policy
 from aicf.runtime.plan_from_ir import read_module
 
@@ -27,6 +27,7 @@ policies = st.builds(
     bindings=st.dictionaries(names, st.sampled_from(BINDINGS), max_size=3),
     inplace=st.booleans(),
     memory=st.sampled_from(MEMORY),
+    order=st.sampled_from(ORDERS),
     prepared_weights=st.booleans(),
 )
 
@@ -40,7 +41,7 @@ def test_every_form_gives_the_same_policy_back(policy: ExecutionPolicy) -> None:
 WRONG: list[tuple[str, str]] = [
     (
         "{stream: 2}",
-        "stream: unknown field; did you mean 'streams' or 'streams_of'? legal: bindings, inplace, memory, prep",
+        "stream: unknown field; did you mean 'streams' or 'streams_of'? legal: bindings, inplace, memory, orde",
     ),
     ("{streams: -1}", "streams: must be at least 0, got -1"),
     ("{streams: two}", 'streams: expected an integer, got "two"'),
@@ -53,6 +54,8 @@ WRONG: list[tuple[str, str]] = [
         "{memory: seperate}",
         "memory: 'seperate' is not legal; did you mean 'separate'? legal: separate, shared",
     ),
+    ("{order: txt}", "order: 'txt' is not legal; did you mean 'text'? legal: reuse, text"),
+    ("{order: true}", "order: expected one of reuse, text, got true"),
     ("{prepared_weights: no way}", 'prepared_weights: expected true or false, got "no way"'),
     ("{version: 2}", "version: 2 is not known here; this release reads 1"),
 ]
@@ -78,7 +81,12 @@ def test_programs_are_checked_where_they_are_known() -> None:
 
 
 def test_what_is_left_when_all_is_decided() -> None:
-    fields: dict[str, Any] = {"inplace": False, "memory": "separate", "prepared_weights": False}
+    fields: dict[str, Any] = {
+        "inplace": False,
+        "memory": "separate",
+        "order": "text",
+        "prepared_weights": False,
+    }
     assert ExecutionPolicy(streams=2, **fields).bounds() == fields
     assert ExecutionPolicy(streams=2).bounds() == {}
 

@@ -52,18 +52,23 @@ WRONG: list[tuple[str, str]] = [
     (
         "{stream: 2}",
         "stream: unknown field; did you mean 'streams' or 'streams_of'? legal: bindings, determinism, forbid, fusion, "
-        "groups, inplace, kernels, measurements, memory, prepared_weights, records, rounding, streams, "
+        "groups, inplace, kernels, measurements, memory, order, prepared_weights, records, rounding, streams, "
         "streams_of, version",
     ),
     ("{kernel: {streams: 2}}", "kernel.streams: unknown field; "),
     ("{execution: {kernels: {}}}", "execution.kernels: unknown field; legal: bindings, inplace, "),
     ("{kernel: {}, streams: 2}", "streams: unknown field; legal: execution, kernel"),
-    ("{kernel: 3}", "kernel.policy: expected an object, got 3"),
+    ("{kernel: 3}", "kernel: expected an object, got 3"),
     ("{kernel: {determinism: never}}", "kernel.determinism: 'never' is not legal; "),
     ("{streams: -1}", "streams: must be at least 0, got -1"),
     ("[1]", "policy: expected an object, got [1]"),
     ("{a", "policy: neither JSON nor YAML: "),
     ("{? [a] : b}", "policy: neither JSON nor YAML: "),
+    ("kernel: []", "kernel: expected an object, got []"),
+    ("kernel:\n  kernels: {a", "policy: neither JSON nor YAML: line 2, column 14: expected ',' or '}'"),
+    ("kernels: {fc1: a, fc2: b, fc1: c}", "fc1: stands twice in one object, at line 1, column 27: keep one"),
+    ('{"kernels": {"fc1": "a", "fc1": "b"}}', "fc1: stands twice in one object; keep one"),
+    ("kernel: &own [*own]", "line 1, column 15: a policy holds no aliases; write the value out"),
 ]
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects import logical
 from aicf.frontends.text import verify_module
 from tests.support.elementwise_ops import OPS
+from tests.support.op_coverage import assert_holds_every_op
 from tests.support.op_rows import ROWS
 from tests.support.op_rows.row import ALL, Row, Use, program
 from tests.support.random_graphs import run_program
@@ -30,12 +31,15 @@ def test_same_answer(row: Row, data: st.DataObject) -> None:
     use.check(run_program(module, inputs, "typed")["y0"])
 
 
-@settings(max_examples=1)
+@pytest.mark.new_op
+@settings(max_examples=1, phases=[Phase.generate])
 @given(uses=st.tuples(*(row.uses(row.dtypes[0]) for row in ROWS)))
 def test_no_op_lacks_a_row(uses: Sequence[Use]) -> None:
     modules = [op.program((2,), op.dtypes[0]) for op in OPS.values()] + [program(uses)[0]]
     held = {type(op) for module in modules for op in module.walk()}
-    assert held >= set(logical.Logical.operations) - {logical.DispatchOp}
+    assert_holds_every_op(
+        held, "tests/support/op_rows/, or tests/support/elementwise_ops.py if it is elementwise"
+    )
 
 
 @pytest.mark.parametrize("row", ROWS, ids=IDS)

@@ -195,6 +195,41 @@ def _product_norm(w: _Writer) -> set[str]:
     return {"gemm_norm"}
 
 
+def _several_results(w: _Writer) -> set[str]:
+    """Values that several others read, and callers too, with products between them that would close cycles."""
+    g, rows, columns = w.graph, w.size(), w.size()
+    x = w.argument("x", rows, columns)
+    values = [x, g.tanh(x), x * 0.5]
+    square = w.argument("w", columns, columns)
+
+    def recent() -> Value:
+        return values[int(w.random.integers(max(0, len(values) - 5), len(values)))]
+
+    for number in range(int(w.random.integers(6, 14))):
+        match int(w.random.integers(6)):
+            case 0:
+                values.append(g.tanh(recent()))
+            case 1:
+                values.append(g.tanh(recent() + recent()))
+            case 2:
+                values.append(recent() * recent())
+            case 3:
+                values.append(
+                    g.softmax(recent())
+                    if w.chance()
+                    else recent() - g.reduce_mean(recent(), [1], keepdims=True)
+                )
+            case 4:
+                values.append(g.tanh(g.matmul(recent(), square)))
+            case _:
+                g.output(g.reduce_sum(recent(), [int(w.chance(0.8))], keepdims=w.chance()), f"sum{number}")
+        if w.chance(0.4):
+            g.output(values[-1], f"y{number}")
+    for number, value in enumerate((values[1], values[2], values[-1])):
+        g.output(value, f"z{number}")
+    return set()
+
+
 FAMILIES = {
     "attention": _attention,
     "attention_step": _attention_step,
@@ -202,6 +237,7 @@ FAMILIES = {
     "norm_product": _norm_product,
     "queries_keys_values": _queries_keys_values,
     "product_norm": _product_norm,
+    "several_results": _several_results,
 }
 """Name to the writer of a program, which gives the kinds that must be in it on a target that has kernels for them."""
 

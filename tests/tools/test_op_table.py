@@ -18,6 +18,7 @@ NUMBERS = {"f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u8"}
 FLOATS = {"f64", "f32", "f16", "bf16"}
 
 
+@pytest.mark.new_op
 def test_every_op_that_gives_a_value_has_a_row() -> None:
     names = [row[0] for family in logical.FAMILIES for row in rows_of(family)]
     assert sorted(names) == sorted(f"`{op.name}`" for op in SEMANTICS)

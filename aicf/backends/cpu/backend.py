@@ -8,6 +8,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from aicf.backends.base import CodeUnit, KernelDescriptor, LoadedCode, NativeCode
 from aicf.backends.cpu.blas import LIBRARY, host_libraries
+from aicf.backends.cpu.gemm_spec import L2_BYTES
 from aicf.backends.cpu.kernels import KERNELS
 from aicf.backends.cpu.loader import LEVEL_FEATURE, load_native
 from aicf.backends.cpu.target import host_level, level_named
@@ -20,6 +21,7 @@ class CpuBackend:
 
     name = "cpu"
     library_names = (LIBRARY,)
+    cache_bytes = L2_BYTES
 
     def resolve_arch(self, arch: str | None) -> str:
         """The level `arch`, or this machine's. Raises PolicyError with the legal ones."""

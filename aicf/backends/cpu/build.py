@@ -6,7 +6,8 @@ instructions. Pointers and functions come only through the table, so the object 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -69,7 +70,17 @@ def build_object(name: str, units: Sequence[CodeUnit], level: CpuLevel) -> tuple
 
 
 def _threads(launch: Launch) -> int:
-    return get_int(launch.record, "threads")
+    with _naming(launch):
+        return get_int(launch.record, "threads")
+
+
+@contextmanager
+def _naming(launch: Launch) -> Generator[None]:
+    """What is wrong with a record, which may be written by hand, is said of its instruction."""
+    try:
+        yield
+    except PlanError as error:
+        raise PlanError(f"instruction '{launch.name}': {error.message}") from error
 
 
 def _library_function(launch: Launch) -> str | None:
@@ -137,7 +148,8 @@ class _Module:
             nthreads,
             table,
         )
-        emitter(em, launch, call, self.functions)
+        with _naming(launch):
+            emitter(em, launch, call, self.functions)
         em.b.ret_void()
 
     # Entries.

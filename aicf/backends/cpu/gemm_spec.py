@@ -182,7 +182,8 @@ _L1_BYTES = 32 << 10
 _L1_WAYS = 8
 _L1_STRIDE = 4 << 10
 """Bytes from one line of a set of L1 to the next."""
-_L2_BYTES = 1 << 20
+L2_BYTES = 1 << 20
+"""Of one core."""
 _L2_BYTES_PER_CYCLE = 32.0
 _L3_BYTES_PER_CYCLE = 12.0
 _WIDEST_VECTOR = 64
@@ -202,7 +203,7 @@ MEETING_CYCLES = 6000.0
 
 def traffic_cycles(bytes_: float) -> float:
     """Cycles to read or write that much once, from the level of cache that holds it."""
-    return bytes_ / (_L2_BYTES_PER_CYCLE if bytes_ <= _L2_BYTES else _L3_BYTES_PER_CYCLE)
+    return bytes_ / (_L2_BYTES_PER_CYCLE if bytes_ <= L2_BYTES else _L3_BYTES_PER_CYCLE)
 
 
 def check(spec: GemmSpec) -> str | None:
@@ -276,7 +277,7 @@ def _compute_cycles(spec: GemmSpec, epilogue_cycles: float) -> float:
 
 def _is_long(problem: GemmProblem) -> bool:
     """Whether A does not stay in L2 while something passes over all of it."""
-    return problem.m * problem.k * ELEMENT_BYTES[problem.dtype] > 2 * _L2_BYTES
+    return problem.m * problem.k * ELEMENT_BYTES[problem.dtype] > 2 * L2_BYTES
 
 
 def _product_cycles(spec: GemmSpec, epilogue_cycles: float) -> float:
@@ -299,7 +300,7 @@ def _product_cycles(spec: GemmSpec, epilogue_cycles: float) -> float:
     passes = blocks if stays else -(-p.m // spec.mr)
     panels = full_panels + (column_tail > 0)
     groups = -(-panels // spec.group)
-    speed = _L2_BYTES_PER_CYCLE if b_bytes <= _L2_BYTES else _L3_BYTES_PER_CYCLE
+    speed = _L2_BYTES_PER_CYCLE if b_bytes <= L2_BYTES else _L3_BYTES_PER_CYCLE
     # Narrow loads keep fewer lines under way: three quarters of the speed with vectors of 16 bytes.
     speed *= 0.7 + 0.3 * spec.lanes * b_size / _WIDEST_VECTOR
     total = max(total, b_bytes * blocks / speed, b_bytes * passes / _L2_BYTES_PER_CYCLE)
@@ -351,7 +352,7 @@ def _prefetch(
 ) -> tuple[int, int]:
     """Lines to prefetch per step of K and how far ahead, if B does not stay in L2: of the stream, where a panel is one
     tile, or of the next panel, where a panel has enough tiles to spread the requests over."""
-    if b_source != "packed" or problem.k * problem.n * ELEMENT_BYTES[problem.dtype] < _L2_BYTES:
+    if b_source != "packed" or problem.k * problem.n * ELEMENT_BYTES[problem.dtype] < L2_BYTES:
         return 0, 0
     if problem.m <= rows:
         return -(-k_step * panel_row_bytes // CACHE_LINE), _STREAM_AHEAD

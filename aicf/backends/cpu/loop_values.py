@@ -5,6 +5,8 @@ A value that does not vary over the reduce space is computed once at its point, 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 from xdsl.dialects import arith
 from xdsl.ir import OpResult, SSAValue
 
@@ -18,7 +20,7 @@ from aicf.backends.nests import origin
 from aicf.dialects.emit_kernels import LoadOp, PhiloxOp, ReduceOp
 
 
-class LoopVector(Evaluator):
+class LoopVector(Evaluator, ABC):
     """Values at one vector of the loops, or at one point: `active` lanes from `shift` vector steps behind `place`."""
 
     def __init__(self, memory: LoopMemory, scalars: Scalars, place: Place, shift: int, active: int) -> None:
@@ -29,9 +31,9 @@ class LoopVector(Evaluator):
         self.active = active
         self.first = _FirstLane(self)
 
+    @abstractmethod
     def known_scalar(self, value: SSAValue) -> Value | None:
         """What is computed already, if it is a scalar."""
-        raise NotImplementedError
 
     def load(self, operand: int) -> Value:
         return self.memory.load(operand, self.place, self.shift, self.scalars.lanes, self.active)
@@ -47,9 +49,9 @@ class LoopVector(Evaluator):
         return wide.emit(self.value, self.first.value)
 
     def random(self, op: PhiloxOp) -> Value:
-        lanes = self.scalars.lanes
-        if self.memory.steps.shares_counters(op, lanes):
-            return neighbouring_words(self.memory.em, lanes, self.first.operands(op))
+        words = self.memory.steps.counter_words(op, self.scalars.lanes)
+        if words is not None:
+            return neighbouring_words(self.memory.em, words, self.first.operands(op))
         return super().random(op)
 
 

@@ -64,14 +64,14 @@ def separate_words(em: Emitter, lanes: int, operands: Sequence[Value]) -> Value:
     return at.narrowed(chosen)
 
 
-def neighbouring_words(em: Emitter, lanes: int, operands: Sequence[Value]) -> Value:
-    """The words of neighbouring indices from a multiple of four on.
+def neighbouring_words(em: Emitter, order: Sequence[int], operands: Sequence[Value]) -> Value:
+    """The words that lanes take of counters which four neighbours share.
 
     Args:
-        lanes: A multiple of four.
+        order: The word of each lane, see `LaneSteps.counter_words`.
         operands: Scalars; the index is that of the first lane.
     """
-    count = lanes // WORDS
+    count = len(order) // WORDS
     at, b = _Lanes(em, count), em.b
     seed, offset, index = operands
     first = b.add(offset, b.lshr(index, em.index(2)))
@@ -79,7 +79,8 @@ def neighbouring_words(em: Emitter, lanes: int, operands: Sequence[Value]) -> Va
     if count > 1:
         counter = b.add(counter, em.ramp("i64", count, 1))
     words = [at.narrowed(word) for word in at.words(em.splat(seed, count), counter)]
-    return _interleaved(em, words, count)
+    made = _interleaved(em, words, count)
+    return made if list(order) == list(range(len(order))) else _shuffled(em, made, made, order)
 
 
 def _interleaved(em: Emitter, words: Sequence[Value], count: int) -> Value:

@@ -11,21 +11,18 @@ from aicf.backends.cuda.attention_kernels import (
     SIMT_ROWS,
     SIMT_WARPS,
     AttentionKernel,
-    AttentionProblem,
     AttentionSpec,
-    Rows,
-    problem_of_launch,
-    read_scale,
     read_spec,
     shared_layout,
     simt_columns,
 )
+from aicf.backends.cuda.attention_problem import AttentionProblem, Rows, problem_of_launch, read_scale
 from aicf.backends.cuda.code import KernelCode
 from aicf.backends.cuda.launches import KernelLaunch, address_of
 from aicf.backends.cuda.records import Record, is_programmatic, read_shape
 from aicf.backends.cuda.staging import Snippet, part, stage
 from aicf.backends.cuda.target import ELEMENT_BYTES
-from aicf.backends.cuda.templates import attention as templates
+from aicf.backends.cuda.templates import attention, attention_parts, attention_simt
 
 PARAMETERS = ("ptr", "ptr", "ptr", "ptr", "ptr")
 """Queries, keys, values, result, mask."""
@@ -53,7 +50,7 @@ def _on_tensor_cores(problem: AttentionProblem, record: Record) -> KernelCode:
         # is -inf with any such factor.
         "FOLDED": problem.mask is None and scale > 0,
     }
-    return KernelCode("attention", stage(templates.attention, constants), PARAMETERS, spec.threads)
+    return KernelCode("attention", stage(attention.attention, constants), PARAMETERS, spec.threads)
 
 
 def _on_scalar_units(problem: AttentionProblem, record: Record) -> KernelCode:
@@ -63,7 +60,7 @@ def _on_scalar_units(problem: AttentionProblem, record: Record) -> KernelCode:
         "PROGRAMMATIC": is_programmatic(record),
         "LOAD": LOADS[problem.dtype],
         "STORE": STORES[problem.dtype],
-        "COPY_MATRIX": part(templates.copy_matrix),
+        "COPY_MATRIX": part(attention_simt.copy_matrix),
         "WARPS": SIMT_WARPS,
         "ROWS": SIMT_ROWS,
         "COLUMNS": simt_columns(problem),
@@ -71,7 +68,7 @@ def _on_scalar_units(problem: AttentionProblem, record: Record) -> KernelCode:
         "TILES_M": -(-problem.m // (SIMT_WARPS * SIMT_ROWS)),
         "TILES_N": -(-problem.n // 32),
     }
-    source = stage(templates.attention_simt, constants)
+    source = stage(attention_simt.attention_simt, constants)
     return KernelCode("attention_simt", source, PARAMETERS, 32 * SIMT_WARPS)
 
 
@@ -94,9 +91,9 @@ def problem_constants(problem: AttentionProblem, scale: float, unit: float) -> d
         "MASKED": problem.mask is not None,
         **_strides("MASK", mask, ELEMENT_BYTES[mask_dtype]),
         "LOAD_MASK": LOADS[mask_dtype],
-        "OFFSET": part(templates.offset),
-        "BLOCK_OF": part(templates.block_of),
-        "TILES_SEEN": part(templates.tiles_seen),
+        "OFFSET": part(attention_parts.offset),
+        "BLOCK_OF": part(attention_parts.block_of),
+        "TILES_SEEN": part(attention_parts.tiles_seen),
         "COUNT": problem.count,
         "CAUSAL": problem.past is not None,
         "PAST": problem.past or 0,
@@ -147,7 +144,7 @@ def _tile_constants(problem: AttentionProblem, spec: AttentionSpec) -> dict[str,
         "V_AT": shared.v,
         "STAGE_BYTES": shared.stage,
         "STATES_AT": shared.states,
-        "COPY_ROWS": part(templates.copy_rows),
+        "COPY_ROWS": part(attention.copy_rows),
         "WARPGROUPS": spec.warpgroups,
         **_wgmma_constants(problem, spec),
     }

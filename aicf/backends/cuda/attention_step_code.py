@@ -7,7 +7,7 @@ from math import log2
 
 from aicf.backends.base import BufferRef, Launch
 from aicf.backends.cuda.attention_code import LOADS, problem_constants
-from aicf.backends.cuda.attention_kernels import Rows, read_scale
+from aicf.backends.cuda.attention_problem import Rows, read_scale
 from aicf.backends.cuda.attention_step_kernels import (
     NEW_KEY,
     NEW_VALUE,

@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ArrayAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.base import BufferRef, Launch, OperandInfo, Work
-from aicf.backends.cuda.attention_kernels import (
+from aicf.backends.cuda.attention_problem import (
     HALVES,
     KIND,
     AttentionProblem,

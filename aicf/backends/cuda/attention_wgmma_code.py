@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from math import e, log2, prod
 
 from aicf.backends.base import BufferRef, Launch
-from aicf.backends.cuda.attention_kernels import AttentionProblem, Rows, problem_of_launch, read_scale
+from aicf.backends.cuda.attention_problem import AttentionProblem, Rows, problem_of_launch, read_scale
 from aicf.backends.cuda.attention_wgmma_kernels import (
     LINE_BYTES,
     Spec,
@@ -25,7 +25,7 @@ from aicf.backends.cuda.records import read_shape
 from aicf.backends.cuda.staging import Constant, Snippet, part, stage
 from aicf.backends.cuda.target import ELEMENT_BYTES
 from aicf.backends.cuda.templates import attention_wgmma as template
-from aicf.backends.cuda.templates.attention import offset
+from aicf.backends.cuda.templates.attention_parts import offset
 
 PARAMETERS = ("ptr", "ptr", "ptr", "ptr", "ptr")
 """Maps of queries, keys and values; the result; the mask."""

@@ -3,26 +3,24 @@ predicted cost, with which record. Imports no code generator."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from xdsl.ir import Attribute
 
 from aicf.backends.base import Work
-from aicf.backends.cuda.attention_kernels import (
-    HALVES,
-    KIND,
+from aicf.backends.cuda.attention_problem import (
     AttentionProblem,
     Rows,
-    common_reason,
     common_record,
     mask_clocks,
     problem_of,
     read_scale,
 )
-from aicf.backends.cuda.records import PlainOperands, Record, Shape, contradiction, integer, read_integer
+from aicf.backends.cuda.records import Record, Shape, integer, read_integer
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch, arch_named
+from aicf.backends.cuda.tensor_attention import TensorAttention
 from aicf.dialects.emit_types import TargetAttr
 
 LINE_BYTES = 2048
@@ -191,10 +189,6 @@ def ranked_specs(problem: AttentionProblem, arch: GpuArch, fixed: bool = False) 
     )
 
 
-def _ranked(work: Work, target: TargetAttr) -> tuple[Spec, ...]:
-    return ranked_specs(problem_of(work), arch_named(target.arch.data), work.batch_invariant)
-
-
 # Records
 
 _NUMBERS = ("groups", "block_n", "stages")
@@ -215,46 +209,41 @@ def units_of(problem: AttentionProblem, spec: Spec) -> int:
 
 
 @dataclass(frozen=True)
-class WgmmaAttentionKernel(PlainOperands):
+class WgmmaAttentionKernel(TensorAttention[Spec]):
     """Attention for f16 and bf16, see `templates.attention_wgmma`."""
 
     id: str = "cuda.attention_wgmma"
     version: int = 1
-    kinds: frozenset[str] = frozenset({KIND})
-    determinism: str = "bitwise"
     simplicity: int = 3
 
-    def legal(self, work: Work, target: TargetAttr) -> str | None:
-        """See `KernelDescriptor`."""
-        arch = arch_named(target.arch.data)
-        if not (arch.has_tma and arch.has_wgmma):
-            return f"warpgroup products and bulk tensor copies need sm_90a, the target is {arch.name}"
-        problem = problem_of(work)
-        if (reason := common_reason(work, problem)) is not None:
-            return reason
-        if problem.dtype not in HALVES:
-            return f"tensor cores multiply f16 and bf16 here, not {problem.dtype}: use cuda.attention_simt or cast"
-        if (reason := _shape_reason(problem, read_scale(work.attrs), work.batch_invariant)) is not None:
-            return reason
-        if not _ranked(work, target):
-            return f"no tiling fits the registers and shared memory of {arch.name}"
-        return None
+    def arch_reason(self, arch: GpuArch) -> str | None:
+        """See `TensorAttention`."""
+        if arch.has_tma and arch.has_wgmma:
+            return None
+        return f"warpgroup products and bulk tensor copies need sm_90a, the target is {arch.name}"
 
-    def cost_us(self, work: Work, target: TargetAttr) -> float:
-        """See `KernelDescriptor`."""
-        problem, arch = problem_of(work), arch_named(target.arch.data)
-        return predicted_us(problem, _ranked(work, target)[0], arch)
+    def operands_reason(self, work: Work, problem: AttentionProblem) -> str | None:
+        """See `TensorAttention`."""
+        return _shape_reason(problem, read_scale(work.attrs), work.batch_invariant)
 
-    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
-        """See `KernelDescriptor`."""
-        return self.record_of(work, target, _ranked(work, target)[0])
+    def ranked(self, problem: AttentionProblem, arch: GpuArch, fixed: bool) -> Sequence[Spec]:
+        """See `TensorAttention`."""
+        return ranked_specs(problem, arch, fixed)
+
+    def us(self, problem: AttentionProblem, spec: Spec, arch: GpuArch) -> float:
+        """See `TensorAttention`."""
+        return predicted_us(problem, spec, arch)
+
+    def reason(self, problem: AttentionProblem, spec: Spec, arch: GpuArch) -> str | None:
+        """See `TensorAttention`."""
+        return spec_reason(problem, spec, arch)
 
     def fixed_order(self, work: Work, target: TargetAttr) -> str:
         """See `BatchInvariantKernel`: a warpgroup has whole rows of scores, and hidden tiles add zeros."""
-        return f"by warpgroups, keys in tiles of {_ranked(work, target)[0].block_n}, in order"
+        return f"by warpgroups, keys in tiles of {self.best(work, target).block_n}, in order"
 
     def record_of(self, work: Work, target: TargetAttr, spec: Spec) -> dict[str, Attribute]:
-        """The record of a given variant, one of `specs`."""
+        """See `TensorAttention`."""
         problem, arch = problem_of(work), arch_named(target.arch.data)
         blocks = min(units_of(problem, spec), arch.multiprocessors * spec.blocks_per_sm)
         shape = Shape((blocks, 1, 1), (spec.threads, 1, 1), (1, 1, 1), layout_of(problem, spec).total)
@@ -262,16 +251,9 @@ class WgmmaAttentionKernel(PlainOperands):
         numbers = {name: integer(getattr(spec, name)) for name in _NUMBERS}
         return record | numbers | {"turns": integer(int(spec.turns))}
 
-    def record_reason(self, work: Work, record: Record, target: TargetAttr) -> str | None:
-        """See `CheckedKernel`."""
-        spec, arch = read_spec(record), arch_named(target.arch.data)
-        if (reason := spec_reason(problem_of(work), spec, arch)) is not None:
-            return reason
-        return contradiction(record, self.record_of(work, target, spec), arch)
-
-    def candidates(self, work: Work, target: TargetAttr) -> Sequence[Mapping[str, Attribute]]:
-        """The records of all `specs`, by the prior the cheapest first."""
-        return [self.record_of(work, target, spec) for spec in _ranked(work, target)]
+    def spec_of(self, record: Record) -> Spec:
+        """See `TensorAttention`."""
+        return read_spec(record)
 
 
 def _shape_reason(problem: AttentionProblem, scale: float, fixed: bool) -> str | None:

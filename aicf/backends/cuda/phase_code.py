@@ -15,12 +15,11 @@ from xdsl.dialects import arith
 from xdsl.ir import OpResult, SSAValue
 
 from aicf.backends.base import BufferRef
+from aicf.backends.cuda.combine_code import by_butterflies, by_columns, finished, partial_dtype, tree, widened
 from aicf.backends.cuda.generated_spec import GeneratedSpec, nest_moves, partial_size, reduces
 from aicf.backends.cuda.load_code import LoadText
 from aicf.backends.cuda.philox_code import neighbouring_words
 from aicf.backends.cuda.scalar_code import (
-    REGISTERS,
-    SHORT_INTEGERS,
     Rounding,
     ScalarText,
     combine_text,
@@ -29,21 +28,17 @@ from aicf.backends.cuda.scalar_code import (
     identity_text,
     index_type,
     load_text,
-    rounded_text,
     store_text,
-    wrapped_text,
 )
 from aicf.backends.cuda.staging import Snippet
 from aicf.backends.cuda.target import ELEMENT_BYTES
 from aicf.backends.cuda.vector_access import VectorAccess, vector_access
 from aicf.backends.lanes import LaneSteps
 from aicf.backends.nests import Access, LoopNest, index_ops, reads
-from aicf.dialects.emit_kernels import IndexOp, LoadOp, PhaseOp, PhiloxOp, ReduceOp, ScanOp, StoreOp
+from aicf.dialects.emit_kernels import IndexOp, LoadOp, PhaseOp, PhiloxOp, ReduceOp, StoreOp
 
 Source = Callable[[list[str]], list[str]]
 """Adds the statements that a value takes, and gives its name in every lane."""
-
-WARP = 32
 
 
 class PhaseCode:
@@ -267,9 +262,12 @@ class PhaseCode:
                         prefix = f"l{len(lines)}_"
                         define(op.result, self.loads.emit(op, names, lanes, prefix, lines))
                         continue
-                    if isinstance(op, PhiloxOp) and self.steps.shares_counters(op, lanes):
+                    if (
+                        isinstance(op, PhiloxOp)
+                        and (words := self.steps.counter_words(op, lanes)) is not None
+                    ):
                         prefix = f"w{len(lines)}_"
-                        define(op.result, neighbouring_words(op, names, lanes, prefix, lines))
+                        define(op.result, neighbouring_words(op, names, words, prefix, lines))
                         continue
                     for text in texts:
                         text.emit(op)
@@ -433,8 +431,8 @@ class PhaseCode:
         names: list[str] = []
         for place, op in enumerate(_reductions(phase)):
             how, dtype = op.combine.data, partial_dtype(op)
-            lanes = [_widened(name, op) for name in value(op.value)]
-            groups = [_tree(how, dtype, lanes)] if self.by_rows else lanes
+            lanes = [widened(name, op) for name in value(op.value)]
+            groups = [tree(how, dtype, lanes)] if self.by_rows else lanes
             for lane, text in enumerate(groups):
                 slot = place * self.uniform_lanes + lane
                 step = f"t{slot}"
@@ -443,70 +441,21 @@ class PhaseCode:
                 names.append(f"n{slot}")
         return names
 
-    # Across threads
-
     def combine(self, phase: int, *, finish: bool = True) -> Snippet:
         """Parameters total, thread; combines over the threads of a row or column, all of which get the result.
 
         finish: whether that is the whole result, to be turned into the type that later phases see.
         """
         lines: list[str] = []
-        across = self._by_butterflies if self.by_rows else self._by_columns
-        names = across(self.reductions(phase), lines)
+        across = by_butterflies if self.by_rows else by_columns
+        names = across(self.spec, self.reductions(phase), lines)
         if finish:
             reductions = self.reductions(phase)
             names = [
-                self._finished(reductions[i // self.uniform_lanes], name) for i, name in enumerate(names)
+                finished(reductions[i // self.uniform_lanes], name, self.rounding)
+                for i, name in enumerate(names)
             ]
         return Snippet(("total", "thread"), tuple(lines), packed(names))
-
-    def _finished(self, op: ReduceOp, name: str) -> str:
-        if dtype_of(op.value) == "i1":
-            return f"({name} != i32(0))"
-        if dtype_of(op.value) in SHORT_INTEGERS:
-            return wrapped_text(name, dtype_of(op.value))
-        return rounded_text(name, dtype_of(op.value)) if self.rounding == "strict" else name
-
-    def _by_butterflies(self, reductions: Sequence[ReduceOp], lines: list[str]) -> list[str]:
-        """Within each warp, then over what the warps left in shared memory."""
-        lanes = self.spec.lanes
-        names = [
-            _butterfly(op, f"total[{i}]", min(lanes, WARP), f"b{i}_", lines)
-            for i, op in enumerate(reductions)
-        ]
-        warps = lanes // WARP
-        if warps <= 1 or not reductions:
-            return names
-        for i, op in enumerate(reductions):
-            lines.append(f"shared{i} = cuda.shared.array({warps}, {partial_dtype(op)})")
-        lines.append("if thread % 32 == 0:")
-        lines += [f"    shared{i}[thread // 32] = {name}" for i, name in enumerate(names)]
-        lines.append("cuda.syncthreads()")
-        return [
-            _butterfly(op, f"shared{i}[thread % {warps}]", warps, f"c{i}_", lines)
-            for i, op in enumerate(reductions)
-        ]
-
-    def _by_columns(self, reductions: Sequence[ReduceOp], lines: list[str]) -> list[str]:
-        """Through shared memory: every thread adds up its columns, the threads of a column ascending."""
-        spec = self.spec
-        own = [f"total[{slot}]" for slot in range(len(reductions) * spec.vector)]
-        if spec.lanes == 1 or not reductions:
-            return own
-        across, size = spec.threads // spec.lanes, spec.threads * spec.vector
-        for i, op in enumerate(reductions):
-            lines.append(f"shared{i} = cuda.shared.array({size}, {partial_dtype(op)})")
-        for slot, name in enumerate(own):
-            i, lane = divmod(slot, spec.vector)
-            lines.append(f"shared{i}[{lane * spec.threads} + thread] = {name}")
-        lines += ["cuda.syncthreads()", f"column = thread % {across}"]
-        for slot in range(len(own)):
-            i, lane = divmod(slot, spec.vector)
-            how, dtype = reductions[i].combine.data, partial_dtype(reductions[i])
-            for j in range(spec.lanes):
-                cell = f"shared{i}[{lane * spec.threads + j * across} + column]"
-                lines.append(f"s{slot} = {combine_text(how, dtype, f's{slot}', cell) if j else cell}")
-        return [f"s{slot}" for slot in range(len(own))]
 
     # Partial results of splits
 
@@ -568,15 +517,6 @@ def packed(names: Sequence[str]) -> str:
     return f"({', '.join(names)},)" if names else "(i32(0),)"
 
 
-def partial_dtype(op: ReduceOp | ScanOp) -> str:
-    """Element type of partial results: a register's, so that short integers wrap once, at the end; i1 as i32."""
-    return {"bool": "i32"}.get(register := REGISTERS[dtype_of(op.value)], register)
-
-
-def _widened(name: str, op: ReduceOp) -> str:
-    return f"cuda.selp({name}, i32(1), i32(0))" if dtype_of(op.value) == "i1" else name
-
-
 def _reductions(phase: PhaseOp) -> list[ReduceOp]:
     return [op for op in phase.body.block.ops if isinstance(op, ReduceOp)]
 
@@ -606,26 +546,3 @@ def _unpacking(access: VectorAccess, words: Sequence[str], prefix: str) -> Sourc
 
 def _in_order(needed: set[SSAValue], sources: Mapping[SSAValue, Source]) -> list[SSAValue]:
     return [value for value in sources if value in needed]
-
-
-def _tree(how: str, dtype: str, names: Sequence[str]) -> str:
-    """The combination of all names, pairwise."""
-    values = list(names)
-    while len(values) > 1:
-        pairs = zip(values[::2], values[1::2], strict=False)
-        values = [combine_text(how, dtype, a, b) for a, b in pairs] + values[len(values) // 2 * 2 :]
-    return values[0]
-
-
-def _butterfly(op: ReduceOp, name: str, lanes: int, prefix: str, lines: list[str]) -> str:
-    """The combination over `lanes` neighbouring threads of a warp, in every one of them."""
-    how, dtype = op.combine.data, partial_dtype(op)
-    current = f"{prefix}0"
-    lines.append(f"{current} = {name}")
-    step = lanes // 2
-    while step:
-        other, following = f"{prefix}o{step}", f"{prefix}{step}"
-        lines.append(f"{other} = cuda.shfl_xor_sync(ALL_LANES, {current}, {step})")
-        lines.append(f"{following} = {combine_text(how, dtype, current, other)}")
-        current, step = following, step // 2
-    return current

@@ -28,19 +28,19 @@ def word_text(op: Operation, args: Sequence[str]) -> str:
     return f"i32(philox_word(u32({index} & i64(3)), philox({_counter(offset, index)}, u64({seed}))))"
 
 
-def neighbouring_words(op: PhiloxOp, names: NamesOf, lanes: int, prefix: str, lines: list[str]) -> list[str]:
-    """Names of the words of neighbouring indices from a multiple of four on; adds what computes them.
+def neighbouring_words(
+    op: PhiloxOp, names: NamesOf, words: Sequence[int], prefix: str, lines: list[str]
+) -> list[str]:
+    """Names of the words that lanes take of counters which four neighbours share; adds what computes them.
 
     Args:
         names: Of the operands.
-        lanes: A multiple of four.
+        words: The word of each lane, see `LaneSteps.counter_words`.
     """
     seed, offset, index = (names(operand) for operand in op.operands)
-    made: list[str] = []
-    for first in range(0, lanes, WORDS):
+    for first in range(0, len(words), WORDS):
         own = [f"{prefix}{lane}" for lane in range(first, first + WORDS)]
         lines.append(
             f"{', '.join(own)} = philox({_counter(offset[first], index[first])}, u64({seed[first]}))"
         )
-        made += [f"i32({name})" for name in own]
-    return made
+    return [f"i32({prefix}{word})" for word in words]

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import prod
 
@@ -64,16 +65,16 @@ def launch_entries(work: Work, target: TargetAttr, *grids: tuple[int, int]) -> d
     }
 
 
-class Places(PlainOperands):
+class Places(PlainOperands, ABC):
     """What the kernels here share: any operands of a type and size that is counted, and one record for each work."""
 
     def legal(self, work: Work, target: TargetAttr) -> str | None:
         """See `KernelDescriptor`."""
         return _size_reason(work)
 
+    @abstractmethod
     def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
         """See `KernelDescriptor`."""
-        raise NotImplementedError
 
     def record_reason(self, work: Work, record: Record, target: TargetAttr) -> str | None:
         """See `CheckedKernel`."""

@@ -13,8 +13,9 @@ from dataclasses import replace
 from xdsl.ir import Operation, SSAValue
 
 from aicf.backends.base import BufferRef
+from aicf.backends.cuda.combine_code import WARP, partial_dtype
 from aicf.backends.cuda.generated_spec import GeneratedSpec, scan_ops
-from aicf.backends.cuda.phase_code import WARP, PhaseCode, Source, named, packed, partial_dtype
+from aicf.backends.cuda.phase_code import PhaseCode, Source, named, packed
 from aicf.backends.cuda.scalar_code import (
     SHORT_INTEGERS,
     Rounding,

@@ -126,8 +126,8 @@ def compiled(name: str) -> CompiledModel:
     model, streams = MODELS[name]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(build, "compile_kernels", _named)
-        # What is one instruction behind a product is the business of other tests: here it is about edges.
-        policy = {"fusion": {"norm": False}, "streams": streams}
+        # What is one instruction, or none, is the business of other tests: here it is about edges.
+        policy = {"fusion": {"norm": False, "concat": False}, "streams": streams}
         tuning = library_calls(model(), "product", json.dumps(policy))
         return aicf.compile(model(), weights_of(model()), TARGET, policy=policy, tuning=tuning)
 

@@ -142,11 +142,6 @@ class _Thread:
     arrays: Iterator[int] = field(default_factory=itertools.count)
 
     @property
-    def place(self) -> int:
-        """Its number in the cluster."""
-        return self.rank * self.threads + self.number
-
-    @property
     def block(self) -> range:
         """The threads of its block, by their numbers in the cluster."""
         return range(self.rank * self.threads, (self.rank + 1) * self.threads)

@@ -15,12 +15,12 @@ from aicf.backends.cuda.attention_kernels import (
     AttentionKernel,
     AttentionSpec,
     SimtAttentionKernel,
-    problem_of,
     ranked_specs,
     read_spec,
     shared_layout,
     specs,
 )
+from aicf.backends.cuda.attention_problem import problem_of
 from aicf.backends.cuda.launches import KernelLaunch
 from aicf.backends.cuda.target import ARCHES
 from aicf.backends.cuda.toolchain import compile_kernels

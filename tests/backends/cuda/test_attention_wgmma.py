@@ -11,7 +11,8 @@ import pytest
 from xdsl.ir import Attribute
 
 from aicf.backends.base import OperandInfo, Work
-from aicf.backends.cuda.attention_kernels import AttentionKernel, problem_of
+from aicf.backends.cuda.attention_kernels import AttentionKernel
+from aicf.backends.cuda.attention_problem import problem_of
 from aicf.backends.cuda.attention_wgmma_code import emit
 from aicf.backends.cuda.attention_wgmma_kernels import (
     Spec,

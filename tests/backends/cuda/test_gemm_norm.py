@@ -28,7 +28,7 @@ from aicf.passes.aicf_inference import AicfInferencePass
 from aicf.passes.fuse_norms import FuseNormsPass
 from aicf.passes.support.work import work_of_group
 from tests.backends.cuda.gemm_launches import launch_of
-from tests.backends.cuda.sass import SPILLS, instructions, listing, starting
+from tests.backends.cuda.sass import SPILLS, listing, names_of, starting
 from tests.gpu.programs import rows_normed
 
 ARCH = ARCHES["sm_90a"]
@@ -184,9 +184,10 @@ def compiled(name: str, spec: Spec | None = None) -> tuple[KernelLaunch, str, li
     (made,) = emit(launch(norm(name), spec))
     assert isinstance(made, KernelLaunch)
     (cubin,) = compile_kernels([made.code], "sm_90a").values()
-    names = instructions(cubin)
+    lines = listing(cubin)
+    names = names_of(lines)
     assert cubin.stack_bytes == 0 and not starting(names, SPILLS)
-    return made, "\n".join(listing(cubin)), names
+    return made, "\n".join(lines), names
 
 
 @pytest.mark.parametrize(

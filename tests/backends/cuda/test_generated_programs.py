@@ -117,7 +117,7 @@ func.func @f(%x : tensor<6x40xf16> {logical.name = "x", logical.role = "input"},
   %1 = logical.softmax %0 {axis = 1} : tensor<6x40xf16>
   %2 = logical.gelu %1 {approximate = "none"} : tensor<6x40xf16>
   %3 = logical.transpose %2 {permutation = [1, 0]} : tensor<6x40xf16> -> tensor<40x6xf16>
-  %4 = logical.concat %0, %1 {axis = 1} : (tensor<6x40xf16>, tensor<6x40xf16>) -> tensor<6x80xf16>
+  %4 = logical.concat %2, %x {axis = 1} : (tensor<6x40xf16>, tensor<6x40xf16>) -> tensor<6x80xf16>
   func.return %2, %3, %4 : tensor<6x40xf16>, tensor<40x6xf16>, tensor<6x80xf16>
 }
 """

@@ -1,0 +1,99 @@
+"""The descriptor of attention on tensor cores: what `cuda.attention` and `cuda.attention_wgmma` have in common.
+
+A kernel adds its decisions (a spec), which of them are legal, what they cost, and their entries in the record.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Generic, TypeVar
+
+from xdsl.ir import Attribute
+
+from aicf.backends.base import Work
+from aicf.backends.cuda.attention_problem import HALVES, KIND, AttentionProblem, common_reason, problem_of
+from aicf.backends.cuda.records import PlainOperands, Record, contradiction
+from aicf.backends.cuda.target import GpuArch, arch_named
+from aicf.dialects.emit_types import TargetAttr
+
+Spec = TypeVar("Spec")
+
+
+class TensorAttention(PlainOperands, ABC, Generic[Spec]):
+    """A `TunableKernel` whose variants are specs."""
+
+    kinds: frozenset[str] = frozenset({KIND})
+    determinism: str = "bitwise"
+
+    # What a kernel adds
+
+    @abstractmethod
+    def operands_reason(self, work: Work, problem: AttentionProblem) -> str | None:
+        """Why sizes, strides or the scale have no code, None if they have."""
+
+    @abstractmethod
+    def ranked(self, problem: AttentionProblem, arch: GpuArch, fixed: bool) -> Sequence[Spec]:
+        """All specs that make sense, by the prior the cheapest first; with `fixed` only those that combine keys in one
+        order, whatever the number of queries and batch elements."""
+
+    @abstractmethod
+    def us(self, problem: AttentionProblem, spec: Spec, arch: GpuArch) -> float:
+        """Predicted microseconds."""
+
+    @abstractmethod
+    def reason(self, problem: AttentionProblem, spec: Spec, arch: GpuArch) -> str | None:
+        """Why a spec cannot run a problem, None if it can."""
+
+    @abstractmethod
+    def record_of(self, work: Work, target: TargetAttr, spec: Spec) -> dict[str, Attribute]:
+        """The record of `work` run by `spec`, one of `ranked`."""
+
+    @abstractmethod
+    def spec_of(self, record: Record) -> Spec:
+        """The spec of a record. Raises PlanError if an entry is missing."""
+
+    def arch_reason(self, arch: GpuArch) -> str | None:
+        """Why an architecture runs none of it, None if it may."""
+        return None
+
+    # What follows
+
+    def legal(self, work: Work, target: TargetAttr) -> str | None:
+        """See `KernelDescriptor`."""
+        problem, arch = problem_of(work), arch_named(target.arch.data)
+        if (reason := self.arch_reason(arch) or common_reason(work, problem)) is not None:
+            return reason
+        if problem.dtype not in HALVES:
+            return f"tensor cores multiply f16 and bf16 here, not {problem.dtype}: use cuda.attention_simt or cast"
+        if (reason := self.operands_reason(work, problem)) is not None:
+            return reason
+        if not self._ranked(work, target):
+            return f"no tiling fits the registers and shared memory of {arch.name}"
+        return None
+
+    def cost_us(self, work: Work, target: TargetAttr) -> float:
+        """See `KernelDescriptor`."""
+        return self.us(problem_of(work), self.best(work, target), arch_named(target.arch.data))
+
+    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
+        """See `KernelDescriptor`: the record of the spec that the prior prefers."""
+        return self.record_of(work, target, self.best(work, target))
+
+    def candidates(self, work: Work, target: TargetAttr) -> Sequence[Mapping[str, Attribute]]:
+        """See `TunableKernel`: the records of all specs, by the prior the cheapest first."""
+        return [self.record_of(work, target, spec) for spec in self._ranked(work, target)]
+
+    def record_reason(self, work: Work, record: Record, target: TargetAttr) -> str | None:
+        """See `CheckedKernel`."""
+        spec, arch = self.spec_of(record), arch_named(target.arch.data)
+        if (reason := self.reason(problem_of(work), spec, arch)) is not None:
+            return reason
+        return contradiction(record, self.record_of(work, target, spec), arch)
+
+    def best(self, work: Work, target: TargetAttr) -> Spec:
+        """The spec that the prior prefers."""
+        return self._ranked(work, target)[0]
+
+    def _ranked(self, work: Work, target: TargetAttr) -> Sequence[Spec]:
+        return self.ranked(problem_of(work), arch_named(target.arch.data), work.batch_invariant)
