@@ -701,7 +701,8 @@ def test_what_is_saved_is_what_it_was() -> None:
 
 def test_counters() -> None:
     assert run(logical.StepIncOp, np.array(41)) == 42
-    assert run(lambda n: logical.BiasCorrOp(n, 0.5, "f64"), np.array(3)) == 0.875
+    close(run(lambda n: logical.BiasCorrOp(n, 0.5, "f64"), np.array(3)), np.array(0.875))
+    assert run(lambda n: logical.BiasCorrOp(n, 0.0), np.array(3)) == 1.0
     warm = [run(lambda n: logical.LearningRateOp(n, "constant", 0.5, 4), np.array(n)) for n in (1, 4, 99)]
     assert warm == [0.125, 0.5, 0.5]
     half = logical.LearningRateOp
