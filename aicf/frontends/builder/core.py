@@ -203,15 +203,15 @@ class GraphCore:
         self._results.append(_Result(self._own(value), {NAME_ATTR: StringAttr(name)}))
 
     def update(self, target: Value, value: Value) -> None:
-        """Make a value the new value of a parameter or state after the run."""
+        """Make a value the new value of a parameter, state or meta after the run."""
         argument = self._own(target)
         if not isinstance(argument, BlockArgument):
-            raise self._error("update: the target is a computed value; give a param or state")
+            raise self._error("update: the target is a computed value; give a param, state or meta")
         entry = self._interface[argument.index]
         name = entry[NAME_ATTR]
-        if entry[ROLE_ATTR] not in (StringAttr("param"), StringAttr("state")):
+        if entry[ROLE_ATTR] == StringAttr("input"):
             raise self._error(
-                f"update: the role of {name} is {entry[ROLE_ATTR]}; only param and state change"
+                f"update: the role of {name} is {entry[ROLE_ATTR]}; only param, state and meta change"
             )
         if target.info != value.info:
             raise self._error(f"update: {name} is {target.info}, the new value {value.info}")
