@@ -98,6 +98,7 @@ def _graphs() -> dict[str, Case]:
         "philox": (random_numbers, ("f32", "f16", "bf16", "f64"), (GENERATED,)),
         "losses": (programs.losses, ("f32", "f16", "bf16", "f64"), (GENERATED,)),
         "counters": (programs.counters, ("f32", "f64"), (GENERATED,)),
+        "clipping": (programs.clipping, ("f32", "f64"), (GENERATED,)),
     }
     cases: dict[str, Case] = {}
     for family, (build, dtypes, kernels) in table.items():
