@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,6 +15,8 @@ from tests.support.elementwise_ops import CASES, INTEGERS, OPS, TOLERANCE, Array
 from tests.support.random_graphs import run_program
 
 torch = pytest.importorskip("torch")
+from tests.support.torch_tensors import array_of, tensor  # noqa: E402
+
 functional = torch.nn.functional
 pytestmark = pytest.mark.peers
 
@@ -92,20 +93,6 @@ def arguments(name: str, dtype: str, shape: tuple[int, ...], seed: int) -> list[
         # The GELU of infinity is infinity, and NaN in their vector code.
         arrays[0][np.isinf(arrays[0])] = 1
     return arrays
-
-
-def tensor(array: Array) -> Any:
-    """A PyTorch tensor; NumPy has no bfloat16 that it would take."""
-    if array.dtype != ml_dtypes.bfloat16:
-        return torch.from_numpy(np.array(array))
-    return torch.from_numpy(np.array(array).view(np.int16)).view(torch.bfloat16)
-
-
-def array_of(result: Any) -> Array:
-    """The other way round."""
-    if result.dtype != torch.bfloat16:
-        return result.numpy()
-    return result.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
 
 
 def compare(found: Array, theirs: Array, dtype: str) -> None:
