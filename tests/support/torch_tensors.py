@@ -6,9 +6,11 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-import torch
+import pytest
 
 from tests.support.elementwise_ops import Array
+
+torch = pytest.importorskip("torch")
 
 
 def tensor(array: Array) -> Any:
