@@ -11,15 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support import op_rows
+from tests.support import op_rows, torch_losses
 from tests.support.op_rows.row import FLOATS, INTEGERS, Array, Use, assert_close, is_float
 from tests.support.torch_tensors import tensor
 
 torch = pytest.importorskip("torch")
 functional = torch.nn.functional
 
-FAMILIES = {family: rows for family, rows in op_rows.FAMILIES.items() if family != "random_numbers"}
-"""All but random numbers: PyTorch's are its own."""
+OWN = ("random_numbers", "counters")
+"""Random numbers are PyTorch's own; counters it has in its schedulers, beside which `test_optimizers_pytorch` is."""
+FAMILIES = {family: rows for family, rows in op_rows.FAMILIES.items() if family not in OWN}
 ROWS = tuple(row for rows in FAMILIES.values() for row in rows)
 TYPES = (*FLOATS, *INTEGERS, "i1")
 ELEMENTS = {
@@ -258,6 +259,7 @@ TORCH: Mapping[str, Callable[..., Tensor]] = {
     "scatter_elements": scattered,
     "scatter_nd": scatter_nd,
     "topk_indices": topk_indices,
+    **torch_losses.TORCH,
 }
 
 
