@@ -229,7 +229,7 @@ class GraphCore:
             wanted = ", ".join(str(tensor_info(argument.type)) for argument in block.args)
             given = ", ".join(str(value.info) for value in arguments)
             raise self._error(f"inline: @{function.sym_name.data} takes ({wanted}), given are ({given})")
-        copies = dict(zip(block.args, map(self._own, arguments), strict=True))
+        copies: dict[SSAValue, SSAValue] = dict(zip(block.args, map(self._own, arguments), strict=True))
         returned = block.last_op
         assert isinstance(returned, ReturnOp)
         for op in block.ops:
