@@ -1,4 +1,4 @@
-"""Training of the builder: gradients, counters and what follows from them."""
+"""Training of the builder: gradients, counters, and what follows from them."""
 
 from __future__ import annotations
 
