@@ -26,6 +26,7 @@ from aicf.errors import ArtifactError, InputMismatch, PolicyError
 from aicf.explain import Decision
 from aicf.frontends.text import make_context, parse_module, verify_module
 from aicf.passes.aicf_inference import AicfInferencePass, emit_passes, instruction_passes
+from aicf.passes.aicf_training import AicfTrainingPass, is_training
 from aicf.passes.apply_policy import ApplyPolicyPass
 from aicf.passes.assign_ids import AssignIdsPass
 from aicf.passes.select_kernels import TUNING_KEY
@@ -197,10 +198,11 @@ def passes_of(source: Source, options: Options) -> tuple[ModulePass, ...]:
         start = (SetTargetPass(options.target, options.threads),) if options.target else ()
         policy = (ApplyPolicyPass(options.policy),) if options.policy else ()
         return (*start, *policy, *instruction_passes(options.tuning))
+    given = (options.target, options.policy, options.dims, options.threads)
+    if is_training(source.module):
+        return AicfTrainingPass(*given, options.tuning).passes()
     stage = "lowered" if source.has_groups else "logical"
-    return AicfInferencePass(
-        options.target, options.policy, options.dims, options.threads, stage, options.tuning
-    ).passes()
+    return AicfInferencePass(*given, stage, options.tuning).passes()
 
 
 def _logical_text(module: ModuleOp, context: Context) -> str:

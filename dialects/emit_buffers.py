@@ -51,7 +51,7 @@ BINDINGS = ("direct", "staged")
 _CONST_ROLES = ("const", "derived")
 """Roles in space `const`; the others are memory of the caller or of the weights, `bound`."""
 
-_UPDATED_ROLES = ("param", "state")
+_UPDATED_ROLES = ("param", "state", "meta")
 
 
 def buffer_of(value: SSAValue) -> BufferType:
@@ -65,7 +65,8 @@ class BindOp(IRDLOperation):
     """A buffer from outside: an input, output, parameter, state, meta scalar, constant or prepared weight.
 
     `binding`: `direct` uses the caller's address, which is a multiple of `align` bytes where that is given; `staged` an
-    address of ours, with a copy at the boundary. `updated` marks a parameter or state that the program overwrites. A
+    address of ours, with a copy at the boundary. `updated` marks a parameter, state or meta scalar that the program
+    overwrites. A
     `const` carries its value: a tensor of the buffer's shape, or one element (rank 0) that stands everywhere. A
     `derived` has the layout it was prepared in.
     """
@@ -111,7 +112,7 @@ class BindOp(IRDLOperation):
             raise VerifyException(f"binding must be one of {', '.join(BINDINGS)}, got '{self.binding.data}'")
         self._verify_align()
         if self.updated is not None and role not in _UPDATED_ROLES:
-            raise VerifyException(f"only a param or state can be updated, '{name}' is {role}")
+            raise VerifyException(f"only a param, state or meta can be updated, '{name}' is {role}")
         space = "const" if role in _CONST_ROLES else "bound"
         if type_.space.data != space:
             raise VerifyException(f"{role} '{name}' is a buffer in space '{space}', got '{type_.space.data}'")

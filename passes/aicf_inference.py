@@ -74,28 +74,54 @@ class AicfInferencePass(ModulePass):
         """The passes in order, with the options handed on."""
         if self.start not in STARTS:
             raise PolicyError(f"start: '{self.start}' is no stage to start from; legal: {', '.join(STARTS)}")
-        simplify = (LogicalCanonicalizePass(), LogicalCsePass(), LogicalDcePass())
-        start: tuple[ModulePass, ...] = (SetTargetPass(self.target, self.threads),) if self.target else ()
-        policy: tuple[ModulePass, ...] = (ApplyPolicyPass(self.policy),) if self.policy else ()
         if self.start == "lowered":
             checks = (AssignIdsPass(), VerifyLogicalPass(groups=True))
-            return (*start, *policy, *checks, *decision_passes(self.tuning))
+            return (
+                *_settings(self.target, self.policy, self.threads),
+                *checks,
+                *decision_passes(self.tuning),
+            )
         return (
-            *start,
-            *policy,
-            AssignIdsPass(),
-            VerifyLogicalPass(),
-            *simplify,
-            FoldConstantsPass(),
-            SpecializeShapesPass(self.dims),
-            LowerLogicalPass(),
-            *simplify,
-            FoldConstantsPass(),
-            SelectLayoutsPass(),
-            LogicalDcePass(),
+            *front_passes(self.target, self.policy, self.dims, self.threads),
+            *lowering_passes(),
             VerifyLogicalPass(),
             *decision_passes(self.tuning),
         )
+
+
+def _settings(target: str, policy: str, threads: int) -> tuple[ModulePass, ...]:
+    """What later passes read from the module."""
+    target_passes = (SetTargetPass(target, threads),) if target else ()
+    policy_passes = (ApplyPolicyPass(policy),) if policy else ()
+    return (*target_passes, *policy_passes)
+
+
+def simplifications() -> tuple[ModulePass, ...]:
+    """What makes logical IR smaller, wherever it stands."""
+    return (LogicalCanonicalizePass(), LogicalCsePass(), LogicalDcePass())
+
+
+def front_passes(target: str, policy: str, dims: str, threads: int) -> tuple[ModulePass, ...]:
+    """From a model as it was given to logical IR of static sizes."""
+    return (
+        *_settings(target, policy, threads),
+        AssignIdsPass(),
+        VerifyLogicalPass(),
+        *simplifications(),
+        FoldConstantsPass(),
+        SpecializeShapesPass(dims),
+    )
+
+
+def lowering_passes() -> tuple[ModulePass, ...]:
+    """From logical IR of static sizes to primitive ops."""
+    return (
+        LowerLogicalPass(),
+        *simplifications(),
+        FoldConstantsPass(),
+        SelectLayoutsPass(),
+        LogicalDcePass(),
+    )
 
 
 def decision_passes(tuning: str = "") -> tuple[ModulePass, ...]:

@@ -27,7 +27,7 @@ from aicf.passes.support.identity import invalid, op_id, position_of, sources
 METHOD_WORDS = ("kernel", "grid", "block", "tile", "shared", "stream", "arena", "tensor_core")
 """Words of emit IR; an attribute of a logical program that mentions one decides what a pass should."""
 
-UPDATED_ROLES = ("param", "state")
+UPDATED_ROLES = ("param", "state", "meta")
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,8 @@ def _check_update(function: FuncOp, arguments: Sequence[Entry], index: int, targ
     role = _text(arguments[position], ROLE_ATTR)
     if role not in UPDATED_ROLES:
         raise _in_function(
-            function, f'result {index} updates "{target}", whose role is {role}; only param and state change'
+            function,
+            f'result {index} updates "{target}", whose role is {role}; only param, state and meta change',
         )
     old, new = function.function_type.inputs.data[position], function.function_type.outputs.data[index]
     if old != new:

@@ -57,7 +57,7 @@ func.func @f(%x : tensor<4xf32> {logical.name = "x", logical.role = "input"}) ->
 // -----
 
 // An update of an input.
-// CHECK: error: @f: result 0 updates "x", whose role is input; only param and state change
+// CHECK: error: @f: result 0 updates "x", whose role is input; only param, state and meta change
 func.func @f(%x : tensor<4xf32> {logical.name = "x", logical.role = "input"}) -> (tensor<4xf32> {logical.updates = "x"}) {
   func.return %x : tensor<4xf32>
 }

@@ -278,9 +278,9 @@ def test_errors_say_where_and_what() -> None:
         graph.batch_norm(x, y, y, y, y)
     with fail('graph "g" has no result; call output() or update()'):
         graph.module()
-    with fail('the role of "x" is "input"; only param and state change'):
+    with fail('the role of "x" is "input"; only param, state and meta change'):
         graph.update(x, x)
-    with fail("the target is a computed value; give a param or state"):
+    with fail("the target is a computed value; give a param, state or meta"):
         graph.update(graph.exp(x), x)
     weight = graph.param("w", (2,))
     with fail('"w" is 2xf32, the new value 2x3xf32'):

@@ -159,7 +159,7 @@ emit.program @p attributes {phase = "bufferized"} {
 // -----
 
 // Only a param or a state is updated.
-// CHECK: error: emit.bind: only a param or state can be updated, 'x' is input
+// CHECK: error: emit.bind: only a param, state or meta can be updated, 'x' is input
 emit.program @p attributes {phase = "bufferized"} {
   %x = emit.bind input "x" updated : !emit.buffer<8xf32, bound>
 }

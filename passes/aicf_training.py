@@ -1,0 +1,58 @@
+"""`aicf-training`: the whole way from a training step in logical IR to a final emit program, as one named pipeline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from aicf.dialects import logical
+from aicf.passes.aicf_inference import decision_passes, front_passes, lowering_passes, run, simplifications
+from aicf.passes.differentiate import DifferentiatePass
+from aicf.passes.eliminate_saves import EliminateSavesPass
+from aicf.passes.logical_dce import LogicalDcePass
+from aicf.passes.lower_optimizers import LowerOptimizersPass
+from aicf.passes.verify_logical import VerifyLogicalPass
+
+
+@dataclass(frozen=True)
+class AicfTrainingPass(ModulePass):
+    """Runs every pass of the training pipeline in order: that of inference, with gradients, optimizers and saves.
+
+    Options: `target`, `policy`, `dims`, `threads` and `tuning` of `aicf-inference`.
+    """
+
+    name = "aicf-training"
+
+    target: str = ""
+    policy: str = ""
+    dims: str = ""
+    threads: int = 1
+    tuning: str = ""
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        run(self.passes(), ctx, op)
+
+    def passes(self) -> tuple[ModulePass, ...]:
+        """The passes in order, with the options handed on."""
+        return (
+            *front_passes(self.target, self.policy, self.dims, self.threads),
+            DifferentiatePass(),
+            LowerOptimizersPass(),
+            *simplifications(),
+            *lowering_passes(),
+            # Saves keep equal ops of the two parts apart: merged, they would tear fusions. So no cse from here.
+            EliminateSavesPass(),
+            LogicalDcePass(),
+            VerifyLogicalPass(),
+            *decision_passes(self.tuning),
+        )
+
+
+def is_training(module: ModuleOp) -> bool:
+    """Whether the module has ops that only the training pipeline lowers."""
+    return any(
+        isinstance(op, logical.GradientOp | logical.OptimizerOp | logical.SaveOp) for op in module.walk()
+    )
