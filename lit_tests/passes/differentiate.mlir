@@ -84,3 +84,29 @@ func.func @short(
   %dw = logical.gradient %loss, %w : (tensor<bf16>, tensor<4x6xbf16>) -> tensor<4x6xbf16>
   func.return %dw : tensor<4x6xbf16>
 }
+
+// Random numbers have no gradient, and what they choose passes back by the same choice: one stream, of one seed and offset.
+// CHECK-LABEL: func.func @random
+// CHECK: %kept = logical.dropout %noisy, %s, %o {rate = 2.500000e-01
+// CHECK: %kept.grad.dropout = logical.dropout %loss_3.grad.spread, %s, %o {rate = 2.500000e-01
+// CHECK-NEXT: func.return %{{.*}}, %kept.grad.dropout
+func.func @random(
+    %x : tensor<4xf32> {logical.name = "x", logical.role = "param"},
+    %s : tensor<i64> {logical.name = "seed", logical.role = "meta"},
+    %o : tensor<i64> {logical.name = "offset", logical.role = "meta"}) -> (tensor<f32> {logical.name = "loss"}, tensor<4xf32> {logical.name = "dx"}) {
+  %noise = logical.philox %s, %o {form = "normal"} : (tensor<i64>, tensor<i64>) -> tensor<4xf32>
+  %noisy = logical.add %x, %noise : tensor<4xf32>
+  %kept = logical.dropout %noisy, %s, %o {rate = 0.25} : (tensor<4xf32>, tensor<i64>, tensor<i64>) -> tensor<4xf32>
+  %loss = logical.reduce_sum %kept {axes = [0]} : tensor<4xf32> -> tensor<f32>
+  %dx = logical.gradient %loss, %x : (tensor<f32>, tensor<4xf32>) -> tensor<4xf32>
+  func.return %loss, %dx : tensor<f32>, tensor<4xf32>
+}
+
+// By itself a loss has the derivative 1, also if nothing computes it.
+// CHECK-LABEL: func.func @itself
+// CHECK-NEXT: %[[ONE:.*]] = logical.constant dense<1.000000e+00>
+// CHECK-NEXT: func.return %[[ONE]]
+func.func @itself(%x : tensor<f32> {logical.name = "x", logical.role = "param"}) -> (tensor<f32> {logical.name = "dx"}) {
+  %dx = logical.gradient %x, %x : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  func.return %dx : tensor<f32>
+}
