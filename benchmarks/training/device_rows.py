@@ -17,7 +17,7 @@ from typing import Any
 import torch
 import torch_rivals
 from contest import Contestant, error_of, in_turns, losses_of
-from steps import artifacts, initial_state
+from steps import artifacts, first_state, predicted_bytes
 from torch_rivals import Trainer, contestant, trainer
 from works import WORKS, Array, Work, random_parameters
 
@@ -100,7 +100,7 @@ def _bytes_of_eager(race: Race) -> int:
 
 def _add_ours(race: Race, label: str, path: Path) -> None:
     """Our program on memory of PyTorch's; what it does not write stays NaN."""
-    start = initial_state(race.work, race.parameters)
+    start = first_state(path, race.parameters)
     reset_peak("device")
     before = statistics("device").live_bytes
     model = aicf.load(path, weights=start)
@@ -115,8 +115,7 @@ def _add_ours(race: Race, label: str, path: Path) -> None:
         lambda: float(loss),
     )
     race.add(label, each)
-    (predicted,) = (size for use, size in model.memory().items() if use.startswith("peak@"))
-    race.row["predicted_bytes"][label] = predicted
+    race.row["predicted_bytes"][label] = predicted_bytes(model.memory())
     race.row["bytes"][label] = statistics("device").peak_bytes - before
     if label == "aicf":
         race.row["instructions"] = len(model.plan.programs[0].launches)

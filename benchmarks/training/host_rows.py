@@ -10,7 +10,7 @@ import numpy as np
 import torch
 import torch_rivals
 from contest import Contestant, error_of, in_turns, losses_of
-from steps import compiled_step, initial_state
+from steps import compiled_step
 from torch_rivals import Trainer, contestant, trainer
 from works import WORKS, Array, Work, random_parameters
 
@@ -30,17 +30,17 @@ def measured(name: str) -> dict[str, Any]:
 
 
 def _ours(work: Work, parameters: Parameters) -> Contestant:
-    model = compiled_step(work, "cpu")
+    step = compiled_step(work, "cpu")
+    start = step.state_dict()
     x, y = np.zeros(work.x_shape, np.float32), np.zeros(work.x_shape[0], np.int64)
     loss = np.full((), np.nan, np.float32)
-    graph = model.bind(x=x, y=y, loss=loss)
+    graph = step.executable.bind(x=x, y=y, loss=loss)
 
     def feed(new_x: Array, new_y: Array) -> None:
         x[...], y[...] = new_x, new_y
 
-    start = initial_state(work, parameters)
     return Contestant(
-        lambda: model.set_state(start), feed, graph.replay, graph.synchronize, lambda: float(loss)
+        lambda: step.load_state_dict(start), feed, graph.replay, graph.synchronize, lambda: float(loss)
     )
 
 

@@ -1,9 +1,14 @@
-"""Our training steps, compiled: forward, loss, backward, optimizer and counter in one program."""
+"""Our training steps, compiled: forward, loss, backward, optimizer and counter in one program.
+
+The artifacts have no weights; beside each lies what a step begins with besides its parameters, all zeros, as JSON.
+"""
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,56 +16,37 @@ import numpy as np
 from works import LEARNING_RATE, WORKS, Array, Work, random_parameters
 
 import aicf
-from aicf import Graph, Value
-from aicf.compiled import CompiledModel
-from aicf.dialects import logical
+from aicf import Graph
 
 BUDGETED = ("encoder",)
 """Works that are also compiled with a memory budget."""
 BUDGET = 0.6
 """Of the peak without one."""
-STATES = ("exp_avg", "exp_avg_sq")
 
 
-def step_graph(work: Work, name: str) -> Graph:
-    """x and y to `loss`, an f32 of rank 0; updates every parameter, its states and `step`."""
-    graph = Graph(name)
+def forward(work: Work) -> Graph:
+    """x to f32 logits."""
+    graph = Graph("network")
     x = graph.input("x", tuple(work.x_shape), work.x_dtype)
-    y = graph.input("y", (work.x_shape[0],), "i64")
-    parameters = {key: graph.param(key, tuple(shape)) for key, shape in work.parameters.items()}
+    parameters = {name: graph.param(name, tuple(shape)) for name, shape in work.parameters.items()}
     logits = work.network(graph, x, parameters)
-    if logits.dtype != "f32":
-        logits = graph.cast(logits, "f32", name="logits")
-    loss = graph.cross_entropy(logits, y, name="loss")
-    graph.output(loss, "loss")
-    _add_optimizer(graph, work, loss, parameters)
+    graph.output(logits if logits.dtype == "f32" else graph.cast(logits, "f32"), "logits")
     return graph
 
 
-def _add_optimizer(graph: Graph, work: Work, loss: Value, parameters: dict[str, Value]) -> None:
-    block = loss.ssa.owner.parent
-    step = graph.meta("step", (), "i64")
-    now = logical.StepIncOp(step.ssa)
-    rate = logical.LearningRateOp(now.result, "constant", LEARNING_RATE)
-    block.add_ops([now, rate])
-    for key, value in parameters.items():
-        gradient = logical.GradientOp(loss.ssa, value.ssa)
-        states = [graph.state(f"{key}.{state}", value.shape) for state in STATES]
-        op_class = logical.AdamwOp if work.decay else logical.AdamOp
-        operands = (value.ssa, gradient.result, rate.result, now.result, [state.ssa for state in states])
-        update = op_class(*operands, weight_decay=work.decay)
-        block.add_ops([gradient, update])
-        for target, new in zip([value, *states], update.results, strict=True):
-            graph.update(target, Value(graph, new))
-    graph.update(step, Value(graph, now.result))
-
-
-def compiled_step(work: Work, target: str, **options: Any) -> CompiledModel:
-    """The step of a work, with its first parameters. Options as of `aicf.compile`."""
+def compiled_step(work: Work, target: str, **options: Any) -> aicf.TrainStep:
+    """The step of a work, with its first parameters. Options as of `aicf.train_step`."""
     if work.tf32:
-        options["policy"] = {"kernels": {"tf32": True}}
-    weights = initial_state(work, random_parameters(work))
-    return aicf.compile(step_graph(work, "step"), weights, target, **options)
+        options["policy"] = {"kernel": {"tf32": True}}
+    optimizer = (
+        aicf.optimizers.AdamW(LEARNING_RATE, weight_decay=work.decay)
+        if work.decay
+        else aicf.optimizers.Adam(LEARNING_RATE)
+    )
+    parameters = random_parameters(work)
+    return aicf.train_step(
+        forward(work), "cross_entropy", optimizer, weights=parameters, target=target, **options
+    )
 
 
 def artifacts(folder: Path, name: str) -> dict[str, Path]:
@@ -75,24 +61,33 @@ def commit_file(folder: Path, name: str) -> Path:
 
 
 def compile_artifacts(folder: Path, name: str, target: str, tuning: Path | None, commit: str) -> None:
-    """Writes the artifacts of a work, without weights, and the commit; says what is in them."""
-    budget = 0
+    """Writes the artifacts of a work and the commit; says what is in them."""
+    budget: dict[str, int] = {}
     for label, path in artifacts(folder, name).items():
         started = time.perf_counter()
-        options = {"memory_budget": budget} if label != "aicf" else {}
-        model = compiled_step(WORKS[name], target, tuning=tuning, **options)
-        model.save(path, weights=False)
-        kernels = Counter(launch.kernel for launch in model.plan.programs[0].launches)
-        (peak,) = (size for use, size in model.memory().items() if use.startswith("peak@"))
-        budget = int(BUDGET * peak)
+        step = compiled_step(WORKS[name], target, tuning=tuning, **(budget if label != "aicf" else {}))
+        step.executable.save(path, weights=False)
+        others = {
+            key: value for key, value in step.executable.weights.items() if key not in WORKS[name].parameters
+        }
+        text = json.dumps({key: [value.shape, value.dtype.name] for key, value in others.items()})
+        path.with_suffix(".json").write_text(text, "utf-8")
+        peak = predicted_bytes(step.memory())
+        budget = {"memory_budget": int(BUDGET * peak)}
+        kernels = Counter(launch.kernel for launch in step.executable.plan.programs[0].launches)
         said = ", ".join(f"{count} {kernel}" for kernel, count in kernels.most_common())
-        print(
-            f"{path.stem}: {time.perf_counter() - started:.1f} s, {peak / 1e6:.1f} MB, {kernels.total()}: {said}"
-        )
+        seconds = time.perf_counter() - started
+        print(f"{path.stem}: {seconds:.1f} s, {peak / 1e6:.1f} MB, {kernels.total()} instructions: {said}")
     commit_file(folder, name).write_text(commit, "utf-8")
 
 
-def initial_state(work: Work, parameters: dict[str, Array]) -> dict[str, Any]:
-    """Parameters with zero states and the counter before the first step."""
-    zeros = {f"{key}.{state}": np.zeros_like(value) for key, value in parameters.items() for state in STATES}
-    return {**parameters, **zeros, "step": np.zeros((), np.int64)}
+def predicted_bytes(memory: Mapping[str, int]) -> int:
+    """The peak of a program on a device, of what `memory` of an executable says."""
+    (peak,) = (size for use, size in memory.items() if use.startswith("peak@"))
+    return peak
+
+
+def first_state(artifact: Path, parameters: Mapping[str, Array]) -> dict[str, Array]:
+    """What an artifact's step begins with."""
+    others = json.loads(artifact.with_suffix(".json").read_text("utf-8"))
+    return {**parameters, **{key: np.zeros(shape, dtype) for key, (shape, dtype) in others.items()}}
