@@ -36,7 +36,10 @@ def _of_compiled(row: Row) -> float:
 
 def _error(row: Row) -> float:
     """A peer's losses differ from the exact ones as its products and sums round; ours may do so as well."""
-    return row["error"]["aicf"] / max(row["error"][name] for name in PEERS if name in row["error"])
+    errors = [error for name, error in row["error"].items() if name in PEERS]
+    if not errors:
+        raise KeyError("no peer was run")
+    return row["error"]["aicf"] / max(errors)
 
 
 def _memory(row: Row) -> float:
