@@ -123,9 +123,10 @@ def update_of(code: KernelOp, operands: int, results: int) -> Update:
     Raises ValueError if the code has no parts, or they are not those of such an instruction.
     """
     listed = code.attributes.get(PARTS_ATTR)
-    if not isinstance(listed, ArrayAttr) or not listed.data:
+    entries = cast("ArrayAttr[Attribute]", listed).data if isinstance(listed, ArrayAttr) else ()
+    parts = tuple(map(Part.of_attr, entries))
+    if not parts:
         raise ValueError(f"the code of an update lists its parts in {PARTS_ATTR}")
-    parts = tuple(map(Part.of_attr, cast("ArrayAttr[Attribute]", listed)))
     taken = {number for part in parts for number in part.operands}
     made = {number for part in parts for number in part.results}
     update = Update(
