@@ -88,7 +88,10 @@ def _with_element(example: LogicalOp, old: ElementType, new: ElementType) -> Log
             except (VerifyException, ValueError):
                 continue
             block = Block(arg_types=types[1:])
-            op = type(example).create(operands=block.args, result_types=[result], properties=properties)
+            more = type(example).infer_more(types[1:], properties) or ()
+            op = type(example).create(
+                operands=block.args, result_types=[result, *more], properties=properties
+            )
             op.verify()
             return op
     return None
@@ -116,7 +119,7 @@ def _number_forms(example: LogicalOp, result: Attribute) -> Sequence[dict[str, A
 def function_of(op: LogicalOp) -> FuncOp:
     """A function of a copy of the op: its operands are inputs, its result is ``y``."""
     block = Block(arg_types=list(op.operand_types))
-    copy = type(op).create(operands=block.args, result_types=[op.result.type], properties=op.properties)
+    copy = type(op).create(operands=block.args, result_types=op.result_types, properties=op.properties)
     block.add_ops([copy, ReturnOp(copy.result)])
     inputs = [
         {NAME_ATTR: StringAttr(f"x{number}"), ROLE_ATTR: StringAttr("input")}

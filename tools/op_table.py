@@ -25,6 +25,7 @@ from aicf.dialects.types import ELEMENTS
 from aicf.frontends.text import make_context
 from aicf.passes.assign_ids import AssignIdsPass
 from aicf.passes.lower_logical import LowerLogicalPass
+from aicf.passes.lower_optimizers import LowerOptimizersPass
 from aicf.passes.support.work import GroupWork, legal_kernels, work_of_body
 from aicf.semantics import SEMANTICS
 from aicf.tools.op_samples import function_of, samples_of
@@ -46,7 +47,8 @@ Row = tuple[str, ...]
 _PREFACE = f"""The types are those with which the verifier takes the op; where it has indices, seeds or conditions too,
 those of its data. A backend runs a type if it has a kernel for the op, which is asked of `{TARGETS["cpu"]}` and of
 `{TARGETS["cuda"]}`: "yes" is all of them. An op made by formula is written with primitive ones
-([lower-logical](passes.md#lower-logical)) and runs where these do. "numbers" are all types but i1. What each op means
+([lower-logical](passes.md#lower-logical), [lower-optimizers](passes.md#lower-optimizers)) and runs where these do.
+What `logical.save` marks is kept, or computed again. "numbers" are all types but i1. What each op means
 is in [its reference](dialect-logical.md).
 """
 
@@ -59,7 +61,8 @@ def rows_of(family: ModuleType) -> Iterator[Row]:
             runs = [
                 [name for name, sample in accepted.items() if is_run(sample, backend)] for backend in TARGETS
             ]
-            made = "by formula" if op.get_traits_of_type(logical.Composite) else "primitive"
+            is_formula = op.get_traits_of_type(logical.Composite) or issubclass(op, logical.OptimizerOp)
+            made = "by formula" if is_formula else "primitive"
             columns = [
                 _types_text(list(accepted)),
                 *(_coverage_text(names, list(accepted)) for names in runs),
@@ -109,11 +112,11 @@ class _Part:
 
 @cache
 def _parts(sample: LogicalOp) -> tuple[_Part, ...]:
-    """The primitive ops that an op is written with, each once. A constant is data: there is only a copy of it."""
-    if isinstance(sample, logical.ConstantOp):
+    """The primitive ops that an op is written with, each once. Of a constant or what is saved there is only a copy."""
+    if isinstance(sample, logical.ConstantOp | logical.SaveOp):
         return (_Part(None, (sample.result.type,), sample.result.type),)
     module = ModuleOp([function_of(sample)])
-    for step in (AssignIdsPass(), LowerLogicalPass()):
+    for step in (AssignIdsPass(), LowerOptimizersPass(), LowerLogicalPass()):
         step.apply(make_context(), module)
     ops = [op for op in module.walk() if isinstance(op, LogicalOp) and not isinstance(op, logical.ConstantOp)]
     parts = (

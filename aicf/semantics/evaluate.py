@@ -7,20 +7,24 @@ and bf16 must accumulate in f32, and rounds once. Which order a kernel sums in i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.traits import IsTerminator
 
-from aicf.dialects.logical import LogicalOp
+from aicf.dialects.logical import GradientOp, LogicalOp
 from aicf.dialects.types import ElementType, element_of, tensor_info
 from aicf.errors import InvalidIR
 from aicf.semantics.base import Array
 from aicf.semantics.meanings import SEMANTICS
 
 Mode: TypeAlias = Literal["exact", "typed"]
+
+_REQUESTS: Mapping[type[Operation], str] = {
+    GradientOp: "it says what is asked for, not how; run differentiate first"
+}
 
 
 def evaluate(op: Operation, operands: Sequence[Array], mode: Mode) -> tuple[Array, ...]:
@@ -40,7 +44,8 @@ def evaluate(op: Operation, operands: Sequence[Array], mode: Mode) -> tuple[Arra
     """
     meaning = SEMANTICS.get(type(op))
     if meaning is None or not isinstance(op, LogicalOp):
-        raise InvalidIR(f"{op.name} has no meaning of its own here: only logical ops that give a value do")
+        reason = _REQUESTS.get(type(op), "only logical ops that give a value do")
+        raise InvalidIR(f"{op.name} has no meaning of its own here: {reason}")
     info = op.info
     if not info.is_static:
         raise InvalidIR(f"{op.name}: result {info} has symbolic dimensions; run specialize-shapes first")

@@ -38,16 +38,17 @@ def _bce_with_logits(op: logical.BceWithLogitsOp, operands: Sequence[Array]) -> 
 
 def _cross_entropy(op: logical.CrossEntropyOp, operands: Sequence[Array]) -> Array:
     x, labels = np.moveaxis(operands[0], op.axis.value.data, -1), operands[1]
-    classes, smoothing = x.shape[-1], coefficient(op.label_smoothing.value.data, op.info.element)
+    classes, smoothing = x.shape[-1], op.label_smoothing.value.data
     counts = labels != op.ignore_index.value.data
     known = (labels >= 0) & (labels < classes)
     shifted = x - np.max(x, axis=-1, keepdims=True)
     logarithms = shifted - np.log(np.sum(np.exp(shifted), axis=-1, keepdims=True))
     places = np.where(known, labels, 0)[..., None]
     picked = np.where(known, np.take_along_axis(logarithms, places, -1)[..., 0], np.nan)
-    spread = np.sum(logarithms, axis=-1) / classes
-    losses = -((1 - smoothing) * picked + smoothing * spread) if smoothing else -picked
-    return _reduced(op, np.where(counts, losses, 0).astype(x.dtype), int(np.sum(counts)))
+    if smoothing:
+        own, spread = (coefficient(share, op.info.element) for share in (1 - smoothing, smoothing / classes))
+        picked = own * picked + spread * np.sum(logarithms, axis=-1)
+    return _reduced(op, np.where(counts, -picked, 0).astype(x.dtype), int(np.sum(counts)))
 
 
 MEANINGS: Mapping[type[Operation], Meaning] = {

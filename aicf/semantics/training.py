@@ -1,4 +1,4 @@
-"""Meanings of counters, schedules and steps of optimizers; a gradient has none before it is written as ops."""
+"""Meanings of counters, schedules and steps of optimizers."""
 
 from __future__ import annotations
 
@@ -9,22 +9,18 @@ import numpy as np
 from xdsl.ir import Operation
 
 from aicf.dialects import logical
-from aicf.errors import UnsupportedOp
-from aicf.semantics.base import Array, Meaning, unary
-
-
-def _gradient(op: logical.GradientOp, operands: Sequence[Array]) -> Array:
-    raise UnsupportedOp("logical.gradient says what is asked for, not how; run differentiate first")
+from aicf.semantics.base import Array, Meaning, coefficient, unary
 
 
 def _bias_corr(op: logical.BiasCorrOp, operands: Sequence[Array]) -> Array:
-    return np.asarray(1 - op.beta.value.data ** float(operands[0]))
+    beta = op.beta.value.data
+    return -np.expm1(operands[0] * coefficient(math.log(beta), op.info.element)) if beta else np.asarray(1.0)
 
 
 def _learning_rate(op: logical.LearningRateOp, operands: Sequence[Array]) -> Array:
     step, base, final = int(operands[0]), op.base.value.data, op.final.value.data
     warmup, total = op.warmup.value.data, op.total.value.data
-    if step <= warmup:
+    if warmup and step <= warmup:
         return np.asarray(base * step / warmup)
     if op.schedule.data == "constant":
         return np.asarray(base)
@@ -60,7 +56,6 @@ def _adam(op: logical.AdamOp | logical.AdamwOp, operands: Sequence[Array]) -> tu
 
 
 MEANINGS: Mapping[type[Operation], Meaning] = {
-    logical.GradientOp: _gradient,
     logical.SaveOp: unary(lambda x: x),
     logical.StepIncOp: unary(lambda step: step + 1),
     logical.BiasCorrOp: _bias_corr,

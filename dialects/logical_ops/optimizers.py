@@ -154,7 +154,7 @@ class SgdOp(OptimizerOp):
         momentum, dampening = (float_value(properties[name]) for name in ("momentum", "dampening"))
         if "nesterov" in properties and (not momentum or dampening):
             raise VerifyException(
-                f"nesterov with momentum {momentum} and dampening {dampening}; it wants one, and no other"
+                f"nesterov with momentum {momentum} and dampening {dampening}; it wants a momentum and no dampening"
             )
         return super().infer(operands, properties)
 

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
-from aicf.dialects.logical import Predicate
+from aicf.dialects.logical import REDUCTIONS as REDUCED
+from aicf.dialects.logical import SCHEDULES, Predicate
 from aicf.dialects.types import TensorInfo, tensor_info
 from aicf.frontends.builder import Graph, Value
 from aicf.frontends.text import parse_module
@@ -330,6 +331,33 @@ def other_norms(dtype: str) -> Graph:
     scale, bias, mean, spread = (g.param(name, (12,), dtype) for name in ("scale", "bias", "mean", "spread"))
     g.output(g.batch_norm(x, scale, bias, mean, spread * spread + 0.5), "batch_norm")
     g.output(g.group_norm(x, g.param("gain", (12,), dtype), g.param("shift", (12,), dtype), 4), "group_norm")
+    return g
+
+
+def losses(dtype: str) -> Graph:
+    """Losses of pairs and of classes, of which some samples are ignored, in every reduction."""
+    g = Graph("losses")
+    x, y = g.input("x", (33, 77), dtype), g.input("y", (33, 77), dtype)
+    labels = g.input("labels", (33,), "i64") % 77
+    for reduction in REDUCED:
+        g.output(g.mse_loss(x, y, reduction), f"mse_{reduction}")
+        g.output(g.huber_loss(x, y, reduction, 0.5), f"huber_{reduction}")
+        g.output(g.bce_with_logits(x, g.sigmoid(y), reduction), f"bce_{reduction}")
+        for ignored, smoothing in ((-100, 0.0), (5, 0.125)):
+            entropy = g.cross_entropy(x, labels, 1, reduction, ignored, smoothing)
+            g.output(entropy, f"entropy_{reduction}_{ignored}")
+    return g
+
+
+def counters(dtype: str) -> Graph:
+    """The next step, and what follows from it: corrections of a bias and rates of every schedule."""
+    g = Graph("counters")
+    step = g.step_inc(g.abs(g.input("step", (), "i64")))
+    g.output(step, "next")
+    for beta in (0.0, 0.9, 0.999):
+        g.output(g.bias_corr(step, beta, dtype), f"corrected_{beta}")
+    for schedule in SCHEDULES:
+        g.output(g.learning_rate(step, schedule, 0.5, 2, 20, 0.125, dtype), schedule)
     return g
 
 

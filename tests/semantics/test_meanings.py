@@ -16,7 +16,7 @@ from xdsl.ir import Block
 from aicf.dialects import logical
 from aicf.dialects.dims import parse_size
 from aicf.dialects.logical import LogicalOp
-from aicf.dialects.types import element_named, element_of_dtype, tensor
+from aicf.dialects.types import element_named, element_of_dtype, tensor, tensor_info
 from aicf.errors import InvalidIR
 from aicf.frontends.text import parse_module
 from aicf.semantics import SEMANTICS, evaluate, evaluate_block
@@ -34,12 +34,18 @@ def arguments(*arrays: Array) -> Sequence:
 
 
 def run(make: Callable[..., LogicalOp], *arrays: Array, mode: str = "exact") -> Array:
+    (result,) = run_all(make, *arrays, mode=mode)
+    return result
+
+
+def run_all(make: Callable[..., LogicalOp], *arrays: Array, mode: str = "exact") -> tuple[Array, ...]:
+    """Every result of an op."""
     op = make(*arguments(*arrays))
     op.verify()
     COVERED.add(type(op))
-    (result,) = evaluate(op, list(arrays), mode)  # type: ignore[arg-type]
-    assert result.shape == op.info.shape
-    return result
+    results = evaluate(op, list(arrays), mode)  # type: ignore[arg-type]
+    assert [result.shape for result in results] == [tensor_info(value.type).shape for value in op.results]
+    return results
 
 
 shapes = st.lists(st.integers(1, 4), min_size=1, max_size=4).map(tuple)
@@ -660,6 +666,89 @@ def test_attention() -> None:
     np.testing.assert_allclose(past, [[[0.0], [2.0]]], rtol=1e-15)
 
 
+def test_losses_of_pairs() -> None:
+    x, target = np.array([[0.0, 2.0], [-1.0, 0.5]]), np.array([[0.0, 0.0], [1.0, 0.25]])
+    close(run(lambda *a: logical.MseLossOp(*a, "none"), x, target), np.array([[0.0, 4.0], [4.0, 0.0625]]))
+    assert run(logical.MseLossOp, x, target) == 8.0625 / 4
+    huber = [[0.0, 0.5 * (2.0 - 0.25)], [0.5 * (2.0 - 0.25), 0.03125]]
+    close(run(lambda *a: logical.HuberLossOp(*a, "none", 0.5), x, target), np.array(huber))
+    assert run(lambda *a: logical.HuberLossOp(*a, "sum"), x, target) == 1.5 + 1.5 + 0.03125
+    wanted = [[math.log(2), math.log1p(math.exp(2))], [math.log1p(math.exp(-1)) + 1, 0.8490769840]]
+    found = run(lambda *a: logical.BceWithLogitsOp(*a, "none"), x, target)
+    np.testing.assert_allclose(found, wanted, rtol=1e-9)
+    far = run(lambda *a: logical.BceWithLogitsOp(*a, "none"), np.array([1e4, -1e4]), np.array([0.0, 1.0]))
+    assert far.tolist() == [1e4, 1e4]
+
+
+def test_cross_entropy_picks_the_label_and_leaves_out_the_ignored() -> None:
+    x = np.log(np.array([[1.0, 3.0], [1.0, 1.0], [2.0, 8.0], [5.0, 1.0]]))
+    labels = np.array([0, 1, -100, 1])
+    each = [math.log(4), math.log(2), 0.0, math.log(6)]
+    close(run(lambda *a: logical.CrossEntropyOp(*a, 1, "none"), x, labels), np.array(each))
+    close(run(lambda *a: logical.CrossEntropyOp(*a, 1), x, labels), np.array(sum(each) / 3))
+    close(run(lambda *a: logical.CrossEntropyOp(*a, 0, "sum"), x.T, labels), np.array(sum(each)))
+    smooth = run(lambda *a: logical.CrossEntropyOp(*a, 1, "none", label_smoothing=0.5), x, labels)
+    close(smooth[0], np.array(0.75 * math.log(4) + 0.25 * math.log(4 / 3)))
+    assert np.isnan(run(lambda *a: logical.CrossEntropyOp(*a, 1), x, np.full(4, -100)))
+    outside = run(lambda *a: logical.CrossEntropyOp(*a, 1, "none"), x, np.array([2, -1, -100, 0]))
+    assert np.isnan(outside).tolist() == [True, True, False, False]
+
+
+def test_what_is_saved_is_what_it_was() -> None:
+    x = np.array([-0.0, np.nan, 3.0])
+    assert run(logical.SaveOp, x).tobytes() == x.tobytes()
+
+
+def test_counters() -> None:
+    assert run(logical.StepIncOp, np.array(41)) == 42
+    close(run(lambda n: logical.BiasCorrOp(n, 0.5, "f64"), np.array(3)), np.array(0.875))
+    assert run(lambda n: logical.BiasCorrOp(n, 0.0), np.array(3)) == 1.0
+    warm = [run(lambda n: logical.LearningRateOp(n, "constant", 0.5, 4), np.array(n)) for n in (1, 4, 99)]
+    assert warm == [0.125, 0.5, 0.5]
+    half = logical.LearningRateOp
+    for schedule, middle in (("linear", 0.3125), ("cosine", 0.3125)):
+        rates = [run(lambda n, s=schedule: half(n, s, 0.5, 0, 8, 0.125), np.array(n)) for n in (1, 5, 9, 50)]
+        np.testing.assert_allclose(rates, [0.5, middle, 0.125, 0.125], rtol=1e-7)
+
+
+def test_steps_of_descent() -> None:
+    """From 1 along 2 at the rate 0.5: as it is, with a penalty, and with a momentum of 4 so far."""
+    given = [np.array([number]) for number in (1.0, 2.0)] + [np.array(0.5), np.array(3)]
+    assert run(logical.SgdOp, *given) == 0.0
+    assert run(lambda *a: logical.SgdOp(*a, weight_decay=0.5), *given) == 1 - 0.5 * 2.5
+    momentum = np.array([4.0])
+    moved, buffer = run_all(lambda *a: logical.SgdOp(*a[:4], a[4:], momentum=0.5), *given, momentum)
+    assert (moved, buffer) == (1 - 0.5 * 4, 4)
+    damped = run_all(lambda *a: logical.SgdOp(*a[:4], a[4:], momentum=0.5, dampening=0.25), *given, momentum)
+    assert damped == (1 - 0.5 * 3.5, 3.5)
+    first = [*given[:3], np.array(1), momentum]
+    assert run_all(lambda *a: logical.SgdOp(*a[:4], a[4:], momentum=0.5, dampening=0.25), *first) == (0, 2)
+    ahead = run_all(lambda *a: logical.SgdOp(*a[:4], a[4:], momentum=0.5, nesterov=True), *given, momentum)
+    assert ahead == (1 - 0.5 * (2 + 0.5 * 4), 4)
+
+
+def test_steps_by_moments() -> None:
+    """The first step goes by the rate whatever the gradient is; a penalty joins it, or shrinks the parameter."""
+    given = [np.array([number]) for number in (1.0, 2.0)] + [np.array(0.5), np.array(1)]
+    zero = np.zeros(1)
+    moved, first, second = run_all(
+        lambda *a: logical.AdamOp(*a[:4], a[4:], 0.5, 0.75, 1.0), *given, zero, zero
+    )
+    assert (first, second) == (1.0, 1.0)
+    close(moved, np.array([1 - 0.5 * 2 / (2 + 1)]))
+    joined = run_all(
+        lambda *a: logical.AdamOp(*a[:4], a[4:], 0.5, 0.75, weight_decay=1.0), *given, zero, zero
+    )
+    assert joined[1:] == (1.5, 2.25)
+    shrunk = run_all(lambda *a: logical.AdamwOp(*a[:4], a[4:], 0.5, 0.75, 1.0, 0.5), *given, zero, zero)
+    close(shrunk[0], np.array([0.75 - 0.5 * 2 / 3]))
+    largest = run_all(
+        lambda *a: logical.AdamwOp(*a[:4], a[4:], 0.5, 0.75, 0.0, amsgrad=True), *given, zero, zero, 4 + zero
+    )
+    assert largest[1:] == (1.0, 1.0, 4.0)
+    close(largest[0], np.array([1 - 0.5 * 2 / 4]))
+
+
 def test_every_op_is_covered() -> None:
     if COVERED:
         assert_holds_every_op(COVERED, "the values of this file")
@@ -691,6 +780,10 @@ def test_errors() -> None:
         evaluate(logical.ExpOp(x), [np.ones(4)], "exact")
     with pytest.raises(InvalidIR, match=r"logical\.dispatch has no meaning"):
         evaluate(logical.DispatchOp("f", ["N"], [([1], "g")]), [], "exact")
+    with pytest.raises(InvalidIR, match=r"logical\.gradient has no meaning .*; run differentiate first"):
+        evaluate(
+            logical.GradientOp(*arguments(np.array(1.0), np.ones(3))), [np.array(1.0), np.ones(3)], "exact"
+        )
     splat = logical.ConstantOp(1.0, tensor([parse_size("N")], "f32"))
     with pytest.raises(InvalidIR, match="result Nxf32 has symbolic dimensions; run specialize-shapes first"):
         evaluate(splat, [], "exact")

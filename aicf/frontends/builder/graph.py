@@ -11,8 +11,18 @@ from aicf.frontends.builder.losses import LossOps
 from aicf.frontends.builder.normalization import NormalizationOps
 from aicf.frontends.builder.random import RandomOps
 from aicf.frontends.builder.reduction import ReductionOps
+from aicf.frontends.builder.training import TrainingOps
 
 
 @dataclass
-class Graph(ContractionOps, AttentionOps, ReductionOps, NormalizationOps, IndexingOps, RandomOps, LossOps):
+class Graph(
+    ContractionOps,
+    AttentionOps,
+    ReductionOps,
+    NormalizationOps,
+    IndexingOps,
+    RandomOps,
+    LossOps,
+    TrainingOps,
+):
     """A program under construction; its methods raise :class:`InvalidIR`, with the Python source line, on wrong use."""

@@ -10,3 +10,17 @@ func.func @training(%x : tensor<4x6xf32>) -> (tensor<4x6xf32>, tensor<4x6xf32>) 
   %2 = logical.gradient %1, %x : (tensor<f32>, tensor<4x6xf32>) -> tensor<4x6xf32>
   func.return %0, %2 : tensor<4x6xf32>, tensor<4x6xf32>
 }
+
+// The number of the step, and what follows from it.
+// CHECK-LABEL: func.func @counters
+func.func @counters(%n : tensor<i64>) {
+  // CHECK-NEXT: %0 = logical.step_inc %n : tensor<i64>
+  %0 = logical.step_inc %n : tensor<i64>
+  // CHECK-NEXT: %1 = logical.bias_corr %0 {beta = 9.000000e-01 : f64} : tensor<i64> -> tensor<f32>
+  %1 = logical.bias_corr %0 {beta = 0.9} : tensor<i64> -> tensor<f32>
+  // CHECK-NEXT: %2 = logical.learning_rate %0 {schedule = "constant", base = 1.000000e-01 : f64, warmup = 0, total = 0, final = 0.000000e+00 : f64} : tensor<i64> -> tensor<f32>
+  %2 = logical.learning_rate %0 {schedule = "constant", base = 0.1} : tensor<i64> -> tensor<f32>
+  // CHECK-NEXT: %3 = logical.learning_rate %0 {schedule = "cosine", base = 1.000000e-01 : f64, warmup = 10, total = 100, final = 1.000000e-02 : f64} : tensor<i64> -> tensor<f64>
+  %3 = logical.learning_rate %0 {schedule = "cosine", base = 0.1, warmup = 10, total = 100, final = 0.01} : tensor<i64> -> tensor<f64>
+  func.return
+}

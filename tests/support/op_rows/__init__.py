@@ -2,6 +2,7 @@
 
 from tests.support.op_rows import (
     contraction,
+    counters,
     data_movement,
     indexing,
     losses,
@@ -18,5 +19,6 @@ FAMILIES = {
     "indexing": indexing.ROWS,
     "losses": losses.ROWS,
     "random_numbers": random_numbers.ROWS,
+    "counters": counters.ROWS,
 }
 ROWS = tuple(row for rows in FAMILIES.values() for row in rows)

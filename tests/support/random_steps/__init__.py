@@ -3,9 +3,11 @@
 from tests.support.random_steps import (
     attention,
     contraction,
+    counters,
     data_movement,
     elementwise,
     indexing,
+    losses,
     random_numbers,
     reduction,
 )
@@ -18,4 +20,6 @@ STEPS = (
     *indexing.STEPS,
     *attention.STEPS,
     *random_numbers.STEPS,
+    *losses.STEPS,
+    *counters.STEPS,
 )
