@@ -79,6 +79,7 @@ __all__ = [
     "HOST_ATTR",
     "ID_ATTR",
     "NAME_ATTR",
+    "OWN",
     "ROLES",
     "ROLE_ATTR",
     "SRC_ATTR",
@@ -130,6 +131,8 @@ START_ATTR = "aicf.start"
 HOST_ATTR = "aicf.host"
 """Of a meta argument: how the executable computes it, see `host_formulas`."""
 
+OWN = "aicf."
+"""Begins the names of what a training step keeps beside the model and its optimizer."""
 STEP = "step"
 """Name of the meta that counts the steps of a training program."""
 BAD_STEP = "aicf.bad_step"

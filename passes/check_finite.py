@@ -17,7 +17,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from aicf.dialects import logical
-from aicf.dialects.logical import BAD_STEP, START_ATTR, STEP, LogicalOp
+from aicf.dialects.logical import BAD_STEP, OWN, START_ATTR, STEP, LogicalOp
 from aicf.dialects.types import element_named, element_of, tensor, tensor_info
 from aicf.errors import InvalidIR
 from aicf.passes.support.identity import (
@@ -46,8 +46,9 @@ class CheckFinitePass(ModulePass):
     """Adds the meta scalar `aicf.bad_step`: 0, or the number of the first step that was not finite, which stays.
 
     Looked at are all scalar results, such as the loss, the gradients of optimizers' steps, and the new values of what
-    no optimizer updates. While the flag is set every update, counters included, is the value as it was. Setting it to
-    0 lets the steps go on. The step is the new value of the meta `step`; without it the pass raises InvalidIR.
+    no optimizer updates (but not of what a training step keeps of its own, `aicf.*`). While the flag is set every
+    update, counters included, is the value as it was. Setting it to 0 lets the steps go on. The step is the new value
+    of the meta `step`; without it the pass raises InvalidIR.
     """
 
     name = "check-finite"
@@ -109,7 +110,7 @@ def _tested(results: Sequence[Result]) -> Iterator[SSAValue]:
                 yield value
         elif isinstance(value, OpResult) and isinstance(value.op, logical.OptimizerOp):
             yield value.op.gradient
-        else:
+        elif not result.updates.startswith(OWN):
             yield value
 
 

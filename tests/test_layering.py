@@ -19,7 +19,13 @@ FOLDERS = {"aicf": "aicf", "dialects": "aicf.dialects", "passes": "aicf.passes",
 """Folder of the repository to the package it is imported as."""
 
 ANYTHING = ("aicf",)
-EMIT = ("aicf.dialects.emit", "aicf.dialects.emit_types", "aicf.dialects.emit_kernels", "aicf.dialects.kinds")
+EMIT = (
+    "aicf.dialects.emit",
+    "aicf.dialects.emit_types",
+    "aicf.dialects.emit_kernels",
+    "aicf.dialects.host_formulas",
+    "aicf.dialects.kinds",
+)
 PLAIN = ("aicf.dialects.plain_values", "aicf.plain")
 CONTRACT = ("aicf.backends.base", "aicf.backends.native", "aicf.backends.registry")
 HOST = ("aicf.backends.host",)

@@ -22,7 +22,7 @@ from aicf.runtime import ranges
 from aicf.runtime.capture_plan import CapturePlan, ModulePlan
 from aicf.runtime.device_array import tensor_of
 from aicf.runtime.device_store import DeviceStore
-from aicf.runtime.graph import Bind
+from aicf.runtime.graph import BAD_STEP, Bind
 from aicf.runtime.graph_exec import GraphExec
 from aicf.runtime.host_store import HostStore
 from aicf.runtime.lifecycle import register
@@ -266,9 +266,26 @@ class Executable:
         """Whether calls change what later calls see; such calls take turns."""
         return self._state is not None
 
-    def state(self) -> dict[str, Array]:
-        """Copies of the parameters and states that calls update."""
-        return {} if self._state is None else self._state.snapshot()
+    def state(self, *names: str) -> dict[str, Array]:
+        """Copies of the parameters and states that calls update: those of these names, by default all.
+
+        Raises InputMismatch for a name that is none of them.
+        """
+        if self._state is None:
+            reject_unknown(names, [], "state")
+            return {}
+        return self._state.snapshot(names or None)
+
+    @property
+    def bad_step(self) -> int | None:
+        """The first step whose loss or gradients were not all finite; None if all were, or the program has no check.
+
+        Since then nothing was updated: the state is as it was in front of that step. It stays so until `set_state`
+        sets `aicf.bad_step` to 0. Waits for the steps in flight.
+        """
+        if BAD_STEP not in self.weights:
+            return None
+        return int(self.state(BAD_STEP)[BAD_STEP]) or None
 
     def set_state(self, values: Mapping[str, Any]) -> None:
         """Replaces updated parameters, states or meta tensors. Raises InputMismatch if one does not fit."""

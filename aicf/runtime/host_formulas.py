@@ -7,14 +7,20 @@ formulas, and rounded to the type of the meta; i64 wraps. Their text form is `di
 from __future__ import annotations
 
 import math
+import operator
 import struct
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 Number: TypeAlias = int | float
 
 _WRAP = 1 << 64
 _HALF = 1 << 63
+
+
+def _step_inc(step: Number) -> Number:
+    return step + 1
 
 
 def _bias_corr(step: Number, *, beta: float) -> float:
@@ -36,15 +42,26 @@ def _learning_rate(
     return math.cos(progress * math.pi) * ((base - final) / 2) + (base + final) / 2
 
 
-FORMULAS: Mapping[str, Callable[..., Number]] = {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
-    "step_inc": lambda step: step + 1,
-    "bias_corr": _bias_corr,
-    "learning_rate": _learning_rate,
+@dataclass(frozen=True)
+class Formula:
+    """How to compute a number: operands by position, attributes of these types by name."""
+
+    compute: Callable[..., Number]
+    operands: int
+    numbers: Mapping[str, type] = field(default_factory=dict[str, type])
+
+
+_RATE = {"schedule": str, "base": float, "warmup": int, "total": int, "final": float}
+
+FORMULAS: Mapping[str, Formula] = {
+    "add": Formula(operator.add, 2),
+    "sub": Formula(operator.sub, 2),
+    "mul": Formula(operator.mul, 2),
+    "step_inc": Formula(_step_inc, 1),
+    "bias_corr": Formula(_bias_corr, 1, {"beta": float}),
+    "learning_rate": Formula(_learning_rate, 1, _RATE),
 }
-"""The formulas by name: operands by position, attributes by name."""
+"""The formulas by name."""
 
 
 def _i64(value: Number) -> int:
@@ -61,5 +78,9 @@ def _f32(value: Number) -> float:
 ROUND: Mapping[str, Callable[[Any], Number]] = {"i64": _i64, "f32": _f32, "f64": float}
 """A number as an element type holds it."""
 
-PACK: Mapping[str, struct.Struct] = {"i64": struct.Struct("q"), "f32": struct.Struct("f"), "f64": struct.Struct("d")}
+PACK: Mapping[str, struct.Struct] = {
+    "i64": struct.Struct("q"),
+    "f32": struct.Struct("f"),
+    "f64": struct.Struct("d"),
+}
 """The bytes of a number of an element type."""

@@ -83,7 +83,7 @@ class HostMetas:
 def _step(bind: Bind) -> _Step:
     host = bind.host
     assert host is not None and host.formula is not None
-    return _Step(bind.name, FORMULAS[host.formula], host.of, host.numbers, ROUND[bind.dtype])
+    return _Step(bind.name, FORMULAS[host.formula].compute, host.of, host.numbers, ROUND[bind.dtype])
 
 
 def _scalars(binds: tuple[Bind, ...]) -> Iterator[Bind]:

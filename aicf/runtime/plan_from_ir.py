@@ -12,7 +12,13 @@ from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, DictionaryAttr, IntegerAttr, ModuleOp, SymbolRefAttr
+from xdsl.dialects.builtin import (
+    DenseIntOrFPElementsAttr,
+    DictionaryAttr,
+    IntegerAttr,
+    ModuleOp,
+    SymbolRefAttr,
+)
 from xdsl.ir import Operation, SSAValue
 
 from aicf.backends.base import BoundaryBackend, BufferRef, CodeUnit, KernelDescriptor

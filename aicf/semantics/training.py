@@ -9,12 +9,12 @@ import numpy as np
 from xdsl.ir import Operation
 
 from aicf.dialects import logical
-from aicf.semantics.base import Array, Meaning, coefficient, unary
+from aicf.semantics.base import Array, Meaning, unary
 
 
 def _bias_corr(op: logical.BiasCorrOp, operands: Sequence[Array]) -> Array:
     beta = op.beta.value.data
-    return -np.expm1(operands[0] * coefficient(math.log(beta), op.info.element)) if beta else np.asarray(1.0)
+    return -np.expm1(operands[0] * math.log(beta)) if beta else np.asarray(1.0)
 
 
 def _learning_rate(op: logical.LearningRateOp, operands: Sequence[Array]) -> Array:
