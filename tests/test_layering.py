@@ -75,6 +75,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf.progress": (),
     "aicf.sources": ANYTHING,
     "aicf.tools": ANYTHING,
+    "aicf.training": ANYTHING,
     "aicf.tuning": ANYTHING,
 }
 

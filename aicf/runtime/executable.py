@@ -223,11 +223,19 @@ class Executable:
         Raises:
             InputMismatch: no program was compiled for these sizes.
         """
+        return self._lend(self._lane_for(dims), self._store.new_state())
+
+    def attach(self, **dims: int) -> GraphExec:
+        """As `instantiate`, on the state of this executable, which calls change too."""
+        return self._lend(self._lane_for(dims), self._state)
+
+    def _lane_for(self, dims: Mapping[str, int]) -> _Lane:
+        """The program for sizes of the symbolic dimensions. Raises InputMismatch if there is none."""
         reject_unknown(dims, self.plan.dims, "dimension")
         key = tuple(dims.get(name) for name in self.plan.dims)
         for row in self.plan.rows:
             if row.sizes == key or (not dims and len(self.plan.rows) == 1):
-                return self._lend(self._lanes[row.program], self._store.new_state())
+                return self._lanes[row.program]
         raise InputMismatch(f"no program for {_sizes(self.plan.dims, key)}; {self._buckets()}")
 
     def dims_of(self, *args: Any) -> dict[str, int]:

@@ -84,6 +84,11 @@ RECORDS: Mapping[str, tuple[int, str]] = {
         f"{_CUDA_GEMM} tile tile_group warps stages blocks_per_sm split_k split_through sum_grid sum_block "
         "workspace_bytes",
     ),
+    "cuda.gemm_mma_tf32": (
+        1,
+        f"{_CUDA_GEMM} math tile tile_group warps stages blocks_per_sm split_k split_through sum_grid sum_block "
+        "workspace_bytes",
+    ),
     "cuda.gemm_simt": (1, f"{_CUDA_GEMM} tile thread_tile depth tile_group stages blocks_per_sm split_k"),
     "cuda.gemv": (
         1,
@@ -150,6 +155,7 @@ def _records() -> Iterator[tuple[str, Mapping[str, Attribute]]]:
             yield from _offered(CASES[name].make().module, target, {})
         # Norms join their products where a policy asks for it: of these sizes they take less apart.
         yield from _offered(CASES[PROGRAMS[0]].make().module, target, {"kernels": {"gemm_norm": own}})
+    yield from _offered(CASES["simt-dense-f32"].make().module, "cuda:sm_90a", {"tf32": True})
     policy = {"kernels": {"gemm": "cpu.gemm_blas"}}
     for module in (
         lower(PACKED, "x86-64-v4"),
