@@ -13,6 +13,7 @@ from aicf.passes.aicf_inference import decision_passes, front_passes, lowering_p
 from aicf.passes.check_finite import CheckFinitePass
 from aicf.passes.differentiate import DifferentiatePass
 from aicf.passes.eliminate_saves import EliminateSavesPass
+from aicf.passes.fuse_updates import FuseUpdatesPass
 from aicf.passes.logical_dce import LogicalDcePass
 from aicf.passes.lower_optimizers import LowerOptimizersPass
 from aicf.passes.separate_meta import SeparateMetaPass
@@ -54,6 +55,7 @@ class AicfTrainingPass(ModulePass):
             EliminateSavesPass(),
             LogicalDcePass(),
             VerifyLogicalPass(),
+            FuseUpdatesPass(),
             *decision_passes(self.tuning),
         )
 
