@@ -19,6 +19,7 @@ from aicf.dialects import logical
 from aicf.dialects.types import element_of
 from aicf.errors import UnsupportedOp
 from aicf.passes.support.gradients import GRADIENTS, Adjoint, ByFormula, Gradient, Tape
+from aicf.passes.support.gradients.totals import total
 from aicf.passes.support.identity import IdTable, invalid, op_id, position_of, replace_with_value
 from aicf.passes.support.lowerings import FORMULAS
 from aicf.passes.support.lowerings.base import LowerBy
@@ -174,7 +175,7 @@ def _pass_back(
         adjoint.place = place
         part = adjoint.cast(rule(adjoint, op), element_of(operand.type), "narrow")
         if operand in found:
-            part = tape.write(logical.AddOp(found[operand], part), "grad.total", op)
+            part = total(tape, op, found[operand], part)
         found[operand] = part
 
 
