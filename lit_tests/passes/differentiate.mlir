@@ -85,7 +85,6 @@ func.func @short(
   func.return %dw : tensor<4x6xbf16>
 }
 
-<<<<<<< HEAD
 // Random numbers have no gradient, and what they choose passes back by the same choice: one stream, of one seed and offset.
 // CHECK-LABEL: func.func @random
 // CHECK: %kept = logical.dropout %noisy, %s, %o {rate = 2.500000e-01
@@ -110,7 +109,8 @@ func.func @random(
 func.func @itself(%x : tensor<f32> {logical.name = "x", logical.role = "param"}) -> (tensor<f32> {logical.name = "dx"}) {
   %dx = logical.gradient %x, %x : (tensor<f32>, tensor<f32>) -> tensor<f32>
   func.return %dx : tensor<f32>
-=======
+}
+
 // Slices side by side pass back what is written once, each part where it belongs, with zeros only around them all.
 // CHECK-LABEL: func.func @side_by_side
 // CHECK-NOT: logical.add
@@ -145,5 +145,4 @@ func.func @not_side_by_side(%x : tensor<9xf64> {logical.name = "x", logical.role
   %loss = logical.reduce_sum %abc {axes = [0]} : tensor<3xf64> -> tensor<f64>
   %dx = logical.gradient %loss, %x : (tensor<f64>, tensor<9xf64>) -> tensor<9xf64>
   func.return %dx : tensor<9xf64>
->>>>>>> train
 }
