@@ -51,12 +51,10 @@ class StepProgram:
 
     Args:
         graph: The program.
-        trained: The parameters that it updates.
         start: First values of what the step adds to the model: optimizer states, counter, ring of losses, rate.
     """
 
     graph: Graph
-    trained: tuple[str, ...]
     start: Mapping[str, Array]
 
 
@@ -75,7 +73,7 @@ def write_step(forward: Forward, recipe: Recipe) -> StepProgram:
     writer.update(parameters, gradients)
     writer.keep_model_updates(batches.values)
     writer.count(loss)
-    return StepProgram(writer.graph, trained, writer.start)
+    return StepProgram(writer.graph, writer.start)
 
 
 def trained_names(forward: Forward, frozen: Sequence[str]) -> tuple[str, ...]:
