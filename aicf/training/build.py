@@ -22,6 +22,7 @@ def train_step(
     weights: Weights | None = None,
     target: str | None = None,
     frozen: Sequence[str] = (),
+    clip_norm: float | None = None,
     micro_batches: int = 1,
     seed: int = 0,
     dims: Dims | None = None,
@@ -38,6 +39,7 @@ def train_step(
         optimizer: One of `aicf.optimizers`, with its learning rate or schedule.
         weights: Every parameter, state and meta of the model; by default they begin as `aicf.training.initial_weights`.
         frozen: Names or patterns (`encoder.*`) of parameters that stay as they are.
+        clip_norm: The gradients together are made no longer than this (PyTorch's `clip_grad_norm_`).
         micro_batches: The batch is taken in that many parts, whose gradients are averaged (of a loss that is a sum,
             added up). The sizes of the model are those of one part: dimension 0 of every input is that much larger.
         seed: Of the first weights, and of the model's meta tensor `seed`.
@@ -51,7 +53,7 @@ def train_step(
     """
     sizes = dims_text(dims)
     forward = read_forward(model, sizes if micro_batches > 1 else "")
-    recipe = Recipe(resolve_loss(loss), optimizer, frozen, micro_batches)
+    recipe = Recipe(resolve_loss(loss), optimizer, frozen, clip_norm, micro_batches)
     program = write_step(forward, recipe)
     given = first_values(forward, seed, {}) if weights is None else read_weights(weights)
     executable = compile(
