@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from aicf.compiler import compile
 from aicf.sources import Dims, Model, Policy, Tuning, Weights, dims_text, read_weights
@@ -29,6 +30,8 @@ def train_step(
     policy: Policy | None = None,
     tuning: Tuning | None = None,
     threads: int = 1,
+    meta: Literal["device", "host"] | None = None,
+    check_finite: bool = False,
 ) -> TrainStep:
     """Compiles the training step of a model.
 
@@ -43,7 +46,9 @@ def train_step(
         micro_batches: The batch is taken in that many parts, whose gradients are averaged (of a loss that is a sum,
             added up). The sizes of the model are those of one part: dimension 0 of every input is that much larger.
         seed: Of the first weights, and of the model's meta tensor `seed`.
-        target, dims, policy, tuning, threads: As of `aicf.compile`; several sizes share one state.
+        target, dims, policy, tuning, threads, meta: As of `aicf.compile`; several sizes share one state.
+        check_finite: A step whose loss or gradients are not all finite changes nothing, nor does any after it; its
+            number is `TrainStep.bad_step`.
 
     Raises:
         InvalidIR: the loss is not one number, does not depend on a parameter that is not frozen, or depends on it only
@@ -64,6 +69,8 @@ def train_step(
         policy=policy,
         tuning=tuning,
         threads=threads,
+        meta=meta,
+        check_finite=check_finite,
         name=forward.name,
     )
     return TrainStep(executable, ops_of(forward, recipe), tuple(program.start))

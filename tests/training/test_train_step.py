@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -184,6 +185,52 @@ def test_a_model_may_compute_its_loss(weights: dict[str, np.ndarray]):
     x_array = np.random.default_rng(0).normal(size=(4, 2))
     assert float(step(x_array)) == pytest.approx((x_array**2).mean(), rel=1e-12)
     np.testing.assert_allclose(step.weights()["w"], 0.25 * x_array.mean(axis=0), rtol=1e-12)
+
+
+@pytest.mark.parametrize("meta", ["device", "host"])
+def test_a_step_that_is_not_finite_changes_nothing(
+    weights: dict[str, np.ndarray], meta: Literal["device", "host"]
+):
+    optimizer = aicf.optimizers.Adam(aicf.schedules.Linear(0.01, total=50, warmup=3))
+    options = {"weights": weights, "meta": meta, "check_finite": True}
+    step = aicf.train_step(classifier(), "cross_entropy", optimizer, **options)
+    good = batches(4)
+    for x, y in good[:3]:
+        step(x, y)
+    before = step.state_dict()
+    assert step.bad_step is None and before["step"] == 3
+    x, y = good[3]
+    bad = step(np.where(np.arange(x.size).reshape(x.shape) == 7, np.nan, x), y)
+    after = step(x, y)
+    assert step.bad_step == 4 and step.steps == 3 and len(step.losses()) == 3
+    for loss in (bad, after):
+        with pytest.raises(InputMismatch, match=f"step 4 was not finite: .* step {loss.number} has no loss"):
+            float(loss)
+    state = step.state_dict()
+    assert state.keys() == before.keys()
+    for name, array in state.items():
+        np.testing.assert_array_equal(array, before[name])
+    step.load_state_dict(before)
+    assert step.bad_step is None and np.isfinite(float(step(x, y))) and step.steps == 4
+
+
+def test_the_executable_may_count_and_compute_rates(weights: dict[str, np.ndarray]):
+    """By the host or by the program: the same trajectory, also of several steps at once and from a checkpoint."""
+    optimizer = aicf.optimizers.Adam(aicf.schedules.Cosine(0.01, total=30, warmup=3))
+    model = classifier()
+    one, other = (
+        aicf.train_step(model, "cross_entropy", optimizer, weights=weights, meta=meta)
+        for meta in ("device", "host")
+    )
+    for step in (one, other):
+        for x, y in batches(3):
+            step(x, y)
+            step.replay(4)
+    np.testing.assert_allclose(other.losses(), one.losses(), rtol=1e-12)
+    other.load_state_dict(one.state_dict())
+    assert other.steps == 15
+    ((x, y),) = batches(1, seed=1)
+    assert float(other(x, y)) == pytest.approx(float(one(x, y)), rel=1e-13)
 
 
 # Bad input
