@@ -40,7 +40,8 @@ def train_step(
         loss: A loss of `aicf.losses` or its name (`cross_entropy`, `mse`, `huber`, `bce_with_logits`), which adds the
             input `y`; None if the model computes it, as its output `loss`.
         optimizer: One of `aicf.optimizers`, with its learning rate or schedule.
-        weights: Every parameter, state and meta of the model; by default they begin as `aicf.training.initial_weights`.
+        weights: Every parameter and state of the model; by default they begin as `aicf.training.initial_weights` says.
+            Metas may be left out.
         frozen: Names or patterns (`encoder.*`) of parameters that stay as they are.
         clip_norm: The gradients together are made no longer than this (PyTorch's `clip_grad_norm_`).
         micro_batches: The batch is taken in that many parts, whose gradients are averaged (of a loss that is a sum,
@@ -60,7 +61,7 @@ def train_step(
     forward = read_forward(model, sizes if micro_batches > 1 else "")
     recipe = Recipe(resolve_loss(loss), optimizer, frozen, clip_norm, micro_batches)
     program = write_step(forward, recipe)
-    given = first_values(forward, seed, {}) if weights is None else read_weights(weights)
+    given = first_values(forward, seed, None if weights is None else read_weights(weights))
     executable = compile(
         program.graph,
         {**given, **program.start},
@@ -73,7 +74,9 @@ def train_step(
         check_finite=check_finite,
         name=forward.name,
     )
-    return TrainStep(executable, ops_of(forward, recipe), tuple(program.start))
+    ours = {argument.name for argument in forward.arguments}
+    added = tuple(name for name in program.start if name not in ours)
+    return TrainStep(executable, ops_of(forward, recipe), added)
 
 
 def ops_of(forward: Forward, recipe: Recipe) -> tuple[str, ...]:

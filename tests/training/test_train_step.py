@@ -233,6 +233,47 @@ def test_the_executable_may_count_and_compute_rates(weights: dict[str, np.ndarra
     assert float(other(x, y)) == pytest.approx(float(one(x, y)), rel=1e-13)
 
 
+def noisy(rows: int) -> Graph:
+    """The loss is the number of inputs that dropout kept, over what is kept on average; it draws anew each step."""
+    graph = Graph("noisy")
+    x, w = graph.input("x", (rows, 64)), graph.param("w", (64,))
+    seed, step = graph.meta("seed", (), "i64"), graph.meta("step", (), "i64")
+    graph.output(graph.reduce_mean(graph.dropout(x * w, seed, step * 16, 0.5), [0, 1]), "loss")
+    return graph
+
+
+def test_dropout_draws_anew_each_step_and_repeats_by_its_seed():
+    x, still = np.ones((1, 64), np.float32), aicf.optimizers.SGD(0.0)
+    runs: list[np.ndarray] = []
+    for seed in (1, 1, 2):
+        step = aicf.train_step(noisy(1), None, still, weights={"w": np.ones(64, np.float32)}, seed=seed)
+        step(x)
+        step.replay(19)
+        runs.append(step.losses())
+    np.testing.assert_array_equal(runs[0], runs[1])
+    assert len(set(runs[0])) > 5 and not np.array_equal(runs[0], runs[2])
+    assert runs[0].mean() == pytest.approx(1, abs=0.15)
+    state = step.state_dict()
+    step.replay(5)
+    later = step.losses()[-5:]
+    step.load_state_dict(state)
+    step.replay(5)
+    np.testing.assert_array_equal(step.losses(), later)
+    assert step.weights()["step"] == 25  # which the model reads, so that compile() takes it
+
+
+def test_micro_batches_draw_numbers_of_their_own():
+    """Parts of one step have the numbers of as many steps."""
+    weights, still = {"w": np.ones(64, np.float32)}, aicf.optimizers.SGD(0.0)
+    one = aicf.train_step(noisy(1), None, still, weights=weights, seed=3)
+    parts = aicf.train_step(noisy(1), None, still, weights=weights, seed=3, micro_batches=2)
+    one(np.ones((1, 64), np.float32))
+    one.replay(5)
+    parts(np.ones((2, 64), np.float32))
+    parts.replay(2)
+    np.testing.assert_allclose(parts.losses(), one.losses().reshape(3, 2).mean(axis=1), rtol=1e-6)
+
+
 # Bad input
 
 
