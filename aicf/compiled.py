@@ -44,6 +44,7 @@ class Options:
         dims: Sizes of symbolic dimensions, `N=1,540`.
         threads: Threads the program is decided for.
         tuning: The rows of the tuning table that it read, as inline JSON; empty for none.
+        memory_budget: Bytes that a training step may take; 0 sets no bound.
     """
 
     target: str
@@ -51,6 +52,7 @@ class Options:
     dims: str
     threads: int
     tuning: str = ""
+    memory_budget: int = 0
 
 
 @dataclass(frozen=True)

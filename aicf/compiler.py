@@ -32,8 +32,10 @@ from aicf.passes.assign_ids import AssignIdsPass
 from aicf.passes.select_kernels import TUNING_KEY
 from aicf.passes.set_target import SetTargetPass
 from aicf.passes.support.collector import collector_paused
+from aicf.passes.support.driver import drive
 from aicf.passes.support.identity import op_id, position_of
 from aicf.passes.support.pipeline import apply_pass
+from aicf.policies.policy import resolve_policy
 from aicf.policies.tuning_table import Header, remeasure, resolve_tuning
 from aicf.progress import Step, progress
 from aicf.runtime.capture_plan import ModulePlan
@@ -70,6 +72,7 @@ def compile(
     tuning: Tuning | None = None,
     threads: int = 1,
     name: str | None = None,
+    memory_budget: int = 0,
 ) -> CompiledModel:
     """Compiles a model.
 
@@ -86,19 +89,29 @@ def compile(
             chooses kernels by predicted times.
         threads: Threads that run the program together.
         name: Name of the model; its file's or function's if None.
+        memory_budget: Bytes that the arena of a training step may take; where it takes more, what the backward part
+            reads of the forward part is computed again instead of kept. 0 sets no bound.
 
     Raises:
         InvalidIR: the program does not parse or verify.
         UnsupportedOp: no kernel of the target runs an op.
         PolicyError: target, dims, policy or threads are not legal, or the tuning table is for another target.
-        PlanError, CaptureError: an emit program is undecided or contradictory.
+        PlanError, CaptureError: an emit program is undecided or contradictory, or a training step does not fit into its
+            memory budget.
         InputMismatch: weights are missing, too many, or of another shape or dtype.
     """
     with progress("compiling") as step:
         step("reading")
         context = make_context()
         source = read_model(model, context)
-        asked = Options(target or "", policy_text(policy), dims_text(dims), threads, tuning_text(tuning))
+        asked = Options(
+            target or "",
+            policy_text(policy),
+            dims_text(dims),
+            threads,
+            tuning_text(tuning),
+            memory_budget=memory_budget,
+        )
         options = resolve_options(source, asked)
         logical = None if source.is_emit else _logical_text(source.module, context)
         places = _places(source.module)
@@ -194,13 +207,17 @@ def _reject_options(source: Source, own: bool, asked: Options) -> None:
 
 def passes_of(source: Source, options: Options) -> tuple[ModulePass, ...]:
     """The passes that make a final program of `source`."""
+    if options.memory_budget and not is_training(source.module):
+        raise PolicyError("memory_budget: the program saves nothing for gradients; leave the option out")
     if source.is_emit:
         start = (SetTargetPass(options.target, options.threads),) if options.target else ()
         policy = (ApplyPolicyPass(options.policy),) if options.policy else ()
         return (*start, *policy, *instruction_passes(options.tuning))
     given = (options.target, options.policy, options.dims, options.threads)
     if is_training(source.module):
-        return AicfTrainingPass(*given, options.tuning).passes()
+        return AicfTrainingPass(*given, options.tuning, memory_budget=options.memory_budget).passes()
+    if options.policy and not source.has_groups:
+        resolve_policy(options.policy).execution.check_saves(())
     stage = "lowered" if source.has_groups else "logical"
     return AicfInferencePass(*given, stage, options.tuning).passes()
 
@@ -218,10 +235,12 @@ def _places(module: ModuleOp) -> dict[str, str]:
 
 
 def _run(passes: Sequence[ModulePass], module: ModuleOp, context: Context, step: Step) -> None:
+    def apply(module_pass: ModulePass) -> None:
+        step(module_pass.name)
+        apply_pass(module_pass, context, module)
+
     with collector_paused():
-        for module_pass in passes:
-            step(module_pass.name)
-            apply_pass(module_pass, context, module)
+        drive(passes, module, apply)
 
 
 def _build(module: ModuleOp) -> NativeCode:
@@ -270,11 +289,15 @@ def stage_text(record: Record, stage: str) -> str:
     source = Source(parse_module(record.logical, f"<{record.name}>", context=context), record.name)
     wanted = _LOWERED_PASS if stage == LOWERED else stage
     text, names = None, dict.fromkeys(["logical", LOWERED, "emit"])
-    for module_pass in passes_of(source, record.options):
+
+    def apply(module_pass: ModulePass) -> None:
+        nonlocal text
         apply_pass(module_pass, context, source.module)
         names[module_pass.name] = None
         if module_pass.name == wanted:
             text = print_module(source.module)
+
+    drive(passes_of(source, record.options), source.module, apply)
     if text is None:
         raise InputMismatch(f"there is no IR stage '{stage}'; it has {', '.join(names)}")
     if print_module(source.module) != record.emit:

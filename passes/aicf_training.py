@@ -9,7 +9,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from aicf.dialects import logical
+from aicf.errors import PolicyError
 from aicf.passes.aicf_inference import decision_passes, front_passes, lowering_passes, run, simplifications
+from aicf.passes.check_budget import CheckBudgetPass
 from aicf.passes.differentiate import DifferentiatePass
 from aicf.passes.eliminate_saves import EliminateSavesPass
 from aicf.passes.logical_dce import LogicalDcePass
@@ -21,7 +23,10 @@ from aicf.passes.verify_logical import VerifyLogicalPass
 class AicfTrainingPass(ModulePass):
     """Runs every pass of the training pipeline in order: that of inference, with gradients, optimizers and saves.
 
-    Options: `target`, `policy`, `dims`, `threads` and `tuning` of `aicf-inference`.
+    Options: `target`, `policy`, `dims`, `threads` and `tuning` of `aicf-inference`; `memory-budget`, the bytes that the
+    arena of a program may take: what is saved is computed again where it takes more. 0 sets no bound.
+
+    Raises PlanError if no choice is found that stays within the budget.
     """
 
     name = "aicf-training"
@@ -31,12 +36,16 @@ class AicfTrainingPass(ModulePass):
     dims: str = ""
     threads: int = 1
     tuning: str = ""
+    memory_budget: int = 0
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         run(self.passes(), ctx, op)
 
     def passes(self) -> tuple[ModulePass, ...]:
         """The passes in order, with the options handed on."""
+        if self.memory_budget < 0:
+            raise PolicyError(f"memory-budget: must be at least 0 bytes, got {self.memory_budget}")
+        check = (CheckBudgetPass(self.memory_budget),) if self.memory_budget else ()
         return (
             *front_passes(self.target, self.policy, self.dims, self.threads),
             DifferentiatePass(),
@@ -48,6 +57,7 @@ class AicfTrainingPass(ModulePass):
             LogicalDcePass(),
             VerifyLogicalPass(),
             *decision_passes(self.tuning),
+            *check,
         )
 
 
