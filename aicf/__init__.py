@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from aicf.policies.kernel_policy import KernelPolicy
     from aicf.policies.policy import Policy
     from aicf.runtime import Executable, GraphExec, Profiler, Stream, devices, init, shutdown
+    from aicf.training import TrainStep, losses, optimizers, schedules, train_step
 
 __all__ = [
     "AicfError",
@@ -52,13 +53,18 @@ __all__ = [
     "PolicyError",
     "Profiler",
     "Stream",
+    "TrainStep",
     "UnsupportedOp",
     "Value",
     "compile",
     "devices",
     "init",
     "load",
+    "losses",
+    "optimizers",
+    "schedules",
     "shutdown",
+    "train_step",
 ]
 
 _HOMES = {
@@ -73,6 +79,7 @@ _HOMES = {
     **dict.fromkeys(
         ("Executable", "GraphExec", "Profiler", "Stream", "devices", "init", "shutdown"), "aicf.runtime"
     ),
+    **dict.fromkeys(("TrainStep", "losses", "optimizers", "schedules", "train_step"), "aicf.training"),
 }
 """Where each lazy name lives."""
 

@@ -21,6 +21,7 @@ from aicf.dialects.logical_ops import (
     arithmetic,
     attention,
     casts,
+    clipping,
     comparison,
     constant,
     contraction,
@@ -56,6 +57,7 @@ from aicf.dialects.logical_ops.base import (
     ViewLike,
 )
 from aicf.dialects.logical_ops.casts import *
+from aicf.dialects.logical_ops.clipping import *
 from aicf.dialects.logical_ops.comparison import *
 from aicf.dialects.logical_ops.constant import *
 from aicf.dialects.logical_ops.contraction import *
@@ -101,6 +103,7 @@ __all__ += activations.__all__
 __all__ += arithmetic.__all__
 __all__ += attention.__all__
 __all__ += casts.__all__
+__all__ += clipping.__all__
 __all__ += comparison.__all__
 __all__ += constant.__all__
 __all__ += contraction.__all__
@@ -130,6 +133,7 @@ FAMILIES: tuple[ModuleType, ...] = (
     arithmetic,
     attention,
     casts,
+    clipping,
     comparison,
     constant,
     contraction,

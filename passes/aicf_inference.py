@@ -23,6 +23,7 @@ from aicf.passes.fuse_horizontal import FuseHorizontalPass
 from aicf.passes.fuse_multi_output import FuseMultiOutputPass
 from aicf.passes.fuse_norms import FuseNormsPass
 from aicf.passes.fuse_prologues import FuseProloguesPass
+from aicf.passes.fuse_updates import FuseUpdatesPass
 from aicf.passes.generate_kernels import GenerateKernelsPass
 from aicf.passes.logical_canonicalize import LogicalCanonicalizePass
 from aicf.passes.logical_cse import LogicalCsePass
@@ -80,6 +81,7 @@ class AicfInferencePass(ModulePass):
             return (
                 *_settings(self.target, self.policy, self.threads),
                 *checks,
+                FuseUpdatesPass(listed=True),
                 *decision_passes(self.tuning),
             )
         return (

@@ -14,6 +14,7 @@ from aicf.passes.aicf_inference import decision_passes, front_passes, lowering_p
 from aicf.passes.check_budget import CheckBudgetPass
 from aicf.passes.differentiate import DifferentiatePass
 from aicf.passes.eliminate_saves import EliminateSavesPass
+from aicf.passes.fuse_updates import FuseUpdatesPass
 from aicf.passes.logical_dce import LogicalDcePass
 from aicf.passes.lower_optimizers import LowerOptimizersPass
 from aicf.passes.verify_logical import VerifyLogicalPass
@@ -56,6 +57,7 @@ class AicfTrainingPass(ModulePass):
             EliminateSavesPass(),
             LogicalDcePass(),
             VerifyLogicalPass(),
+            FuseUpdatesPass(),
             *decision_passes(self.tuning),
             *check,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -15,19 +16,15 @@ from aicf.passes.support.programs import programs
 
 
 class OverBudget(PlanError):
-    """The arena of `program` is `taken` bytes, and may be `budget`."""
+    """Arenas are larger than `budget` bytes: `taken`, by program."""
 
-    def __init__(self, program: str, taken: int, budget: int) -> None:
+    def __init__(self, taken: Mapping[str, int], budget: int) -> None:
+        listed = ", ".join(f"@{name} takes {arena}" for name, arena in taken.items())
         super().__init__(
-            f"@{program} takes {taken} bytes and the memory budget is {budget}; have more computed again with "
+            f"the memory budget is {budget} bytes and {listed}; have more computed again with "
             "eliminate-saves{less=BYTES}, or give more"
         )
-        self.program, self.taken, self.budget = program, taken, budget
-
-    @property
-    def excess(self) -> int:
-        """Bytes beyond the budget."""
-        return self.taken - self.budget
+        self.taken, self.budget = taken, budget
 
 
 @dataclass(frozen=True)
@@ -39,14 +36,14 @@ class CheckBudgetPass(ModulePass):
 
     name = "check-budget"
 
-    bytes: int = 0
+    bytes: int
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for program in programs(op):
-            name, arena = program.sym_name.data, _arena(program)
-            if arena > self.bytes:
-                raise OverBudget(name, arena, self.bytes)
-            budget = {"budget_bytes": IntegerAttr(self.bytes, i64)}
+        arenas = {program.sym_name.data: _arena(program) for program in programs(op)}
+        if taken := {name: arena for name, arena in arenas.items() if arena > self.bytes}:
+            raise OverBudget(taken, self.bytes)
+        budget = {"budget_bytes": IntegerAttr(self.bytes, i64)}
+        for name, arena in arenas.items():
             record(op, self.name, [name], "within the budget", f"{arena} of {self.bytes} bytes", {}, budget)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from xdsl.context import Context
@@ -11,6 +11,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
 
 from aicf.dialects import logical
+from aicf.errors import PolicyError
 from aicf.passes.support.identity import IdTable, op_id
 from aicf.passes.support.op_prices import OpPrices
 from aicf.passes.support.policy import EXECUTION_ATTR, execution_of, with_stems, without_bucket
@@ -19,6 +20,7 @@ from aicf.passes.support.save_choice import choose
 from aicf.passes.support.save_report import SaveReport
 from aicf.passes.support.saved_values import saves_in
 from aicf.policies.execution_policy import KEEP
+from aicf.policies.fields import suggest
 
 
 @dataclass(frozen=True)
@@ -30,23 +32,24 @@ class EliminateSavesPass(ModulePass):
     - recomputed: the ops that give it are repeated, as `<id>.again`, in front of its first reader in the backward part.
 
     Kept is what the policy does not say otherwise (`saves: {a.save: recompute}`), unless computing it again costs
-    nothing. With `less`, so many values are computed again that about so many bytes less are alive at the peak: those
-    first that give the most bytes for their predicted time; and instructions stay in text order, in which a value is
-    computed again just before it is read. What was chosen is written into `aicf.execution`, as the policy that gives
-    this program again.
+    nothing. With `less` (bytes of each function, or `step=4096,other=512`), so many values are computed again that so
+    many bytes less are alive at the peak, about: those first that give the most bytes for their predicted time; and
+    instructions stay in text order, in which a value is computed again just before it is read. What was chosen is
+    written into `aicf.execution`, as the policy that gives this program again.
 
-    Raises PolicyError for a policy that names no save.
+    Raises PolicyError for a policy or an option that names no save or function.
     """
 
     name = "eliminate-saves"
 
-    less: int = 0
+    less: int | str = 0
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         functions = [f for f in op.body.block.ops if isinstance(f, FuncOp) and f.body.blocks]
         names = [identity for f in functions for save in saves_in(f.body.block) if (identity := op_id(save))]
         wishes = execution_of(op).saves
         execution_of(op).check_saves(list(with_stems(names)))
+        less = read_less(str(self.less), [function.sym_name.data for function in functions])
         ids = IdTable(op)
         chosen: dict[str, str] = {}
         for function in functions:
@@ -54,12 +57,12 @@ class EliminateSavesPass(ModulePass):
             if saves:
                 prices = OpPrices(op, function)
                 pins = {save: wish for save in saves if (wish := _wish(save, wishes)) is not None}
-                choice = choose(function.body.block, pins, self.less, prices)
+                choice = choose(function.body.block, pins, less.get(function.sym_name.data, 0), prices)
                 chosen |= SaveReport(op, self.name, function, choice, prices).write()
                 eliminate(function.body.block, choice.held, ids)
         if chosen:
             execution = replace(execution_of(op), saves=chosen)
-            if self.less:
+            if any(less.values()):
                 execution = replace(execution, order="text")
             op.attributes[EXECUTION_ATTR] = execution.to_attr()
 
@@ -69,3 +72,27 @@ def _wish(save: logical.SaveOp, wishes: Mapping[str, str]) -> bool | None:
     identity = op_id(save) or ""
     wish = wishes.get(identity, wishes.get(without_bucket(identity)))
     return None if wish is None else wish == KEEP
+
+
+def read_less(text: str, functions: Sequence[str]) -> dict[str, int]:
+    """Bytes by function, of `4096` or `step=4096,other=512`.
+
+    Raises:
+        PolicyError: it is neither, or names no function.
+    """
+    if text.isdecimal():
+        return dict.fromkeys(functions, int(text))
+    found: dict[str, int] = {}
+    for entry in text.split(","):
+        name, _, number = entry.rpartition("=")
+        if name not in functions or not number.isdecimal():
+            raise PolicyError(
+                f"less: '{entry}' is no number of bytes of a function; {suggest(name, functions, 'it has')}"
+            )
+        found[name] = int(number)
+    return found
+
+
+def write_less(less: Mapping[str, int]) -> str:
+    """The text that `read_less` reads."""
+    return ",".join(f"{name}={number}" for name, number in less.items())

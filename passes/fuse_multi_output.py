@@ -16,6 +16,7 @@ from xdsl.passes import ModulePass
 
 from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp
+from aicf.dialects.emit_updates import is_update
 from aicf.dialects.types import byte_count, tensor_info
 from aicf.passes.support.clusters import MEMBER_LIMIT, REFUSAL_LIMIT
 from aicf.passes.support.fusion import FusionContext, fusion_contexts, refusal
@@ -285,12 +286,14 @@ def _why(merge: Merge) -> str:
 
 
 def _points_of(group: GroupOp) -> int:
-    """Points of the iteration space of an elementwise group, 0 of any other: of products, of what has no loops, and of
-    groups from elsewhere that have their kernel already, or ops without ids."""
+    """Points of the iteration space of an elementwise group, 0 of any other: of products, of what has no loops or one
+    for each tensor, and of groups from elsewhere that have their kernel already, or ops without ids."""
     work = work_of_group(group).work
     if group.kernel is not None or any(op_id(op) is None for op in members(group)):
         return 0
-    if work.code is None or any(isinstance(op, logical.MatmulOp) for op in work.body.ops):
+    if work.code is None or is_update(work.code):
+        return 0
+    if any(isinstance(op, logical.MatmulOp) for op in work.body.ops):
         return 0
     return prod((*work.code.parallel_sizes, *work.code.reduce_sizes))
 

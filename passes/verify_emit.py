@@ -198,7 +198,7 @@ def _recorded_work(op: ResolvedOp, table: Mapping[str, Operation]) -> Work:
         None if reference is None else _kernel_named(op, reference, table)
         for reference in (op.code, op.prologue)
     )
-    rounding = op.kernel.record.data.get("rounding")
+    rounding, math = (op.kernel.record.data.get(entry) for entry in ("rounding", "math"))
     return Work(
         op.instruction.data,
         op.kind.data,
@@ -209,6 +209,7 @@ def _recorded_work(op: ResolvedOp, table: Mapping[str, Operation]) -> Work:
         code,
         prologue,
         rounding.data if isinstance(rounding, StringAttr) else "fused",
+        tf32=math == StringAttr("tf32"),
     )
 
 

@@ -89,6 +89,7 @@ class Work:
             in, `strict` rounds it to its own.
         batch_invariant: Whether the bits of a result element may depend on nothing but the terms that it is made of,
             not on how many other elements there are. Only kernels with that offer are asked to run such work.
+        tf32: Whether its products may round f32 operands to TF32.
     """
 
     id: str
@@ -101,6 +102,7 @@ class Work:
     prologue: KernelOp | None = None
     rounding: str = "fused"
     batch_invariant: bool = False
+    tf32: bool = False
 
 
 class KernelDescriptor(Protocol):

@@ -16,6 +16,7 @@ from aicf.dialects.kinds import KIND_IDS
 from aicf.errors import PolicyError
 from aicf.policies.fields import (
     Reader,
+    boolean,
     choice,
     integer,
     map_of,
@@ -73,6 +74,8 @@ class KernelPolicy(Section):
             `batch_invariant` asks in addition that the bits of a result element depend on nothing but the terms it is
             made of: those of a row not on other rows, nor on how many there are, whichever dimension is the batch.
         rounding: `fused` lets a fused intermediate stay in the accumulation type, `strict` rounds it to its own.
+        tf32: Whether products may round f32 operands to TF32, which has 10 bits of mantissa, and add in f32, as tensor
+            cores do.
         fusion: Which fusions are allowed.
         kernels: Group id, or kind for all groups of it, to kernel id; an id goes before a kind. Fusions of that id or
             kind are formed whatever they are predicted to cost.
@@ -91,6 +94,7 @@ class KernelPolicy(Section):
         "version": integer,
         "determinism": choice(DETERMINISM),
         "rounding": choice(ROUNDING),
+        "tf32": boolean,
         "fusion": switches(Fusion),
         "kernels": map_of(string),
         "records": map_of(map_of(plain)),
@@ -98,10 +102,11 @@ class KernelPolicy(Section):
         "groups": string_lists,
         "measurements": choice(MEASUREMENTS),
     }
-    BOUNDS: ClassVar[tuple[str, ...]] = ("determinism", "rounding")
+    BOUNDS: ClassVar[tuple[str, ...]] = ("determinism", "rounding", "tf32")
 
     determinism: str = "bitwise"
     rounding: str = "fused"
+    tf32: bool = False
     fusion: Fusion = Fusion()
     kernels: Mapping[str, str] = field(default_factory=dict[str, str])
     records: Mapping[str, Mapping[str, object]] = field(default_factory=dict[str, Mapping[str, object]])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from aicf.backends.native import DeviceMemory
@@ -49,11 +49,11 @@ class DeviceState(State):
                 self._resident = Resident(block, queue)
             return self._resident
 
-    def snapshot(self) -> dict[str, Array]:
+    def snapshot(self, names: Collection[str] | None = None) -> dict[str, Array]:
         """See `State`."""
         with self.lock:
-            self._download()
-            return super().snapshot()
+            self._download(names)
+            return super().snapshot(names)
 
     def assign(self, values: Mapping[str, object]) -> None:
         """See `State`."""
@@ -71,12 +71,12 @@ class DeviceState(State):
             finally:
                 self._resident = None
 
-    def _download(self) -> None:
+    def _download(self, names: Collection[str] | None = None) -> None:
         if self._resident is None:
             return
         block, queue = self._resident.block, self._resident.queue
         for name, array in self.arrays.items():
-            if array.nbytes:
+            if array.nbytes and (names is None or name in names):
                 block.memory.download(address(array), block[name], array.nbytes, queue.handle)
         block.memory.synchronize(queue.handle)
 

@@ -223,11 +223,19 @@ class Executable:
         Raises:
             InputMismatch: no program was compiled for these sizes.
         """
+        return self._lend(self._lane_for(dims), self._store.new_state())
+
+    def attach(self, **dims: int) -> GraphExec:
+        """As `instantiate`, on the state of this executable, which calls change too."""
+        return self._lend(self._lane_for(dims), self._state)
+
+    def _lane_for(self, dims: Mapping[str, int]) -> _Lane:
+        """The program for sizes of the symbolic dimensions. Raises InputMismatch if there is none."""
         reject_unknown(dims, self.plan.dims, "dimension")
         key = tuple(dims.get(name) for name in self.plan.dims)
         for row in self.plan.rows:
             if row.sizes == key or (not dims and len(self.plan.rows) == 1):
-                return self._lend(self._lanes[row.program], self._store.new_state())
+                return self._lanes[row.program]
         raise InputMismatch(f"no program for {_sizes(self.plan.dims, key)}; {self._buckets()}")
 
     def dims_of(self, *args: Any) -> dict[str, int]:
@@ -266,9 +274,15 @@ class Executable:
         """Whether calls change what later calls see; such calls take turns."""
         return self._state is not None
 
-    def state(self) -> dict[str, Array]:
-        """Copies of the parameters and states that calls update."""
-        return {} if self._state is None else self._state.snapshot()
+    def state(self, *names: str) -> dict[str, Array]:
+        """Copies of the parameters and states that calls update: those of these names, by default all.
+
+        Raises InputMismatch for a name that is none of them.
+        """
+        if self._state is None:
+            reject_unknown(names, [], "state")
+            return {}
+        return self._state.snapshot(names or None)
 
     def set_state(self, values: Mapping[str, Any]) -> None:
         """Replaces updated parameters, states or meta tensors. Raises InputMismatch if one does not fit."""

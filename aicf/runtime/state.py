@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
@@ -24,10 +24,13 @@ class State:
         self.arrays = {name: copy_of(array) for name, array in initial.items()}
         self.lock = threading.RLock()
 
-    def snapshot(self) -> dict[str, Array]:
-        """Copies of all values."""
+    def snapshot(self, names: Collection[str] | None = None) -> dict[str, Array]:
+        """Copies of the values of these names, by default of all. Raises InputMismatch for an unknown name."""
+        reject_unknown(names or (), list(self.arrays), "state")
         with self.lock:
-            return {name: array.copy() for name, array in self.arrays.items()}
+            return {
+                name: array.copy() for name, array in self.arrays.items() if names is None or name in names
+            }
 
     def assign(self, values: Mapping[str, object]) -> None:
         """Replaces values. Raises InputMismatch, and changes nothing, if a name, shape or dtype is wrong."""

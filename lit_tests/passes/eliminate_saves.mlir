@@ -94,8 +94,8 @@ func.func @net(
 // LEAST-LABEL: func.func @deep
 func.func @deep(
     %x : tensor<8x16xf32> {logical.name = "x", logical.role = "input"},
-    %w : tensor<16x16xf32> {logical.name = "w", logical.role = "param"})
-    -> (tensor<16x16xf32> {logical.name = "dw"}) {
+    %w : tensor<16x16xf32> {logical.name = "v", logical.role = "param"})
+    -> (tensor<16x16xf32> {logical.name = "dw0"}, tensor<16x16xf32> {logical.name = "dw1"}, tensor<16x16xf32> {logical.name = "dw2"}, tensor<16x16xf32> {logical.name = "dw3"}) {
   %p0 = logical.matmul %x, %w {aicf.id = "p0", aicf.src = ["p0"]} : (tensor<8x16xf32>, tensor<16x16xf32>) -> tensor<8x16xf32>
   %e0 = logical.exp %p0 {aicf.id = "e0", aicf.src = ["e0"]} : tensor<8x16xf32>
   %e0.save = logical.save %e0 {aicf.id = "e0.save", aicf.src = ["e0"]} : tensor<8x16xf32>
@@ -114,14 +114,11 @@ func.func @deep(
   %g3 = logical.matmul %d3, %w {transpose_b, aicf.id = "g3", aicf.src = ["g3"]} : (tensor<8x16xf32>, tensor<16x16xf32>) -> tensor<8x16xf32>
   %d2 = logical.mul %g3, %e2.save {aicf.id = "d2", aicf.src = ["d2"]} : tensor<8x16xf32>
   %w2 = logical.matmul %e1.save, %d2 {transpose_a, aicf.id = "w2", aicf.src = ["w2"]} : (tensor<8x16xf32>, tensor<8x16xf32>) -> tensor<16x16xf32>
-  %t2 = logical.add %w3, %w2 {aicf.id = "t2", aicf.src = ["t2"]} : tensor<16x16xf32>
   %g2 = logical.matmul %d2, %w {transpose_b, aicf.id = "g2", aicf.src = ["g2"]} : (tensor<8x16xf32>, tensor<16x16xf32>) -> tensor<8x16xf32>
   %d1 = logical.mul %g2, %e1.save {aicf.id = "d1", aicf.src = ["d1"]} : tensor<8x16xf32>
   %w1 = logical.matmul %e0.save, %d1 {transpose_a, aicf.id = "w1", aicf.src = ["w1"]} : (tensor<8x16xf32>, tensor<8x16xf32>) -> tensor<16x16xf32>
-  %t1 = logical.add %t2, %w1 {aicf.id = "t1", aicf.src = ["t1"]} : tensor<16x16xf32>
   %g1 = logical.matmul %d1, %w {transpose_b, aicf.id = "g1", aicf.src = ["g1"]} : (tensor<8x16xf32>, tensor<16x16xf32>) -> tensor<8x16xf32>
   %d0 = logical.mul %g1, %e0.save {aicf.id = "d0", aicf.src = ["d0"]} : tensor<8x16xf32>
   %w0 = logical.matmul %x, %d0 {transpose_a, aicf.id = "w0", aicf.src = ["w0"]} : (tensor<8x16xf32>, tensor<8x16xf32>) -> tensor<16x16xf32>
-  %t0 = logical.add %t1, %w0 {aicf.id = "t0", aicf.src = ["t0"]} : tensor<16x16xf32>
-  func.return %t0 : tensor<16x16xf32>
+  func.return %w0, %w1, %w2, %w3 : tensor<16x16xf32>, tensor<16x16xf32>, tensor<16x16xf32>, tensor<16x16xf32>
 }

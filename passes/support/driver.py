@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from xdsl.dialects.builtin import ModuleOp
@@ -10,7 +11,7 @@ from xdsl.passes import ModulePass
 
 from aicf.errors import PlanError
 from aicf.passes.check_budget import CheckBudgetPass, OverBudget
-from aicf.passes.eliminate_saves import EliminateSavesPass
+from aicf.passes.eliminate_saves import EliminateSavesPass, write_less
 
 BACK = 4
 """How often at most."""
@@ -42,21 +43,29 @@ def _within_budget(
 ) -> None:
     saves, *rest = passes
     assert isinstance(saves, EliminateSavesPass)
-    found: list[OverBudget] = []
-    while len(found) <= BACK:
+    less: Counter[str] = Counter()
+    least: dict[str, int] = {}
+    for left in reversed(range(BACK + 1)):
         before = module.clone()
         try:
             for each in (saves, *rest):
                 apply(each)
             return
         except OverBudget as over:
-            found.append(over)
-            saves = replace(saves, less=saves.less + over.excess)
+            for name, arena in over.taken.items():
+                less[name] += arena - over.budget
+                least[name] = min(arena, least.get(name, arena))
+            if not left:
+                raise _too_small(over, least) from over
+            saves = replace(saves, less=write_less(less))
             _restore(module, before)
-    least = min(found, key=lambda over: over.taken)
-    raise PlanError(
-        f"memory budget of {least.budget} bytes: @{least.program} takes {least.taken} bytes at least with all saved "
-        "values computed again that help; give as much, or make the batch smaller"
+
+
+def _too_small(over: OverBudget, least: Mapping[str, int]) -> PlanError:
+    name = max(over.taken, key=lambda name: least[name])
+    return PlanError(
+        f"memory budget of {over.budget} bytes: @{name} takes {least[name]} bytes with all computed again that helps; "
+        "give as much, or make the batch smaller"
     )
 
 

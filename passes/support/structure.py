@@ -38,7 +38,7 @@ def structure_of_code(code: KernelOp | None) -> Structure:
 
 def structure_of_work(work: Work) -> Structure:
     """All that kernels are told of a piece of work but its id; its code is what the body has to have."""
-    asked = (work.rounding, work.batch_invariant)
+    asked = (work.rounding, work.batch_invariant, work.tf32)
     return (
         work.kind,
         tuple(work.attrs.items()),

@@ -46,6 +46,9 @@ CODELESS_KINDS = frozenset(
 )
 """Kinds whose kernels need no generated scalar program."""
 
+ROUNDABLE_KINDS = frozenset({"gemm", "gemm_epilogue", "gemm_gated", "gemm_multi"})
+"""Kinds whose products may be told to round their operands to TF32."""
+
 TARGET_ATTR = "aicf.target"
 BATCH_DEPENDENT = "the bits of a row may depend on the batch, the policy wants them not to"
 """The reason against a kernel that does not keep them apart."""
@@ -71,9 +74,12 @@ class GroupWork:
     no_code: str | None
 
     def under(self, policy: KernelPolicy) -> GroupWork:
-        """The same with what a policy asks of the results: their rounding, and whether the batch may change them."""
+        """The same with what a policy asks of the results: their rounding, whether the batch may change them, and
+        whether products may round operands that could be rounded to TF32."""
         invariant = policy.determinism == BATCH_INVARIANT
-        return replace(self, work=replace(self.work, rounding=policy.rounding, batch_invariant=invariant))
+        tf32 = policy.tf32 and self.work.kind in ROUNDABLE_KINDS and self.work.operands[0].dtype == "f32"
+        asked = replace(self.work, rounding=policy.rounding, batch_invariant=invariant, tf32=tf32)
+        return replace(self, work=asked)
 
 
 def target_of(module: ModuleOp) -> TargetAttr:

@@ -19,16 +19,18 @@ def key_of(work: Work) -> WorkKey:
     """The key of `work`: its body without ids, its operands without names."""
     return WorkKey(
         work.kind,
-        {name: plain_value(value) for name, value in sorted(work.attrs.items())} | _rounding(work),
+        {name: plain_value(value) for name, value in sorted(work.attrs.items())} | _arithmetic(work),
         text_digest(body_text(work.body)),
         tuple(_operand(info) for info in work.operands),
         tuple(_operand(info) for info in work.results),
     )
 
 
-def _rounding(work: Work) -> dict[str, object]:
-    """Kernels that round every value are others; `fused` is what a key means that says nothing."""
-    return {} if work.rounding == "fused" else {"rounding": work.rounding}
+def _arithmetic(work: Work) -> dict[str, object]:
+    """Kernels that round every value, or operands to TF32, are others; `fused` without TF32 is what a key means that
+    says nothing."""
+    said: dict[str, object] = {} if work.rounding == "fused" else {"rounding": work.rounding}
+    return said | ({"tf32": True} if work.tf32 else {})
 
 
 def _operand(info: OperandInfo) -> OperandKey:

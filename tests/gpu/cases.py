@@ -18,6 +18,7 @@ from aicf.frontends.builder import Graph
 from aicf.frontends.text import parse_module
 from aicf.policies.kernel_policy import Fusion
 from tests.gpu import programs
+from tests.gpu.drawn import DRAWN
 from tests.gpu.programs import Program, random_arrays
 from tests.support.fused_graphs import FAMILIES, fused_program
 from tests.support.indexing_programs import LARGE, PROGRAMS, READS, built
@@ -29,6 +30,7 @@ ROOT = Path(__file__).parent.parent.parent
 TARGET = "cuda:sm_90a"
 
 GENERATED, COPY, CONCAT = "cuda.generated", "cuda.copy", "cuda.concat"
+MMA_TF32 = "cuda.gemm_mma_tf32"
 WGMMA, MMA, SIMT, GEMV = "cuda.gemm_wgmma", "cuda.gemm_mma", "cuda.gemm_simt", "cuda.gemv"
 GEMM_NORM = "cuda.gemm_norm"
 ATTENTION, ATTENTION_SIMT, LIBRARY = "cuda.attention", "cuda.attention_simt", "cuda.cublaslt"
@@ -98,6 +100,7 @@ def _graphs() -> dict[str, Case]:
         "philox": (random_numbers, ("f32", "f16", "bf16", "f64"), (GENERATED,)),
         "losses": (programs.losses, ("f32", "f16", "bf16", "f64"), (GENERATED,)),
         "counters": (programs.counters, ("f32", "f64"), (GENERATED,)),
+        "clipping": (programs.clipping, ("f32", "f64"), (GENERATED,)),
     }
     cases: dict[str, Case] = {}
     for family, (build, dtypes, kernels) in table.items():
@@ -234,10 +237,49 @@ def _products() -> dict[str, Case]:
     )
 
 
+TF32: dict[str, Any] = {"tf32": True}
+ROUNDED_DEPTH = 1000
+"""A rounding to TF32 is 2^13 times as coarse as one to f32; of sums of many terms it is seen less."""
+
+
+def _rounded_products() -> dict[str, Case]:
+    """Products that may round f32 to TF32. Operands that lose nothing by it are multiplied as exactly as any f32; one
+    case has others."""
+    product, dense = partial(programs.product, "f32"), partial(programs.dense, "f32")
+    table: dict[str, Callable[[], Graph]] = {
+        "tf32-product-nt": partial(product, 75, 100, 136),
+        "tf32-product-nn": partial(product, 33, 49, 51, transpose="nn"),
+        "tf32-product-tn": partial(product, 40, 56, 64, transpose="tn"),
+        "tf32-product-tt": partial(product, 66, 130, 72, transpose="tt"),
+        "tf32-product-batched": partial(product, 48, 64, 96, (3,), transpose="tn"),
+        "tf32-product-shared": partial(product, 48, 64, 96, (4,), shared=True),
+        "tf32-dense-relu": partial(dense, 128, 192, 512, "relu"),
+        "tf32-gated-odd": partial(programs.gated, "f32", 40, 96, 128),
+        "tf32-projections-three": partial(programs.projections, "f32", 50, 64, 96),
+    }
+    cases: dict[str, Case] = {}
+    for name, build in table.items():
+        policy = {**TF32, "kernels": {KIND_OF[name.split("-")[1]]: MMA_TF32}}
+        cases[name] = Case(partial(_exact_in_tf32, name, build), (MMA_TF32,), policy)
+    rounding = _built("tf32-rounding", partial(dense, 64, 512, 784, "relu"))
+    return {**cases, "tf32-rounding": Case(rounding, (MMA_TF32,), TF32, depth=ROUNDED_DEPTH)}
+
+
+def _exact_in_tf32(name: str, build: Callable[[], Graph]) -> Program:
+    """A program whose operands have 10 bits of mantissa."""
+    module = build().module()
+    arrays = random_arrays(module, name)
+    for array in arrays.values():
+        bits: np.ndarray[Any, np.dtype[np.uint32]] = array.view(np.uint32)
+        bits &= np.uint32(0xFFFFE000)
+    return Program(module, arrays)
+
+
 def _variants() -> dict[str, Case]:
     """Variants that the compiler does not take by itself at these sizes: other tiles, and sums split in every way."""
     dense, gated, make = programs.dense, programs.gated, programs.attention
     square = partial(programs.product, "bf16", 512, 512, 256)
+    shallow = partial(programs.product, "f32", 64, 128, 512, transpose="nn")
     deep = partial(dense, "f16", 64, 128, 1024)
     long = partial(programs.attention_op, "f16", 500, 700, 64, 2, 150)
     token = partial(programs.attention_op, "f16", 1, 333, 64, 2)
@@ -268,6 +310,9 @@ def _variants() -> dict[str, Case]:
         ),
         "mma-warps-along-k": (MMA, deep, {"warps": [1, 1, 4]}),
         "mma-wide": (MMA, partial(dense, "bf16", 100, 200, 96), {"tile": [64, 128, 32]}),
+        "tf32-split-cluster": (MMA_TF32, shallow, {"split_k": 4, "split_through": "cluster"}),
+        "tf32-split-workspace": (MMA_TF32, shallow, {"split_k": 2, "split_through": "workspace"}),
+        "tf32-warps-along-k": (MMA_TF32, shallow, {"warps": [1, 1, 8]}),
         "step-one-block": (ATTENTION_STEP, token, {"splits": 1, "warps": 8}),
         "step-blocks": (ATTENTION_STEP, token, {"splits": 4, "warps": 4}),
         "simt-split": (SIMT, partial(dense, "f32", 40, 64, 512), {"split_k": 4}),
@@ -283,9 +328,13 @@ def _variants() -> dict[str, Case]:
         "library-dense": (LIBRARY, partial(dense, "bf16", 64, 96, 128, "relu", residual=False), {}),
     }
     # Norms join their products where a policy asks for it: alone a product of these sizes takes less.
-    policies: dict[str, dict[str, Any]] = {GEMM_NORM: {"kernels": {"gemm_norm": GEMM_NORM}}}
+    policies: dict[str, dict[str, Any]] = {
+        GEMM_NORM: {"kernels": {"gemm_norm": GEMM_NORM}},
+        MMA_TF32: TF32,
+    }
+    depths = {MMA_TF32: ROUNDED_DEPTH}
     return {
-        name: Case(_built(name, build), (kernel,), policies.get(kernel, {}), want)
+        name: Case(_built(name, build), (kernel,), policies.get(kernel, {}), want, depths.get(kernel, 1))
         for name, (kernel, build, want) in table.items()
     }
 
@@ -486,6 +535,7 @@ STATELESS: dict[str, Case] = {
     **_graphs(),
     **_places(),
     **_products(),
+    **_rounded_products(),
     **_variants(),
     **_attentions(),
     **_attention_steps(),
@@ -499,8 +549,12 @@ STATELESS: dict[str, Case] = {
 TOKEN = "token-of-a-decoder"
 """The case that writes a row of its state in place."""
 
+DRAWN_CASES: dict[str, Case] = {name: Case(drawn.program, (), depth=4) for name, drawn in DRAWN.items()}
+"""Looked at by `test_every_op`."""
+
 CASES: dict[str, Case] = {
     **STATELESS,
+    **DRAWN_CASES,
     STEP: Case(_step, (SIMT, GENERATED)),
     TOKEN: Case(
         _built(TOKEN, partial(programs.attention_step, "f16", 200, 64, state=True)), (ATTENTION_STEP,)

@@ -361,6 +361,21 @@ def counters(dtype: str) -> Graph:
     return g
 
 
+def clipping(dtype: str) -> Graph:
+    """Tensors of several shapes brought down to a norm that all of them together have, and to one they are below."""
+    g = Graph("clipping")
+    parts = {
+        f"x{n}": g.input(f"x{n}", shape, dtype) for n, shape in enumerate(((33, 77), (5,), (), (3, 1, 9)))
+    }
+    norm = g.global_norm(list(parts.values()))
+    g.output(norm, "norm")
+    for bound in (1.5, 1e4):
+        factor = g.clip_factor(norm, bound)
+        for name, part in parts.items():
+            g.output(part * factor, f"{name}_{bound:g}")
+    return g
+
+
 def moves(dtype: str) -> Graph:
     """Transposes, slices with steps, concatenations, reshapes and what they feed."""
     g = Graph("moves")

@@ -37,6 +37,7 @@ policies = st.builds(
     KernelPolicy,
     determinism=st.sampled_from(DETERMINISM),
     rounding=st.sampled_from(ROUNDING),
+    tf32=st.booleans(),
     fusion=st.builds(
         Fusion,
         attention=st.booleans(),
@@ -69,7 +70,17 @@ def test_every_form_gives_the_same_policy_back(policy: KernelPolicy) -> None:
 
 
 def test_fields_have_a_fixed_order() -> None:
-    wanted = ["version", "determinism", "rounding", "fusion", "kernels", "records", "forbid", "groups"]
+    wanted = [
+        "version",
+        "determinism",
+        "rounding",
+        "tf32",
+        "fusion",
+        "kernels",
+        "records",
+        "forbid",
+        "groups",
+    ]
     wanted += ["measurements"]
     assert list(FULL.to_plain()) == wanted
     switches = (
@@ -102,6 +113,7 @@ WRONG: list[tuple[str, str]] = [
         "determinism: 'bitwize' is not legal; did you mean 'bitwise'? legal: any, batch_invariant, bitwise",
     ),
     ("{rounding: loose}", "rounding: 'loose' is not legal; legal: fused, strict"),
+    ("{tf32: 1}", "tf32: expected true or false, got 1"),
     ("{rounding: 3}", "rounding: expected one of fused, strict, got 3"),
     ("{fusion: true}", "fusion: expected an object, got true"),
     (

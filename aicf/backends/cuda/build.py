@@ -32,6 +32,7 @@ _FAMILIES: dict[str, str] = {
     "cuda.gemm_wgmma": "aicf.backends.cuda.wgmma_code",
     "cuda.gemm_norm": "aicf.backends.cuda.wgmma_code",
     "cuda.gemm_mma": "aicf.backends.cuda.mma_code",
+    "cuda.gemm_mma_tf32": "aicf.backends.cuda.mma_code",
     "cuda.gemv": "aicf.backends.cuda.gemv_code",
     "cuda.gemm_simt": "aicf.backends.cuda.simt_code",
     "cuda.attention": "aicf.backends.cuda.attention_code",

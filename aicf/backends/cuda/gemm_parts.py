@@ -32,7 +32,7 @@ def choose_pointers(count: int, products: int) -> tuple[Snippet, list[str]]:
     return Snippet(("product",), tuple(lines), f"({result})"), [name for own in names for name in own]
 
 
-def batch_address(sizes: Sequence[int], strides: Sequence[int], element_bytes: int = 2) -> Snippet:
+def batch_address(sizes: Sequence[int], strides: Sequence[int], element_bytes: int) -> Snippet:
     """A snippet from a base address and the number of a matrix to the address of that matrix."""
     lines: list[str] = ["rest = u32(batch)"]
     terms: list[str] = []

@@ -109,6 +109,11 @@ class GemmProblem:
     b_alignment: int
 
     @property
+    def element_bytes(self) -> int:
+        """Of an element of A and B."""
+        return ELEMENT_BYTES[self.dtype]
+
+    @property
     def batches(self) -> int:
         """Matrices of one product."""
         return prod(self.batch)

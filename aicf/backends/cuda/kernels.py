@@ -23,6 +23,7 @@ KERNELS: tuple[KernelDescriptor, ...] = (
     wgmma_kernels.WgmmaKernel(),
     gemm_norm_kernels.GemmNormKernel(),
     mma_kernels.MmaKernel(),
+    mma_kernels.MmaTf32Kernel(),
     gemv_kernels.GemvKernel(),
     simt_kernels.SimtKernel(),
     attention_wgmma_kernels.WgmmaAttentionKernel(),

@@ -20,7 +20,7 @@ from aicf.backends.cuda.gemm_parts import (
 )
 from aicf.backends.cuda.gemm_problem import Access, GemmProblem, problem_of_launch
 from aicf.backends.cuda.launches import KernelLaunch, address_of
-from aicf.backends.cuda.mma_kernels import PART_PADDING, MmaSpec, part_columns, spec_of
+from aicf.backends.cuda.mma_kernels import MATH, PART_PADDING, MmaSpec, k_step, part_columns, spec_of
 from aicf.backends.cuda.records import Shape, read_shape, read_triple
 from aicf.backends.cuda.staging import Constant, Snippet, part, stage
 
@@ -34,17 +34,20 @@ class TileGeometry:
 
     Args:
         along_k: Whether its rows go along k (else along m or n).
+        element_bytes: Of its type.
         rows, chunks: Rows in shared memory, and 16-byte chunks of one.
         outer_stride, inner_stride: Elements between rows and within one, in global memory.
         outer_size, inner_size: Elements of the operand along both.
         check_outer, check_inner: Whether a tile may reach past its end.
-        width: Bytes of one copy, 16, 8 or 4; 2 for single elements through registers.
+        width: Bytes of one copy, 16, 8 or 4; 2 for single halves, through registers.
         copies: Chunks that a thread copies.
         row_step: Rows from one chunk of a thread to the next, if its chunks are below each other, else 0.
-        mask, shift: The permutation: chunk ^ ((row >> shift) & mask).
-        offsets: Places of ldmatrix that a lane keeps.
+        mask, shift: The permutation: chunk ^ ((row >> shift) & mask); of words, that with pairs of chunks.
+        words: Whether fragments are read word by word: matrices of f32 cannot be transposed on the way.
+        offsets: Places that a lane reads from, which it keeps.
     """
 
+    element_bytes: int
     along_k: bool
     rows: int
     chunks: int
@@ -59,6 +62,7 @@ class TileGeometry:
     row_step: int
     mask: int
     shift: int
+    words: bool
     offsets: int
 
     def constants(self) -> dict[str, int | bool]:
@@ -67,6 +71,7 @@ class TileGeometry:
             **asdict(self),
             "checked": self.check_outer or self.check_inner,
             "row_bytes": self.chunks * 16,
+            "chunk": 16 // self.element_bytes,
             "uniform": self.width == 16 and self.row_step > 0,
         }
 
@@ -82,6 +87,7 @@ def tile_geometry(
     threads: int,
     lane_tiles: int,
     k_steps: int,
+    element_bytes: int = 2,
 ) -> TileGeometry:
     """The geometry of A or B.
 
@@ -91,19 +97,23 @@ def tile_geometry(
         tile: Elements of a tile along (m or n, k).
         covered_k: k rounded up to what all blocks together walk over.
         lane_tiles: 16-element tiles of a warp along m or n.
-        k_steps: 16-deep steps of a warp in a tile.
+        k_steps: Steps of a warp in a tile.
     """
     along_k = strides[1] == 1 or strides[0] != 1
     sizes, extents = ((size, k), tile) if along_k else ((k, size), tile[::-1])
     outer_stride, inner_stride = strides if along_k else strides[::-1]
-    rows, chunks = extents[0], extents[1] // 8
+    rows, chunks = extents[0], extents[1] * element_bytes // 16
     covered = (ceil(size / tile[0]) * tile[0], covered_k)
     over = (covered[0] > size, covered[1] > k)
     check_outer, check_inner = over if along_k else over[::-1]
     period = gcd(chunks, 8)
     below = threads % (8 * chunks) == 0 and rows * chunks % threads == 0
     row_step = threads // chunks if below else 0
+    words = element_bytes == 4 and not along_k
+    # A warp reads 8 neighbours of 4 rows at once if it reads words, a chunk of 8 rows if it reads matrices.
+    mask, places = (period // 2 - 1, min(2 * lane_tiles, period // 2)) if words else (period - 1, lane_tiles)
     return TileGeometry(
+        element_bytes,
         along_k,
         rows,
         chunks,
@@ -113,20 +123,21 @@ def tile_geometry(
         sizes[1],
         check_outer,
         check_inner,
-        _copy_width(inner_stride, [outer_stride, *batch_strides], alignment),
+        _copy_width(inner_stride, [outer_stride, *batch_strides], alignment, element_bytes),
         ceil(rows * chunks / threads),
         row_step,
-        period - 1,
+        mask,
         {8: 0, 4: 1, 2: 2, 1: 3}[period],
-        k_steps if along_k else lane_tiles,
+        words,
+        k_steps if along_k else places,
     )
 
 
-def _copy_width(inner_stride: int, strides: Sequence[int], alignment: int) -> int:
-    """Bytes that may be copied at once from every eighth element of every row."""
+def _copy_width(inner_stride: int, strides: Sequence[int], alignment: int, element_bytes: int) -> int:
+    """Bytes that may be copied at once from every multiple of 16 bytes of every row."""
     if inner_stride != 1:
-        return 2
-    return gcd(16, alignment, *(2 * stride for stride in strides))
+        return element_bytes
+    return gcd(16, alignment, *(element_bytes * stride for stride in strides))
 
 
 # The kernels
@@ -204,6 +215,7 @@ def gemm_code(problem: GemmProblem, spec: MmaSpec, residence: Residence, ends: E
             name.upper(): part(getattr(mma, name))
             for name in (
                 "chunk_place",
+                "word_place",
                 "copy_chunk",
                 "copy_tile",
                 "copy_a",
@@ -215,27 +227,28 @@ def gemm_code(problem: GemmProblem, spec: MmaSpec, residence: Residence, ends: E
     }
     source = stage(mma.gemm_mma, constants).replace("gemm_mma()", f"gemm_mma(a, {', '.join(names)})", 1)
     params = ("ptr",) * (1 + len(names))
-    name = f"gemm_mma_{problem.dtype}_{spec.bm}x{spec.bn}x{spec.bk}"
+    name = f"gemm_mma_{MATH[problem.dtype]}_{spec.bm}x{spec.bn}x{spec.bk}"
     return KernelCode(name, source, params, spec.threads, residence.blocks_per_sm)
 
 
 def _constants(problem: GemmProblem, spec: MmaSpec, residence: Residence) -> dict[str, Constant | Snippet]:
     loops, slots = spec.loops(problem), spec.slots(problem)
     m_tiles, n_tiles = spec.bm // spec.warps_m // 16, spec.bn // spec.warps_n // 8
-    k_steps = spec.bk // 16 // spec.warps_k
+    k_steps = spec.bk // k_step(problem) // spec.warps_k
+    size = problem.element_bytes
     covered_k = spec.split * loops * spec.bk
     a_tile = tile_geometry(
         problem.m, problem.k, problem.a_strides, problem.a_batch, problem.a_alignment,
-        (spec.bm, spec.bk), covered_k, spec.threads, m_tiles, k_steps,
+        (spec.bm, spec.bk), covered_k, spec.threads, m_tiles, k_steps, size,
     )  # fmt: skip
     b_tile = tile_geometry(
         problem.n, problem.k, (problem.b_strides[1], problem.b_strides[0]), problem.b_batch, problem.b_alignment,
-        (spec.bn, spec.bk), covered_k, spec.threads, n_tiles // 2, k_steps,
+        (spec.bn, spec.bk), covered_k, spec.threads, n_tiles // 2, k_steps, size,
     )  # fmt: skip
     part_row = (spec.bn + PART_PADDING) * 4
     grid_m = ceil(problem.m / spec.bm)
     return {
-        "DTYPE": problem.dtype,
+        "MATH": MATH[problem.dtype],
         "BM": spec.bm,
         "BN": spec.bn,
         "BK": spec.bk,
@@ -250,7 +263,7 @@ def _constants(problem: GemmProblem, spec: MmaSpec, residence: Residence) -> dic
         "STAGES": slots,
         "AHEAD": loops if slots == loops else slots - 1,
         "STAGE_BYTES": spec.stage_bytes(problem),
-        "B_OFFSETS": tuple((spec.bm + f * spec.bn) * spec.bk * 2 for f in range(problem.factors)),
+        "B_OFFSETS": tuple((spec.bm + f * spec.bn) * spec.bk * size for f in range(problem.factors)),
         "PART_ROW": part_row,
         "PARTS_AT": slots * spec.stage_bytes(problem) if spec.through == "cluster" else 0,
         "FACTORS": problem.factors,
@@ -264,8 +277,8 @@ def _constants(problem: GemmProblem, spec: MmaSpec, residence: Residence) -> dic
         "GROUP": min(spec.group, grid_m),
         "TILE_A": a_tile.constants(),
         "TILE_B": b_tile.constants(),
-        "A_BATCH": batch_address(problem.batch, problem.a_batch),
-        "B_BATCH": batch_address(problem.batch, problem.b_batch),
+        "A_BATCH": batch_address(problem.batch, problem.a_batch, size),
+        "B_BATCH": batch_address(problem.batch, problem.b_batch, size),
     }
 
 

@@ -1,4 +1,6 @@
-"""The descriptor of `cuda.gemm_mma`: which products it runs, with which tiles, and what they would cost.
+"""The descriptors of `cuda.gemm_mma` and `cuda.gemm_mma_tf32`: which products they run, with which tiles, and what they
+would cost. Both are one kernel: an instruction of the tensor cores multiplies 32 bytes of k, be they 16 halves or 8
+elements of f32 that are rounded to TF32.
 
 No code generator is imported here; `mma_code` turns the record into kernels.
 """
@@ -13,6 +15,7 @@ from math import ceil
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute
 
+from aicf.backends.base import Work
 from aicf.backends.cuda.gemm_problem import GemmProblem
 from aicf.backends.cuda.launches import Triple
 from aicf.backends.cuda.records import (
@@ -27,7 +30,10 @@ from aicf.backends.cuda.records import (
 from aicf.backends.cuda.target import GpuArch
 from aicf.backends.cuda.tiled_kernels import TiledKernel
 
-DTYPES = ("f16", "bf16")
+MATH = {"f16": "f16", "bf16": "bf16", "f32": "tf32"}
+"""Type of A and B to that in which tensor cores multiply it."""
+STEP_BYTES = 32
+"""Of k, which one instruction multiplies."""
 THROUGH = ("none", "cluster", "workspace")
 SUM_THREADS = 128
 """Threads of a block that adds the parts of a workspace."""
@@ -70,7 +76,7 @@ class MmaSpec:
 
     def stage_bytes(self, problem: GemmProblem) -> int:
         """Of one stage: a tile of A and one of each factor."""
-        return (self.bm + problem.factors * self.bn) * self.bk * 2
+        return (self.bm + problem.factors * self.bn) * self.bk * problem.element_bytes
 
     def shared_bytes(self, problem: GemmProblem) -> int:
         """Dynamic shared memory: the stages, and later, in their place, the partial sums. Blocks of a cluster write
@@ -94,6 +100,11 @@ class MmaSpec:
             return 0
         matrices = self.split * problem.factors * problem.batches * problem.products
         return 4 * matrices * problem.m * part_columns(problem)
+
+
+def k_step(problem: GemmProblem) -> int:
+    """Elements of k that one instruction multiplies."""
+    return STEP_BYTES // problem.element_bytes
 
 
 def part_columns(problem: GemmProblem) -> int:
@@ -122,7 +133,25 @@ _TILES = (
     (64, 96, 2, 2, 1),
     (64, 48, 2, 1, 2),
 )
-_DEPTHS = (32, 64, 128)
+_TF32_TILES = (
+    (128, 128, 2, 4, 1),
+    (128, 64, 4, 2, 1),
+    (64, 128, 2, 4, 1),
+    (64, 64, 2, 2, 1),
+    (64, 64, 2, 2, 2),
+    (64, 48, 2, 1, 2),
+    (64, 32, 2, 1, 2),
+    (64, 32, 2, 1, 4),
+    (32, 64, 1, 2, 2),
+    (32, 64, 1, 2, 4),
+    (32, 32, 1, 1, 4),
+    (32, 32, 1, 1, 8),
+    (16, 32, 1, 1, 4),
+    (16, 32, 1, 1, 8),
+    (128, 96, 2, 2, 1),
+    (64, 96, 2, 2, 1),
+)
+_DEPTH_STEPS = (2, 4, 8)
 _STAGES = (2, 3, 4, 6, 8)
 _SPLITS = (1, 2, 4, 8)
 _REGISTERS = 200
@@ -132,7 +161,11 @@ _REGISTERS = 200
 def spec_reason(spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> str | None:
     """Why `spec` cannot run `problem` on `arch`, None if it can."""
     warp_rows, warp_columns = spec.bm // spec.warps_m, spec.bn // spec.warps_n
-    over = spec.bm % (16 * spec.warps_m), spec.bn % (16 * spec.warps_n), spec.bk % (16 * spec.warps_k)
+    over = (
+        spec.bm % (16 * spec.warps_m),
+        spec.bn % (16 * spec.warps_n),
+        spec.bk % (k_step(problem) * spec.warps_k),
+    )
     if any(over):
         return f"tile {spec.bm}x{spec.bn}x{spec.bk} does not divide over its warps"
     registers = warp_rows * warp_columns * problem.factors // 32 + (warp_rows + warp_columns) // 4
@@ -165,17 +198,22 @@ def legal_specs(problem: GemmProblem, arch: GpuArch, fixed: bool = False) -> Ite
     """All specs worth measuring for `problem` on `arch`, in a fixed order; with `fixed` only those that sum in one
     order, whatever the number of rows."""
     least = FIXED_ROWS if fixed else 16
-    for tile in _TILES:
+    for tile in _tiles(problem):
         bm, bn, _, _, warps_k = tile
         if (bm > 16 and bm >= 2 * max(least, problem.m)) or (bn > 32 and bn >= 2 * max(16, problem.n)):
             continue
         if fixed and warps_k > 1:
             continue
-        for bk in _DEPTHS:
+        for bk in (steps * k_step(problem) for steps in _DEPTH_STEPS):
             for split in _SPLITS[:1] if fixed else _SPLITS:
                 for through in ("none",) if split == 1 else ("cluster", "workspace"):
                     for stages in _stages(MmaSpec(bm, bn, bk, *tile[2:], 2, split, through), problem, arch):
                         yield MmaSpec(bm, bn, bk, *tile[2:], stages, split, through)
+
+
+def _tiles(problem: GemmProblem) -> Sequence[tuple[int, int, int, int, int]]:
+    """The tiles that are measured for a type."""
+    return _TF32_TILES if problem.dtype == "f32" else _TILES
 
 
 def _stages(spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> list[int]:
@@ -195,7 +233,7 @@ def _stages(spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> list[int]:
 _LAUNCH_US = 0.9
 _LOOP_US = 0.05
 _STEP_US = 0.008, 0.011
-"""A warp's step of 16 in k: whatever its tile, and for a tile of 1024 sums. It is latency, not throughput."""
+"""A warp's step in k: whatever its tile, and for a tile of 1024 sums. It is latency, not throughput."""
 _END_US = 0.33
 """For 1024 sums of a multiprocessor: through shared memory and the epilogue to the result."""
 _CLUSTER_US = 0.5
@@ -222,7 +260,7 @@ def predicted_us(spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> float:
     end = _END_US * spec.bm * spec.bn * problem.factors * together / (1024 * spec.split)
     p = problem
     touched = p.products * p.batches * (p.factors * p.k * p.n + p.m * p.n) + p.batches * p.m * p.k
-    memory = 2.0 * touched / (arch.bandwidth_gbs * 1e3)
+    memory = float(p.element_bytes) * touched / (arch.bandwidth_gbs * 1e3)
     return _LAUNCH_US + max(rounds * (per_round + end), memory) + _split_us(spec, problem, arch)
 
 
@@ -242,9 +280,10 @@ def _loop_us(spec: MmaSpec, problem: GemmProblem, arch: GpuArch, together: int, 
     """Of one K tile of the `together` blocks of a multiprocessor: the slowest of what a warp waits for, tensor cores
     and L2."""
     fixed, per_tile = _STEP_US
-    warp = spec.bk / 16 / spec.warps_k * (fixed + per_tile * _warp_tile(spec, problem) / 1024)
+    warp = spec.bk / k_step(problem) / spec.warps_k * (fixed + per_tile * _warp_tile(spec, problem) / 1024)
     flops = 2.0 * spec.bm * spec.bn * problem.factors * spec.bk * together
-    compute = flops / (arch.tensor_tflops * 1e6 / arch.multiprocessors * _PEAK_SHARE)
+    rate = arch.tensor_tflops * 1e6 / arch.multiprocessors * k_step(problem) / 16
+    compute = flops / (rate * _PEAK_SHARE)
     running = min(blocks, together * arch.multiprocessors)
     l2 = spec.stage_bytes(problem) * running / (arch.copy_l2_gbs * 1e3 * _READ_SHARE)
     return _LOOP_US + max(warp, compute, l2)
@@ -279,9 +318,9 @@ def blocks_per_sm(spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> int:
 # Records
 
 
-def combination_order(spec: MmaSpec) -> str:
+def combination_order(spec: MmaSpec, problem: GemmProblem) -> str:
     """How the sums of one element are combined, for the record."""
-    text = "ascending k in steps of 16"
+    text = f"ascending k in steps of {k_step(problem)}"
     if spec.warps_k > 1:
         text += f", {spec.warps_k} warps by turns, added in order"
     if spec.split > 1:
@@ -303,12 +342,18 @@ def spec_record(spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> dict[str,
         "split_through": StringAttr(spec.through),
         "tile_group": integer(spec.group),
         **shape.entries(),
-        "combination_order": StringAttr(combination_order(spec)),
+        "combination_order": StringAttr(combination_order(spec, problem)),
         "workspace_bytes": integer(spec.workspace_bytes(problem)),
         "blocks_per_sm": integer(blocks_per_sm(spec, problem, arch)),
         "sum_grid": integers(_sum_grid(problem) if adds else ()),
         "sum_block": integers((SUM_THREADS, 1, 1) if adds else ()),
+        **math_entries(problem),
     }
+
+
+def math_entries(problem: GemmProblem) -> dict[str, Attribute]:
+    """What a record says of operands that are multiplied in another type than their own."""
+    return {"math": StringAttr(MATH[problem.dtype])} if MATH[problem.dtype] != problem.dtype else {}
 
 
 def _sum_grid(problem: GemmProblem) -> Triple:
@@ -332,9 +377,10 @@ class MmaKernel(TiledKernel[MmaSpec]):
     version: int = 1
     simplicity: int = 3
 
-    def dtype_reason(self, dtype: str) -> str | None:
+    def dtype_reason(self, work: Work) -> str | None:
         """See `TiledKernel`."""
-        return None if dtype in DTYPES else f"tensor cores multiply f16 and bf16 here, A is {dtype}"
+        dtype = work.operands[0].dtype
+        return None if dtype in ("f16", "bf16") else f"tensor cores multiply f16 and bf16 here, A is {dtype}"
 
     def specs(self, problem: GemmProblem, arch: GpuArch, fixed: bool) -> Iterator[MmaSpec]:
         """See `TiledKernel`."""
@@ -344,9 +390,9 @@ class MmaKernel(TiledKernel[MmaSpec]):
         """See `TiledKernel`."""
         return ranked_specs(problem, arch, fixed)
 
-    def order(self, spec: MmaSpec) -> str:
+    def order(self, spec: MmaSpec, problem: GemmProblem) -> str:
         """See `TiledKernel`."""
-        return combination_order(spec)
+        return combination_order(spec, problem)
 
     def reason(self, spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> str | None:
         """See `TiledKernel`."""
@@ -364,3 +410,29 @@ class MmaKernel(TiledKernel[MmaSpec]):
     def spec_of(self, record: Record) -> MmaSpec:
         """See `TiledKernel`."""
         return spec_of(record)
+
+
+@dataclass(frozen=True)
+class MmaTf32Kernel(MmaKernel):
+    """Products of f32 with any epilogue, of operands rounded to TF32 and accumulated in f32 by tensor cores."""
+
+    id: str = "cuda.gemm_mma_tf32"
+    version: int = 1
+
+    def dtype_reason(self, work: Work) -> str | None:
+        """See `TiledKernel`."""
+        return tf32_reason(work)
+
+    @property
+    def smallest(self) -> MmaSpec:
+        """See `TiledKernel`."""
+        return MmaSpec(16, 32, 32, 1, 1, 4, 2)
+
+
+def tf32_reason(work: Work) -> str | None:
+    """Why the operands of a work may not be rounded to TF32, None if they may."""
+    if (dtype := work.operands[0].dtype) != "f32":
+        return f"only f32 is rounded to TF32, A is {dtype}"
+    return (
+        None if work.tf32 else "it rounds f32 operands to TF32, the policy has not allowed that (tf32: true)"
+    )

@@ -13,6 +13,7 @@ from math import ceil
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute
 
+from aicf.backends.base import Work
 from aicf.backends.cuda.gemm_problem import GemmProblem
 from aicf.backends.cuda.launches import Triple
 from aicf.backends.cuda.records import (
@@ -253,8 +254,9 @@ class SimtKernel(TiledKernel[SimtSpec]):
     version: int = 1
     simplicity: int = 2
 
-    def dtype_reason(self, dtype: str) -> str | None:
+    def dtype_reason(self, work: Work) -> str | None:
         """See `TiledKernel`."""
+        dtype = work.operands[0].dtype
         return None if dtype in SUMS else f"multiplies {', '.join(SUMS)}, A is {dtype}"
 
     def specs(self, problem: GemmProblem, arch: GpuArch, fixed: bool) -> Iterator[SimtSpec]:
@@ -265,7 +267,7 @@ class SimtKernel(TiledKernel[SimtSpec]):
         """See `TiledKernel`."""
         return ranked_specs(problem, arch, fixed)
 
-    def order(self, spec: SimtSpec) -> str:
+    def order(self, spec: SimtSpec, problem: GemmProblem) -> str:
         """See `TiledKernel`."""
         return combination_order(spec)
 

@@ -30,8 +30,8 @@ class TiledKernel(PlainOperands, ABC, Generic[Spec]):
     # What a family adds
 
     @abstractmethod
-    def dtype_reason(self, dtype: str) -> str | None:
-        """Why operands of a type are not multiplied, None if they are."""
+    def dtype_reason(self, work: Work) -> str | None:
+        """Why operands of this type are not multiplied as the work asks, None if they are."""
 
     @abstractmethod
     def specs(self, problem: GemmProblem, arch: GpuArch, fixed: bool) -> Iterator[Spec]:
@@ -43,7 +43,7 @@ class TiledKernel(PlainOperands, ABC, Generic[Spec]):
         """All `specs` with their predicted microseconds, the cheapest first."""
 
     @abstractmethod
-    def order(self, spec: Spec) -> str:
+    def order(self, spec: Spec, problem: GemmProblem) -> str:
         """How the sums of one element are combined."""
 
     @abstractmethod
@@ -67,7 +67,7 @@ class TiledKernel(PlainOperands, ABC, Generic[Spec]):
 
     def legal(self, work: Work, target: TargetAttr) -> str | None:
         """See `KernelDescriptor`."""
-        reason = self.dtype_reason(work.operands[0].dtype) or product_reason(work)
+        reason = self.dtype_reason(work) or product_reason(work)
         if reason is not None:
             return reason
         problem, arch = problem_of_work(work), arch_named(target.arch.data)
@@ -89,7 +89,7 @@ class TiledKernel(PlainOperands, ABC, Generic[Spec]):
 
     def fixed_order(self, work: Work, target: TargetAttr) -> str:
         """See `BatchInvariantKernel`: a warp or thread has all terms of its elements, and no tile changes that."""
-        return self.order(self._ranked(work, target)[0][1])
+        return self.order(self._ranked(work, target)[0][1], problem_of_work(work))
 
     def _ranked(self, work: Work, target: TargetAttr) -> Sequence[tuple[float, Spec]]:
         return self.ranked(problem_of_work(work), arch_named(target.arch.data), work.batch_invariant)

@@ -217,6 +217,26 @@ class GraphCore:
             raise self._error(f"update: {name} is {target.info}, the new value {value.info}")
         self._results.append(_Result(self._own(value), {UPDATES_ATTR: name}))
 
+    def inline(self, function: FuncOp, arguments: Sequence[Value]) -> list[Value]:
+        """Writes the ops of another program here, with their ids, names and places, and gives its results.
+
+        Args:
+            function: One block that ends in `func.return`; it stays as it is.
+            arguments: What its arguments are, of the same types.
+        """
+        block = function.body.block
+        if [argument.type for argument in block.args] != [value.ssa.type for value in arguments]:
+            wanted = ", ".join(str(tensor_info(argument.type)) for argument in block.args)
+            given = ", ".join(str(value.info) for value in arguments)
+            raise self._error(f"inline: @{function.sym_name.data} takes ({wanted}), given are ({given})")
+        copies: dict[SSAValue, SSAValue] = dict(zip(block.args, map(self._own, arguments), strict=True))
+        returned = block.last_op
+        assert isinstance(returned, ReturnOp)
+        for op in block.ops:
+            if op is not returned:
+                self._block.add_op(op.clone(copies))
+        return [self._value(copies[value]) for value in returned.operands]
+
     def module(self) -> ModuleOp:
         """The finished program, a new module with one function; the graph takes no further ops.
 
@@ -326,6 +346,10 @@ class GraphCore:
         )
 
     def _insert(self, what: str, name: str | None, make: Callable[[], LogicalOp]) -> Value:
+        return self._insert_all(what, name, make)[0]
+
+    def _insert_all(self, what: str, name: str | None, make: Callable[[], LogicalOp]) -> list[Value]:
+        """As `_insert`; all results of the op."""
         if self._module is not None:
             raise self._error(f'graph "{self.name}" is finished; add ops before module()')
         op: LogicalOp | None = None
@@ -340,8 +364,8 @@ class GraphCore:
             raise self._error(_named_message(what, error)) from error
         self._block.add_op(op)
         if name is not None:
-            op.result.name_hint = _hint(name)
-        return self._value(op.result)
+            op.results[0].name_hint = _hint(name)
+        return [self._value(result) for result in op.results]
 
     def _finish(self) -> ModuleOp:
         if not self._results:

@@ -9,6 +9,7 @@ from aicf.frontends.builder.contraction import ContractionOps
 from aicf.frontends.builder.indexing import IndexingOps
 from aicf.frontends.builder.losses import LossOps
 from aicf.frontends.builder.normalization import NormalizationOps
+from aicf.frontends.builder.optimizers import OptimizerOps
 from aicf.frontends.builder.random import RandomOps
 from aicf.frontends.builder.reduction import ReductionOps
 from aicf.frontends.builder.training import TrainingOps
@@ -24,5 +25,6 @@ class Graph(
     RandomOps,
     LossOps,
     TrainingOps,
+    OptimizerOps,
 ):
     """A program under construction; its methods raise :class:`InvalidIR`, with the Python source line, on wrong use."""

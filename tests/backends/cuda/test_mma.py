@@ -1,8 +1,11 @@
-"""`cuda.gemm_mma` without a GPU: what is legal and why not, what records hold, what compiled code contains."""
+"""`cuda.gemm_mma` and `cuda.gemm_mma_tf32` without a GPU: what is legal and why not, what records hold, what compiled
+code contains."""
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr
@@ -10,24 +13,37 @@ from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr
 from aicf.backends.base import Work
 from aicf.backends.cuda.gemm_problem import problem_of_work
 from aicf.backends.cuda.mma_code import emit, tile_geometry
-from aicf.backends.cuda.mma_kernels import MmaKernel, MmaSpec, legal_specs, spec_of, spec_reason
+from aicf.backends.cuda.mma_kernels import (
+    MmaKernel,
+    MmaSpec,
+    MmaTf32Kernel,
+    legal_specs,
+    spec_of,
+    spec_reason,
+)
 from aicf.backends.cuda.target import ARCHES
 from aicf.dialects.emit_types import TargetAttr
 from tests.backends.cuda.gemm_launches import compiled, launch_of
-from tests.backends.cuda.sass import SPILLS, opcodes, starting
+from tests.backends.cuda.sass import SPILLS, instructions, opcodes, starting
 from tests.backends.cuda.wgmma_programs import work
 
 TARGET = TargetAttr("cuda", "sm_90a")
 AMPERE = TargetAttr("cuda", "sm_80")
 KERNEL = MmaKernel()
+TF32 = MmaTf32Kernel()
 ARCH = ARCHES["sm_90a"]
 
 
-def emitted(job: Work, spec: MmaSpec, target: TargetAttr = TARGET):
+def emitted(job: Work, spec: MmaSpec, target: TargetAttr = TARGET, kernel: MmaKernel = KERNEL):
     """The launches of `job` by `spec`, compiled for `target`."""
-    assert KERNEL.legal(job, target) is None
-    record = KERNEL.record_of(job, target, spec)
-    return compiled(emit(launch_of(job, KERNEL.id, record)), target.arch.data)
+    assert kernel.legal(job, target) is None
+    record = kernel.record_of(job, target, spec)
+    return compiled(emit(launch_of(job, kernel.id, record)), target.arch.data)
+
+
+def rounded(m: int, n: int, k: int, **options: Any) -> Work:
+    """Products of f32 that may round their operands to TF32."""
+    return replace(work(m, n, k, dtype="f32", **options), tf32=True)
 
 
 @pytest.mark.parametrize(
@@ -119,6 +135,21 @@ def test_copies_are_as_wide_as_rows_are_aligned(strides: tuple[int, int], alignm
 
 
 @pytest.mark.parametrize("size", [16, 32, 48, 64, 96, 128])
+def test_words_of_a_fragment_lie_in_different_banks(size: int) -> None:
+    """A warp reads 8 neighbours of f32 in 4 rows at once, from any 8 of a row and from rows 0 or 4 on."""
+    tile = tile_geometry(128, 64, (1, 128), (), 16, (size, 64), 64, 128, size // 16, 8, 4)
+    assert tile.words and tile.chunks == size // 4
+    for row, column in itertools.product((0, 4), range(0, size, 8)):
+        banks: set[int] = set()
+        for t, g in itertools.product(range(4), range(8)):
+            turn = ((row + t) >> tile.shift) & tile.mask
+            chunk = (column + g) // 4 ^ turn << 1
+            assert chunk < tile.chunks
+            banks.add(((row + t) * tile.chunks + chunk) * 4 + g % 4 & 31)
+        assert len(banks) == 32
+
+
+@pytest.mark.parametrize("size", [16, 32, 48, 64, 96, 128])
 def test_no_two_rows_of_eight_share_a_bank(size: int) -> None:
     """ldmatrix reads the same chunk of 8 rows at once: after the permutation they lie in 8 different bank groups."""
     tile = tile_geometry(128, 64, (1, 128), (), 16, (size, 64), 64, 128, 2, 4)
@@ -180,3 +211,65 @@ def test_a_tile_that_does_not_fit_says_so() -> None:
         spec_reason(MmaSpec(24, 64, 64, 1, 2, 1, 3), problem, ARCH)
     )
     assert "too short" in str(spec_reason(MmaSpec(64, 64, 64, 2, 2, 1, 3, 80, "workspace"), problem, ARCH))
+
+
+# TF32
+
+
+def test_tf32_is_for_the_policy_to_allow() -> None:
+    """Never by default, and only of f32."""
+    job = rounded(64, 64, 64)
+    assert TF32.legal(job, TARGET) is None
+    assert "the policy has not allowed that (tf32: true)" in str(TF32.legal(replace(job, tf32=False), TARGET))
+    assert "only f32 is rounded to TF32, A is f16" in str(TF32.legal(work(64, 64, 64, dtype="f16"), TARGET))
+
+
+def test_a_record_of_tf32_says_so() -> None:
+    """And those of other types say nothing of it."""
+    record = TF32.record(rounded(64, 512, 784), TARGET)
+    assert record["math"] == StringAttr("tf32")
+    assert "steps of 8" in str(record["combination_order"])
+    assert "math" not in KERNEL.record(work(64, 512, 784, dtype="f16"), TARGET)
+
+
+@pytest.mark.parametrize("transpose_a", [False, True])
+@pytest.mark.parametrize("transpose_b", [False, True])
+def test_operands_are_rounded_before_they_are_multiplied(transpose_a: bool, transpose_b: bool) -> None:
+    """As `cvt.rna` rounds: half of the last place is added where a number is finite, and the rest cut off. ldmatrix
+    reads what lies along k, words are read where it cannot transpose."""
+    job = rounded(
+        64, 64, 32, transpose_a=transpose_a, transpose_b=transpose_b, after="bias", kind="gemm_epilogue"
+    )
+    ((launch, cubin),) = emitted(job, MmaSpec(32, 32, 32, 2, 2, 1, 2), kernel=TF32)
+    assert "rounded_tf32(a_part)" in launch.code.source and "rounded_tf32(b_part)" in launch.code.source
+    names = instructions(cubin)
+    steps, tiles = 4, 2  # of a warp: in k, and 8 columns of 16 rows each
+    assert names.count("HMMA.1688.F32.TF32") == steps * tiles
+    assert sum(name.startswith("HMMA") for name in names) == steps * tiles
+    assert sum(name.startswith("FSETP") for name in names) >= steps * (4 + 2 * tiles)
+    along = [not transpose_a, transpose_b]
+    assert sum(name.startswith("LDSM") for name in names) == steps * sum(along)
+    words = (not along[0]) * 4 + (not along[1]) * 2 * tiles
+    assert 0 <= names.count("LDS") - steps * words < 4  # the end of the tile reads some
+    assert cubin.stack_bytes == 0 and not starting(names, SPILLS)
+
+
+def test_a_split_of_tf32_meets_in_a_cluster_or_a_workspace() -> None:
+    """Parts are f32, as those of other types."""
+    job = rounded(64, 128, 512, kind="gemm_epilogue", after="bias", transpose_b=False)
+    ((launch, _),) = emitted(job, MmaSpec(32, 32, 64, 1, 1, 4, 2, 4, "cluster"), kernel=TF32)
+    assert launch.cluster == (1, 4, 1)
+    parts = emitted(job, MmaSpec(32, 32, 64, 1, 1, 4, 2, 4, "workspace"), AMPERE, TF32)
+    assert [each.code.name for each, _ in parts] == ["gemm_mma_tf32_32x32x64", "add_parts"]
+
+
+@pytest.mark.parametrize(
+    ("strides", "alignment", "width"),
+    [((64, 1), 16, 16), ((66, 1), 16, 8), ((65, 1), 16, 4), ((2, 128), 16, 4), ((64, 1), 8, 8)],
+)
+def test_elements_of_f32_are_copied_asynchronously_whatever_their_strides(
+    strides: tuple[int, int], alignment: int, width: int
+) -> None:
+    """One element is 4 bytes, the least that a copy takes: none goes through registers."""
+    tile = tile_geometry(64, 64, strides, (), alignment, (64, 32), 64, 128, 2, 4, 4)
+    assert tile.width == width

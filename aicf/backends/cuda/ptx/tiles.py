@@ -82,9 +82,53 @@ def load_matrices_transposed(typingctx: Any, address: Any, offsets: Any) -> Any:
     return types.UniTuple(u32, 4 * offsets.count)(u32, offsets), codegen
 
 
-def _mma_tile(dtype: str) -> Intrinsic:
+@intrinsic
+def load_words(typingctx: Any, address: Any, offsets: Any, count: Any, side_by_side: Any, deeper: Any) -> Any:
+    """`load_words(address, offsets, n, s, deeper)`, numbers literal: what `load_matrices_transposed` is for 32-bit
+    elements, word by word. Reads n groups of 8 neighbours at `address` plus each of the offsets, from the first again
+    where these end, and every group a second time `deeper` bytes on; 2 n registers, s groups before their seconds."""
+    literals = literals_of(count, side_by_side, deeper)
+    if literals is None or not isinstance(offsets, types.UniTuple):
+        return None
+    number, together, second = literals
+
+    def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        word = ir.IntType(32)
+        function = ir.FunctionType(word, [word])
+        load = ir.InlineAsm(function, "ld.shared.b32 $0, [$1];", "=r,r,~{memory}", side_effect=True)
+        starts = [builder.add(values[0], builder.extract_value(values[1], i)) for i in range(offsets.count)]
+        loaded: list[Any] = []
+        for first in range(0, number, together):
+            for skip in (0, second):
+                for group in range(first, first + together):
+                    again, place = divmod(group, offsets.count)
+                    by = ir.Constant(word, again * offsets.count * 32 + skip)
+                    loaded.append(builder.call(load, [builder.add(starts[place], by)]))
+        return cgutils.pack_array(builder, loaded)
+
+    return types.UniTuple(u32, 2 * number)(u32, offsets, count, side_by_side, deeper), codegen
+
+
+@intrinsic
+def rounded_tf32(typingctx: Any, words: Any) -> Any:
+    """The bits of f32 numbers rounded to TF32: to the nearest, halves away from zero."""
+    if not isinstance(words, types.UniTuple):
+        return None
+
+    def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        word = ir.IntType(32)
+        function = ir.FunctionType(word, [word])
+        text = "{ .reg .f32 x; mov.b32 x, $1; cvt.rna.tf32.f32 $0, x; }"
+        cut = ir.InlineAsm(function, text, "=r,r", side_effect=False)
+        given = [builder.extract_value(values[0], i) for i in range(words.count)]
+        return cgutils.pack_array(builder, [builder.call(cut, [each]) for each in given])
+
+    return words(words), codegen
+
+
+def _mma_tile(dtype: str, depth: int) -> Intrinsic:
     text = (
-        f"mma.sync.aligned.m16n8k16.row.col.f32.{dtype}.{dtype}.f32 "
+        f"mma.sync.aligned.m16n8k{depth}.row.col.f32.{dtype}.{dtype}.f32 "
         "{$0,$1,$2,$3}, {$8,$9,$10,$11}, {$12,$13}, {$0,$1,$2,$3};"
     )
 
@@ -117,9 +161,9 @@ def _mma_tile(dtype: str) -> Intrinsic:
     return mma_tile
 
 
-mma_tile_f16, mma_tile_bf16 = _mma_tile("f16"), _mma_tile("bf16")
-"""All products of a warp's tile for 16 values of k: `mma_tile(accumulator, a, b)`; 4 registers of a per 16 rows, 2 of b
-per 8 columns, 4 of the accumulator per 16x8, columns innermost."""
+mma_tile_f16, mma_tile_bf16, mma_tile_tf32 = _mma_tile("f16", 16), _mma_tile("bf16", 16), _mma_tile("tf32", 8)
+"""All products of a warp's tile for 16 values of k, 8 of TF32: `mma_tile(accumulator, a, b)`; 4 registers of a per 16
+rows, 2 of b per 8 columns, 4 of the accumulator per 16x8, columns innermost."""
 
 
 def _zeros(dtype: str) -> Intrinsic:

@@ -4,12 +4,15 @@
 """The tensor-core GEMM for Ampere and later: cp.async stages, ldmatrix, mma.sync. Templates for `staging`.
 
 A block makes a BM x BN tile. Its warps stand WARPS_M x WARPS_N over the tile and WARPS_K deep: those behind each
-other take turns at the 16-deep steps of k, and their sums are added at the end. With SPLIT > 1 several blocks share a
-tile and each takes a range of k: in one cluster, which then adds the parts through distributed shared memory, or
-through a workspace that `add_parts` sums up. Parts are always added in ascending order of block, then of warp.
+other take turns at the steps of k (16 halves or 8 elements of f32, always 32 bytes), and their sums are added at the
+end. With SPLIT > 1 several blocks share a tile and each takes a range of k: in one cluster, which then adds the parts
+through distributed shared memory, or through a workspace that `add_parts` sums up. Parts are always added in ascending
+order of block, then of warp.
 
 A tile of an operand lies in shared memory as rows of 16-byte chunks, along k or along m (n) as the operand does in
-global memory; within groups of 8 rows the chunks are permuted so that ldmatrix meets no bank twice.
+global memory; within groups of 8 rows the chunks are permuted so that ldmatrix meets no bank twice. Elements of f32 are
+rounded to TF32 in registers. They are twice as wide as what ldmatrix can transpose: where they lie along m (n), a lane
+reads words, and the permutation is one of pairs of chunks in groups of 4 rows.
 
 `mma_code` gives the constants: BM, BN, BK, WARPS_*; M_TILES (16 rows) and N_TILES (8 columns) of a warp; K_STEPS of
 a warp in a K tile; LOOPS, K tiles of a block; STAGES in shared memory, AHEAD of them under way before the loop; TILE_A
@@ -37,12 +40,15 @@ from aicf.backends.cuda.ptx import (
     load_matrices_transposed,
     load_shared_f32x4,
     load_u16,
+    load_words,
     map_shared,
     mma_tile_bf16,
     mma_tile_f16,
+    mma_tile_tf32,
     push_sums,
     quotient,
     remainder,
+    rounded_tf32,
     shared_base,
     store_shared_u32x4,
     store_sums,
@@ -58,31 +64,44 @@ from aicf.backends.cuda.staging import registers, splice, unrolled
 
 def chunk_place(row, chunk, tile):
     """Bytes from the start of a tile to a chunk."""
-    return u32((row * tile["chunks"] + (chunk ^ ((row >> tile["shift"]) & tile["mask"]))) * 16)
+    if tile["words"]:
+        place = chunk ^ (((row >> tile["shift"]) & tile["mask"]) << 1)
+    return u32(
+        (row * tile["chunks"] + (place if tile["words"] else chunk ^ ((row >> tile["shift"]) & tile["mask"])))
+        * 16
+    )
+
+
+def word_place(row, column, tile):
+    """Bytes from the start of a tile to an element of f32."""
+    place = splice(CHUNK_PLACE, row, column >> 2, tile)
+    return u32(place + (column & 3) * 4)
 
 
 def copy_chunk(shared, base, outer, inner, number, tile):
-    """Copies the eight elements of one chunk, zeros where the tile reaches past the operand."""
+    """Copies the elements of one chunk, zeros where the tile reaches past the operand."""
     row = i32(quotient(number, tile["chunks"]))
     chunk = i32(remainder(number, tile["chunks"]))
     if row < tile["rows"]:
         place = splice(CHUNK_PLACE, row, chunk, tile)
         target = u32(shared + place)
-        first = inner + chunk * 8
+        first = inner + chunk * tile["chunk"]
         step = i64(outer + row) * tile["outer_stride"] + i64(first) * tile["inner_stride"]
-        source = u64(base + u64(step * 2))
-        left = min(i32(tile["inner_size"] - first), i32(8))
+        source = u64(base + u64(step * tile["element_bytes"]))
+        left = min(i32(tile["inner_size"] - first), i32(tile["chunk"]))
         left = left if outer + row < tile["outer_size"] else i32(0)
         if tile["width"] == 16:
-            copy_async16_or_zero(target, source, u32(max(left * 2, 0)))
+            copy_async16_or_zero(target, source, u32(max(left * tile["element_bytes"], 0)))
         elif tile["width"] == 8:
             for part in unrolled(2):
-                size = u32(max(min((left - 4 * part) * 2, 8), 0))
+                size = u32(max(min((left - tile["chunk"] // 2 * part) * tile["element_bytes"], 8), 0))
                 copy_async8_or_zero(u32(target + 8 * part), u64(source + u64(8 * part)), size)
         elif tile["width"] == 4:
             for part in unrolled(4):
-                size = u32(max(min((left - 2 * part) * 2, 4), 0))
-                copy_async4_or_zero(u32(target + 4 * part), u64(source + u64(4 * part)), size)
+                size = u32(max(min((left - tile["chunk"] // 4 * part) * tile["element_bytes"], 4), 0))
+                copy_async4_or_zero(
+                    u32(target + 4 * part), u64(source + u64(4 * part * tile["inner_stride"])), size
+                )
         else:
             words = registers(4, u32(0))
             for part in unrolled(4):
@@ -100,11 +119,14 @@ def copy_tile(shared, base, outer, inner, tile):
         row = outer + i32(quotient(tid, tile["chunks"]))
         chunk = i32(remainder(tid, tile["chunks"]))
         place = splice(CHUNK_PLACE, i32(quotient(tid, tile["chunks"])), chunk, tile)
-        first = inner + chunk * 8
-        source = u64(base + u64((i64(row) * tile["outer_stride"] + i64(first)) * 2))
+        first = inner + chunk * tile["chunk"]
+        source = u64(base + u64((i64(row) * tile["outer_stride"] + i64(first)) * tile["element_bytes"]))
         if tile["checked"]:
             rows_left = i32(tile["outer_size"] - row if tile["check_outer"] else tile["rows"])
-            size = i32(max(min((tile["inner_size"] - first) * 2, 16), 0) if tile["check_inner"] else 16)
+            if tile["check_inner"]:
+                size = i32(max(min((tile["inner_size"] - first) * tile["element_bytes"], 16), 0))
+            else:
+                size = i32(16)
             copy_rows_or_zero(
                 16,
                 u32(shared + place),
@@ -113,7 +135,7 @@ def copy_tile(shared, base, outer, inner, tile):
                 size,
                 tile["copies"],
                 tile["row_step"] * tile["row_bytes"],
-                tile["row_step"] * tile["outer_stride"] * 2,
+                tile["row_step"] * tile["outer_stride"] * tile["element_bytes"],
                 tile["row_step"],
             )
         else:
@@ -123,7 +145,7 @@ def copy_tile(shared, base, outer, inner, tile):
                 source,
                 tile["copies"],
                 tile["row_step"] * tile["row_bytes"],
-                tile["row_step"] * tile["outer_stride"] * 2,
+                tile["row_step"] * tile["outer_stride"] * tile["element_bytes"],
             )
     else:
         for i in range(tile["copies"]):
@@ -188,24 +210,33 @@ def gemm_mma():
             held[i * HELD : (i + 1) * HELD] = splice(FETCH, u32(m0 + row), u32(n0 + column), batch)
 
     # Where this lane points ldmatrix: one offset per step of k if the operand lies along k, else one per 16 rows of it.
+    # Of words: one per 8 rows, until the permutation begins again.
     a_offset = registers(TILE_A["offsets"], u32(0))
     for i in unrolled(TILE_A["offsets"]):
-        if TILE_A["along_k"]:
+        if TILE_A["words"]:
+            column = warp_m * (M_TILES * 16) + i * 8 + (lane >> 2)
+            a_offset[i] = splice(WORD_PLACE, warp_k * 8 + (lane & 3), column, TILE_A)
+        elif TILE_A["along_k"]:
             row = warp_m * (M_TILES * 16) + (lane & 15)
             chunk = (i * WARPS_K + warp_k) * 2 + (lane >> 4)
+            a_offset[i] = splice(CHUNK_PLACE, row, chunk, TILE_A)
         else:
             row = warp_k * 16 + (lane & 7) + ((lane >> 4) << 3)
             chunk = (warp_m * M_TILES + i) * 2 + ((lane >> 3) & 1)
-        a_offset[i] = splice(CHUNK_PLACE, row, chunk, TILE_A)
+            a_offset[i] = splice(CHUNK_PLACE, row, chunk, TILE_A)
     b_offset = registers(TILE_B["offsets"], u32(0))
     for i in unrolled(TILE_B["offsets"]):
-        if TILE_B["along_k"]:
+        if TILE_B["words"]:
+            column = warp_n * (N_TILES * 8) + i * 8 + (lane >> 2)
+            b_offset[i] = splice(WORD_PLACE, warp_k * 8 + (lane & 3), column, TILE_B)
+        elif TILE_B["along_k"]:
             row = warp_n * (N_TILES * 8) + (lane & 7) + ((lane >> 4) << 3)
             chunk = (i * WARPS_K + warp_k) * 2 + ((lane >> 3) & 1)
+            b_offset[i] = splice(CHUNK_PLACE, row, chunk, TILE_B)
         else:
             row = warp_k * 16 + (lane & 15)
             chunk = warp_n * N_TILES + i * 2 + (lane >> 4)
-        b_offset[i] = splice(CHUNK_PLACE, row, chunk, TILE_B)
+            b_offset[i] = splice(CHUNK_PLACE, row, chunk, TILE_B)
 
     acc = registers(FACTORS, zeros(4 * M_TILES * N_TILES))
     reading = u32(base)
@@ -222,19 +253,31 @@ def gemm_mma():
                 writing = u32(base)
         commit_copies()
         for step in unrolled(K_STEPS):
-            if TILE_A["along_k"]:
+            if TILE_A["words"]:
+                at = u32(reading + step * WARPS_K * 8 * TILE_A["row_bytes"])
+                places = a_offset[0 : TILE_A["offsets"]]
+                a_part = load_words(at, places, 2 * M_TILES, 2, 4 * TILE_A["row_bytes"])
+            elif TILE_A["along_k"]:
                 a_part = load_matrices(u32(reading + a_offset[step]), M_TILES, 16 * TILE_A["row_bytes"])
             else:
                 deeper = step * WARPS_K * 16 * TILE_A["row_bytes"]
                 a_part = load_matrices_transposed(u32(reading + deeper), a_offset[0:M_TILES])
+            if MATH == "tf32":
+                a_part = rounded_tf32(a_part)
             for factor in unrolled(FACTORS):
-                if TILE_B["along_k"]:
+                if TILE_B["words"]:
+                    at = u32(reading + B_OFFSETS[factor] + step * WARPS_K * 8 * TILE_B["row_bytes"])
+                    places = b_offset[0 : TILE_B["offsets"]]
+                    b_part = load_words(at, places, N_TILES, 1, 4 * TILE_B["row_bytes"])
+                elif TILE_B["along_k"]:
                     at = u32(reading + B_OFFSETS[factor] + b_offset[step])
                     b_part = load_matrices(at, N_TILES // 2, 16 * TILE_B["row_bytes"])
                 else:
                     deeper = B_OFFSETS[factor] + step * WARPS_K * 16 * TILE_B["row_bytes"]
                     b_part = load_matrices_transposed(u32(reading + deeper), b_offset[0 : N_TILES // 2])
-                if DTYPE == "f16":
+                if MATH == "tf32":
+                    acc[factor] = mma_tile_tf32(acc[factor], a_part, rounded_tf32(b_part))
+                elif MATH == "f16":
                     acc[factor] = mma_tile_f16(acc[factor], a_part, b_part)
                 else:
                     acc[factor] = mma_tile_bf16(acc[factor], a_part, b_part)

@@ -1,0 +1,147 @@
+"""The model of a training step, before it is one: its function and what goes in and out, by name and role."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import SSAValue
+
+from aicf.dialects import logical
+from aicf.dialects.logical import NAME_ATTR, ROLE_ATTR, UPDATES_ATTR, LogicalOp
+from aicf.dialects.types import TensorInfo, tensor_info
+from aicf.errors import InvalidIR
+from aicf.frontends.text import make_context
+from aicf.passes.assign_ids import AssignIdsPass
+from aicf.passes.specialize_shapes import SpecializeShapesPass
+from aicf.passes.support.identity import op_id, set_identity, sources
+from aicf.passes.support.work import argument_attrs, result_attrs
+from aicf.passes.verify_logical import VerifyLogicalPass
+from aicf.sources import Model, read_model
+
+
+def shape_of(info: TensorInfo) -> tuple[int | str, ...]:
+    """The sizes, symbolic ones as text."""
+    return tuple(size if isinstance(size, int) else str(size) for size in info.sizes)
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A tensor that the model reads, by the roles of logical IR."""
+
+    name: str
+    role: str
+    info: TensorInfo
+    value: SSAValue
+
+
+@dataclass(frozen=True)
+class Result:
+    """A tensor that the model gives: an output, or the new value of the argument that it updates."""
+
+    name: str
+    is_update: bool
+    info: TensorInfo
+
+
+@dataclass(frozen=True)
+class Forward:
+    """A verified model whose ops have ids.
+
+    Args:
+        function: Its ops.
+        name: Of the model.
+    """
+
+    function: FuncOp
+    name: str
+    arguments: tuple[Argument, ...]
+    results: tuple[Result, ...]
+
+    def with_role(self, role: str) -> list[Argument]:
+        """The arguments of a role."""
+        return [argument for argument in self.arguments if argument.role == role]
+
+    @property
+    def outputs(self) -> list[Result]:
+        """What it gives, updates left out."""
+        return [result for result in self.results if not result.is_update]
+
+    @property
+    def is_static(self) -> bool:
+        """Whether all sizes of its arguments are numbers."""
+        return all(argument.info.is_static for argument in self.arguments)
+
+    def ops(self) -> list[LogicalOp]:
+        """Its ops in order."""
+        return [op for op in self.function.body.block.ops if isinstance(op, LogicalOp)]
+
+    def copy_for(self, batch: int) -> FuncOp:
+        """The function with ids of a micro-batch of its own: op `fc1` is `fc1@batch2`, and stands for `fc1`."""
+        copy = self.function.clone()
+        for op in copy.body.block.ops:
+            if not isinstance(op, ReturnOp):
+                set_identity(op, f"{op_id(op)}@batch{batch}", sources(op))
+        return copy
+
+
+def read_forward(model: Model, dims: str = "") -> Forward:
+    """Reads a model.
+
+    Args:
+        dims: Sizes of its symbolic dimensions, one each; "" leaves them symbolic.
+
+    Raises:
+        InvalidIR: it does not verify, is no single function of logical IR, or is a training step already.
+        PolicyError: the sizes do not fit it.
+    """
+    context = make_context()
+    source = read_model(model, context)
+    if source.is_emit or source.has_groups:
+        raise InvalidIR(f"'{source.name}' is compiled or lowered; a training step is made of logical IR")
+    AssignIdsPass().apply(context, source.module)
+    VerifyLogicalPass().apply(context, source.module)
+    if dims:
+        SpecializeShapesPass(dims).apply(context, source.module)
+    function = _only_function(source.module, source.name)
+    forward = Forward(function, source.name, _arguments(function), _results(function))
+    _check_untrained(forward)
+    return forward
+
+
+def _only_function(module: ModuleOp, name: str) -> FuncOp:
+    functions = [op for op in module.body.block.ops if isinstance(op, FuncOp)]
+    if len(functions) != 1:
+        raise InvalidIR(
+            f"'{name}' has {len(functions)} functions; a training step is made of one, for one size of each dimension"
+        )
+    return functions[0]
+
+
+def _arguments(function: FuncOp) -> tuple[Argument, ...]:
+    found: list[Argument] = []
+    for index, value in enumerate(function.body.block.args):
+        entry = argument_attrs(function, index)
+        found.append(Argument(entry[NAME_ATTR].data, entry[ROLE_ATTR].data, tensor_info(value.type), value))
+    return tuple(found)
+
+
+def _results(function: FuncOp) -> tuple[Result, ...]:
+    found: list[Result] = []
+    for index, type_ in enumerate(function.function_type.outputs):
+        entry = result_attrs(function, index)
+        name = entry[UPDATES_ATTR if UPDATES_ATTR in entry else NAME_ATTR].data
+        found.append(Result(name, UPDATES_ATTR in entry, tensor_info(type_)))
+    return tuple(found)
+
+
+def _check_untrained(forward: Forward) -> None:
+    params = {argument.name for argument in forward.with_role("param")}
+    updated = next(
+        (result.name for result in forward.results if result.is_update and result.name in params), None
+    )
+    trains = any(isinstance(op, logical.GradientOp | logical.OptimizerOp) for op in forward.ops())
+    if updated is not None or trains:
+        what = f"it updates '{updated}'" if updated is not None else "it has gradients or an optimizer"
+        raise InvalidIR(f"'{forward.name}' is a training step already: {what}; give it to aicf.compile")

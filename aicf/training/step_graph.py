@@ -1,0 +1,185 @@
+"""Writes a training step as one logical program: the model, its loss, the gradients, the optimizer, the counter.
+
+Nothing is hidden: what a step does stands in the text, and `differentiate` and `lower-optimizers` make arithmetic of
+it.
+
+    inputs, target, params, states, meta -> loss, and the new value of each param, state and meta
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+import numpy as np
+
+from aicf.dialects.types import TensorInfo, element_named
+from aicf.errors import InvalidIR
+from aicf.frontends.builder import Graph, Value
+from aicf.runtime.tensors import Array, numpy_dtype
+from aicf.training.batches import LOSS, STEP, TARGET, Batches, prediction_of, whole_shape
+from aicf.training.forward import Argument, Forward, shape_of
+from aicf.training.history import write_ring
+from aicf.training.losses import Loss
+from aicf.training.optimizers import Operands, Optimizer
+from aicf.training.schedules import InProgram, resolve_schedule
+
+RATE = "lr"
+"""Name of a learning rate that the host sets."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What makes a step of a model.
+
+    Args:
+        loss: None if the model has an output `loss`.
+        frozen: Names or patterns (`encoder.*`) of parameters that stay as they are.
+        micro_batches: Parts of a batch; the gradient is the mean of theirs, or the sum if the loss is a sum.
+    """
+
+    loss: Loss | None
+    optimizer: Optimizer
+    frozen: Sequence[str] = ()
+    micro_batches: int = 1
+
+
+@dataclass(frozen=True)
+class StepProgram:
+    """A step and what it begins with.
+
+    Args:
+        graph: The program.
+        trained: The parameters that it updates.
+        start: First values of what the step adds to the model: optimizer states, counter, ring of losses, rate.
+    """
+
+    graph: Graph
+    trained: tuple[str, ...]
+    start: Mapping[str, Array]
+
+
+def write_step(forward: Forward, recipe: Recipe) -> StepProgram:
+    """The step of a model.
+
+    Raises:
+        InvalidIR: options do not fit the model or each other, or the loss is not one number.
+    """
+    writer = _Writer(forward, recipe)
+    batches = Batches(writer.graph, forward, recipe.loss, recipe.micro_batches, writer.arguments())
+    trained = trained_names(forward, recipe.frozen)
+    parameters = {name: batches.values[name] for name in trained}
+    loss, gradients = batches.loss_and_gradients(trained)
+    writer.graph.output(loss, LOSS)
+    writer.update(parameters, gradients)
+    writer.keep_model_updates(batches.values)
+    writer.count(loss)
+    return StepProgram(writer.graph, trained, writer.start)
+
+
+def trained_names(forward: Forward, frozen: Sequence[str]) -> tuple[str, ...]:
+    """The parameters that no pattern of `frozen` names.
+
+    Raises:
+        InvalidIR: a pattern names none, or nothing is left.
+    """
+    names = [argument.name for argument in forward.with_role("param")]
+    for pattern in frozen:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise InvalidIR(
+                f"frozen: '{pattern}' names no parameter; the model has {', '.join(names) or 'none'}"
+            )
+    trained = tuple(name for name in names if not any(fnmatchcase(name, pattern) for pattern in frozen))
+    if not trained:
+        raise InvalidIR("there is nothing to train: the model has no parameter that is not frozen")
+    return trained
+
+
+class _Writer:
+    """Writes the parts of a step that stand once, however many micro-batches there are.
+
+    Args:
+        forward, recipe: What is trained, and how.
+    """
+
+    def __init__(self, forward: Forward, recipe: Recipe) -> None:
+        self.graph = Graph(f"{forward.name}_step")
+        self.start: dict[str, Array] = {}
+        self._forward = forward
+        self._recipe = recipe
+        self._old: dict[str, Value] = {}
+        self._rates: dict[str, Value] = {}
+
+    # Arguments
+
+    def arguments(self) -> dict[str, Value]:
+        """The arguments of the model by name, the target and the counter."""
+        forward, recipe = self._forward, self._recipe
+        if recipe.micro_batches < 1:
+            raise InvalidIR(f"micro_batches is {recipe.micro_batches}; it is 1 or more")
+        prediction = prediction_of(forward, recipe.loss)
+        found = {a.name: self._argument(a) for a in forward.arguments if a.name != STEP}
+        if recipe.loss is not None:
+            found[TARGET] = self._input(TARGET, recipe.loss.target(prediction))
+        found[STEP] = self.graph.meta(STEP, (), "i64")
+        self.start[STEP] = np.zeros((), np.int64)
+        self._step = found[STEP]
+        self._now = self.graph.step_inc(self._step, name="step.now")
+        self._old = dict(found)
+        return found
+
+    def _argument(self, argument: Argument) -> Value:
+        name, info = argument.name, argument.info
+        if argument.role == "input":
+            return self._input(name, info)
+        make = {"param": self.graph.param, "state": self.graph.state, "meta": self.graph.meta}[argument.role]
+        return make(name, shape_of(info), info.element.name)
+
+    def _input(self, name: str, info: TensorInfo) -> Value:
+        return self.graph.input(name, whole_shape(info, self._recipe.micro_batches), info.element.name)
+
+    def _state(self, name: str, like: Value) -> Value:
+        """A state of the optimizer; it begins with zeros."""
+        self.start[name] = np.zeros(like.info.shape, numpy_dtype(like.dtype))
+        return self.graph.state(name, like.shape, like.dtype)
+
+    # Updates
+
+    def update(self, parameters: Mapping[str, Value], gradients: Mapping[str, Value]) -> None:
+        """Gives every parameter and its states their new values."""
+        optimizer, graph = self._recipe.optimizer, self.graph
+        kind = type(optimizer).__name__.lower()
+        for name, parameter in parameters.items():
+            states = [self._state(f"{name}.{state}", parameter) for state in optimizer.states]
+            rate = self._rate(parameter.dtype)
+            operands = Operands(parameter, gradients[name], rate, self._now, states)
+            new = optimizer.update(graph, operands, f"{name}.{kind}")
+            for old, value in zip([parameter, *states], new, strict=True):
+                graph.update(old, value)
+
+    def _rate(self, dtype: str) -> Value:
+        """The learning rate in the type of a parameter."""
+        if dtype not in self._rates:
+            schedule = resolve_schedule(self._recipe.optimizer.lr)
+            if isinstance(schedule, InProgram):
+                self._rates[dtype] = schedule.rate(self.graph, self._now, dtype)
+            elif not self._rates:
+                self._rates[dtype] = self.graph.meta(RATE, (), dtype)
+                self.start[RATE] = np.asarray(schedule.lr, numpy_dtype(dtype))
+            else:
+                self._rates[dtype] = self.graph.cast(next(iter(self._rates.values())), dtype)
+        return self._rates[dtype]
+
+    def keep_model_updates(self, values: Mapping[str, Value]) -> None:
+        """What the model itself updates, such as running means, has the value that the last micro-batch gave it."""
+        for result in self._forward.results:
+            if result.is_update:
+                self.graph.update(self._old[result.name], values[result.name])
+
+    def count(self, loss: Value) -> None:
+        """Keeps the loss for the history, and the number of the step."""
+        is_narrow = loss.info.element.bytes < element_named("f32").bytes
+        kept = self.graph.cast(loss, "f32", name="loss.wide") if is_narrow else loss
+        self.start.update(write_ring(self.graph, self._now, kept))
+        self.graph.update(self._step, self._now)

@@ -1,0 +1,322 @@
+"""`train_step`: a model to an executable that trains it, and `TrainStep`, what users hold of that.
+
+The step is one captured program: `step(x, y)` puts the batch in place and replays it. No step waits for its loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from aicf.compiled import CompiledModel
+from aicf.compiler import compile
+from aicf.errors import InputMismatch
+from aicf.explain import Explanation, ValueExplanation
+from aicf.runtime.graph_exec import GraphExec
+from aicf.runtime.ports import reject_unknown
+from aicf.runtime.tensors import Array
+from aicf.sources import Dims, Model, Policy, Tuning, Weights, dims_text, read_weights
+from aicf.training.checkpoint import check_tensors, read_checkpoint, write_checkpoint
+from aicf.training.forward import Forward, read_forward
+from aicf.training.history import LENGTH, RING, read_ring
+from aicf.training.initial import first_values
+from aicf.training.losses import LossLike, resolve_loss
+from aicf.training.optimizers import Optimizer
+from aicf.training.step_graph import RATE, STEP, Recipe, StepProgram, write_step
+
+_OWN = "aicf."
+"""Prefix of states that are no part of what is trained."""
+
+
+def train_step(
+    model: Model,
+    loss: LossLike,
+    optimizer: Optimizer,
+    *,
+    weights: Weights | None = None,
+    target: str | None = None,
+    frozen: Sequence[str] = (),
+    micro_batches: int = 1,
+    seed: int = 0,
+    dims: Dims | None = None,
+    policy: Policy | None = None,
+    tuning: Tuning | None = None,
+    threads: int = 1,
+) -> TrainStep:
+    """Compiles the training step of a model.
+
+    Args:
+        model: What `aicf.compile` takes, logical IR of one function. With a loss it has one output, the prediction.
+        loss: A loss of `aicf.losses` or its name (`cross_entropy`, `mse`, `huber`, `bce_with_logits`), which adds the
+            input `y`; None if the model computes it, as its output `loss`.
+        optimizer: One of `aicf.optimizers`, with its learning rate or schedule.
+        weights: Every parameter, state and meta of the model; by default they begin as `aicf.training.initial_weights`.
+        frozen: Names or patterns (`encoder.*`) of parameters that stay as they are.
+        micro_batches: The batch is taken in that many parts, whose gradients are averaged (of a loss that is a sum,
+            added up). The sizes of the model are those of one part: dimension 0 of every input is that much larger.
+        seed: Of the first weights, and of the model's meta tensor `seed`.
+        target, dims, policy, tuning, threads: As of `aicf.compile`; several sizes share one state.
+
+    Raises:
+        InvalidIR: the loss is not one number, does not depend on a parameter that is not frozen, or depends on it only
+            through ops that pass no derivative back.
+        InputMismatch: weights are missing, too many, or of another shape or dtype.
+        Others as `aicf.compile`.
+    """
+    sizes = dims_text(dims)
+    forward = read_forward(model, sizes if micro_batches > 1 else "")
+    recipe = Recipe(resolve_loss(loss), optimizer, frozen, micro_batches)
+    program = write_step(forward, recipe)
+    given = first_values(forward, seed, {}) if weights is None else read_weights(weights)
+    executable = compile(
+        program.graph,
+        {**given, **program.start},
+        target,
+        dims=sizes if micro_batches == 1 else None,
+        policy=policy,
+        tuning=tuning,
+        threads=threads,
+        name=forward.name,
+    )
+    return TrainStep(executable, program, ops_of(forward, recipe))
+
+
+def ops_of(forward: Forward, recipe: Recipe) -> tuple[str, ...]:
+    """What the model computes and how it is trained, op by op: what a checkpoint is compared by."""
+    model = [op.name.removeprefix("logical.") for op in forward.ops()]
+    kinds = [type(each).__name__ for each in (recipe.loss, recipe.optimizer) if each is not None]
+    return (*model, *kinds)
+
+
+class Loss:
+    """The loss of a step that was asked for; `float()` waits for it.
+
+    Args:
+        step: Whose it is.
+        number: Of the step, counted from 1.
+    """
+
+    def __init__(self, step: TrainStep, number: int) -> None:
+        self._step = step
+        self.number = number
+
+    def __float__(self) -> float:
+        return self._step.loss_of(self.number)
+
+    def __repr__(self) -> str:
+        return f"Loss(step {self.number})"
+
+
+class TrainStep:
+    """A compiled training step with its state. For one thread at a time.
+
+    Args:
+        executable: The compiled step.
+        program: What it was compiled from.
+        ops: What checkpoints are compared by.
+    """
+
+    def __init__(self, executable: CompiledModel, program: StepProgram, ops: Sequence[str]) -> None:
+        self.executable = executable
+        self._trained = program.trained
+        self._start = program.start
+        self._ops = tuple(ops)
+        self._inputs = [spec.name for spec in executable.inputs]
+        self._by_sizes: dict[tuple[int, ...], GraphExec] = {}
+        self._current: GraphExec | None = None
+        self._first = self._count = 0
+        self._losses: list[Array] = []
+
+    # Stepping
+
+    def __call__(self, *args: Any, **feeds: Any) -> Loss:
+        """One step on a batch: the model's inputs in order and then the target `y`, or any of them by name.
+
+        The arrays are copied, so they may change at once. Parameters and state cannot be fed.
+
+        Raises:
+            InputMismatch: an input is missing, unknown, or has another shape or dtype.
+        """
+        batch = self._named(args, feeds)
+        self._current = self._exec_for(batch)
+        self._current.fill(batch)
+        return self.replay()
+
+    def replay(self, n: int = 1) -> Loss:
+        """`n` more steps on the batch that was given last; the loss of the last of them.
+
+        Raises:
+            InputMismatch: no batch was given yet.
+        """
+        if self._current is None:
+            raise InputMismatch(
+                f"there is no batch to step on again; call step({', '.join(self._inputs)}) first"
+            )
+        while n > 0:
+            if self._pending == LENGTH:
+                self._drain()
+            steps = min(n, LENGTH - self._pending)
+            self._current.replay(steps)
+            self._count += steps
+            n -= steps
+        return Loss(self, self._count)
+
+    def synchronize(self) -> None:
+        """Waits for the steps in flight."""
+        if self._current is not None:
+            self._current.synchronize()
+
+    def _named(self, args: Sequence[Any], feeds: Mapping[str, Any]) -> dict[str, Any]:
+        """The batch by name."""
+        if len(args) > len(self._inputs):
+            raise InputMismatch(
+                f"expected {len(self._inputs)} inputs ({', '.join(self._inputs)}), got {len(args)}"
+            )
+        batch = dict(zip(self._inputs, args, strict=False))
+        for name in feeds:
+            if name in self.executable.weights:
+                raise InputMismatch(
+                    f"'{name}' is no input: a feed replaces inputs only; load_state_dict() changes parameters and state"
+                )
+            if name in batch:
+                raise InputMismatch(f"input '{name}' is given by position and by name; give it once")
+        reject_unknown(feeds, self._inputs, "input")
+        batch.update(feeds)
+        if missing := [name for name in self._inputs if name not in batch]:
+            raise InputMismatch(f"missing input{'s' if len(missing) > 1 else ''} {', '.join(missing)}")
+        return batch
+
+    def _exec_for(self, batch: Mapping[str, Any]) -> GraphExec:
+        """The program for the sizes of the batch."""
+        if not self.executable.plan.dims:
+            sizes: dict[str, int] = {}
+        else:
+            sizes = self.executable.dims_of(*(batch[name] for name in self._inputs))
+        key = tuple(sizes.values())
+        if key not in self._by_sizes:
+            self._by_sizes[key] = self.executable.attach(**sizes)
+        return self._by_sizes[key]
+
+    # Losses
+
+    @property
+    def steps(self) -> int:
+        """Steps asked for so far, those before a checkpoint that was loaded included."""
+        return self._count
+
+    def losses(self) -> Array:
+        """The losses of all steps, [steps], those before a checkpoint that was loaded left out. Waits for them."""
+        self._drain()
+        return np.concatenate(self._losses) if self._losses else np.zeros(0, np.float32)
+
+    def loss_of(self, number: int) -> float:
+        """The loss of step `number`, counted from 1. Waits for it.
+
+        Raises:
+            InputMismatch: there was no such step since the start or the last `load_state_dict`.
+        """
+        known = self.losses()
+        if not self._first < number <= self._first + len(known):
+            raise InputMismatch(
+                f"there is no loss of step {number}; known are {self._first + 1} to {self._first + len(known)}"
+            )
+        return float(known[number - self._first - 1])
+
+    @property
+    def _pending(self) -> int:
+        """Steps whose losses only the ring has."""
+        return self._count - self._first - sum(len(part) for part in self._losses)
+
+    def _drain(self) -> None:
+        """Takes the losses out of the ring, which waits for all steps."""
+        if self._pending:
+            ring = self.executable.state(RING)[RING]
+            self._losses.append(read_ring(ring, self._count - self._pending + 1, self._count))
+
+    # State
+
+    def state_dict(self) -> dict[str, Array]:
+        """Copies of everything that a resumed training needs, by PyTorch's names: parameters (`fc1.weight`), states of
+        the optimizer (`fc1.weight.exp_avg`) and of the model, and the counter `step`."""
+        changed, weights = self.executable.state(), self.executable.weights
+        return {
+            name: changed[name] if name in changed else np.array(array)
+            for name, array in weights.items()
+            if not name.startswith(_OWN)
+        }
+
+    def load_state_dict(self, state: Mapping[str, ArrayLike]) -> None:
+        """Takes a state as `state_dict` gives it; steps go on from there, bit by bit as they would have.
+
+        Raises:
+            InputMismatch: a tensor is missing, unknown, or of another shape or dtype, or one that never changes is
+                another one; nothing changes then.
+        """
+        arrays = read_weights(state)
+        ours = self.state_dict()
+        check_tensors(arrays, ours)
+        mutable = self.executable.plan.mutable
+        for name in ours:
+            if name not in mutable and arrays[name].tobytes() != ours[name].tobytes():
+                raise InputMismatch(
+                    f"'{name}' is frozen, and has other values here; build the step with these weights"
+                )
+        own = {name: value for name, value in self._start.items() if name.startswith(_OWN)}
+        self.executable.set_state({**own, **{name: arrays[name] for name in ours if name in mutable}})
+        self._first = self._count = int(arrays[STEP])
+        self._losses.clear()
+
+    def weights(self) -> dict[str, Array]:
+        """Copies of the parameters and states of the model, such as `aicf.compile` takes them for inference."""
+        return {name: array for name, array in self.state_dict().items() if name not in self._start}
+
+    def save(self, path: str | Path) -> None:
+        """Writes a checkpoint, a safetensors file of `state_dict`; a process that is killed leaves the old file whole.
+
+        Raises:
+            ArtifactError: the file cannot be written.
+        """
+        write_checkpoint(path, self.state_dict(), self._ops)
+
+    def load(self, path: str | Path) -> None:
+        """Goes on from a checkpoint.
+
+        Raises:
+            ArtifactError: the file cannot be read or is no checkpoint.
+            InputMismatch: it is of another model or optimizer; names the first difference. Nothing changes then.
+        """
+        self.load_state_dict(read_checkpoint(path, self._ops))
+
+    def set_learning_rate(self, lr: float) -> None:
+        """The rate from the next step on, of an optimizer with `lr=aicf.schedules.FromHost(...)`.
+
+        Raises:
+            InputMismatch: the program computes the rate itself.
+        """
+        if RATE not in self._start:
+            raise InputMismatch(
+                "the step computes its learning rate; build it with lr=aicf.schedules.FromHost(...)"
+            )
+        self.executable.set_state({RATE: np.asarray(lr, self._start[RATE].dtype)})
+
+    # What it is made of
+
+    def explain(self, value: str | None = None) -> Explanation | ValueExplanation:
+        """See `CompiledModel.explain`."""
+        return self.executable.explain(value)
+
+    def ir(self, stage: str) -> str:
+        """See `CompiledModel.ir`."""
+        return self.executable.ir(stage)
+
+    def memory(self) -> dict[str, int]:
+        """See `Executable.memory`."""
+        return self.executable.memory()
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(f"{spec.name}: {spec}" for spec in self.executable.inputs)
+        return f"TrainStep({inputs}; {len(self._trained)} parameters, step {self._count})"

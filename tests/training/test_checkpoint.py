@@ -1,0 +1,178 @@
+"""Checkpoints: a resumed training goes on bit by bit, a killed process leaves the old file, others are refused."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+import aicf
+from aicf import ArtifactError, Graph, InputMismatch
+from aicf.training.checkpoint import read_checkpoint, write_checkpoint
+from tests.support.training_models import CLASSES, batches, classifier
+
+ROOT = Path(__file__).parent.parent.parent
+STEPS = 10
+OPS = ("linear", "Adam")
+
+
+def new_step(seed: int = 5) -> aicf.TrainStep:
+    schedule = aicf.schedules.Cosine(1e-2, warmup=3, total=20)
+    return aicf.train_step(
+        classifier(dtype="f32"), "cross_entropy", aicf.optimizers.Adam(schedule), seed=seed
+    )
+
+
+def train(step: aicf.TrainStep, first: int, last: int) -> aicf.TrainStep:
+    """Steps `first` to `last`, counted from 0, each on its own batch."""
+    for x, y in batches(STEPS, dtype="f32")[first:last]:
+        step(x, y)
+    return step
+
+
+@pytest.fixture(scope="module")
+def small() -> aicf.TrainStep:
+    return new_step()
+
+
+def digest(step: aicf.TrainStep) -> str:
+    """Of every bit of the state."""
+    parts = [name.encode() + array.tobytes() for name, array in sorted(step.state_dict().items())]
+    return hashlib.sha256(b"".join(parts)).hexdigest()
+
+
+RESUME = """
+import sys
+from tests.training.test_checkpoint import STEPS, digest, new_step, train
+step = new_step(seed=6)  # whose first weights are other ones
+step.load(sys.argv[1])
+assert step.steps == STEPS // 2
+print(digest(train(step, STEPS // 2, STEPS)))
+"""
+
+
+def test_a_resumed_training_has_the_same_bits(tmp_path: Path):
+    path = tmp_path / "half.ckpt"
+    step = train(new_step(), 0, STEPS // 2)
+    step.save(path)
+    train(step, STEPS // 2, STEPS)
+    command = [sys.executable, "-c", RESUME, path]
+    resumed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert resumed.stdout.strip() == digest(step)
+    expected, whole = step.losses()[STEPS // 2 :], digest(step)
+    step.load(path)
+    assert step.steps == STEPS // 2 and digest(step) != whole
+    assert digest(train(step, STEPS // 2, STEPS)) == whole
+    np.testing.assert_array_equal(step.losses(), expected)
+    with pytest.raises(InputMismatch, match="no loss of step 5; known are 6 to 10"):
+        step.loss_of(5)
+
+
+SAVING = """
+import sys
+import numpy as np
+from aicf.training.checkpoint import write_checkpoint
+big = np.zeros(4 << 20, np.float32)
+number = 0
+while True:
+    number += 1
+    write_checkpoint(sys.argv[1], {"w": big + number, "step": np.asarray(number)}, ["linear", "Adam"])
+    print(number, flush=True)
+"""
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.003, 0.011])
+def test_a_killed_process_leaves_a_whole_checkpoint(tmp_path: Path, delay: float):
+    path = tmp_path / "a.ckpt"
+    process = subprocess.Popen([sys.executable, "-c", SAVING, path], cwd=ROOT, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdout.readline()
+    time.sleep(delay)  # into the third write, wherever that is
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    said = process.stdout.read().split()
+    process.stdout.close()
+    saved = read_checkpoint(path, OPS)
+    number = int(saved["step"])
+    assert number >= 2 + len(said) and (saved["w"] == number).all()
+
+
+def test_an_interrupted_write_leaves_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = tmp_path / "a.ckpt"
+    write_checkpoint(path, {"w": np.ones(3)}, OPS)
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ArtifactError, match="cannot write the checkpoint: No space left"):
+        write_checkpoint(path, {"w": np.zeros(3)}, OPS)
+    assert [file.name for file in tmp_path.iterdir()] == ["a.ckpt"]
+    assert (read_checkpoint(path, OPS)["w"] == 1).all()
+
+
+def test_names_are_those_of_pytorch(small: aicf.TrainStep, tmp_path: Path):
+    train(small, 0, 1).save(tmp_path / "one.ckpt")
+    saved = safetensors.numpy.load_file(tmp_path / "one.ckpt")
+    params = ["fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias"]
+    states = [f"{name}.{state}" for name in params for state in ("exp_avg", "exp_avg_sq")]
+    assert saved.keys() == {*params, *states, "step"} and saved["step"] == small.steps
+
+
+def refuses(step: aicf.TrainStep, path: Path, message: str, error: type[Exception] = InputMismatch) -> None:
+    before = digest(step)
+    with pytest.raises(error, match=re.escape(message)):
+        step.load(path)
+    assert digest(step) == before
+
+
+def wider() -> Graph:
+    """As the classifier, with one more class."""
+    graph = Graph("classifier")
+    x = graph.input("x", (8, 6))
+    w1, b1 = graph.param("fc1.weight", (8, 6)), graph.param("fc1.bias", (8,))
+    w2, b2 = graph.param("fc2.weight", (CLASSES + 1, 8)), graph.param("fc2.bias", (CLASSES + 1,))
+    graph.output(graph.linear(graph.relu(graph.linear(x, w1, b1)), w2, b2), "logits")
+    return graph
+
+
+def test_the_first_difference_to_another_model_is_named(small: aicf.TrainStep, tmp_path: Path):
+    path = tmp_path / "other.ckpt"
+    aicf.train_step(wider(), "cross_entropy", aicf.optimizers.Adam()).save(path)
+    refuses(small, path, "'fc2.weight' is f32[4, 8] in the state, here it is f32[3, 8]")
+    state = small.state_dict()
+    ops = ["linear", "relu", "linear", "CrossEntropyLoss", "Adam"]
+    write_checkpoint(path, state, ["linear", "gelu", *ops[2:]])
+    refuses(small, path, "the checkpoint is of another model: its op 2 is gelu, here it is relu")
+    write_checkpoint(path, state, [*ops[:-1], "AdamW"])
+    refuses(small, path, "its op 5 is AdamW, here it is Adam")
+    write_checkpoint(path, state, [*ops, "Dropout"])
+    refuses(small, path, "its op 6 is Dropout, here it is nothing")
+    write_checkpoint(path, {name: array for name, array in state.items() if name != "step"}, ops)
+    refuses(small, path, "the state has no 'step': here it is i64[]")
+    write_checkpoint(path, {**state, "fc3.bias": np.ones(2)}, ops)
+    refuses(small, path, "the state has 'fc3.bias', which nothing here has")
+
+
+def test_what_is_no_checkpoint_is_refused(small: aicf.TrainStep, tmp_path: Path):
+    path = tmp_path / "file"
+    refuses(small, path, "cannot read the checkpoint", ArtifactError)
+    path.write_bytes(b"nothing of that kind")
+    refuses(small, path, "cannot read the checkpoint", ArtifactError)
+    safetensors.numpy.save_file(small.state_dict(), path)
+    refuses(small, path, "the file is no checkpoint of this version of AICF", ArtifactError)
+    small.save(path)
+    path.write_bytes(path.read_bytes()[:-5])
+    refuses(small, path, "cannot read the checkpoint", ArtifactError)
+    with pytest.raises(ArtifactError, match="cannot write the checkpoint"):
+        small.save(tmp_path)

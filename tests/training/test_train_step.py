@@ -1,0 +1,236 @@
+"""Training steps from models: trajectories beside NumPy in f64, losses, state, and what is refused."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import aicf
+from aicf import Graph, InputMismatch, InvalidIR
+from aicf.training import initial_weights
+from tests.support.training_models import HIDDEN, INPUTS, batches, classifier
+
+RATE, MOMENTUM = 0.1, 0.9
+
+
+class Expected:
+    """The classifier trained by SGD with momentum, written by hand in NumPy."""
+
+    def __init__(self, weights: dict[str, np.ndarray], frozen: tuple[str, ...] = ()) -> None:
+        self.weights = {name: array.copy() for name, array in weights.items()}
+        self.buffers = {name: np.zeros_like(array) for name, array in weights.items() if name not in frozen}
+
+    def gradients(self, x: np.ndarray, y: np.ndarray) -> tuple[float, dict[str, np.ndarray]]:
+        w = self.weights
+        before = x @ w["fc1.weight"].T + w["fc1.bias"]
+        hidden = np.maximum(before, 0)
+        logits = hidden @ w["fc2.weight"].T + w["fc2.bias"]
+        shares = np.exp(logits - logits.max(axis=1, keepdims=True))
+        shares /= shares.sum(axis=1, keepdims=True)
+        rows = np.arange(len(y))
+        loss = -np.log(shares[rows, y]).mean()
+        shares[rows, y] -= 1
+        shares /= len(y)
+        back = (shares @ w["fc2.weight"]) * (before > 0)
+        return float(loss), {
+            "fc1.weight": back.T @ x,
+            "fc1.bias": back.sum(axis=0),
+            "fc2.weight": shares.T @ hidden,
+            "fc2.bias": shares.sum(axis=0),
+        }
+
+    def step(self, x: np.ndarray, y: np.ndarray, rate: float = RATE) -> float:
+        loss, gradients = self.gradients(x, y)
+        for name, buffer in self.buffers.items():
+            buffer *= MOMENTUM
+            buffer += gradients[name]
+            self.weights[name] -= rate * buffer
+        return loss
+
+
+def sgd(lr: float | aicf.schedules.Schedule = RATE) -> aicf.optimizers.SGD:
+    return aicf.optimizers.SGD(lr, momentum=MOMENTUM)
+
+
+@pytest.fixture(scope="module")
+def weights() -> dict[str, np.ndarray]:
+    return initial_weights(classifier(), seed=3)
+
+
+@pytest.fixture(scope="module")
+def compiled(weights: dict[str, np.ndarray]) -> aicf.TrainStep:
+    return aicf.train_step(classifier(), "cross_entropy", sgd(aicf.schedules.FromHost(RATE)), weights=weights)
+
+
+@pytest.fixture
+def step(compiled: aicf.TrainStep, weights: dict[str, np.ndarray]) -> aicf.TrainStep:
+    """The step as it was when it was compiled."""
+    zeros = {name: np.zeros_like(array) for name, array in compiled.state_dict().items()}
+    compiled.load_state_dict({**zeros, **weights, "lr": np.asarray(RATE)})
+    return compiled
+
+
+def test_steps_are_those_of_numpy(step: aicf.TrainStep, weights: dict[str, np.ndarray]):
+    expected = Expected(weights)
+    losses = [expected.step(x, y) for x, y in batches(20)]
+    for x, y in batches(20):
+        step(x, y)
+    np.testing.assert_allclose(step.losses(), losses, rtol=1e-12)
+    state = step.state_dict()
+    for name, buffer in expected.buffers.items():
+        np.testing.assert_allclose(state[name], expected.weights[name], rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(state[f"{name}.momentum_buffer"], buffer, rtol=1e-9, atol=1e-12)
+    assert state["step"] == step.steps == 20
+
+
+def test_replays_are_steps_on_the_same_batch(step: aicf.TrainStep, weights: dict[str, np.ndarray]):
+    ((x, y),) = batches(1)
+    expected = Expected(weights)
+    losses = [expected.step(x, y) for _ in range(1500)]
+    first, last = step(x, y), step.replay(1499)
+    assert (first.number, last.number) == (1, 1500)
+    np.testing.assert_allclose(step.losses(), losses, rtol=1e-6)  # more of them than the ring holds at once
+    assert float(first) == step.losses()[0] and float(last) == step.losses()[-1]
+
+
+def test_the_host_sets_the_learning_rate(step: aicf.TrainStep, weights: dict[str, np.ndarray]):
+    expected = Expected(weights)
+    rates = [0.1, 0.02, 0.3]
+    for (x, y), rate in zip(batches(3), rates, strict=True):
+        step.set_learning_rate(rate)
+        step(x, y)
+        expected.step(x, y, rate)
+    np.testing.assert_allclose(step.weights()["fc2.weight"], expected.weights["fc2.weight"], rtol=1e-12)
+    assert step.state_dict()["lr"] == rates[-1]
+
+
+def test_weights_are_those_that_compile_takes(step: aicf.TrainStep, weights: dict[str, np.ndarray]):
+    ((x, y),) = batches(1)
+    step(x, y)
+    assert step.weights().keys() == weights.keys()
+    before = aicf.compile(classifier(), step.weights(), "reference")(x)
+    shares = before - np.log(np.exp(before).sum(axis=1, keepdims=True))
+    step(x, y)
+    assert step.losses()[1] == pytest.approx(-shares[np.arange(len(y)), y].mean(), rel=1e-12)
+
+
+def test_micro_batches_are_the_batch(weights: dict[str, np.ndarray]):
+    step = aicf.train_step(
+        classifier("N"), "cross_entropy", sgd(), weights=weights, micro_batches=4, dims={"N": 2}
+    )
+    expected = Expected(weights)
+    losses = [expected.step(x, y) for x, y in batches(5)]
+    for x, y in batches(5):
+        step(x, y)
+    np.testing.assert_allclose(step.losses(), losses, rtol=1e-12)
+    np.testing.assert_allclose(step.weights()["fc1.weight"], expected.weights["fc1.weight"], rtol=1e-10)
+
+
+def test_sums_over_micro_batches_add_up(weights: dict[str, np.ndarray]):
+    loss = aicf.losses.CrossEntropyLoss("sum")
+    step = aicf.train_step(classifier(4), loss, aicf.optimizers.SGD(0.01), weights=weights, micro_batches=2)
+    ((x, y),) = batches(1)
+    mean, gradients = Expected(weights).gradients(x, y)
+    assert float(step(x, y)) == pytest.approx(8 * mean, rel=1e-12)
+    moved = weights["fc1.bias"] - 0.01 * 8 * gradients["fc1.bias"]
+    np.testing.assert_allclose(step.weights()["fc1.bias"], moved, rtol=1e-10)
+
+
+def test_frozen_parameters_stay(weights: dict[str, np.ndarray]):
+    step = aicf.train_step(classifier(), "cross_entropy", sgd(), weights=weights, frozen=["fc1.*"])
+    expected = Expected(weights, frozen=("fc1.weight", "fc1.bias"))
+    for x, y in batches(3):
+        step(x, y)
+        expected.step(x, y)
+    for name, array in step.weights().items():
+        np.testing.assert_allclose(array, expected.weights[name], rtol=1e-12)
+    np.testing.assert_array_equal(step.weights()["fc1.weight"], weights["fc1.weight"])
+    assert "fc1.weight.momentum_buffer" not in step.state_dict()
+    other = {**step.state_dict(), "fc1.bias": np.ones(HIDDEN)}
+    with pytest.raises(InputMismatch, match="'fc1.bias' is frozen, and has other values here"):
+        step.load_state_dict(other)
+
+
+def test_sizes_share_one_state(weights: dict[str, np.ndarray]):
+    step = aicf.train_step(classifier("N"), "cross_entropy", sgd(), weights=weights, dims={"N": [8, 3]})
+    expected = Expected(weights)
+    for rows in (8, 3, 8):
+        ((x, y),) = batches(1, rows, seed=rows)
+        assert float(step(x, y)) == pytest.approx(expected.step(x, y), rel=1e-12)
+    assert step.steps == 3
+
+
+def test_a_model_may_compute_its_loss(weights: dict[str, np.ndarray]):
+    graph = Graph("distance")
+    x, w = graph.input("x", (4, 2), "f64"), graph.param("w", (2,), "f64")
+    graph.output(graph.reduce_mean((x - w) ** 2.0, [0, 1]), "loss")
+    step = aicf.train_step(graph, None, aicf.optimizers.SGD(0.25), weights={"w": np.zeros(2)})
+    x_array = np.random.default_rng(0).normal(size=(4, 2))
+    assert float(step(x_array)) == pytest.approx((x_array**2).mean(), rel=1e-12)
+    np.testing.assert_allclose(step.weights()["w"], 0.25 * x_array.mean(axis=0), rtol=1e-12)
+
+
+# Bad input
+
+
+def test_feeds_never_touch_parameters_or_state(step: aicf.TrainStep):
+    ((x, y),) = batches(1)
+    before = step.state_dict()
+    for name in ("fc1.weight", "fc1.weight.momentum_buffer", "step"):
+        with pytest.raises(InputMismatch, match=f"'{name}' is no input: a feed replaces inputs only"):
+            step(x, y, **{name: before[name]})
+    for wrong in (lambda: step(x), lambda: step(x, y, z=y), lambda: step(x, y, x=x), lambda: step(x, y, y)):
+        with pytest.raises(InputMismatch):
+            wrong()
+    for name, array in step.state_dict().items():
+        np.testing.assert_array_equal(array, before[name])
+
+
+def refuses(
+    message: str, graph: Graph, loss: aicf.losses.Loss | str | None = "mse", **options: object
+) -> None:
+    with pytest.raises(InvalidIR, match=re.escape(message)):
+        aicf.train_step(graph, loss, sgd(), **options)  # pyright: ignore[reportArgumentType]
+
+
+def test_messages_are_in_the_words_of_users():
+    refuses(
+        "there is no loss 'mean'; legal: bce_with_logits, cross_entropy, huber, mse", classifier(), "mean"
+    )
+    refuses("frozen: 'fc9.*' names no parameter", classifier(), frozen=["fc9.*"])
+    refuses("nothing to train: the model has no parameter that is not frozen", classifier(), frozen=["*"])
+    refuses("without a loss, the model's one output is 'loss'; 'classifier' has logits", classifier(), None)
+    refuses("micro_batches is 0; it is 1 or more", classifier(), micro_batches=0)
+    refuses("micro-batches have a fixed size", classifier("N"), micro_batches=2)
+    with pytest.raises(InvalidIR, match="reduction is 'none'; a step goes down one number"):
+        aicf.losses.MSELoss("none")  # pyright: ignore[reportArgumentType]
+
+
+def test_a_parameter_that_the_loss_does_not_reach_is_named():
+    graph = classifier()
+    graph.param("unused.weight", (2, 2), "f64")
+    refuses(
+        "the loss does not depend on 'unused.weight'; leave it out, or declare it frozen", graph, weights={}
+    )
+
+
+def test_a_loss_that_is_no_number_is_refused():
+    graph = Graph("rows")
+    x, w = graph.input("x", (4, INPUTS)), graph.param("w", (INPUTS,))
+    graph.output(graph.reduce_sum(x * w, [1]), "loss")
+    refuses("the loss is 4xf32; it is one float", graph, None)
+
+
+def test_two_outputs_have_no_loss():
+    graph = Graph("two")
+    x, w = graph.input("x", (4,)), graph.param("w", (4,))
+    graph.output(x * w, "a")
+    graph.output(x + w, "b")
+    refuses("the loss is taken of one output, 'two' has a, b", graph)
+
+
+def test_a_training_step_is_not_trained_again(compiled: aicf.TrainStep):
+    with pytest.raises(InvalidIR, match="'classifier_step' is a training step already"):
+        aicf.train_step(compiled.ir("logical"), None, sgd())
