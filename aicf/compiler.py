@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from io import StringIO
+from typing import Literal
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -71,8 +72,10 @@ def compile(
     policy: Policy | None = None,
     tuning: Tuning | None = None,
     threads: int = 1,
-    name: str | None = None,
+    meta: Literal["device", "host"] | None = None,
+    check_finite: bool = False,
     memory_budget: int = 0,
+    name: str | None = None,
 ) -> CompiledModel:
     """Compiles a model.
 
@@ -88,9 +91,13 @@ def compile(
         tuning: What `aicf tune` measured for the target: the path of its file, inline JSON or a `TuningTable`. None
             chooses kernels by predicted times.
         threads: Threads that run the program together.
-        name: Name of the model; its file's or function's if None.
+        meta: Who computes the counters, rates and corrections of a training step: the program (`device`, the default),
+            or the executable in front of each run (`host`). Both give the same numbers.
+        check_finite: Whether a training step whose loss or gradients are not all finite changes nothing; its number is
+            `Executable.bad_step`.
         memory_budget: Bytes that the arena of a training step may take; where it takes more, what the backward part
             reads of the forward part is computed again instead of kept. 0 sets no bound.
+        name: Name of the model; its file's or function's if None.
 
     Raises:
         InvalidIR: the program does not parse or verify.
@@ -104,14 +111,8 @@ def compile(
         step("reading")
         context = make_context()
         source = read_model(model, context)
-        asked = Options(
-            target or "",
-            policy_text(policy),
-            dims_text(dims),
-            threads,
-            tuning_text(tuning),
-            memory_budget=memory_budget,
-        )
+        texts = policy_text(policy), dims_text(dims), threads, tuning_text(tuning)
+        asked = Options(target or "", *texts, meta or "", check_finite, memory_budget)
         options = resolve_options(source, asked)
         logical = None if source.is_emit else _logical_text(source.module, context)
         places = _places(source.module)
@@ -188,7 +189,14 @@ def _reject_options(source: Source, own: bool, asked: Options) -> None:
     One that is not final may have open instructions; it takes a policy and a tuning table for them, and a target if it
     names none.
     """
-    given = {"target": asked.target, "dims": asked.dims, "policy": asked.policy, "tuning": asked.tuning}
+    given = {
+        "target": asked.target,
+        "dims": asked.dims,
+        "policy": asked.policy,
+        "tuning": asked.tuning,
+        "meta": asked.meta,
+        "check_finite": asked.check_finite,
+    }
     followed = {
         "target": source.is_open and not own,
         "policy": source.is_open,
@@ -214,8 +222,9 @@ def passes_of(source: Source, options: Options) -> tuple[ModulePass, ...]:
         policy = (ApplyPolicyPass(options.policy),) if options.policy else ()
         return (*start, *policy, *instruction_passes(options.tuning))
     given = (options.target, options.policy, options.dims, options.threads)
-    if is_training(source.module):
-        return AicfTrainingPass(*given, options.tuning, memory_budget=options.memory_budget).passes()
+    if options.meta or options.check_finite or is_training(source.module):
+        meta, budget = options.meta or "device", options.memory_budget
+        return AicfTrainingPass(*given, options.tuning, meta, options.check_finite, budget).passes()
     if options.policy and not source.has_groups:
         resolve_policy(options.policy).execution.check_saves(())
     stage = "lowered" if source.has_groups else "logical"
