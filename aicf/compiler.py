@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from io import StringIO
+from typing import Literal
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -69,6 +70,8 @@ def compile(
     policy: Policy | None = None,
     tuning: Tuning | None = None,
     threads: int = 1,
+    meta: Literal["device", "host"] | None = None,
+    check_finite: bool = False,
     name: str | None = None,
 ) -> CompiledModel:
     """Compiles a model.
@@ -85,6 +88,10 @@ def compile(
         tuning: What `aicf tune` measured for the target: the path of its file, inline JSON or a `TuningTable`. None
             chooses kernels by predicted times.
         threads: Threads that run the program together.
+        meta: Who computes the counters, rates and corrections of a training step: the program (`device`, the default),
+            or the executable in front of each run (`host`). Both give the same numbers.
+        check_finite: Whether a training step whose loss or gradients are not all finite changes nothing; its number is
+            `Executable.bad_step`.
         name: Name of the model; its file's or function's if None.
 
     Raises:
@@ -98,7 +105,8 @@ def compile(
         step("reading")
         context = make_context()
         source = read_model(model, context)
-        asked = Options(target or "", policy_text(policy), dims_text(dims), threads, tuning_text(tuning))
+        texts = policy_text(policy), dims_text(dims), threads, tuning_text(tuning)
+        asked = Options(target or "", *texts, meta or "", check_finite)
         options = resolve_options(source, asked)
         logical = None if source.is_emit else _logical_text(source.module, context)
         places = _places(source.module)
@@ -175,7 +183,14 @@ def _reject_options(source: Source, own: bool, asked: Options) -> None:
     One that is not final may have open instructions; it takes a policy and a tuning table for them, and a target if it
     names none.
     """
-    given = {"target": asked.target, "dims": asked.dims, "policy": asked.policy, "tuning": asked.tuning}
+    given = {
+        "target": asked.target,
+        "dims": asked.dims,
+        "policy": asked.policy,
+        "tuning": asked.tuning,
+        "meta": asked.meta,
+        "check_finite": asked.check_finite,
+    }
     followed = {
         "target": source.is_open and not own,
         "policy": source.is_open,
@@ -199,8 +214,9 @@ def passes_of(source: Source, options: Options) -> tuple[ModulePass, ...]:
         policy = (ApplyPolicyPass(options.policy),) if options.policy else ()
         return (*start, *policy, *instruction_passes(options.tuning))
     given = (options.target, options.policy, options.dims, options.threads)
-    if is_training(source.module):
-        return AicfTrainingPass(*given, options.tuning).passes()
+    if options.meta or options.check_finite or is_training(source.module):
+        meta = options.meta or "device"
+        return AicfTrainingPass(*given, options.tuning, meta, options.check_finite).passes()
     stage = "lowered" if source.has_groups else "logical"
     return AicfInferencePass(*given, stage, options.tuning).passes()
 

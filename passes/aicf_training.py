@@ -10,11 +10,13 @@ from xdsl.passes import ModulePass
 
 from aicf.dialects import logical
 from aicf.passes.aicf_inference import decision_passes, front_passes, lowering_passes, run, simplifications
+from aicf.passes.check_finite import CheckFinitePass
 from aicf.passes.differentiate import DifferentiatePass
 from aicf.passes.eliminate_saves import EliminateSavesPass
 from aicf.passes.fuse_updates import FuseUpdatesPass
 from aicf.passes.logical_dce import LogicalDcePass
 from aicf.passes.lower_optimizers import LowerOptimizersPass
+from aicf.passes.separate_meta import SeparateMetaPass
 from aicf.passes.verify_logical import VerifyLogicalPass
 
 
@@ -22,7 +24,8 @@ from aicf.passes.verify_logical import VerifyLogicalPass
 class AicfTrainingPass(ModulePass):
     """Runs every pass of the training pipeline in order: that of inference, with gradients, optimizers and saves.
 
-    Options: `target`, `policy`, `dims`, `threads` and `tuning` of `aicf-inference`.
+    Options: `target`, `policy`, `dims`, `threads` and `tuning` of `aicf-inference`; `meta` (`device` or `host`: who
+    computes counters and rates, see `separate-meta`) and `check-finite` (a step that is not finite changes nothing).
     """
 
     name = "aicf-training"
@@ -32,6 +35,8 @@ class AicfTrainingPass(ModulePass):
     dims: str = ""
     threads: int = 1
     tuning: str = ""
+    meta: str = "device"
+    check_finite: bool = False
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         run(self.passes(), ctx, op)
@@ -41,7 +46,9 @@ class AicfTrainingPass(ModulePass):
         return (
             *front_passes(self.target, self.policy, self.dims, self.threads),
             DifferentiatePass(),
+            *([CheckFinitePass()] if self.check_finite else []),
             LowerOptimizersPass(),
+            SeparateMetaPass(self.meta),
             *simplifications(),
             *lowering_passes(),
             # Saves keep equal ops of the two parts apart: merged, they would tear fusions. So no cse from here.

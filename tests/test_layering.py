@@ -24,6 +24,7 @@ EMIT = (
     "aicf.dialects.emit_types",
     "aicf.dialects.emit_kernels",
     "aicf.dialects.emit_updates",
+    "aicf.dialects.host_formulas",
     "aicf.dialects.kinds",
 )
 PLAIN = ("aicf.dialects.plain_values", "aicf.plain")

@@ -14,7 +14,7 @@ from aicf.semantics.base import Array, Meaning, coefficient, unary
 
 def _bias_corr(op: logical.BiasCorrOp, operands: Sequence[Array]) -> Array:
     beta = op.beta.value.data
-    return -np.expm1(operands[0] * coefficient(math.log(beta), op.info.element)) if beta else np.asarray(1.0)
+    return -np.expm1(operands[0] * math.log(beta)) if beta else np.asarray(1.0)
 
 
 def _learning_rate(op: logical.LearningRateOp, operands: Sequence[Array]) -> Array:

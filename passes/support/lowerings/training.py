@@ -17,8 +17,9 @@ def _step_inc(lower: Lowering, op: logical.StepIncOp) -> SSAValue:
 
 
 def _bias_corr(lower: Lowering, op: logical.BiasCorrOp) -> SSAValue:
-    """-expm1(step * log(beta)), which cancels nothing; 1 for a beta of 0."""
-    step = lower.cast(op.step, op.info.element, "step")
+    """-expm1(step * log(beta)), which cancels nothing; 1 for a beta of 0. In f64: so f32 gets the bits of any
+    other good way to compute it, such as the executable's."""
+    step = lower.cast(op.step, element_named("f64"), "step")
     if not (beta := op.beta.value.data):
         return lower.splat(1.0, step, "one")
     power = lower.apply(logical.MulOp, step, math.log(beta))
