@@ -13,7 +13,7 @@ from math import prod
 
 from aicf.errors import InputMismatch
 from aicf.runtime.capture_plan import ARENA, CapturePlan, Launch, ModulePlan, Place
-from aicf.runtime.graph import Bind, Node
+from aicf.runtime.graph import Bind, HostValue, Node
 from aicf.runtime.tensors import describe, numpy_dtype, span_bytes
 
 FUSES = (
@@ -322,10 +322,20 @@ def _describe_bind(plan: CapturePlan, bind: Bind, index: int) -> str:
     writers = [launch.name for launch in plan.launches if any(place.base == index for place in launch.outs)]
     parts = [f"@{plan.name}: {bind.role} {describe(bind.shape, bind.dtype)}"]
     parts += [f"bound {_binding(bind)}"] if bind.binding else []
+    parts += [_host_text(bind.host)] if bind.host is not None else []
     parts += [f"prepared as {bind.layout}"] if bind.layout else []
     parts += [f"read by {', '.join(readers)}"] if readers else []
     parts += [f"written by {', '.join(writers)}"] if writers else []
     return ", ".join(parts)
+
+
+def _host_text(host: HostValue) -> str:
+    """How the executable computes a meta, in words."""
+    if host.formula is None:
+        return f"kept by the executable: for the next run what '{host.next}' is in this one"
+    of = " and ".join(f"'{operand}'" if isinstance(operand, str) else str(operand) for operand in host.of)
+    numbers = "".join(f", {name} {value}" for name, value in host.numbers.items())
+    return f"set by the executable in front of each run: {host.formula} of {of}{numbers}"
 
 
 def _binding(bind: Bind) -> str:

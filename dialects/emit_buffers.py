@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import (
     AnyDenseElement,
     BytesAttr,
     DenseIntOrFPElementsAttr,
+    DictionaryAttr,
     IntegerAttr,
     StringAttr,
     TensorType,
@@ -36,12 +37,14 @@ from aicf.dialects.dense_text import print_dense
 from aicf.dialects.emit_syntax import (
     in_parens,
     parse_attributes,
+    parse_dictionary,
     parse_in_parens,
     parse_integer,
     parse_string,
     print_attributes,
 )
 from aicf.dialects.emit_types import BufferType, parse_buffer_type, scalar_element
+from aicf.dialects.host_formulas import check_host, is_computed
 from aicf.dialects.logical_ops.constant import Literal, parse_literal, typed_literal
 from aicf.dialects.types import TensorInfo, tensor, tensor_info
 
@@ -52,6 +55,9 @@ _CONST_ROLES = ("const", "derived")
 """Roles in space `const`; the others are memory of the caller or of the weights, `bound`."""
 
 _UPDATED_ROLES = ("param", "state", "meta")
+
+HOST_ELEMENTS = ("i64", "f32", "f64")
+"""Types of the metas that the executable computes."""
 
 
 def buffer_of(value: SSAValue) -> BufferType:
@@ -67,8 +73,10 @@ class BindOp(IRDLOperation):
     `binding`: `direct` uses the caller's address, which is a multiple of `align` bytes where that is given; `staged` an
     address of ours, with a copy at the boundary. `updated` marks a parameter, state or meta scalar that the program
     overwrites. A
-    `const` carries its value: a tensor of the buffer's shape, or one element (rank 0) that stands everywhere. A
-    `derived` has the layout it was prepared in.
+    `const` carries its value: a tensor of the buffer's shape, or one element (rank 0) that stands everywhere; the
+    `value` of a meta is what it starts with unless the weights have another. `host` says how the executable computes a
+    meta in front of each run, or what it keeps for the next one, see `host_formulas`. A `derived` has the layout it was
+    prepared in.
     """
 
     name = "emit.bind"
@@ -79,6 +87,7 @@ class BindOp(IRDLOperation):
     align = opt_prop_def(IntegerAttr.constr(i64))
     updated = opt_prop_def(UnitAttr)
     value = opt_prop_def(DenseIntOrFPElementsAttr)
+    host = opt_prop_def(DictionaryAttr)
     buffer = result_def(BufferType)
 
     def __init__(
@@ -91,6 +100,7 @@ class BindOp(IRDLOperation):
         align: int | None = None,
         updated: bool = False,
         value: DenseIntOrFPElementsAttr | None = None,
+        host: DictionaryAttr | None = None,
     ):
         super().__init__(
             result_types=[type_],
@@ -101,6 +111,7 @@ class BindOp(IRDLOperation):
                 "align": None if align is None else IntegerAttr(align, i64),
                 "updated": UnitAttr() if updated else None,
                 "value": None if value is None else _canonical(value),
+                "host": host,
             },
         )
 
@@ -120,6 +131,7 @@ class BindOp(IRDLOperation):
             raise VerifyException(f"a derived bind, and only that, has a layout; '{name}' is {role}")
         _verify_starts_at_zero(self, type_)
         self._verify_value(type_)
+        self._verify_host(type_)
 
     def _verify_align(self) -> None:
         if self.align is None:
@@ -132,8 +144,8 @@ class BindOp(IRDLOperation):
 
     def _verify_value(self, type_: BufferType) -> None:
         name = self.bind_name.data
-        if (self.value is not None) != (self.role.data == "const"):
-            raise VerifyException("a const bind, and only that, carries a value")
+        if (self.value is not None) != (self.role.data == "const") and self.role.data != "meta":
+            raise VerifyException("a const bind carries a value, and a meta may; no other does")
         if self.value is None:
             return
         info = tensor_info(self.value.type)
@@ -146,6 +158,20 @@ class BindOp(IRDLOperation):
                 f"const '{name}' is contiguous; see it with other strides through emit.view"
             )
 
+    def _verify_host(self, type_: BufferType) -> None:
+        if self.host is None:
+            return
+        name = self.bind_name.data
+        if self.role.data != "meta" or type_.get_shape():
+            raise VerifyException(f"the executable computes metas of one element, '{name}' is none")
+        if (element := scalar_element(type_.element_type).name) not in HOST_ELEMENTS:
+            raise VerifyException(
+                f"the executable computes {', '.join(HOST_ELEMENTS)}; '{name}' is {element}"
+            )
+        if is_computed(self.host) and (self.updated is not None or self.value is not None):
+            raise VerifyException(f"'{name}' is computed in front of each run: nothing updates or starts it")
+        check_host(self.host)
+
     @classmethod
     def parse(cls, parser: Parser) -> BindOp:
         role = parser.parse_identifier()
@@ -153,10 +179,11 @@ class BindOp(IRDLOperation):
         binding: str | None = None
         align: int | None = None
         literal: Literal | None = None
+        host: DictionaryAttr | None = None
         start = end = parser.pos
         seen: set[str] = set()
         while parser.parse_optional_punctuation(":") is None:
-            keyword = parser.parse_keyword_in(("binding", "align", "updated", "value"))
+            keyword = parser.parse_keyword_in(("binding", "align", "updated", "value", "host"))
             if keyword in seen:
                 parser.raise_error(f"'{keyword}' is given twice")
             seen.add(keyword)
@@ -168,6 +195,8 @@ class BindOp(IRDLOperation):
                 start = parser.pos
                 literal = parse_in_parens(parser, _parse_dense)
                 end = parser.pos
+            elif keyword == "host":
+                host = parse_in_parens(parser, parse_dictionary)
         type_ = parse_buffer_type(parser, cls.name)
         value: DenseIntOrFPElementsAttr | None = None
         if literal is not None:
@@ -177,7 +206,8 @@ class BindOp(IRDLOperation):
                 )
             except VerifyException as error:
                 parser.raise_error(f"{cls.name}: {error}", start, end)
-        op = cls(role, name, type_, binding=binding, align=align, updated="updated" in seen, value=value)
+        updated = "updated" in seen
+        op = cls(role, name, type_, binding=binding, align=align, updated=updated, value=value, host=host)
         op.attributes |= parse_attributes(parser)
         return op
 
@@ -193,6 +223,10 @@ class BindOp(IRDLOperation):
         if self.value is not None:
             printer.print_string(" value(")
             print_dense(printer, _canonical(self.value))
+            printer.print_string(")")
+        if self.host is not None:
+            printer.print_string(" host(")
+            printer.print_attribute(self.host)
             printer.print_string(")")
         printer.print_string(" : ")
         printer.print_attribute(self.buffer.type)

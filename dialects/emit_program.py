@@ -19,6 +19,7 @@ from xdsl.utils.exceptions import VerifyException
 from aicf.dialects.emit_buffers import BindOp, SlotOp, ViewOp, root_buffer
 from aicf.dialects.emit_instruction import ResolvedOp
 from aicf.dialects.emit_syntax import parse_attributes
+from aicf.dialects.host_formulas import is_computed, metas_read
 
 PHASES = ("bufferized", "scheduled", "inplace", "planned", "final")
 """Phases of an `emit.program`, in order; each fixes which fields are decided."""
@@ -96,6 +97,7 @@ class ProgramOp(IRDLOperation):
                     f"emit.program holds binds, slots, views and instructions, found {op.name}"
                 )
         self._verify_names()
+        self._verify_metas()
         self._verify_graphs()
         for instruction in self.instructions:
             self._verify_writes(instruction)
@@ -111,6 +113,18 @@ class ProgramOp(IRDLOperation):
             for name, count in Counter(names).items():
                 if count > 1:
                     raise VerifyException(f"{count} {family} are named '{name}'")
+
+    def _verify_metas(self) -> None:
+        """Formulas of the executable read metas in front of them; what it keeps is what one of them gives."""
+        seen: set[str] = set()
+        computed = {bind.bind_name.data for bind in self.binds if is_computed(bind.host)}
+        for bind in (bind for bind in self.binds if bind.role.data == "meta"):
+            name, host = bind.bind_name.data, bind.host
+            for read in () if host is None else metas_read(host):
+                if read not in (seen if is_computed(host) else computed):
+                    where = "in front of it" if is_computed(host) else "that the executable computes"
+                    raise VerifyException(f"meta '{name}' is computed of '{read}', which is no meta {where}")
+            seen.add(name)
 
     def _verify_graphs(self) -> None:
         if self.graphs is None:

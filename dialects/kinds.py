@@ -52,6 +52,7 @@ KIND_IDS: dict[str, int] = {
     "scatter_combine": 34,
     "topk_indices": 35,
     "attention_step": 36,
+    "update": 37,
 }
 """Append-only: a number, once given, never changes and is never used again."""
 

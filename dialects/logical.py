@@ -21,6 +21,7 @@ from aicf.dialects.logical_ops import (
     arithmetic,
     attention,
     casts,
+    clipping,
     comparison,
     constant,
     contraction,
@@ -56,6 +57,7 @@ from aicf.dialects.logical_ops.base import (
     ViewLike,
 )
 from aicf.dialects.logical_ops.casts import *
+from aicf.dialects.logical_ops.clipping import *
 from aicf.dialects.logical_ops.comparison import *
 from aicf.dialects.logical_ops.constant import *
 from aicf.dialects.logical_ops.contraction import *
@@ -75,11 +77,16 @@ from aicf.dialects.logical_ops.scattering import *
 from aicf.dialects.logical_ops.training import *
 
 __all__ = [
+    "BAD_STEP",
+    "HOST_ATTR",
     "ID_ATTR",
     "NAME_ATTR",
+    "OWN",
     "ROLES",
     "ROLE_ATTR",
     "SRC_ATTR",
+    "START_ATTR",
+    "STEP",
     "UPDATES_ATTR",
     "Composite",
     "Contraction",
@@ -101,6 +108,7 @@ __all__ += activations.__all__
 __all__ += arithmetic.__all__
 __all__ += attention.__all__
 __all__ += casts.__all__
+__all__ += clipping.__all__
 __all__ += comparison.__all__
 __all__ += constant.__all__
 __all__ += contraction.__all__
@@ -121,6 +129,17 @@ __all__ += training.__all__
 NAME_ATTR = "logical.name"
 ROLE_ATTR = "logical.role"
 UPDATES_ATTR = "logical.updates"
+START_ATTR = "aicf.start"
+"""Of a meta argument: the tensor it starts with unless the weights have another."""
+HOST_ATTR = "aicf.host"
+"""Of a meta argument: how the executable computes it, see `host_formulas`."""
+
+OWN = "aicf."
+"""Begins the names of what a training step keeps beside the model and its optimizer."""
+STEP = "step"
+"""Name of the meta that counts the steps of a training program."""
+BAD_STEP = "aicf.bad_step"
+"""Name of the meta with the number of the first step that was not finite, 0 while there is none."""
 
 Role = Literal["input", "param", "state", "meta"]
 ROLES: tuple[Role, ...] = ("input", "param", "state", "meta")
@@ -130,6 +149,7 @@ FAMILIES: tuple[ModuleType, ...] = (
     arithmetic,
     attention,
     casts,
+    clipping,
     comparison,
     constant,
     contraction,

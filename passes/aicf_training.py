@@ -9,11 +9,16 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from aicf.dialects import logical
+from aicf.errors import PolicyError
 from aicf.passes.aicf_inference import decision_passes, front_passes, lowering_passes, run, simplifications
+from aicf.passes.check_budget import CheckBudgetPass
+from aicf.passes.check_finite import CheckFinitePass
 from aicf.passes.differentiate import DifferentiatePass
 from aicf.passes.eliminate_saves import EliminateSavesPass
+from aicf.passes.fuse_updates import FuseUpdatesPass
 from aicf.passes.logical_dce import LogicalDcePass
 from aicf.passes.lower_optimizers import LowerOptimizersPass
+from aicf.passes.separate_meta import SeparateMetaPass
 from aicf.passes.verify_logical import VerifyLogicalPass
 
 
@@ -21,7 +26,12 @@ from aicf.passes.verify_logical import VerifyLogicalPass
 class AicfTrainingPass(ModulePass):
     """Runs every pass of the training pipeline in order: that of inference, with gradients, optimizers and saves.
 
-    Options: `target`, `policy`, `dims`, `threads` and `tuning` of `aicf-inference`.
+    Options: `target`, `policy`, `dims`, `threads` and `tuning` of `aicf-inference`; `meta` (`device` or `host`: who
+    computes counters and rates, see `separate-meta`) and `check-finite` (a step that is not finite changes nothing);
+    `memory-budget`, the bytes that the arena of a program may take: what is saved is computed again where it takes
+    more. 0 sets no bound.
+
+    Raises PlanError if no choice is found that stays within the budget.
     """
 
     name = "aicf-training"
@@ -31,23 +41,33 @@ class AicfTrainingPass(ModulePass):
     dims: str = ""
     threads: int = 1
     tuning: str = ""
+    meta: str = "device"
+    check_finite: bool = False
+    memory_budget: int = 0
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         run(self.passes(), ctx, op)
 
     def passes(self) -> tuple[ModulePass, ...]:
         """The passes in order, with the options handed on."""
+        if self.memory_budget < 0:
+            raise PolicyError(f"memory-budget: must be at least 0 bytes, got {self.memory_budget}")
+        check = (CheckBudgetPass(self.memory_budget),) if self.memory_budget else ()
         return (
             *front_passes(self.target, self.policy, self.dims, self.threads),
             DifferentiatePass(),
+            *([CheckFinitePass()] if self.check_finite else []),
             LowerOptimizersPass(),
+            SeparateMetaPass(self.meta),
             *simplifications(),
             *lowering_passes(),
             # Saves keep equal ops of the two parts apart: merged, they would tear fusions. So no cse from here.
             EliminateSavesPass(),
             LogicalDcePass(),
             VerifyLogicalPass(),
+            FuseUpdatesPass(),
             *decision_passes(self.tuning),
+            *check,
         )
 
 

@@ -16,6 +16,7 @@ from xdsl.passes import ModulePass
 
 from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp
+from aicf.dialects.emit_updates import is_update
 from aicf.dialects.types import byte_count, tensor_info
 from aicf.passes.support.clusters import MEMBER_LIMIT, REFUSAL_LIMIT
 from aicf.passes.support.fusion import FusionContext, fusion_contexts, refusal
@@ -24,6 +25,7 @@ from aicf.passes.support.ledger import record
 from aicf.passes.support.merging import Merge, members, window
 from aicf.passes.support.outlining import id_of, name_of
 from aicf.passes.support.policy import without_bucket
+from aicf.passes.support.saved_values import is_given
 from aicf.passes.support.verdicts import SAME_TIME, Verdict
 from aicf.passes.support.work import target_of, work_of_group
 from aicf.policies.kernel_policy import BATCH_INVARIANT
@@ -171,6 +173,7 @@ class _Joiner:
             self._against_policy(merge, listed),
             self._against_order(merge),
             None if listed else _against_size(merge),
+            None if listed else _against_memory(merge),
         )
         return next((reason for reason in against if reason is not None), None) or self._against_kernels(
             merge, listed
@@ -246,6 +249,35 @@ def _against_size(merge: Merge) -> str | None:
     return None
 
 
+def _against_memory(merge: Merge) -> str | None:
+    """That the second group would run long before it is due: what it gives would be kept while products run.
+
+    So no group of a training step's forward part takes in what the backward part computes of the same values.
+    """
+    between = next(
+        (op for op in merge.late if any(isinstance(inner, logical.MatmulOp) for inner in op.walk())), None
+    )
+    if between is None:
+        return None
+    held = {value for value in merge.second.results if value in merge.results}
+    freed = {
+        value
+        for value in merge.second.ins
+        if value.owner is not merge.first and all(use.operation in merge.parts for use in value.uses)
+    }
+    more = _arena_bytes(held) - _arena_bytes(freed)
+    return (
+        f"what it gives would be kept from before '{name_of(between)}' on: {more} bytes more"
+        if more > 0
+        else None
+    )
+
+
+def _arena_bytes(values: Iterable[SSAValue]) -> int:
+    """Bytes of what the program has no other memory for."""
+    return _bytes(value for value in values if not is_given(value))
+
+
 def _why(merge: Merge) -> str:
     """What the two groups gain as one."""
     if any(value.owner is merge.first for value in merge.second.ins):
@@ -254,12 +286,14 @@ def _why(merge: Merge) -> str:
 
 
 def _points_of(group: GroupOp) -> int:
-    """Points of the iteration space of an elementwise group, 0 of any other: of products, of what has no loops, and of
-    groups from elsewhere that have their kernel already, or ops without ids."""
+    """Points of the iteration space of an elementwise group, 0 of any other: of products, of what has no loops or one
+    for each tensor, and of groups from elsewhere that have their kernel already, or ops without ids."""
     work = work_of_group(group).work
     if group.kernel is not None or any(op_id(op) is None for op in members(group)):
         return 0
-    if work.code is None or any(isinstance(op, logical.MatmulOp) for op in work.body.ops):
+    if work.code is None or is_update(work.code):
+        return 0
+    if any(isinstance(op, logical.MatmulOp) for op in work.body.ops):
         return 0
     return prod((*work.code.parallel_sizes, *work.code.reduce_sizes))
 

@@ -39,6 +39,7 @@ from aicf.errors import PlanError
 from aicf.passes.select_kernels import SelectKernelsPass
 from aicf.passes.support.bindings import decide_bindings
 from aicf.passes.support.identity import value_hint
+from aicf.passes.support.interface import argument_entry, meta_attrs
 from aicf.passes.support.peeling import PeeledOperand
 from aicf.passes.support.places import check_written_in_place, place_of
 from aicf.passes.support.policy import execution_of
@@ -156,8 +157,15 @@ class _Bufferizer:
         for argument in self.function.args:
             attrs = argument_attrs(self.function, argument.index)
             name, role = attrs[logical.NAME_ATTR].data, attrs[logical.ROLE_ATTR].data
+            host, start = meta_attrs(argument_entry(self.function, argument.index))
             bind = BindOp(
-                role, name, buffer_type(argument.type, "bound"), binding="direct", updated=name in updated
+                role,
+                name,
+                buffer_type(argument.type, "bound"),
+                binding="direct",
+                updated=name in updated,
+                value=start,
+                host=host,
             )
             self.buffers[argument] = self._add_bind(bind)
 

@@ -154,10 +154,16 @@ class _Raiser:
             self._raise(instruction)
         return self._finish()
 
-    def _argument(self, name: str, role: str, type_: BufferType) -> SSAValue:
+    def _argument(self, name: str, role: str, type_: BufferType, bind: BindOp | None = None) -> SSAValue:
         argument = self.block.insert_arg(_tensor(type_), len(self.block.args))
         argument.name_hint = value_hint(name)
-        entry = {logical.NAME_ATTR: StringAttr(name), logical.ROLE_ATTR: StringAttr(role)}
+        entry: dict[str, Attribute] = {
+            logical.NAME_ATTR: StringAttr(name),
+            logical.ROLE_ATTR: StringAttr(role),
+        }
+        for key, attr in ((logical.START_ATTR, bind and bind.value), (logical.HOST_ATTR, bind and bind.host)):
+            if attr is not None:
+                entry[key] = attr
         self.interface.append(DictionaryAttr(entry))
         return argument
 
@@ -165,7 +171,7 @@ class _Raiser:
         assert isinstance(bind.buffer.type, BufferType)
         name, role, type_ = bind.bind_name.data, bind.role.data, bind.buffer.type
         if role in ARGUMENT_ROLES:
-            self.held[bind] = self.params[name] = self._argument(name, role, type_)
+            self.held[bind] = self.params[name] = self._argument(name, role, type_, bind)
         elif role == "const":
             assert bind.value is not None
             op = logical.ConstantOp(dense_array(bind.value), _tensor(type_))

@@ -19,11 +19,24 @@ FOLDERS = {"aicf": "aicf", "dialects": "aicf.dialects", "passes": "aicf.passes",
 """Folder of the repository to the package it is imported as."""
 
 ANYTHING = ("aicf",)
-EMIT = ("aicf.dialects.emit", "aicf.dialects.emit_types", "aicf.dialects.emit_kernels", "aicf.dialects.kinds")
+EMIT = (
+    "aicf.dialects.emit",
+    "aicf.dialects.emit_types",
+    "aicf.dialects.emit_kernels",
+    "aicf.dialects.emit_updates",
+    "aicf.dialects.host_formulas",
+    "aicf.dialects.kinds",
+)
 PLAIN = ("aicf.dialects.plain_values", "aicf.plain")
 CONTRACT = ("aicf.backends.base", "aicf.backends.native", "aicf.backends.registry")
 HOST = ("aicf.backends.host",)
-LOOPS = ("aicf.backends.nests", "aicf.backends.lanes", "aicf.backends.moves", "aicf.backends.scatters")
+LOOPS = (
+    "aicf.backends.nests",
+    "aicf.backends.lanes",
+    "aicf.backends.moves",
+    "aicf.backends.scatters",
+    "aicf.backends.updates",
+)
 
 # Module prefix (the longest match decides) to what it may import besides itself and aicf.errors.
 ALLOWED: dict[str, tuple[str, ...]] = {

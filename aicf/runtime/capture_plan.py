@@ -8,13 +8,14 @@ parses no IR.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from aicf.errors import ArtifactError
 from aicf.plain import from_plain, to_plain
-from aicf.runtime.graph import ROLES, Bind, Graph
+from aicf.runtime.graph import ROLES, Bind, Graph, HostValue
+from aicf.runtime.host_formulas import FORMULAS, ROUND
 from aicf.runtime.tensors import ELEMENT_NAMES, span_bytes
 
 ARENA = 0
@@ -137,6 +138,17 @@ class ModulePlan:
         return tuple(sorted({b.name for plan in self.programs for b in plan.graph.binds if b.is_mutable}))
 
     @property
+    def updated(self) -> tuple[str, ...]:
+        """Names of the weights that programs write, sorted."""
+        return tuple(sorted({b.name for plan in self.programs for b in plan.graph.binds if b.updated}))
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """Names of the metas that the executable keeps from run to run, sorted."""
+        binds = (bind for plan in self.programs for bind in plan.graph.binds)
+        return tuple(sorted({b.name for b in binds if b.host is not None and b.host.next is not None}))
+
+    @property
     def is_stateful(self) -> bool:
         """Whether any program changes what a later call sees."""
         return any(plan.graph.is_stateful for plan in self.programs)
@@ -170,6 +182,9 @@ def contradictions(plan: ModulePlan) -> Iterator[str]:
             if weights.setdefault(bind.name, described) != described:
                 yield f"{bind.role} '{bind.name}' has another shape in @{program.name}; weights are shared"
         yield from _wrong_derived(program, plan.prepare)
+    written = {bind.name for program in plan.programs for bind in program.graph.binds if bind.is_host_written}
+    for name in sorted(written.intersection(plan.updated)):
+        yield f"meta '{name}' is kept by the executable for one program and updated by another; choose one"
     if plan.prepare is not None and plan.prepare.graph.is_stateful:
         yield f"@{plan.prepare.name} reads what programs update; only constant weights can be prepared"
     shapes = [tuple(bind.shape for bind in plan.by_name[row.program].graph.inputs) for row in plan.rows]
@@ -222,10 +237,35 @@ def _check_program(plan: CapturePlan) -> None:
             bind.nbytes >= span_bytes(bind.shape, bind.strides, bind.dtype),
             f"bind '{bind.name}' is too short",
         )
+    _check_metas(plan.graph.binds)
     for launch in plan.launches:
         places = (*launch.ins, *launch.outs, *launch.ws)
         inside = all(0 <= place.base < plan.table_size for place in places)
         _require(inside, f"launch '{launch.name}' has an operand outside the pointer table")
+
+
+def _check_metas(binds: Sequence[Bind]) -> None:
+    """What the executable computes: known formulas, of numbers and of metas in front."""
+    seen: set[str] = set()
+    computed = {bind.name for bind in binds if bind.is_computed}
+    for bind in (bind for bind in binds if bind.role == "meta"):
+        if (host := bind.host) is not None:
+            known = not bind.shape and bind.dtype in ROUND
+            known &= _is_known(host, seen) if bind.is_computed else host.next in computed
+            _require(known, f"meta '{bind.name}' is computed in an unknown way")
+        seen.add(bind.name)
+    hosts = {bind.role for bind in binds if bind.host is not None}
+    _require(hosts <= {"meta"}, "the executable computes what is no meta")
+
+
+def _is_known(host: HostValue, metas: Collection[str]) -> bool:
+    formula = FORMULAS.get(host.formula or "")
+    return (
+        formula is not None
+        and len(host.of) == formula.operands
+        and all(operand in metas for operand in host.of if isinstance(operand, str))
+        and {key: type(value) for key, value in host.numbers.items()} == formula.numbers
+    )
 
 
 def _require(holds: bool, problem: str) -> None:

@@ -16,10 +16,11 @@ from aicf.errors import AicfError, ArtifactError, CaptureError, InputMismatch
 from aicf.runtime import ranges
 from aicf.runtime.capture_plan import ARENA, CapturePlan
 from aicf.runtime.device_array import DeviceArray, device_view, host_view
-from aicf.runtime.device_memory import ALIGN, Block, PinnedBlock, Queue, padded
+from aicf.runtime.device_memory import ALIGN, Block, PinnedBlock, PinnedRows, Queue, padded
 from aicf.runtime.device_state import DeviceState
 from aicf.runtime.dlpack import DeviceView
 from aicf.runtime.graph_exec import GraphExec
+from aicf.runtime.host_metas import SLOT_BYTES, HostMetas, written_metas
 from aicf.runtime.ports import Boundary, Port, reject_unknown
 from aicf.runtime.state import State
 from aicf.runtime.tensors import Array, address, byte_range
@@ -28,6 +29,7 @@ STAGING_BYTES = 32 << 20
 """Inputs and outputs up to this size together go through pinned memory; larger ones are copied from where they are."""
 
 _DESCRIPTORS = "descriptors"
+_METAS = "metas"
 
 
 class Source(Protocol):
@@ -63,6 +65,7 @@ class DeviceProgram(Boundary):
                 pinned.append(port)
                 size += padded(port.bind.nbytes)
         self.pinned = tuple(pinned)
+        self.metas = written_metas(plan)
 
     @property
     def parts(self) -> dict[int | str, int]:
@@ -71,7 +74,8 @@ class DeviceProgram(Boundary):
         first, inputs before outputs, so that each is one copy."""
         rest = [port for port in self.ports if port not in self.pinned]
         ports = {port.index: port.bind.nbytes for port in (*self.pinned, *rest)}
-        return {**ports, ARENA: self.plan.arena_bytes, _DESCRIPTORS: self.reserve}
+        metas = {_METAS: SLOT_BYTES * len(self.metas)} if self.metas else {}
+        return {**ports, ARENA: self.plan.arena_bytes, _DESCRIPTORS: self.reserve, **metas}
 
     @property
     def block_bytes(self) -> int:
@@ -89,15 +93,54 @@ class _Staging:
     arrays: dict[str, Array]
 
 
+class _Metas:
+    """The metas that the executable writes, in the block of a GraphExec: each run has values of its own in its queue.
+
+    Args:
+        plan: The program.
+        state: Its state, of which the host has the counters.
+        place: Address of the row on the device.
+        queue: Where the program runs.
+        memory: The device.
+    """
+
+    def __init__(
+        self, plan: CapturePlan, state: DeviceState, place: int, queue: Queue, memory: DeviceMemory
+    ) -> None:
+        self._metas = HostMetas(plan, state.arrays, is_copy=True)
+        self._rows = PinnedRows(memory, self._metas.nbytes, queue.handle)
+        self._place = place
+
+    def queue(self) -> None:
+        """Queues the values for the next run."""
+        row = self._rows.take()
+        self._metas.write(self._rows.view, row)
+        self._rows.upload(row, self._place)
+
+    def around(self, run: Callable[[], None]) -> Callable[[], None]:
+        """`run` behind the copy of its metas, and in front of keeping what follows from them."""
+
+        def run_with_metas() -> None:
+            self.queue()
+            run()
+            self._metas.advance()
+
+        return run_with_metas
+
+
 @dataclass
 class _Taken:
     """What a GraphExec holds on the device; the fields are dropped in this order, users before what they use.
 
+    `replay` and `eagerly` are a run as the graph and instruction by instruction, each behind the copy of its metas.
     `is_proven`: whether all its instructions have run.
     """
 
     own: dict[str, DeviceArray]
     ranges: list[tuple[str, tuple[int, int]]]
+    replay: Callable[[], None]
+    eagerly: Callable[[], None]
+    metas: _Metas | None
     graph: DeviceGraph
     block: Block
     queue: Queue
@@ -109,13 +152,13 @@ class _Taken:
         """Runs the program: the first time instruction by instruction, so that one that fails is named, and waits for
         each; from then on as the graph."""
         if self.is_proven:
-            self.graph.launch()
+            self.replay()
         else:
             self.prove()
 
     def prove(self) -> None:
         """Runs the program instruction by instruction. Raises CaptureError that names the one that fails."""
-        self.graph.run_eagerly(ranges.named)
+        self.eagerly()
         self.is_proven = True
 
 
@@ -205,18 +248,25 @@ class DeviceGraphExec(GraphExec):
         block = Block(memory, program.parts)
         memory.clear(block.address, block.nbytes, queue.handle)
         ports = {port.index: block[port.index] for port in program.ports}
-        table = {ARENA: block[ARENA], **fixed, **ports}
+        written = {index: block[_METAS] + offset for index, offset in program.metas.items()}
+        table = {ARENA: block[ARENA], **fixed, **ports, **written}
         descriptors = block[_DESCRIPTORS] if program.reserve else 0
         ordered = [table[index] for index in range(plan.table_size)]
         graph = code.capture(plan.entry, ordered, descriptors, queue.handle)
         own = {port.bind.name: DeviceArray(port, block, ports[port.index], queue) for port in program.ports}
-        ranges = [
+        spans = [
             (bind.name, (fixed[index], fixed[index] + bind.nbytes))
             for index, bind in enumerate(plan.graph.binds, ARENA + 1)
             if index in fixed
         ]
-        ranges.append(("the arena", (block[ARENA], block[ARENA] + plan.arena_bytes)))
-        self._taken = _Taken(own, ranges, graph, block, queue, memory, code)
+        spans.append(("the arena", (block[ARENA], block[ARENA] + plan.arena_bytes)))
+        replay, eagerly = graph.launch, partial(graph.run_eagerly, ranges.named)
+        metas: _Metas | None = None
+        if program.metas:
+            assert state is not None
+            metas = _Metas(plan, state, block[_METAS], queue, memory)
+            replay, eagerly = metas.around(replay), metas.around(eagerly)
+        self._taken = _Taken(own, spans, replay, eagerly, metas, graph, block, queue, memory, code)
         return self._taken
 
     def release(self) -> None:
@@ -276,7 +326,7 @@ class DeviceGraphExec(GraphExec):
         taken = self._take()
         self._bind_rest(lambda port: taken.own[port.bind.name])
         self._point_at_bound(taken)
-        steady = self._with_copies(taken, taken.graph.launch)
+        steady = self._with_copies(taken, taken.replay)
         if not taken.is_proven:
             return partial(self._first_then, taken, steady)
         self._run = steady
@@ -322,7 +372,10 @@ class DeviceGraphExec(GraphExec):
         """See `GraphExec`."""
         with self._guard:
             self._ready()
-            return self._take().graph.instruction_times(repeats)
+            taken = self._take()
+            if taken.metas is not None:
+                taken.metas.queue()
+            return taken.graph.instruction_times(repeats)
 
     def _in_place(self, port: Port, value: object) -> DeviceArray | DeviceView | Array:
         taken = self._take()

@@ -63,6 +63,37 @@ class PinnedBlock:
         weakref.finalize(self, _free, memory.free_pinned, "pinned", self.address, nbytes).atexit = False
 
 
+class PinnedRows:
+    """Equal rows of page-locked memory, taken in turn: what a queued copy reads stays as it is until the copy is over.
+
+    Args:
+        memory: The device.
+        nbytes: Bytes of a row.
+        stream: Where the copies are queued.
+    """
+
+    COUNT = 1024
+    """Rows; whoever has taken them all waits once for the stream."""
+
+    def __init__(self, memory: DeviceMemory, nbytes: int, stream: int) -> None:
+        self._memory, self._nbytes, self._stream = memory, nbytes, stream
+        self._block = PinnedBlock(memory, nbytes * self.COUNT)
+        self._taken = 0
+        self.view = self._block.array.data
+
+    def take(self) -> int:
+        """Byte offset in `view` of a row that nothing in flight reads."""
+        if self._taken == self.COUNT:
+            self._memory.synchronize(self._stream)
+            self._taken = 0
+        self._taken += 1
+        return (self._taken - 1) * self._nbytes
+
+    def upload(self, row: int, target: int) -> None:
+        """Queues the copy of a row to the device."""
+        self._memory.upload(target, self._block.address + row, self._nbytes, self._stream)
+
+
 class Queue:
     """A stream of a device, ended when nobody refers to it."""
 

@@ -25,11 +25,21 @@ class DeviceState(State):
     Args:
         initial: Start values by name, copied.
         memory: Gives the device.
+        of_host: Those that the executable keeps and no program updates: they are in `arrays` always.
+        copied: Those that programs update and the executable counts on with them: what the device has is the truth.
     """
 
-    def __init__(self, initial: Mapping[str, Array], memory: Callable[[], DeviceMemory]) -> None:
+    def __init__(
+        self,
+        initial: Mapping[str, Array],
+        memory: Callable[[], DeviceMemory],
+        of_host: Collection[str] = (),
+        copied: Collection[str] = (),
+    ) -> None:
         super().__init__(initial)
         self._memory = memory
+        self._on_device = {name: array for name, array in self.arrays.items() if name not in of_host}
+        self._copied = copied
         self._resident: Resident | None = None
 
     @property
@@ -42,9 +52,9 @@ class DeviceState(State):
         with self.lock:
             if self._resident is None:
                 memory = self._memory()
-                block = Block(memory, {name: array.nbytes for name, array in self.arrays.items()})
+                block = Block(memory, {name: array.nbytes for name, array in self._on_device.items()})
                 queue = Queue(memory)
-                for name, array in self.arrays.items():
+                for name, array in self._on_device.items():
                     _upload(block, name, array, queue)
                 self._resident = Resident(block, queue)
             return self._resident
@@ -52,31 +62,33 @@ class DeviceState(State):
     def snapshot(self, names: Collection[str] | None = None) -> dict[str, Array]:
         """See `State`."""
         with self.lock:
-            self._download(names)
+            self._download(self._on_device if names is None else self._on_device.keys() & set(names))
             return super().snapshot(names)
 
     def assign(self, values: Mapping[str, object]) -> None:
         """See `State`."""
         with self.lock:
+            if self._copied:
+                self._download(self._copied)
             super().assign(values)
             if self._resident is not None:
-                for name in values:
+                for name in self._on_device.keys() & values.keys():
                     _upload(self._resident.block, name, self.arrays[name], self._resident.queue)
 
     def release(self) -> None:
         """See `State`."""
         with self.lock:
             try:
-                self._download()
+                self._download(self._on_device)
             finally:
                 self._resident = None
 
-    def _download(self, names: Collection[str] | None = None) -> None:
+    def _download(self, names: Collection[str]) -> None:
         if self._resident is None:
             return
         block, queue = self._resident.block, self._resident.queue
-        for name, array in self.arrays.items():
-            if array.nbytes and (names is None or name in names):
+        for name in names:
+            if (array := self.arrays[name]).nbytes:
                 block.memory.download(address(array), block[name], array.nbytes, queue.handle)
         block.memory.synchronize(queue.handle)
 

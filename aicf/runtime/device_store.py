@@ -50,6 +50,7 @@ class DeviceStore:
         self.code = code
         self._reserves = reserves
         self._mutable = frozenset(plan.mutable)
+        self._of_host = frozenset(plan.kept) - frozenset(plan.updated)
         self._lock = threading.RLock()
         self._shared: Block | None = None
         self._programs = {program.name: self._program(program) for program in plan.programs}
@@ -62,8 +63,11 @@ class DeviceStore:
 
     def new_state(self) -> DeviceState | None:
         """See `Store`."""
-        names = self._plan.mutable
-        return DeviceState({name: self._weights[name] for name in names}, self._memory) if names else None
+        if not (names := self._plan.mutable):
+            return None
+        kept = self._plan.kept
+        copied = [name for name in kept if name not in self._of_host]
+        return DeviceState({name: self._weights[name] for name in names}, self._memory, self._of_host, copied)
 
     def prepared(self) -> dict[str, Array]:
         """See `Store`."""
@@ -100,7 +104,8 @@ class DeviceStore:
 
     @property
     def _state_bytes(self) -> int:
-        return sum(padded(self._weights[name].nbytes) for name in self._plan.mutable)
+        names = (name for name in self._plan.mutable if name not in self._of_host)
+        return sum(padded(self._weights[name].nbytes) for name in names)
 
     def _peak(self, name: str) -> int:
         """The most that is requested at once when this program is the first to run."""
@@ -149,9 +154,10 @@ class DeviceStore:
         return parts
 
     def _key(self, plan: CapturePlan, bind: Bind) -> tuple[str, ...] | None:
-        """Where the shared block holds a bind; None for inputs, outputs and state."""
+        """Where the shared block holds a bind; None for inputs, outputs, state and what the executable writes."""
         if bind.role in WEIGHT_ROLES:
-            return None if bind.name in self._mutable else (_WEIGHT, bind.name)
+            is_own = bind.name in self._mutable or bind.is_host_written
+            return None if is_own else (_WEIGHT, bind.name)
         if bind.role == "derived":
             return (_DERIVED, bind.name)
         return ("const", plan.name, bind.name) if bind.role == "const" else None
@@ -163,7 +169,7 @@ class DeviceStore:
         for index, bind in enumerate(plan.graph.binds, ARENA + 1):
             if (key := self._key(plan, bind)) is not None:
                 places[index] = shared[key]
-            elif bind.role in WEIGHT_ROLES:
+            elif bind.role in WEIGHT_ROLES and not bind.is_host_written:
                 assert isinstance(state, DeviceState)
                 places[index] = state.resident().block[bind.name]
         return places

@@ -22,7 +22,7 @@ from aicf.runtime import ranges
 from aicf.runtime.capture_plan import CapturePlan, ModulePlan
 from aicf.runtime.device_array import tensor_of
 from aicf.runtime.device_store import DeviceStore
-from aicf.runtime.graph import Bind
+from aicf.runtime.graph import BAD_STEP, Bind
 from aicf.runtime.graph_exec import GraphExec
 from aicf.runtime.host_store import HostStore
 from aicf.runtime.lifecycle import register
@@ -283,6 +283,17 @@ class Executable:
             reject_unknown(names, [], "state")
             return {}
         return self._state.snapshot(names or None)
+
+    @property
+    def bad_step(self) -> int | None:
+        """The first step whose loss or gradients were not all finite; None if all were, or the program has no check.
+
+        Since then nothing was updated: the state is as it was in front of that step. It stays so until `set_state`
+        sets `aicf.bad_step` to 0. Waits for the steps in flight.
+        """
+        if BAD_STEP not in self.weights:
+            return None
+        return int(self.state(BAD_STEP)[BAD_STEP]) or None
 
     def set_state(self, values: Mapping[str, Any]) -> None:
         """Replaces updated parameters, states or meta tensors. Raises InputMismatch if one does not fit."""

@@ -15,6 +15,26 @@ ROLES = ("input", "output", "param", "state", "meta", "const", "derived")
 WEIGHT_ROLES = ("param", "state", "meta")
 MUTABLE_ROLES = ("state", "meta")
 
+BAD_STEP = "aicf.bad_step"
+"""The meta with the number of the first step that was not finite, 0 while there is none."""
+
+
+@dataclass(frozen=True)
+class HostValue:
+    """How the executable computes a meta: by a formula in front of each run, or as what it keeps for the next.
+
+    Args:
+        formula: One of `host_formulas.FORMULAS`; None if it is kept.
+        of: Operands of the formula: names of metas in front of this one, and numbers.
+        numbers: Attributes of the formula.
+        next: Of what is kept: the computed meta whose value is that of the next run.
+    """
+
+    formula: str | None
+    of: tuple[str | int | float, ...]
+    numbers: dict[str, object]
+    next: str | None
+
 
 @dataclass(frozen=True)
 class Bind:
@@ -30,9 +50,10 @@ class Bind:
             matter.
         align: Bytes that the address of a direct input or output must be a multiple of; None for those of its
             elements.
-        updated: Whether the program overwrites this parameter or state.
+        updated: Whether the program overwrites this parameter, state or meta.
         layout: Text of the prepared layout, None for plain strided memory.
-        value: Bytes of a const in hexadecimal, row-major.
+        value: Bytes of a const, or of what a meta starts with, in hexadecimal, row-major.
+        host: How the executable computes a meta; None for all others.
     """
 
     name: str
@@ -46,11 +67,22 @@ class Bind:
     updated: bool
     layout: str | None
     value: str | None
+    host: HostValue | None = None
 
     @property
     def is_mutable(self) -> bool:
-        """Whether every instance needs its own copy."""
-        return self.updated or self.role in MUTABLE_ROLES
+        """Whether it is kept from run to run, so that every instance needs its own copy."""
+        return (self.updated or self.role in MUTABLE_ROLES) and not self.is_computed
+
+    @property
+    def is_computed(self) -> bool:
+        """Whether the executable computes it anew in front of each run: it is no weight and no state."""
+        return self.host is not None and self.host.formula is not None
+
+    @property
+    def is_host_written(self) -> bool:
+        """Whether the executable writes it in front of each run, and no program does."""
+        return self.host is not None and not self.updated
 
 
 @dataclass(frozen=True)
@@ -103,7 +135,7 @@ class Graph:
     @property
     def weights(self) -> tuple[Bind, ...]:
         """What has an initial value from the weights."""
-        return self.with_role(*WEIGHT_ROLES)
+        return tuple(bind for bind in self.with_role(*WEIGHT_ROLES) if not bind.is_computed)
 
     @property
     def is_stateful(self) -> bool:

@@ -15,6 +15,7 @@ from aicf.errors import InputMismatch
 from aicf.runtime.capture_plan import ARENA, CapturePlan
 from aicf.runtime.consts import read_const
 from aicf.runtime.graph_exec import GraphExec
+from aicf.runtime.host_metas import HostMetas, written_metas
 from aicf.runtime.memory import allocate
 from aicf.runtime.ports import Boundary, Port, as_array, reject_unknown
 from aicf.runtime.state import State
@@ -52,8 +53,36 @@ class HostProgram(Boundary):
         return {
             index: mutable[bind.name] if bind.is_mutable else arrays[bind.name]
             for index, bind in enumerate(self.plan.graph.binds, ARENA + 1)
-            if bind.role not in ("input", "output")
+            if bind.role not in ("input", "output") and not bind.is_host_written
         }
+
+
+class _MetaRow:
+    """The metas that the executable writes, in memory of the host.
+
+    Args:
+        plan: The program.
+        state: Its state, whose counters they follow from.
+    """
+
+    def __init__(self, plan: CapturePlan, state: State) -> None:
+        self._metas = HostMetas(plan, state.arrays, is_copy=False)
+        self.array = allocate(self._metas.nbytes)
+        self._row = self.array.data
+
+    def write(self) -> None:
+        """Writes the values for the next run."""
+        self._metas.write(self._row)
+
+    def around(self, run: Callable[[], None]) -> Callable[[], None]:
+        """`run` behind the writing of its metas, and in front of keeping what follows from them."""
+
+        def run_with_metas() -> None:
+            self.write()
+            run()
+            self._metas.advance()
+
+        return run_with_metas
 
 
 class HostGraphExec(GraphExec):
@@ -94,8 +123,20 @@ class HostGraphExec(GraphExec):
             name = port.bind.name
             if (array := self._bound.get(name, self._stages.get(name))) is not None:
                 self._table[port.index] = address(array)
-        self._run = self._bind_entry()
+        self._metas = self._place_metas()
+        run = self._bind_entry()
+        self._run = run if self._metas is None else self._metas.around(run)
         return self._run
+
+    def _place_metas(self) -> _MetaRow | None:
+        """Points the table at the metas that the executable writes; None if there is none."""
+        if not (places := written_metas(self.plan)):
+            return None
+        assert self._state is not None
+        row = _MetaRow(self.plan, self._state)
+        for index, offset in places.items():
+            self._table[index] = address(row.array) + offset
+        return row
 
     def _bind_entry(self) -> Callable[[], None]:
         entry = self._code.entry(self._program.plan.entry)
@@ -112,7 +153,16 @@ class HostGraphExec(GraphExec):
             if self._run is None:
                 return
             self._run = None
-            del self._code, self._arena, self._table, self._fixed, self._stages, self._feeds, self._results
+            del (
+                self._metas,
+                self._code,
+                self._arena,
+                self._table,
+                self._fixed,
+                self._stages,
+                self._feeds,
+                self._results,
+            )
 
     def synchronize(self) -> None:
         """See `GraphExec`; a replay on the host is over when it returns."""
@@ -236,6 +286,8 @@ class HostGraphExec(GraphExec):
             entry = self._code.profile_entry(self._program.plan.entry)
             if entry is None:
                 return None
+            if self._metas is not None:
+                self._metas.write()
             table, threads = ctypes.addressof(self._table), self._program.threads
             calls = [
                 [entry.bind(launch, tid, threads, table) for tid in range(threads)]

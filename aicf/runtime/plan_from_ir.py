@@ -9,9 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IntegerAttr, ModuleOp, SymbolRefAttr
+from xdsl.dialects.builtin import (
+    DenseIntOrFPElementsAttr,
+    DictionaryAttr,
+    IntegerAttr,
+    ModuleOp,
+    SymbolRefAttr,
+)
 from xdsl.ir import Operation, SSAValue
 
 from aicf.backends.base import BoundaryBackend, BufferRef, CodeUnit, KernelDescriptor
@@ -31,12 +38,13 @@ from aicf.dialects.emit import (
 )
 from aicf.dialects.emit_kernels import KernelOp
 from aicf.dialects.emit_types import TargetAttr
+from aicf.dialects.host_formulas import FORMULA, NEXT, OF
 from aicf.dialects.logical import DispatchOp
 from aicf.dialects.plain_values import plain_value
 from aicf.dialects.types import dense_array, element_of
 from aicf.errors import PlanError
 from aicf.runtime.capture_plan import ARENA, CapturePlan, Launch, ModulePlan, Place, Row, contradictions
-from aicf.runtime.graph import Bind, Edge, Graph, Node
+from aicf.runtime.graph import Bind, Edge, Graph, HostValue, Node
 from aicf.runtime.tensors import Array
 
 TARGET = "aicf.target"
@@ -189,7 +197,16 @@ def _read_bind(op: BindOp) -> Bind:
         updated=op.updated is not None,
         layout=None if layout is None else str(layout),
         value=None if op.value is None else _spread(op.value, type_.get_shape()).tobytes().hex(),
+        host=None if op.host is None else _read_host(op.host),
     )
+
+
+def _read_host(host: DictionaryAttr) -> HostValue:
+    entries = {key: plain_value(value) for key, value in host.data.items()}
+    formula, of, next_ = (entries.pop(key, None) for key in (FORMULA, OF, NEXT))
+    assert formula is None or isinstance(formula, str)
+    assert next_ is None or isinstance(next_, str)
+    return HostValue(formula, tuple(cast("Sequence[str | int | float]", of or ())), entries, next_)
 
 
 def _spread(value: DenseIntOrFPElementsAttr, shape: tuple[int, ...]) -> Array:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from aicf.errors import ArtifactError, InputMismatch
+from aicf.runtime.consts import read_const
 from aicf.runtime.graph import Bind
 from aicf.runtime.memory import CACHE_LINE, copy_of
 from aicf.runtime.ports import reject_unknown
@@ -19,17 +20,21 @@ from aicf.runtime.tensors import Array, address, dense_strides, describe, descri
 def bind_weights(binds: Sequence[Bind], weights: Mapping[str, Array]) -> dict[str, Array]:
     """The array of each weight, as it is where a program can read it in place, else copied.
 
+    A meta that is not given has the value that it starts with, where the program says so.
+
     Raises:
         InputMismatch: weights are missing or too many, or one has another shape or dtype.
     """
     names = [bind.name for bind in binds]
-    if missing := [name for name in names if name not in weights]:
+    starts = {bind.name: read_const(bind) for bind in binds if bind.value is not None}
+    if missing := [name for name in names if name not in weights and name not in starts]:
         given = ", ".join(weights) or "none; pass a .safetensors file (--weights) or arrays by name"
         raise InputMismatch(
             f"missing weight{'s' if len(missing) > 1 else ''} {', '.join(missing)}; given: {given}"
         )
     reject_unknown(weights, names, "weight")
-    return {bind.name: _in_place(bind, weights[bind.name]) for bind in binds}
+    given = {**starts, **weights}
+    return {bind.name: _in_place(bind, given[bind.name]) for bind in binds}
 
 
 def _in_place(bind: Bind, weight: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Meanings of counters, schedules and steps of optimizers."""
+"""Meanings of counters, schedules, clipping and steps of optimizers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aicf.semantics.base import Array, Meaning, coefficient, unary
 
 def _bias_corr(op: logical.BiasCorrOp, operands: Sequence[Array]) -> Array:
     beta = op.beta.value.data
-    return -np.expm1(operands[0] * coefficient(math.log(beta), op.info.element)) if beta else np.asarray(1.0)
+    return -np.expm1(operands[0] * math.log(beta)) if beta else np.asarray(1.0)
 
 
 def _learning_rate(op: logical.LearningRateOp, operands: Sequence[Array]) -> Array:
@@ -55,11 +55,22 @@ def _adam(op: logical.AdamOp | logical.AdamwOp, operands: Sequence[Array]) -> tu
     return moved, first, second, *largest
 
 
+def _global_norm(op: logical.GlobalNormOp, operands: Sequence[Array]) -> Array:
+    return np.sqrt(np.asarray(sum(np.sum(part * part) for part in operands)))
+
+
+def _clip_factor(op: logical.ClipFactorOp, operands: Sequence[Array]) -> Array:
+    bound, epsilon = (coefficient(each, op.info.element) for each in (op.max_norm.value.data, op.EPSILON))
+    return np.minimum(1.0, bound / (operands[0] + epsilon))
+
+
 MEANINGS: Mapping[type[Operation], Meaning] = {
     logical.SaveOp: unary(lambda x: x),
     logical.StepIncOp: unary(lambda step: step + 1),
     logical.BiasCorrOp: _bias_corr,
     logical.LearningRateOp: _learning_rate,
+    logical.GlobalNormOp: _global_norm,
+    logical.ClipFactorOp: _clip_factor,
     logical.SgdOp: _sgd,
     logical.AdamOp: _adam,
     logical.AdamwOp: _adam,

@@ -12,6 +12,7 @@ ROOT = Path(__file__).parent.parent.parent
 PACKAGES = (
     *("torch", "triton", "transformers", "jax", "jaxlib", "numpy", "xdsl"),
     *("numba-cuda", "cuda-core", "cuda-bindings", "nvmath-python", "nvidia-nvvm", "nvidia-nvjitlink"),
+    *("numba", "llvmlite", "scipy-openblas64"),
 )
 GPU_FIELDS = {
     "gpu": "name",

@@ -178,7 +178,7 @@ _FLAGS = (
 )
 _INTEGERS = ("axis", "depth", "groups", "k", "rows", "past", "ignore_index", "warmup", "total")
 _STRINGS = ("mode", "form", "approximate", "predicate", "reduction", "schedule")
-_RATES = ("momentum", "dampening", "weight_decay", "beta1", "beta2", "base", "final")
+_RATES = ("momentum", "dampening", "weight_decay", "beta1", "beta2", "base", "final", "max_norm")
 _FORMS: Mapping[str, _Form] = {
     **dict.fromkeys(_LISTS, _LIST),
     **dict.fromkeys(_FLAGS, _FLAG),

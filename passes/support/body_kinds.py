@@ -19,6 +19,7 @@ from aicf.passes.support.attention import Attention, attention_of
 from aicf.passes.support.matching import splat_number, spread_over
 from aicf.passes.support.peeling import yielded
 from aicf.passes.support.products import Products, has_kernel_order, products_of, prologue_piece
+from aicf.passes.support.updates import BodyUpdate, Chain, body_update
 
 Attrs = Mapping[str, Attribute]
 
@@ -52,6 +53,8 @@ def derive_kind(block: Block) -> tuple[str, Attrs]:
         return _products(block, ops)
     if len(ops) == 1 and (single := _single(ops[0])) is not None:
         return single
+    if (update := body_update(block)) is not None:
+        return _update(update)
     if len(yielded(block)) == 1:
         ops = [op for op in ops if not isinstance(op, logical.BroadcastOp)]
         signature = _signature(block, ops)
@@ -75,6 +78,33 @@ def _single(op: Operation) -> tuple[str, Attrs] | None:
             return "topk_indices", attrs
         case _:
             return None
+
+
+def _update(update: BodyUpdate) -> tuple[str, Attrs]:
+    """Kind of a body that updates many tensors: that of a known optimizer if it is so for all."""
+    rates = {_rate_of_step(chain) for chain in update.chains}
+    if len(rates) == 1 and (rate := next(iter(rates))) is not None:
+        return "sgd_step", {"learning_rate_operand": IntegerAttr(rate, i64)}
+    return ("adam_step" if all(map(_goes_by_moments, update.chains)) else "update"), {}
+
+
+def _rate_of_step(chain: Chain) -> int | None:
+    """Of a chain ``w - rate * g``: which operand the rate is, -1 if it is a constant or computed in the body."""
+    if [type(op) for op in chain.ops] != [logical.MulOp, logical.SubOp]:
+        return None
+    product, step = chain.ops
+    rates = [value for value in product.operands if not isinstance(value, BlockArgument)]
+    is_step = isinstance(step.operands[0], BlockArgument) and step.operands[1] is product.results[0]
+    if len(rates) != 1 or not is_step:
+        return None
+    number = _broadcast_argument(rates[0])
+    return -1 if number is None else number
+
+
+def _goes_by_moments(chain: Chain) -> bool:
+    """Whether a chain keeps two running means or more, and takes the root of one."""
+    roots = [op for op in chain.ops if isinstance(op, logical.SqrtOp)]
+    return len(roots) == 1 and len(chain.results) > 2
 
 
 def _products(block: Block, ops: Sequence[Operation]) -> tuple[str, Attrs]:

@@ -30,6 +30,7 @@ from aicf.passes.support.products import (
     prologue_piece,
 )
 from aicf.passes.support.scalar_ops import EXPENSIVE, scalar_constant, scalar_ops, splat_value
+from aicf.passes.support.updates import BodyUpdate, body_update, update_code
 
 Index: TypeAlias = tuple[int | None, ...]
 """Per dim of a value: the dim of the full iteration space it follows, None for a dim of size 1."""
@@ -77,6 +78,8 @@ def derive_prologue(block: Block, symbol: str) -> KernelOp | None:
 
 def _code(block: Block, products: Products | None, symbol: str) -> KernelOp:
     if products is None:
+        if (update := body_update(block)) is not None:
+            return _update_code(update, block, symbol)
         ops = tuple(op for op in block.ops if not isinstance(op, YieldOp))
         return _Writer(_Indexing(Piece(tuple(block.args), ops, tuple(yielded(block)))), symbol).write()
     wanted = normed_value(products) if products.reduces else None
@@ -87,6 +90,12 @@ def _code(block: Block, products: Products | None, symbol: str) -> KernelOp:
     if not all(code.is_structurally_equivalent(codes[0]) for code in codes[1:]):
         raise NoCode("what follows the products differs")
     return codes[0]
+
+
+def _update_code(update: BodyUpdate, block: Block, symbol: str) -> KernelOp:
+    if (code := update_code(update, block, symbol)) is None:
+        raise NoCode("an op of an update has no scalar form")
+    return code
 
 
 def _prologue(products: Products | None, symbol: str) -> KernelOp | None:
@@ -160,6 +169,8 @@ class _Indexing:
         axes |= {(op.axis.value.data,) for op in self.scans}
         if len(axes) > 1:
             raise NoCode("reductions over different axes")
+        if any(_shape(op.operands[0]) != self.shape for op in self.reductions):
+            raise NoCode("reductions of different shapes")
         return next(iter(axes), ())
 
     def _scanned_values(self) -> set[SSAValue]:

@@ -19,11 +19,13 @@ from xdsl.ir import Attribute
 from aicf.backends.registry import get_kernels
 from aicf.compiled import Options
 from aicf.dialects.emit import ResolvedOp
-from aicf.frontends.text import make_context
+from aicf.frontends.text import make_context, parse_module
+from aicf.passes.aicf_training import AicfTrainingPass
 from aicf.tuning.candidates import candidates, grouped
 from tests.backends.cpu.programs import lower
 from tests.gpu.cases import CASES
 from tests.support.fused_graphs import fused_program
+from tests.support.update_programs import Program, Tensor
 
 
 def _inside(name: str, entries: str) -> str:
@@ -71,6 +73,7 @@ RECORDS: Mapping[str, tuple[int, str]] = {
     "cpu.last_update": (1, "threads"),
     "cpu.scatter": (1, "mode parts threads combination_order"),
     "cpu.topk": (1, "axis smallest threads"),
+    "cpu.multi_tensor": (1, "parts threads may_alias"),
     "cuda.cublaslt": (
         1,
         f"{_inside('matrices', 'a b c d')} {_inside('operands', 'a b c bias')} transpose batch alpha beta dtype "
@@ -112,6 +115,14 @@ RECORDS: Mapping[str, tuple[int, str]] = {
         f"{_LAUNCHES} mode vector lanes items blocks looks may_alias workspace_bytes combination_order",
     ),
     "cuda.topk": (2, f"{_LAUNCHES} axis smallest parts unroll workspace_bytes"),
+    "cuda.multi_tensor": (
+        1,
+        f"{_LAUNCH} vectors unroll may_alias "
+        + _inside(
+            "numbers",
+            f"{_LAUNCHES} strategy vector lanes threads unroll splits late blocks_per_sm combination_order",
+        ),
+    ),
 }
 """Kernel to its version and the entries that its records may have, beside `version` and `determinism`."""
 
@@ -161,10 +172,18 @@ def _records() -> Iterator[tuple[str, Mapping[str, Attribute]]]:
     for module in (
         lower(PACKED, "x86-64-v4"),
         lower(LIBRARY, "x86-64-v4", policy=policy, library="0.3 Prescott"),
+        *map(_update, ("cpu:x86-64-v4", "cuda:sm_90a")),
     ):
         for op in module.walk():
             if isinstance(op, ResolvedOp) and op.kernel is not None:
-                yield op.kernel.kernel.data, op.kernel.record.data
+                yield op.kernel.kernel.data, {**op.kernel.record.data, **op.constraints.data}
+
+
+def _update(target: str) -> ModuleOp:
+    """A training step that updates two tensors."""
+    module = parse_module(Program([Tensor((40, 8)), Tensor((8,))]).text())
+    AicfTrainingPass(target).apply(make_context(), module)
+    return module
 
 
 def _offered(

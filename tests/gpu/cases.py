@@ -18,6 +18,7 @@ from aicf.frontends.builder import Graph
 from aicf.frontends.text import parse_module
 from aicf.policies.kernel_policy import Fusion
 from tests.gpu import programs
+from tests.gpu.drawn import DRAWN
 from tests.gpu.programs import Program, random_arrays
 from tests.support.fused_graphs import FAMILIES, fused_program
 from tests.support.indexing_programs import LARGE, PROGRAMS, READS, built
@@ -99,6 +100,7 @@ def _graphs() -> dict[str, Case]:
         "philox": (random_numbers, ("f32", "f16", "bf16", "f64"), (GENERATED,)),
         "losses": (programs.losses, ("f32", "f16", "bf16", "f64"), (GENERATED,)),
         "counters": (programs.counters, ("f32", "f64"), (GENERATED,)),
+        "clipping": (programs.clipping, ("f32", "f64"), (GENERATED,)),
     }
     cases: dict[str, Case] = {}
     for family, (build, dtypes, kernels) in table.items():
@@ -556,8 +558,12 @@ STATELESS: dict[str, Case] = {
 TOKEN = "token-of-a-decoder"
 """The case that writes a row of its state in place."""
 
+DRAWN_CASES: dict[str, Case] = {name: Case(drawn.program, (), depth=4) for name, drawn in DRAWN.items()}
+"""Looked at by `test_every_op`."""
+
 CASES: dict[str, Case] = {
     **STATELESS,
+    **DRAWN_CASES,
     STEP: Case(_step, (SIMT, GENERATED)),
     TOKEN: Case(
         _built(TOKEN, partial(programs.attention_step, "f16", 200, 64, state=True)), (ATTENTION_STEP,)

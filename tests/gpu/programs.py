@@ -335,7 +335,7 @@ def other_norms(dtype: str) -> Graph:
 
 
 def losses(dtype: str) -> Graph:
-    """Losses of pairs and of classes, of which some samples are ignored, in every reduction."""
+    """Losses of pairs and of classes, of which some samples are ignored, in every reduction; labels that are none."""
     g = Graph("losses")
     x, y = g.input("x", (33, 77), dtype), g.input("y", (33, 77), dtype)
     labels = g.input("labels", (33,), "i64") % 77
@@ -346,6 +346,7 @@ def losses(dtype: str) -> Graph:
         for ignored, smoothing in ((-100, 0.0), (5, 0.125)):
             entropy = g.cross_entropy(x, labels, 1, reduction, ignored, smoothing)
             g.output(entropy, f"entropy_{reduction}_{ignored}")
+    g.output(g.cross_entropy(x, labels * 2 - 5, 1, "none", 76), "entropy_outside")
     return g
 
 
@@ -358,6 +359,21 @@ def counters(dtype: str) -> Graph:
         g.output(g.bias_corr(step, beta, dtype), f"corrected_{beta}")
     for schedule in SCHEDULES:
         g.output(g.learning_rate(step, schedule, 0.5, 2, 20, 0.125, dtype), schedule)
+    return g
+
+
+def clipping(dtype: str) -> Graph:
+    """Tensors of several shapes brought down to a norm that all of them together have, and to one they are below."""
+    g = Graph("clipping")
+    parts = {
+        f"x{n}": g.input(f"x{n}", shape, dtype) for n, shape in enumerate(((33, 77), (5,), (), (3, 1, 9)))
+    }
+    norm = g.global_norm(list(parts.values()))
+    g.output(norm, "norm")
+    for bound in (1.5, 1e4):
+        factor = g.clip_factor(norm, bound)
+        for name, part in parts.items():
+            g.output(part * factor, f"{name}_{bound:g}")
     return g
 
 

@@ -19,19 +19,9 @@ from tests.support.op_rows.row import Row, is_float, program
 from tests.support.random_graphs import run_program
 
 torch = pytest.importorskip("torch")
-functional = torch.nn.functional
 pytestmark = pytest.mark.peers
 
-from tests.semantics import test_pytorch, test_pytorch_every_op  # noqa: E402
-
-LOSSES: Mapping[str, Callable[..., Any]] = {
-    "mse_loss": functional.mse_loss,
-    "huber_loss": functional.huber_loss,
-    "bce_with_logits": functional.binary_cross_entropy_with_logits,
-    "cross_entropy": lambda x, labels, axis, **more: functional.cross_entropy(
-        x.movedim(axis, 1 if x.dim() > 1 else 0), labels.long(), **more
-    ),
-}
+from tests.support import torch_elementwise, torch_ops  # noqa: E402
 
 
 def _batch_norm(x: Any, scale: Any, bias: Any, mean: Any, variance: Any, epsilon: float) -> Any:
@@ -44,7 +34,12 @@ def _batch_norm(x: Any, scale: Any, bias: Any, mean: Any, variance: Any, epsilon
 TOLERANCE = 5e-8
 """They hold the slope of a hard sigmoid, 1 / 6, in f32."""
 
-TORCH = {**test_pytorch_every_op.TORCH, **LOSSES, "batch_norm": _batch_norm}
+TORCH: Mapping[str, Callable[..., Any]] = {
+    **torch_ops.TORCH,
+    "batch_norm": _batch_norm,
+    "global_norm": lambda *parts: torch.linalg.vector_norm(torch.cat([part.reshape(-1) for part in parts])),
+    "clip_factor": lambda norm, max_norm: torch.clamp(max_norm / (norm + 1e-6), max=1.0),
+}
 
 
 def _ours(module: ModuleOp, inputs: Mapping[str, Array], weights: Array) -> dict[str, Array]:
@@ -98,4 +93,4 @@ def test_same_gradient_at_kinks(name: str) -> None:
     (result,) = run_program(module, inputs).values()
     kept = np.isfinite(result)
     inputs = {key: values[kept] for key, values in inputs.items()}
-    _compare(OPS[name].program(inputs["x0"].shape, "f64"), inputs, test_pytorch.TORCH[name], 0)
+    _compare(OPS[name].program(inputs["x0"].shape, "f64"), inputs, torch_elementwise.TORCH[name], 0)

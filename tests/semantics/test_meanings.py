@@ -711,6 +711,15 @@ def test_counters() -> None:
         np.testing.assert_allclose(rates, [0.5, middle, 0.125, 0.125], rtol=1e-7)
 
 
+def test_clipping() -> None:
+    parts = np.array([[1.0, -2.0], [4.0, 0.0]]), np.array(2.0), np.array([0.0])
+    assert run(lambda *values: logical.GlobalNormOp(values), *parts) == 5.0
+    half, whole = (run(lambda n, b=b: logical.ClipFactorOp(n, b), np.array(5.0)) for b in (2.5, 5.1))
+    np.testing.assert_allclose(half, 2.5 / 5.000001, rtol=1e-14)
+    assert whole == 1.0 and np.isnan(run(lambda n: logical.ClipFactorOp(n, 1.0), np.array(np.nan)))
+    assert run(lambda n: logical.ClipFactorOp(n, 1.0), np.array(np.inf)) == 0.0
+
+
 def test_steps_of_descent() -> None:
     """From 1 along 2 at the rate 0.5: as it is, with a penalty, and with a momentum of 4 so far."""
     given = [np.array([number]) for number in (1.0, 2.0)] + [np.array(0.5), np.array(3)]

@@ -2,122 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
-
-import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import aicf
-from tests.support.elementwise_ops import CASES, INTEGERS, OPS, TOLERANCE, Array, operands
+from tests.support.elementwise_ops import CASES, OPS, operands
 from tests.support.random_graphs import run_program
+from tests.support.torch_elementwise import TORCH, assert_like_theirs, defined, theirs_of
 
-torch = pytest.importorskip("torch")
-functional = torch.nn.functional
 pytestmark = pytest.mark.peers
-
-DIVISIONS = ("div", "floor_div", "mod")
-
-TORCH: Mapping[str, Callable[..., Any]] = {
-    "abs": torch.abs,
-    "sign": torch.sign,
-    "neg": torch.neg,
-    "reciprocal": torch.reciprocal,
-    "exp": torch.exp,
-    "expm1": torch.expm1,
-    "log": torch.log,
-    "log1p": torch.log1p,
-    "sqrt": torch.sqrt,
-    "rsqrt": torch.rsqrt,
-    "tanh": torch.tanh,
-    "erf": torch.erf,
-    "sin": torch.sin,
-    "cos": torch.cos,
-    "floor": torch.floor,
-    "ceil": torch.ceil,
-    "round": torch.round,
-    "is_nan": torch.isnan,
-    "relu": torch.relu,
-    "sigmoid": torch.sigmoid,
-    "silu": functional.silu,
-    "gelu": functional.gelu,
-    "leaky_relu": lambda x: functional.leaky_relu(x, 0.125),
-    "elu": lambda x: functional.elu(x, 0.75),
-    # Their threshold, from which they return x, out of the way.
-    "softplus": lambda x: functional.softplus(x, 0.5, threshold=80),
-    "hard_sigmoid": functional.hardsigmoid,
-    "hard_swish": functional.hardswish,
-    "clamp": lambda x: torch.clamp(x, 1 if x.dtype == torch.uint8 else -2, 3),
-    "clamp_below": lambda x: torch.clamp(x, min=1 if x.dtype == torch.uint8 else -1),
-    "clamp_above": lambda x: torch.clamp(x, max=1),
-    "add": torch.add,
-    "sub": torch.sub,
-    "mul": torch.mul,
-    "div": lambda x, y: torch.div(x, y, rounding_mode=None if x.is_floating_point() else "trunc"),
-    "max": torch.maximum,
-    "min": torch.minimum,
-    "pow": torch.pow,
-    "floor_div": torch.floor_divide,
-    "mod": torch.remainder,
-    "and": torch.bitwise_and,
-    "or": torch.bitwise_or,
-    "xor": torch.bitwise_xor,
-    "not": torch.bitwise_not,
-    "eq": torch.eq,
-    "ne": torch.ne,
-    "lt": torch.lt,
-    "le": torch.le,
-    "gt": torch.gt,
-    "ge": torch.ge,
-}
 
 
 def test_every_op_has_a_peer() -> None:
     assert TORCH.keys() == OPS.keys()
-
-
-def arguments(name: str, dtype: str, shape: tuple[int, ...], seed: int) -> list[Array]:
-    """Operands on which PyTorch's function is defined."""
-    arrays = operands(OPS[name].operands, dtype, shape, seed)
-    if name in DIVISIONS and dtype in INTEGERS:
-        # Division by zero raises there, and the quotient of the smallest number and -1 is left to the machine.
-        arrays[1][np.isin(arrays[1].astype(np.int64), (0, -1))] = 3
-    if name == "sign":
-        # The sign of NaN is 0 there, and NaN here and in NumPy.
-        arrays[0][np.isnan(arrays[0])] = -1
-    if name.startswith("gelu"):
-        # The GELU of infinity is infinity, and NaN in their vector code.
-        arrays[0][np.isinf(arrays[0])] = 1
-    return arrays
-
-
-def tensor(array: Array) -> Any:
-    """A PyTorch tensor; NumPy has no bfloat16 that it would take."""
-    if array.dtype != ml_dtypes.bfloat16:
-        return torch.from_numpy(np.array(array))
-    return torch.from_numpy(np.array(array).view(np.int16)).view(torch.bfloat16)
-
-
-def array_of(result: Any) -> Array:
-    """The other way round."""
-    if result.dtype != torch.bfloat16:
-        return result.numpy()
-    return result.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
-
-
-def compare(found: Array, theirs: Array, dtype: str) -> None:
-    assert found.dtype == theirs.dtype
-    assert found.shape == theirs.shape
-    if found.dtype.kind in "biu":
-        np.testing.assert_array_equal(found, theirs)
-        return
-    found, theirs = found.astype(np.float64), theirs.astype(np.float64)
-    # Their functions of f32 are some units of the last place off themselves, more where terms cancel.
-    tolerance = 4 * TOLERANCE[dtype]
-    np.testing.assert_allclose(found, theirs, rtol=tolerance, atol=tolerance)
 
 
 @settings(deadline=None, max_examples=150)
@@ -128,9 +27,9 @@ def compare(found: Array, theirs: Array, dtype: str) -> None:
 )
 def test_same_answer(case: tuple[str, str], shape: tuple[int, ...], seed: int) -> None:
     name, dtype = case
-    arrays = arguments(name, dtype, shape, seed)
-    theirs = array_of(TORCH[name](*map(tensor, arrays)))
+    arrays = defined(name, dtype, operands(OPS[name].operands, dtype, shape, seed))
+    theirs = theirs_of(name, arrays)
     module = OPS[name].program(shape, dtype)
     inputs = {f"x{number}": array for number, array in enumerate(arrays)}
-    compare(run_program(module, inputs, "typed")["y"], theirs, dtype)
-    compare(np.asarray(aicf.compile(module, target="cpu")(inputs)), theirs, dtype)
+    assert_like_theirs(run_program(module, inputs, "typed")["y"], theirs, dtype)
+    assert_like_theirs(np.asarray(aicf.compile(module, target="cpu")(inputs)), theirs, dtype)

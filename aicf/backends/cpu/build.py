@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from llvmlite import ir
+from xdsl.ir import Attribute
 
 from aicf.backends.base import BufferRef, CodeUnit, Launch
 from aicf.backends.cpu.attention import AttentionPointers, emit_attention
@@ -44,10 +45,12 @@ from aicf.backends.cpu.records import (
 )
 from aicf.backends.cpu.row_program import make_rows
 from aicf.backends.cpu.target import ACCUMULATORS, HALVES, CpuLevel
+from aicf.backends.cpu.update_kernels import part_nests
 from aicf.backends.moves import moved_text, moves
 from aicf.backends.nests import LoopNest, Strided, nest_of, one_row
 from aicf.backends.scatters import Scatter
 from aicf.dialects.emit_types import LayoutAttr
+from aicf.dialects.emit_updates import update_of
 from aicf.errors import PlanError
 
 
@@ -409,18 +412,44 @@ def _move(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
         raise PlanError(
             f"instruction '{launch.name}': its record is not that of its body: run select-kernels again"
         )
-    several = _threads(launch) > 1
     for move, part in zip(found, parts, strict=True):
-        spec = loop_spec(part, move.nest)
         result = em.address(call.outs[0], move.offset, target.dtype)
         sources = () if move.operand is None else (call.ins[move.operand],)
-        emit = partial(
-            emit_loops, em, move.nest, spec, LoopPointers((*sources, result), call.tid, call.nthreads)
+        _part(em, launch, call, move.nest, part, (*sources, result))
+
+
+def _part(
+    em: Emitter,
+    launch: Launch,
+    call: _Call,
+    nest: LoopNest,
+    record: Mapping[str, Attribute],
+    pointers: tuple[Value, ...],
+) -> None:
+    """The loops of one part of an instruction; in one thread where others of its parts have several."""
+    spec = loop_spec(record, nest)
+    emit = partial(emit_loops, em, nest, spec, LoopPointers(pointers, call.tid, call.nthreads))
+    if _threads(launch) > 1 and spec.threads == 1:
+        em.when(em.b.icmp_signed("==", call.tid, em.index(0)), emit)
+    else:
+        emit()
+
+
+def _multi_tensor(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
+    if launch.code is None:
+        raise PlanError(f"instruction '{launch.name}' has no generated code: run generate-kernels")
+    update = update_of(launch.code, len(launch.ins), len(launch.outs))
+    dtypes = ([ref.dtype for ref in refs] for refs in (launch.ins, launch.outs))
+    nests, records = part_nests(launch.code, update, *dtypes), sub_records(launch.record, "parts")
+    if len(records) != len(nests):
+        raise PlanError(
+            f"instruction '{launch.name}': its record is not that of its body: run select-kernels again"
         )
-        if several and spec.threads == 1:
-            em.when(em.b.icmp_signed("==", call.tid, em.index(0)), emit)
-        else:
-            emit()
+    numbers = [call.ins[number] for number in update.scalars]
+    for part, nest, record in zip(update.parts, nests, records, strict=True):
+        read = [call.ins[number] for number in part.operands]
+        pointers = (*numbers, *read, *(call.outs[number] for number in part.results))
+        _part(em, launch, call, nest, record, pointers)
 
 
 def _pack(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
@@ -484,5 +513,6 @@ _EMITTERS: Mapping[str, Callable[[Emitter, Launch, _Call, Sequence[str]], None]]
     "cpu.last_update": _last_update,
     "cpu.scatter": _scatter,
     "cpu.topk": _topk,
+    "cpu.multi_tensor": _multi_tensor,
 }
 """Kernel id -> code."""

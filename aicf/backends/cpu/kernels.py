@@ -28,9 +28,11 @@ from aicf.backends.cpu.legality import (
 from aicf.backends.cpu.loop_spec import LoopSpec, choose, cost_us, sharings
 from aicf.backends.cpu.place_kernels import KERNELS as PLACE_KERNELS
 from aicf.backends.cpu.records import get_int, integer, loop_record
+from aicf.backends.cpu.update_kernels import KERNELS as UPDATE_KERNELS
 from aicf.backends.moves import Move, moves
 from aicf.backends.nests import LoopNest, nest_of
 from aicf.dialects.emit_types import TargetAttr
+from aicf.dialects.emit_updates import is_update
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,8 @@ class GeneratedKernel(PlainOperands):
         """See `KernelDescriptor`."""
         if work.code is None:
             return "it is not one set of loops over all elements"
+        if is_update(work.code):
+            return "it updates several tensors, each of which has loops of its own"
         return code_reason(work.code)
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
@@ -150,5 +154,6 @@ KERNELS: tuple[KernelDescriptor, ...] = (
     MoveKernel("cpu.concat", frozenset({"concat"})),
     PackKernel(),
     *PLACE_KERNELS,
+    *UPDATE_KERNELS,
 )
 """All kernels of the backend, in the order in which they are considered."""

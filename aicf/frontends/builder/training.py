@@ -1,6 +1,8 @@
-"""Training of the builder: gradients, counters, and what follows from them."""
+"""Training of the builder: gradients, counters, what follows from them, and clipping."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from aicf.dialects import logical
 from aicf.dialects.logical import Schedule
@@ -44,3 +46,13 @@ class TrainingOps(GraphCore):
             name,
             lambda: logical.LearningRateOp(value, schedule, base, warmup, total, final, dtype),
         )
+
+    def global_norm(self, parts: Sequence[Value], *, name: str | None = None) -> Value:
+        """The root of the sum of the squares of all elements of all parts, which have any shapes."""
+        values = [self._own(part) for part in self._parts(parts)]
+        return self._insert("global_norm", name, lambda: logical.GlobalNormOp(values))
+
+    def clip_factor(self, norm: Value, max_norm: float, *, name: str | None = None) -> Value:
+        """``min(1, max_norm / (norm + 1e-6))``, by which gradients of that norm are multiplied."""
+        value = self._own(norm)
+        return self._insert("clip_factor", name, lambda: logical.ClipFactorOp(value, max_norm))

@@ -207,7 +207,7 @@ emit.program @p attributes {phase = "bufferized"} {
 // -----
 
 // A constant has a value.
-// CHECK: error: emit.bind: a const bind, and only that, carries a value
+// CHECK: error: emit.bind: a const bind carries a value, and a meta may; no other does
 emit.program @p attributes {phase = "bufferized"} {
   %x = emit.bind const "x" : !emit.buffer<8xf32, const>
 }
@@ -215,7 +215,7 @@ emit.program @p attributes {phase = "bufferized"} {
 // -----
 
 // Only a constant has a value.
-// CHECK: error: emit.bind: a const bind, and only that, carries a value
+// CHECK: error: emit.bind: a const bind carries a value, and a meta may; no other does
 emit.program @p attributes {phase = "bufferized"} {
   %x = emit.bind param "x" value(dense<1.0>) : !emit.buffer<8xf32, bound>
 }

@@ -11,6 +11,7 @@ from aicf.passes.support.gradients import (
     losses,
     normalization,
     reduction,
+    training,
 )
 from aicf.passes.support.gradients.base import STEPS, Adjoint, ByFormula, Gradient, Gradients, Tape
 
@@ -24,6 +25,7 @@ GRADIENTS: Gradients = {
     **data_movement.GRADIENTS,
     **indexing.GRADIENTS,
     **losses.GRADIENTS,
+    **training.GRADIENTS,
     logical.ConstantOp: STEPS,
     logical.IotaOp: STEPS,
 }

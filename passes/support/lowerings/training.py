@@ -1,4 +1,4 @@
-"""Counters and schedules as arithmetic on one number."""
+"""Counters, schedules and the clipping of gradients as arithmetic, most of it on one number."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 from xdsl.ir import SSAValue
 
 from aicf.dialects import logical
-from aicf.dialects.types import element_named
+from aicf.dialects.types import element_named, tensor_info
 from aicf.passes.support.lowerings.base import Formulas, Lowering
 
 
@@ -17,8 +17,9 @@ def _step_inc(lower: Lowering, op: logical.StepIncOp) -> SSAValue:
 
 
 def _bias_corr(lower: Lowering, op: logical.BiasCorrOp) -> SSAValue:
-    """-expm1(step * log(beta)), which cancels nothing; 1 for a beta of 0."""
-    step = lower.cast(op.step, op.info.element, "step")
+    """-expm1(step * log(beta)), which cancels nothing; 1 for a beta of 0. In f64: so f32 gets the bits of any
+    other good way to compute it, such as the executable's."""
+    step = lower.cast(op.step, element_named("f64"), "step")
     if not (beta := op.beta.value.data):
         return lower.splat(1.0, step, "one")
     power = lower.apply(logical.MulOp, step, math.log(beta))
@@ -51,8 +52,30 @@ def _scheduled(lower: Lowering, op: logical.LearningRateOp, step: SSAValue) -> S
     return lower.apply(logical.AddOp, half, (base + final) / 2)
 
 
+def _global_norm(lower: Lowering, op: logical.GlobalNormOp) -> SSAValue:
+    """The root of the sum of the operands' sums of squares, from the first to the last."""
+    total = _sum_of_squares(lower, op.parts[0])
+    for part in op.parts[1:]:
+        total = lower.apply(logical.AddOp, total, _sum_of_squares(lower, part), name="total")
+    return lower.apply(logical.SqrtOp, total)
+
+
+def _sum_of_squares(lower: Lowering, part: SSAValue) -> SSAValue:
+    square, axes = lower.apply(logical.MulOp, part, part, name="square"), range(tensor_info(part.type).rank)
+    return lower.add(logical.ReduceSumOp(square, axes), "sum") if axes else square
+
+
+def _clip_factor(lower: Lowering, op: logical.ClipFactorOp) -> SSAValue:
+    """min(1, max_norm / (norm + epsilon))."""
+    spread = lower.apply(logical.AddOp, op.norm, op.EPSILON, name="spread")
+    bound = lower.splat(op.max_norm.value.data, spread, "bound")
+    return lower.apply(logical.MinOp, lower.apply(logical.DivOp, bound, spread), 1.0)
+
+
 FORMULAS: Formulas = {
     logical.StepIncOp: _step_inc,
     logical.BiasCorrOp: _bias_corr,
     logical.LearningRateOp: _learning_rate,
+    logical.GlobalNormOp: _global_norm,
+    logical.ClipFactorOp: _clip_factor,
 }

@@ -1,6 +1,7 @@
 """Every op that is not elementwise, with ways to use it and what it gives; `elementwise_ops.py` has the others."""
 
 from tests.support.op_rows import (
+    clipping,
     contraction,
     counters,
     data_movement,
@@ -20,5 +21,6 @@ FAMILIES = {
     "losses": losses.ROWS,
     "random_numbers": random_numbers.ROWS,
     "counters": counters.ROWS,
+    "clipping": clipping.ROWS,
 }
 ROWS = tuple(row for rows in FAMILIES.values() for row in rows)

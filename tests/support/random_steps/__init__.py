@@ -2,6 +2,7 @@
 
 from tests.support.random_steps import (
     attention,
+    clipping,
     contraction,
     counters,
     data_movement,
@@ -22,4 +23,5 @@ STEPS = (
     *random_numbers.STEPS,
     *losses.STEPS,
     *counters.STEPS,
+    *clipping.STEPS,
 )

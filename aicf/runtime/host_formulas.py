@@ -1,0 +1,86 @@
+"""What the executable computes of meta scalars: a function for each formula that a plan may name.
+
+Counters and rates as the program itself would compute them: in f64, with the operations in the order of the program's
+formulas, and rounded to the type of the meta; i64 wraps. Their text form is `dialects/host_formulas.py`.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+Number: TypeAlias = int | float
+
+_WRAP = 1 << 64
+_HALF = 1 << 63
+
+
+def _step_inc(step: Number) -> Number:
+    return step + 1
+
+
+def _bias_corr(step: Number, *, beta: float) -> float:
+    """1 - beta ** step, without cancellation."""
+    return -math.expm1(step * math.log(beta)) if beta else 1.0
+
+
+def _learning_rate(
+    step: Number, *, schedule: str, base: float, warmup: int, total: int, final: float
+) -> float:
+    """Up by a line, then by the schedule; see `logical.learning_rate`."""
+    if warmup and step <= warmup:
+        return step * (base / warmup)
+    if schedule == "constant":
+        return base
+    progress = min((step - (warmup + 1.0)) / float(total - warmup), 1.0)
+    if schedule == "linear":
+        return progress * (final - base) + base
+    return math.cos(progress * math.pi) * ((base - final) / 2) + (base + final) / 2
+
+
+@dataclass(frozen=True)
+class Formula:
+    """How to compute a number: operands by position, attributes of these types by name."""
+
+    compute: Callable[..., Number]
+    operands: int
+    numbers: Mapping[str, type] = field(default_factory=dict[str, type])
+
+
+_RATE = {"schedule": str, "base": float, "warmup": int, "total": int, "final": float}
+
+FORMULAS: Mapping[str, Formula] = {
+    "add": Formula(operator.add, 2),
+    "sub": Formula(operator.sub, 2),
+    "mul": Formula(operator.mul, 2),
+    "step_inc": Formula(_step_inc, 1),
+    "bias_corr": Formula(_bias_corr, 1, {"beta": float}),
+    "learning_rate": Formula(_learning_rate, 1, _RATE),
+}
+"""The formulas by name."""
+
+
+def _i64(value: Number) -> int:
+    return (int(value) + _HALF) % _WRAP - _HALF
+
+
+def _f32(value: Number) -> float:
+    try:
+        return struct.unpack("f", struct.pack("f", value))[0]
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
+ROUND: Mapping[str, Callable[[Any], Number]] = {"i64": _i64, "f32": _f32, "f64": float}
+"""A number as an element type holds it."""
+
+PACK: Mapping[str, struct.Struct] = {
+    "i64": struct.Struct("q"),
+    "f32": struct.Struct("f"),
+    "f64": struct.Struct("d"),
+}
+"""The bytes of a number of an element type."""

@@ -1,0 +1,93 @@
+"""Our training steps, compiled: forward, loss, backward, optimizer and counter in one program.
+
+The artifacts have no weights; beside each lies what a step begins with besides its parameters, all zeros, as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from works import LEARNING_RATE, WORKS, Array, Work, random_parameters
+
+import aicf
+from aicf import Graph
+
+BUDGETED = ("encoder",)
+"""Works that are also compiled with a memory budget."""
+BUDGET = 0.6
+"""Of the peak without one."""
+
+
+def forward(work: Work) -> Graph:
+    """x to f32 logits."""
+    graph = Graph("network")
+    x = graph.input("x", tuple(work.x_shape), work.x_dtype)
+    parameters = {name: graph.param(name, tuple(shape)) for name, shape in work.parameters.items()}
+    logits = work.network(graph, x, parameters)
+    graph.output(logits if logits.dtype == "f32" else graph.cast(logits, "f32"), "logits")
+    return graph
+
+
+def compiled_step(work: Work, target: str, **options: Any) -> aicf.TrainStep:
+    """The step of a work, with its first parameters. Options as of `aicf.train_step`."""
+    if work.tf32:
+        options["policy"] = {"kernel": {"tf32": True}}
+    optimizer = (
+        aicf.optimizers.AdamW(LEARNING_RATE, weight_decay=work.decay)
+        if work.decay
+        else aicf.optimizers.Adam(LEARNING_RATE)
+    )
+    parameters = random_parameters(work)
+    return aicf.train_step(
+        forward(work), "cross_entropy", optimizer, weights=parameters, target=target, **options
+    )
+
+
+def artifacts(folder: Path, name: str) -> dict[str, Path]:
+    """Where the compiled step of a work is: without and, if it is measured, with a memory budget."""
+    labels = ("aicf", "aicf_budget") if name in BUDGETED else ("aicf",)
+    return {label: folder / f"{name}{label.removeprefix('aicf')}.aicf" for label in labels}
+
+
+def commit_file(folder: Path, name: str) -> Path:
+    """Where the commit that the artifacts of a work were compiled from is noted."""
+    return folder / f"{name}.commit"
+
+
+def compile_artifacts(folder: Path, name: str, target: str, tuning: Path | None, commit: str) -> None:
+    """Writes the artifacts of a work and the commit; says what is in them."""
+    budget: dict[str, int] = {}
+    for label, path in artifacts(folder, name).items():
+        started = time.perf_counter()
+        step = compiled_step(WORKS[name], target, tuning=tuning, **(budget if label != "aicf" else {}))
+        step.executable.save(path, weights=False)
+        others = {
+            key: value for key, value in step.executable.weights.items() if key not in WORKS[name].parameters
+        }
+        text = json.dumps({key: [value.shape, value.dtype.name] for key, value in others.items()})
+        path.with_suffix(".json").write_text(text, "utf-8")
+        peak = predicted_bytes(step.memory())
+        budget = {"memory_budget": int(BUDGET * peak)}
+        kernels = Counter(launch.kernel for launch in step.executable.plan.programs[0].launches)
+        said = ", ".join(f"{count} {kernel}" for kernel, count in kernels.most_common())
+        seconds = time.perf_counter() - started
+        print(f"{path.stem}: {seconds:.1f} s, {peak / 1e6:.1f} MB, {kernels.total()} instructions: {said}")
+    commit_file(folder, name).write_text(commit, "utf-8")
+
+
+def predicted_bytes(memory: Mapping[str, int]) -> int:
+    """The peak of a program on a device, of what `memory` of an executable says."""
+    (peak,) = (size for use, size in memory.items() if use.startswith("peak@"))
+    return peak
+
+
+def first_state(artifact: Path, parameters: Mapping[str, Array]) -> dict[str, Array]:
+    """What an artifact's step begins with."""
+    others = json.loads(artifact.with_suffix(".json").read_text("utf-8"))
+    return {**parameters, **{key: np.zeros(shape, dtype) for key, (shape, dtype) in others.items()}}

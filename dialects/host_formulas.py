@@ -1,0 +1,91 @@
+"""What the executable computes of meta scalars by itself, as data: a formula by name, its operands and its numbers.
+
+    {formula = "learning_rate", of = ["now"], schedule = "cosine", base = 1.0e-3, ...}   set in front of each run
+    {next = "now"}                                                                        kept for the next run
+
+Formulas are called like the logical ops that they stand for, with the same attributes. Operands are names of other
+metas, or numbers. The runtime has a function for each, in `aicf/runtime/host_formulas.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FloatAttr, IntegerAttr, StringAttr
+from xdsl.ir import Attribute
+from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.hints import isa
+
+FORMULA, OF, NEXT = "formula", "of", "next"
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a formula takes: how many operands, and which attributes."""
+
+    operands: int
+    numbers: tuple[str, ...] = ()
+
+
+SIGNATURES: Mapping[str, Signature] = {
+    "add": Signature(2),
+    "sub": Signature(2),
+    "mul": Signature(2),
+    "step_inc": Signature(1),
+    "bias_corr": Signature(1, ("beta",)),
+    "learning_rate": Signature(1, ("schedule", "base", "warmup", "total", "final")),
+}
+"""The formulas by name."""
+
+
+def formula(name: str, of: Sequence[Attribute], numbers: Mapping[str, Attribute]) -> DictionaryAttr:
+    """The description of a computed meta; operands are strings, or integers and floats."""
+    return DictionaryAttr({FORMULA: StringAttr(name), OF: ArrayAttr(of), **numbers})
+
+
+def kept(next_: str) -> DictionaryAttr:
+    """The description of a meta whose value for the next run is that of another one in this run."""
+    return DictionaryAttr({NEXT: StringAttr(next_)})
+
+
+def is_computed(host: DictionaryAttr | None) -> bool:
+    """Whether a meta is set in front of each run, and so has no value of its own."""
+    return host is not None and FORMULA in host.data
+
+
+def metas_read(host: DictionaryAttr) -> list[str]:
+    """The names of the metas that a description mentions."""
+    mentioned = [host.data[NEXT]] if NEXT in host.data else _operands(host)
+    return [attr.data for attr in mentioned if isinstance(attr, StringAttr)]
+
+
+def _operands(host: DictionaryAttr) -> Sequence[Attribute]:
+    of = host.data.get(OF)
+    return of.data if isa(of, ArrayAttr[Attribute]) else ()
+
+
+def check_host(host: DictionaryAttr) -> None:
+    """Raises VerifyException if `host` is no description that the runtime knows."""
+    if NEXT in host.data:
+        if len(host.data) > 1 or not isinstance(host.data[NEXT], StringAttr):
+            raise VerifyException(
+                f'host: a meta that is kept has {NEXT} = "NAME" and no more, got {_keys(host)}'
+            )
+        return
+    name = host.data.get(FORMULA)
+    if not isinstance(name, StringAttr) or name.data not in SIGNATURES:
+        raise VerifyException(f"host: {FORMULA} is {name}; it is one of {', '.join(SIGNATURES)}")
+    signature = SIGNATURES[name.data]
+    if sorted(host.data) != sorted((FORMULA, OF, *signature.numbers)):
+        wanted = ", ".join((FORMULA, OF, *signature.numbers))
+        raise VerifyException(f"host: {name.data} has the entries {wanted}, got {_keys(host)}")
+    of = _operands(host)
+    if len(of) != signature.operands:
+        raise VerifyException(f"host: {name.data} is {OF} {signature.operands} operands, got {host.data[OF]}")
+    if not all(isinstance(operand, StringAttr | IntegerAttr | FloatAttr) for operand in of):
+        raise VerifyException(f"host: operands are names of metas and numbers, got {host.data[OF]}")
+
+
+def _keys(host: DictionaryAttr) -> str:
+    return ", ".join(host.data) or "nothing"

@@ -1,0 +1,92 @@
+"""Updates of many tensors by one instruction: the same as each by itself, in place, on every target that runs here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import aicf
+from aicf.dialects.emit import BindOp, ResolvedOp
+from aicf.frontends.text import parse_module
+from tests.support.update_programs import Array, Program, Tensor, adam, drawn, momentum, sgd
+
+_DECAYED = "adamw {weight_decay = 0.1 : f64}"
+_MOMENTUM = "sgd {momentum = 0.9 : f64}"
+
+_adamw = partial(adam, decay=0.1)
+
+Step = Callable[[Mapping[str, Array], str, Array, int], dict[str, Array]]
+
+CASES: Mapping[str, tuple[Program, list[Step], str]] = {
+    "adam": (
+        Program([Tensor((33,)), Tensor((7, 5)), Tensor((1,)), Tensor((3, 4, 5)), Tensor((257, 3))]),
+        [adam] * 5,
+        "adam_step",
+    ),
+    "adam, decay of matrices": (
+        Program([Tensor((9, 17), _DECAYED), Tensor((17,)), Tensor((4, 9), _DECAYED)]),
+        [_adamw, adam, _adamw],
+        "adam_step",
+    ),
+    "gradients in bf16": (
+        Program([Tensor((6, 8), gradient="bf16"), Tensor((8,)), Tensor((10, 8), gradient="bf16")]),
+        [adam] * 3,
+        "adam_step",
+    ),
+    "momentum": (
+        Program([Tensor(shape, _MOMENTUM, ("momentum_buffer",)) for shape in ((5, 3), (70,))]),
+        [momentum] * 2,
+        "update",
+    ),
+    "sgd": (
+        Program([Tensor(shape, "sgd", ()) for shape in ((5, 3), (70,), (2, 2, 2))]),
+        [sgd] * 3,
+        "sgd_step",
+    ),
+}
+
+
+def _weights(program: Program) -> dict[str, Array]:
+    """Parameters drawn, states and the counter zero."""
+    random = np.random.default_rng(4)
+    found: dict[str, Array] = {"step": np.zeros((), np.int64)}
+    for number, tensor in enumerate(program.tensors):
+        found[f"p{number}"] = drawn(tensor.shape, random)
+        found |= {f"p{number}.{state}": np.zeros(tensor.shape, np.float32) for state in tensor.states}
+    return found
+
+
+def _kinds_of_updates(executable: aicf.Executable) -> list[str]:
+    """The kinds of the instructions that write a parameter."""
+    module = parse_module(executable.ir("emit"))
+    binds = {op.buffer for op in module.walk() if isinstance(op, BindOp) and op.role.data == "param"}
+    found = [op for op in module.walk() if isinstance(op, ResolvedOp)]
+    return [op.kind.data for op in found if not binds.isdisjoint(op.outs)]
+
+
+@pytest.mark.parametrize("target", ["reference", "cpu", "cpu, 2 threads"])
+@pytest.mark.parametrize("name", CASES)
+def test_same_as_the_definition(name: str, target: str) -> None:
+    program, steps, kind = CASES[name]
+    random = np.random.default_rng(5)
+    fresh = Program(program.tensors, program.dtype)
+    threads = 2 if "threads" in target else 1
+    executable = aicf.compile(fresh.text(), _weights(program), target.partition(",")[0], threads=threads)
+    assert _kinds_of_updates(executable) == [kind]
+    values = {key: value.astype(np.float64) for key, value in executable.state().items()}
+    for step in range(1, 5):
+        feeds: dict[str, Array] = {}
+        for number, tensor in enumerate(program.tensors):
+            dtype = ml_dtypes.bfloat16 if tensor.gradient else np.float32
+            feeds[f"g{number}"] = drawn(tensor.shape, random, dtype)
+            values |= steps[number](values, f"p{number}", feeds[f"g{number}"].astype(np.float64), step)
+        executable(**feeds)
+    found = executable.state()
+    for key, wanted in values.items():
+        if key != "step":
+            np.testing.assert_allclose(found[key], wanted, rtol=2e-5, atol=1e-6, err_msg=key)
+    assert int(found["step"]) == 4

@@ -1,0 +1,308 @@
+"""PyTorch's functions by the names of the rows of ops that are not elementwise, and what results must agree in."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support import op_rows, torch_losses
+from tests.support.op_rows.row import FLOATS, INTEGERS, Array, Use, assert_close, is_float
+from tests.support.torch_tensors import tensor
+
+torch = pytest.importorskip("torch")
+functional = torch.nn.functional
+
+OWN = ("random_numbers", "counters")
+"""Random numbers are PyTorch's own; counters it has in its schedulers, beside which `test_optimizers_pytorch` is."""
+FAMILIES = {family: rows for family, rows in op_rows.FAMILIES.items() if family not in OWN}
+ROWS = tuple(row for rows in FAMILIES.values() for row in rows)
+TYPES = (*FLOATS, *INTEGERS, "i1")
+ELEMENTS = {
+    **{"f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16},
+    **{"i64": torch.int64, "i32": torch.int32, "i16": torch.int16, "i8": torch.int8, "u8": torch.uint8},
+    "i1": torch.bool,
+}
+
+Tensor = Any
+
+
+def in_order(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A function that takes the attributes in our order, under names of its own."""
+    return lambda *operands, **attributes: function(*operands, *attributes.values())
+
+
+def reduced(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A function of one dimension at a time, the last first."""
+
+    def apply(x: Tensor, axes: Sequence[int], keepdims: bool) -> Tensor:
+        for axis in reversed(axes):
+            x = function(x, axis, keepdims)
+        return x
+
+    return apply
+
+
+def product(x: Tensor, axes: Sequence[int], keepdims: bool) -> Tensor:
+    """Theirs takes one dimension at a time: between them 16 bits would be rounded."""
+    wide = torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else x.dtype
+    return reduced(functools.partial(torch.prod, dtype=wide))(x, axes, keepdims).to(x.dtype)
+
+
+def largest(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A function that takes no truth values, which order as bytes do."""
+    return lambda x, axis, keepdims: function(x.byte() if x.dtype == torch.bool else x, axis, keepdims)
+
+
+def log_sum_exp(x: Tensor, axes: Sequence[int], keepdims: bool) -> Tensor:
+    return torch.logsumexp(x, axes, keepdims)
+
+
+def running_sum(x: Tensor, axis: int, exclusive: bool, reverse: bool) -> Tensor:
+    x = x.flip(axis) if reverse else x
+    if exclusive:
+        first = torch.zeros_like(x.narrow(axis, 0, 1))
+        x = torch.cat([first, x.narrow(axis, 0, x.shape[axis] - 1)], axis)
+    total = torch.cumsum(x, axis, dtype=x.dtype)
+    return total.flip(axis) if reverse else total
+
+
+def layer_norm(x: Tensor, scale: Tensor, bias: Tensor, axis: int, epsilon: float) -> Tensor:
+    return functional.layer_norm(x, x.shape[axis:], scale, bias, epsilon)
+
+
+def rms_norm(x: Tensor, scale: Tensor, axis: int, epsilon: float) -> Tensor:
+    return functional.rms_norm(x, x.shape[axis:], scale, epsilon)
+
+
+def batch_norm(
+    x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, variance: Tensor, epsilon: float
+) -> Tensor:
+    return functional.batch_norm(x, mean, variance, scale, bias, eps=epsilon)
+
+
+def group_norm(x: Tensor, scale: Tensor, bias: Tensor, groups: int, epsilon: float) -> Tensor:
+    return torch.group_norm(x, groups, scale, bias, epsilon)
+
+
+def matmul(a: Tensor, b: Tensor, transpose_a: bool, transpose_b: bool) -> Tensor:
+    return torch.matmul(a.mT if transpose_a else a, b.mT if transpose_b else b)
+
+
+def linear(x: Tensor, weight: Tensor, *bias: Tensor) -> Tensor:
+    """Of integers their function knows no bias."""
+    product = torch.matmul(x, weight.T)
+    return product + bias[0] if bias else product
+
+
+def attention(
+    q: Tensor, k: Tensor, v: Tensor, *mask: Tensor, causal: bool, past: int, scale: float | None
+) -> Tensor:
+    """Masks and causality as one mask that is added; their own answer for a query that sees no key is 0, not NaN."""
+    scores = torch.zeros((*q.shape[:-1], k.shape[-2]), dtype=q.dtype)
+    for one in mask:
+        scores = torch.where(one, scores, -torch.inf) if one.dtype == torch.bool else scores + one
+    if causal:
+        seen = torch.ones(scores.shape[-2:], dtype=torch.bool).tril(past)
+        scores = torch.where(seen, scores, -torch.inf)
+    answer = functional.scaled_dot_product_attention(q, k, v, scores, scale=scale, enable_gqa=True)
+    return torch.where(torch.isinf(scores).all(-1, keepdim=True), torch.nan, answer)
+
+
+def broadcast(x: Tensor, dimensions: Sequence[int], sizes: Sequence[int]) -> Tensor:
+    aligned = [1] * len(sizes)
+    for axis, size in zip(dimensions, x.shape, strict=True):
+        aligned[axis] = size
+    return x.reshape(aligned).expand(*sizes)
+
+
+def strided(x: Tensor, starts: Sequence[int], sizes: Sequence[int], strides: Sequence[int]) -> Tensor:
+    windows = zip(starts, sizes, strides, strict=True)
+    return x[tuple(slice(start, start + size * stride, stride) for start, size, stride in windows)]
+
+
+def constant(value: Array, type_: Any) -> Tensor:
+    return tensor(value).expand(type_.get_shape())
+
+
+def iota(axis: int, sizes: Sequence[int], element: str) -> Tensor:
+    shape = [-1 if dim == axis else 1 for dim in range(len(sizes))]
+    return torch.arange(sizes[axis], dtype=ELEMENTS[element]).reshape(shape).expand(*sizes)
+
+
+def pad(x: Tensor, value: Tensor, low: Sequence[int], high: Sequence[int]) -> Tensor:
+    """Theirs takes the last dimension first, and the value as a number."""
+    result = torch.empty([sum(sides) for sides in zip(low, x.shape, high, strict=True)], dtype=x.dtype)
+    result[...] = value
+    result[tuple(slice(start, start + size) for start, size in zip(low, x.shape, strict=True))] = x
+    return result
+
+
+def from_the_end(places: Tensor, size: int) -> Tensor:
+    return torch.where(places < 0, places + size, places).long()
+
+
+def gather(x: Tensor, places: Tensor, axis: int) -> Tensor:
+    inside = from_the_end(places, x.shape[axis]).clamp(0, x.shape[axis] - 1)
+    taken = x.index_select(axis, inside.reshape(-1))
+    return taken.reshape([*x.shape[:axis], *places.shape, *x.shape[axis + 1 :]])
+
+
+def gather_elements(x: Tensor, places: Tensor, axis: int) -> Tensor:
+    return torch.gather(x, axis, from_the_end(places, x.shape[axis]).clamp(0, x.shape[axis] - 1))
+
+
+def one_hot(places: Tensor, on: Tensor, off: Tensor, axis: int, depth: int) -> Tensor:
+    """Theirs takes no index out of range: those become a class more, which is cut off."""
+    inside = from_the_end(places, depth)
+    classes = torch.where((inside < 0) | (inside >= depth), depth, inside)
+    return torch.where(functional.one_hot(classes, depth + 1)[..., :depth].bool(), on, off).movedim(-1, axis)
+
+
+MODES = {"add": "sum", "max": "amax", "min": "amin"}
+
+
+def scattered(x: Tensor, places: Tensor, updates: Tensor, axis: int, mode: str) -> Tensor:
+    """Their function with what is out of range sent to a place more, and of several to be set only the last kept."""
+    inside, size = from_the_end(places, x.shape[axis]), x.shape[axis]
+    target = torch.where((inside < 0) | (inside >= size), size, inside)
+    longer = torch.cat([x, torch.zeros_like(x.narrow(axis, 0, 1))], axis)
+    if mode != "set":
+        done = longer.scatter_reduce(axis, target, updates, MODES[mode], include_self=True)
+    else:
+        done = longer
+        for line in range(target.shape[axis]):
+            done = done.scatter(axis, target.narrow(axis, line, 1), updates.narrow(axis, line, 1))
+    return done.narrow(axis, 0, size)
+
+
+def scatter(x: Tensor, places: Tensor, updates: Tensor, mode: str) -> Tensor:
+    rows = places.reshape(-1, *[1] * (x.ndim - 1)).expand(updates.shape)
+    return scattered(x, rows, updates, 0, mode)
+
+
+def write_row(row: Tensor, index: Tensor, x: Tensor, axis: int) -> Tensor:
+    place = int(from_the_end(index, x.shape[axis]))
+    return x.index_copy(axis, torch.tensor([place]), row) if 0 <= place < x.shape[axis] else x
+
+
+def scatter_nd(x: Tensor, places: Tensor, updates: Tensor, mode: str) -> Tensor:
+    """As a scatter of rows, the dimensions that a place names made one."""
+    depth = places.shape[-1]
+    row, inside = torch.zeros(places.shape[:-1], dtype=torch.int64), torch.tensor(True)
+    for dim in range(depth):
+        place = from_the_end(places[..., dim], x.shape[dim])
+        inside = inside & (place >= 0) & (place < x.shape[dim])
+        row = row * x.shape[dim] + place
+    inner = x.shape[depth:]
+    rows = x.reshape(-1, *inner)
+    found = scatter(rows, torch.where(inside, row, len(rows)).reshape(-1), updates.reshape(-1, *inner), mode)
+    return found.reshape(x.shape)
+
+
+def last_update(places: Tensor, rows: int) -> Tensor:
+    empty = torch.full((rows,), -1, dtype=torch.int32)
+    return scattered(empty, places, torch.arange(len(places), dtype=torch.int32), 0, "max")
+
+
+def topk_indices(x: Tensor, axis: int, k: int, smallest: bool) -> Tensor:
+    """Their topk leaves the order of equal elements open, their stable sort does not."""
+    return torch.sort(x, dim=axis, descending=not smallest, stable=True).indices.narrow(axis, 0, k)
+
+
+TORCH: Mapping[str, Callable[..., Tensor]] = {
+    "reduce_sum": lambda x, axes, keepdims: torch.sum(x, axes, keepdims, dtype=x.dtype),
+    "reduce_mean": in_order(torch.mean),
+    "reduce_max": in_order(torch.amax),
+    "reduce_min": in_order(torch.amin),
+    "reduce_prod": product,
+    "reduce_l2": lambda x, axes, keepdims: torch.linalg.vector_norm(x, 2, axes, keepdims),
+    "reduce_logsumexp": log_sum_exp,
+    "reduce_any": reduced(torch.any),
+    "reduce_all": reduced(torch.all),
+    "argmax": largest(torch.argmax),
+    "argmin": largest(torch.argmin),
+    "cumsum": running_sum,
+    "softmax": in_order(functional.softmax),
+    "log_softmax": in_order(functional.log_softmax),
+    "layer_norm": layer_norm,
+    "rms_norm": rms_norm,
+    "batch_norm": batch_norm,
+    "group_norm": group_norm,
+    "matmul": matmul,
+    "linear": linear,
+    "attention": attention,
+    "reshape": in_order(torch.reshape),
+    "transpose": in_order(torch.permute),
+    "broadcast": broadcast,
+    "slice": strided,
+    "concat": lambda *parts, axis: torch.cat(parts, axis),
+    "select": torch.where,
+    "constant": constant,
+    "cast": lambda x, element: x.to(ELEMENTS[element]),
+    "iota": iota,
+    "pad": pad,
+    "gather": gather,
+    "gather_elements": gather_elements,
+    "flip": in_order(torch.flip),
+    "tile": in_order(torch.tile),
+    "one_hot": one_hot,
+    "scatter": scatter,
+    "scatter_combine": scatter,
+    "last_update": last_update,
+    "write_row": write_row,
+    "scatter_elements": scattered,
+    "scatter_nd": scatter_nd,
+    "topk_indices": topk_indices,
+    **torch_losses.TORCH,
+}
+
+
+def in_range(array: Array) -> Array:
+    return np.abs(np.where(np.isfinite(array), array, 7)).astype(array.dtype) if is_float(array) else array
+
+
+def finite(array: Array) -> Array:
+    return np.where(np.isinf(array), 7, array).astype(array.dtype)
+
+
+DEFINED: Mapping[tuple[str, str], Callable[[Array], Array]] = {
+    **{("cast", dtype): in_range for dtype in FLOATS},
+    ("matmul", "bf16"): finite,
+    ("linear", "bf16"): finite,
+}
+"""Operands on which PyTorch's function is defined, by row and element type.
+
+A cast of what no integer holds is left open there. oneDNN's products of bf16 fill an odd inner dimension up with
+zeros, and infinity times those is NaN.
+"""
+
+
+def defined(use: Use) -> Use:
+    """The use with operands on which their function is defined."""
+    change = DEFINED.get((use.row.name, use.dtype))
+    return use if change is None else replace(use, arrays=tuple(map(change, use.arrays)))
+
+
+def keeps_digits(use: Use) -> bool:
+    """Whether no group of a group norm is one element: theirs takes the mean off last, which then cancels all."""
+    if use.row.name != "group_norm":
+        return True
+    x, groups = use.arrays[0], use.attributes["groups"]
+    return math.prod(x.shape[1:]) > groups
+
+
+def assert_like_theirs(use: Use, found: Array) -> None:
+    """Integers and what is only moved are equal; floats are close."""
+    answer = TORCH[use.row.name](*map(tensor, use.arrays), **use.attributes)
+    theirs = (answer.double() if answer.is_floating_point() else answer).numpy()
+    assert found.shape == theirs.shape, use
+    if is_float(found) and not use.row.moves:
+        assert_close(found, theirs, use.dtype, str(use))
+    else:
+        np.testing.assert_array_equal(found.astype(theirs.dtype), theirs, err_msg=str(use))
