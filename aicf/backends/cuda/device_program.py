@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-FORMAT = 2
+FORMAT = 3
 """Raised when the stored form changes."""
 
 
@@ -26,7 +26,7 @@ class TensorMap:
 
     Args:
         base, offset: Where the tensor starts, as in `Address`; the address must be a multiple of 16.
-        dtype: Element type name: `f16`, `bf16`, `f32`, `f64`, `i32` or `i64`.
+        dtype: Element type name: `f16`, `bf16`, `f32`, `f64`, `i32` or `i64`; `tf32` is f32 that a copy rounds to TF32.
         sizes: Elements, innermost dimension first.
         strides: Bytes between neighbours of every dimension but the innermost; multiples of 16.
         box: Elements of one copy, innermost first.
@@ -46,6 +46,25 @@ class TensorMap:
     l2_promotion: int
     interleave: int
     out_of_bounds: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """A kernel argument: the address of a table in device memory, of words of 8 bytes: for kernels with more operands
+    than they have parameters for.
+
+    Args:
+        numbers: The first words.
+        addresses: The words behind them.
+    """
+
+    numbers: tuple[int, ...]
+    addresses: tuple[Address, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the table."""
+        return 8 * (len(self.numbers) + len(self.addresses))
 
 
 @dataclass(frozen=True)
@@ -74,8 +93,9 @@ class KernelNode:
         grid, block, cluster: Sizes in blocks, threads and blocks.
         shared_bytes: Dynamic shared memory.
         addresses, maps, scalars: Arguments by kind; `order` tells the sequence.
-        order: One letter an argument: `a` address, `m` tensor map, `s` scalar.
+        order: One letter an argument: `a` address, `m` tensor map, `s` scalar, `t` table.
         after: Edges.
+        tables: Arguments of that kind.
     """
 
     name: str
@@ -89,6 +109,7 @@ class KernelNode:
     scalars: tuple[Scalar, ...]
     order: str
     after: tuple[Dependency, ...] = ()
+    tables: tuple[Table, ...] = ()
 
 
 @dataclass(frozen=True)

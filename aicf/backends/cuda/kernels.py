@@ -15,12 +15,14 @@ from aicf.backends.cuda import (
     place_kernels,
     scatter_kernels,
     simt_kernels,
+    update_kernels,
     wgmma_kernels,
 )
 
 KERNELS: tuple[KernelDescriptor, ...] = (
     cublaslt_kernels.CublasLtKernel(),
     wgmma_kernels.WgmmaKernel(),
+    wgmma_kernels.WgmmaTf32Kernel(),
     gemm_norm_kernels.GemmNormKernel(),
     mma_kernels.MmaKernel(),
     mma_kernels.MmaTf32Kernel(),
@@ -32,4 +34,5 @@ KERNELS: tuple[KernelDescriptor, ...] = (
     *generated_kernels.KERNELS,
     *place_kernels.KERNELS,
     scatter_kernels.SortedScatterKernel(),
+    *update_kernels.KERNELS,
 )
