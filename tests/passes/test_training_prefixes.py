@@ -1,7 +1,7 @@
 """Every prefix of `aicf-training` behind `differentiate` means the same, on random training steps.
 
-What gradients are is held to differences and to PyTorch elsewhere (`test_differentiate.py`, `test_gradients_pytorch.py`);
-here the step as `differentiate` writes it is the yardstick of all passes behind it, updates of parameters, states and
+What gradients are is held to differences and to PyTorch in `test_differentiate.py` and `test_gradients_pytorch.py`.
+Here the step as `differentiate` writes it is the yardstick of all passes behind it, updates of parameters, states and
 the counter included, on the reference interpreter in `exact` arithmetic.
 """
 
@@ -27,17 +27,17 @@ from tests.support.op_coverage import OF_TRAINING
 from tests.support.random_graphs import RandomProgram
 from tests.support.random_training import random_training_program
 
-GRAPHS, CHUNK = 100, 10
+GRAPHS, CHUNK = 60, 10
 WHOLE = 4
-"""Of each so many steps, one is verified as a whole after each phase and goes through text."""
+"""Of each so many steps, one is verified as a whole after each phase, runs in other orders and goes through text."""
 
 
 def step(seed: int) -> RandomProgram:
-    return random_training_program(seed, float_type="f64" if seed % 5 == 0 else "f32")
+    return random_training_program(seed, float_type="f64" if seed % 5 == 0 else "f32", steps=3)
 
 
 def test_the_steps_hold_every_optimizer() -> None:
-    made = {type(op) for seed in range(GRAPHS) for op in step(seed).module.walk()}
+    made = {type(op) for seed in range(20) for op in step(seed).module.walk()}
     assert {op.name for op in OF_TRAINING} - {op.name for op in made} == {"logical.save"}
 
 
@@ -48,7 +48,7 @@ def test_random_steps(first: int) -> None:
 
 
 def check_prefixes(program: RandomProgram, seed: int) -> None:
-    context, orders = make_context(), np.random.default_rng(seed)
+    context, orders, whole = make_context(), np.random.default_rng(seed), seed // len(TARGETS) % WHOLE == 0
     passes = AicfTrainingPass(target=TARGETS[seed % len(TARGETS)]).passes()
     written = next(number for number, each in enumerate(passes, 1) if isinstance(each, DifferentiatePass))
     module = program.module
@@ -61,13 +61,13 @@ def check_prefixes(program: RandomProgram, seed: int) -> None:
         where = f"seed {seed} after {each.name}"
         if each.name.startswith("verify-"):
             continue
-        if seed % WHOLE == 0 and each.name in PHASE_ENDS:
+        if whole and each.name in PHASE_ENDS:
             verify_module(module)
         before, state = state, state_of(module)
         if state != before:
             assert_close(expected, run_module(module, program.inputs, "exact"), magnitude, where)
-        if each.name in PLACED:
+        if whole and each.name in PLACED:
             check_orders(module, program.inputs, orders, where)
-    if seed % WHOLE == 0:
+    if whole:
         text = str(module)
         assert str(parse_module(text, context=context)) == text, f"seed {seed}"
