@@ -28,6 +28,7 @@ lint: $(READY)
 
 demo: $(READY)
 	$(BIN)/python examples/digits/demo.py
+	$(BIN)/python examples/digits/train.py
 
 test-peers: $(PEERS_READY)
 	$(BIN)/python -m pytest -m peers

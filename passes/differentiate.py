@@ -19,6 +19,7 @@ from aicf.dialects import logical
 from aicf.dialects.types import element_of
 from aicf.errors import UnsupportedOp
 from aicf.passes.support.gradients import GRADIENTS, Adjoint, ByFormula, Gradient, Tape
+from aicf.passes.support.gradients.totals import total
 from aicf.passes.support.identity import IdTable, invalid, op_id, position_of, replace_with_value
 from aicf.passes.support.lowerings import FORMULAS
 from aicf.passes.support.lowerings.base import LowerBy
@@ -52,10 +53,10 @@ def _gradients(block: Block) -> Iterator[logical.GradientOp]:
 def _differentiate(gradients: Sequence[logical.GradientOp], ids: IdTable) -> None:
     loss, roots = gradients[0].loss, [gradient.by for gradient in gradients]
     needed = _needed(loss)
-    _write_formulas(needed, roots, ids)
+    _write_formulas(needed, roots, gradients[0], ids)
     order = [op for op in _ops_before(gradients[0]) if op in needed]
     active = _active(order, roots)
-    found = _backward(order, active, loss, Tape(gradients[0], ids))
+    found = _backward(order, active, gradients[0], Tape(gradients[0], ids))
     for gradient in gradients:
         if gradient.by not in found:
             raise invalid(gradient, _why_not(gradient.by, loss, needed))
@@ -95,10 +96,12 @@ def _rule_of(op: Operation) -> Gradient:
     return GRADIENTS[type(op)]
 
 
-def _write_formulas(needed: set[Operation], roots: Sequence[SSAValue], ids: IdTable) -> None:
+def _write_formulas(
+    needed: set[Operation], roots: Sequence[SSAValue], before: Operation, ids: IdTable
+) -> None:
     """Writes ops on the way that pass back what their formula does as that formula; `needed` follows."""
     active = set(roots)
-    pending = sorted(needed, key=_place)
+    pending = [op for op in _ops_before(before) if op in needed]
     while pending:
         op = pending.pop(0)
         if not any(operand in active for operand in op.operands):
@@ -110,12 +113,6 @@ def _write_formulas(needed: set[Operation], roots: Sequence[SSAValue], ids: IdTa
             pending[:0] = parts
         else:
             active.update(op.results)
-
-
-def _place(op: Operation) -> int:
-    block = op.parent
-    assert block is not None
-    return block.get_operation_index(op)
 
 
 def _expanded(op: Operation, ids: IdTable) -> list[Operation]:
@@ -148,14 +145,14 @@ def _active(order: Sequence[Operation], roots: Sequence[SSAValue]) -> set[SSAVal
 
 
 def _backward(
-    order: Sequence[Operation], active: set[SSAValue], loss: SSAValue, tape: Tape
+    order: Sequence[Operation], active: set[SSAValue], gradient: logical.GradientOp, tape: Tape
 ) -> dict[SSAValue, SSAValue]:
-    """The derivatives by all active values that the loss passes something back to."""
+    """The derivatives by all active values that the loss of `gradient` passes something back to."""
+    loss = gradient.loss
     if loss not in active:
         return {}
-    assert isinstance(loss, OpResult)
-    one = tape.write(logical.ConstantOp(1.0, loss.type), "grad", loss.op)
-    found: dict[SSAValue, SSAValue] = {loss: one}
+    owner = loss.op if isinstance(loss, OpResult) else gradient
+    found = {loss: tape.write(logical.ConstantOp(1.0, loss.type), "grad", owner)}
     for op in reversed(order):
         if op.results[0] in found:
             assert isinstance(op, logical.LogicalOp)
@@ -178,7 +175,7 @@ def _pass_back(
         adjoint.place = place
         part = adjoint.cast(rule(adjoint, op), element_of(operand.type), "narrow")
         if operand in found:
-            part = tape.write(logical.AddOp(found[operand], part), "grad.total", op)
+            part = total(tape, op, found[operand], part)
         found[operand] = part
 
 
@@ -186,14 +183,33 @@ def _why_not(root: SSAValue, loss: SSAValue, needed: set[Operation]) -> str:
     """Why the loss passes nothing back to `root`, in a user's words."""
     path = _path(root, loss, needed)
     if path is None:
-        return f"the loss does not depend on {_name(root)}; leave it out, or declare it frozen"
-    stop = next(
-        op
-        for value, op in zip([root, *(op.results[0] for op in path)], path, strict=False)
+        return f"the loss does not depend on {_name(root)}; {_WAY_OUT}"
+    values = [root, *(op.results[0] for op in path)]
+    place, stop = next(
+        (place, op)
+        for place, (value, op) in enumerate(zip(values, path, strict=False), 1)
         if not any(o is value and _passes_to(op, i) for i, o in enumerate(op.operands))
     )
-    way = " -> ".join([_name(root), *(f"'{op_id(op)}'" for op in path)])
-    return f"the loss depends on {_name(root)} in steps alone: {way}; {stop.name} '{op_id(stop)}' passes nothing back"
+    return (
+        f"the loss depends on {_name(root)} in steps alone: {_way(values, place)}; "
+        f"{stop.name} '{op_id(stop)}' passes nothing back; {_WAY_OUT}"
+    )
+
+
+_WAY_OUT = "leave it out, or declare it frozen"
+_NEIGHBOURS = 2
+
+
+def _way(values: Sequence[SSAValue], place: int) -> str:
+    """The names of values on a way, of a long one those near its ends and near `place`."""
+    near = (0, place, len(values) - 1)
+    names: list[str] = []
+    for index, value in enumerate(values):
+        if any(abs(index - end) <= _NEIGHBOURS for end in near):
+            names.append(_name(value))
+        elif names[-1] != "...":
+            names.append("...")
+    return " -> ".join(names)
 
 
 def _path(root: SSAValue, loss: SSAValue, needed: set[Operation]) -> list[Operation] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -40,6 +41,28 @@ class FuseElementwisePass(ModulePass):
             _drop_dead_feeders(context.function)
 
 
+_REPLACED_BY: Mapping[type[Operation], str] = {
+    logical.GradientOp: "differentiate",
+    logical.OptimizerOp: "lower-optimizers",
+    logical.SaveOp: "eliminate-saves",
+}
+"""Ops of training steps, which have no kernels, to the pass of `aicf-training` that replaces them."""
+
+
+def _no_kernel(op: Operation, context: FusionContext, reasons: Sequence[str]) -> UnsupportedOp:
+    """The error that no kernel of the target runs an op, with the way out."""
+    is_open = context.policy == KernelPolicy()
+    way_out = "choose another target" if is_open else "change the policy or choose another target"
+    for op_class, name in _REPLACED_BY.items():
+        if isinstance(op, op_class):
+            reasons, way_out = [f"{name} replaces it"], "run the pipeline aicf-training"
+    return UnsupportedOp(
+        f"no kernel of target {context.target.backend.data} runs '{id_of(op)}' ({op.name}): "
+        + "; ".join([*reasons, way_out]),
+        location=position_of(op),
+    )
+
+
 def _computes(op: Operation) -> bool:
     return isinstance(op, logical.LogicalOp) and not is_feeder(op) and not isinstance(op, logical.ConstantOp)
 
@@ -52,13 +75,7 @@ def _fuse(seed: Operation, context: FusionContext) -> None:
     plan, refused = first_legal(chain(listed, cluster.candidates(_is_elementwise), [(seed,)]), context)
     refused = {**impossible, **refused}
     if plan is None:
-        is_open = context.policy == KernelPolicy()
-        way_out = "choose another target" if is_open else "change the policy or choose another target"
-        raise UnsupportedOp(
-            f"no kernel of target {context.target.backend.data} runs '{id_of(seed)}' ({seed.name}): "
-            + "; ".join([*dict.fromkeys(refused.values()), way_out]),
-            location=position_of(seed),
-        )
+        raise _no_kernel(seed, context, [*dict.fromkeys(refused.values())])
     subjects = [id_of(member) for member in plan.members]
     by_kernels = bool(refused)
     refused = cluster.left_out(plan.members, refused)

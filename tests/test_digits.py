@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -110,6 +112,20 @@ def test_a_second_run_reuses_the_weights(digits, classifier: MLPClassifier, weig
     again, reused = fit.fitted_classifier(digits, weights)
     assert reused and weights.stat().st_mtime_ns == before
     np.testing.assert_array_equal(again.predict_proba(digits.test_x), classifier.predict_proba(digits.test_x))
+
+
+def test_training_from_random_numbers_knows_97_percent_and_repeats(tmp_path: Path):
+    command = [sys.executable, EXAMPLE / "train.py", "--build", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    runs = re.findall(r"run \d 760 steps.*; (\S+)% of 540 held-out images; output (\w+)", done.stdout)
+    assert len(runs) == 3 and len(set(runs)) == 1 and float(runs[0][0]) >= 97
+    trained = safetensors.numpy.load_file(tmp_path / "trained.safetensors")
+    classified = aicf.compile(MLP, trained, "reference", dims="N=540")(fit.read_digits().test_x)
+    accuracy = (classified.argmax(axis=1) == fit.read_digits().test_y).mean()
+    assert f"{accuracy:.2%}" == f"{runs[0][0]}%"
+    curve = ElementTree.parse(tmp_path / "loss.svg").getroot()
+    points = [line.get("points", "").split() for line in curve if line.tag.endswith("polyline")]
+    assert [len(line) for line in points] == [760, 760]
 
 
 def test_weights_of_another_recipe_are_not_reused(digits, classifier: MLPClassifier, tmp_path: Path):

@@ -11,7 +11,8 @@ Nothing here differentiates or updates: `step_graph` writes a logical program th
 """
 
 from aicf.training import losses, optimizers, schedules
+from aicf.training.build import train_step
 from aicf.training.initial import initial_weights
-from aicf.training.train_step import TrainStep, train_step
+from aicf.training.train_step import TrainStep
 
 __all__ = ["TrainStep", "initial_weights", "losses", "optimizers", "schedules", "train_step"]

@@ -36,12 +36,14 @@ class Recipe:
     Args:
         loss: None if the model has an output `loss`.
         frozen: Names or patterns (`encoder.*`) of parameters that stay as they are.
+        clip_norm: The gradients together have at most this norm; None leaves them.
         micro_batches: Parts of a batch; the gradient is the mean of theirs, or the sum if the loss is a sum.
     """
 
     loss: Loss | None
     optimizer: Optimizer
     frozen: Sequence[str] = ()
+    clip_norm: float | None = None
     micro_batches: int = 1
 
 
@@ -51,12 +53,10 @@ class StepProgram:
 
     Args:
         graph: The program.
-        trained: The parameters that it updates.
         start: First values of what the step adds to the model: optimizer states, counter, ring of losses, rate.
     """
 
     graph: Graph
-    trained: tuple[str, ...]
     start: Mapping[str, Array]
 
 
@@ -75,7 +75,7 @@ def write_step(forward: Forward, recipe: Recipe) -> StepProgram:
     writer.update(parameters, gradients)
     writer.keep_model_updates(batches.values)
     writer.count(loss)
-    return StepProgram(writer.graph, trained, writer.start)
+    return StepProgram(writer.graph, writer.start)
 
 
 def trained_names(forward: Forward, frozen: Sequence[str]) -> tuple[str, ...]:
@@ -150,13 +150,30 @@ class _Writer:
         """Gives every parameter and its states their new values."""
         optimizer, graph = self._recipe.optimizer, self.graph
         kind = type(optimizer).__name__.lower()
+        clipped = self._clipped(gradients)
         for name, parameter in parameters.items():
             states = [self._state(f"{name}.{state}", parameter) for state in optimizer.states]
             rate = self._rate(parameter.dtype)
-            operands = Operands(parameter, gradients[name], rate, self._now, states)
+            operands = Operands(parameter, clipped[name], rate, self._now, states)
             new = optimizer.update(graph, operands, f"{name}.{kind}")
             for old, value in zip([parameter, *states], new, strict=True):
                 graph.update(old, value)
+
+    def _clipped(self, gradients: Mapping[str, Value]) -> Mapping[str, Value]:
+        """The gradients, made shorter together where they are longer than the recipe allows."""
+        if self._recipe.clip_norm is None:
+            return gradients
+        graph = self.graph
+        norm = graph.global_norm(list(gradients.values()), name="grad.norm")
+        factor = graph.clip_factor(norm, self._recipe.clip_norm, name="grad.clip")
+        factors = {factor.dtype: factor}
+        for value in gradients.values():
+            if value.dtype not in factors:
+                factors[value.dtype] = graph.cast(factor, value.dtype)
+        return {
+            name: graph.mul(value, factors[value.dtype], name=f"{name}.grad.clipped")
+            for name, value in gradients.items()
+        }
 
     def _rate(self, dtype: str) -> Value:
         """The learning rate in the type of a parameter."""

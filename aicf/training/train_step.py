@@ -1,4 +1,4 @@
-"""`train_step`: a model to an executable that trains it, and `TrainStep`, what users hold of that.
+"""`TrainStep`: a compiled training step as users hold it, with its losses, its state and its checkpoints.
 
 The step is one captured program: `step(x, y)` puts the batch in place and replays it. No step waits for its loss.
 """
@@ -13,86 +13,21 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from aicf.compiled import CompiledModel
-from aicf.compiler import compile
 from aicf.errors import InputMismatch
 from aicf.explain import Explanation, ValueExplanation
 from aicf.runtime.graph_exec import GraphExec
 from aicf.runtime.ports import reject_unknown
 from aicf.runtime.tensors import Array
-from aicf.sources import Dims, Model, Policy, Tuning, Weights, dims_text, read_weights
+from aicf.sources import read_weights
 from aicf.training.checkpoint import check_tensors, read_checkpoint, write_checkpoint
-from aicf.training.forward import Forward, read_forward
 from aicf.training.history import LENGTH, RING, read_ring
-from aicf.training.initial import first_values
-from aicf.training.losses import LossLike, resolve_loss
-from aicf.training.optimizers import Optimizer
-from aicf.training.step_graph import RATE, STEP, Recipe, StepProgram, write_step
+from aicf.training.step_graph import RATE, STEP
 
 _OWN = "aicf."
 """Prefix of states that are no part of what is trained."""
 
 
-def train_step(
-    model: Model,
-    loss: LossLike,
-    optimizer: Optimizer,
-    *,
-    weights: Weights | None = None,
-    target: str | None = None,
-    frozen: Sequence[str] = (),
-    micro_batches: int = 1,
-    seed: int = 0,
-    dims: Dims | None = None,
-    policy: Policy | None = None,
-    tuning: Tuning | None = None,
-    threads: int = 1,
-) -> TrainStep:
-    """Compiles the training step of a model.
-
-    Args:
-        model: What `aicf.compile` takes, logical IR of one function. With a loss it has one output, the prediction.
-        loss: A loss of `aicf.losses` or its name (`cross_entropy`, `mse`, `huber`, `bce_with_logits`), which adds the
-            input `y`; None if the model computes it, as its output `loss`.
-        optimizer: One of `aicf.optimizers`, with its learning rate or schedule.
-        weights: Every parameter, state and meta of the model; by default they begin as `aicf.training.initial_weights`.
-        frozen: Names or patterns (`encoder.*`) of parameters that stay as they are.
-        micro_batches: The batch is taken in that many parts, whose gradients are averaged (of a loss that is a sum,
-            added up). The sizes of the model are those of one part: dimension 0 of every input is that much larger.
-        seed: Of the first weights, and of the model's meta tensor `seed`.
-        target, dims, policy, tuning, threads: As of `aicf.compile`; several sizes share one state.
-
-    Raises:
-        InvalidIR: the loss is not one number, does not depend on a parameter that is not frozen, or depends on it only
-            through ops that pass no derivative back.
-        InputMismatch: weights are missing, too many, or of another shape or dtype.
-        Others as `aicf.compile`.
-    """
-    sizes = dims_text(dims)
-    forward = read_forward(model, sizes if micro_batches > 1 else "")
-    recipe = Recipe(resolve_loss(loss), optimizer, frozen, micro_batches)
-    program = write_step(forward, recipe)
-    given = first_values(forward, seed, {}) if weights is None else read_weights(weights)
-    executable = compile(
-        program.graph,
-        {**given, **program.start},
-        target,
-        dims=sizes if micro_batches == 1 else None,
-        policy=policy,
-        tuning=tuning,
-        threads=threads,
-        name=forward.name,
-    )
-    return TrainStep(executable, program, ops_of(forward, recipe))
-
-
-def ops_of(forward: Forward, recipe: Recipe) -> tuple[str, ...]:
-    """What the model computes and how it is trained, op by op: what a checkpoint is compared by."""
-    model = [op.name.removeprefix("logical.") for op in forward.ops()]
-    kinds = [type(each).__name__ for each in (recipe.loss, recipe.optimizer) if each is not None]
-    return (*model, *kinds)
-
-
-class Loss:
+class StepLoss:
     """The loss of a step that was asked for; `float()` waits for it.
 
     Args:
@@ -108,7 +43,7 @@ class Loss:
         return self._step.loss_of(self.number)
 
     def __repr__(self) -> str:
-        return f"Loss(step {self.number})"
+        return f"StepLoss(step {self.number})"
 
 
 class TrainStep:
@@ -116,15 +51,14 @@ class TrainStep:
 
     Args:
         executable: The compiled step.
-        program: What it was compiled from.
-        ops: What checkpoints are compared by.
+        ops: What the model computes and how it is trained, op by op: what checkpoints are compared by.
+        added: Names of what the step keeps beside the model: optimizer states, counter, losses.
     """
 
-    def __init__(self, executable: CompiledModel, program: StepProgram, ops: Sequence[str]) -> None:
+    def __init__(self, executable: CompiledModel, ops: Sequence[str], added: Sequence[str]) -> None:
         self.executable = executable
-        self._trained = program.trained
-        self._start = program.start
-        self._ops = tuple(ops)
+        self.ops = tuple(ops)
+        self.added = tuple(added)
         self._inputs = [spec.name for spec in executable.inputs]
         self._by_sizes: dict[tuple[int, ...], GraphExec] = {}
         self._current: GraphExec | None = None
@@ -133,7 +67,7 @@ class TrainStep:
 
     # Stepping
 
-    def __call__(self, *args: Any, **feeds: Any) -> Loss:
+    def __call__(self, *args: Any, **feeds: Any) -> StepLoss:
         """One step on a batch: the model's inputs in order and then the target `y`, or any of them by name.
 
         The arrays are copied, so they may change at once. Parameters and state cannot be fed.
@@ -146,7 +80,7 @@ class TrainStep:
         self._current.fill(batch)
         return self.replay()
 
-    def replay(self, n: int = 1) -> Loss:
+    def replay(self, n: int = 1) -> StepLoss:
         """`n` more steps on the batch that was given last; the loss of the last of them.
 
         Raises:
@@ -163,7 +97,7 @@ class TrainStep:
             self._current.replay(steps)
             self._count += steps
             n -= steps
-        return Loss(self, self._count)
+        return StepLoss(self, self._count)
 
     def synchronize(self) -> None:
         """Waits for the steps in flight."""
@@ -265,14 +199,14 @@ class TrainStep:
                 raise InputMismatch(
                     f"'{name}' is frozen, and has other values here; build the step with these weights"
                 )
-        own = {name: value for name, value in self._start.items() if name.startswith(_OWN)}
+        own = {name: self.executable.weights[name] for name in mutable if name.startswith(_OWN)}
         self.executable.set_state({**own, **{name: arrays[name] for name in ours if name in mutable}})
         self._first = self._count = int(arrays[STEP])
         self._losses.clear()
 
     def weights(self) -> dict[str, Array]:
         """Copies of the parameters and states of the model, such as `aicf.compile` takes them for inference."""
-        return {name: array for name, array in self.state_dict().items() if name not in self._start}
+        return {name: array for name, array in self.state_dict().items() if name not in self.added}
 
     def save(self, path: str | Path) -> None:
         """Writes a checkpoint, a safetensors file of `state_dict`; a process that is killed leaves the old file whole.
@@ -280,7 +214,7 @@ class TrainStep:
         Raises:
             ArtifactError: the file cannot be written.
         """
-        write_checkpoint(path, self.state_dict(), self._ops)
+        write_checkpoint(path, self.state_dict(), self.ops)
 
     def load(self, path: str | Path) -> None:
         """Goes on from a checkpoint.
@@ -289,7 +223,7 @@ class TrainStep:
             ArtifactError: the file cannot be read or is no checkpoint.
             InputMismatch: it is of another model or optimizer; names the first difference. Nothing changes then.
         """
-        self.load_state_dict(read_checkpoint(path, self._ops))
+        self.load_state_dict(read_checkpoint(path, self.ops))
 
     def set_learning_rate(self, lr: float) -> None:
         """The rate from the next step on, of an optimizer with `lr=aicf.schedules.FromHost(...)`.
@@ -297,11 +231,11 @@ class TrainStep:
         Raises:
             InputMismatch: the program computes the rate itself.
         """
-        if RATE not in self._start:
+        if RATE not in self.added:
             raise InputMismatch(
                 "the step computes its learning rate; build it with lr=aicf.schedules.FromHost(...)"
             )
-        self.executable.set_state({RATE: np.asarray(lr, self._start[RATE].dtype)})
+        self.executable.set_state({RATE: np.asarray(lr, self.executable.weights[RATE].dtype)})
 
     # What it is made of
 
@@ -319,4 +253,4 @@ class TrainStep:
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{spec.name}: {spec}" for spec in self.executable.inputs)
-        return f"TrainStep({inputs}; {len(self._trained)} parameters, step {self._count})"
+        return f"TrainStep({inputs}; step {self._count})"

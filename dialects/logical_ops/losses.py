@@ -9,6 +9,7 @@ from abc import ABC
 from collections.abc import Sequence
 from typing import Literal
 
+import numpy as np
 from xdsl.dialects.builtin import I64, FloatAttr, IntegerAttr, StringAttr, f64, i64
 from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, traits_def
@@ -162,6 +163,11 @@ class CrossEntropyOp(LossOp):
         if labels.sizes != sizes:
             raise VerifyException(
                 f"labels have shape {labels.shape_text}; they have that of {info.shape_text} without dimension {axis}"
+            )
+        ignored, limits = int_value(properties["ignore_index"]), np.iinfo(labels.element.dtype)
+        if not limits.min <= ignored <= limits.max:
+            raise VerifyException(
+                f"ignore_index is {ignored}, which no label of {labels.element.name} can be"
             )
         smoothing = properties.get("label_smoothing")
         if smoothing is not None and not 0.0 <= float_value(smoothing) <= 1.0:

@@ -14,6 +14,8 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
+import aicf
+
 HERE = Path(__file__).parent
 ARTIFACT, IMAGES, ANSWERS = "digits.aicf", "images.npy", "answers.npz"
 TOLERANCE = 1e-5
@@ -52,6 +54,15 @@ def report_agreement(probabilities: np.ndarray, build: Path) -> bool:
         f"probabilities within {difference:.1e} ({TOLERANCE:.0e} allowed)"
     )
     return same == 1.0 and difference <= TOLERANCE
+
+
+def missing_device(model: aicf.CompiledModel) -> str | None:
+    """Why the model cannot run here, None if it can."""
+    try:
+        found = aicf.devices(model.plan.backend)
+    except aicf.BackendUnavailable as error:
+        return error.message
+    return None if found else f"backend '{model.plan.backend}' finds no device here"
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
-from check import ARTIFACT, HERE, check, console, store_answers
+from check import ARTIFACT, HERE, check, console, missing_device, store_answers
 from fit import Digits, fitted_classifier, read_digits, weights_of
 from rich.markup import escape
 from sklearn.neural_network import MLPClassifier
@@ -67,15 +67,6 @@ def compile_model(images: int, target: str, build: Path) -> aicf.CompiledModel:
     plan = model.plan
     console.print(f"[bold]compiled[/] in {elapsed:.2f} s for {plan.backend}:{plan.arch}: {build / ARTIFACT}")
     return model
-
-
-def missing_device(model: aicf.CompiledModel) -> str | None:
-    """Why the model cannot run here, None if it can."""
-    try:
-        found = aicf.devices(model.plan.backend)
-    except aicf.BackendUnavailable as error:
-        return error.message
-    return None if found else f"backend '{model.plan.backend}' finds no device here"
 
 
 def report_times(digits: Digits, classifier: MLPClassifier, model: aicf.CompiledModel) -> None:

@@ -84,3 +84,65 @@ func.func @short(
   %dw = logical.gradient %loss, %w : (tensor<bf16>, tensor<4x6xbf16>) -> tensor<4x6xbf16>
   func.return %dw : tensor<4x6xbf16>
 }
+
+// Random numbers have no gradient, and what they choose passes back by the same choice: one stream, of one seed and offset.
+// CHECK-LABEL: func.func @random
+// CHECK: %kept = logical.dropout %noisy, %s, %o {rate = 2.500000e-01
+// CHECK: %kept.grad.dropout = logical.dropout %loss_3.grad.spread, %s, %o {rate = 2.500000e-01
+// CHECK-NEXT: func.return %{{.*}}, %kept.grad.dropout
+func.func @random(
+    %x : tensor<4xf32> {logical.name = "x", logical.role = "param"},
+    %s : tensor<i64> {logical.name = "seed", logical.role = "meta"},
+    %o : tensor<i64> {logical.name = "offset", logical.role = "meta"}) -> (tensor<f32> {logical.name = "loss"}, tensor<4xf32> {logical.name = "dx"}) {
+  %noise = logical.philox %s, %o {form = "normal"} : (tensor<i64>, tensor<i64>) -> tensor<4xf32>
+  %noisy = logical.add %x, %noise : tensor<4xf32>
+  %kept = logical.dropout %noisy, %s, %o {rate = 0.25} : (tensor<4xf32>, tensor<i64>, tensor<i64>) -> tensor<4xf32>
+  %loss = logical.reduce_sum %kept {axes = [0]} : tensor<4xf32> -> tensor<f32>
+  %dx = logical.gradient %loss, %x : (tensor<f32>, tensor<4xf32>) -> tensor<4xf32>
+  func.return %loss, %dx : tensor<f32>, tensor<4xf32>
+}
+
+// By itself a loss has the derivative 1, also if nothing computes it.
+// CHECK-LABEL: func.func @itself
+// CHECK-NEXT: %[[ONE:.*]] = logical.constant dense<1.000000e+00>
+// CHECK-NEXT: func.return %[[ONE]]
+func.func @itself(%x : tensor<f32> {logical.name = "x", logical.role = "param"}) -> (tensor<f32> {logical.name = "dx"}) {
+  %dx = logical.gradient %x, %x : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  func.return %dx : tensor<f32>
+}
+
+// Slices side by side pass back what is written once, each part where it belongs, with zeros only around them all.
+// CHECK-LABEL: func.func @side_by_side
+// CHECK-NOT: logical.add
+// CHECK: [[ALL:%.*]] = logical.concat %ab.grad.mul, %ab.grad.mul_1, %abc.grad.mul_1 {axis = 1
+// CHECK-NEXT: [[GRAD:%.*]] = logical.pad [[ALL]], {{.*}} {low = [0, 1], high = [0, 2]
+// CHECK-NEXT: func.return [[GRAD]]
+func.func @side_by_side(%x : tensor<2x9xf64> {logical.name = "x", logical.role = "param"})
+    -> (tensor<2x9xf64> {logical.name = "dx"}) {
+  %a = logical.slice %x {starts = [0, 1], sizes = [2, 2], strides = [1, 1]} : tensor<2x9xf64> -> tensor<2x2xf64>
+  %b = logical.slice %x {starts = [0, 3], sizes = [2, 2], strides = [1, 1]} : tensor<2x9xf64> -> tensor<2x2xf64>
+  %c = logical.slice %x {starts = [0, 5], sizes = [2, 2], strides = [1, 1]} : tensor<2x9xf64> -> tensor<2x2xf64>
+  %ab = logical.mul %a, %b : tensor<2x2xf64>
+  %abc = logical.mul %ab, %c : tensor<2x2xf64>
+  %loss = logical.reduce_sum %abc {axes = [0, 1]} : tensor<2x2xf64> -> tensor<f64>
+  %dx = logical.gradient %loss, %x : (tensor<f64>, tensor<2x9xf64>) -> tensor<2x9xf64>
+  func.return %dx : tensor<2x9xf64>
+}
+
+// Slices that meet, or that leave a gap, pass back a sum.
+// CHECK-LABEL: func.func @not_side_by_side
+// CHECK-NOT: logical.concat
+// CHECK: logical.add
+// CHECK: logical.add
+// CHECK: func.return
+func.func @not_side_by_side(%x : tensor<9xf64> {logical.name = "x", logical.role = "param"})
+    -> (tensor<9xf64> {logical.name = "dx"}) {
+  %a = logical.slice %x {starts = [0], sizes = [3], strides = [1]} : tensor<9xf64> -> tensor<3xf64>
+  %b = logical.slice %x {starts = [2], sizes = [3], strides = [1]} : tensor<9xf64> -> tensor<3xf64>
+  %c = logical.slice %x {starts = [6], sizes = [3], strides = [1]} : tensor<9xf64> -> tensor<3xf64>
+  %ab = logical.mul %a, %b : tensor<3xf64>
+  %abc = logical.mul %ab, %c : tensor<3xf64>
+  %loss = logical.reduce_sum %abc {axes = [0]} : tensor<3xf64> -> tensor<f64>
+  %dx = logical.gradient %loss, %x : (tensor<f64>, tensor<9xf64>) -> tensor<9xf64>
+  func.return %dx : tensor<9xf64>
+}

@@ -169,6 +169,8 @@ class _Indexing:
         axes |= {(op.axis.value.data,) for op in self.scans}
         if len(axes) > 1:
             raise NoCode("reductions over different axes")
+        if any(_shape(op.operands[0]) != self.shape for op in self.reductions):
+            raise NoCode("reductions of different shapes")
         return next(iter(axes), ())
 
     def _scanned_values(self) -> set[SSAValue]:

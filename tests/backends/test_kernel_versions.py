@@ -114,6 +114,14 @@ RECORDS: Mapping[str, tuple[int, str]] = {
         f"{_LAUNCHES} mode vector lanes items blocks looks may_alias workspace_bytes combination_order",
     ),
     "cuda.topk": (2, f"{_LAUNCHES} axis smallest parts unroll workspace_bytes"),
+    "cuda.multi_tensor": (
+        1,
+        f"{_LAUNCH} vectors unroll may_alias "
+        + _inside(
+            "numbers",
+            f"{_LAUNCHES} strategy vector lanes threads unroll splits late blocks_per_sm combination_order",
+        ),
+    ),
 }
 """Kernel to its version and the entries that its records may have, beside `version` and `determinism`."""
 
@@ -163,7 +171,7 @@ def _records() -> Iterator[tuple[str, Mapping[str, Attribute]]]:
     for module in (
         lower(PACKED, "x86-64-v4"),
         lower(LIBRARY, "x86-64-v4", policy=policy, library="0.3 Prescott"),
-        *map(_update, ("cpu:x86-64-v4",)),
+        *map(_update, ("cpu:x86-64-v4", "cuda:sm_90a")),
     ):
         for op in module.walk():
             if isinstance(op, ResolvedOp) and op.kernel is not None:

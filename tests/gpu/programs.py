@@ -335,7 +335,7 @@ def other_norms(dtype: str) -> Graph:
 
 
 def losses(dtype: str) -> Graph:
-    """Losses of pairs and of classes, of which some samples are ignored, in every reduction."""
+    """Losses of pairs and of classes, of which some samples are ignored, in every reduction; labels that are none."""
     g = Graph("losses")
     x, y = g.input("x", (33, 77), dtype), g.input("y", (33, 77), dtype)
     labels = g.input("labels", (33,), "i64") % 77
@@ -346,6 +346,7 @@ def losses(dtype: str) -> Graph:
         for ignored, smoothing in ((-100, 0.0), (5, 0.125)):
             entropy = g.cross_entropy(x, labels, 1, reduction, ignored, smoothing)
             g.output(entropy, f"entropy_{reduction}_{ignored}")
+    g.output(g.cross_entropy(x, labels * 2 - 5, 1, "none", 76), "entropy_outside")
     return g
 
 

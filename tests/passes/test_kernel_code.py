@@ -185,6 +185,17 @@ def test_what_is_normed_behind_a_product_is_computed_once() -> None:
             id="axes",
         ),
         pytest.param(
+            "%x : tensor<4x8xf32>, %y : tensor<3x8xf32>",
+            [
+                "%1 = logical.reduce_sum %x {axes = [0, 1]} : tensor<4x8xf32> -> tensor<f32>",
+                "%2 = logical.reduce_sum %y {axes = [0, 1]} : tensor<3x8xf32> -> tensor<f32>",
+                "%3 = logical.add %1, %2 : tensor<f32>",
+                "emit.yield %3 : tensor<f32>",
+            ],
+            "reductions of different shapes",
+            id="shapes_of_reductions",
+        ),
+        pytest.param(
             "%x : tensor<4x4xf32>",
             [
                 "%1 = logical.reduce_sum %x {axes = [1]} : tensor<4x4xf32> -> tensor<4xf32>",

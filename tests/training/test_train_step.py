@@ -138,6 +138,20 @@ def test_sums_over_micro_batches_add_up(weights: dict[str, np.ndarray]):
     np.testing.assert_allclose(step.weights()["fc1.bias"], moved, rtol=1e-10)
 
 
+def test_gradients_are_clipped_together(weights: dict[str, np.ndarray]):
+    step = aicf.train_step(
+        classifier(), "cross_entropy", aicf.optimizers.SGD(0.5), weights=weights, clip_norm=0.25
+    )
+    ((x, y),) = batches(1)
+    _, gradients = Expected(weights).gradients(x, y)
+    norm = np.sqrt(sum((gradient**2).sum() for gradient in gradients.values()))
+    assert norm > 0.25
+    step(x, y)
+    for name, array in step.weights().items():
+        moved = weights[name] - 0.5 * gradients[name] * 0.25 / (norm + 1e-6)
+        np.testing.assert_allclose(array, moved, rtol=1e-10)
+
+
 def test_frozen_parameters_stay(weights: dict[str, np.ndarray]):
     step = aicf.train_step(classifier(), "cross_entropy", sgd(), weights=weights, frozen=["fc1.*"])
     expected = Expected(weights, frozen=("fc1.weight", "fc1.bias"))

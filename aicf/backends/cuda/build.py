@@ -18,6 +18,7 @@ from aicf.backends.cuda.device_program import (
     LibraryNode,
     Scalar,
     StoredCubin,
+    Table,
     TensorMap,
 )
 from aicf.backends.cuda.launches import Emit, KernelLaunch, LibraryCall
@@ -46,6 +47,7 @@ _FAMILIES: dict[str, str] = {
     "cuda.scatter": "aicf.backends.cuda.place_code",
     "cuda.topk": "aicf.backends.cuda.place_code",
     "cuda.scatter_sorted": "aicf.backends.cuda.scatter_code",
+    "cuda.multi_tensor": "aicf.backends.cuda.update_code",
 }
 """Kernel id to the module whose `emit` makes its launches."""
 
@@ -156,7 +158,7 @@ def _node(
 ) -> KernelNode | LibraryNode:
     if isinstance(part, LibraryCall):
         return LibraryNode(name, part.function, part.version, dict(part.call), part.operands, after)
-    letters = {Address: "a", TensorMap: "m", Scalar: "s"}
+    letters = {Address: "a", TensorMap: "m", Scalar: "s", Table: "t"}
     return KernelNode(
         name,
         part.code.symbol,
@@ -169,4 +171,5 @@ def _node(
         tuple(a for a in part.arguments if isinstance(a, Scalar)),
         "".join(letters[type(a)] for a in part.arguments),
         after,
+        tuple(a for a in part.arguments if isinstance(a, Table)),
     )

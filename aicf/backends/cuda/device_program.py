@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-FORMAT = 2
+FORMAT = 3
 """Raised when the stored form changes."""
 
 
@@ -49,6 +49,25 @@ class TensorMap:
 
 
 @dataclass(frozen=True)
+class Table:
+    """A kernel argument: the address of a table in device memory, of words of 8 bytes: for kernels with more operands
+    than they have parameters for.
+
+    Args:
+        numbers: The first words.
+        addresses: The words behind them.
+    """
+
+    numbers: tuple[int, ...]
+    addresses: tuple[Address, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the table."""
+        return 8 * (len(self.numbers) + len(self.addresses))
+
+
+@dataclass(frozen=True)
 class Scalar:
     """A kernel argument passed by value: `i32`, `i64` or `f32`."""
 
@@ -74,8 +93,9 @@ class KernelNode:
         grid, block, cluster: Sizes in blocks, threads and blocks.
         shared_bytes: Dynamic shared memory.
         addresses, maps, scalars: Arguments by kind; `order` tells the sequence.
-        order: One letter an argument: `a` address, `m` tensor map, `s` scalar.
+        order: One letter an argument: `a` address, `m` tensor map, `s` scalar, `t` table.
         after: Edges.
+        tables: Arguments of that kind.
     """
 
     name: str
@@ -89,6 +109,7 @@ class KernelNode:
     scalars: tuple[Scalar, ...]
     order: str
     after: tuple[Dependency, ...] = ()
+    tables: tuple[Table, ...] = ()
 
 
 @dataclass(frozen=True)

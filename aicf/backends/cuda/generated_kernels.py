@@ -37,6 +37,7 @@ from aicf.backends.moves import Move, moves
 from aicf.backends.nests import LoopNest, Strided, is_linear, nest_of, overwritable, value_types
 from aicf.dialects.emit_kernels import IndexOp, KernelOp, LoadOp, ReduceOp, ScanOp, StoreOp, YieldOp, scans_of
 from aicf.dialects.emit_types import TargetAttr
+from aicf.dialects.emit_updates import is_update
 from aicf.errors import PlanError
 
 VERSION = 1
@@ -102,6 +103,8 @@ class GeneratedKernel(PlainOperands):
             return reason
         if work.code is None:
             return "it is not one set of loops over all elements"
+        if is_update(work.code):
+            return "it updates several tensors, each of which has loops of its own"
         return code_reason(work.code)
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:

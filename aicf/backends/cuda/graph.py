@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, Protocol
 
 from aicf.backends.cuda.device import CudaDevice
@@ -22,6 +22,7 @@ from aicf.backends.cuda.device_program import (
     KernelNode,
     LibraryNode,
     Scalar,
+    Table,
     TensorMap,
 )
 from aicf.backends.cuda.driver import LOST, Arguments, Driver, DriverError, GraphEdge, KernelParams
@@ -48,9 +49,14 @@ def descriptors_of(program: DeviceProgram) -> tuple[TensorMap, ...]:
     return tuple(dict.fromkeys(map_ for node in program.kernels for map_ in node.maps))
 
 
+def tables_of(program: DeviceProgram) -> tuple[Table, ...]:
+    """The different tables of a program, in order of first use."""
+    return tuple(dict.fromkeys(table for node in program.kernels for table in node.tables))
+
+
 def descriptor_bytes(program: DeviceProgram) -> int:
-    """Device memory for the tensor maps of a program."""
-    return DESCRIPTOR_BYTES * len(descriptors_of(program))
+    """Device memory for the tensor maps of a program, and its tables behind them."""
+    return DESCRIPTOR_BYTES * len(descriptors_of(program)) + sum(table.nbytes for table in tables_of(program))
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,7 @@ class CapturedProgram:
         libraries: The open library of each library function.
         owner: What keeps functions and libraries alive.
         table: Addresses of arena and binds.
-        descriptors: Device memory for the tensor maps.
+        descriptors: Device memory for the tensor maps and tables.
         stream: Where it runs.
 
     Raises:
@@ -100,8 +106,14 @@ class CapturedProgram:
             map_: descriptors + DESCRIPTOR_BYTES * number
             for number, map_ in enumerate(descriptors_of(program))
         }
+        tables = tables_of(program)
+        sizes = [DESCRIPTOR_BYTES * len(self._descriptors), *(table.nbytes for table in tables)]
+        self._tables = {
+            table: descriptors + start for table, start in zip(tables, accumulate(sizes), strict=False)
+        }
         self._stream = stream
         self._encode(self._descriptors)
+        self._fill(self._tables)
         self._kernels = [
             self._prepared(node, functions) if isinstance(node, KernelNode) else None
             for node in program.nodes()
@@ -119,7 +131,12 @@ class CapturedProgram:
         types: list[str] = []
         values: list[int | float] = []
         pointers: list[tuple[int, Address]] = []
-        kinds = {"a": iter(node.addresses), "m": iter(node.maps), "s": iter(node.scalars)}
+        kinds = {
+            "a": iter(node.addresses),
+            "m": iter(node.maps),
+            "s": iter(node.scalars),
+            "t": iter(node.tables),
+        }
         for letter in node.order:
             argument = next(kinds[letter])
             if isinstance(argument, Address):
@@ -131,12 +148,14 @@ class CapturedProgram:
             node, KernelParams(functions[node.symbol], *sizes, Arguments(types, values)), tuple(pointers)
         )
 
-    def _value(self, argument: Address | TensorMap | Scalar) -> int | float:
+    def _value(self, argument: Address | TensorMap | Table | Scalar) -> int | float:
         match argument:
             case Address():
                 return self._at(argument)
             case TensorMap():
                 return self._descriptors[argument]
+            case Table():
+                return self._tables[argument]
             case Scalar():
                 return argument.value
 
@@ -148,6 +167,13 @@ class CapturedProgram:
         for map_, place in maps.items():
             block = ctypes.create_string_buffer(self._encoded(map_), DESCRIPTOR_BYTES)
             self._device.upload(place, ctypes.addressof(block), DESCRIPTOR_BYTES, self._stream)
+
+    def _fill(self, tables: Mapping[Table, int]) -> None:
+        """Writes `tables` to their places, behind the work that is queued."""
+        for table, place in tables.items():
+            words = (*table.numbers, *map(self._at, table.addresses))
+            block = (ctypes.c_uint64 * len(words))(*words)
+            self._device.upload(place, ctypes.addressof(block), table.nbytes, self._stream)
 
     def _encoded(self, map_: TensorMap) -> bytes:
         """The descriptor of `map_`. Raises CaptureError that names the instruction which copies through it."""
@@ -204,7 +230,7 @@ class CapturedProgram:
 
     def set_pointers(self, pointers: Mapping[int, int]) -> None:
         """See `DeviceGraph`. Parameters of the kernels that use an entry are changed in place and its tensor maps
-        encoded again; a library call has its addresses inside."""
+        and tables written again; a library call has its addresses inside."""
         changed = {index for index, address in pointers.items() if self._table[index] != address}
         self._check_changeable(changed)
         changed |= self._stale
@@ -212,6 +238,7 @@ class CapturedProgram:
         for index, address in pointers.items():
             self._table[index] = address
         self._encode({map_: place for map_, place in self._descriptors.items() if map_.base in changed})
+        self._fill({table: place for table, place in self._tables.items() if _uses(table, changed)})
         driver = self._device.enter()
         for number, kernel in enumerate(self._kernels):
             if kernel is None or not any(address.base in changed for _, address in kernel.pointers):
@@ -286,6 +313,10 @@ class CapturedProgram:
             previous = node.name
         mark()
         return events
+
+
+def _uses(table: Table, entries: Set[int]) -> bool:
+    return any(address.base in entries for address in table.addresses)
 
 
 def _edges(node: KernelNode | LibraryNode, ends: Sequence[tuple[int, ...]]) -> list[GraphEdge]:

@@ -15,6 +15,7 @@ from aicf.backends.cuda import (
     place_kernels,
     scatter_kernels,
     simt_kernels,
+    update_kernels,
     wgmma_kernels,
 )
 
@@ -32,4 +33,5 @@ KERNELS: tuple[KernelDescriptor, ...] = (
     *generated_kernels.KERNELS,
     *place_kernels.KERNELS,
     scatter_kernels.SortedScatterKernel(),
+    *update_kernels.KERNELS,
 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from aicf.backends.base import BufferRef, Launch
 from aicf.backends.cuda.code import KernelCode
-from aicf.backends.cuda.device_program import Address, Scalar, TensorMap
+from aicf.backends.cuda.device_program import Address, Scalar, Table, TensorMap
 
 Triple = tuple[int, int, int]
 
@@ -18,13 +18,13 @@ class KernelLaunch:
 
     Args:
         code: The function.
-        arguments: One for each of its parameters; a tensor map is a `ptr`.
+        arguments: One for each of its parameters; a tensor map or a table is a `ptr`.
         grid, block, cluster: Sizes in blocks, threads and blocks.
         shared_bytes: Dynamic shared memory.
     """
 
     code: KernelCode
-    arguments: tuple[Address | TensorMap | Scalar, ...]
+    arguments: tuple[Address | TensorMap | Table | Scalar, ...]
     grid: Triple
     block: Triple
     cluster: Triple = (1, 1, 1)

@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from aicf.backends.cuda.device_program import DeviceModule, DeviceProgram, KernelNode, LibraryNode
+from aicf.backends.cuda.device_program import (
+    Address,
+    DeviceModule,
+    DeviceProgram,
+    KernelNode,
+    LibraryNode,
+    TensorMap,
+)
 from aicf.errors import ArtifactError
 
 _SCALARS = frozenset({"i32", "i64", "f32"})
@@ -44,9 +51,16 @@ def _program_problems(program: DeviceProgram, symbols: Collection[str]) -> Itera
 
 
 def _node_problems(node: KernelNode | LibraryNode, program: DeviceProgram) -> Iterator[str]:
-    places = (*node.addresses, *(node.maps if isinstance(node, KernelNode) else ()))
-    if any(not 0 <= place.base < program.table_size for place in places):
+    if any(not 0 <= place.base < program.table_size for place in _places(node)):
         yield "uses an address outside the table"
+
+
+def _places(node: KernelNode | LibraryNode) -> tuple[Address | TensorMap, ...]:
+    """Where the memory lies that a node uses."""
+    if isinstance(node, LibraryNode):
+        return node.addresses
+    in_tables = (address for table in node.tables for address in table.addresses)
+    return *node.addresses, *node.maps, *in_tables
 
 
 def _edge_problems(number: int, nodes: list[KernelNode | LibraryNode]) -> Iterator[str]:
@@ -60,7 +74,8 @@ def _edge_problems(number: int, nodes: list[KernelNode | LibraryNode]) -> Iterat
 def _kernel_problems(node: KernelNode, symbols: Collection[str]) -> Iterator[str]:
     if node.symbol not in symbols:
         yield f"has no code '{node.symbol}'"
-    counts = {"a": len(node.addresses), "m": len(node.maps), "s": len(node.scalars)}
+    kinds = {"a": node.addresses, "m": node.maps, "s": node.scalars, "t": node.tables}
+    counts = {letter: len(arguments) for letter, arguments in kinds.items()}
     if {letter: node.order.count(letter) for letter in {*node.order, *counts}} != counts:
         yield "has arguments that its order does not list"
     if not {scalar.type for scalar in node.scalars} <= _SCALARS:

@@ -132,6 +132,10 @@ class PhaseCode:
 
     # Addresses
 
+    def base(self, number: int) -> str:
+        """Where the operand of access `number` starts."""
+        return f"a{number}"
+
     def element(self, number: int, lines: list[str], point: str, cell: str) -> str:
         """The element of access `number` at flat indices of the parallel and of the reduce space."""
         parallel = self.coordinates(point, self.nest.parallel_dims, number, lines, f"p{number}_")
@@ -173,7 +177,7 @@ class PhaseCode:
         for number in numbers:
             access = self.accesses[number]
             element = self.element(number, lines, "point", "cell")
-            words = self.load_words(access, f"a{number}", element, lines, f"w{number}_")
+            words = self.load_words(access, self.base(number), element, lines, f"w{number}_")
             names += access.unpack(words, lines, f"e{number}_") if unpacked else words
         return names
 
@@ -310,7 +314,7 @@ class PhaseCode:
 
         def source(lines: list[str]) -> list[str]:
             access, element = self.accesses[number], self.element(number, lines, "point", "cell")
-            words = self.load_words(access, f"a{number}", element, lines, f"w{number}_")
+            words = self.load_words(access, self.base(number), element, lines, f"w{number}_")
             return access.unpack(words, lines, f"e{number}_")
 
         return source
@@ -386,7 +390,7 @@ class PhaseCode:
     def _store(self, output: int, names: Sequence[str], lines: list[str]) -> list[str]:
         number = self.nest.inputs + output
         element = self.element(number, lines, "point", "cell")
-        return self.accesses[number].store(f"a{number}", element, names)
+        return self.accesses[number].store(self.base(number), element, names)
 
     def start(self, phase: int) -> Snippet:
         """The registers `total` at the start."""

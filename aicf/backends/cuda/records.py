@@ -17,7 +17,7 @@ from xdsl.ir import Attribute
 
 from aicf.backends.base import EARLY_READS, TRIGGERS, OperandInfo, Work
 from aicf.backends.cuda.code import KernelCode
-from aicf.backends.cuda.device_program import Address, Scalar, TensorMap
+from aicf.backends.cuda.device_program import Address, Scalar, Table, TensorMap
 from aicf.backends.cuda.launches import KernelLaunch, Triple
 from aicf.backends.cuda.scalar_code import Rounding
 from aicf.backends.cuda.target import GpuArch
@@ -103,7 +103,9 @@ class Shape:
             "shared_bytes": integer(self.shared_bytes),
         }
 
-    def launch(self, code: KernelCode, arguments: tuple[Address | TensorMap | Scalar, ...]) -> KernelLaunch:
+    def launch(
+        self, code: KernelCode, arguments: tuple[Address | TensorMap | Table | Scalar, ...]
+    ) -> KernelLaunch:
         """The launch of `code` in this shape."""
         return KernelLaunch(code, arguments, self.grid, self.block, self.cluster, self.shared_bytes)
 

@@ -69,3 +69,11 @@ func.func @smoothing(%x : tensor<4x6xf32>, %n : tensor<4xi64>) -> tensor<f32> {
   %0 = logical.cross_entropy %x, %n {axis = 1, label_smoothing = 1.5 : f64} : (tensor<4x6xf32>, tensor<4xi64>) -> tensor<f32>
   func.return %0 : tensor<f32>
 }
+
+// -----
+
+func.func @ignored(%x : tensor<4x6xf32>, %n : tensor<4xi32>) -> tensor<f32> {
+  // CHECK: logical.cross_entropy: ignore_index is 4294967296, which no label of i32 can be
+  %0 = logical.cross_entropy %x, %n {axis = 1, ignore_index = 4294967296} : (tensor<4x6xf32>, tensor<4xi32>) -> tensor<f32>
+  func.return %0 : tensor<f32>
+}

@@ -50,10 +50,8 @@ def _unrepeated(adjoint: Adjoint, value: SSAValue, like: SSAValue) -> SSAValue:
 
 
 def _linear_operand(adjoint: Adjoint, op: logical.LinearOp) -> SSAValue:
-    """grad @ w."""
-    product = logical.MatmulOp(
-        _rows(adjoint, _at_least_matrix(adjoint, adjoint.grad)), adjoint.saved(op.weight)
-    )
+    """grad @ w, with the operand's dimensions: what reads it can be part of the product."""
+    product = logical.MatmulOp(_at_least_matrix(adjoint, adjoint.grad), adjoint.saved(op.weight))
     return adjoint.reshape(adjoint.add(product, "operand"), op.operand)
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from aicf.backends.cuda.device_program import Table
 from aicf.backends.cuda.launches import KernelLaunch
 from aicf.semantics.random import philox_word
 
@@ -191,13 +192,23 @@ def run(launches: Sequence[KernelLaunch], memory: Memory) -> None:
     for launch in launches:
         here = _Here()
         function = _function(launch.code.source, launch.code.name, _namespace(memory, here))
-        arguments = [((a.base + 1) << _SPACE) + a.offset for a in launch.arguments]  # type: ignore[union-attr]
+        arguments = [_argument(each, memory) for each in launch.arguments]
         size = launch.block[0]
         for z, y, x in itertools.product(*map(range, reversed(launch.grid))):
             shared = _Shared()
             threads = [_Thread(number, size, shared, block_index=(x, y, z)) for number in range(size)]
             with np.errstate(all="ignore"):
                 _run_threads(threads, lambda _: function(*arguments), here)  # noqa: B023
+
+
+def _argument(argument: Any, memory: Memory) -> int:
+    """What a kernel is given: an address, of memory of its own for a table."""
+    if not isinstance(argument, Table):
+        return ((argument.base + 1) << _SPACE) + argument.offset
+    words = [*argument.numbers, *(_argument(address, memory) for address in argument.addresses)]
+    memory.buffers.append(np.array(words, np.uint64).view(np.uint8))
+    memory.written.append(np.ones(8 * len(words), np.bool_))
+    return len(memory.buffers) << _SPACE
 
 
 def run_cluster(

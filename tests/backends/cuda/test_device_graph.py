@@ -22,6 +22,7 @@ from aicf.backends.cuda.device_program import (
     KernelNode,
     LibraryNode,
     Scalar,
+    Table,
     TensorMap,
 )
 from aicf.backends.cuda.driver import GraphEdge
@@ -43,11 +44,10 @@ def floats(address: int) -> np.ndarray:
 
 
 def node(name: str, order: str, *after: Dependency, **parts: Any) -> KernelNode:
-    places = {"addresses": (), "maps": (), "scalars": (), **parts}
+    places = {"addresses": (), "maps": (), "scalars": (), "tables": (), **parts}
     sizes = ((2, 1, 1), (32, 1, 1), parts.pop("cluster", (1, 1, 1)), parts.pop("shared", 0))
-    return KernelNode(
-        name, name, *sizes, places["addresses"], places["maps"], places["scalars"], order, tuple(after)
-    )
+    arguments = (places["addresses"], places["maps"], places["scalars"])
+    return KernelNode(name, name, *sizes, *arguments, order, tuple(after), places["tables"])
 
 
 def plus_one(arguments: list[int]) -> None:
@@ -208,6 +208,36 @@ def test_tensor_maps_are_encoded_once_and_again_for_a_new_address(gpu: FakeDrive
     program.run()
     for index in (2, 3):
         np.testing.assert_array_equal(program.at(index), floats(other) * 2)
+
+
+def by_table(arguments: list[int]) -> None:
+    """Adds a number of the table to the block that it names next, into the last one."""
+    number, source, target = (ctypes.c_uint64 * 3).from_address(arguments[-1])
+    floats(target)[:] = floats(source) + number
+
+
+def test_tables_lie_behind_the_maps_and_are_written_again_for_a_new_address(gpu: FakeDriver) -> None:
+    """One table of two nodes, another of a third: numbers first, then addresses, written behind what is queued."""
+    table, other_table = (Table((9,), (Address(1, 0), Address(place, 0))) for place in (2, 3))
+    program = Captured(
+        gpu,
+        {"a": through_map, "b": by_table, "c": by_table},
+        node("a", "ma", maps=(MAP,), addresses=(Address(0, 0),)),
+        node("b", "t", Dependency(0), tables=(table,)),
+        node("c", "at", Dependency(1), addresses=(Address(0, 0),), tables=(other_table,)),
+    )
+    assert table.nbytes == 24 and program.graph is not None
+    first = program.at(1) + 9
+    other = program.memory.allocate(4 * COUNT)
+    floats(other)[:] = random(np.random.default_rng(3), COUNT)
+    program.graph.launch()
+    program.graph.set_pointers({1: other})
+    assert not gpu.named("set_kernel")
+    program.memory.synchronize(program.stream)
+    np.testing.assert_array_equal(program.at(2), first)
+    program.run()
+    for index in (2, 3):
+        np.testing.assert_array_equal(program.at(index), floats(other) + 9)
 
 
 def test_a_tensor_map_needs_sixteen_bytes(gpu: FakeDriver) -> None:

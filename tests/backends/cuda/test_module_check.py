@@ -13,6 +13,7 @@ from aicf.backends.cuda.device_program import (
     DeviceProgram,
     LibraryNode,
     Scalar,
+    Table,
 )
 from aicf.backends.cuda.loader import load_native
 from aicf.backends.cuda.storage import read, stored
@@ -41,6 +42,14 @@ DAMAGES: dict[str, tuple[DeviceProgram, str]] = {
     "an address outside": (
         last(addresses=(Address(4, 0),)),
         "instruction 'last' uses an address outside the table",
+    ),
+    "an address outside, in a table": (
+        last(order="ast", tables=(Table((1,), (Address(4, 0),)),)),
+        "instruction 'last' uses an address outside the table",
+    ),
+    "a table too many": (
+        last(tables=(Table((1,), ()),)),
+        "instruction 'last' has arguments that its order does not list",
     ),
     "a later node": (
         last(after=(Dependency(2),)),

@@ -1,0 +1,203 @@
+"""The update of many tensors by one launch: what it can run, what it would cost, and the record of its decisions.
+
+A block looks up in a table in device memory which part it has, and which elements of it. No code generator is imported
+here; `update_code.py` turns records into code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr
+from xdsl.ir import Attribute
+
+from aicf.backends.base import Work
+from aicf.backends.cuda.generated_kernels import (
+    DETERMINISM,
+    VERSION,
+    code_reason,
+    dtype_reason,
+    loops_record,
+)
+from aicf.backends.cuda.generated_spec import GeneratedSpec, choose
+from aicf.backends.cuda.records import (
+    PlainOperands,
+    Record,
+    Shape,
+    contradiction,
+    integer,
+    integers,
+    read_integer,
+    read_integers,
+    start_entries,
+)
+from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch, arch_named
+from aicf.backends.cuda.vector_access import PIECE_BYTES
+from aicf.backends.nests import LoopNest, nest_of, overwritable
+from aicf.backends.updates import layout_reason, numbers_code, overwritten, same_type, update_of_work
+from aicf.dialects.emit_kernels import KernelOp
+from aicf.dialects.emit_types import TargetAttr
+from aicf.dialects.emit_updates import Part, Update, is_update
+
+_LATENCY_US = 2.2
+"""Of one launch with its look-up: by itself a small update takes as long on an H100."""
+
+
+@dataclass(frozen=True)
+class UpdateSpec:
+    """The decisions about an update.
+
+    Args:
+        vectors: Elements that a thread handles as one, of each part.
+        threads: Of a block.
+        unroll: Vectors of a thread.
+    """
+
+    vectors: tuple[int, ...]
+    threads: int = 256
+    unroll: int = 1
+
+    def problem(self, update: Update, limits: Sequence[int]) -> str | None:
+        """Why these decisions do not fit an update whose parts have vectors of at most `limits`; None if they do."""
+        if len(self.vectors) != len(update.parts):
+            return f"it has vectors for {len(self.vectors)} parts, the body has {len(update.parts)}"
+        for vector, limit in zip(self.vectors, limits, strict=True):
+            if vector < 1 or vector & (vector - 1) or vector > limit:
+                return f"a vector of {vector} elements where at most {limit} lie side by side and aligned"
+        if self.threads % 32 or not 32 <= self.threads <= 1024 or not 1 <= self.unroll <= 8:
+            return "a size is out of range"
+        return None
+
+    def blocks(self, part: Part, vector: int) -> int:
+        """Blocks that one part takes."""
+        return -(-(part.elements // vector) // (self.threads * self.unroll))
+
+
+def vector_limits(
+    update: Update,
+    places: Sequence[tuple[str, int]],
+    results: Sequence[tuple[str, int]],
+) -> list[int]:
+    """The most elements of each part that one access may take.
+
+    Args:
+        places, results: Element type of each operand and result, and bytes from an aligned address to its start.
+    """
+    limits: list[int] = []
+    for part in update.parts:
+        own = [*(places[i] for i in part.operands), *(results[i] for i in part.results)]
+        vector = max(PIECE_BYTES // ELEMENT_BYTES[dtype] for dtype, _ in own)
+        while vector > 1 and (vector > part.elements or not all(_is_aligned(*each, vector) for each in own)):
+            vector //= 2
+        limits.append(vector)
+    return limits
+
+
+def _is_aligned(dtype: str, offset: int, vector: int) -> bool:
+    return offset % min(PIECE_BYTES, vector * ELEMENT_BYTES[dtype]) == 0
+
+
+@dataclass(frozen=True)
+class MultiTensorKernel(PlainOperands):
+    """All parts in one launch; another one, of a single thread, for new values of numbers, which every block reads."""
+
+    id: str = "cuda.multi_tensor"
+    version: int = VERSION
+    determinism: str = DETERMINISM
+    simplicity: int = 0
+    kinds: frozenset[str] = frozenset({"sgd_step", "adam_step", "update"})
+
+    def legal(self, work: Work, target: TargetAttr) -> str | None:
+        """See `KernelDescriptor`."""
+        if (reason := dtype_reason(work)) is not None:
+            return reason
+        if work.code is None or not is_update(work.code):
+            return "it is not the update of several tensors"
+        return layout_reason(work, update_of_work(work)) or code_reason(work.code)
+
+    def cost_us(self, work: Work, target: TargetAttr) -> float:
+        """See `KernelDescriptor`: every operand is read once and every result written once."""
+        arch, update = arch_named(target.arch.data), update_of_work(work)
+        parts = [[work.operands[i] for i in part.operands] for part in update.parts]
+        parts += [[work.results[i] for i in part.results] for part in update.parts]
+        sizes = [part.elements for part in update.parts] * 2
+        moved = sum(
+            size * ELEMENT_BYTES[info.dtype]
+            for size, infos in zip(sizes, parts, strict=True)
+            for info in infos
+        )
+        launches = 2 if update.scalar_results else 1
+        return _LATENCY_US * launches + moved / arch.bandwidth_gbs / 1e3
+
+    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
+        """See `KernelDescriptor`."""
+        return _record_of(work, target, UpdateSpec(tuple(_limits(work))))
+
+    def record_reason(self, work: Work, record: Record, target: TargetAttr) -> str | None:
+        """See `CheckedKernel`."""
+        spec = read_spec(record)
+        if (reason := spec.problem(update_of_work(work), _limits(work))) is not None:
+            return reason
+        return contradiction(record, _record_of(work, target, spec), arch_named(target.arch.data))
+
+    def fixed_order(self, work: Work, target: TargetAttr) -> str:
+        """See `BatchInvariantKernel`: nothing is combined."""
+        return "none"
+
+
+def _limits(work: Work) -> list[int]:
+    operands, results = (
+        [(info.dtype, info.offset * ELEMENT_BYTES[info.dtype]) for info in infos]
+        for infos in (work.operands, work.results)
+    )
+    return vector_limits(update_of_work(work), operands, results)
+
+
+def _record_of(work: Work, target: TargetAttr, spec: UpdateSpec) -> dict[str, Attribute]:
+    assert work.code is not None
+    arch, update = arch_named(target.arch.data), update_of_work(work)
+    blocks = sum(spec.blocks(part, v) for part, v in zip(update.parts, spec.vectors, strict=True))
+    entries: dict[str, Attribute] = {
+        "vectors": integers(spec.vectors),
+        "unroll": integer(spec.unroll),
+        **Shape((blocks, 1, 1), (spec.threads, 1, 1)).entries(),
+        "rounding": StringAttr(work.rounding),
+        **start_entries(arch),
+    }
+    pairs = overwritten(work.code, update)
+    if (numbers := _numbers(work, work.code, update, arch)) is not None:
+        nest, loops = numbers
+        entries["numbers"] = DictionaryAttr(loops_record(nest, loops, work.rounding, arch))
+        pairs += [
+            (update.scalar_results[output], update.scalars[place])
+            for output, place in overwritable(nest.kernel)
+        ]
+    entries["may_alias"] = ArrayAttr([integers(pair) for pair in same_type(pairs, work)])
+    return entries
+
+
+def _numbers(
+    work: Work, code: KernelOp, update: Update, arch: GpuArch
+) -> tuple[LoopNest, GeneratedSpec] | None:
+    """The kernel of the new values of numbers, if there are any."""
+    read = [work.operands[number] for number in update.scalars]
+    made = [work.results[number] for number in update.scalar_results]
+    nest = numbers_nest(code, update, [info.dtype for info in (*read, *made)])
+    return None if nest is None else (nest, choose(nest, [info.offset for info in (*read, *made)], arch))
+
+
+def numbers_nest(code: KernelOp, update: Update, dtypes: Sequence[str]) -> LoopNest | None:
+    """The loops, of one point, that compute the results of rank 0; `dtypes` of their operands, then of them."""
+    kernel = numbers_code(code, update)
+    return None if kernel is None else nest_of(kernel, [()] * len(dtypes), dtypes)
+
+
+def read_spec(record: Record) -> UpdateSpec:
+    """The decisions of a record. Raises PlanError if it lacks one."""
+    threads, _, _ = read_integers(record, "block", 3)
+    return UpdateSpec(read_integers(record, "vectors"), threads, read_integer(record, "unroll"))
+
+
+KERNELS = (MultiTensorKernel(),)
+"""The kernels of this family."""

@@ -1,0 +1,76 @@
+"""`train_step`: a model, a loss and an optimizer to a compiled training step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aicf.compiler import compile
+from aicf.sources import Dims, Model, Policy, Tuning, Weights, dims_text, read_weights
+from aicf.training.forward import Forward, read_forward
+from aicf.training.initial import first_values
+from aicf.training.losses import LossLike, resolve_loss
+from aicf.training.optimizers import Optimizer
+from aicf.training.step_graph import Recipe, write_step
+from aicf.training.train_step import TrainStep
+
+
+def train_step(
+    model: Model,
+    loss: LossLike,
+    optimizer: Optimizer,
+    *,
+    weights: Weights | None = None,
+    target: str | None = None,
+    frozen: Sequence[str] = (),
+    clip_norm: float | None = None,
+    micro_batches: int = 1,
+    seed: int = 0,
+    dims: Dims | None = None,
+    policy: Policy | None = None,
+    tuning: Tuning | None = None,
+    threads: int = 1,
+) -> TrainStep:
+    """Compiles the training step of a model.
+
+    Args:
+        model: What `aicf.compile` takes, logical IR of one function. With a loss it has one output, the prediction.
+        loss: A loss of `aicf.losses` or its name (`cross_entropy`, `mse`, `huber`, `bce_with_logits`), which adds the
+            input `y`; None if the model computes it, as its output `loss`.
+        optimizer: One of `aicf.optimizers`, with its learning rate or schedule.
+        weights: Every parameter, state and meta of the model; by default they begin as `aicf.training.initial_weights`.
+        frozen: Names or patterns (`encoder.*`) of parameters that stay as they are.
+        clip_norm: The gradients together are made no longer than this (PyTorch's `clip_grad_norm_`).
+        micro_batches: The batch is taken in that many parts, whose gradients are averaged (of a loss that is a sum,
+            added up). The sizes of the model are those of one part: dimension 0 of every input is that much larger.
+        seed: Of the first weights, and of the model's meta tensor `seed`.
+        target, dims, policy, tuning, threads: As of `aicf.compile`; several sizes share one state.
+
+    Raises:
+        InvalidIR: the loss is not one number, does not depend on a parameter that is not frozen, or depends on it only
+            through ops that pass no derivative back.
+        InputMismatch: weights are missing, too many, or of another shape or dtype.
+        Others as `aicf.compile`.
+    """
+    sizes = dims_text(dims)
+    forward = read_forward(model, sizes if micro_batches > 1 else "")
+    recipe = Recipe(resolve_loss(loss), optimizer, frozen, clip_norm, micro_batches)
+    program = write_step(forward, recipe)
+    given = first_values(forward, seed, {}) if weights is None else read_weights(weights)
+    executable = compile(
+        program.graph,
+        {**given, **program.start},
+        target,
+        dims=sizes if micro_batches == 1 else None,
+        policy=policy,
+        tuning=tuning,
+        threads=threads,
+        name=forward.name,
+    )
+    return TrainStep(executable, ops_of(forward, recipe), tuple(program.start))
+
+
+def ops_of(forward: Forward, recipe: Recipe) -> tuple[str, ...]:
+    """What the model computes and how it is trained, op by op: what a checkpoint is compared by."""
+    model = [op.name.removeprefix("logical.") for op in forward.ops()]
+    kinds = [type(each).__name__ for each in (recipe.loss, recipe.optimizer) if each is not None]
+    return (*model, *kinds)
