@@ -46,6 +46,7 @@ class Options:
         tuning: The rows of the tuning table that it read, as inline JSON; empty for none.
         meta: Who computes counters and rates of a training step, `device` or `host`; empty for the default.
         check_finite: Whether a step of training that is not finite changes nothing.
+        memory_budget: Bytes that a training step may take; 0 sets no bound.
     """
 
     target: str
@@ -55,6 +56,7 @@ class Options:
     tuning: str = ""
     meta: str = ""
     check_finite: bool = False
+    memory_budget: int = 0
 
 
 @dataclass(frozen=True)

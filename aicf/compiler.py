@@ -33,8 +33,10 @@ from aicf.passes.assign_ids import AssignIdsPass
 from aicf.passes.select_kernels import TUNING_KEY
 from aicf.passes.set_target import SetTargetPass
 from aicf.passes.support.collector import collector_paused
+from aicf.passes.support.driver import drive
 from aicf.passes.support.identity import op_id, position_of
 from aicf.passes.support.pipeline import apply_pass
+from aicf.policies.policy import resolve_policy
 from aicf.policies.tuning_table import Header, remeasure, resolve_tuning
 from aicf.progress import Step, progress
 from aicf.runtime.capture_plan import ModulePlan
@@ -72,6 +74,7 @@ def compile(
     threads: int = 1,
     meta: Literal["device", "host"] | None = None,
     check_finite: bool = False,
+    memory_budget: int = 0,
     name: str | None = None,
 ) -> CompiledModel:
     """Compiles a model.
@@ -92,13 +95,16 @@ def compile(
             or the executable in front of each run (`host`). Both give the same numbers.
         check_finite: Whether a training step whose loss or gradients are not all finite changes nothing; its number is
             `Executable.bad_step`.
+        memory_budget: Bytes that the arena of a training step may take; where it takes more, what the backward part
+            reads of the forward part is computed again instead of kept. 0 sets no bound.
         name: Name of the model; its file's or function's if None.
 
     Raises:
         InvalidIR: the program does not parse or verify.
         UnsupportedOp: no kernel of the target runs an op.
         PolicyError: target, dims, policy or threads are not legal, or the tuning table is for another target.
-        PlanError, CaptureError: an emit program is undecided or contradictory.
+        PlanError, CaptureError: an emit program is undecided or contradictory, or a training step does not fit into its
+            memory budget.
         InputMismatch: weights are missing, too many, or of another shape or dtype.
     """
     with progress("compiling") as step:
@@ -106,7 +112,7 @@ def compile(
         context = make_context()
         source = read_model(model, context)
         texts = policy_text(policy), dims_text(dims), threads, tuning_text(tuning)
-        asked = Options(target or "", *texts, meta or "", check_finite)
+        asked = Options(target or "", *texts, meta or "", check_finite, memory_budget)
         options = resolve_options(source, asked)
         logical = None if source.is_emit else _logical_text(source.module, context)
         places = _places(source.module)
@@ -209,14 +215,18 @@ def _reject_options(source: Source, own: bool, asked: Options) -> None:
 
 def passes_of(source: Source, options: Options) -> tuple[ModulePass, ...]:
     """The passes that make a final program of `source`."""
+    if options.memory_budget and not is_training(source.module):
+        raise PolicyError("memory_budget: the program saves nothing for gradients; leave the option out")
     if source.is_emit:
         start = (SetTargetPass(options.target, options.threads),) if options.target else ()
         policy = (ApplyPolicyPass(options.policy),) if options.policy else ()
         return (*start, *policy, *instruction_passes(options.tuning))
     given = (options.target, options.policy, options.dims, options.threads)
     if options.meta or options.check_finite or is_training(source.module):
-        meta = options.meta or "device"
-        return AicfTrainingPass(*given, options.tuning, meta, options.check_finite).passes()
+        meta, budget = options.meta or "device", options.memory_budget
+        return AicfTrainingPass(*given, options.tuning, meta, options.check_finite, budget).passes()
+    if options.policy and not source.has_groups:
+        resolve_policy(options.policy).execution.check_saves(())
     stage = "lowered" if source.has_groups else "logical"
     return AicfInferencePass(*given, stage, options.tuning).passes()
 
@@ -234,10 +244,12 @@ def _places(module: ModuleOp) -> dict[str, str]:
 
 
 def _run(passes: Sequence[ModulePass], module: ModuleOp, context: Context, step: Step) -> None:
+    def apply(module_pass: ModulePass) -> None:
+        step(module_pass.name)
+        apply_pass(module_pass, context, module)
+
     with collector_paused():
-        for module_pass in passes:
-            step(module_pass.name)
-            apply_pass(module_pass, context, module)
+        drive(passes, module, apply)
 
 
 def _build(module: ModuleOp) -> NativeCode:
@@ -286,11 +298,15 @@ def stage_text(record: Record, stage: str) -> str:
     source = Source(parse_module(record.logical, f"<{record.name}>", context=context), record.name)
     wanted = _LOWERED_PASS if stage == LOWERED else stage
     text, names = None, dict.fromkeys(["logical", LOWERED, "emit"])
-    for module_pass in passes_of(source, record.options):
+
+    def apply(module_pass: ModulePass) -> None:
+        nonlocal text
         apply_pass(module_pass, context, source.module)
         names[module_pass.name] = None
         if module_pass.name == wanted:
             text = print_module(source.module)
+
+    drive(passes_of(source, record.options), source.module, apply)
     if text is None:
         raise InputMismatch(f"there is no IR stage '{stage}'; it has {', '.join(names)}")
     if print_module(source.module) != record.emit:

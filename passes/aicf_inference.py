@@ -39,6 +39,7 @@ from aicf.passes.select_layouts import SelectLayoutsPass
 from aicf.passes.set_target import SetTargetPass
 from aicf.passes.specialize_shapes import SpecializeShapesPass
 from aicf.passes.support.collector import collector_paused
+from aicf.passes.support.driver import drive
 from aicf.passes.verify_capture_safe import VerifyCaptureSafePass
 from aicf.passes.verify_emit import VerifyEmitPass
 from aicf.passes.verify_logical import VerifyLogicalPass
@@ -169,9 +170,12 @@ def emit_passes() -> tuple[ModulePass, ...]:
 def run(
     passes: tuple[ModulePass, ...], ctx: Context, module: ModuleOp, observer: Observer | None = None
 ) -> None:
-    """Applies passes in order; `observer` sees each pass and the module after it."""
+    """Applies passes in order, see `drive`; `observer` sees each pass and the module after it."""
+
+    def apply(step: ModulePass) -> None:
+        step.apply(ctx, module)
+        if observer is not None:
+            observer(step, module)
+
     with collector_paused():
-        for step in passes:
-            step.apply(ctx, module)
-            if observer is not None:
-                observer(step, module)
+        drive(passes, module, apply)

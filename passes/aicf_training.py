@@ -9,7 +9,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from aicf.dialects import logical
+from aicf.errors import PolicyError
 from aicf.passes.aicf_inference import decision_passes, front_passes, lowering_passes, run, simplifications
+from aicf.passes.check_budget import CheckBudgetPass
 from aicf.passes.check_finite import CheckFinitePass
 from aicf.passes.differentiate import DifferentiatePass
 from aicf.passes.eliminate_saves import EliminateSavesPass
@@ -25,7 +27,11 @@ class AicfTrainingPass(ModulePass):
     """Runs every pass of the training pipeline in order: that of inference, with gradients, optimizers and saves.
 
     Options: `target`, `policy`, `dims`, `threads` and `tuning` of `aicf-inference`; `meta` (`device` or `host`: who
-    computes counters and rates, see `separate-meta`) and `check-finite` (a step that is not finite changes nothing).
+    computes counters and rates, see `separate-meta`) and `check-finite` (a step that is not finite changes nothing);
+    `memory-budget`, the bytes that the arena of a program may take: what is saved is computed again where it takes
+    more. 0 sets no bound.
+
+    Raises PlanError if no choice is found that stays within the budget.
     """
 
     name = "aicf-training"
@@ -37,12 +43,16 @@ class AicfTrainingPass(ModulePass):
     tuning: str = ""
     meta: str = "device"
     check_finite: bool = False
+    memory_budget: int = 0
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         run(self.passes(), ctx, op)
 
     def passes(self) -> tuple[ModulePass, ...]:
         """The passes in order, with the options handed on."""
+        if self.memory_budget < 0:
+            raise PolicyError(f"memory-budget: must be at least 0 bytes, got {self.memory_budget}")
+        check = (CheckBudgetPass(self.memory_budget),) if self.memory_budget else ()
         return (
             *front_passes(self.target, self.policy, self.dims, self.threads),
             DifferentiatePass(),
@@ -57,6 +67,7 @@ class AicfTrainingPass(ModulePass):
             VerifyLogicalPass(),
             FuseUpdatesPass(),
             *decision_passes(self.tuning),
+            *check,
         )
 
 

@@ -25,6 +25,7 @@ from aicf.passes.support.ledger import record
 from aicf.passes.support.merging import Merge, members, window
 from aicf.passes.support.outlining import id_of, name_of
 from aicf.passes.support.policy import without_bucket
+from aicf.passes.support.saved_values import is_given
 from aicf.passes.support.verdicts import SAME_TIME, Verdict
 from aicf.passes.support.work import target_of, work_of_group
 from aicf.policies.kernel_policy import BATCH_INVARIANT
@@ -172,6 +173,7 @@ class _Joiner:
             self._against_policy(merge, listed),
             self._against_order(merge),
             None if listed else _against_size(merge),
+            None if listed else _against_memory(merge),
         )
         return next((reason for reason in against if reason is not None), None) or self._against_kernels(
             merge, listed
@@ -245,6 +247,35 @@ def _against_size(merge: Merge) -> str | None:
     if (count := len(merge.members)) > MEMBER_LIMIT:
         return f"together they are {count} ops, and a group has at most {MEMBER_LIMIT}"
     return None
+
+
+def _against_memory(merge: Merge) -> str | None:
+    """That the second group would run long before it is due: what it gives would be kept while products run.
+
+    So no group of a training step's forward part takes in what the backward part computes of the same values.
+    """
+    between = next(
+        (op for op in merge.late if any(isinstance(inner, logical.MatmulOp) for inner in op.walk())), None
+    )
+    if between is None:
+        return None
+    held = {value for value in merge.second.results if value in merge.results}
+    freed = {
+        value
+        for value in merge.second.ins
+        if value.owner is not merge.first and all(use.operation in merge.parts for use in value.uses)
+    }
+    more = _arena_bytes(held) - _arena_bytes(freed)
+    return (
+        f"what it gives would be kept from before '{name_of(between)}' on: {more} bytes more"
+        if more > 0
+        else None
+    )
+
+
+def _arena_bytes(values: Iterable[SSAValue]) -> int:
+    """Bytes of what the program has no other memory for."""
+    return _bytes(value for value in values if not is_given(value))
 
 
 def _why(merge: Merge) -> str:

@@ -18,6 +18,8 @@ from aicf.policies.section import Section
 MEMORY = ("shared", "separate")
 ORDERS = ("reuse", "text")
 BINDINGS = ("direct", "staged")
+KEEP, RECOMPUTE = "keep", "recompute"
+SAVES = (KEEP, RECOMPUTE)
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,8 @@ class ExecutionPolicy(Section):
             every intermediate can still be looked at after a run.
         order: Whether instructions may be moved for `reuse` of what is still in a cache, or stay in `text` order.
         prepared_weights: Whether kernels may have weights packed ahead, in `@prepare`.
+        saves: By the id of a `logical.save` of a training step, whether its value is to `keep` its memory until the
+            backward part reads it, or to `recompute` there.
 
     Raises:
         PolicyError: a value is not legal; the message names its path and lists what is.
@@ -49,8 +53,9 @@ class ExecutionPolicy(Section):
         "memory": choice(MEMORY),
         "order": choice(ORDERS),
         "prepared_weights": boolean,
+        "saves": map_of(choice(SAVES)),
     }
-    BOUNDS: ClassVar[tuple[str, ...]] = ("inplace", "memory", "order", "prepared_weights")
+    BOUNDS: ClassVar[tuple[str, ...]] = ("inplace", "memory", "order", "prepared_weights", "saves")
 
     streams: int = 0
     streams_of: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -59,6 +64,7 @@ class ExecutionPolicy(Section):
     memory: str = "shared"
     order: str = "reuse"
     prepared_weights: bool = True
+    saves: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -66,6 +72,8 @@ class ExecutionPolicy(Section):
         one_of("order", self.order, ORDERS)
         for name, binding in self.bindings.items():
             one_of(f"bindings.{name}", binding, BINDINGS)
+        for name, way in self.saves.items():
+            one_of(f"saves.{name}", way, SAVES)
         counts = {
             "streams": self.streams,
             **{f"streams_of.{k}": count for k, count in self.streams_of.items()},
@@ -92,3 +100,9 @@ class ExecutionPolicy(Section):
             if name not in names:
                 hint = suggest(name, names, "it has")
                 raise PolicyError(f"bindings.{name}: no input or output has that name; {hint}")
+
+    def check_saves(self, names: Collection[str]) -> None:
+        """Raises PolicyError, naming the path, for a key of `saves` that is no save."""
+        for name in self.saves:
+            if name not in names:
+                raise PolicyError(f"saves.{name}: no save has that id; {suggest(name, names, 'it has')}")

@@ -8,7 +8,7 @@
 // CHECK:      aicf.policy = {version = 1 : i64, determinism = "bitwise", rounding = "fused", tf32 = false,
 // CHECK-SAME:   fusion = {attention = true, gated = true, horizontal = true, prologue = true, norm = true, epilogue = true, elementwise = true, multi_output = true, concat = true}, kernels = {softmax = "reference.body"},
 // CHECK-SAME:   records = {}, forbid = [], groups = [["a", "b"]], measurements = "cold"},
-// CHECK-SAME:   aicf.execution = {version = 1 : i64, streams = 2 : i64, streams_of = {}, bindings = {}, inplace = true, memory = "shared", order = "reuse", prepared_weights = true}}
+// CHECK-SAME:   aicf.execution = {version = 1 : i64, streams = 2 : i64, streams_of = {}, bindings = {}, inplace = true, memory = "shared", order = "reuse", prepared_weights = true, saves = {}}}
 // CHECK:      emit.decision "apply-policy" ["module"] choice "policy: given" because "option policy: kernels, groups, streams"
 
 // AUTO:       aicf.policy = {version = 1 : i64, determinism = "bitwise", rounding = "fused", tf32 = false,

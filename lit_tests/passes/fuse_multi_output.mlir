@@ -13,6 +13,7 @@
 // CHECK: emit.decision "fuse-multi-output" ["f0", "f1", "f2", "f3"] choice "one kernel for 4 ops, 4 results" {{.*}} rejected {f4 = "together they have 5 results that others read, and a group has at most 4"}
 // CHECK: emit.decision "fuse-multi-output" ["across"] choice "apart" {{.*}} rejected {down = "cpu.generated: it is not one set of loops over all elements (reductions over different axes)"}
 // CHECK: emit.decision "fuse-multi-output" ["gradient"] choice "apart" {{.*}} rejected {bias = "predicted {{.*}} us, and {{.*}} us apart"}
+// CHECK: emit.decision "fuse-multi-output" ["near"] choice "apart" {{.*}} rejected {late = "what it gives would be kept from before 'far.product' on: 512 bytes more"}
 // OFF: emit.decision "fuse-multi-output" ["sum"{{.*}}] choice "apart" {{.*}} = "fusion to several results is off by policy"
 // OFF-NOT: {{one kernel for [0-9]+ ops, }}
 // BATCH: emit.decision "fuse-multi-output" ["sum"] choice "apart" {{.*}} = "what is one instruction may not depend on the batch, and what pays does"
@@ -154,4 +155,20 @@ func.func @overwritten(
   %g = logical.neg %p {aicf.id = "error.neg", aicf.src = ["error.neg"]} : tensor<8x16xf32>
   %y = logical.matmul %g, %w {aicf.id = "back", aicf.src = ["back"]} : (tensor<8x16xf32>, tensor<16x16xf32>) -> tensor<8x16xf32>
   func.return %y, %l : tensor<8x16xf32>, tensor<8xf32>
+}
+
+// Two that read one value, where the later runs long after: what it gives would take memory while a product runs.
+// CHECK-LABEL: func.func @far
+// CHECK: emit.group "near" from ["near"]
+// CHECK: emit.group "late" from ["late"]
+func.func @far(
+    %x : tensor<8x16xf32> {logical.name = "x", logical.role = "input"},
+    %w : tensor<16x8xf32> {logical.name = "w", logical.role = "param"})
+    -> (tensor<8x8xf32> {logical.name = "y"}) {
+  %e = logical.exp %x {aicf.id = "near", aicf.src = ["near"]} : tensor<8x16xf32>
+  %p = logical.matmul %e, %w {aicf.id = "far.product", aicf.src = ["far.product"]} : (tensor<8x16xf32>, tensor<16x8xf32>) -> tensor<8x8xf32>
+  %n = logical.neg %x {aicf.id = "late", aicf.src = ["late"]} : tensor<8x16xf32>
+  %y = logical.matmul %p, %n {aicf.id = "last.product", aicf.src = ["last.product"]} : (tensor<8x8xf32>, tensor<8x16xf32>) -> tensor<8x16xf32>
+  %z = logical.matmul %y, %w {aicf.id = "end.product", aicf.src = ["end.product"]} : (tensor<8x16xf32>, tensor<16x8xf32>) -> tensor<8x8xf32>
+  func.return %z : tensor<8x8xf32>
 }

@@ -58,10 +58,11 @@ def _elements(type_: Attribute) -> int:
 
 def operations(body: Block) -> int:
     """Scalar operations of a body of primitive logical ops."""
-    return sum(_operations(op) for op in body.ops if not isinstance(op, YieldOp))
+    return sum(operations_of(op) for op in body.ops if not isinstance(op, YieldOp))
 
 
-def _operations(op: Operation) -> int:
+def operations_of(op: Operation) -> int:
+    """Scalar operations of one primitive logical op."""
     if isinstance(op, logical.MatmulOp):
         depth = tensor_info(op.lhs.type).shape[-2 if op.transpose_a is not None else -1]
         return 2 * depth * _elements(op.result.type)

@@ -81,6 +81,7 @@ RECORDS: Mapping[str, tuple[int, str]] = {
         "algorithm workspace_bytes combination_order",
     ),
     "cuda.gemm_wgmma": (1, _WGMMA),
+    "cuda.gemm_wgmma_tf32": (1, f"{_WGMMA} math"),
     "cuda.gemm_norm": (1, _WGMMA),
     "cuda.gemm_mma": (
         1,

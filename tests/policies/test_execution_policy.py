@@ -15,7 +15,7 @@ from aicf.errors import PolicyError
 from aicf.frontends.text import make_context
 from aicf.passes.aicf_inference import AicfInferencePass, run
 from aicf.passes.support.decisions import decisions_of
-from aicf.policies.execution_policy import BINDINGS, MEMORY, ORDERS, ExecutionPolicy
+from aicf.policies.execution_policy import BINDINGS, MEMORY, ORDERS, SAVES, ExecutionPolicy
 from aicf.policies.policy import Policy
 from aicf.runtime.plan_from_ir import read_module
 
@@ -29,6 +29,7 @@ policies = st.builds(
     memory=st.sampled_from(MEMORY),
     order=st.sampled_from(ORDERS),
     prepared_weights=st.booleans(),
+    saves=st.dictionaries(names, st.sampled_from(SAVES), max_size=3),
 )
 
 
@@ -49,6 +50,10 @@ WRONG: list[tuple[str, str]] = [
     ("{streams_of: {main: -2}}", "streams_of.main: must be at least 0, got -2"),
     ("{streams_of: [main]}", 'streams_of: expected an object, got ["main"]'),
     ("{bindings: {x: copied}}", "bindings.x: 'copied' is not legal; legal: direct, staged"),
+    (
+        "{saves: {a.save: kept}}",
+        "saves.a.save: 'kept' is not legal; did you mean 'keep'? legal: keep, recompute",
+    ),
     ("{inplace: 1}", "inplace: expected true or false, got 1"),
     (
         "{memory: seperate}",

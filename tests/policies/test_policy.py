@@ -52,7 +52,7 @@ WRONG: list[tuple[str, str]] = [
     (
         "{stream: 2}",
         "stream: unknown field; did you mean 'streams' or 'streams_of'? legal: bindings, determinism, forbid, fusion, "
-        "groups, inplace, kernels, measurements, memory, order, prepared_weights, records, rounding, streams, "
+        "groups, inplace, kernels, measurements, memory, order, prepared_weights, records, rounding, saves, streams, "
         "streams_of, tf32, version",
     ),
     ("{kernel: {streams: 2}}", "kernel.streams: unknown field; "),
