@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -184,6 +185,93 @@ def test_a_model_may_compute_its_loss(weights: dict[str, np.ndarray]):
     x_array = np.random.default_rng(0).normal(size=(4, 2))
     assert float(step(x_array)) == pytest.approx((x_array**2).mean(), rel=1e-12)
     np.testing.assert_allclose(step.weights()["w"], 0.25 * x_array.mean(axis=0), rtol=1e-12)
+
+
+@pytest.mark.parametrize("meta", ["device", "host"])
+def test_a_step_that_is_not_finite_changes_nothing(
+    weights: dict[str, np.ndarray], meta: Literal["device", "host"]
+):
+    optimizer = aicf.optimizers.Adam(aicf.schedules.Linear(0.01, total=50, warmup=3))
+    options = {"weights": weights, "meta": meta, "check_finite": True}
+    step = aicf.train_step(classifier(), "cross_entropy", optimizer, **options)
+    good = batches(4)
+    for x, y in good[:3]:
+        step(x, y)
+    before = step.state_dict()
+    assert step.bad_step is None and before["step"] == 3
+    x, y = good[3]
+    bad = step(np.where(np.arange(x.size).reshape(x.shape) == 7, np.nan, x), y)
+    after = step(x, y)
+    assert step.bad_step == 4 and step.steps == 3 and len(step.losses()) == 3
+    for loss in (bad, after):
+        with pytest.raises(InputMismatch, match=f"step 4 was not finite: .* step {loss.number} has no loss"):
+            float(loss)
+    state = step.state_dict()
+    assert state.keys() == before.keys()
+    for name, array in state.items():
+        np.testing.assert_array_equal(array, before[name])
+    step.load_state_dict(before)
+    assert step.bad_step is None and np.isfinite(float(step(x, y))) and step.steps == 4
+
+
+def test_the_executable_may_count_and_compute_rates(weights: dict[str, np.ndarray]):
+    """By the host or by the program: the same trajectory, also of several steps at once and from a checkpoint."""
+    optimizer = aicf.optimizers.Adam(aicf.schedules.Cosine(0.01, total=30, warmup=3))
+    model = classifier()
+    one, other = (
+        aicf.train_step(model, "cross_entropy", optimizer, weights=weights, meta=meta)
+        for meta in ("device", "host")
+    )
+    for step in (one, other):
+        for x, y in batches(3):
+            step(x, y)
+            step.replay(4)
+    np.testing.assert_allclose(other.losses(), one.losses(), rtol=1e-12)
+    other.load_state_dict(one.state_dict())
+    assert other.steps == 15
+    ((x, y),) = batches(1, seed=1)
+    assert float(other(x, y)) == pytest.approx(float(one(x, y)), rel=1e-13)
+
+
+def noisy(rows: int) -> Graph:
+    """The loss is the number of inputs that dropout kept, over what is kept on average; it draws anew each step."""
+    graph = Graph("noisy")
+    x, w = graph.input("x", (rows, 64)), graph.param("w", (64,))
+    seed, step = graph.meta("seed", (), "i64"), graph.meta("step", (), "i64")
+    graph.output(graph.reduce_mean(graph.dropout(x * w, seed, step * 16, 0.5), [0, 1]), "loss")
+    return graph
+
+
+def test_dropout_draws_anew_each_step_and_repeats_by_its_seed():
+    x, still = np.ones((1, 64), np.float32), aicf.optimizers.SGD(0.0)
+    runs: list[np.ndarray] = []
+    for seed in (1, 1, 2):
+        step = aicf.train_step(noisy(1), None, still, weights={"w": np.ones(64, np.float32)}, seed=seed)
+        step(x)
+        step.replay(19)
+        runs.append(step.losses())
+    np.testing.assert_array_equal(runs[0], runs[1])
+    assert len(set(runs[0])) > 5 and not np.array_equal(runs[0], runs[2])
+    assert runs[0].mean() == pytest.approx(1, abs=0.15)
+    state = step.state_dict()
+    step.replay(5)
+    later = step.losses()[-5:]
+    step.load_state_dict(state)
+    step.replay(5)
+    np.testing.assert_array_equal(step.losses(), later)
+    assert step.weights()["step"] == 25  # which the model reads, so that compile() takes it
+
+
+def test_micro_batches_draw_numbers_of_their_own():
+    """Parts of one step have the numbers of as many steps."""
+    weights, still = {"w": np.ones(64, np.float32)}, aicf.optimizers.SGD(0.0)
+    one = aicf.train_step(noisy(1), None, still, weights=weights, seed=3)
+    parts = aicf.train_step(noisy(1), None, still, weights=weights, seed=3, micro_batches=2)
+    one(np.ones((1, 64), np.float32))
+    one.replay(5)
+    parts(np.ones((2, 64), np.float32))
+    parts.replay(2)
+    np.testing.assert_allclose(parts.losses(), one.losses().reshape(3, 2).mean(axis=1), rtol=1e-6)
 
 
 # Bad input
