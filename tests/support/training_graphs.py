@@ -78,13 +78,14 @@ class Step:
         return (self._random.normal(size=shape) * scale).astype(np.float32)
 
 
-def mlp(batch: int = 16, hidden: int = 24) -> Program:
-    """Three linear layers with ReLU and GELU between, cross-entropy."""
+def mlp(batch: int = 16, hidden: int = 24, layers: int = 2) -> Program:
+    """Linear layers with ReLU and GELU behind them in turn, and a last one; cross-entropy."""
     step = Step("mlp")
     x, labels = step.input("x", batch, 12), step.labels(batch, 5)
-    a = step.graph.relu(step.linear(x, hidden, "fc1"), name="a")
-    b = step.graph.gelu(step.linear(a, hidden, "fc2"), name="b")
-    return step.finish(step.graph.cross_entropy(step.linear(b, 5, "fc3"), labels, name="loss"))
+    for layer in range(layers):
+        activation = step.graph.gelu if layer % 2 else step.graph.relu
+        x = activation(step.linear(x, hidden, f"fc{layer}"), name=f"act{layer}")
+    return step.finish(step.graph.cross_entropy(step.linear(x, 5, "head"), labels, name="loss"))
 
 
 def encoder(
