@@ -23,6 +23,7 @@ from aicf.passes.support.early_start import early_operands
 from aicf.passes.support.identity import invalid
 from aicf.passes.support.kernel_code import NoCode, derive_code, derive_prologue
 from aicf.passes.support.peeling import yielded
+from aicf.passes.support.policy import policy_of
 from aicf.passes.support.prepare import tensor_of
 from aicf.passes.support.programs import programs
 from aicf.passes.support.structure import (
@@ -31,7 +32,7 @@ from aicf.passes.support.structure import (
     structure_of_code,
     structure_of_work,
 )
-from aicf.passes.support.work import TARGET_ATTR, buffer_info, descriptor, symbol_name
+from aicf.passes.support.work import TARGET_ATTR, buffer_info, descriptor, may_be_rounded, symbol_name
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class VerifyEmitPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         table = symbols(op)
         target = op.attributes.get(TARGET_ATTR)
-        known = Known()
+        known = Known(policy_of(op).tf32)
         for program in programs(op):
             _verify_ops(program)
             for instruction in program.instructions:
@@ -69,11 +70,13 @@ class Known:
     """What one run of the pass has found right: it holds for all that is alike.
 
     Args:
+        tf32: Whether the policy lets products round f32 operands to TF32. A record alone does not.
         kinds: Kind and attributes of a body.
         codes: Bodies with a program that is their code, and what derives it.
         records: Work with a record by which a kernel runs it.
     """
 
+    tf32: bool = False
     kinds: dict[Structure, tuple[str, Attrs]] = field(default_factory=dict[Structure, tuple[str, Attrs]])
     codes: set[Structure] = field(default_factory=set[Structure])
     records: set[Structure] = field(default_factory=set[Structure])
@@ -165,7 +168,7 @@ def _verify_record(
     kernel = descriptor(op.kernel, target)
     reason = None if op.kind.data in kernel.kinds else f"it runs no {op.kind.data}"
     if reason is None and isinstance(kernel, CheckedKernel):
-        work = _recorded_work(op, table)
+        work = _recorded_work(op, table, known.tf32)
         asked = (op.kernel, *structure_of_work(work), *map(structure_of_code, (work.code, work.prologue)))
         if asked in known.records:
             return
@@ -183,7 +186,7 @@ def _verify_record(
         )
 
 
-def _recorded_work(op: ResolvedOp, table: Mapping[str, Operation]) -> Work:
+def _recorded_work(op: ResolvedOp, table: Mapping[str, Operation], tf32: bool) -> Work:
     """What the kernel is asked to run. An operand that the record reads early is taken to be constant: whether it is
     one, `verify-order` checks."""
     assert op.kernel is not None and op.body is not None
@@ -198,7 +201,7 @@ def _recorded_work(op: ResolvedOp, table: Mapping[str, Operation]) -> Work:
         None if reference is None else _kernel_named(op, reference, table)
         for reference in (op.code, op.prologue)
     )
-    rounding, math = (op.kernel.record.data.get(entry) for entry in ("rounding", "math"))
+    rounding = op.kernel.record.data.get("rounding")
     return Work(
         op.instruction.data,
         op.kind.data,
@@ -209,7 +212,7 @@ def _recorded_work(op: ResolvedOp, table: Mapping[str, Operation]) -> Work:
         code,
         prologue,
         rounding.data if isinstance(rounding, StringAttr) else "fused",
-        tf32=math == StringAttr("tf32"),
+        tf32=tf32 and may_be_rounded(op.kind.data, operands),
     )
 
 

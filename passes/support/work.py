@@ -46,9 +46,6 @@ CODELESS_KINDS = frozenset(
 )
 """Kinds whose kernels need no generated scalar program."""
 
-ROUNDABLE_KINDS = frozenset({"gemm", "gemm_epilogue", "gemm_gated", "gemm_multi"})
-"""Kinds whose products may be told to round their operands to TF32."""
-
 TARGET_ATTR = "aicf.target"
 BATCH_DEPENDENT = "the bits of a row may depend on the batch, the policy wants them not to"
 """The reason against a kernel that does not keep them apart."""
@@ -77,9 +74,14 @@ class GroupWork:
         """The same with what a policy asks of the results: their rounding, whether the batch may change them, and
         whether products may round operands that could be rounded to TF32."""
         invariant = policy.determinism == BATCH_INVARIANT
-        tf32 = policy.tf32 and self.work.kind in ROUNDABLE_KINDS and self.work.operands[0].dtype == "f32"
+        tf32 = policy.tf32 and may_be_rounded(self.work.kind, self.work.operands)
         asked = replace(self.work, rounding=policy.rounding, batch_invariant=invariant, tf32=tf32)
         return replace(self, work=asked)
+
+
+def may_be_rounded(kind: str, operands: Sequence[OperandInfo]) -> bool:
+    """Whether an instruction is one of products of f32, which a policy may allow to round their operands to TF32."""
+    return kind in ("gemm", "gemm_epilogue", "gemm_gated", "gemm_multi") and operands[0].dtype == "f32"
 
 
 def target_of(module: ModuleOp) -> TargetAttr:

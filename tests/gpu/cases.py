@@ -30,7 +30,7 @@ ROOT = Path(__file__).parent.parent.parent
 TARGET = "cuda:sm_90a"
 
 GENERATED, COPY, CONCAT = "cuda.generated", "cuda.copy", "cuda.concat"
-MMA_TF32 = "cuda.gemm_mma_tf32"
+WGMMA_TF32, MMA_TF32 = "cuda.gemm_wgmma_tf32", "cuda.gemm_mma_tf32"
 WGMMA, MMA, SIMT, GEMV = "cuda.gemm_wgmma", "cuda.gemm_mma", "cuda.gemm_simt", "cuda.gemv"
 GEMM_NORM = "cuda.gemm_norm"
 ATTENTION, ATTENTION_SIMT, LIBRARY = "cuda.attention", "cuda.attention_simt", "cuda.cublaslt"
@@ -247,6 +247,10 @@ def _rounded_products() -> dict[str, Case]:
     case has others."""
     product, dense = partial(programs.product, "f32"), partial(programs.dense, "f32")
     table: dict[str, Callable[[], Graph]] = {
+        "tf32wg-product-batched": partial(product, 100, 72, 64, (3,)),
+        "tf32wg-dense-gelu": partial(dense, 192, 320, 256),
+        "tf32wg-gated-odd": partial(programs.gated, "f32", 130, 192, 72),
+        "tf32wg-projections-three": partial(programs.projections, "f32", 128, 128, 128),
         "tf32-product-nt": partial(product, 75, 100, 136),
         "tf32-product-nn": partial(product, 33, 49, 51, transpose="nn"),
         "tf32-product-tn": partial(product, 40, 56, 64, transpose="tn"),
@@ -259,8 +263,9 @@ def _rounded_products() -> dict[str, Case]:
     }
     cases: dict[str, Case] = {}
     for name, build in table.items():
-        policy = {**TF32, "kernels": {KIND_OF[name.split("-")[1]]: MMA_TF32}}
-        cases[name] = Case(partial(_exact_in_tf32, name, build), (MMA_TF32,), policy)
+        kernel = WGMMA_TF32 if name.startswith("tf32wg") else MMA_TF32
+        policy = {**TF32, "kernels": {KIND_OF[name.split("-")[1]]: kernel}}
+        cases[name] = Case(partial(_exact_in_tf32, name, build), (kernel,), policy)
     rounding = _built("tf32-rounding", partial(dense, 64, 512, 784, "relu"))
     return {**cases, "tf32-rounding": Case(rounding, (MMA_TF32,), TF32, depth=ROUNDED_DEPTH)}
 
@@ -280,6 +285,7 @@ def _variants() -> dict[str, Case]:
     dense, gated, make = programs.dense, programs.gated, programs.attention
     square = partial(programs.product, "bf16", 512, 512, 256)
     shallow = partial(programs.product, "f32", 64, 128, 512, transpose="nn")
+    turned = partial(programs.product, "f32", 256, 128, 512)
     deep = partial(dense, "f16", 64, 128, 1024)
     long = partial(programs.attention_op, "f16", 500, 700, 64, 2, 150)
     token = partial(programs.attention_op, "f16", 1, 333, 64, 2)
@@ -310,6 +316,9 @@ def _variants() -> dict[str, Case]:
         ),
         "mma-warps-along-k": (MMA, deep, {"warps": [1, 1, 4]}),
         "mma-wide": (MMA, partial(dense, "bf16", 100, 200, 96), {"tile": [64, 128, 32]}),
+        "tf32wg-split": (WGMMA_TF32, turned, {"cluster_shape": [1, 1, 4]}),
+        "tf32wg-wide": (WGMMA_TF32, turned, {"tile": [64, 128]}),
+        "tf32wg-shared-b": (WGMMA_TF32, turned, {"cluster_shape": [2, 1, 1]}),
         "tf32-split-cluster": (MMA_TF32, shallow, {"split_k": 4, "split_through": "cluster"}),
         "tf32-split-workspace": (MMA_TF32, shallow, {"split_k": 2, "split_through": "workspace"}),
         "tf32-warps-along-k": (MMA_TF32, shallow, {"warps": [1, 1, 8]}),
@@ -330,9 +339,9 @@ def _variants() -> dict[str, Case]:
     # Norms join their products where a policy asks for it: alone a product of these sizes takes less.
     policies: dict[str, dict[str, Any]] = {
         GEMM_NORM: {"kernels": {"gemm_norm": GEMM_NORM}},
-        MMA_TF32: TF32,
+        **dict.fromkeys((MMA_TF32, WGMMA_TF32), TF32),
     }
-    depths = {MMA_TF32: ROUNDED_DEPTH}
+    depths = dict.fromkeys((MMA_TF32, WGMMA_TF32), ROUNDED_DEPTH)
     return {
         name: Case(_built(name, build), (kernel,), policies.get(kernel, {}), want, depths.get(kernel, 1))
         for name, (kernel, build, want) in table.items()

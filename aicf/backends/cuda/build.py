@@ -31,6 +31,7 @@ from aicf.errors import CaptureError, PlanError
 _FAMILIES: dict[str, str] = {
     "cuda.cublaslt": "aicf.backends.cuda.cublaslt_code",
     "cuda.gemm_wgmma": "aicf.backends.cuda.wgmma_code",
+    "cuda.gemm_wgmma_tf32": "aicf.backends.cuda.wgmma_code",
     "cuda.gemm_norm": "aicf.backends.cuda.wgmma_code",
     "cuda.gemm_mma": "aicf.backends.cuda.mma_code",
     "cuda.gemm_mma_tf32": "aicf.backends.cuda.mma_code",

@@ -199,13 +199,12 @@ def _reason(work: Work, target: TargetAttr) -> str | None:
 
 
 _ARITHMETIC: Mapping[str, Attribute] = {
-    "compute_type": StringAttr("f32"),
     "scale_type": StringAttr("f32"),
     "reduction": StringAttr("compute_type"),
     "alpha": FloatAttr(1.0, f64),
 }
-"""How the library computes. Products of narrower types are added in f32, operands of f32 are not rounded to TF32, and
-the parts of a sum that blocks share meet in f32: the library could do each of these otherwise."""
+"""How the library computes. The parts of a sum that blocks share meet in the compute type: the library could do that
+otherwise."""
 
 
 def _matrix(matrix: Matrix) -> Attribute:
@@ -246,6 +245,8 @@ class CublasLtKernel(PlainOperands):
         arch = arch_named(target.arch.data)
         problem = problem_of_work(work)
         peak = arch.f32_tflops if problem.dtype == "f32" else arch.tensor_tflops
+        if work.tf32:
+            peak = arch.tensor_tflops / 2
         elements = sum(prod(operand.shape) for operand in (*work.operands, *work.results))
         bytes_us = elements * ELEMENT_BYTES[problem.dtype] / arch.bandwidth_gbs / 1e3
         return 3.0 + max(problem.flops / peak / 0.75e6, bytes_us)
@@ -256,6 +257,8 @@ class CublasLtKernel(PlainOperands):
         count = len(work.operands) + len(work.results)
         entries: dict[str, Attribute] = {
             "dtype": dtype,
+            # Products of narrower types are added in f32.
+            "compute_type": StringAttr("tf32" if work.tf32 else "f32"),
             **_ARITHMETIC,
             "beta": FloatAttr(1.0 if "c" in call.operands else 0.0, f64),
             "bias_type": dtype,

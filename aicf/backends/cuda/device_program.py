@@ -26,7 +26,7 @@ class TensorMap:
 
     Args:
         base, offset: Where the tensor starts, as in `Address`; the address must be a multiple of 16.
-        dtype: Element type name: `f16`, `bf16`, `f32`, `f64`, `i32` or `i64`.
+        dtype: Element type name: `f16`, `bf16`, `f32`, `f64`, `i32` or `i64`; `tf32` is f32 that a copy rounds to TF32.
         sizes: Elements, innermost dimension first.
         strides: Bytes between neighbours of every dimension but the innermost; multiples of 16.
         box: Elements of one copy, innermost first.
@@ -54,7 +54,7 @@ class Table:
     than they have parameters for.
 
     Args:
-        numbers: The first words.
+        numbers: The first words; what a kernel changes of them it leaves as it found it.
         addresses: The words behind them.
     """
 

@@ -22,6 +22,7 @@ from aicf.backends.cuda import (
 KERNELS: tuple[KernelDescriptor, ...] = (
     cublaslt_kernels.CublasLtKernel(),
     wgmma_kernels.WgmmaKernel(),
+    wgmma_kernels.WgmmaTf32Kernel(),
     gemm_norm_kernels.GemmNormKernel(),
     mma_kernels.MmaKernel(),
     mma_kernels.MmaTf32Kernel(),

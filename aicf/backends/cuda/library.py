@@ -24,8 +24,9 @@ from aicf.extras import install
 _TYPES = {"f32": 0, "f16": 2, "bf16": 14}
 """cudaDataType_t."""
 
-_COMPUTE_TYPES = {"f32": "COMPUTE_32F"}
-"""Names in cublasComputeType_t: f32 arithmetic on f32 operands, products of narrower ones added in f32, no TF32."""
+_COMPUTE_TYPES = {"f32": "COMPUTE_32F", "tf32": "COMPUTE_32F_FAST_TF32"}
+"""Names in cublasComputeType_t: f32 arithmetic on f32 operands, products of narrower ones added in f32; or operands of
+f32 rounded to TF32."""
 
 _REDUCTIONS = {"compute_type": 2}
 """cublasLtReductionScheme_t: parts of a sum meet in the compute type; other schemes round them to the result's."""

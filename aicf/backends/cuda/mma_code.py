@@ -20,9 +20,10 @@ from aicf.backends.cuda.gemm_parts import (
 )
 from aicf.backends.cuda.gemm_problem import Access, GemmProblem, problem_of_launch
 from aicf.backends.cuda.launches import KernelLaunch, address_of
-from aicf.backends.cuda.mma_kernels import MATH, PART_PADDING, MmaSpec, k_step, part_columns, spec_of
+from aicf.backends.cuda.mma_kernels import PART_PADDING, MmaSpec, k_step, part_columns, spec_of
 from aicf.backends.cuda.records import Shape, read_shape, read_triple
 from aicf.backends.cuda.staging import Constant, Snippet, part, stage
+from aicf.backends.cuda.tf32 import math_of
 
 PREFETCHED_WORDS = 24
 """Words of the epilogue's operands that a thread may hold while it multiplies."""
@@ -227,7 +228,7 @@ def gemm_code(problem: GemmProblem, spec: MmaSpec, residence: Residence, ends: E
     }
     source = stage(mma.gemm_mma, constants).replace("gemm_mma()", f"gemm_mma(a, {', '.join(names)})", 1)
     params = ("ptr",) * (1 + len(names))
-    name = f"gemm_mma_{MATH[problem.dtype]}_{spec.bm}x{spec.bn}x{spec.bk}"
+    name = f"gemm_mma_{math_of(problem.dtype)}_{spec.bm}x{spec.bn}x{spec.bk}"
     return KernelCode(name, source, params, spec.threads, residence.blocks_per_sm)
 
 
@@ -248,7 +249,7 @@ def _constants(problem: GemmProblem, spec: MmaSpec, residence: Residence) -> dic
     part_row = (spec.bn + PART_PADDING) * 4
     grid_m = ceil(problem.m / spec.bm)
     return {
-        "MATH": MATH[problem.dtype],
+        "MATH": math_of(problem.dtype),
         "BM": spec.bm,
         "BN": spec.bn,
         "BK": spec.bk,

@@ -28,10 +28,9 @@ from aicf.backends.cuda.records import (
     read_triple,
 )
 from aicf.backends.cuda.target import GpuArch
+from aicf.backends.cuda.tf32 import math_entries, tf32_reason
 from aicf.backends.cuda.tiled_kernels import TiledKernel
 
-MATH = {"f16": "f16", "bf16": "bf16", "f32": "tf32"}
-"""Type of A and B to that in which tensor cores multiply it."""
 STEP_BYTES = 32
 """Of k, which one instruction multiplies."""
 THROUGH = ("none", "cluster", "workspace")
@@ -347,13 +346,8 @@ def spec_record(spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> dict[str,
         "blocks_per_sm": integer(blocks_per_sm(spec, problem, arch)),
         "sum_grid": integers(_sum_grid(problem) if adds else ()),
         "sum_block": integers((SUM_THREADS, 1, 1) if adds else ()),
-        **math_entries(problem),
+        **math_entries(problem.dtype),
     }
-
-
-def math_entries(problem: GemmProblem) -> dict[str, Attribute]:
-    """What a record says of operands that are multiplied in another type than their own."""
-    return {"math": StringAttr(MATH[problem.dtype])} if MATH[problem.dtype] != problem.dtype else {}
 
 
 def _sum_grid(problem: GemmProblem) -> Triple:
@@ -427,12 +421,3 @@ class MmaTf32Kernel(MmaKernel):
     def smallest(self) -> MmaSpec:
         """See `TiledKernel`."""
         return MmaSpec(16, 32, 32, 1, 1, 4, 2)
-
-
-def tf32_reason(work: Work) -> str | None:
-    """Why the operands of a work may not be rounded to TF32, None if they may."""
-    if (dtype := work.operands[0].dtype) != "f32":
-        return f"only f32 is rounded to TF32, A is {dtype}"
-    return (
-        None if work.tf32 else "it rounds f32 operands to TF32, the policy has not allowed that (tf32: true)"
-    )

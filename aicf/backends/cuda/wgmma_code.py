@@ -21,9 +21,10 @@ from aicf.backends.cuda.scalar_code import Rounding, load_text, point_snippet, s
 from aicf.backends.cuda.staging import Constant, Snippet, stage
 from aicf.backends.cuda.target import ELEMENT_BYTES
 from aicf.backends.cuda.templates import wgmma as template
+from aicf.backends.cuda.tf32 import math_of
 from aicf.backends.cuda.wgmma_kernels import clusters_of, spec_of, task_of_launch
 from aicf.backends.cuda.wgmma_rows import Held, meetings, row_snippet
-from aicf.backends.cuda.wgmma_spec import CHUNK_BYTES, K_STEP, LINE_BYTES, Spec, Task, Tensor, registers
+from aicf.backends.cuda.wgmma_spec import CHUNK_BYTES, LINE_BYTES, Spec, Task, Tensor, registers
 from aicf.dialects.emit_kernels import KernelOp
 
 _OTHER_REGISTERS = 64
@@ -95,7 +96,7 @@ def _names(task: Task, spec: Spec) -> dict[str, str]:
     fewer, more = registers(spec) or (0, 0)
     return {
         "PARAMETERS": ", ".join(parameters),
-        "MULTIPLY": f"wgmma_{spec.tile_n}_{task.problem.dtype}{'' if layout == '_00' else layout}",
+        "MULTIPLY": f"wgmma_{spec.tile_n}_{math_of(task.problem.dtype)}{'' if layout == '_00' else layout}",
         "SUMS_DONE": f"wgmma_result_{spec.tile_n}",
         "FEWER_REGISTERS": f"fewer_registers_{fewer}",
         "MORE_REGISTERS": f"more_registers_{more}",
@@ -127,6 +128,7 @@ def _constants(task: Task, spec: Spec, clusters: int) -> dict[str, Constant | Sn
         "EARLY": min(spec.stages, shortest) if task.early else 0,
         "GATE_BYTES": width * 4,
         "INSIDE": m % (spec.tile_m * spec.cluster_m) == 0 and n % (width * spec.cluster_n) == 0,
+        "K_STEP": task.k_step,
         "LINE_BYTES": LINE_BYTES,
         "LINES_AT": spec.ring_bytes,
         "M": m,
@@ -283,7 +285,7 @@ def _descriptor(tensor: Tensor) -> int:
 
 
 def _advance(tensor: Tensor) -> int:
-    """Sixteen elements of K, in descriptor units of 16 bytes."""
+    """The 32 bytes of K that one product takes, in descriptor units of 16 bytes."""
     return 2 if tensor.along_k else 16 * 128 >> 4
 
 
@@ -296,15 +298,15 @@ def _map(task: Task, tensor: Tensor, ref: BufferRef, lines: int) -> TensorMap:
     """The tensor map of an operand, for copies of `lines` lines along K, or of 64 lines along M or N."""
     pairs = zip(task.problem.batch, tensor.batch, strict=True)
     batch = [(size, step) for size, step in pairs if step != 0][::-1]
-    k = task.problem.k
+    k, size = task.problem.k, task.problem.element_bytes
     inner, outer = (k, tensor.rows) if tensor.along_k else (tensor.rows, k)
     return TensorMap(
         ref.base,
         ref.offset,
-        ref.dtype,
+        math_of(ref.dtype),  # the copy rounds to TF32
         (inner, outer, *(size for size, _ in batch)),
-        (2 * tensor.stride, *(2 * step for _, step in batch)),
-        (K_STEP, lines if tensor.along_k else K_STEP, *(1 for _ in batch)),
+        (size * tensor.stride, *(size * step for _, step in batch)),
+        (task.k_step, lines if tensor.along_k else task.k_step, *(1 for _ in batch)),
         swizzle=128,
         l2_promotion=256,
         interleave=0,

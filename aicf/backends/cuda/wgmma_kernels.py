@@ -1,4 +1,5 @@
-"""The descriptor of `cuda.gemm_wgmma`: which products it runs, by which variant, and the record of that choice.
+"""The descriptors of `cuda.gemm_wgmma` and `cuda.gemm_wgmma_tf32`: which products they run, by which variant, and the
+record of that choice. Both are one kernel: a stage holds 128 bytes of K of either.
 
 No code generator is imported here; `wgmma_code` turns the record into a kernel.
 """
@@ -41,6 +42,7 @@ from aicf.backends.cuda.records import (
     start_entries,
 )
 from aicf.backends.cuda.target import arch_named
+from aicf.backends.cuda.tf32 import math_entries, tf32_reason
 from aicf.backends.cuda.wgmma_spec import (
     Spec,
     Task,
@@ -123,9 +125,9 @@ def clusters_of(record: Record) -> int:
     return shape.grid[0] // shape.cluster[0]
 
 
-def combination_order(spec: Spec) -> str:
-    """How the products of one element are added, for the record."""
-    order = "ascending k in steps of 16"
+def combination_order(spec: Spec, step: int = 16) -> str:
+    """How the products of one element are added, `step` of k at a time, for the record."""
+    order = f"ascending k in steps of {step}"
     return order if spec.split_k == 1 else f"{order}; {spec.split_k} parts of k, added in ascending order"
 
 
@@ -151,18 +153,23 @@ class WgmmaKernel(PlainOperands):
     simplicity: int = 4
     kinds: frozenset[str] = KINDS
 
+    def dtype_reason(self, work: Work) -> str | None:
+        """Why operands of this type are not multiplied as the work asks, None if they are."""
+        dtype = work.operands[0].dtype
+        return None if dtype in FACTORS else f"warpgroup products take f16 and bf16 here, A is {dtype}"
+
     def legal(self, work: Work, target: TargetAttr) -> str | None:
         """See `KernelDescriptor`."""
         arch = arch_named(target.arch.data)
         if not (arch.has_tma and arch.has_wgmma):
             return f"warpgroup products and bulk tensor copies need sm_90a, the target is {arch.name}"
-        if work.operands[0].dtype not in FACTORS:
-            return f"warpgroup products take f16 and bf16 here, A is {work.operands[0].dtype}"
+        if (reason := self.dtype_reason(work)) is not None:
+            return reason
         if (reason := product_reason(work)) is not None:
             return reason
         if (reason := _operands_reason(work)) is not None:
             return reason
-        if (reason := tensor_reason(task := task_of_work(work))) is not None:
+        if (reason := tensor_reason(task := task_of_work(work)) or _lines_reason(task)) is not None:
             return reason
         if next(legal_specs(task, arch), None) is None:
             return spec_reason(Spec(64, 64 * task.problem.factors, 2), task, arch) or "no tile fits"
@@ -193,12 +200,13 @@ class WgmmaKernel(PlainOperands):
             "split_k": integer(spec.split_k),
             **shape.entries(),
             "workspace_bytes": integer(0),
-            "combination_order": StringAttr(combination_order(spec)),
+            "combination_order": StringAttr(combination_order(spec, task.k_step // 4)),
             "transpose_a": work.attrs["transpose_a"],
             "transpose_b": work.attrs["transpose_b"],
             **start_entries(arch, early_b(work)),
             "may_alias": _may_alias(work.code, _roles(work), task),
             "rounding": StringAttr(work.rounding),
+            **math_entries(task.problem.dtype),
         }
 
     def record_reason(self, work: Work, record: Record, target: TargetAttr) -> str | None:
@@ -211,6 +219,27 @@ class WgmmaKernel(PlainOperands):
         if spec.split_k == 1 and 0 < clusters <= most and read_shape(record).cluster[0] == spec.cluster:
             expected["grid"] = integers([clusters * spec.cluster, 1, 1])
         return contradiction(record, expected, arch)
+
+
+@dataclass(frozen=True)
+class WgmmaTf32Kernel(WgmmaKernel):
+    """Products of f32 with any epilogue; the copies round operands to TF32."""
+
+    id: str = "cuda.gemm_wgmma_tf32"
+    version: int = 1
+
+    def dtype_reason(self, work: Work) -> str | None:
+        """See `WgmmaKernel`."""
+        return tf32_reason(work)
+
+
+def _lines_reason(task: Task) -> str | None:
+    """Why warpgroup products cannot read the operands' lines, None if they can: only those of halves may run along M
+    or N."""
+    for name, tensor in (("A", task.a), ("B", task.b)):
+        if task.problem.dtype == "f32" and not tensor.along_k:
+            return f"warpgroup products of TF32 read lines along K, those of {name} run across"
+    return None
 
 
 def _operands_reason(work: Work) -> str | None:

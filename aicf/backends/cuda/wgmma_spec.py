@@ -9,10 +9,10 @@ from math import ceil, prod
 from aicf.backends.cuda.gemm_problem import Access, GemmProblem
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch
 
-K_STEP = 64
-"""Elements of K in a stage: 128 bytes, the width of the shared-memory swizzle."""
+K_BYTES = 128
+"""Of K in a stage: the width of the shared-memory swizzle."""
 
-CHUNK_BYTES = 64 * K_STEP * 2
+CHUNK_BYTES = 64 * K_BYTES
 """64 rows (of A) or columns (of B) of a stage."""
 
 LINE_BYTES = 2048
@@ -75,9 +75,14 @@ class Task:
         return self.problem.products * self.problem.batches
 
     @property
+    def k_step(self) -> int:
+        """Elements of K in a stage."""
+        return K_BYTES // self.problem.element_bytes
+
+    @property
     def k_steps(self) -> int:
         """Stages that K fills."""
-        return ceil(self.problem.k / K_STEP)
+        return ceil(self.problem.k / self.k_step)
 
     @property
     def gated(self) -> bool:
@@ -88,13 +93,13 @@ class Task:
     def a(self) -> Tensor:
         """The left operand."""
         p = self.problem
-        return _tensor(p.m, p.k, p.a_strides[0], p.a_strides[1], p.a_batch)
+        return _tensor(p.m, p.k, p.a_strides[0], p.a_strides[1], p.a_batch, p.element_bytes)
 
     @property
     def b(self) -> Tensor:
         """Every right operand."""
         p = self.problem
-        return _tensor(p.n, p.k, p.b_strides[1], p.b_strides[0], p.b_batch)
+        return _tensor(p.n, p.k, p.b_strides[1], p.b_strides[0], p.b_batch, p.element_bytes)
 
     def store(self, split: bool) -> str:
         """How results go to memory: 16-bit ones `packed` to 16 bytes, f32 in `vectors`, any one by one (`elements`)."""
@@ -106,14 +111,17 @@ class Task:
         return "vectors" if fits and self.problem.n % (8 if split else 2) == 0 else "elements"
 
 
-def _tensor(rows: int, k: int, row_stride: int, k_stride: int, batch: tuple[int, ...]) -> Tensor:
+def _tensor(
+    rows: int, k: int, row_stride: int, k_stride: int, batch: tuple[int, ...], element_bytes: int
+) -> Tensor:
     """The line that is contiguous is the one along K, unless only the other one is."""
     along_k = k_stride == 1 or k == 1
     if not along_k and row_stride != 1 and rows > 1:
         raise ValueError("neither dim of the operand is contiguous")
     lines, width = (rows, k) if along_k else (k, rows)
     stride = row_stride if along_k else k_stride
-    return Tensor(along_k, rows, stride if lines > 1 else ceil(width / 8) * 8, batch)
+    whole = 16 // element_bytes
+    return Tensor(along_k, rows, stride if lines > 1 else ceil(width / whole) * whole, batch)
 
 
 def tensor_reason(task: Task) -> str | None:
@@ -127,7 +135,8 @@ def tensor_reason(task: Task) -> str | None:
         if all(step != 1 and size > 1 for size, step in zip(sizes, strides, strict=True)):
             return f"{name} has no contiguous dim: its strides are {list(strides)}"
         tensor = task.a if name == "A" else task.b
-        if tensor.stride % 8 or tensor.stride < 8 or any(step % 8 for step in tensor.batch):
+        whole = 16 // p.element_bytes
+        if tensor.stride % whole or tensor.stride < whole or any(step % whole for step in tensor.batch):
             steps = [tensor.stride, *tensor.batch]
             return f"the bulk tensor copy needs strides of whole 16 bytes, {name} has {steps} elements"
         if alignment % 16:
@@ -188,12 +197,12 @@ class Spec:
     @property
     def a_bytes(self) -> int:
         """A's part of a stage."""
-        return self.tile_m * K_STEP * 2
+        return self.tile_m * K_BYTES
 
     @property
     def stage_bytes(self) -> int:
         """A and B of one stage."""
-        return (self.tile_m + self.tile_n) * K_STEP * 2
+        return (self.tile_m + self.tile_n) * K_BYTES
 
     @property
     def pitch(self) -> int:
@@ -434,7 +443,7 @@ def predicted_us(spec: Spec, task: Task, arch: GpuArch) -> float:
     p = task.problem
     operands = p.m * p.k + p.k * p.n * p.factors * p.products
     results = p.m * p.n * p.products * ELEMENT_BYTES[task.output.dtype]
-    memory = p.batches * (2.0 * operands + results) / (arch.bandwidth_gbs * 1e3)
+    memory = p.batches * (float(p.element_bytes) * operands + results) / (arch.bandwidth_gbs * 1e3)
     return _START_US + _CLUSTER_US * (spec.sharers > 1) + max(ceil(blocks / slots) * wave, memory)
 
 
@@ -447,11 +456,13 @@ def _beside(spec: Spec, task: Task, arch: GpuArch) -> int:
 
 def _step_us(spec: Spec, arch: GpuArch, together: int, running: int) -> float:
     """Of one stage of the `together` blocks of a multiprocessor, while `running` blocks read."""
-    flops = 2.0 * spec.tile_m * spec.tile_n * K_STEP * together
+    flops = (
+        2.0 * spec.tile_m * spec.tile_n * (K_BYTES / 2) * together
+    )  # a stage of TF32 takes as long as one of halves
     share = _PEAK_SHARE * spec.tile_n / (spec.tile_n + _START_COLUMNS)
     share *= _ALONE_SHARE if spec.consumers * together == 1 else 1.0
     multiply = flops / (arch.tensor_tflops * 1e6 / arch.multiprocessors * share)
-    loaded = K_STEP * 2.0 * (spec.tile_m / spec.a_sharers + spec.tile_n / spec.cluster_m)
+    loaded = float(K_BYTES) * (spec.tile_m / spec.a_sharers + spec.tile_n / spec.cluster_m)
     copy = loaded * together / (_SHARED_GBS * 1e3)
     l2 = loaded * running / (arch.copy_l2_gbs * 1e3 * _READ_SHARE)
     return max(multiply, copy, l2, _LATENCY_US / spec.stages) + _BEHIND_SHARE * l2

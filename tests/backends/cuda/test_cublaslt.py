@@ -120,6 +120,16 @@ def test_an_edited_call_is_refused(entry: str, value: object) -> None:
     assert f"its '{entry}' is {value}" in str(KERNEL.record_reason(work, edited, TARGET))
 
 
+def test_operands_are_rounded_to_tf32_where_that_is_allowed() -> None:
+    """Then the record says so, and one that does not is another call."""
+    work = work_of(Product().text())
+    plain = {**KERNEL.record(work, TARGET), **KERNEL.device_fields}
+    allowed = replace(work, tf32=True)
+    assert KERNEL.record(allowed, TARGET)["compute_type"] == attribute_of("tf32")
+    assert "its 'compute_type' is f32" in str(KERNEL.record_reason(allowed, plain, TARGET))
+    assert KERNEL.cost_us(allowed, TARGET) <= KERNEL.cost_us(work, TARGET)
+
+
 def library_model(call: Mapping[str, Any], at: Mapping[str, np.ndarray]) -> None:
     """``D = epilogue(op(A) op(B) + C + bias)`` on flat memory, matrices stored by columns."""
 
@@ -261,6 +271,6 @@ def test_a_call_of_another_release_is_refused():
     node = LibraryNode("p", "cublasLt.matmul", "13.0.2", {"dtype": "f32"}, (Address(0, 0),))
     with pytest.raises(ArtifactError, match="instruction 'p': no call of this release"):
         library.call(0, node, [0], 0)
-    call = {**call_of(work_of(Product().text())).call, "compute_type": "tf32"}
-    with pytest.raises(ArtifactError, match="compute_type 'tf32' is none of f32; compile it again"):
+    call = {**call_of(work_of(Product().text())).call, "compute_type": "f16"}
+    with pytest.raises(ArtifactError, match="compute_type 'f16' is none of f32, tf32; compile it again"):
         library.call(0, LibraryNode("p", "cublasLt.matmul", "13.0.2", call, ()), [], 0)

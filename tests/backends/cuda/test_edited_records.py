@@ -15,6 +15,7 @@ from aicf.dialects.plain_values import attribute_of
 from aicf.errors import InvalidIR
 from aicf.frontends.text import make_context, parse_module
 from aicf.passes.support.pipeline import apply_pass
+from aicf.passes.support.policy import POLICY_ATTR
 from aicf.passes.verify_emit import VerifyEmitPass
 from aicf.sources import policy_text, read_model
 from tests.gpu.cases import CASES
@@ -82,6 +83,10 @@ EDITS: dict[str, tuple[tuple[str, object, str], ...]] = {
         ("combination_order", "any", "its 'combination_order' is any"),
         ("transpose_b", False, "its 'transpose_b' is False"),
     ),
+    "tf32-dense-relu": (
+        ("math", None, "it lacks 'math', here tf32"),
+        ("math", "f32", "its 'math' is f32, the rest of it asks for tf32"),
+    ),
     "simt-dense-f32": (
         ("block", [1024, 1, 1], "its 'block' is [1024, 1, 1]"),
         ("thread_tile", [3, 4], "does not divide over its threads"),
@@ -111,6 +116,14 @@ def test_a_record_that_cannot_work_is_refused(case: str) -> None:
         assert reason in found.value.message, (entry, found.value.message)
         assert "instruction '" in found.value.message and "\n" not in found.value.message
         assert "select-kernels" in found.value.message
+
+
+def test_a_record_of_tf32_needs_a_policy_that_allows_it() -> None:
+    """The policy stays in a final program; a record that was written by hand does not speak for it."""
+    module = parse_module(final("tf32-dense-relu"))
+    assert module.attributes.pop(POLICY_ATTR) == attribute_of({"tf32": True})
+    with pytest.raises(InvalidIR, match="rounds f32 operands to TF32, the policy has not allowed that"):
+        VerifyEmitPass(meaning=False).apply(make_context(), module)
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
-from xdsl.dialects.builtin import IntegerAttr
+from xdsl.dialects.builtin import IntegerAttr, StringAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.base import Work
@@ -17,7 +18,7 @@ from aicf.backends.cuda.records import integer, integers, read_integers
 from aicf.backends.cuda.target import ARCHES
 from aicf.backends.cuda.toolchain import compile_kernels
 from aicf.backends.cuda.wgmma_code import emit
-from aicf.backends.cuda.wgmma_kernels import spec_of, task_of_launch
+from aicf.backends.cuda.wgmma_kernels import WgmmaTf32Kernel, spec_of, task_of_launch
 from aicf.backends.cuda.wgmma_spec import (
     Spec,
     legal_specs,
@@ -43,6 +44,11 @@ WORKS: dict[str, Work] = {
     "batched": work(128, 128, 64, batch=(8, 12), dtype="f16", result="f32"),
     "untransposed": work(256, 512, 264, transpose_b=False, transpose_a=True),
 }
+
+
+def rounded(m: int, n: int, k: int, **options: Any) -> Work:
+    """Products of f32 that may round their operands to TF32."""
+    return replace(work(m, n, k, dtype="f32", **options), tf32=True)
 
 
 def made(job: Work, spec: Spec | None = None) -> KernelLaunch:
@@ -261,3 +267,42 @@ def test_code_multiplies_by_warpgroups_and_copies_in_bulk(name: str) -> None:
     assert ("USETMAXREG" in sass) == (spec.tile_n == 256)
     if name.startswith("128x256"):
         assert "STSM" in sass and re.search(r"STG\.E\.128", sass)
+
+
+# TF32
+
+TF32 = WgmmaTf32Kernel()
+
+
+@pytest.mark.parametrize(
+    ("job", "reason"),
+    [
+        (rounded(100, 72, 68, batch=(3,)), None),
+        (rounded(64, 64, 66), "needs strides of whole 16 bytes, A has [66] elements"),
+        (rounded(64, 64, 64, transpose_b=False), "read lines along K, those of B run across"),
+        (rounded(64, 64, 64, transpose_a=True), "read lines along K, those of A run across"),
+        (replace(rounded(64, 64, 64), tf32=False), "the policy has not allowed that (tf32: true)"),
+        (work(64, 64, 64), "only f32 is rounded to TF32, A is bf16"),
+    ],
+)
+def test_tf32_is_multiplied_out_of_lines_along_k(job: Work, reason: str | None) -> None:
+    """Only halves are transposed on the way to the tensor cores."""
+    found = TF32.legal(job, TARGET)
+    assert found is None if reason is None else found is not None and reason in found
+
+
+def test_copies_round_to_tf32() -> None:
+    """The type of the maps says so; a stage is 32 elements of K, which four products take, 8 each."""
+    job = rounded(256, 128, 512, kind="gemm_epilogue", after="bias_relu")
+    record = TF32.record_of(job, TARGET, Spec(64, 64, 4))
+    assert record["math"] == StringAttr("tf32") and "steps of 8" in str(record["combination_order"])
+    (found,) = emit(launch_of(job, TF32.id, record))
+    assert isinstance(found, KernelLaunch)
+    a, b = (argument for argument in found.arguments if isinstance(argument, TensorMap))
+    assert a.dtype == b.dtype == "tf32" and a.sizes == (512, 256) and a.strides == (2048,)
+    assert a.box == b.box == (32, 64)
+    cubin = compile_kernels([found.code], "sm_90a")[found.code.symbol]
+    names = instructions(cubin)
+    products = [name for name in names if name.startswith("HGMMA")]
+    assert set(products) == {"HGMMA.64x64x8.F32.TF32"} and len(products) % 4 == 0
+    assert cubin.stack_bytes == 0 and not starting(names, SPILLS)

@@ -78,10 +78,12 @@ def _wgmma(n: int, dtype: str, a_from_rows: int, b_from_rows: int) -> Intrinsic:
     count = n // 2
     registers = ",".join(f"${i}" for i in range(count))
     a, b, scale = 2 * count, 2 * count + 1, 2 * count + 2
+    # Only halves may lie along M or N: TF32 has no place to say it.
+    depth, lies = (8, "") if dtype == "tf32" else (16, f", {a_from_rows}, {b_from_rows}")
     text = (
         f"{{ .reg .pred p; setp.ne.b32 p, ${scale}, 0; "
-        f"wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{dtype}.{dtype} {{{registers}}}, ${a}, ${b}, p, 1, 1, "
-        f"{a_from_rows}, {b_from_rows}; }}"
+        f"wgmma.mma_async.sync.aligned.m64n{n}k{depth}.f32.{dtype}.{dtype} {{{registers}}}, ${a}, ${b}, p, 1, 1"
+        f"{lies}; }}"
     )
     return value_asm(text, ["f32"] * count, [("f32", count), "u64", "u64", "i32"], tied=0)
 
@@ -93,6 +95,7 @@ for _n in (64, 128, 192, 256):
         for _a, _b in ((0, 1), (1, 0), (1, 1)):
             # wgmma_N_DTYPE_AB: A is 1 where it lies as [K, M], B is 1 where it lies as [K, N]
             globals()[f"wgmma_{_n}_{_dtype}_{_a}{_b}"] = _wgmma(_n, _dtype, _a, _b)
+    globals()[f"wgmma_{_n}_tf32"] = _wgmma(_n, "tf32", 0, 0)
     # wgmma_result_N(accumulator): the sums once every product is done; nothing reads them before
     globals()[f"wgmma_result_{_n}"] = value_asm(
         "wgmma.wait_group.sync.aligned 0;", ["f32"] * (_n // 2), [("f32", _n // 2)], memory=True, tied=0

@@ -111,7 +111,7 @@ def produce():
                 COPY_B,
                 u32(shared + u32(s * STAGE_BYTES + A_BYTES)),
                 u32(full + u32(8 * s)),
-                (first_step + s) * 64,
+                (first_step + s) * K_STEP,
                 column,
                 matrix,
             )
@@ -122,7 +122,7 @@ def produce():
                 COPY_A,
                 u32(shared + u32(s * STAGE_BYTES)),
                 u32(full + u32(8 * s)),
-                (first_step + s) * 64,
+                (first_step + s) * K_STEP,
                 row,
                 matrix,
             )
@@ -132,7 +132,7 @@ def produce():
             barrier_wait(u32(empty + u32(stage << 3)), phase)
             ready = u32(full + u32(stage << 3))
             at = u32(shared + u32(stage * u32(STAGE_BYTES)))
-            k = i32((first_step + step) * 64)
+            k = i32((first_step + step) * K_STEP)
             barrier_expect(ready, u32(STAGE_BYTES))
             splice(COPY_A, at, ready, k, row, matrix)
             splice(COPY_B, u32(at + u32(A_BYTES)), ready, k, column, matrix)
