@@ -41,7 +41,8 @@ SIGNATURES: Mapping[str, Signature] = {
 
 def formula(name: str, of: Sequence[Attribute], numbers: Mapping[str, Attribute]) -> DictionaryAttr:
     """The description of a computed meta; operands are strings, or integers and floats."""
-    return DictionaryAttr({FORMULA: StringAttr(name), OF: ArrayAttr(of), **numbers})
+    ordered = {key: numbers[key] for key in SIGNATURES[name].numbers}
+    return DictionaryAttr({FORMULA: StringAttr(name), OF: ArrayAttr(of), **ordered})
 
 
 def kept(next_: str) -> DictionaryAttr:

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from aicf.dialects.logical import STEP
 from aicf.dialects.types import TensorInfo
 from aicf.errors import InvalidIR
 from aicf.frontends.builder import Graph, Value
 from aicf.training.forward import Forward, shape_of
 from aicf.training.losses import Loss
 
-LOSS, STEP, TARGET = "loss", "step", "y"
-"""Names of the result, of the counter, and of the input that a loss adds."""
+LOSS, TARGET = "loss", "y"
+"""Names of the result, and of the input that a loss adds."""
 
 
 @dataclass

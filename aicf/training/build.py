@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from aicf.compiler import compile
 from aicf.sources import Dims, Model, Policy, Tuning, Weights, dims_text, read_weights
@@ -29,6 +30,9 @@ def train_step(
     policy: Policy | None = None,
     tuning: Tuning | None = None,
     threads: int = 1,
+    meta: Literal["device", "host"] | None = None,
+    memory_budget: int = 0,
+    check_finite: bool = False,
 ) -> TrainStep:
     """Compiles the training step of a model.
 
@@ -37,13 +41,16 @@ def train_step(
         loss: A loss of `aicf.losses` or its name (`cross_entropy`, `mse`, `huber`, `bce_with_logits`), which adds the
             input `y`; None if the model computes it, as its output `loss`.
         optimizer: One of `aicf.optimizers`, with its learning rate or schedule.
-        weights: Every parameter, state and meta of the model; by default they begin as `aicf.training.initial_weights`.
+        weights: Every parameter and state of the model; by default they begin as `aicf.training.initial_weights` says.
+            Metas may be left out.
         frozen: Names or patterns (`encoder.*`) of parameters that stay as they are.
         clip_norm: The gradients together are made no longer than this (PyTorch's `clip_grad_norm_`).
         micro_batches: The batch is taken in that many parts, whose gradients are averaged (of a loss that is a sum,
             added up). The sizes of the model are those of one part: dimension 0 of every input is that much larger.
         seed: Of the first weights, and of the model's meta tensor `seed`.
-        target, dims, policy, tuning, threads: As of `aicf.compile`; several sizes share one state.
+        target, dims, policy, tuning, threads, meta, memory_budget: As of `aicf.compile`; several sizes share one state.
+        check_finite: A step whose loss or gradients are not all finite changes nothing, nor does any after it; its
+            number is `TrainStep.bad_step`.
 
     Raises:
         InvalidIR: the loss is not one number, does not depend on a parameter that is not frozen, or depends on it only
@@ -55,7 +62,7 @@ def train_step(
     forward = read_forward(model, sizes if micro_batches > 1 else "")
     recipe = Recipe(resolve_loss(loss), optimizer, frozen, clip_norm, micro_batches)
     program = write_step(forward, recipe)
-    given = first_values(forward, seed, {}) if weights is None else read_weights(weights)
+    given = first_values(forward, seed, None if weights is None else read_weights(weights))
     executable = compile(
         program.graph,
         {**given, **program.start},
@@ -64,9 +71,14 @@ def train_step(
         policy=policy,
         tuning=tuning,
         threads=threads,
+        meta=meta,
+        memory_budget=memory_budget,
+        check_finite=check_finite,
         name=forward.name,
     )
-    return TrainStep(executable, ops_of(forward, recipe), tuple(program.start))
+    ours = {argument.name for argument in forward.arguments}
+    added = tuple(name for name in program.start if name not in ours)
+    return TrainStep(executable, ops_of(forward, recipe), added)
 
 
 def ops_of(forward: Forward, recipe: Recipe) -> tuple[str, ...]:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from aicf.dialects.logical import OWN
 from aicf.frontends.builder import Graph, Value
 from aicf.runtime.tensors import Array, numpy_dtype
 
-RING = "aicf.losses"
+RING = f"{OWN}losses"
 """Name of the state."""
 LENGTH = 1024
 """Steps between two readings, at most."""

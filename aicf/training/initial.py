@@ -39,12 +39,21 @@ def initial_weights(
         InvalidIR: as `train_step`.
         InputMismatch: for some parameter, its readers do not say how it begins.
     """
-    return first_values(read_forward(model), seed, given or {})
+    return _filled(read_forward(model), seed, given or {}, tuple(_BY_ROLE))
 
 
-def first_values(forward: Forward, seed: int, given: Mapping[str, Array]) -> dict[str, Array]:
-    """See `initial_weights`."""
-    rest = [a for a in forward.arguments if a.role in _BY_ROLE and a.name not in given]
+def first_values(forward: Forward, seed: int, given: Mapping[str, Array] | None) -> dict[str, Array]:
+    """All that a step begins with: from the seed, or as given, where metas may be left out."""
+    if given is None:
+        return _filled(forward, seed, {}, tuple(_BY_ROLE))
+    return _filled(forward, seed, given, ("meta",))
+
+
+def _filled(
+    forward: Forward, seed: int, given: Mapping[str, Array], roles: Sequence[str]
+) -> dict[str, Array]:
+    """What is given, and of these roles what is not."""
+    rest = [a for a in forward.arguments if a.role in roles and a.name not in given]
     return {**given, **{argument.name: _BY_ROLE[argument.role](argument, seed) for argument in rest}}
 
 

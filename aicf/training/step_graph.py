@@ -14,11 +14,12 @@ from fnmatch import fnmatchcase
 
 import numpy as np
 
+from aicf.dialects.logical import STEP
 from aicf.dialects.types import TensorInfo, element_named
 from aicf.errors import InvalidIR
 from aicf.frontends.builder import Graph, Value
 from aicf.runtime.tensors import Array, numpy_dtype
-from aicf.training.batches import LOSS, STEP, TARGET, Batches, prediction_of, whole_shape
+from aicf.training.batches import LOSS, TARGET, Batches, prediction_of, whole_shape
 from aicf.training.forward import Argument, Forward, shape_of
 from aicf.training.history import write_ring
 from aicf.training.losses import Loss

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from aicf.compiled import CompiledModel
+from aicf.dialects.logical import OWN, STEP
 from aicf.errors import InputMismatch
 from aicf.explain import Explanation, ValueExplanation
 from aicf.runtime.graph_exec import GraphExec
@@ -21,10 +22,7 @@ from aicf.runtime.tensors import Array
 from aicf.sources import read_weights
 from aicf.training.checkpoint import check_tensors, read_checkpoint, write_checkpoint
 from aicf.training.history import LENGTH, RING, read_ring
-from aicf.training.step_graph import RATE, STEP
-
-_OWN = "aicf."
-"""Prefix of states that are no part of what is trained."""
+from aicf.training.step_graph import RATE
 
 
 class StepLoss:
@@ -139,7 +137,8 @@ class TrainStep:
 
     @property
     def steps(self) -> int:
-        """Steps asked for so far, those before a checkpoint that was loaded included."""
+        """Steps done, those before a checkpoint that was loaded included. Waits for all of them."""
+        self._drain()
         return self._count
 
     def losses(self) -> Array:
@@ -154,6 +153,11 @@ class TrainStep:
             InputMismatch: there was no such step since the start or the last `load_state_dict`.
         """
         known = self.losses()
+        if number > self._count and (bad := self.bad_step) is not None:
+            raise InputMismatch(
+                f"step {bad} was not finite: nothing changed since, so step {number} has no loss; load_state_dict() a "
+                "state to go on"
+            )
         if not self._first < number <= self._first + len(known):
             raise InputMismatch(
                 f"there is no loss of step {number}; known are {self._first + 1} to {self._first + len(known)}"
@@ -161,15 +165,23 @@ class TrainStep:
         return float(known[number - self._first - 1])
 
     @property
+    def bad_step(self) -> int | None:
+        """With `check_finite`, the first step whose loss or gradients were not all finite; None if all were.
+
+        The state is as it was before that step, until `load_state_dict`. Waits for all steps."""
+        return self.executable.bad_step
+
+    @property
     def _pending(self) -> int:
         """Steps whose losses only the ring has."""
         return self._count - self._first - sum(len(part) for part in self._losses)
 
     def _drain(self) -> None:
-        """Takes the losses out of the ring, which waits for all steps."""
+        """Takes the losses out of the ring, which waits for all steps; those held back are not counted."""
         if self._pending:
-            ring = self.executable.state(RING)[RING]
-            self._losses.append(read_ring(ring, self._count - self._pending + 1, self._count))
+            state = self.executable.state(RING, STEP)
+            first, self._count = self._count - self._pending + 1, int(state[STEP])
+            self._losses.append(read_ring(state[RING], first, self._count))
 
     # State
 
@@ -180,7 +192,7 @@ class TrainStep:
         return {
             name: changed[name] if name in changed else np.array(array)
             for name, array in weights.items()
-            if not name.startswith(_OWN)
+            if not name.startswith(OWN)
         }
 
     def load_state_dict(self, state: Mapping[str, ArrayLike]) -> None:
@@ -199,7 +211,7 @@ class TrainStep:
                 raise InputMismatch(
                     f"'{name}' is frozen, and has other values here; build the step with these weights"
                 )
-        own = {name: self.executable.weights[name] for name in mutable if name.startswith(_OWN)}
+        own = {name: self.executable.weights[name] for name in mutable if name.startswith(OWN)}
         self.executable.set_state({**own, **{name: arrays[name] for name in ours if name in mutable}})
         self._first = self._count = int(arrays[STEP])
         self._losses.clear()

@@ -150,8 +150,9 @@ class _Reader:
 
 
 def is_spread(op: Operation) -> bool:
-    """Whether an op repeats a number of rank 0."""
-    return isinstance(op, logical.BroadcastOp) and not tensor_info(op.operand.type).shape
+    """Whether an op repeats a number of rank 0, be it once."""
+    views = logical.BroadcastOp | logical.ReshapeOp
+    return isinstance(op, views) and not tensor_info(op.operand.type).shape
 
 
 def _is_number_op(op: Operation) -> bool:

@@ -115,14 +115,7 @@ RECORDS: Mapping[str, tuple[int, str]] = {
         f"{_LAUNCHES} mode vector lanes items blocks looks may_alias workspace_bytes combination_order",
     ),
     "cuda.topk": (2, f"{_LAUNCHES} axis smallest parts unroll workspace_bytes"),
-    "cuda.multi_tensor": (
-        1,
-        f"{_LAUNCH} vectors unroll may_alias "
-        + _inside(
-            "numbers",
-            f"{_LAUNCHES} strategy vector lanes threads unroll splits late blocks_per_sm combination_order",
-        ),
-    ),
+    "cuda.multi_tensor": (1, f"{_LAUNCH} vectors unroll may_alias"),
 }
 """Kernel to its version and the entries that its records may have, beside `version` and `determinism`."""
 

@@ -11,7 +11,11 @@ import pytest
 
 import aicf
 from aicf.dialects.emit import BindOp, ResolvedOp
-from aicf.frontends.text import parse_module
+from aicf.frontends.text import make_context, parse_module
+from aicf.passes.aicf_inference import AicfInferencePass
+from aicf.passes.aicf_training import AicfTrainingPass
+from aicf.passes.raise_emit import RaiseEmitPass
+from tests.passes.test_raise_emit import stripped
 from tests.support.update_programs import Array, Program, Tensor, adam, drawn, momentum, sgd
 
 _DECAYED = "adamw {weight_decay = 0.1 : f64}"
@@ -90,3 +94,26 @@ def test_same_as_the_definition(name: str, target: str) -> None:
         if key != "step":
             np.testing.assert_allclose(found[key], wanted, rtol=2e-5, atol=1e-6, err_msg=key)
     assert int(found["step"]) == 4
+
+
+@pytest.mark.parametrize("target", ["cpu:x86-64-v3", "cuda:sm_90a", "reference:typed"])
+@pytest.mark.parametrize("name", ["adam", "sgd"])
+def test_a_raised_step_is_the_same_again(name: str, target: str) -> None:
+    """The policy lists the ops of the update; from lowered IR only listed updates are one instruction."""
+    module = parse_module(Program(CASES[name][0].tensors).text())
+    AicfTrainingPass(target).apply(make_context(), module)
+    once = stripped(module)
+    RaiseEmitPass().apply(make_context(), module)
+    AicfInferencePass(start="lowered").apply(make_context(), module)
+    assert stripped(module) == once
+
+
+def test_through_another_target_and_back() -> None:
+    """Groups of cpu, where numbers are instructions of their own, are groups on cuda as well."""
+    module = parse_module(Program(CASES["adam"][0].tensors).text())
+    AicfTrainingPass("cpu:x86-64-v3").apply(make_context(), module)
+    once = stripped(module)
+    for target in ("cuda:sm_90a", "cpu:x86-64-v3"):
+        RaiseEmitPass("groups").apply(make_context(), module)
+        AicfInferencePass(target, start="lowered").apply(make_context(), module)
+    assert stripped(module) == once

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 
 import aicf
-from aicf import Graph, InputMismatch, InvalidIR
+from aicf import Graph, InputMismatch, InvalidIR, PlanError
 from aicf.training import initial_weights
 from tests.support.training_models import HIDDEN, INPUTS, batches, classifier
 
+ROOT = Path(__file__).parent.parent.parent
 RATE, MOMENTUM = 0.1, 0.9
 
 
@@ -186,6 +189,93 @@ def test_a_model_may_compute_its_loss(weights: dict[str, np.ndarray]):
     np.testing.assert_allclose(step.weights()["w"], 0.25 * x_array.mean(axis=0), rtol=1e-12)
 
 
+@pytest.mark.parametrize("meta", ["device", "host"])
+def test_a_step_that_is_not_finite_changes_nothing(
+    weights: dict[str, np.ndarray], meta: Literal["device", "host"]
+):
+    optimizer = aicf.optimizers.Adam(aicf.schedules.Linear(0.01, total=50, warmup=3))
+    options = {"weights": weights, "meta": meta, "check_finite": True}
+    step = aicf.train_step(classifier(), "cross_entropy", optimizer, **options)
+    good = batches(4)
+    for x, y in good[:3]:
+        step(x, y)
+    before = step.state_dict()
+    assert step.bad_step is None and before["step"] == 3
+    x, y = good[3]
+    bad = step(np.where(np.arange(x.size).reshape(x.shape) == 7, np.nan, x), y)
+    after = step(x, y)
+    assert step.bad_step == 4 and step.steps == 3 and len(step.losses()) == 3
+    for loss in (bad, after):
+        with pytest.raises(InputMismatch, match=f"step 4 was not finite: .* step {loss.number} has no loss"):
+            float(loss)
+    state = step.state_dict()
+    assert state.keys() == before.keys()
+    for name, array in state.items():
+        np.testing.assert_array_equal(array, before[name])
+    step.load_state_dict(before)
+    assert step.bad_step is None and np.isfinite(float(step(x, y))) and step.steps == 4
+
+
+def test_the_executable_may_count_and_compute_rates(weights: dict[str, np.ndarray]):
+    """By the host or by the program: the same trajectory, also of several steps at once and from a checkpoint."""
+    optimizer = aicf.optimizers.Adam(aicf.schedules.Cosine(0.01, total=30, warmup=3))
+    model = classifier()
+    one, other = (
+        aicf.train_step(model, "cross_entropy", optimizer, weights=weights, meta=meta)
+        for meta in ("device", "host")
+    )
+    for step in (one, other):
+        for x, y in batches(3):
+            step(x, y)
+            step.replay(4)
+    np.testing.assert_allclose(other.losses(), one.losses(), rtol=1e-12)
+    other.load_state_dict(one.state_dict())
+    assert other.steps == 15
+    ((x, y),) = batches(1, seed=1)
+    assert float(other(x, y)) == pytest.approx(float(one(x, y)), rel=1e-13)
+
+
+def noisy(rows: int) -> Graph:
+    """The loss is the number of inputs that dropout kept, over what is kept on average; it draws anew each step."""
+    graph = Graph("noisy")
+    x, w = graph.input("x", (rows, 64)), graph.param("w", (64,))
+    seed, step = graph.meta("seed", (), "i64"), graph.meta("step", (), "i64")
+    graph.output(graph.reduce_mean(graph.dropout(x * w, seed, step * 16, 0.5), [0, 1]), "loss")
+    return graph
+
+
+def test_dropout_draws_anew_each_step_and_repeats_by_its_seed():
+    x, still = np.ones((1, 64), np.float32), aicf.optimizers.SGD(0.0)
+    runs: list[np.ndarray] = []
+    for seed in (1, 1, 2):
+        step = aicf.train_step(noisy(1), None, still, weights={"w": np.ones(64, np.float32)}, seed=seed)
+        step(x)
+        step.replay(19)
+        runs.append(step.losses())
+    np.testing.assert_array_equal(runs[0], runs[1])
+    assert len(set(runs[0])) > 5 and not np.array_equal(runs[0], runs[2])
+    assert runs[0].mean() == pytest.approx(1, abs=0.15)
+    state = step.state_dict()
+    step.replay(5)
+    later = step.losses()[-5:]
+    step.load_state_dict(state)
+    step.replay(5)
+    np.testing.assert_array_equal(step.losses(), later)
+    assert step.weights()["step"] == 25  # which the model reads, so that compile() takes it
+
+
+def test_micro_batches_draw_numbers_of_their_own():
+    """Parts of one step have the numbers of as many steps."""
+    weights, still = {"w": np.ones(64, np.float32)}, aicf.optimizers.SGD(0.0)
+    one = aicf.train_step(noisy(1), None, still, weights=weights, seed=3)
+    parts = aicf.train_step(noisy(1), None, still, weights=weights, seed=3, micro_batches=2)
+    one(np.ones((1, 64), np.float32))
+    one.replay(5)
+    parts(np.ones((2, 64), np.float32))
+    parts.replay(2)
+    np.testing.assert_allclose(parts.losses(), one.losses().reshape(3, 2).mean(axis=1), rtol=1e-6)
+
+
 # Bad input
 
 
@@ -222,6 +312,11 @@ def test_messages_are_in_the_words_of_users():
         aicf.losses.MSELoss("none")  # pyright: ignore[reportArgumentType]
 
 
+def test_a_budget_that_no_choice_meets_is_refused():
+    with pytest.raises(PlanError, match="budget"):
+        aicf.train_step(classifier(), "cross_entropy", sgd(), memory_budget=1)
+
+
 def test_a_parameter_that_the_loss_does_not_reach_is_named():
     graph = classifier()
     graph.param("unused.weight", (2, 2), "f64")
@@ -243,6 +338,20 @@ def test_two_outputs_have_no_loss():
     graph.output(x * w, "a")
     graph.output(x + w, "b")
     refuses("the loss is taken of one output, 'two' has a, b", graph)
+
+
+def test_the_example_of_the_page_learns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/training.md").read_text("utf-8"), re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(compile(example, "training.md", "exec"), names)
+    first, last = map(float, capsys.readouterr().out.split())
+    assert 2 < first < 3 and last < 0.05
+    assert (names["scores"].argmax(axis=1) == names["labels"]).all() and (
+        tmp_path / "classifier.ckpt"
+    ).exists()
 
 
 def test_a_training_step_is_not_trained_again(compiled: aicf.TrainStep):

@@ -54,7 +54,7 @@ class Table:
     than they have parameters for.
 
     Args:
-        numbers: The first words.
+        numbers: The first words; what a kernel changes of them it leaves as it found it.
         addresses: The words behind them.
     """
 

@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from xdsl.dialects.builtin import DictionaryAttr
 from xdsl.ir import SSAValue
 
 from aicf.backends.base import BufferRef, Launch
 from aicf.backends.cuda.code import KernelCode
 from aicf.backends.cuda.device_program import Address, Table
-from aicf.backends.cuda.generated_code import launches_of
 from aicf.backends.cuda.generated_spec import GeneratedSpec
 from aicf.backends.cuda.launches import KernelLaunch, address_of
 from aicf.backends.cuda.phase_code import PhaseCode, packed
@@ -20,27 +18,29 @@ from aicf.backends.cuda.records import is_programmatic, read_rounding, read_shap
 from aicf.backends.cuda.scalar_code import REGISTERS, Rounding, dtype_of
 from aicf.backends.cuda.staging import Snippet, stage
 from aicf.backends.cuda.templates import updates as updates_template
-from aicf.backends.cuda.update_kernels import UpdateSpec, numbers_nest, read_spec
+from aicf.backends.cuda.update_kernels import UpdateSpec, read_spec
 from aicf.backends.nests import nest_of
-from aicf.backends.updates import program_code
+from aicf.backends.updates import numbers_code, program_code
 from aicf.dialects.emit_kernels import KernelOp
 from aicf.dialects.emit_updates import Part, Update, update_of
 from aicf.errors import PlanError
 
 _NEVER = 1 << 62
 """A first block beyond every block."""
+_NO_TICKET = 0
+"""The counter before the first ticket, and after the last."""
 _WARP = 32
 
 
 def emit(launch: Launch) -> list[KernelLaunch]:
-    """One launch for all parts, and one for new values of numbers: it waits until every block has read the old ones."""
+    """The one launch of an instruction."""
     if launch.code is None:
         raise PlanError(f"instruction '{launch.name}' has no generated code: run generate-kernels")
     update = update_of(launch.code, len(launch.ins), len(launch.outs))
     spec = read_spec(launch.record)
     if len(spec.vectors) != len(update.parts):
         raise PlanError(f"kernel record of '{launch.name}' is not that of its body: run select-kernels again")
-    return [_parts(launch, launch.code, update, spec), *_numbers(launch, launch.code, update)]
+    return [_launch(launch, launch.code, update, spec)]
 
 
 @dataclass(frozen=True)
@@ -103,13 +103,17 @@ class _PartCode(PhaseCode):
         return [REGISTERS[dtype_of(value)] for value in self.boundary(0)]
 
 
-def _parts(launch: Launch, code: KernelOp, update: Update, spec: UpdateSpec) -> KernelLaunch:
+def _launch(launch: Launch, code: KernelOp, update: Update, spec: UpdateSpec) -> KernelLaunch:
     variants, rounding = _variants(update, spec), read_rounding(launch.record)
     parts = [part for variant in variants for part in variant.parts]
     starts = _starts(variants, spec)
     pointers = max(len(part.operands) + len(part.results) for part in parts)
     rounds = -(-len(parts) // _WARP)
-    refs = [ref for number, ref in enumerate(launch.ins) if number in update.scalars]
+    refs = [
+        *(launch.ins[number] for number in update.scalars),
+        *(launch.outs[number] for number in update.scalar_results),
+    ]
+    shape = read_shape(launch.record)
     constants: dict[str, Any] = {
         "THREADS": spec.threads,
         "UNROLL": spec.unroll,
@@ -118,7 +122,10 @@ def _parts(launch: Launch, code: KernelOp, update: Update, spec: UpdateSpec) -> 
         "PARTS": len(parts),
         "POINTERS": pointers,
         "ELEMENTS_AT": 8 * _WARP * rounds,
-        "POINTERS_AT": 8 * (_WARP * rounds + len(parts)),
+        "TICKET_AT": 8 * (_WARP * rounds + len(parts)),
+        "POINTERS_AT": 8 * (_WARP * rounds + len(parts) + 1),
+        "BLOCKS": shape.grid[0],
+        **_number_constants(code, update, refs, rounding),
         **_variant_constants(launch, code, update, variants, rounding),
     }
     names = ["table", *(f"a{number}" for number in range(len(refs)))]
@@ -126,10 +133,10 @@ def _parts(launch: Launch, code: KernelOp, update: Update, spec: UpdateSpec) -> 
     source = f"{head}({', '.join(names)}):\n    index = {_index(parts)}\n{body}"
     kernel = KernelCode(launch.kind, source, ("ptr",) * len(names), spec.threads)
     table = Table(
-        (*starts, *[_NEVER] * (_WARP * rounds - len(parts)), *(part.elements for part in parts)),
+        (*starts, *[_NEVER] * (_WARP * rounds - len(parts)), *(part.elements for part in parts), _NO_TICKET),
         tuple(address for part in parts for address in _addresses(launch, part, pointers)),
     )
-    return read_shape(launch.record).launch(kernel, (table, *map(address_of, refs)))
+    return shape.launch(kernel, (table, *map(address_of, refs)))
 
 
 def _starts(variants: Sequence[_Variant], spec: UpdateSpec) -> list[int]:
@@ -165,7 +172,8 @@ def _variant_constants(
         "FROM": (0, *ends[:-1]),
         "UNTIL": tuple(ends),
         "VECTOR": tuple(variant.vector for variant in variants),
-        "WARP": tuple(made.computes_before() for made in wide),
+        # Only the thread that takes the ticket may have read numbers that are overwritten.
+        "ONE": tuple(bool(update.scalar_results) or made.computes_before() for made in wide),
         "WORDS": tuple(max(1, made.loaded) for made in wide),
         "LOAD": tuple(made.load() for made in wide),
         "KNOWN": tuple(made.known_registers for made in wide),
@@ -207,15 +215,18 @@ def _code(
     return _PartCode(numbers, nest, spec, refs, rounding)
 
 
-def _numbers(launch: Launch, code: KernelOp, update: Update) -> list[KernelLaunch]:
-    read = [launch.ins[number] for number in update.scalars]
-    refs = [*read, *(launch.outs[number] for number in update.scalar_results)]
-    nest = numbers_nest(code, update, [ref.dtype for ref in refs])
-    record = launch.record.get("numbers")
-    if nest is None:
-        return []
-    if not isinstance(record, DictionaryAttr):
-        raise PlanError(
-            f"kernel record of '{launch.name}' lacks the entries 'numbers': run select-kernels again"
-        )
-    return launches_of(f"{launch.kind}_numbers", nest, record.data, refs)
+def _number_constants(
+    code: KernelOp, update: Update, refs: Sequence[BufferRef], rounding: Rounding
+) -> dict[str, Any]:
+    """Snippets for the new values of numbers; `refs` of the numbers that are read, then of those."""
+    kernel = numbers_code(code, update)
+    if kernel is None:
+        return {"NUMBERS": False}
+    nest = nest_of(kernel, [()] * len(refs), [ref.dtype for ref in refs])
+    made = PhaseCode(nest, GeneratedSpec("pointwise", 1, _WARP, 1, 1, 1), refs, rounding)
+    return {
+        "NUMBERS": True,
+        "NUMBERS_WORDS": max(1, made.loaded),
+        "NUMBERS_LOAD": made.load(),
+        "NUMBERS_CELL": made.pointwise(),
+    }

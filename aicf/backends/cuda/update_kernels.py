@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.base import Work
@@ -18,9 +18,7 @@ from aicf.backends.cuda.generated_kernels import (
     VERSION,
     code_reason,
     dtype_reason,
-    loops_record,
 )
-from aicf.backends.cuda.generated_spec import GeneratedSpec, choose
 from aicf.backends.cuda.records import (
     PlainOperands,
     Record,
@@ -32,11 +30,10 @@ from aicf.backends.cuda.records import (
     read_integers,
     start_entries,
 )
-from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch, arch_named
+from aicf.backends.cuda.target import ELEMENT_BYTES, arch_named
 from aicf.backends.cuda.vector_access import PIECE_BYTES
-from aicf.backends.nests import LoopNest, nest_of, overwritable
+from aicf.backends.nests import overwritable
 from aicf.backends.updates import layout_reason, numbers_code, overwritten, same_type, update_of_work
-from aicf.dialects.emit_kernels import KernelOp
 from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.emit_updates import Part, Update, is_update
 
@@ -100,7 +97,7 @@ def _is_aligned(dtype: str, offset: int, vector: int) -> bool:
 
 @dataclass(frozen=True)
 class MultiTensorKernel(PlainOperands):
-    """All parts in one launch; another one, of a single thread, for new values of numbers, which every block reads."""
+    """All parts in one launch; the last block that has read the numbers of all of them writes their new values."""
 
     id: str = "cuda.multi_tensor"
     version: int = VERSION
@@ -127,8 +124,7 @@ class MultiTensorKernel(PlainOperands):
             for size, infos in zip(sizes, parts, strict=True)
             for info in infos
         )
-        launches = 2 if update.scalar_results else 1
-        return _LATENCY_US * launches + moved / arch.bandwidth_gbs / 1e3
+        return _LATENCY_US + moved / arch.bandwidth_gbs / 1e3
 
     def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
         """See `KernelDescriptor`."""
@@ -166,31 +162,12 @@ def _record_of(work: Work, target: TargetAttr, spec: UpdateSpec) -> dict[str, At
         **start_entries(arch),
     }
     pairs = overwritten(work.code, update)
-    if (numbers := _numbers(work, work.code, update, arch)) is not None:
-        nest, loops = numbers
-        entries["numbers"] = DictionaryAttr(loops_record(nest, loops, work.rounding, arch))
+    if (numbers := numbers_code(work.code, update)) is not None:
         pairs += [
-            (update.scalar_results[output], update.scalars[place])
-            for output, place in overwritable(nest.kernel)
+            (update.scalar_results[output], update.scalars[place]) for output, place in overwritable(numbers)
         ]
     entries["may_alias"] = ArrayAttr([integers(pair) for pair in same_type(pairs, work)])
     return entries
-
-
-def _numbers(
-    work: Work, code: KernelOp, update: Update, arch: GpuArch
-) -> tuple[LoopNest, GeneratedSpec] | None:
-    """The kernel of the new values of numbers, if there are any."""
-    read = [work.operands[number] for number in update.scalars]
-    made = [work.results[number] for number in update.scalar_results]
-    nest = numbers_nest(code, update, [info.dtype for info in (*read, *made)])
-    return None if nest is None else (nest, choose(nest, [info.offset for info in (*read, *made)], arch))
-
-
-def numbers_nest(code: KernelOp, update: Update, dtypes: Sequence[str]) -> LoopNest | None:
-    """The loops, of one point, that compute the results of rank 0; `dtypes` of their operands, then of them."""
-    kernel = numbers_code(code, update)
-    return None if kernel is None else nest_of(kernel, [()] * len(dtypes), dtypes)
 
 
 def read_spec(record: Record) -> UpdateSpec:

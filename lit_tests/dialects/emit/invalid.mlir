@@ -1580,3 +1580,75 @@ emit.kernel @k parallel [4] reduce [8] ins [affine_map<(d0, d1) -> (d0)>] outs [
     emit.yield
   }
 }
+
+// -----
+
+// CHECK: error: emit.bind: the executable computes metas of one element, 'x' is none
+emit.program @p attributes {phase = "bufferized"} {
+  %x = emit.bind state "x" host({next = "y"}) : !emit.buffer<i64, bound>
+}
+
+// -----
+
+// CHECK: error: emit.bind: the executable computes i64, f32, f64; 'x' is f16
+emit.program @p attributes {phase = "bufferized"} {
+  %x = emit.bind meta "x" host({next = "y"}) : !emit.buffer<f16, bound>
+}
+
+// -----
+
+// CHECK: error: emit.bind: 'x' is computed in front of each run: nothing updates or starts it
+emit.program @p attributes {phase = "bufferized"} {
+  %x = emit.bind meta "x" updated host({formula = "step_inc", of = ["x"]}) : !emit.buffer<i64, bound>
+}
+
+// -----
+
+// CHECK: error: emit.bind: host: formula is "step_dec"; it is one of add, sub, mul, step_inc, bias_corr, learning_rate
+emit.program @p attributes {phase = "bufferized"} {
+  %x = emit.bind meta "x" host({formula = "step_dec", of = ["y"]}) : !emit.buffer<i64, bound>
+}
+
+// -----
+
+// CHECK: error: emit.bind: host: bias_corr has the entries formula, of, beta, got formula, of
+emit.program @p attributes {phase = "bufferized"} {
+  %x = emit.bind meta "x" host({formula = "bias_corr", of = ["y"]}) : !emit.buffer<f32, bound>
+}
+
+// -----
+
+// CHECK: error: emit.bind: host: add is of 2 operands, got ["y"]
+emit.program @p attributes {phase = "bufferized"} {
+  %x = emit.bind meta "x" host({formula = "add", of = ["y"]}) : !emit.buffer<f32, bound>
+}
+
+// -----
+
+// CHECK: error: emit.bind: host: operands are names of metas and numbers, got [unit, 2 : i64]
+emit.program @p attributes {phase = "bufferized"} {
+  %x = emit.bind meta "x" host({formula = "add", of = [unit, 2]}) : !emit.buffer<f32, bound>
+}
+
+// -----
+
+// CHECK: error: emit.bind: host: a meta that is kept has next = "NAME" and no more, got next, beta
+emit.program @p attributes {phase = "bufferized"} {
+  %x = emit.bind meta "x" host({next = "y", beta = 0.5}) : !emit.buffer<f32, bound>
+}
+
+// -----
+
+// CHECK: error: emit.program: meta 'x' is computed of 'y', which is no meta in front of it
+emit.program @p attributes {phase = "bufferized"} {
+  %x = emit.bind meta "x" host({formula = "step_inc", of = ["y"]}) : !emit.buffer<i64, bound>
+  %y = emit.bind meta "y" : !emit.buffer<i64, bound>
+}
+
+// -----
+
+// CHECK: error: emit.program: meta 'x' is computed of 'y', which is no meta that the executable computes
+emit.program @p attributes {phase = "bufferized"} {
+  %y = emit.bind meta "y" : !emit.buffer<i64, bound>
+  %x = emit.bind meta "x" host({next = "y"}) : !emit.buffer<i64, bound>
+}

@@ -265,3 +265,16 @@ emit.kernel @reads parallel [5] reduce [] ins [indexed, affine_map<(d0) -> (d0)>
     emit.yield
   }
 }
+
+// What the executable computes: by formulas of metas and numbers, or as what it keeps for the next run; and a start value.
+// CHECK-LABEL: emit.program @metas
+emit.program @metas attributes {phase = "bufferized"} {
+  // CHECK-NEXT: %step = emit.bind meta "step" host({next = "n\C3\A9w"}) : !emit.buffer<i64, bound>
+  %step = emit.bind meta "step" host({next = "néw"}) : !emit.buffer<i64, bound>
+  // CHECK-NEXT: emit.bind meta "flag" updated value(dense<3>) host({next = "n\C3\A9w"}) : !emit.buffer<i64, bound>
+  %flag = emit.bind meta "flag" updated value(dense<3>) host({next = "néw"}) : !emit.buffer<i64, bound>
+  // CHECK-NEXT: emit.bind meta "n\C3\A9w" host({formula = "mul", of = ["step", 3 : i64]}) : !emit.buffer<i64, bound>
+  %new = emit.bind meta "néw" host({formula = "mul", of = ["step", 3 : i64]}) : !emit.buffer<i64, bound>
+  // CHECK-NEXT: emit.bind meta "rate" host({formula = "learning_rate", of = ["n\C3\A9w"], schedule = "constant", base = 1.000000e-01 : f64, warmup = 0 : i64, total = 0 : i64, final = 0.000000e+00 : f64}) : !emit.buffer<f64, bound>
+  %rate = emit.bind meta "rate" host({formula = "learning_rate", of = ["néw"], schedule = "constant", base = 0.1, warmup = 0, total = 0, final = 0.0}) : !emit.buffer<f64, bound>
+}

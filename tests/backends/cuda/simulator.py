@@ -332,6 +332,12 @@ def _atomic_max(memory: Memory, address: int, value: int) -> None:
     memory.store(address, "i32", [max(memory.load(address, "i32", 1), value)])
 
 
+def _take_ticket(memory: Memory, address: int, last: int) -> int:
+    ticket = memory.load(address, "u32", 1)
+    memory.store(address, "u32", [0 if ticket >= last else ticket + 1])
+    return ticket
+
+
 def _shared_array(here: _Here, size: int) -> list[Any]:
     return here.thread.shared.arrays.setdefault(next(here.thread.arrays), [None] * size)
 
@@ -441,6 +447,7 @@ def _namespace(memory: Memory, here: _Here) -> dict[str, Any]:
         "f32": f32,
         "f64": f64,
         **INTEGERS,
+        "take_ticket": lambda address, last: _take_ticket(memory, address, last),
         "atomic_max_i32": lambda address, value: _atomic_max(memory, address, value),
         "philox": _philox,
         "philox_word": lambda number, words: words[int(number)],

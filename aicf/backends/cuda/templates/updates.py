@@ -2,8 +2,9 @@
 """Updates of many tensors: each block has a piece of one part, which it finds in a table in device memory.
 
 The table, in words of 8 bytes: the first block of each part, ROUNDS * 32 of them (those behind the last part are beyond
-every block); from ELEMENTS_AT, in bytes, the elements of each; from POINTERS_AT the POINTERS addresses of each. Nothing
-writes it while programs run, so that it is read before the kernels in front have ended.
+every block); from ELEMENTS_AT, in bytes, the elements of each; at TICKET_AT a counter; from POINTERS_AT the POINTERS
+addresses of each. But for the counter nothing writes it while programs run, so that it is read before the kernels in
+front have ended.
 """
 
 from __future__ import annotations
@@ -15,11 +16,15 @@ def update(operands: object):
     """THREADS * UNROLL vectors a block, and what is left of a part in its first one.
 
     A *variant* is a program with a width of vectors: parts are sorted by variant, FROM and UNTIL are the parts of each.
-    What is computed of numbers alone (BEFORE) is computed by one warp while the elements are on their way to all, and
-    told to the others; where nothing is (WARP false), each thread reads the numbers.
+    What is computed of numbers alone (BEFORE) is computed by one thread while the elements are on their way to all, and
+    told to the others; where nothing is (ONE false), each thread reads the numbers.
+
+    New values of numbers (NUMBERS) may lie where every block reads the old ones. A block takes a ticket when it has;
+    the last one to do so writes them. The counter is 0 again then.
     """
     thread = index(cuda.threadIdx.x)
     block = i32(cuda.blockIdx.x)
+    ticket = u32(0)
     part = i32(-1)
     for i in unrolled(ROUNDS):
         start = load_i64(table + u64(256 * i) + u64(i64(thread % 32) * 8))
@@ -42,16 +47,17 @@ def update(operands: object):
                 at = index(min(index(begin + i * THREADS), index(vectors - 1)))
                 x[i * WORDS[k] : (i + 1) * WORDS[k]] = splice(LOAD[k], 0, index(at * VECTOR[k]))
             before = registers(BEFORES[k], 0)
-            if WARP[k]:
+            if ONE[k]:
                 board = registers(BEFORES[k], 0)
                 board[0 : BEFORES[k]] = splice(BOARD[k])
-                if thread < 32:
+                if thread == 0:
                     known = registers(KNOWN[k], 0)
                     known[0 : KNOWN_INPUTS[k]] = splice(LOAD_POINT[k], 0, 0)
                     told = registers(BEFORES[k], 0)
                     told[0 : BEFORES[k]] = splice(BEFORE[k], known[0 : KNOWN[k]])
-                    if thread == 0:
-                        splice(PUT[k], board[0 : BEFORES[k]], told[0 : BEFORES[k]])
+                    splice(PUT[k], board[0 : BEFORES[k]], told[0 : BEFORES[k]])
+                    if NUMBERS:
+                        ticket = u32(take_ticket(table + u64(TICKET_AT), u32(BLOCKS - 1)))
                 cuda.syncthreads()
                 before[0 : BEFORES[k]] = splice(GET[k], board[0 : BEFORES[k]])
             else:
@@ -76,3 +82,7 @@ def update(operands: object):
                     one = registers(WORDS_ONE[k], 0)
                     one[0 : WORDS_ONE[k]] = splice(LOAD_ONE[k], 0, at)
                     splice(SWEEP_ONE[k], 0, at, True, True, one[0 : WORDS_ONE[k]], before[0 : BEFORES[k]], 0)
+    if NUMBERS and thread == 0 and ticket == u32(BLOCKS - 1):
+        numbers = registers(NUMBERS_WORDS, 0)
+        numbers[0:NUMBERS_WORDS] = splice(NUMBERS_LOAD, 0, 0)
+        splice(NUMBERS_CELL, 0, numbers[0:NUMBERS_WORDS])
