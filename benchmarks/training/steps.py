@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,12 @@ import numpy as np
 from works import LEARNING_RATE, WORKS, Array, Work, random_parameters
 
 import aicf
-from aicf import Graph
+from aicf import Graph, PlanError
 
 BUDGETED = ("encoder",)
 """Works that are also compiled with a memory budget."""
 BUDGET = 0.6
-"""Of the peak without one."""
+"""Of the peak without one; what is no arena, such as the state, takes its part of that."""
 
 
 def forward(work: Work) -> Graph:
@@ -55,25 +55,32 @@ def artifacts(folder: Path, name: str) -> dict[str, Path]:
     return {label: folder / f"{name}{label.removeprefix('aicf')}.aicf" for label in labels}
 
 
+def reason_file(artifact: Path) -> Path:
+    """Where it is said why an artifact could not be made."""
+    return artifact.with_suffix(".txt")
+
+
 def commit_file(folder: Path, name: str) -> Path:
     """Where the commit that the artifacts of a work were compiled from is noted."""
     return folder / f"{name}.commit"
 
 
 def compile_artifacts(folder: Path, name: str, target: str, tuning: Path | None, commit: str) -> None:
-    """Writes the artifacts of a work and the commit; says what is in them."""
+    """Writes the artifacts of a work and the commit; says what is in them. In place of one whose budget is too small
+    stands the reason."""
     budget: dict[str, int] = {}
     for label, path in artifacts(folder, name).items():
         started = time.perf_counter()
-        step = compiled_step(WORKS[name], target, tuning=tuning, **(budget if label != "aicf" else {}))
-        step.executable.save(path, weights=False)
-        others = {
-            key: value for key, value in step.executable.weights.items() if key not in WORKS[name].parameters
-        }
-        text = json.dumps({key: [value.shape, value.dtype.name] for key, value in others.items()})
-        path.with_suffix(".json").write_text(text, "utf-8")
-        peak = predicted_bytes(step.memory())
-        budget = {"memory_budget": int(BUDGET * peak)}
+        try:
+            step = compiled_step(WORKS[name], target, tuning=tuning, **(budget if label != "aicf" else {}))
+        except PlanError as error:
+            reason_file(path).write_text(str(error), "utf-8")
+            print(f"{path.stem}: {error}")
+            continue
+        _write(path, step, WORKS[name].parameters)
+        memory = step.memory()
+        peak = predicted_bytes(memory)
+        budget = {"memory_budget": int(BUDGET * peak) - (peak - arena_bytes(memory))}
         kernels = Counter(launch.kernel for launch in step.executable.plan.programs[0].launches)
         said = ", ".join(f"{count} {kernel}" for kernel, count in kernels.most_common())
         seconds = time.perf_counter() - started
@@ -81,10 +88,28 @@ def compile_artifacts(folder: Path, name: str, target: str, tuning: Path | None,
     commit_file(folder, name).write_text(commit, "utf-8")
 
 
+def _write(path: Path, step: aicf.TrainStep, parameters: Mapping[str, Sequence[int]]) -> None:
+    """The artifact, and what it begins with besides the parameters."""
+    reason_file(path).unlink(missing_ok=True)
+    step.executable.save(path, weights=False)
+    others = {key: value for key, value in step.executable.weights.items() if key not in parameters}
+    text = json.dumps({key: [value.shape, value.dtype.name] for key, value in others.items()})
+    path.with_suffix(".json").write_text(text, "utf-8")
+
+
 def predicted_bytes(memory: Mapping[str, int]) -> int:
     """The peak of a program on a device, of what `memory` of an executable says."""
-    (peak,) = (size for use, size in memory.items() if use.startswith("peak@"))
-    return peak
+    return _only(memory, "peak@")
+
+
+def arena_bytes(memory: Mapping[str, int]) -> int:
+    """What of that is the arena, which a budget is for."""
+    return _only(memory, "arena@")
+
+
+def _only(memory: Mapping[str, int], prefix: str) -> int:
+    (size,) = (size for use, size in memory.items() if use.startswith(prefix))
+    return size
 
 
 def first_state(artifact: Path, parameters: Mapping[str, Array]) -> dict[str, Array]:
