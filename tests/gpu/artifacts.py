@@ -43,7 +43,9 @@ def compiled(name: str) -> CompiledModel:
     program = case.make()
     tuning = None if case.variant is None else _table_of(case)
     target, policy = case.target, case.policy
-    return aicf.compile(program.module, program.weights, target, policy=policy, tuning=tuning, name=name)
+    return aicf.compile(
+        program.module, program.weights, target, policy=policy, tuning=tuning, name=name, **case.options
+    )
 
 
 def obtained(name: str) -> CompiledModel:
