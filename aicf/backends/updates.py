@@ -9,7 +9,7 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 
 from aicf.backends.base import OperandInfo, Work
 from aicf.backends.nests import overwritable
-from aicf.dialects.emit_kernels import KernelOp, PhaseOp, StoreOp, YieldOp
+from aicf.dialects.emit_kernels import IndexOp, KernelOp, PhaseOp, StoreOp, YieldOp
 from aicf.dialects.emit_updates import Update, program_phases, scalar_phase, update_of
 
 
@@ -85,9 +85,12 @@ class _Writer:
             if isinstance(op, StoreOp):
                 if first_output is not None:
                     self.ops.append(StoreOp(self.values[op.value], op.output.value.data - first_output))
+            elif isinstance(op, IndexOp):
+                count = IndexOp(0, op.result.type)
+                self.values[op.result] = count.result
+                self.ops.append(count)
             elif not isinstance(op, YieldOp):
-                copy = op.clone(self.values)
-                self.ops.append(copy)
+                self.ops.append(op.clone(self.values))
         for result, value in zip(phase.results, phase.terminator.operands, strict=True):
             self.values[result] = self.values[value]
 

@@ -81,11 +81,12 @@ def _single(op: Operation) -> tuple[str, Attrs] | None:
 
 
 def _update(update: BodyUpdate) -> tuple[str, Attrs]:
-    """Kind of a body that updates many tensors: that of a known optimizer if it is so for all."""
-    rates = {_rate_of_step(chain) for chain in update.chains}
+    """Kind of a body that updates many tensors: that of a known optimizer if it is so for all but histories."""
+    chains = [chain for chain in update.chains if not chain.counts]
+    rates = {_rate_of_step(chain) for chain in chains}
     if len(rates) == 1 and (rate := next(iter(rates))) is not None:
         return "sgd_step", {"learning_rate_operand": IntegerAttr(rate, i64)}
-    return ("adam_step" if all(map(_goes_by_moments, update.chains)) else "update"), {}
+    return ("adam_step" if chains and all(map(_goes_by_moments, chains)) else "update"), {}
 
 
 def _rate_of_step(chain: Chain) -> int | None:
