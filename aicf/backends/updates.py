@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from xdsl.ir import Block, Operation, Region, SSAValue
@@ -103,13 +104,16 @@ class _Writer:
 
 
 def overwritten(code: KernelOp, update: Update) -> list[tuple[int, int]]:
-    """The (result, operand) pairs of an update whose elements may share memory: those of one part, at one place."""
+    """The (result, operand) pairs of an update whose elements may share memory: those of one part, at one place, where
+    no other part reads the operand."""
+    readers = Counter(number for part in update.parts for number in part.operands)
     found: list[tuple[int, int]] = []
     pairs = [overwritable(program_code(code, update, k, 2, apart=False)) for k in range(update.programs)]
     for part in update.parts:
         for output, place in pairs[part.program]:
-            if place >= len(update.scalars):
-                found.append((part.results[output], part.operands[place - len(update.scalars)]))
+            operand = part.operands[place - len(update.scalars)] if place >= len(update.scalars) else None
+            if operand is not None and readers[operand] == 1:
+                found.append((part.results[output], operand))
     return found
 
 

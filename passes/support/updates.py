@@ -76,7 +76,7 @@ class BodyUpdate:
 def body_update(block: Block) -> BodyUpdate | None:
     """How a peeled body updates several tensors, or one and a number; None if it does something else.
 
-    A body whose chains read a tensor in common is one of another kind: its elements are read once, in one loop.
+    A body whose chains all read tensors in common is one of another kind: their elements are read once, in one loop.
     """
     if len(yielded(block)) < 2:
         return None
@@ -114,7 +114,7 @@ class _Reader:
             else:
                 raise _Other
         chains = self._in_order()
-        if not chains or len(chains) + len(number_results) < 2 or not all(chain.results for chain in chains):
+        if len(_together(chains)) + min(1, len(number_results)) < 2 or not all(c.results for c in chains):
             return None
         _number_programs(chains)
         return BodyUpdate(tuple(chains), tuple(self.numbers), tuple(number_results))
@@ -146,13 +146,22 @@ class _Reader:
             return
         if tensor_info(value.type).shape != chain.shape:
             raise _Other
-        if (other := self.chains.get(value)) is None:
-            self.chains[value] = chain
-        elif other is not chain:
+        other = self.chains.get(value)
+        if other is not None and other is not chain:
             chain.ops += other.ops
             for each, owner in self.chains.items():
                 if owner is other:
                     self.chains[each] = chain
+
+
+def _together(chains: Sequence[Chain]) -> list[set[BlockArgument]]:
+    """The arguments of chains, those together that lead from one to another by what they read in common."""
+    found: list[set[BlockArgument]] = []
+    for chain in chains:
+        own = set(chain.arguments)
+        met = [each for each in found if not each.isdisjoint(own)]
+        found = [*(each for each in found if each not in met), own.union(*met)]
+    return found
 
 
 def is_spread(op: Operation) -> bool:

@@ -111,11 +111,13 @@ class Program:
         for value, target in zip(made, [name, *(f"{name}.{state}" for state in tensor.states)], strict=True):
             self._result(value[1:], type_, target)
 
-
     def _note_loss(self) -> None:
         """Writes the loss to its place."""
         many, places, here = (_type([self.history], element) for element in (self.dtype, "i64", "i1"))
-        loss, losses = self._argument("loss", f"tensor<{self.dtype}>", "input"), self._argument("losses", many, "state")
+        loss, losses = (
+            self._argument("loss", f"tensor<{self.dtype}>", "input"),
+            self._argument("losses", many, "state"),
+        )
         self.lines += [
             f"%places = logical.iota {{axis = 0}} : {places}",
             f"%now.all = logical.broadcast %now {{dimensions = []}} : tensor<i64> -> {places}",
