@@ -6,6 +6,7 @@ a word to the host.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -68,7 +69,7 @@ class CheckFinitePass(ModulePass):
                 self.name,
                 [function.sym_name.data, *checked],
                 f"updates held back by {BAD_STEP}",
-                f"{len(checked)} values are tested, by one sum each: 0 times what is finite is 0, and no number else",
+                f"{len(checked)} values are tested: 0 times what is finite is 0, and no number else",
             )
 
 
@@ -120,6 +121,15 @@ def _subject(value: SSAValue) -> str:
     return identity or value.name_hint or "argument"
 
 
+def _elements(value: SSAValue) -> int:
+    return math.prod(tensor_info(value.type).shape)
+
+
+def _alignment(value: SSAValue) -> int:
+    """The largest power of two that divides the number of elements."""
+    return _elements(value) & -_elements(value)
+
+
 class _Check(Writer):
     """Writes in front of the return, on behalf of the op that counts the step and of those that are held back."""
 
@@ -152,13 +162,33 @@ class _Check(Writer):
     def are_finite(self, values: Sequence[SSAValue]) -> SSAValue:
         """Whether all elements of all values are finite, as one i1."""
         total: SSAValue | None = None
-        for value in values:
-            self._on_behalf_of(value)
+        for value in self._joined(values):
             nothing = self._nothing(value)
             total = nothing if total is None else self.apply(logical.AddOp, total, nothing, name="nothing")
         self.op = self._counter
         assert total is not None
         return self.equal(total, 0, "finite")
+
+    def _joined(self, values: Sequence[SSAValue]) -> Iterator[SSAValue]:
+        """The numbers as they are, and the tensors of one element type as one, which is read by one instruction.
+
+        Tensors lie side by side, those first whose sizes keep what is behind them aligned: so most are written there
+        in the first place, see `elide-concats`.
+        """
+        by_type: dict[str, list[SSAValue]] = {}
+        for value in values:
+            if tensor_info(value.type).rank:
+                by_type.setdefault(element_of(value.type).name, []).append(value)
+            else:
+                yield value
+        for tensors in by_type.values():
+            flat = [self._flat(value) for value in sorted(tensors, key=_alignment, reverse=True)]
+            self.op = self._counter
+            yield self.add(logical.ConcatOp(flat, 0), "tested") if len(flat) > 1 else flat[0]
+
+    def _flat(self, value: SSAValue) -> SSAValue:
+        self._on_behalf_of(value)
+        return self.add(logical.ReshapeOp(value, [_elements(value)]), "flat")
 
     def _nothing(self, value: SSAValue) -> SSAValue:
         """0 as f32, or NaN if an element is infinite or NaN."""

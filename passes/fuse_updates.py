@@ -16,6 +16,7 @@ from aicf.dialects.types import byte_count, tensor_info
 from aicf.passes.support.fusion import FusionContext, form_group, fusion_contexts, refusal
 from aicf.passes.support.identity import op_id
 from aicf.passes.support.ledger import record
+from aicf.passes.support.matching import is_placed
 from aicf.passes.support.outlining import Outline, id_of, is_feeder, outline
 from aicf.passes.support.updates import body_update, is_spread
 from aicf.passes.support.views import VIEW_OPS
@@ -142,8 +143,8 @@ class _Updates:
         for root in self.roots:
             if root.op not in members or _is_number(root):
                 continue
-            if (view := _strided_operand(root.op, members)) is not None:
-                return root, f"it reads '{id_of(view)}', whose elements lie in another order"
+            if (unfit := _unfit_operand(root.op, members)) is not None:
+                return root, unfit
             if _leads_back(root, members):
                 return root, "what reads the new value is needed for another one"
         return None
@@ -209,8 +210,9 @@ def _comes_from(value: SSAValue, arguments: Collection[SSAValue], depth: int = 1
     return any(_comes_from(operand, arguments, depth - 1) for operand in value.op.operands)
 
 
-def _strided_operand(op: Operation, members: Collection[Operation]) -> Operation | None:
-    """A view that the chain of `op` reads, other than a number for all elements or another shape of the same."""
+def _unfit_operand(op: Operation, members: Collection[Operation]) -> str | None:
+    """Why what the chain of `op` reads is neither a number for all elements nor a tensor, in whatever shape; None if
+    all of it is."""
     stack, seen = [op], set[Operation]()
     while stack:
         current = stack.pop()
@@ -222,8 +224,10 @@ def _strided_operand(op: Operation, members: Collection[Operation]) -> Operation
                 continue
             if value.op in members:
                 stack.append(value.op)
+            elif is_placed(value):
+                return f"it reads '{id_of(value.op)}', whose elements follow from their places"
             elif (view := _moving_view(value)) is not None:
-                return view
+                return f"it reads '{id_of(view)}', whose elements lie in another order"
     return None
 
 

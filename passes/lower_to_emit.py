@@ -12,9 +12,11 @@ from xdsl.dialects.builtin import (
     AnyDenseElement,
     ArrayAttr,
     DenseIntOrFPElementsAttr,
+    FloatAttr,
     ModuleOp,
     StringAttr,
     TensorType,
+    f64,
 )
 from xdsl.ir import Attribute, Block, BlockArgument, OpResult, Region, SSAValue
 from xdsl.passes import ModulePass
@@ -297,10 +299,12 @@ class _Bufferizer:
     def _add_copy(self, name: str, source: SSAValue, target: SSAValue, src: Sequence[str]) -> None:
         body = BodyOp(body_symbol(f"{self.program.sym_name.data}.{name}"), identity(target.type))
         self.module.body.block.insert_op_before(body, self.function)
-        kernel = _copy_kernel(name, source, target, body.body.block, self.prepare.target)
-        self.block.add_op(
-            ResolvedOp("copy", name, src, [source], [target], body=body.sym_name.data, kernel=kernel)
+        kernel, us = _copy_kernel(name, source, target, body.body.block, self.prepare.target)
+        hints = {"expected_us": FloatAttr(round(us, 3), f64)}
+        copy = ResolvedOp(
+            "copy", name, src, [source], [target], body=body.sym_name.data, kernel=kernel, hints=hints
         )
+        self.block.add_op(copy)
 
 
 def _behind_reshapes(value: SSAValue) -> SSAValue:
@@ -322,11 +326,14 @@ def _detached(block: Block) -> Region:
 
 def _copy_kernel(
     name: str, source: SSAValue, target: SSAValue, body: Block, platform: TargetAttr
-) -> KernelAttr:
-    """The first legal copy kernel of the target; copies have no alternatives worth a decision."""
+) -> tuple[KernelAttr, float]:
+    """The first legal copy kernel of the target, and its predicted time; copies have no alternatives worth a decision.
+
+    Most of these copies go when `decide-inplace` proves that the new value can be written where it belongs."""
     infos = (buffer_info(source, "temp"),), (buffer_info(target, "output"),)
     work = Work(name, "copy", {}, *infos, body, None)
     for kernel in get_kernels(platform.backend.data).values():
         if "copy" in kernel.kinds and kernel.legal(work, platform) is None:
-            return kernel_record(kernel, kernel.record(work, platform))
+            record = kernel_record(kernel, kernel.record(work, platform))
+            return record, kernel.cost_us(work, platform)
     raise PlanError(f"target {platform.backend.data} has no kernel that copies '{name}'")

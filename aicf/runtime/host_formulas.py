@@ -19,6 +19,11 @@ _WRAP = 1 << 64
 _HALF = 1 << 63
 
 
+def _mod(a: int, b: int) -> int:
+    """What is left, with the sign of b; a by 0 is a. Of integers only."""
+    return a % b if b else a
+
+
 def _step_inc(step: Number) -> Number:
     return step + 1
 
@@ -57,6 +62,7 @@ FORMULAS: Mapping[str, Formula] = {
     "add": Formula(operator.add, 2),
     "sub": Formula(operator.sub, 2),
     "mul": Formula(operator.mul, 2),
+    "mod": Formula(_mod, 2),
     "step_inc": Formula(_step_inc, 1),
     "bias_corr": Formula(_bias_corr, 1, {"beta": float}),
     "learning_rate": Formula(_learning_rate, 1, _RATE),
@@ -68,19 +74,15 @@ def _i64(value: Number) -> int:
     return (int(value) + _HALF) % _WRAP - _HALF
 
 
+_F32 = struct.Struct("f")
+
+
 def _f32(value: Number) -> float:
     try:
-        return struct.unpack("f", struct.pack("f", value))[0]
+        return _F32.unpack(_F32.pack(value))[0]
     except OverflowError:
         return math.copysign(math.inf, value)
 
 
 ROUND: Mapping[str, Callable[[Any], Number]] = {"i64": _i64, "f32": _f32, "f64": float}
 """A number as an element type holds it."""
-
-PACK: Mapping[str, struct.Struct] = {
-    "i64": struct.Struct("q"),
-    "f32": struct.Struct("f"),
-    "f64": struct.Struct("d"),
-}
-"""The bytes of a number of an element type."""

@@ -5,17 +5,20 @@ Where they lie, and how they come there, is known to those who run the program: 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+import struct
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from aicf.runtime.capture_plan import ARENA, CapturePlan
 from aicf.runtime.graph import Bind
-from aicf.runtime.host_formulas import FORMULAS, PACK, ROUND, Number
+from aicf.runtime.host_formulas import FORMULAS, ROUND, Number
 from aicf.runtime.tensors import Array
 
 SLOT_BYTES = 8
 """Bytes between metas: those of the widest."""
+
+_FORMATS: Mapping[str, str] = {"i64": "q", "f32": "f4x", "f64": "d"}
+"""The bytes of a slot, by element type."""
 
 
 def written_metas(plan: CapturePlan) -> dict[int, int]:
@@ -24,23 +27,10 @@ def written_metas(plan: CapturePlan) -> dict[int, int]:
     return {index: place * SLOT_BYTES for place, index in enumerate(indices)}
 
 
-@dataclass(frozen=True)
-class _Step:
-    """One formula, ready to be computed: operands are names, or numbers."""
-
-    name: str
-    compute: Callable[..., Number]
-    of: tuple[str | int | float, ...]
-    numbers: Mapping[str, Any]
-    rounded: Callable[[Any], Number]
-
-    def value(self, known: Mapping[str, Number]) -> Number:
-        operands = [known[operand] if isinstance(operand, str) else operand for operand in self.of]
-        return self.rounded(self.compute(*operands, **self.numbers))
-
-
 class HostMetas:
     """The metas of one program that follow from those in `state`.
+
+    Formulas are computed one after the other into a list of numbers, and written at once: this runs for each replay.
 
     Args:
         plan: The program.
@@ -49,45 +39,60 @@ class HostMetas:
     """
 
     def __init__(self, plan: CapturePlan, state: Mapping[str, Array], *, is_copy: bool) -> None:
-        binds = plan.graph.binds
-        self._steps = [_step(bind) for bind in binds if bind.is_computed]
-        self._state = {bind.name: state[bind.name] for bind in _scalars(binds)}
+        binds = [bind for bind in plan.graph.binds if _is_number(bind)]
+        self._values: list[Number] = [0] * len(binds)
+        at = {bind.name: index for index, bind in enumerate(binds)}
+        self._read = [(at[bind.name], state[bind.name]) for bind in binds if not bind.is_computed]
+        self._steps = [(at[bind.name], *self._step(bind, at)) for bind in binds if bind.is_computed]
         self._kept = [
-            (bind.name, bind.host.next)
+            (state[bind.name], at[bind.host.next])
             for bind in binds
             if bind.host is not None and bind.host.next is not None and (is_copy or not bind.updated)
         ]
-        places = written_metas(plan)
-        self._writes = [
-            (binds[index - ARENA - 1].name, PACK[binds[index - ARENA - 1].dtype], offset)
-            for index, offset in places.items()
-        ]
-        self.nbytes = SLOT_BYTES * len(places)
-        self._values: dict[str, Number] = {}
+        written = [bind for bind in binds if bind.is_host_written]
+        self._written = [at[bind.name] for bind in written]
+        self._row = struct.Struct("=" + "".join(_FORMATS[bind.dtype] for bind in written))
+        self.nbytes = SLOT_BYTES * len(written)
+
+    def _step(self, bind: Bind, at: Mapping[str, int]) -> tuple[Callable[..., Number], tuple[int, ...]]:
+        """What computes a meta, and where its operands are; numbers get places behind the metas."""
+        host = bind.host
+        assert host is not None and host.formula is not None
+        operands: list[int] = []
+        for operand in host.of:
+            if isinstance(operand, str):
+                operands.append(at[operand])
+            else:
+                operands.append(len(self._values))
+                self._values.append(operand)
+        return _rounded(FORMULAS[host.formula].compute, host.numbers, ROUND[bind.dtype]), tuple(operands)
 
     def write(self, row: memoryview, start: int = 0) -> None:
         """Computes the values for the next run and writes them into a row, which begins at byte `start`."""
-        values: dict[str, Number] = {name: array.item() for name, array in self._state.items()}
-        for step in self._steps:
-            values[step.name] = step.value(values)
-        for name, pack, offset in self._writes:
-            pack.pack_into(row, start + offset, values[name])
-        self._values = values
+        values = self._values
+        for place, array in self._read:
+            values[place] = array.item()
+        for place, compute, operands in self._steps:
+            values[place] = compute(*[values[operand] for operand in operands])
+        self._row.pack_into(row, start, *[values[place] for place in self._written])
 
     def advance(self) -> None:
         """Keeps what the next run starts from: the run with the values last written has begun, or is over."""
-        for name, next_ in self._kept:
-            self._state[name][...] = self._values[next_]
+        for array, next_ in self._kept:
+            array[...] = self._values[next_]
 
 
-def _step(bind: Bind) -> _Step:
-    host = bind.host
-    assert host is not None and host.formula is not None
-    return _Step(bind.name, FORMULAS[host.formula].compute, host.of, host.numbers, ROUND[bind.dtype])
+def _rounded(
+    compute: Callable[..., Number], numbers: Mapping[str, Any], rounded: Callable[[Any], Number]
+) -> Callable[..., Number]:
+    """A formula with its numbers, whose value is as its type holds it."""
+
+    def value(*operands: Number) -> Number:
+        return rounded(compute(*operands, **numbers))
+
+    return value
 
 
-def _scalars(binds: tuple[Bind, ...]) -> Iterator[Bind]:
-    """The metas of one number that have a value of their own."""
-    for bind in binds:
-        if bind.role == "meta" and not bind.is_computed and not bind.shape and bind.dtype in ROUND:
-            yield bind
+def _is_number(bind: Bind) -> bool:
+    """Whether a bind is a meta of one number, which formulas may read."""
+    return bind.role == "meta" and not bind.shape and bind.dtype in ROUND

@@ -12,9 +12,13 @@ from aicf.dialects import logical
 from aicf.semantics.base import Array, Meaning, coefficient, unary
 
 
+def _missing(step: Array, beta: float) -> Array:
+    """1 - beta ** step."""
+    return -np.expm1(step * math.log(beta)) if beta else np.asarray(1.0)
+
+
 def _bias_corr(op: logical.BiasCorrOp, operands: Sequence[Array]) -> Array:
-    beta = op.beta.value.data
-    return -np.expm1(operands[0] * math.log(beta)) if beta else np.asarray(1.0)
+    return _missing(operands[0], op.beta.value.data)
 
 
 def _learning_rate(op: logical.LearningRateOp, operands: Sequence[Array]) -> Array:
@@ -29,29 +33,42 @@ def _learning_rate(op: logical.LearningRateOp, operands: Sequence[Array]) -> Arr
     return np.asarray(final + (base - final) * left)
 
 
+def _numbers(op: logical.OptimizerOp, *numbers: float) -> list[float]:
+    """Options of an optimizer as its formula has them."""
+    return [coefficient(number, op.info.element) for number in numbers]
+
+
 def _sgd(op: logical.SgdOp, operands: Sequence[Array]) -> tuple[Array, ...]:
     parameter, gradient, rate, step, *states = operands
-    gradient = gradient + op.weight_decay.value.data * parameter
+    decay, momentum, kept = _numbers(
+        op, op.weight_decay.value.data, op.momentum.value.data, 1 - op.dampening.value.data
+    )
+    gradient = gradient + decay * parameter
     if not states:
         return (parameter - rate * gradient,)
-    momentum, kept = op.momentum.value.data, 1 - op.dampening.value.data
     buffer = gradient if step == 1 else momentum * states[0] + kept * gradient
     way = gradient + momentum * buffer if op.nesterov is not None else buffer
     return parameter - rate * way, buffer
 
 
+def _mean(op: logical.OptimizerOp, old: Array, new: Array, beta: float) -> Array:
+    kept, added = _numbers(op, beta, 1 - beta)
+    return kept * old + added * new
+
+
 def _adam(op: logical.AdamOp | logical.AdamwOp, operands: Sequence[Array]) -> tuple[Array, ...]:
     parameter, gradient, rate, step, first, second, *largest = operands
-    decay, beta1, beta2 = op.weight_decay.value.data, op.beta1.value.data, op.beta2.value.data
+    beta1, beta2 = op.beta1.value.data, op.beta2.value.data
+    decay, epsilon = _numbers(op, op.weight_decay.value.data, op.epsilon.value.data)
     if isinstance(op, logical.AdamwOp):
         parameter = parameter * (1 - rate * decay)
     else:
         gradient = gradient + decay * parameter
-    first = beta1 * first + (1 - beta1) * gradient
-    second = beta2 * second + (1 - beta2) * gradient * gradient
+    first = _mean(op, first, gradient, beta1)
+    second = _mean(op, second, gradient * gradient, beta2)
     largest = [np.maximum(each, second) for each in largest]
-    spread = np.sqrt((largest or [second])[0] / (1 - beta2 ** float(step))) + op.epsilon.value.data
-    moved = parameter - rate * first / (1 - beta1 ** float(step)) / spread
+    spread = np.sqrt((largest or [second])[0] / _missing(step, beta2)) + epsilon
+    moved = parameter - rate * first / _missing(step, beta1) / spread
     return moved, first, second, *largest
 
 

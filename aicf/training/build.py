@@ -31,6 +31,7 @@ def train_step(
     tuning: Tuning | None = None,
     threads: int = 1,
     meta: Literal["device", "host"] | None = None,
+    memory_budget: int = 0,
     check_finite: bool = False,
 ) -> TrainStep:
     """Compiles the training step of a model.
@@ -47,7 +48,7 @@ def train_step(
         micro_batches: The batch is taken in that many parts, whose gradients are averaged (of a loss that is a sum,
             added up). The sizes of the model are those of one part: dimension 0 of every input is that much larger.
         seed: Of the first weights, and of the model's meta tensor `seed`.
-        target, dims, policy, tuning, threads, meta: As of `aicf.compile`; several sizes share one state.
+        target, dims, policy, tuning, threads, meta, memory_budget: As of `aicf.compile`; several sizes share one state.
         check_finite: A step whose loss or gradients are not all finite changes nothing, nor does any after it; its
             number is `TrainStep.bad_step`.
 
@@ -71,6 +72,7 @@ def train_step(
         tuning=tuning,
         threads=threads,
         meta=meta,
+        memory_budget=memory_budget,
         check_finite=check_finite,
         name=forward.name,
     )

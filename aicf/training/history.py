@@ -11,19 +11,24 @@ from aicf.dialects.logical import OWN
 from aicf.frontends.builder import Graph, Value
 from aicf.runtime.tensors import Array, numpy_dtype
 
-RING = f"{OWN}losses"
-"""Name of the state."""
+RING, PLACES = f"{OWN}losses", f"{OWN}places"
+"""Names of the state, and of the steps of its entries, modulo its length."""
 LENGTH = 1024
-"""Steps between two readings, at most."""
+"""Steps between two readings, at most; a power of two."""
 
 
 def write_ring(graph: Graph, step: Value, loss: Value) -> dict[str, Array]:
-    """Adds the state and its update by the loss of step number `step`; gives the state's first value."""
+    """Adds the state and its update by the loss of step number `step`; gives first values.
+
+    The numbers of the entries are read from memory, and compared with that of the step element by element: so the
+    update is arithmetic on tensors, like that of a parameter, and joins the one instruction of all of them.
+    """
     ring = graph.state(RING, (LENGTH,), loss.dtype)
-    place = graph.mod(graph.sub(step, 1), LENGTH, name="losses.place")
-    is_place = graph.eq(graph.iota((LENGTH,), 0, "i64", name="losses.places"), place)
-    graph.update(ring, graph.select(is_place, loss, ring, name="losses.ring"))
-    return {RING: np.zeros(LENGTH, numpy_dtype(loss.dtype))}
+    places = graph.param(PLACES, (LENGTH,), step.dtype)
+    place = graph.and_(graph.broadcast_to(step, (LENGTH,)), LENGTH - 1, name="losses.place")
+    graph.update(ring, graph.select(graph.eq(places, place), loss, ring, name="losses.ring"))
+    numbers = np.arange(1, LENGTH + 1, dtype=numpy_dtype(step.dtype)) % LENGTH
+    return {RING: np.zeros(LENGTH, numpy_dtype(loss.dtype)), PLACES: numbers}
 
 
 def read_ring(ring: Array, first: int, last: int) -> Array:

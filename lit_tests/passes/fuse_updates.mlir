@@ -111,3 +111,29 @@ func.func @alone(
   %w.new = logical.sub %w, %w.grad {aicf.id = "w.new", aicf.src = ["w.new"]} : tensor<4xf32>
   func.return %w.new : tensor<4xf32>
 }
+
+// -----
+
+// What follows from the place of an element has no part of its own: a ring of losses stays outside.
+// CHECK: choice "one instruction updates 2 tensors, 2 results" {{.*}} rejected {ring.new = "it reads 'places', whose elements follow from their places"}
+// CHECK-LABEL: func.func @ring
+// CHECK: emit.group "a.new" from ["a.new", "b.new"]
+// CHECK: %ring.new = logical.select
+func.func @ring(
+    %a : tensor<3xf32> {logical.name = "a", logical.role = "param"},
+    %b : tensor<5xf32> {logical.name = "b", logical.role = "param"},
+    %ring : tensor<8xf32> {logical.name = "ring", logical.role = "state"},
+    %a.grad : tensor<3xf32> {logical.name = "a.grad", logical.role = "input"},
+    %b.grad : tensor<5xf32> {logical.name = "b.grad", logical.role = "input"},
+    %place : tensor<i64> {logical.name = "place", logical.role = "input"},
+    %loss : tensor<f32> {logical.name = "loss", logical.role = "input"})
+    -> (tensor<3xf32> {logical.updates = "a"}, tensor<5xf32> {logical.updates = "b"}, tensor<8xf32> {logical.updates = "ring"}) {
+  %a.new = logical.sub %a, %a.grad {aicf.id = "a.new", aicf.src = ["a.new"]} : tensor<3xf32>
+  %b.new = logical.sub %b, %b.grad {aicf.id = "b.new", aicf.src = ["b.new"]} : tensor<5xf32>
+  %places = logical.iota {axis = 0, aicf.id = "places", aicf.src = ["places"]} : tensor<8xi64>
+  %wanted = logical.broadcast %place {dimensions = [], aicf.id = "wanted", aicf.src = ["wanted"]} : tensor<i64> -> tensor<8xi64>
+  %is = logical.compare "eq" %places, %wanted {aicf.id = "is", aicf.src = ["is"]} : tensor<8xi64> -> tensor<8xi1>
+  %spread = logical.broadcast %loss {dimensions = [], aicf.id = "spread", aicf.src = ["spread"]} : tensor<f32> -> tensor<8xf32>
+  %ring.new = logical.select %is, %spread, %ring {aicf.id = "ring.new", aicf.src = ["ring.new"]} : tensor<8xi1>, tensor<8xf32>
+  func.return %a.new, %b.new, %ring.new : tensor<3xf32>, tensor<5xf32>, tensor<8xf32>
+}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isfinite
 
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, ModuleOp, f64, i64
 from xdsl.dialects.func import FuncOp
@@ -75,9 +76,12 @@ class SaveReport:
         return f"{count} {'op' if count == 1 else 'ops'} again"
 
     def _cost(self, root: SSAValue) -> Mapping[str, Attribute]:
+        """The bytes, and the price of computing it again unless an op of it runs as part of another alone."""
         price = sum(self.prices([op]) for op in computing(root, self.choice.held - {root}))
-        key = f"recompute_{self.prices.unit}"
-        return {"bytes": IntegerAttr(byte_count(root.type), i64), key: FloatAttr(round(price, 3), f64)}
+        figures: dict[str, Attribute] = {"bytes": IntegerAttr(byte_count(root.type), i64)}
+        if isfinite(price):
+            figures[f"recompute_{self.prices.unit}"] = FloatAttr(round(price, 3), f64)
+        return figures
 
     def _write_peak(self) -> None:
         choice = self.choice

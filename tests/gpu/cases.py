@@ -13,18 +13,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from xdsl.context import Context
 
 from aicf.frontends.builder import Graph
 from aicf.frontends.text import parse_module
+from aicf.passes.assign_ids import AssignIdsPass
+from aicf.passes.differentiate import DifferentiatePass
 from aicf.policies.kernel_policy import Fusion
 from tests.gpu import programs
 from tests.gpu.drawn import DRAWN
-from tests.gpu.programs import Program, random_arrays
+from tests.gpu.programs import Program, arguments, random_arrays
+from tests.support import training_graphs, update_programs
 from tests.support.fused_graphs import FAMILIES, fused_program
 from tests.support.indexing_programs import LARGE, PROGRAMS, READS, built
 from tests.support.multi_output_programs import built as several
 from tests.support.random_graphs import random_program
 from tests.support.random_programs import random_numbers
+from tests.support.update_programs import Tensor
 
 ROOT = Path(__file__).parent.parent.parent
 TARGET = "cuda:sm_90a"
@@ -37,6 +42,7 @@ ATTENTION, ATTENTION_SIMT, LIBRARY = "cuda.attention", "cuda.attention_simt", "c
 ATTENTION_WGMMA, ATTENTION_STEP = "cuda.attention_wgmma", "cuda.attention_step"
 SCATTER, SCATTER_SORTED = "cuda.scatter", "cuda.scatter_sorted"
 LAST_UPDATE, TOPK = "cuda.last_update", "cuda.topk"
+MULTI_TENSOR = "cuda.multi_tensor"
 
 
 @dataclass(frozen=True)
@@ -537,8 +543,45 @@ def _step() -> Program:
     return Program(module, {**random_arrays(module, "step"), "lr": np.array(0.125, np.float32)})
 
 
+def _gradients() -> dict[str, Case]:
+    """Losses and their gradients by all parameters, as `differentiate` writes them."""
+    return {
+        "gradients-mlp": Case(partial(_differentiated, training_graphs.mlp), (GENERATED, SIMT), depth=4),
+        "gradients-encoder": Case(
+            partial(_differentiated, partial(training_graphs.encoder, layers=1, dropout=0.25)),
+            (GENERATED, SIMT),
+            depth=8,
+        ),
+    }
+
+
+def _differentiated(make: Callable[[], training_graphs.Program]) -> Program:
+    module, arrays = make()
+    for step in (AssignIdsPass(), DifferentiatePass()):
+        step.apply(Context(), module)
+    return Program(module, dict(arrays))
+
+
+_OPTIMIZERS: tuple[Tensor, ...] = (
+    *(Tensor((33, 7)), Tensor((257, 3), "adamw {weight_decay = 0.1 : f64}"), Tensor((5,), "sgd", ())),
+    Tensor((70, 2), "sgd {momentum = 0.9 : f64, nesterov}", ("momentum_buffer",)),
+)
+
+
+def _updates() -> Program:
+    """Tensors that each have an optimizer; states are zeros, and the first step comes."""
+    module = parse_module(update_programs.Program(_OPTIMIZERS).text())
+    arrays = random_arrays(module, UPDATES)
+    zeros = {
+        name: np.zeros_like(arrays[name]) for name, role, _ in arguments(module) if role in ("state", "meta")
+    }
+    return Program(module, {**arrays, **zeros})
+
+
 STEP = "step-of-descent"
 """The case that updates its parameters."""
+UPDATES = "updates"
+"""The case of all optimizers."""
 
 STATELESS: dict[str, Case] = {
     **_graphs(),
@@ -550,6 +593,7 @@ STATELESS: dict[str, Case] = {
     **_attention_steps(),
     **_multi_output(),
     **_models(),
+    **_gradients(),
     **_plain(),
     **_policies(),
     **_in_batches(),
@@ -565,6 +609,7 @@ CASES: dict[str, Case] = {
     **STATELESS,
     **DRAWN_CASES,
     STEP: Case(_step, (SIMT, GENERATED)),
+    UPDATES: Case(_updates, (MULTI_TENSOR,)),
     TOKEN: Case(
         _built(TOKEN, partial(programs.attention_step, "f16", 200, 64, state=True)), (ATTENTION_STEP,)
     ),

@@ -16,7 +16,7 @@ from aicf.backends.cuda.storage import read
 from aicf.errors import AicfError, BackendUnavailable, CaptureError
 from aicf.runtime import Profiler
 from tests.gpu.artifacts import changed, obtained, with_module
-from tests.gpu.cases import ROOT, STEP, TOKEN
+from tests.gpu.cases import ROOT, STEP, TOKEN, UPDATES
 from tests.gpu.controls import ASTRAY, CONTROLS
 from tests.gpu.harness import assert_right, bits, executable, instance, program
 
@@ -34,6 +34,18 @@ def test_updated_weights_stay_on_the_gpu() -> None:
     np.testing.assert_allclose(*zip(*losses, strict=True), rtol=1e-5)
     for name, value in reference.state().items():
         np.testing.assert_allclose(model.state()[name], value, rtol=1e-4, atol=1e-6)
+
+
+def test_every_optimizer_goes_the_way_of_its_meaning() -> None:
+    """Three steps, states and the counter included, each tensor with an optimizer of its own, in one launch."""
+    made = program(UPDATES)
+    model, reference = obtained(UPDATES), aicf.compile(made.module, made.weights, "reference")
+    for _ in range(3):
+        model(made.inputs)
+        reference(made.inputs)
+    assert reference.state()["step"] == 3
+    for name, value in reference.state().items():
+        np.testing.assert_allclose(model.state()[name], value, rtol=1e-5, atol=1e-6, err_msg=name)
 
 
 def test_a_token_is_written_into_the_state_in_place() -> None:

@@ -185,8 +185,9 @@ def largest_intermediate(function: FuncOp, feeds: Mapping[str, Array]) -> float:
     largest = 1.0
     for op in function.body.block.ops:
         if op.results:
-            (values[op.results[0]],) = evaluate(op, [values[operand] for operand in op.operands], "exact")
-            largest = max(largest, float(np.max(np.abs(values[op.results[0]].astype(np.float64)), initial=0)))
+            found = evaluate(op, [values[operand] for operand in op.operands], "exact")
+            values.update(zip(op.results, found, strict=True))
+            largest = max(largest, *(float(np.max(np.abs(a.astype(np.float64)), initial=0)) for a in found))
     return largest
 
 

@@ -6,17 +6,31 @@ from typing import Any
 
 import numpy as np
 import pytest
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp
 
 import aicf
+from aicf.backends.reference.interpreter import Results, run_module
 from aicf.compiled import CompiledModel
+from aicf.dialects.logical import BAD_STEP, NAME_ATTR
+from aicf.dialects.plain_values import plain_value
 from aicf.dialects.types import element_named
+from aicf.frontends.text import make_context
+from aicf.passes.aicf_training import AicfTrainingPass
+from aicf.passes.differentiate import DifferentiatePass
+from aicf.passes.separate_meta import SeparateMetaPass
+from aicf.passes.support.interface import argument_entry, meta_attrs
+from aicf.runtime.host_formulas import FORMULAS
+from aicf.runtime.tensors import Array
 from aicf.semantics.random import philox_word, uniform
+from tests.passes.test_pipeline_prefixes import TARGETS, assert_close, reference_run
 from tests.support.meta_programs import (
     dropout_program,
     regression_batch,
     regression_program,
     regression_start,
 )
+from tests.support.random_training import random_training_program
 
 RNG = np.random.default_rng(53)
 SEEDS = {"seed": np.array(11), "step": np.array(0)}
@@ -77,3 +91,44 @@ def test_dropout_takes_counters_behind_those_of_the_step_before(drop: CompiledMo
     for step, mask in enumerate(kept):
         words = philox_word(np.array(5), np.array(step * 8000), numbers)
         np.testing.assert_array_equal(mask, uniform(words, element_named("f32")) >= np.float32(0.25))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_every_pass_keeps_the_meaning(seed: int) -> None:
+    """Of random steps that are checked and whose counters the executable keeps, from `differentiate` to the end."""
+    program = random_training_program(seed, float_type="f64" if seed % 2 else "f32", steps=2)
+    target, module, context = TARGETS[seed % len(TARGETS)], program.module, make_context()
+    passes = AicfTrainingPass(target=target, meta="host", check_finite=True).passes()
+    written = next(number for number, each in enumerate(passes, 1) if isinstance(each, DifferentiatePass))
+    for each in passes[:written]:
+        each.apply(context, module)
+    expected, magnitude = reference_run(module, program.inputs, "")
+    inputs = {**program.inputs, BAD_STEP: np.array(0)}
+    kept: dict[str, Array] = {}
+    for each in passes[written:]:
+        each.apply(context, module)
+        if isinstance(each, SeparateMetaPass):
+            kept = compute_metas(module, inputs)
+        if not each.name.startswith("verify-"):
+            found = run_module(module, inputs, "exact")
+            assert found.updates.pop(BAD_STEP) == 0, each.name
+            given = Results(found.outputs, {**kept, **found.updates})
+            assert_close(expected, given, magnitude, f"seed {seed} after {each.name}")
+    assert "step" in kept
+
+
+def compute_metas(module: ModuleOp, inputs: dict[str, Array]) -> dict[str, Array]:
+    """Adds the metas that follow from others to the inputs, as exact as the formulas are; gives what is kept."""
+    (function,) = (op for op in module.body.block.ops if isinstance(op, func.FuncOp))
+    kept: dict[str, str] = {}
+    for argument in function.args:
+        entry = argument_entry(function, argument.index)
+        host, name = meta_attrs(entry)[0], str(plain_value(entry[NAME_ATTR]))
+        data: dict[str, Any] = {} if host is None else {k: plain_value(v) for k, v in host.data.items()}
+        if (next_ := data.pop("next", None)) is not None:
+            kept[name] = next_
+        elif data:
+            formula, of = FORMULAS[data.pop("formula")], data.pop("of")
+            values = [inputs[each].item() if isinstance(each, str) else each for each in of]
+            inputs[name] = np.asarray(formula.compute(*values, **data))
+    return {name: inputs[next_] for name, next_ in kept.items()}

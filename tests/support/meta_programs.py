@@ -24,6 +24,7 @@ def scalars_program() -> Graph:
         "fast": graph.bias_corr(now, 0.9, name="fast"),
         "slow": graph.bias_corr(now, 0.999, name="slow"),
         "offset": graph.add(graph.mul(step, 1048583), 1 << 48, name="offset"),
+        "place": graph.mod(graph.sub(step, 30), 7, name="place"),
     }
     for name, value in outputs.items():
         graph.output(value, name)
@@ -49,6 +50,7 @@ def scalars(step: int) -> dict[str, float]:
         "fast": -math.expm1(step * math.log(0.9)),
         "slow": -math.expm1(step * math.log(0.999)),
         "offset": ((step - 1) * 1048583 + 2**48 + 2**63) % 2**64 - 2**63,
+        "place": (step - 31) % 7,
     }
 
 

@@ -51,6 +51,13 @@ def random_program(
         steps: Ops to try to add.
         taken: What adds them.
     """
+    return RandomProgram(*_finish(grown(seed, float_type, integers, steps, taken)))
+
+
+def grown(
+    seed: int, float_type: str, integers: tuple[str, ...], steps: int, taken: Sequence[Step]
+) -> Generator:
+    """A program of about `steps` ops that nobody has finished yet."""
     g = Generator(np.random.default_rng(seed), float_type, integers)
     for _ in range(int(g.random.integers(1, 4))):
         g.argument(g.shape(), "input")
@@ -65,10 +72,11 @@ def random_program(
         added += len(g.arrays) > before
         if added == steps:
             break
-    return RandomProgram(_finish(g), g.inputs)
+    return g
 
 
-def _finish(g: Generator) -> ModuleOp:
+def _finish(g: Generator) -> tuple[ModuleOp, dict[str, Array]]:
+    """The module, and its inputs."""
     computed = [value for value in g.arrays if value.owner is not g.block]
     unused = [value for value in computed if value.first_use is None]
     extra = [value for value in computed if value.first_use is not None and g.chance(0.1)]
@@ -79,7 +87,7 @@ def _finish(g: Generator) -> ModuleOp:
     function = FuncOp(
         "random", types, Region(g.block), arg_attrs=ArrayAttr(g.interface), res_attrs=ArrayAttr(names)
     )
-    return ModuleOp([function])
+    return ModuleOp([function]), g.inputs
 
 
 def run_program(module: ModuleOp, inputs: Mapping[str, Array], mode: Mode = "exact") -> dict[str, Array]:

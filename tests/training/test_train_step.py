@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 
 import aicf
-from aicf import Graph, InputMismatch, InvalidIR
+from aicf import Graph, InputMismatch, InvalidIR, PlanError
 from aicf.training import initial_weights
 from tests.support.training_models import HIDDEN, INPUTS, batches, classifier
 
+ROOT = Path(__file__).parent.parent.parent
 RATE, MOMENTUM = 0.1, 0.9
 
 
@@ -310,6 +312,11 @@ def test_messages_are_in_the_words_of_users():
         aicf.losses.MSELoss("none")  # pyright: ignore[reportArgumentType]
 
 
+def test_a_budget_that_no_choice_meets_is_refused():
+    with pytest.raises(PlanError, match="budget"):
+        aicf.train_step(classifier(), "cross_entropy", sgd(), memory_budget=1)
+
+
 def test_a_parameter_that_the_loss_does_not_reach_is_named():
     graph = classifier()
     graph.param("unused.weight", (2, 2), "f64")
@@ -331,6 +338,20 @@ def test_two_outputs_have_no_loss():
     graph.output(x * w, "a")
     graph.output(x + w, "b")
     refuses("the loss is taken of one output, 'two' has a, b", graph)
+
+
+def test_the_example_of_the_page_learns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/training.md").read_text("utf-8"), re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(compile(example, "training.md", "exec"), names)
+    first, last = map(float, capsys.readouterr().out.split())
+    assert 2 < first < 3 and last < 0.05
+    assert (names["scores"].argmax(axis=1) == names["labels"]).all() and (
+        tmp_path / "classifier.ckpt"
+    ).exists()
 
 
 def test_a_training_step_is_not_trained_again(compiled: aicf.TrainStep):
