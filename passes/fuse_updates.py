@@ -225,7 +225,10 @@ def _unfit_operand(op: Operation, members: Collection[Operation]) -> str | None:
             if value.op in members:
                 stack.append(value.op)
             elif is_placed(value):
-                return f"it reads '{id_of(value.op)}', whose elements follow from their places"
+                if tensor_info(value.type).rank > 1:
+                    return (
+                        f"it reads '{id_of(value.op)}', whose elements follow from places along several dims"
+                    )
             elif (view := _moving_view(value)) is not None:
                 return f"it reads '{id_of(view)}', whose elements lie in another order"
     return None

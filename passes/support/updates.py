@@ -167,7 +167,7 @@ def _together(chains: Sequence[Chain]) -> list[set[BlockArgument]]:
 def is_spread(op: Operation) -> bool:
     """Whether an op repeats a number of rank 0, be it once."""
     views = logical.BroadcastOp | logical.ReshapeOp
-    return isinstance(op, views) and not tensor_info(op.operand.type).shape
+    return isinstance(op, views) and not tensor_info(op.operands[0].type).shape
 
 
 def _is_count(op: Operation) -> bool:
