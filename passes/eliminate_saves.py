@@ -33,9 +33,9 @@ class EliminateSavesPass(ModulePass):
 
     Kept is what the policy does not say otherwise (`saves: {a.save: recompute}`), unless computing it again costs
     nothing. With `less` (bytes of each function, or `step=4096,other=512`), so many values are computed again that so
-    many bytes less are alive at the peak, about: those first that give the most bytes for their predicted time; and
-    instructions stay in text order, in which a value is computed again just before it is read. What was chosen is
-    written into `aicf.execution`, as the policy that gives this program again.
+    many bytes less are alive at the peak, about: those first that give the most bytes for their predicted time. The
+    instructions then stay in text order, on one stream unless the policy says more: so a value is computed again just
+    before it is read. What was chosen is written into `aicf.execution`, as the policy that gives this program again.
 
     Raises PolicyError for a policy or an option that names no save or function.
     """
@@ -63,7 +63,7 @@ class EliminateSavesPass(ModulePass):
         if chosen:
             execution = replace(execution_of(op), saves=chosen)
             if any(less.values()):
-                execution = replace(execution, order="text")
+                execution = replace(execution, order="text", streams=execution.streams or 1)
             op.attributes[EXECUTION_ATTR] = execution.to_attr()
 
 

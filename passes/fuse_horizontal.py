@@ -49,10 +49,13 @@ def _side_by_side(context: FusionContext) -> list[list[logical.MatmulOp]]:
         if not isinstance(op, logical.MatmulOp):
             continue
         known = by_left.setdefault(op.lhs, [])
-        fitting = (products for products in known if are_alike(products[0], op))
-        if (products := next(fitting, None)) is None:
+        alike = [products for products in known if are_alike(products[0], op)]
+        near = [products for products in alike if _between(products[0], op) is None]
+        if near:
+            products = near[0]
+        else:
             if known:
-                _note_unlike(known[0][0], op, context)
+                _note_apart(known[0][0], op, context, _between(alike[0][0], op) if alike else None)
             products = list[logical.MatmulOp]()
             known.append(products)
             sets.append(products)
@@ -61,8 +64,29 @@ def _side_by_side(context: FusionContext) -> list[list[logical.MatmulOp]]:
     return sets
 
 
-def _note_unlike(one: Operation, other: Operation, context: FusionContext) -> None:
+def _between(first: logical.MatmulOp, second: logical.MatmulOp) -> logical.MatmulOp | None:
+    """A product in front of the second that reads the first, at once or through others.
+
+    What the second gives would be kept while that one runs, such as what a training step computes again for its
+    backward part.
+    """
+    behind: set[SSAValue] = {first.result}
+    op = first.next_op
+    while op is not None and op is not second:
+        if any(operand in behind for operand in op.operands):
+            if isinstance(op, logical.MatmulOp):
+                return op
+            behind.update(op.results)
+        op = op.next_op
+    return None
+
+
+def _note_apart(one: Operation, other: Operation, context: FusionContext, between: Operation | None) -> None:
     because = "they read one left operand, but their right operands or results differ in shape, type or transposition"
+    if between is not None:
+        because = (
+            f"'{id_of(between)}' between them reads the first: what the second gives would be kept meanwhile"
+        )
     record(context.module, FuseHorizontalPass.name, [id_of(one), id_of(other)], "apart", because)
 
 

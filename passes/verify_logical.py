@@ -11,15 +11,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, DenseIntOrFPElementsAttr, DictionaryAttr, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Operation
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.hints import isa
 
 from aicf.dialects.dims import Poly
 from aicf.dialects.emit import GroupOp
-from aicf.dialects.logical import NAME_ATTR, ROLE_ATTR, ROLES, UPDATES_ATTR, DispatchOp, LogicalOp
+from aicf.dialects.host_formulas import check_host
+from aicf.dialects.logical import (
+    HOST_ATTR,
+    NAME_ATTR,
+    ROLE_ATTR,
+    ROLES,
+    START_ATTR,
+    UPDATES_ATTR,
+    DispatchOp,
+    LogicalOp,
+)
 from aicf.dialects.types import is_tensor, tensor_info
 from aicf.errors import InvalidIR
 from aicf.passes.support.identity import invalid, op_id, position_of, sources
@@ -122,6 +133,27 @@ def _check_arguments(function: FuncOp, arguments: Sequence[Entry]) -> None:
         if role not in ROLES:
             found = "has no role" if role is None else f'has the unknown role "{role}"'
             raise _in_function(function, f'argument "{name}" {found}; {ROLE_ATTR} is one of {roles}')
+        _check_meta(function, name, role, entry)
+
+
+def _check_meta(function: FuncOp, name: str, role: str, entry: Entry) -> None:
+    """What a meta starts with, and how the executable computes it; no other argument says so."""
+    start, host = entry.get(START_ATTR), entry.get(HOST_ATTR)
+    for key, attr in ((START_ATTR, start), (HOST_ATTR, host)):
+        if attr is not None and role != "meta":
+            raise _in_function(
+                function, f'argument "{name}" has {key}, which is for metas; its role is {role}'
+            )
+    if start is not None and not isa(start, DenseIntOrFPElementsAttr):
+        raise _in_function(function, f'argument "{name}": {START_ATTR} is a dense tensor, got {start}')
+    if host is None:
+        return
+    if not isinstance(host, DictionaryAttr):
+        raise _in_function(function, f'argument "{name}": {HOST_ATTR} is a dictionary, got {host}')
+    try:
+        check_host(host)
+    except VerifyException as error:
+        raise _in_function(function, f'argument "{name}": {error}') from error
 
 
 def _check_known(function: FuncOp, what: str, entry: Entry, known: Sequence[str]) -> None:

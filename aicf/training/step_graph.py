@@ -19,7 +19,7 @@ from aicf.dialects.types import TensorInfo, element_named
 from aicf.errors import InvalidIR
 from aicf.frontends.builder import Graph, Value
 from aicf.runtime.tensors import Array, numpy_dtype
-from aicf.training.batches import LOSS, TARGET, Batches, prediction_of, whole_shape
+from aicf.training.batches import LOSS, TARGET, Batches, check_states, prediction_of, whole_shape
 from aicf.training.forward import Argument, Forward, shape_of
 from aicf.training.history import write_ring
 from aicf.training.losses import Loss
@@ -119,6 +119,8 @@ class _Writer:
         forward, recipe = self._forward, self._recipe
         if recipe.micro_batches < 1:
             raise InvalidIR(f"micro_batches is {recipe.micro_batches}; it is 1 or more")
+        if recipe.micro_batches > 1:
+            check_states(forward, trained_names(forward, recipe.frozen))
         prediction = prediction_of(forward, recipe.loss)
         found = {a.name: self._argument(a) for a in forward.arguments if a.name != STEP}
         if recipe.loss is not None:
@@ -165,7 +167,7 @@ class _Writer:
         if self._recipe.clip_norm is None:
             return gradients
         graph = self.graph
-        norm = graph.global_norm(list(gradients.values()), name="grad.norm")
+        norm = graph.global_norm(self._of_one_type(list(gradients.values())), name="grad.norm")
         factor = graph.clip_factor(norm, self._recipe.clip_norm, name="grad.clip")
         factors = {factor.dtype: factor}
         for value in gradients.values():
@@ -175,6 +177,14 @@ class _Writer:
             name: graph.mul(value, factors[value.dtype], name=f"{name}.grad.clipped")
             for name, value in gradients.items()
         }
+
+    def _of_one_type(self, values: Sequence[Value]) -> Sequence[Value]:
+        """The values as they are, or where their types differ in one that holds all of them."""
+        dtypes = {value.dtype for value in values}
+        if len(dtypes) == 1:
+            return values
+        wide = "f64" if "f64" in dtypes else "f32"
+        return [value if value.dtype == wide else self.graph.cast(value, wide) for value in values]
 
     def _rate(self, dtype: str) -> Value:
         """The learning rate in the type of a parameter."""

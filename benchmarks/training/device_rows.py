@@ -17,7 +17,7 @@ from typing import Any
 import torch
 import torch_rivals
 from contest import Contestant, error_of, in_turns, losses_of
-from steps import artifacts, first_state, predicted_bytes
+from steps import artifacts, first_state, predicted_bytes, reason_file
 from torch_rivals import Trainer, contestant, trainer
 from works import WORKS, Array, Work, random_parameters
 
@@ -62,7 +62,10 @@ def measured(name: str, folder: Path, rivals: Sequence[str], why: str) -> dict[s
     exact = trainer(work, race.parameters, "cuda", torch.float64)
     race.exact = losses_of(_contestant(race, exact, torch_rivals.eager(exact)), work)
     for label, path in artifacts(folder, name).items():
-        _add_ours(race, label, path)
+        if reason_file(path).exists():
+            row["not_run"][label] = reason_file(path).read_text("utf-8")
+        else:
+            _add_ours(race, label, path)
     for rival, add in RIVALS.items():
         reason = why if rival not in rivals else _failure(add, race)
         if reason:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 from works import LEARNING_RATE, WORKS, Array, Work, random_parameters
 
 import aicf
-from aicf import Graph
+from aicf import Graph, PlanError
 
 BUDGETED = ("encoder",)
 """Works that are also compiled with a memory budget."""
@@ -55,30 +55,46 @@ def artifacts(folder: Path, name: str) -> dict[str, Path]:
     return {label: folder / f"{name}{label.removeprefix('aicf')}.aicf" for label in labels}
 
 
+def reason_file(artifact: Path) -> Path:
+    """Where it is said why an artifact could not be made."""
+    return artifact.with_suffix(".txt")
+
+
 def commit_file(folder: Path, name: str) -> Path:
     """Where the commit that the artifacts of a work were compiled from is noted."""
     return folder / f"{name}.commit"
 
 
 def compile_artifacts(folder: Path, name: str, target: str, tuning: Path | None, commit: str) -> None:
-    """Writes the artifacts of a work and the commit; says what is in them."""
+    """Writes the artifacts of a work and the commit; says what is in them. In place of one whose budget is too small
+    stands the reason."""
     budget: dict[str, int] = {}
     for label, path in artifacts(folder, name).items():
         started = time.perf_counter()
-        step = compiled_step(WORKS[name], target, tuning=tuning, **(budget if label != "aicf" else {}))
-        step.executable.save(path, weights=False)
-        others = {
-            key: value for key, value in step.executable.weights.items() if key not in WORKS[name].parameters
-        }
-        text = json.dumps({key: [value.shape, value.dtype.name] for key, value in others.items()})
-        path.with_suffix(".json").write_text(text, "utf-8")
-        peak = predicted_bytes(step.memory())
-        budget = {"memory_budget": int(BUDGET * peak) - (peak - arena_bytes(step.memory()))}
+        try:
+            step = compiled_step(WORKS[name], target, tuning=tuning, **(budget if label != "aicf" else {}))
+        except PlanError as error:
+            reason_file(path).write_text(str(error), "utf-8")
+            print(f"{path.stem}: {error}")
+            continue
+        _write(path, step, WORKS[name].parameters)
+        memory = step.memory()
+        peak = predicted_bytes(memory)
+        budget = {"memory_budget": int(BUDGET * peak) - (peak - arena_bytes(memory))}
         kernels = Counter(launch.kernel for launch in step.executable.plan.programs[0].launches)
         said = ", ".join(f"{count} {kernel}" for kernel, count in kernels.most_common())
         seconds = time.perf_counter() - started
         print(f"{path.stem}: {seconds:.1f} s, {peak / 1e6:.1f} MB, {kernels.total()} instructions: {said}")
     commit_file(folder, name).write_text(commit, "utf-8")
+
+
+def _write(path: Path, step: aicf.TrainStep, parameters: Mapping[str, Sequence[int]]) -> None:
+    """The artifact, and what it begins with besides the parameters."""
+    reason_file(path).unlink(missing_ok=True)
+    step.executable.save(path, weights=False)
+    others = {key: value for key, value in step.executable.weights.items() if key not in parameters}
+    text = json.dumps({key: [value.shape, value.dtype.name] for key, value in others.items()})
+    path.with_suffix(".json").write_text(text, "utf-8")
 
 
 def predicted_bytes(memory: Mapping[str, int]) -> int:

@@ -7,6 +7,7 @@
 // CHECK: emit.decision "fuse-horizontal" ["q", "q.bias", "k", "k.bias", "v", "v.bias"] choice "one kernel for 3 products, 6 ops" because "the left operand is read once, and one launch fills the machine"
 // CHECK-NEXT: emit.decision "fuse-horizontal" ["a", "b"] choice "one kernel for 2 products, 2 ops"{{.*}} rejected {"a + a.act + b + b.act" = "its body is generated, not gemm_multi"}
 // CHECK-NEXT: emit.decision "fuse-horizontal" ["chain", "next"] choice "apart" because "no kernel of the target gains by taking the products together" rejected {"chain + next" = "one of them needs the result of another"}
+// CHECK: emit.decision "fuse-horizontal" ["early", "later"] choice "apart" because "'meanwhile' between them reads the first: what the second gives would be kept meanwhile"
 // OFF: emit.decision "fuse-horizontal" ["q", "k", "v"] choice "apart" because "horizontal fusion is off by policy"
 // PINNED: emit.decision "fuse-horizontal" ["q", "q.bias", "v", "v.bias"] choice "one kernel for 2 products, 4 ops"
 // On a CPU a product's own activation is worth more than a left operand that is read once.
@@ -94,4 +95,19 @@ func.func @apart(
   %b = logical.matmul %x, %u {aicf.id = "pb", aicf.src = ["pb"]} : (tensor<4x8xf32>, tensor<8x5xf32>) -> tensor<4x5xf32>
   %c = logical.matmul %z, %w {aicf.id = "pc", aicf.src = ["pc"]} : (tensor<4x8xf32>, tensor<8x6xf32>) -> tensor<4x6xf32>
   func.return %a, %b, %c : tensor<4x6xf32>, tensor<4x5xf32>, tensor<4x6xf32>
+}
+
+// A product that reads the first stands between them, as one of the forward part does where the second belongs to the
+// backward part: its result would be kept meanwhile.
+// CHECK-LABEL: func.func @far
+// CHECK-NOT: emit.group
+func.func @far(
+    %x : tensor<4x8xf32> {logical.name = "x", logical.role = "input"},
+    %w : tensor<8x8xf32> {logical.name = "w", logical.role = "param"},
+    %u : tensor<8x8xf32> {logical.name = "u", logical.role = "param"})
+    -> (tensor<4x8xf32> {logical.name = "y"}, tensor<4x8xf32> {logical.name = "z"}) {
+  %a = logical.matmul %x, %w {aicf.id = "early", aicf.src = ["early"]} : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+  %y = logical.matmul %a, %u {aicf.id = "meanwhile", aicf.src = ["meanwhile"]} : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+  %z = logical.matmul %x, %u {aicf.id = "later", aicf.src = ["later"]} : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+  func.return %y, %z : tensor<4x8xf32>, tensor<4x8xf32>
 }

@@ -184,3 +184,32 @@ logical.dispatch @pick dims ["N"] [[1] = @f, [2] = @g]
 func.func @f(%x : tensor<4xf32> {logical.name = "x", logical.role = "input"}) -> (tensor<4xf32> {logical.name = "y"}) {
   func.return %x : tensor<4xf32>
 }
+
+// -----
+
+// What an executable computes is a meta.
+// CHECK: error: @f: argument "x" has aicf.host, which is for metas; its role is input
+func.func @f(%x : tensor<i64> {logical.name = "x", logical.role = "input", aicf.host = {next = "y"}}) -> (tensor<i64> {logical.name = "z"}) {
+  func.return %x : tensor<i64>
+}
+
+// -----
+
+// CHECK: error: @f: argument "x": aicf.start is a dense tensor, got 3 : i64
+func.func @f(%x : tensor<i64> {logical.name = "x", logical.role = "meta", aicf.start = 3}) -> (tensor<i64> {logical.name = "z"}) {
+  func.return %x : tensor<i64>
+}
+
+// -----
+
+// CHECK: error: @f: argument "x": aicf.host is a dictionary, got "now"
+func.func @f(%x : tensor<i64> {logical.name = "x", logical.role = "meta", aicf.host = "now"}) -> (tensor<i64> {logical.name = "z"}) {
+  func.return %x : tensor<i64>
+}
+
+// -----
+
+// CHECK: error: @f: argument "x": host: formula is "pow"; it is one of add, sub, mul
+func.func @f(%x : tensor<i64> {logical.name = "x", logical.role = "meta", aicf.host = {formula = "pow", of = ["now", 2]}}) -> (tensor<i64> {logical.name = "z"}) {
+  func.return %x : tensor<i64>
+}

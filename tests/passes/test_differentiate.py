@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
+from aicf.frontends.builder import Graph
 from aicf.frontends.text import verify_module
+from aicf.passes.assign_ids import AssignIdsPass
 from aicf.passes.differentiate import DifferentiatePass
 from tests.support.elementwise_ops import OPS
 from tests.support.gradient_programs import SMOOTH_OPS, SMOOTH_ROWS, smooth, with_loss
@@ -76,3 +78,37 @@ def test_same_slope_elementwise(name: str) -> None:
     positive = name in ("log", "sqrt", "rsqrt", "pow", "log1p")
     inputs = {f"x{number}": np.zeros((5, 7)) for number in range(op.operands)}
     _check(module, smooth(inputs, random, positive=positive), random)
+
+
+WINDOWS = {
+    "all of it": [((0, 0), (2, 3)), ((0, 3), (2, 3)), ((0, 6), (2, 3))],
+    "not in order": [((0, 6), (2, 3)), ((0, 0), (2, 3)), ((0, 3), (2, 3))],
+    "zeros around": [((1, 1), (2, 3)), ((1, 4), (2, 3))],
+    "a gap": [((0, 0), (2, 3)), ((0, 5), (2, 3))],
+    "meeting": [((0, 0), (2, 3)), ((0, 2), (2, 3))],
+    "twice the same": [((0, 2), (2, 3)), ((0, 2), (2, 3)), ((0, 5), (2, 3))],
+    "at a corner": [((0, 0), (2, 3)), ((2, 3), (2, 3))],
+    "along the first": [((0, 4), (2, 3)), ((2, 4), (2, 3))],
+}
+
+
+@pytest.mark.parametrize("windows", WINDOWS.values(), ids=WINDOWS)
+def test_slices_of_one_value(windows: list[tuple[tuple[int, int], tuple[int, int]]]) -> None:
+    """What slices of one value pass back, joined or added, against NumPy: the loss is a weighted sum of each."""
+    random, graph = np.random.default_rng(0), Graph("slices")
+    x = graph.param("x", (4, 9), "f64")
+    weights = [random.normal(size=size) for _, size in windows]
+    parts = [
+        graph.slice(x, start, size) * graph.constant(weight, size, "f64")
+        for (start, size), weight in zip(windows, weights, strict=True)
+    ]
+    loss = graph.reduce_sum(graph.concat(parts, 0), [0, 1])
+    graph.output(graph.gradient(loss, x), "dx")
+    module = graph.module()
+    AssignIdsPass().apply(Context(), module)
+    DifferentiatePass().apply(Context(), module)
+    verify_module(module)
+    wanted = np.zeros((4, 9))
+    for ((row, column), (rows, columns)), weight in zip(windows, weights, strict=True):
+        wanted[row : row + rows, column : column + columns] += weight
+    np.testing.assert_array_equal(run_program(module, {"x": random.normal(size=(4, 9))})["dx"], wanted)
