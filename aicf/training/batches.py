@@ -6,13 +6,14 @@ memory of one is used again by the next.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from aicf.dialects.logical import STEP
 from aicf.dialects.types import TensorInfo
 from aicf.errors import InvalidIR
 from aicf.frontends.builder import Graph, Value
+from aicf.passes.support.identity import part_id
 from aicf.training.forward import Forward, shape_of
 from aicf.training.losses import Loss
 
@@ -90,7 +91,7 @@ class Batches:
         return self.graph.slice(value, starts, sizes, name=self._named(name, part))
 
     def _named(self, name: str, part: int) -> str:
-        return name if self.count == 1 else f"{name}@batch{part}"
+        return name if self.count == 1 else part_id(name, part)
 
 
 def whole_shape(info: TensorInfo, count: int) -> tuple[int | str, ...]:
@@ -105,6 +106,27 @@ def whole_shape(info: TensorInfo, count: int) -> tuple[int | str, ...]:
     if not info.is_static:
         raise InvalidIR('micro-batches have a fixed size; give that of one as dims, such as {"N": 16}')
     return (info.shape[0] * count, *shape[1:])
+
+
+def check_states(forward: Forward, trained: Collection[str]) -> None:
+    """Raises InvalidIR if the loss of a part would have derivatives through what a part before it left in a state.
+
+    A state is a constant to a whole batch, and so it is to every part; no op says so of a value that was computed.
+    """
+    behind = forward.arguments_behind()
+    pending = [name for result in forward.outputs for name in behind[result.name]]
+    seen: set[str] = set()
+    while pending:
+        name = pending.pop()
+        if name in seen or name not in behind:
+            continue
+        seen.add(name)
+        if param := next((other for other in behind[name] if other in trained), None):
+            raise InvalidIR(
+                f"micro_batches: the loss reads '{name}', whose new value depends on parameter '{param}', so that a "
+                "part would pass derivatives back into the parts before it; take the batch whole"
+            )
+        pending += behind[name]
 
 
 def prediction_of(forward: Forward, loss: Loss | None) -> TensorInfo:

@@ -10,7 +10,7 @@ from aicf.sources import Dims, Model, Policy, Tuning, Weights, dims_text, read_w
 from aicf.training.forward import Forward, read_forward
 from aicf.training.initial import first_values
 from aicf.training.losses import LossLike, resolve_loss
-from aicf.training.optimizers import Optimizer
+from aicf.training.optimizers import Optimizer, check_optimizer
 from aicf.training.step_graph import Recipe, write_step
 from aicf.training.train_step import TrainStep
 
@@ -53,11 +53,12 @@ def train_step(
             number is `TrainStep.bad_step`.
 
     Raises:
-        InvalidIR: the loss is not one number, does not depend on a parameter that is not frozen, or depends on it only
-            through ops that pass no derivative back.
+        InvalidIR: the loss or the optimizer is none; the loss is not one number, does not depend on a parameter that
+            is not frozen, or depends on it only through ops that pass no derivative back.
         InputMismatch: weights are missing, too many, or of another shape or dtype.
         Others as `aicf.compile`.
     """
+    check_optimizer(optimizer)
     sizes = dims_text(dims)
     forward = read_forward(model, sizes if micro_batches > 1 else "")
     recipe = Recipe(resolve_loss(loss), optimizer, frozen, clip_norm, micro_batches)
@@ -65,7 +66,7 @@ def train_step(
     given = first_values(forward, seed, None if weights is None else read_weights(weights))
     executable = compile(
         program.graph,
-        {**given, **program.start},
+        {**program.start, **given},
         target,
         dims=sizes if micro_batches == 1 else None,
         policy=policy,

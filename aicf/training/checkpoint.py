@@ -58,12 +58,20 @@ def read_checkpoint(path: str | Path, ops: Sequence[str]) -> dict[str, Array]:
             tensors: dict[str, Array] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # no dict
     except (OSError, safetensors.SafetensorError) as error:
         raise ArtifactError(f"cannot read the checkpoint: {reason_of(error)}", location=str(path)) from error
-    if header.get(_FORMAT) != _VERSION:
-        raise ArtifactError(
-            "the file is no checkpoint of this version of AICF; TrainStep.save writes one", location=str(path)
-        )
-    _check_ops(json.loads(header[_OPS]), ops, path)
+    _check_ops(_ops_in(header, path), ops, path)
     return tensors
+
+
+def _ops_in(header: Mapping[str, str], path: str | Path) -> Sequence[str]:
+    """What the header says was trained and how."""
+    try:
+        if header[_FORMAT] == _VERSION:
+            return json.loads(header[_OPS])
+    except (KeyError, json.JSONDecodeError):
+        pass
+    raise ArtifactError(
+        "the file is no checkpoint of this version of AICF; TrainStep.save writes one", location=str(path)
+    )
 
 
 def _check_ops(theirs: Sequence[str], ours: Sequence[str], path: str | Path) -> None:

@@ -116,9 +116,14 @@ LossLike: TypeAlias = Loss | str | None
 
 
 def resolve_loss(loss: LossLike) -> Loss | None:
-    """The loss meant. Raises InvalidIR for an unknown name."""
-    if not isinstance(loss, str):
+    """The loss meant. Raises InvalidIR for an unknown name, and for what is no loss."""
+    if loss is None or isinstance(loss, Loss):
         return loss
+    if not isinstance(loss, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidIR(
+            f"the loss is {loss!r}; it is a name ({', '.join(BY_NAME)}), None, or one made as in "
+            "aicf.losses.CrossEntropyLoss()"
+        )
     if loss not in BY_NAME:
         raise InvalidIR(f"there is no loss '{loss}'; legal: {', '.join(BY_NAME)}")
     return BY_NAME[loss]()

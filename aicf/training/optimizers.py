@@ -8,11 +8,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 
+from aicf.errors import InvalidIR
 from aicf.frontends.builder import Graph, Value
 from aicf.training.schedules import Schedule
 
-__all__ = ["SGD", "Adam", "AdamW", "Operands", "Optimizer"]
+__all__ = ["SGD", "Adam", "AdamW", "Operands", "Optimizer", "check_optimizer"]
 
 
 @dataclass(frozen=True)
@@ -113,3 +115,15 @@ class AdamW(Adam):
     """Loshchilov and Hutter, Decoupled Weight Decay Regularization, 2019."""
 
     weight_decay: float = 0.01
+
+
+def check_optimizer(optimizer: object) -> None:
+    """Raises InvalidIR for what is no optimizer, such as its name or its class, and for a rate that is none."""
+    if not isinstance(optimizer, Optimizer):
+        raise InvalidIR(f"the optimizer is {optimizer!r}; it is one made as in aicf.optimizers.Adam(lr=1e-3)")
+    rate: object = optimizer.lr
+    if isinstance(rate, bool) or not isinstance(rate, Real | Schedule):
+        raise InvalidIR(
+            f"{type(optimizer).__name__}: lr is {rate!r}; it is a number, or a schedule made as in "
+            "aicf.schedules.Cosine(1e-3, total=1000)"
+        )
