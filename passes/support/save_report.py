@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import inf
 from math import isfinite
 
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, ModuleOp, f64, i64
@@ -78,10 +77,11 @@ class SaveReport:
 
     def _cost(self, root: SSAValue) -> Mapping[str, Attribute]:
         """The bytes, and the price of computing it again unless an op of it runs as part of another alone."""
-        size = {"bytes": IntegerAttr(byte_count(root.type), i64)}
         price = sum(self.prices([op]) for op in computing(root, self.choice.held - {root}))
-        known = {f"recompute_{self.prices.unit}": FloatAttr(round(price, 3), f64)} if price < inf else {}
-        return {**size, **known}
+        figures: dict[str, Attribute] = {"bytes": IntegerAttr(byte_count(root.type), i64)}
+        if isfinite(price):
+            figures[f"recompute_{self.prices.unit}"] = FloatAttr(round(price, 3), f64)
+        return figures
 
     def _write_peak(self) -> None:
         choice = self.choice
