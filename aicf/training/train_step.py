@@ -60,7 +60,7 @@ class TrainStep:
         self._inputs = [spec.name for spec in executable.inputs]
         self._by_sizes: dict[tuple[int, ...], GraphExec] = {}
         self._current: GraphExec | None = None
-        self._first = self._count = 0
+        self._first = self._count = int(executable.weights[STEP])
         self._losses: list[Array] = []
 
     # Stepping

@@ -23,6 +23,7 @@ from aicf.policies.kernel_policy import Fusion
 from tests.gpu import programs
 from tests.gpu.drawn import DRAWN
 from tests.gpu.programs import Program, arguments, random_arrays
+from tests.gpu.training import TRAININGS
 from tests.support import training_graphs, update_programs
 from tests.support.fused_graphs import FAMILIES, fused_program
 from tests.support.indexing_programs import LARGE, PROGRAMS, READS, built
@@ -614,12 +615,19 @@ STATELESS: dict[str, Case] = {
 TOKEN = "token-of-a-decoder"
 """The case that writes a row of its state in place."""
 
+TRAINING_CASES: dict[str, Case] = {
+    f"train-{name}": Case(training.program, (MULTI_TENSOR,), options=training.options)
+    for name, training in TRAININGS.items()
+}
+"""Steps that update parameters, states and counters; looked at by `test_training`."""
+
 DRAWN_CASES: dict[str, Case] = {name: Case(drawn.program, (), depth=4) for name, drawn in DRAWN.items()}
 """Looked at by `test_every_op`."""
 
 CASES: dict[str, Case] = {
     **STATELESS,
     **DRAWN_CASES,
+    **TRAINING_CASES,
     STEP: Case(_step, (SIMT, GENERATED)),
     UPDATES: Case(_updates, (MULTI_TENSOR,)),
     **{
