@@ -184,7 +184,7 @@ class _Joiner:
         if listed:
             return None
         if not self.context.may_be_one(merge.members):
-            return "the policy pins them to different groups"
+            return self.context.why_apart(merge.members)
         if not (policy.fusion.elementwise and policy.fusion.multi_output):
             return "fusion to several results is off by policy"
         if policy.determinism == BATCH_INVARIANT:

@@ -18,6 +18,7 @@ from aicf.errors import PlanError
 from aicf.passes.analysis.accesses import Access, accesses_of
 from aicf.passes.support.early_start import may_start_early
 from aicf.passes.support.hazards import Hazards
+from aicf.passes.support.identity import part_of
 from aicf.passes.support.ledger import record
 from aicf.passes.support.policy import execution_of
 from aicf.passes.support.programs import advance, programs
@@ -44,6 +45,8 @@ class SchedulePass(ModulePass):
     The text order stays, except on a device that runs instructions one after the other through a cache. There, and on
     one stream, the next instruction is the one most of whose operands are still in the cache, if a model of the cache
     says that so clearly fewer bytes come from memory. `order: text` in the policy keeps the text order.
+
+    A step in micro-batches keeps the text order on one stream, unless the policy gives it more: they share memory.
 
     With one stream every instruction waits for the one before it. With more, an instruction follows a predecessor on
     the stream that one ended, or opens another stream; edges are those that read-after-write, write-after-read and
@@ -79,12 +82,14 @@ def _schedule(module: ModuleOp, program: ProgramOp, execution: ExecutionPolicy) 
         return
     _check_unstated(instructions)
     streams = execution.streams_for(program.sym_name.data)
-    order = "text order"
-    if execution.order == "reuse" and streams <= 1 and _order_by_reuse(module, program):
+    order, in_parts = "text order", any(part_of(op.instruction.data) for op in instructions)
+    if execution.order == "reuse" and streams <= 1 and not in_parts and _order_by_reuse(module, program):
         instructions, order = program.instructions, "order of reuse"
     accesses = [tuple(accesses_of(op)) for op in instructions]
     if streams:
         planner, allowed = _placed(accesses, streams), f"the policy allows {_counted(streams)}"
+    elif in_parts:
+        planner, allowed = _placed(accesses, 1), "a micro-batch takes the memory of the one before"
     else:
         planner, allowed = _fastest(module, instructions, accesses)
     written = frozenset(a.region.root for touched in accesses for a in touched if a.writes)

@@ -13,6 +13,7 @@ from aicf.dialects.logical import STEP
 from aicf.dialects.types import TensorInfo
 from aicf.errors import InvalidIR
 from aicf.frontends.builder import Graph, Value
+from aicf.passes.support.identity import part_id
 from aicf.training.forward import Forward, shape_of
 from aicf.training.losses import Loss
 
@@ -90,7 +91,7 @@ class Batches:
         return self.graph.slice(value, starts, sizes, name=self._named(name, part))
 
     def _named(self, name: str, part: int) -> str:
-        return name if self.count == 1 else f"{name}@batch{part}"
+        return name if self.count == 1 else part_id(name, part)
 
 
 def whole_shape(info: TensorInfo, count: int) -> tuple[int | str, ...]:

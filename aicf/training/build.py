@@ -66,7 +66,7 @@ def train_step(
     given = first_values(forward, seed, None if weights is None else read_weights(weights))
     executable = compile(
         program.graph,
-        {**given, **program.start},
+        {**program.start, **given},
         target,
         dims=sizes if micro_batches == 1 else None,
         policy=policy,

@@ -15,7 +15,7 @@ from aicf.errors import InvalidIR
 from aicf.frontends.text import make_context
 from aicf.passes.assign_ids import AssignIdsPass
 from aicf.passes.specialize_shapes import SpecializeShapesPass
-from aicf.passes.support.identity import op_id, set_identity, sources
+from aicf.passes.support.identity import op_id, part_id, set_identity, sources
 from aicf.passes.support.work import argument_attrs, result_attrs
 from aicf.passes.verify_logical import VerifyLogicalPass
 from aicf.sources import Model, read_model
@@ -92,7 +92,7 @@ class Forward:
         copy = self.function.clone()
         for op in copy.body.block.ops:
             if not isinstance(op, ReturnOp):
-                set_identity(op, f"{op_id(op)}@batch{batch}", sources(op))
+                set_identity(op, part_id(op_id(op) or op.name, batch), sources(op))
         return copy
 
 

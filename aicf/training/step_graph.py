@@ -21,7 +21,7 @@ from aicf.frontends.builder import Graph, Value
 from aicf.runtime.tensors import Array, numpy_dtype
 from aicf.training.batches import LOSS, TARGET, Batches, check_states, prediction_of, whole_shape
 from aicf.training.forward import Argument, Forward, shape_of
-from aicf.training.history import write_ring
+from aicf.training.history import RING, write_ring
 from aicf.training.losses import Loss
 from aicf.training.optimizers import Operands, Optimizer
 from aicf.training.schedules import InProgram, resolve_schedule
@@ -97,6 +97,42 @@ def trained_names(forward: Forward, frozen: Sequence[str]) -> tuple[str, ...]:
     return trained
 
 
+def _check_names(forward: Forward, recipe: Recipe) -> None:
+    """Raises InvalidIR for a tensor of the model with a name that the step needs for another one."""
+    step = next((argument for argument in forward.arguments if argument.name == STEP), None)
+    if step is not None and (step.role != "meta" or str(step.info) != "i64"):
+        raise InvalidIR(
+            f"'{STEP}' has the role {step.role} and the type {step.info} in '{forward.name}'; a training step counts "
+            "in a meta i64 of that name; give it another one"
+        )
+    if any(result.is_update and result.name == STEP for result in forward.results):
+        raise InvalidIR(
+            f"'{forward.name}' updates '{STEP}'; a training step counts by itself; leave the update out"
+        )
+    taken = _names_of_step(forward, recipe)
+    for argument in forward.arguments:
+        if argument.name in taken:
+            raise InvalidIR(
+                f"'{argument.name}' ({argument.role} of '{forward.name}') is the name of {taken[argument.name]} in a "
+                "training step; give it another one"
+            )
+
+
+def _names_of_step(forward: Forward, recipe: Recipe) -> dict[str, str]:
+    """What the step adds to the model, by name."""
+    states = {
+        f"{name}.{state}": f"a state of '{name}'"
+        for name in trained_names(forward, recipe.frozen)
+        for state in recipe.optimizer.states
+    }
+    taken = {**states, LOSS: "the loss", RING: "the losses"}
+    if recipe.loss is not None:
+        taken[TARGET] = "the target"
+    if not isinstance(resolve_schedule(recipe.optimizer.lr), InProgram):
+        taken[RATE] = "the learning rate"
+    return taken
+
+
 class _Writer:
     """Writes the parts of a step that stand once, however many micro-batches there are.
 
@@ -117,6 +153,7 @@ class _Writer:
     def arguments(self) -> dict[str, Value]:
         """The arguments of the model by name, the target and the counter."""
         forward, recipe = self._forward, self._recipe
+        _check_names(forward, recipe)
         if recipe.micro_batches < 1:
             raise InvalidIR(f"micro_batches is {recipe.micro_batches}; it is 1 or more")
         if recipe.micro_batches > 1:

@@ -115,7 +115,7 @@ class Cluster:
         elif isinstance(blocker, Operation):
             self.refused[name] = f"it also reads '{name_of(blocker)}', which stays outside"
         elif not self.context.may_join(op, self.seeds[0]):
-            self.refused[name] = "the policy pins them to different groups"
+            self.refused[name] = self.context.why_apart([op, self.seeds[0]])
         else:
             self.refused[name] = f"{wanted}, and it is {op.name}"
 

@@ -15,7 +15,7 @@ from aicf.backends.registry import get_kernels
 from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.emit_types import TargetAttr
-from aicf.passes.support.identity import copied_id, derived_id, op_id
+from aicf.passes.support.identity import copied_id, derived_id, op_id, part_of
 from aicf.passes.support.outlining import Outline, id_of, is_feeder, outline, sources_of
 from aicf.passes.support.policy import policy_of, with_stems, without_bucket
 from aicf.passes.support.structure import Structure
@@ -88,14 +88,24 @@ class FusionContext:
         return f"{function}.{wanted}" if taken else wanted
 
     def may_join(self, op: Operation, other: Operation) -> bool:
-        """Whether the policy's pinned groups let two ops share a group."""
-        return self._pin(op) == self._pin(other)
+        """Whether two ops may share a group: the policy's pinned groups let them, and so do their micro-batches.
+
+        What two of those have in common would keep the values of both in memory, which they are there to avoid.
+        """
+        return self._place(op) == self._place(other)
 
     def may_be_one(
         self, ops: Iterable[Operation], ids: Mapping[Operation, str] = MappingProxyType({})
     ) -> bool:
-        """Whether the policy's pinned groups let all of `ops` share a group; `ids` are those of future copies."""
-        return len({self._pin(op, ids.get(op)) for op in ops}) <= 1
+        """`may_join` of all of `ops`; `ids` are those of future copies."""
+        return len({self._place(op, ids.get(op)) for op in ops}) <= 1
+
+    def why_apart(self, ops: Iterable[Operation]) -> str:
+        """Why `may_be_one` refuses."""
+        by_policy = len({self._pin(op) for op in ops}) > 1
+        return (
+            "the policy pins them to different groups" if by_policy else "they are of different micro-batches"
+        )
 
     def are_listed(self, ops: Iterable[Operation]) -> bool:
         """Whether all of `ops` are in one of the policy's groups."""
@@ -165,6 +175,10 @@ class FusionContext:
         return tuple(
             each for each in here if each in computing or any(x.owner in computing for x in each.operands)
         )
+
+    def _place(self, op: Operation, copy: str | None = None) -> tuple[int | None, str | None]:
+        """Ops of one place may share a group."""
+        return self._pin(op, copy), part_of(copy or id_of(op))
 
     def _pin(self, op: Operation, copy: str | None = None) -> int | None:
         """Which of the policy's groups names the op, or its future copy, by its id with or without the bucket."""

@@ -8,6 +8,7 @@ policy and ``explain`` can follow a value from the source to the instruction. Op
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import cast
 
@@ -19,6 +20,9 @@ from xdsl.utils.hints import isa
 
 from aicf.dialects.logical import ID_ATTR, SRC_ATTR
 from aicf.errors import InvalidIR
+
+_PART = "@batch"
+_PART_NUMBER = re.compile(rf"{_PART}(\d+)")
 
 
 def op_id(op: Operation) -> str | None:
@@ -132,6 +136,17 @@ def derived_id(identity: str, suffix: str) -> str:
 def copied_id(identity: str, reader: str) -> str:
     """The id of the copy of an op that one of its readers gets for itself."""
     return derived_id(identity, reader.partition("@")[0])
+
+
+def part_id(identity: str, part: int) -> str:
+    """The id of the copy of an op that micro-batch ``part`` of a training step has: ``fc1@batch2``."""
+    return f"{identity}{_PART}{part}"
+
+
+def part_of(identity: str) -> str | None:
+    """The micro-batch of an op of this id; None for what is of none of them, or of all."""
+    found = _PART_NUMBER.search(identity)
+    return None if found is None else found.group(1)
 
 
 def position_of(op: Operation) -> str | None:

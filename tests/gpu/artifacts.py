@@ -42,8 +42,8 @@ def compiled(name: str) -> CompiledModel:
     case = CASES[name]
     program = case.make()
     tuning = None if case.variant is None else _table_of(case)
-    target, policy = case.target, case.policy
-    return aicf.compile(program.module, program.weights, target, policy=policy, tuning=tuning, name=name)
+    options = {"policy": case.policy, "tuning": tuning, "name": name, **case.options}
+    return aicf.compile(program.module, program.weights, case.target, **options)
 
 
 def obtained(name: str) -> CompiledModel:

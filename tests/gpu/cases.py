@@ -23,9 +23,11 @@ from aicf.policies.kernel_policy import Fusion
 from tests.gpu import programs
 from tests.gpu.drawn import DRAWN
 from tests.gpu.programs import Program, arguments, random_arrays
+from tests.gpu.training import TRAININGS
 from tests.support import training_graphs, update_programs
 from tests.support.fused_graphs import FAMILIES, fused_program
 from tests.support.indexing_programs import LARGE, PROGRAMS, READS, built
+from tests.support.meta_programs import regression_batch, regression_program, regression_start
 from tests.support.multi_output_programs import built as several
 from tests.support.random_graphs import random_program
 from tests.support.random_programs import random_numbers
@@ -56,6 +58,7 @@ class Case:
         variant: Entries of the first kernel's record that say which variant of it runs; None leaves it to the compiler.
         depth: How many roundings in a row there are at least; the tolerance grows with it.
         target: As on the command line.
+        options: More of what `aicf.compile` is told.
     """
 
     make: Callable[[], Program]
@@ -64,6 +67,7 @@ class Case:
     variant: Mapping[str, object] | None = None
     depth: int = 1
     target: str = TARGET
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 def _built(name: str, build: Callable[[], Graph]) -> Callable[[], Program]:
@@ -578,10 +582,19 @@ def _updates() -> Program:
     return Program(module, {**arrays, **zeros})
 
 
+def _metas() -> Program:
+    """A step behind dropout, whose counter the program or the executable keeps; from its beginning."""
+    random = np.random.default_rng(59)
+    arrays = regression_start(random) | regression_batch(random)
+    return Program(regression_program().module(), arrays)
+
+
 STEP = "step-of-descent"
 """The case that updates its parameters."""
 UPDATES = "updates"
 """The case of all optimizers."""
+METAS = {who: f"metas-{who}" for who in ("device", "host")}
+"""The cases of a step that is checked, by who computes its counter, rate and corrections."""
 
 STATELESS: dict[str, Case] = {
     **_graphs(),
@@ -602,14 +615,25 @@ STATELESS: dict[str, Case] = {
 TOKEN = "token-of-a-decoder"
 """The case that writes a row of its state in place."""
 
+TRAINING_CASES: dict[str, Case] = {
+    f"train-{name}": Case(training.program, (MULTI_TENSOR,), options=training.options)
+    for name, training in TRAININGS.items()
+}
+"""Steps that update parameters, states and counters; looked at by `test_training`."""
+
 DRAWN_CASES: dict[str, Case] = {name: Case(drawn.program, (), depth=4) for name, drawn in DRAWN.items()}
 """Looked at by `test_every_op`."""
 
 CASES: dict[str, Case] = {
     **STATELESS,
     **DRAWN_CASES,
+    **TRAINING_CASES,
     STEP: Case(_step, (SIMT, GENERATED)),
     UPDATES: Case(_updates, (MULTI_TENSOR,)),
+    **{
+        name: Case(_metas, (GENERATED,), options={"meta": who, "check_finite": True})
+        for who, name in METAS.items()
+    },
     TOKEN: Case(
         _built(TOKEN, partial(programs.attention_step, "f16", 200, 64, state=True)), (ATTENTION_STEP,)
     ),

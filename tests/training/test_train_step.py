@@ -8,10 +8,16 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
+from xdsl.dialects.builtin import ModuleOp
 
 import aicf
 from aicf import Graph, InputMismatch, InvalidIR, PlanError
+from aicf.dialects.emit import ProgramOp, find_ledger
+from aicf.frontends.text import make_context
+from aicf.passes.aicf_training import AicfTrainingPass
 from aicf.training import initial_weights
+from aicf.training.forward import read_forward
+from aicf.training.step_graph import Recipe, write_step
 from tests.support.training_models import HIDDEN, INPUTS, batches, classifier
 
 ROOT = Path(__file__).parent.parent.parent
@@ -129,6 +135,41 @@ def test_micro_batches_are_the_batch(weights: dict[str, np.ndarray]):
         step(x, y)
     np.testing.assert_allclose(step.losses(), losses, rtol=1e-12)
     np.testing.assert_allclose(step.weights()["fc1.weight"], expected.weights["fc1.weight"], rtol=1e-10)
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda:sm_90a"])
+def test_micro_batches_take_the_memory_of_each_other(target: str):
+    """Of a model whose activations are most of its memory: half of it at least is saved by four parts."""
+    arenas: list[int] = []
+    for parts in (1, 4):
+        step = aicf_training_passes(deep(256 // parts), parts, target)
+        (program,) = (op for op in step.body.block.ops if isinstance(op, ProgramOp))
+        assert program.arena_bytes is not None
+        arenas.append(program.arena_bytes.value.data)
+        if parts > 1:
+            ledger = find_ledger(step)
+            assert ledger is not None
+            assert any("they are of different micro-batches" in str(op.rejected) for op in ledger.decisions)
+    assert arenas[1] < arenas[0] / 2
+
+
+def deep(rows: int) -> Graph:
+    """Four layers of 32 with GELU."""
+    graph = Graph("deep")
+    value = graph.input("x", (rows, 32))
+    for layer in range(4):
+        weight, bias = graph.param(f"fc{layer}.weight", (32, 32)), graph.param(f"fc{layer}.bias", (32,))
+        value = graph.gelu(graph.linear(value, weight, bias, name=f"fc{layer}"))
+    graph.output(value, "y_hat")
+    return graph
+
+
+def aicf_training_passes(graph: Graph, parts: int, target: str) -> ModuleOp:
+    """The final program of a step; nothing is compiled."""
+    recipe = Recipe(aicf.losses.MSELoss(), aicf.optimizers.SGD(), micro_batches=parts)
+    module = write_step(read_forward(graph), recipe).graph.module()
+    AicfTrainingPass("cpu:x86-64-v3" if target == "cpu" else target).apply(make_context(), module)
+    return module
 
 
 def test_sums_over_micro_batches_add_up(weights: dict[str, np.ndarray]):

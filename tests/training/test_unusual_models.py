@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -83,3 +85,55 @@ def test_parts_of_a_batch_that_read_a_state_of_each_other_are_refused():
 def test_what_is_no_loss_or_optimizer_is_refused(loss: object, optimizer: object, message: str):
     with pytest.raises(InvalidIR, match=message):
         aicf.train_step(classifier(), loss, optimizer)  # pyright: ignore[reportArgumentType]
+
+
+def scaled(role: str, name: str, dtype: str = "f64", shape: tuple[int, ...] = ()) -> Graph:
+    """w * x, times an argument of that role and name."""
+    graph = Graph("scaled")
+    x, w = graph.input("x", (4,), "f64"), graph.param("w", (4,), "f64")
+    argument = getattr(graph, role)(name, shape, dtype)
+    factor = argument if dtype == "f64" else graph.cast(argument, "f64")
+    graph.output(x * w * factor if not shape else x * w * graph.reduce_sum(factor, [0]), "product")
+    return graph
+
+
+@pytest.mark.parametrize(
+    ("graph", "message"),
+    [
+        (
+            scaled("meta", "step"),
+            "'step' has the role meta and the type f64 in 'scaled'; a training step counts",
+        ),
+        (scaled("input", "step", "i64"), "'step' has the role input and the type i64"),
+        (scaled("meta", "step", "i64", (2,)), "'step' has the role meta and the type 2xi64"),
+        (scaled("param", "y"), "'y' (param of 'scaled') is the name of the target in a training step"),
+        (scaled("param", "lr"), "'lr' (param of 'scaled') is the name of the learning rate"),
+        (scaled("param", "loss"), "'loss' (param of 'scaled') is the name of the loss"),
+        (
+            scaled("state", "w.momentum_buffer"),
+            "'w.momentum_buffer' (state of 'scaled') is the name of a state of 'w'",
+        ),
+    ],
+)
+def test_names_that_the_step_needs_are_told(graph: Graph, message: str):
+    optimizer = aicf.optimizers.SGD(aicf.schedules.FromHost(RATE), momentum=0.9)
+    with pytest.raises(InvalidIR, match=re.escape(message)):
+        aicf.train_step(graph, "mse", optimizer)
+
+
+def test_a_model_does_not_count_its_steps():
+    counting = Graph("counting")
+    counter, w = counting.meta("step", (), "i64"), counting.param("w", (), "f64")
+    counting.update(counter, counting.step_inc(counter))
+    counting.output(w * w, "loss")
+    with pytest.raises(InvalidIR, match="'counting' updates 'step'; a training step counts by itself"):
+        aicf.train_step(counting, None, aicf.optimizers.SGD(RATE))
+
+
+def test_a_step_begins_at_the_number_that_is_given():
+    graph, x, y = scaled("meta", "step", "i64"), np.arange(4.0), np.ones(4)
+    weights = {"w": np.ones(4), "step": np.array(7)}
+    step = aicf.train_step(graph, "mse", aicf.optimizers.SGD(0.0), weights=weights)
+    assert float(step(x, y)) == pytest.approx(((x * 7 - y) ** 2).mean())
+    assert float(step.replay(2)) == pytest.approx(((x * 9 - y) ** 2).mean())
+    assert step.steps == 10 and len(step.losses()) == 3
