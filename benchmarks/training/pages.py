@@ -57,7 +57,7 @@ def _us(us: float) -> str:
 
 
 def _by_rival(rows: Sequence[Mapping[str, Any]], field: str, said: Any) -> str:
-    """A figure by work and rival, of the rows that have it and the rivals that any of them has it of; "" if none has."""
+    """A figure by work and rival, of the rows that have it and the rivals that have one; "" if none has."""
     having = [row for row in rows if row.get(field)]
     if not having:
         return ""
