@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, field, replace
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, SymbolRefAttr
@@ -43,10 +43,42 @@ class DecideInplacePass(ModulePass):
                 because = "the policy allows no overwriting"
                 record(op, self.name, [program.sym_name.data], "every result has memory of its own", because)
                 continue
+            facts = _Facts(HappensBefore(program), accesses_by_root(program))
             for instruction in program.instructions:
                 if instruction.kind.data == "copy" and _updates_bind(instruction):
-                    _try_update_in_place(op, program, instruction)
+                    _try_update_in_place(op, program, instruction, facts)
             _reuse_operands(op, program)
+
+
+class _Permissions(dict[ResolvedOp, frozenset[tuple[int, int]]]):
+    """`may_alias_pairs` by instruction, read once: those of an update of many tensors are thousands."""
+
+    def __missing__(self, instruction: ResolvedOp) -> frozenset[tuple[int, int]]:
+        self[instruction] = pairs = frozenset(may_alias_pairs(instruction))
+        return pairs
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What overwriting is proved by.
+
+    Args:
+        order: Of the instructions. It still holds for the others when one is removed.
+        table: Their accesses, in text order; follows what is moved.
+        permitted: What their kernels permit.
+    """
+
+    order: HappensBefore
+    table: dict[_Root, list[Access]]
+    permitted: _Permissions = field(default_factory=_Permissions)
+
+    def move(self, source: _Root, target: _Root, without: ResolvedOp) -> None:
+        """The slot `source` lies on `target` from now on, and `without` is gone."""
+        moved = [
+            replace(access, region=replace(access.region, root=target)) for access in self.table.pop(source)
+        ]
+        kept = [access for access in (*self.table[target], *moved) if access.instruction is not without]
+        self.table[target] = sorted(kept, key=lambda access: self.order.place(access.instruction))
 
 
 def may_alias_pairs(instruction: ResolvedOp) -> tuple[tuple[int, int], ...]:
@@ -63,18 +95,18 @@ def _updates_bind(copy: ResolvedOp) -> bool:
     )
 
 
-def _try_update_in_place(module: ModuleOp, program: ProgramOp, copy: ResolvedOp) -> None:
+def _try_update_in_place(module: ModuleOp, program: ProgramOp, copy: ResolvedOp, facts: _Facts) -> None:
     """Computes the value straight into the bind and drops the copy, if nothing needs the old value later."""
-    order, table = HappensBefore(program), accesses_by_root(program)
     source, target = region_of(copy.ins[0]), region_of(copy.outs[0])
     assert isinstance(target.root, BindOp)
     name = target.root.bind_name.data
-    writes = [access for access in table[source.root] if access.writes]
-    conflict = _conflict(order, table, writes, copy)
+    writes = [access for access in facts.table[source.root] if access.writes]
+    conflict = _conflict(facts, writes, copy)
     if not writes or conflict is not None:
         because = conflict or "its value is not computed by an instruction"
         record(module, DecideInplacePass.name, [copy.instruction.data, name], "keep the copy", because)
         return
+    facts.move(source.root, target.root, copy)
     _move(source.root, target.root.buffer)
     body = copy.body
     _remove(program, copy)
@@ -90,9 +122,7 @@ def _try_update_in_place(module: ModuleOp, program: ProgramOp, copy: ResolvedOp)
     )
 
 
-def _conflict(
-    order: HappensBefore, table: Mapping[_Root, list[Access]], writes: Sequence[Access], copy: ResolvedOp
-) -> str | None:
+def _conflict(facts: _Facts, writes: Sequence[Access], copy: ResolvedOp) -> str | None:
     """Why the writers of the new value, several where each writes a part, may not write it over the old one."""
     source, target = region_of(copy.ins[0]), region_of(copy.outs[0])
     if not writes:
@@ -101,13 +131,13 @@ def _conflict(
         return "the new value is part of a larger buffer"
     for write in writes:
         producer, moved = write.instruction, replace(write.region, root=target.root)
-        for access in table[target.root]:
+        for access in facts.table[target.root]:
             user = access.instruction
-            if user is copy or order.before(user, producer) or not moved.overlaps(access.region):
+            if user is copy or facts.order.before(user, producer) or not moved.overlaps(access.region):
                 continue
             if user is not producer:
                 return f"'{user.instruction.data}' still reads the old value"
-            if not _may_alias(producer, source.root, target.root):
+            if not _may_alias(producer, source.root, target.root, facts.permitted[producer]):
                 return f"kernel {_kernel(producer)} may not overwrite what it reads"
     return None
 
@@ -116,15 +146,16 @@ def _kernel(instruction: ResolvedOp) -> str:
     return "none" if instruction.kernel is None else instruction.kernel.kernel.data
 
 
-def _may_alias(instruction: ResolvedOp, result_root: _Root, operand_root: _Root) -> bool:
+def _may_alias(
+    instruction: ResolvedOp, result_root: _Root, operand_root: _Root, permitted: Set[tuple[int, int]]
+) -> bool:
     """Whether the results on `result_root` may lie in the memory of `operand_root`: over operands there only element by
     element and by permission."""
-    pairs = may_alias_pairs(instruction)
     results = [i for i, out in enumerate(instruction.outs) if region_of(out).root is result_root]
     operands = [i for i, value in enumerate(instruction.ins) if region_of(value).root is operand_root]
     return all(
         _is_apart(instruction.outs[result], instruction.ins[operand], operand_root)
-        or ((result, operand) in pairs and _same_map(instruction.outs[result], instruction.ins[operand]))
+        or ((result, operand) in permitted and _same_map(instruction.outs[result], instruction.ins[operand]))
         for result in results
         for operand in operands
     )
@@ -153,9 +184,10 @@ def _reuse_operands(module: ModuleOp, program: ProgramOp) -> None:
         for root, accesses in accesses_by_root(program).items()
     }
     for instruction in program.instructions:
-        for result, operand in may_alias_pairs(instruction):
+        pairs = may_alias_pairs(instruction)
+        for result, operand in pairs:
             if result < len(instruction.outs) and operand < len(instruction.ins):
-                _try_reuse(module, order, users, instruction, result, operand)
+                _try_reuse(module, order, users, instruction, result, operand, frozenset(pairs))
 
 
 def _try_reuse(
@@ -165,12 +197,15 @@ def _try_reuse(
     instruction: ResolvedOp,
     result: int,
     operand: int,
+    permitted: Set[tuple[int, int]],
 ) -> None:
     """`users`: the instructions on each root, as sets of bits: the slot of a long chain has as many as the program."""
     new, old = region_of(instruction.outs[result]).root, region_of(instruction.ins[operand]).root
     if new is old or not isinstance(new, SlotOp) or not isinstance(old, SlotOp):
         return
-    if region_of(new.buffer).size > region_of(old.buffer).size or not _may_alias(instruction, new, old):
+    if region_of(new.buffer).size > region_of(old.buffer).size or not _may_alias(
+        instruction, new, old, permitted
+    ):
         return
     if not order.is_before_all(instruction, users[new]):
         return  # the result shares its slot with an earlier value already
