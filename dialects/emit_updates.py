@@ -3,7 +3,8 @@
 A *part* is one tensor of parameters with its gradient and its states. Parts with the same arithmetic share a
 *program*, so an update of a hundred tensors has a code of a few ops. The `emit.kernel` of an update has
 
-* a parallel dim for each program: the elements of all its parts, one part after the other;
+* a parallel dim for each program: the elements of all its parts, one part after the other (one that counts elements by
+  `emit.index` has one part);
 * the operands of rank 0, which all programs may read, then the operands of each program, as its first part has them;
 * the results of rank 0, then those of each program;
 * where numbers are computed for all parts (a learning rate, corrections, the counter), a first phase that does so and

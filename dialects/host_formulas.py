@@ -33,6 +33,7 @@ SIGNATURES: Mapping[str, Signature] = {
     "sub": Signature(2),
     "mul": Signature(2),
     "mod": Signature(2),
+    "and": Signature(2),
     "step_inc": Signature(1),
     "bias_corr": Signature(1, ("beta",)),
     "learning_rate": Signature(1, ("schedule", "base", "warmup", "total", "final")),

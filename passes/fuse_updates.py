@@ -20,7 +20,7 @@ from aicf.passes.support.matching import is_placed
 from aicf.passes.support.outlining import Outline, id_of, is_feeder, outline
 from aicf.passes.support.updates import body_update, is_spread
 from aicf.passes.support.views import VIEW_OPS
-from aicf.passes.support.work import argument_attrs, result_attrs, target_of, updated_names
+from aicf.passes.support.work import argument_attrs, result_attrs, target_of
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ def _members(context: FusionContext, roots: Sequence[OpResult], numbers: bool) -
     """The ops of the chains that end in `roots`; each is read by others of them only, or is a new value itself."""
     members: set[Operation] = set()
     wanted = {root.op for root in roots}
-    updated = _updated_arguments(context.function)
+    kept = _kept_arguments(context.function)
     for op in reversed(list(context.position)):
         if not _is_elementwise(op) or not context.may_join(op, roots[0].op):
             continue
@@ -165,7 +165,7 @@ def _members(context: FusionContext, roots: Sequence[OpResult], numbers: bool) -
         if _is_number(op.results[0]):
             joins = numbers and read_inside and all(_is_number(operand) for operand in op.operands)
         else:
-            joins = op in wanted or (read_inside and _is_light(op, updated))
+            joins = op in wanted or (read_inside and _is_light(op, kept))
         if joins:
             members.add(op)
             members.update(use.operation for use in op.results[0].uses if is_spread(use.operation))
@@ -180,14 +180,13 @@ def _readers(op: Operation) -> list[Operation]:
     return found
 
 
-def _updated_arguments(function: func.FuncOp) -> frozenset[SSAValue]:
-    """The parameters, states and counters that get new values."""
-    names = updated_names(function)
-    found = (
-        (argument, argument_attrs(function, argument.index).get(logical.NAME_ATTR))
+def _kept_arguments(function: func.FuncOp) -> frozenset[SSAValue]:
+    """The parameters, states and counters: what is in memory whether it is read here or elsewhere."""
+    roles = (
+        (argument, argument_attrs(function, argument.index)[logical.ROLE_ATTR].data)
         for argument in function.args
     )
-    return frozenset(argument for argument, name in found if name is not None and name.data in names)
+    return frozenset(argument for argument, role in roles if role != "input")
 
 
 def _is_light(op: Operation, arguments: Collection[SSAValue]) -> bool:
@@ -225,7 +224,10 @@ def _unfit_operand(op: Operation, members: Collection[Operation]) -> str | None:
             if value.op in members:
                 stack.append(value.op)
             elif is_placed(value):
-                return f"it reads '{id_of(value.op)}', whose elements follow from their places"
+                if tensor_info(value.type).rank > 1:
+                    return (
+                        f"it reads '{id_of(value.op)}', whose elements follow from places along several dims"
+                    )
             elif (view := _moving_view(value)) is not None:
                 return f"it reads '{id_of(view)}', whose elements lie in another order"
     return None

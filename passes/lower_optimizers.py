@@ -101,7 +101,8 @@ def _adam(lower: Lowering, op: logical.AdamOp | logical.AdamwOp) -> Sequence[SSA
     if isinstance(op, logical.AdamOp):
         gradient = _decayed(lower, op)
     elif decay := op.weight_decay.value.data:
-        shrunk = lower.apply(logical.MulOp, rate, decay, name="decay")
+        share = lower.apply(logical.MulOp, op.learning_rate, decay, name="decay")
+        shrunk = _spread(lower, share, op.parameter, "decay.spread")
         parameter = lower.apply(
             logical.SubOp, parameter, lower.apply(logical.MulOp, shrunk, parameter), name="decayed"
         )

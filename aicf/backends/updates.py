@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from xdsl.ir import Block, Operation, Region, SSAValue
@@ -9,7 +10,7 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 
 from aicf.backends.base import OperandInfo, Work
 from aicf.backends.nests import overwritable
-from aicf.dialects.emit_kernels import KernelOp, PhaseOp, StoreOp, YieldOp
+from aicf.dialects.emit_kernels import IndexOp, KernelOp, PhaseOp, StoreOp, YieldOp
 from aicf.dialects.emit_updates import Update, program_phases, scalar_phase, update_of
 
 
@@ -85,9 +86,12 @@ class _Writer:
             if isinstance(op, StoreOp):
                 if first_output is not None:
                     self.ops.append(StoreOp(self.values[op.value], op.output.value.data - first_output))
+            elif isinstance(op, IndexOp):
+                count = IndexOp(0, op.result.type)
+                self.values[op.result] = count.result
+                self.ops.append(count)
             elif not isinstance(op, YieldOp):
-                copy = op.clone(self.values)
-                self.ops.append(copy)
+                self.ops.append(op.clone(self.values))
         for result, value in zip(phase.results, phase.terminator.operands, strict=True):
             self.values[result] = self.values[value]
 
@@ -100,13 +104,16 @@ class _Writer:
 
 
 def overwritten(code: KernelOp, update: Update) -> list[tuple[int, int]]:
-    """The (result, operand) pairs of an update whose elements may share memory: those of one part, at one place."""
+    """The (result, operand) pairs of an update whose elements may share memory: those of one part, at one place, where
+    no other part reads the operand."""
+    readers = Counter(number for part in update.parts for number in part.operands)
     found: list[tuple[int, int]] = []
     pairs = [overwritable(program_code(code, update, k, 2, apart=False)) for k in range(update.programs)]
     for part in update.parts:
         for output, place in pairs[part.program]:
-            if place >= len(update.scalars):
-                found.append((part.results[output], part.operands[place - len(update.scalars)]))
+            operand = part.operands[place - len(update.scalars)] if place >= len(update.scalars) else None
+            if operand is not None and readers[operand] == 1:
+                found.append((part.results[output], operand))
     return found
 
 

@@ -20,12 +20,12 @@ LENGTH = 1024
 def write_ring(graph: Graph, step: Value, loss: Value) -> dict[str, Array]:
     """Adds the state and its update by the loss of step number `step`; gives first values.
 
-    The numbers of the entries are read from memory, and compared with that of the step element by element: so the
+    The numbers of the entries are read from memory, and compared with one number that follows from the step: so the
     update is arithmetic on tensors, like that of a parameter, and joins the one instruction of all of them.
     """
     ring = graph.state(RING, (LENGTH,), loss.dtype)
     places = graph.param(PLACES, (LENGTH,), step.dtype)
-    place = graph.and_(graph.broadcast_to(step, (LENGTH,)), LENGTH - 1, name="losses.place")
+    place = graph.and_(step, LENGTH - 1, name="losses.place")
     graph.update(ring, graph.select(graph.eq(places, place), loss, ring, name="losses.ring"))
     numbers = np.arange(1, LENGTH + 1, dtype=numpy_dtype(step.dtype)) % LENGTH
     return {RING: np.zeros(LENGTH, numpy_dtype(loss.dtype)), PLACES: numbers}

@@ -114,20 +114,24 @@ func.func @alone(
 
 // -----
 
-// What follows from the place of an element has no part of its own: a ring of losses stays outside.
-// CHECK: choice "one instruction updates 2 tensors, 2 results" {{.*}} rejected {ring.new = "it reads 'places', whose elements follow from their places"}
+// A ring of losses, each at its place, is a part that counts its elements; places along several dims stay outside.
+// CHECK: choice "one instruction updates 3 tensors, 3 results" {{.*}} rejected {grid.new = "it reads 'columns', whose elements follow from places along several dims"}
 // CHECK-LABEL: func.func @ring
-// CHECK: emit.group "a.new" from ["a.new", "b.new"]
-// CHECK: %ring.new = logical.select
+// CHECK: emit.group "a.new" from ["a.new", "b.new", "is", "ring.new"]
+// CHECK: logical.iota {axis = 0
+// CHECK: emit.yield
+// CHECK: %grid.new = logical.select
 func.func @ring(
     %a : tensor<3xf32> {logical.name = "a", logical.role = "param"},
     %b : tensor<5xf32> {logical.name = "b", logical.role = "param"},
     %ring : tensor<8xf32> {logical.name = "ring", logical.role = "state"},
+    %grid : tensor<2x4xf32> {logical.name = "grid", logical.role = "state"},
     %a.grad : tensor<3xf32> {logical.name = "a.grad", logical.role = "input"},
     %b.grad : tensor<5xf32> {logical.name = "b.grad", logical.role = "input"},
     %place : tensor<i64> {logical.name = "place", logical.role = "input"},
     %loss : tensor<f32> {logical.name = "loss", logical.role = "input"})
-    -> (tensor<3xf32> {logical.updates = "a"}, tensor<5xf32> {logical.updates = "b"}, tensor<8xf32> {logical.updates = "ring"}) {
+    -> (tensor<3xf32> {logical.updates = "a"}, tensor<5xf32> {logical.updates = "b"}, tensor<8xf32> {logical.updates = "ring"},
+        tensor<2x4xf32> {logical.updates = "grid"}) {
   %a.new = logical.sub %a, %a.grad {aicf.id = "a.new", aicf.src = ["a.new"]} : tensor<3xf32>
   %b.new = logical.sub %b, %b.grad {aicf.id = "b.new", aicf.src = ["b.new"]} : tensor<5xf32>
   %places = logical.iota {axis = 0, aicf.id = "places", aicf.src = ["places"]} : tensor<8xi64>
@@ -135,5 +139,10 @@ func.func @ring(
   %is = logical.compare "eq" %places, %wanted {aicf.id = "is", aicf.src = ["is"]} : tensor<8xi64> -> tensor<8xi1>
   %spread = logical.broadcast %loss {dimensions = [], aicf.id = "spread", aicf.src = ["spread"]} : tensor<f32> -> tensor<8xf32>
   %ring.new = logical.select %is, %spread, %ring {aicf.id = "ring.new", aicf.src = ["ring.new"]} : tensor<8xi1>, tensor<8xf32>
-  func.return %a.new, %b.new, %ring.new : tensor<3xf32>, tensor<5xf32>, tensor<8xf32>
+  %columns = logical.iota {axis = 1, aicf.id = "columns", aicf.src = ["columns"]} : tensor<2x4xi64>
+  %wanted.2 = logical.broadcast %place {dimensions = [], aicf.id = "wanted.2", aicf.src = ["wanted.2"]} : tensor<i64> -> tensor<2x4xi64>
+  %is.2 = logical.compare "eq" %columns, %wanted.2 {aicf.id = "is.2", aicf.src = ["is.2"]} : tensor<2x4xi64> -> tensor<2x4xi1>
+  %spread.2 = logical.broadcast %loss {dimensions = [], aicf.id = "spread.2", aicf.src = ["spread.2"]} : tensor<f32> -> tensor<2x4xf32>
+  %grid.new = logical.select %is.2, %spread.2, %grid {aicf.id = "grid.new", aicf.src = ["grid.new"]} : tensor<2x4xi1>, tensor<2x4xf32>
+  func.return %a.new, %b.new, %ring.new, %grid.new : tensor<3xf32>, tensor<5xf32>, tensor<8xf32>, tensor<2x4xf32>
 }

@@ -19,7 +19,7 @@ from aicf.passes.support.attention import Attention, attention_of
 from aicf.passes.support.matching import splat_number, spread_over
 from aicf.passes.support.peeling import yielded
 from aicf.passes.support.products import Products, has_kernel_order, products_of, prologue_piece
-from aicf.passes.support.updates import BodyUpdate, Chain, body_update
+from aicf.passes.support.updates import BodyUpdate, Chain, body_update, is_spread
 
 Attrs = Mapping[str, Attribute]
 
@@ -81,11 +81,12 @@ def _single(op: Operation) -> tuple[str, Attrs] | None:
 
 
 def _update(update: BodyUpdate) -> tuple[str, Attrs]:
-    """Kind of a body that updates many tensors: that of a known optimizer if it is so for all."""
-    rates = {_rate_of_step(chain) for chain in update.chains}
+    """Kind of a body that updates many tensors: that of a known optimizer if it is so for all but histories."""
+    chains = [chain for chain in update.chains if not _notes_a_number(chain)]
+    rates = {_rate_of_step(chain) for chain in chains}
     if len(rates) == 1 and (rate := next(iter(rates))) is not None:
         return "sgd_step", {"learning_rate_operand": IntegerAttr(rate, i64)}
-    return ("adam_step" if all(map(_goes_by_moments, update.chains)) else "update"), {}
+    return ("adam_step" if chains and all(map(_goes_by_moments, chains)) else "update"), {}
 
 
 def _rate_of_step(chain: Chain) -> int | None:
@@ -99,6 +100,14 @@ def _rate_of_step(chain: Chain) -> int | None:
         return None
     number = _broadcast_argument(rates[0])
     return -1 if number is None else number
+
+
+def _notes_a_number(chain: Chain) -> bool:
+    """Whether a chain puts one number into some of its elements and leaves the others, as a history of losses does."""
+    last = chain.ops[-1]
+    return isinstance(last, logical.SelectOp) and any(
+        isinstance(value, OpResult) and is_spread(value.op) for value in last.operands[1:]
+    )
 
 
 def _goes_by_moments(chain: Chain) -> bool:

@@ -19,6 +19,7 @@ from aicf.dialects import logical
 from aicf.dialects.emit_kernels import KernelOp, PhaseOp, StoreOp, YieldOp
 from aicf.dialects.emit_updates import PARTS_ATTR, Part
 from aicf.dialects.types import element_of, tensor_info
+from aicf.passes.support.indexed_reads import write_place
 from aicf.passes.support.peeling import yielded
 from aicf.passes.support.scalar_ops import scalar_constant, scalar_ops, splat_value
 
@@ -42,6 +43,11 @@ class Chain:
     arguments: list[BlockArgument] = field(default_factory=list[BlockArgument])
     results: list[int] = field(default_factory=list[int])
     program: int = 0
+
+    @property
+    def counts(self) -> bool:
+        """Whether it asks for the numbers of its elements, as what notes one number a step at its place."""
+        return any(map(_is_count, self.ops))
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,7 @@ class BodyUpdate:
 def body_update(block: Block) -> BodyUpdate | None:
     """How a peeled body updates several tensors, or one and a number; None if it does something else.
 
-    A body whose chains read a tensor in common is one of another kind: its elements are read once, in one loop.
+    A body whose chains all read tensors in common is one of another kind: their elements are read once, in one loop.
     """
     if len(yielded(block)) < 2:
         return None
@@ -108,7 +114,7 @@ class _Reader:
             else:
                 raise _Other
         chains = self._in_order()
-        if not chains or len(chains) + len(number_results) < 2 or not all(chain.results for chain in chains):
+        if len(_together(chains)) + min(1, len(number_results)) < 2 or not all(c.results for c in chains):
             return None
         _number_programs(chains)
         return BodyUpdate(tuple(chains), tuple(self.numbers), tuple(number_results))
@@ -126,7 +132,7 @@ class _Reader:
             self.numbers += [] if is_spread(op) else [op]
             return
         shape = tensor_info(op.results[0].type).shape
-        if not op.has_trait(logical.Elementwise) or not shape:
+        if not shape or not (op.has_trait(logical.Elementwise) or _is_count(op)):
             raise _Other
         chain = Chain(shape)
         for value in op.operands:
@@ -140,19 +146,33 @@ class _Reader:
             return
         if tensor_info(value.type).shape != chain.shape:
             raise _Other
-        if (other := self.chains.get(value)) is None:
-            self.chains[value] = chain
-        elif other is not chain:
+        other = self.chains.get(value)
+        if other is not None and other is not chain:
             chain.ops += other.ops
             for each, owner in self.chains.items():
                 if owner is other:
                     self.chains[each] = chain
 
 
+def _together(chains: Sequence[Chain]) -> list[set[BlockArgument]]:
+    """The arguments of chains, those together that lead from one to another by what they read in common."""
+    found: list[set[BlockArgument]] = []
+    for chain in chains:
+        own = set(chain.arguments)
+        met = [each for each in found if not each.isdisjoint(own)]
+        found = [*(each for each in found if each not in met), own.union(*met)]
+    return found
+
+
 def is_spread(op: Operation) -> bool:
     """Whether an op repeats a number of rank 0, be it once."""
     views = logical.BroadcastOp | logical.ReshapeOp
-    return isinstance(op, views) and not tensor_info(op.operand.type).shape
+    return isinstance(op, views) and not tensor_info(op.operands[0].type).shape
+
+
+def _is_count(op: Operation) -> bool:
+    """Whether an op numbers the elements of a vector."""
+    return isinstance(op, logical.IotaOp) and len(tensor_info(op.result.type).shape) == 1
 
 
 def _is_number_op(op: Operation) -> bool:
@@ -167,6 +187,7 @@ def _arguments_of(ops: Sequence[Operation]) -> list[BlockArgument]:
 
 
 def _number_programs(chains: Sequence[Chain]) -> None:
+    """Numbers the programs. A chain that counts its elements has one of its own: its dim counts those of no other."""
     known: dict[Signature, int] = {}
     for chain in chains:
         chain.program = known.setdefault(_signature(chain), len(known))
@@ -180,10 +201,10 @@ def _signature(chain: Chain) -> Signature:
         operands = tuple(_named(value, names) for value in op.operands)
         lines.append((op.name, operands, tuple(op.properties.items()), element_of(op.results[0].type)))
         names[op.results[0]] = ("%", number)
-    last = chain.ops[0].parent
-    assert last is not None
-    lines.append(tuple(names[yielded(last)[number]] for number in chain.results))
-    return tuple(lines)
+    body = chain.ops[0].parent
+    assert body is not None
+    lines.append(tuple(names[yielded(body)[number]] for number in chain.results))
+    return (*lines, id(chain)) if chain.counts else tuple(lines)
 
 
 def _named(value: SSAValue, names: Mapping[SSAValue, object]) -> object:
@@ -268,7 +289,10 @@ class _Writer:
     def _program(self, chain: Chain, first_output: int) -> PhaseOp:
         ops, local = Block(), dict(self.values)
         for op in chain.ops:
-            self._add(op, ops, local)
+            if isinstance(op, logical.IotaOp):
+                local[op.result] = write_place(ops, element_of(op.result.type).type, chain.program)
+            else:
+                self._add(op, ops, local)
         for output, number in enumerate(chain.results, first_output):
             ops.add_op(StoreOp(local[yielded(self.body)[number]], output))
         ops.add_op(YieldOp([]))

@@ -18,6 +18,7 @@ from aicf.passes.raise_emit import RaiseEmitPass
 from tests.passes.test_raise_emit import stripped
 from tests.support.update_programs import Array, Program, Tensor, adam, drawn, momentum, sgd
 
+HISTORY = 37
 _DECAYED = "adamw {weight_decay = 0.1 : f64}"
 _MOMENTUM = "sgd {momentum = 0.9 : f64}"
 
@@ -57,7 +58,7 @@ CASES: Mapping[str, tuple[Program, list[Step], str]] = {
 def _weights(program: Program) -> dict[str, Array]:
     """Parameters drawn, states and the counter zero."""
     random = np.random.default_rng(4)
-    found: dict[str, Array] = {"step": np.zeros((), np.int64)}
+    found: dict[str, Array] = {"step": np.zeros((), np.int64), "losses": np.zeros(HISTORY, np.float32)}
     for number, tensor in enumerate(program.tensors):
         found[f"p{number}"] = drawn(tensor.shape, random)
         found |= {f"p{number}.{state}": np.zeros(tensor.shape, np.float32) for state in tensor.states}
@@ -77,13 +78,14 @@ def _kinds_of_updates(executable: aicf.Executable) -> list[str]:
 def test_same_as_the_definition(name: str, target: str) -> None:
     program, steps, kind = CASES[name]
     random = np.random.default_rng(5)
-    fresh = Program(program.tensors, program.dtype)
+    fresh = Program(program.tensors, program.dtype, HISTORY)
     threads = 2 if "threads" in target else 1
     executable = aicf.compile(fresh.text(), _weights(program), target.partition(",")[0], threads=threads)
     assert _kinds_of_updates(executable) == [kind]
     values = {key: value.astype(np.float64) for key, value in executable.state().items()}
     for step in range(1, 5):
-        feeds: dict[str, Array] = {}
+        feeds: dict[str, Array] = {"loss": np.array(step + 0.5, np.float32)}
+        values["losses"][step] = step + 0.5
         for number, tensor in enumerate(program.tensors):
             dtype = ml_dtypes.bfloat16 if tensor.gradient else np.float32
             feeds[f"g{number}"] = drawn(tensor.shape, random, dtype)
@@ -96,11 +98,12 @@ def test_same_as_the_definition(name: str, target: str) -> None:
     assert int(found["step"]) == 4
 
 
-@pytest.mark.parametrize("target", ["cpu:x86-64-v3", "cuda:sm_90a", "reference:typed"])
-@pytest.mark.parametrize("name", ["adam", "sgd"])
+@pytest.mark.parametrize(
+    ("name", "target"), [("adam", "cpu:x86-64-v3"), ("adam", "cuda:sm_90a"), ("sgd", "reference:typed")]
+)
 def test_a_raised_step_is_the_same_again(name: str, target: str) -> None:
     """The policy lists the ops of the update; from lowered IR only listed updates are one instruction."""
-    module = parse_module(Program(CASES[name][0].tensors).text())
+    module = parse_module(Program(CASES[name][0].tensors, history=HISTORY).text())
     AicfTrainingPass(target).apply(make_context(), module)
     once = stripped(module)
     RaiseEmitPass().apply(make_context(), module)
@@ -110,7 +113,7 @@ def test_a_raised_step_is_the_same_again(name: str, target: str) -> None:
 
 def test_through_another_target_and_back() -> None:
     """Groups of cpu, where numbers are instructions of their own, are groups on cuda as well."""
-    module = parse_module(Program(CASES["adam"][0].tensors).text())
+    module = parse_module(Program(CASES["adam"][0].tensors, history=HISTORY).text())
     AicfTrainingPass("cpu:x86-64-v3").apply(make_context(), module)
     once = stripped(module)
     for target in ("cuda:sm_90a", "cpu:x86-64-v3"):

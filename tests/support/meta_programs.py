@@ -25,6 +25,7 @@ def scalars_program() -> Graph:
         "slow": graph.bias_corr(now, 0.999, name="slow"),
         "offset": graph.add(graph.mul(step, 1048583), 1 << 48, name="offset"),
         "place": graph.mod(graph.sub(step, 30), 7, name="place"),
+        "bits": graph.and_(graph.sub(step, 5), 1022, name="bits"),
     }
     for name, value in outputs.items():
         graph.output(value, name)
@@ -51,6 +52,7 @@ def scalars(step: int) -> dict[str, float]:
         "slow": -math.expm1(step * math.log(0.999)),
         "offset": ((step - 1) * 1048583 + 2**48 + 2**63) % 2**64 - 2**63,
         "place": (step - 31) % 7,
+        "bits": (step - 6) & 1022,
     }
 
 

@@ -38,10 +38,14 @@ RATE = '{schedule = "cosine", base = 1.0e-2 : f64, warmup = 2 : i64, total = 9 :
 
 @dataclass
 class Program:
-    """The text of a step that updates tensors `p0`, `p1`, ... by the inputs `g0`, `g1`, ..., and the counter `step`."""
+    """The text of a step that updates tensors `p0`, `p1`, ... by the inputs `g0`, `g1`, ..., and the counter `step`.
+
+    With `history` element `step` of the state `losses`, of so many elements, becomes the input `loss`.
+    """
 
     tensors: Sequence[Tensor]
     dtype: str = "f32"
+    history: int = 0
     arguments: list[str] = field(default_factory=list[str])
     results: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
     lines: list[str] = field(default_factory=list[str])
@@ -54,6 +58,8 @@ class Program:
         self.lines.append(f"%lr = logical.learning_rate %now {RATE} : tensor<i64> -> tensor<{self.dtype}>")
         for number, tensor in enumerate(self.tensors):
             self._update(number, tensor)
+        if self.history:
+            self._note_loss()
         types = ", ".join(f'{type_} {{logical.updates = "{name}"}}' for _, type_, name in self.results)
         body = "\n  ".join(self.lines)
         values, plain = (", ".join(entry[place] for entry in self.results) for place in (0, 1))
@@ -104,6 +110,22 @@ class Program:
         )
         for value, target in zip(made, [name, *(f"{name}.{state}" for state in tensor.states)], strict=True):
             self._result(value[1:], type_, target)
+
+    def _note_loss(self) -> None:
+        """Writes the loss to its place."""
+        many, places, here = (_type([self.history], element) for element in (self.dtype, "i64", "i1"))
+        loss, losses = (
+            self._argument("loss", f"tensor<{self.dtype}>", "input"),
+            self._argument("losses", many, "state"),
+        )
+        self.lines += [
+            f"%places = logical.iota {{axis = 0}} : {places}",
+            f"%now.all = logical.broadcast %now {{dimensions = []}} : tensor<i64> -> {places}",
+            f'%here = logical.compare "eq" %places, %now.all : {places} -> {here}',
+            f"%loss.all = logical.broadcast {loss} {{dimensions = []}} : tensor<{self.dtype}> -> {many}",
+            f"%noted = logical.select %here, %loss.all, {losses} : {here}, {many}",
+        ]
+        self._result("noted", many, "losses")
 
 
 def _type(shape: Sequence[int], element: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, inf
 
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute
@@ -135,6 +135,8 @@ _TILES = (
 _TF32_TILES = (
     (128, 128, 2, 4, 1),
     (128, 64, 4, 2, 1),
+    (128, 64, 2, 2, 1),
+    (128, 64, 2, 2, 2),
     (64, 128, 2, 4, 1),
     (64, 64, 2, 2, 1),
     (64, 64, 2, 2, 2),
@@ -147,8 +149,6 @@ _TF32_TILES = (
     (32, 32, 1, 1, 8),
     (16, 32, 1, 1, 4),
     (16, 32, 1, 1, 8),
-    (128, 96, 2, 2, 1),
-    (64, 96, 2, 2, 1),
 )
 _DEPTH_STEPS = (2, 4, 8)
 _STAGES = (2, 3, 4, 6, 8)
@@ -237,22 +237,29 @@ _END_US = 0.33
 """For 1024 sums of a multiprocessor: through shared memory and the epilogue to the result."""
 _CLUSTER_US = 0.5
 """For every block that shares a tile: they can only start together, and they exchange sums."""
+_EXCHANGE_US = {2: 0.0, 4: 0.3}
+"""For 1024 sums of a block, which it exchanges with its cluster, beyond that; by bytes of an element."""
 _CLUSTER_SHARE = 0.85
 """Of the multiprocessors, for clusters: they do not reach over the parts that a GPU consists of."""
+_PAIR_SHARE = {2: _CLUSTER_SHARE, 4: 1.0}
+"""The same for two blocks, by bytes of an element."""
 _WORKSPACE_US = 2.0
 """One more launch."""
-_READ_SHARE = 1.8
-"""Of the L2 copy throughput, for reads alone."""
+_READ_SHARE = {2: 1.8, 4: 1.13}
+"""Of the L2 copy throughput, for reads alone, by bytes of an element."""
+_SHARED_GBS = {2: inf, 4: 170.0}
+"""Through the shared memory of a multiprocessor, in and out: halves never wait for it."""
 _PEAK_SHARE = 0.6
 """What mma.sync reaches of a Hopper tensor core. All figures are fitted to measurements on an H100, of products
-inside a transformer: the kernel in front has just ended, the weights are not in L2."""
+inside a transformer: the kernel in front has just ended, the weights are not in L2. Those of f32 are fitted to the
+products of a training step of a classifier, whose operands are in L2."""
 
 
 def predicted_us(spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> float:
     """Microseconds: launch, the rounds of blocks, and what a split costs; no less than reading memory takes."""
     tiles, ranges, matrices = spec.grid(problem)
     blocks = tiles * ranges * matrices
-    usable = int(arch.multiprocessors * (_CLUSTER_SHARE if spec.through == "cluster" else 1.0))
+    usable = _usable(spec, problem, arch)
     together = min(_resident(spec, problem, arch), ceil(blocks / usable))
     rounds = ceil(blocks / (together * usable))
     per_round = spec.loops(problem) * _loop_us(spec, problem, arch, together, blocks)
@@ -261,6 +268,14 @@ def predicted_us(spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> float:
     touched = p.products * p.batches * (p.factors * p.k * p.n + p.m * p.n) + p.batches * p.m * p.k
     memory = float(p.element_bytes) * touched / (arch.bandwidth_gbs * 1e3)
     return _LAUNCH_US + max(rounds * (per_round + end), memory) + _split_us(spec, problem, arch)
+
+
+def _usable(spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> int:
+    """Multiprocessors that have room for blocks."""
+    if spec.through != "cluster":
+        return arch.multiprocessors
+    share = _PAIR_SHARE[problem.element_bytes] if spec.split == 2 else _CLUSTER_SHARE
+    return int(arch.multiprocessors * share)
 
 
 def _resident(spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> int:
@@ -284,14 +299,22 @@ def _loop_us(spec: MmaSpec, problem: GemmProblem, arch: GpuArch, together: int, 
     rate = arch.tensor_tflops * 1e6 / arch.multiprocessors * k_step(problem) / 16
     compute = flops / (rate * _PEAK_SHARE)
     running = min(blocks, together * arch.multiprocessors)
-    l2 = spec.stage_bytes(problem) * running / (arch.copy_l2_gbs * 1e3 * _READ_SHARE)
-    return _LOOP_US + max(warp, compute, l2)
+    l2 = spec.stage_bytes(problem) * running / (arch.copy_l2_gbs * 1e3 * _READ_SHARE[problem.element_bytes])
+    return _LOOP_US + max(warp, compute, l2, _shared_us(spec, problem) * together)
+
+
+def _shared_us(spec: MmaSpec, problem: GemmProblem) -> float:
+    """Of what a K tile brings into shared memory, and of what its warps read there."""
+    lines = spec.bm * spec.warps_n + spec.bn * spec.warps_m * problem.factors
+    read = lines * spec.bk * problem.element_bytes
+    return (spec.stage_bytes(problem) + read) / (_SHARED_GBS[problem.element_bytes] * 1e3)
 
 
 def _split_us(spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> float:
     """What it costs that several blocks share a tile."""
     if spec.through == "cluster":
-        return _CLUSTER_US * spec.split
+        exchange = _EXCHANGE_US[problem.element_bytes] * spec.bm * spec.bn * problem.factors / 1024
+        return _CLUSTER_US * spec.split + exchange
     if spec.through == "workspace":
         return _WORKSPACE_US + 2.0 * spec.workspace_bytes(problem) / (arch.copy_l2_gbs * 1e3)
     return 0.0

@@ -403,8 +403,9 @@ _ALONE_SHARE = 0.85
 """Of that, for one warpgroup of a multiprocessor: nobody multiplies while it waits."""
 _LATENCY_US = 1.2
 """From asking for a stage to having it."""
-_CLUSTER_US = 1.5
-"""Its blocks can only start together."""
+_CLUSTER_US = {2: 1.5, 4: 3.5}
+"""Its blocks can only start together, and wait for each other at every stage; by bytes of an element, for f32 fills
+twice as many stages."""
 _REDUCE_US = 0.45, 2.5
 """For every block that shares a tile, and for 128 sums of every thread of a warpgroup, which they exchange."""
 _CLUSTER_SHARE = 0.85
@@ -417,8 +418,8 @@ _SWEEP_US, _MEET_US = 0.4, 0.7
 """For every total of a row: of 128 sums of every thread of a warpgroup, and of all blocks of the row meeting."""
 _SHARED_GBS = 95.0
 """Into the shared memory of one multiprocessor."""
-_READ_SHARE = 1.8
-"""Of the L2 copy throughput, for reads alone."""
+_READ_SHARE = {2: 1.8, 4: 1.13}
+"""Of the L2 copy throughput, for reads alone, by bytes of an element."""
 _BEHIND_SHARE = 0.05
 """Of the time of L2, that is seen even where something else takes longer."""
 
@@ -431,7 +432,7 @@ def predicted_us(spec: Spec, task: Task, arch: GpuArch) -> float:
     beside = _beside(spec, task, arch)
     blocks, slots = spec.all_units(task) * spec.cluster, usable * beside
     together = min(beside, ceil(blocks / usable))
-    wave = spec.part_steps(task) * _step_us(spec, arch, together, min(blocks, slots))
+    wave = spec.part_steps(task) * _step_us(spec, task, arch, together, min(blocks, slots))
     plain, each = _EPILOGUE_US
     epilogue = (plain + each * task.functions) * spec.sums / (128 * spec.split_k)
     wave += epilogue * (spec.consumers * together) ** _OVERLAP
@@ -444,7 +445,11 @@ def predicted_us(spec: Spec, task: Task, arch: GpuArch) -> float:
     operands = p.m * p.k + p.k * p.n * p.factors * p.products
     results = p.m * p.n * p.products * ELEMENT_BYTES[task.output.dtype]
     memory = p.batches * (float(p.element_bytes) * operands + results) / (arch.bandwidth_gbs * 1e3)
-    return _START_US + _CLUSTER_US * (spec.sharers > 1) + max(ceil(blocks / slots) * wave, memory)
+    return (
+        _START_US
+        + _CLUSTER_US[p.element_bytes] * (spec.sharers > 1)
+        + max(ceil(blocks / slots) * wave, memory)
+    )
 
 
 def _beside(spec: Spec, task: Task, arch: GpuArch) -> int:
@@ -454,7 +459,7 @@ def _beside(spec: Spec, task: Task, arch: GpuArch) -> int:
     return max(1, arch.shared_bytes // (spec.shared_bytes(task) + 1024))
 
 
-def _step_us(spec: Spec, arch: GpuArch, together: int, running: int) -> float:
+def _step_us(spec: Spec, task: Task, arch: GpuArch, together: int, running: int) -> float:
     """Of one stage of the `together` blocks of a multiprocessor, while `running` blocks read."""
     flops = (
         2.0 * spec.tile_m * spec.tile_n * (K_BYTES / 2) * together
@@ -464,7 +469,7 @@ def _step_us(spec: Spec, arch: GpuArch, together: int, running: int) -> float:
     multiply = flops / (arch.tensor_tflops * 1e6 / arch.multiprocessors * share)
     loaded = float(K_BYTES) * (spec.tile_m / spec.a_sharers + spec.tile_n / spec.cluster_m)
     copy = loaded * together / (_SHARED_GBS * 1e3)
-    l2 = loaded * running / (arch.copy_l2_gbs * 1e3 * _READ_SHARE)
+    l2 = loaded * running / (arch.copy_l2_gbs * 1e3 * _READ_SHARE[task.problem.element_bytes])
     return max(multiply, copy, l2, _LATENCY_US / spec.stages) + _BEHIND_SHARE * l2
 
 

@@ -1604,7 +1604,7 @@ emit.program @p attributes {phase = "bufferized"} {
 
 // -----
 
-// CHECK: error: emit.bind: host: formula is "step_dec"; it is one of add, sub, mul, mod, step_inc, bias_corr, learning_rate
+// CHECK: error: emit.bind: host: formula is "step_dec"; it is one of add, sub, mul, mod, and, step_inc, bias_corr, learning_rate
 emit.program @p attributes {phase = "bufferized"} {
   %x = emit.bind meta "x" host({formula = "step_dec", of = ["y"]}) : !emit.buffer<i64, bound>
 }

@@ -1,11 +1,14 @@
 """The predicted times of the tensor-core families beside measured ones: what a table of an H100 says is fast comes
 first.
 
-The figures are microseconds of one product inside a transformer of twelve layers, its weights not in L2: rounded, and
-where runs disagreed the middle, so predictions are held to them loosely.
+The figures are microseconds of one product inside a transformer of twelve layers, its weights not in L2, those of f32
+of one behind the other with all operands there: rounded, and where runs disagreed the middle, so predictions are held
+to them loosely.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 
@@ -22,6 +25,10 @@ ARCH = ARCHES["sm_90a"]
 TARGET = TargetAttr("cuda", "sm_90a")
 
 
+def rounded(m: int, n: int, k: int, **options: bool) -> Work:
+    return replace(work(m, n, k, dtype="f32", b_role="temp", **options), tf32=True)
+
+
 def product(m: int, n: int, k: int, after: str) -> Work:
     return work(m, n, k, kind="gemm_epilogue", dtype="f16", after=after)
 
@@ -34,6 +41,10 @@ WORKS = {
     "down 1024": product(1024, 768, 3072, "bias_residual"),
     "up 1024": product(1024, 3072, 768, "bias_gelu"),
     "qkv 1024": work(1024, 768, 768, kind="gemm_multi", dtype="f16", products=3, after="bias"),
+    # Of f32 rounded to TF32: a layer of a classifier that trains on 1024 rows, forward and both gradients
+    "layer 1024": rounded(1024, 512, 784),
+    "operand 1024": rounded(1024, 512, 512, transpose_b=False),
+    "weight 1024": rounded(512, 784, 1024, transpose_a=True, transpose_b=False),
 }
 
 MEASURED: dict[str, dict[MmaSpec | Spec, float]] = {
@@ -86,6 +97,29 @@ MEASURED: dict[str, dict[MmaSpec | Spec, float]] = {
         Spec(128, 128, 6): 9.2,
         Spec(128, 256, 4): 9.5,
         Spec(64, 128, 4, blocks_per_sm=2): 10.1,
+    },
+    "layer 1024": {
+        MmaSpec(64, 64, 64, 2, 2, 2, 6): 11.3,
+        MmaSpec(128, 32, 32, 4, 1, 2, 8): 13.5,
+        MmaSpec(128, 64, 32, 4, 2, 1, 8): 18.3,
+        MmaSpec(128, 128, 32, 2, 4, 1, 6): 27.7,
+        Spec(64, 64, 8, 2, 1): 8.9,
+        Spec(64, 128, 4, split_k=2): 9.6,
+        Spec(128, 64, 8, 2, 1): 11.2,
+    },
+    "operand 1024": {
+        MmaSpec(64, 64, 64, 2, 2, 2, 6): 7.0,
+        MmaSpec(128, 64, 32, 4, 2, 1, 6, 2, "cluster"): 8.9,
+        MmaSpec(64, 32, 64, 2, 1, 4, 8): 8.9,
+        MmaSpec(128, 128, 32, 2, 4, 1, 6): 17.1,
+        MmaSpec(128, 128, 32, 2, 4, 1, 4, 4, "cluster"): 19.2,
+    },
+    "weight 1024": {
+        MmaSpec(64, 64, 64, 2, 2, 2, 6): 12.9,
+        MmaSpec(128, 64, 32, 4, 2, 1, 6, 2, "cluster"): 14.2,
+        MmaSpec(128, 128, 32, 2, 4, 1, 4, 4, "cluster"): 15.5,
+        MmaSpec(64, 64, 32, 2, 2, 1, 8, 4, "cluster"): 21.8,
+        MmaSpec(128, 128, 32, 2, 4, 1, 6): 34.8,
     },
 }
 

@@ -19,6 +19,7 @@ from aicf.runtime.plan_from_ir import code_units, read_module
 from tests.backends.cuda.simulator import Memory, run
 from tests.support.update_programs import ADAM, Array, Program, Tensor, adam, drawn, momentum
 
+HISTORY = 7
 DECAYED = "adamw {weight_decay = 0.1 : f64}"
 MOMENTUM = "sgd {momentum = 0.9 : f64}"
 
@@ -27,7 +28,7 @@ class _Device:
     """A step on the simulated GPU, with the memory of its parameters and states."""
 
     def __init__(self, program: Program, values: Mapping[str, Array]):
-        module: ModuleOp = parse_module(Program(program.tensors, program.dtype).text())
+        module: ModuleOp = parse_module(Program(program.tensors, program.dtype, program.history).text())
         AicfTrainingPass("cuda:sm_90a").apply(make_context(), module)
         (self.plan,) = read_module(module).programs
         (unit,) = code_units(module)
@@ -68,15 +69,16 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_same_as_the_definition(name: str) -> None:
     tensors, random = CASES[name], np.random.default_rng(2)
-    start: dict[str, Array] = {"step": np.zeros((), np.int64)}
+    start: dict[str, Array] = {"step": np.zeros((), np.int64), "losses": np.zeros(HISTORY, np.float32)}
     for number, tensor in enumerate(tensors):
         start[f"p{number}"] = drawn(tensor.shape, random)
         start |= {f"p{number}.{state}": np.abs(drawn(tensor.shape, random)) for state in tensor.states}
-    device = _Device(Program(tensors), start)
+    device = _Device(Program(tensors, history=HISTORY), start)
     assert device.kernels == ["cuda.multi_tensor"]
     values = {key: value.astype(np.float64) for key, value in start.items()}
     for step in range(1, 3):
-        feeds: dict[str, Array] = {}
+        feeds: dict[str, Array] = {"loss": np.array(step + 0.5, np.float32)}
+        values["losses"][step] = step + 0.5
         for number, tensor in enumerate(tensors):
             gradient = feeds[f"g{number}"] = drawn(
                 tensor.shape, random, ml_dtypes.bfloat16 if tensor.gradient else np.float32

@@ -13,7 +13,7 @@ from tests.support.random_steps import (
     reduction,
 )
 
-STEPS = (
+OF_MODELS = (
     *elementwise.STEPS,
     *contraction.STEPS,
     *reduction.STEPS,
@@ -21,7 +21,7 @@ STEPS = (
     *indexing.STEPS,
     *attention.STEPS,
     *random_numbers.STEPS,
-    *losses.STEPS,
-    *counters.STEPS,
-    *clipping.STEPS,
 )
+OF_TRAINING = (*losses.STEPS, *counters.STEPS, *clipping.STEPS)
+
+STEPS = (*OF_MODELS, *OF_TRAINING)

@@ -19,8 +19,10 @@ def update(operands: object):
     What is computed of numbers alone (BEFORE) is computed by one thread while the elements are on their way to all, and
     told to the others; where nothing is (ONE false), each thread reads the numbers.
 
-    New values of numbers (NUMBERS) may lie where every block reads the old ones. A block takes a ticket when it has;
-    the last one to do so writes them. The counter is 0 again then.
+    New values of numbers (NUMBERS) may lie where every block reads the old ones. A block takes a ticket behind the
+    barrier: what was computed of the old ones went through shared memory, so they have arrived. The block with the last
+    ticket writes the new ones, and the counter is 0 again. No fence is needed: a value that has arrived does not change
+    by a store that is made later.
     """
     thread = index(cuda.threadIdx.x)
     block = i32(cuda.blockIdx.x)
@@ -56,9 +58,9 @@ def update(operands: object):
                     told = registers(BEFORES[k], 0)
                     told[0 : BEFORES[k]] = splice(BEFORE[k], known[0 : KNOWN[k]])
                     splice(PUT[k], board[0 : BEFORES[k]], told[0 : BEFORES[k]])
-                    if NUMBERS:
-                        ticket = u32(take_ticket(table + u64(TICKET_AT), u32(BLOCKS - 1)))
                 cuda.syncthreads()
+                if NUMBERS and thread == 0:
+                    ticket = u32(take_ticket(table + u64(TICKET_AT), u32(BLOCKS - 1)))
                 before[0 : BEFORES[k]] = splice(GET[k], board[0 : BEFORES[k]])
             else:
                 known = registers(KNOWN[k], 0)
