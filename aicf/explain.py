@@ -17,6 +17,7 @@ from aicf.runtime.graph import Bind, HostValue, Node
 from aicf.runtime.tensors import describe, numpy_dtype, span_bytes
 
 FUSES = (
+    "fuse-updates",
     "fuse-attention",
     "fuse-gated",
     "fuse-horizontal",

@@ -12,7 +12,7 @@ from xdsl.passes import ModulePass
 
 from aicf.dialects.emit import BindOp, BodyOp, EdgeAttr, ProgramOp, ResolvedOp, SlotOp, ViewOp, symbols
 from aicf.dialects.emit_types import BufferType, alias_pairs
-from aicf.passes.analysis.accesses import Access, accesses_by_root, region_of
+from aicf.passes.analysis.accesses import Access, accesses_by_root, accesses_of, region_of
 from aicf.passes.analysis.happens_before import HappensBefore
 from aicf.passes.support.ledger import record
 from aicf.passes.support.policy import execution_of
@@ -43,9 +43,7 @@ class DecideInplacePass(ModulePass):
                 because = "the policy allows no overwriting"
                 record(op, self.name, [program.sym_name.data], "every result has memory of its own", because)
                 continue
-            for instruction in program.instructions:
-                if instruction.kind.data == "copy" and _updates_bind(instruction):
-                    _try_update_in_place(op, program, instruction)
+            _update_in_place(op, program)
             _reuse_operands(op, program)
 
 
@@ -63,9 +61,23 @@ def _updates_bind(copy: ResolvedOp) -> bool:
     )
 
 
-def _try_update_in_place(module: ModuleOp, program: ProgramOp, copy: ResolvedOp) -> None:
-    """Computes the value straight into the bind and drops the copy, if nothing needs the old value later."""
+def _update_in_place(module: ModuleOp, program: ProgramOp) -> None:
+    """Drops what copies there are of new values. The order of the instructions that stay is the same without them."""
     order, table = HappensBefore(program), accesses_by_root(program)
+    for instruction in program.instructions:
+        if instruction.kind.data == "copy" and _updates_bind(instruction):
+            _try_update_in_place(module, program, instruction, order, table)
+
+
+def _try_update_in_place(
+    module: ModuleOp,
+    program: ProgramOp,
+    copy: ResolvedOp,
+    order: HappensBefore,
+    table: dict[_Root, list[Access]],
+) -> None:
+    """Computes the value straight into the bind and drops the copy, if nothing needs the old value later; `table`
+    follows."""
     source, target = region_of(copy.ins[0]), region_of(copy.outs[0])
     assert isinstance(target.root, BindOp)
     name = target.root.bind_name.data
@@ -75,7 +87,15 @@ def _try_update_in_place(module: ModuleOp, program: ProgramOp, copy: ResolvedOp)
         because = conflict or "its value is not computed by an instruction"
         record(module, DecideInplacePass.name, [copy.instruction.data, name], "keep the copy", because)
         return
+    users = [access.instruction for access in (*table.pop(source.root), *table[target.root])]
     _move(source.root, target.root.buffer)
+    table[target.root] = [
+        access
+        for user in sorted(dict.fromkeys(users), key=order.place)
+        if user is not copy
+        for access in accesses_of(user)
+        if access.region.root is target.root
+    ]
     body = copy.body
     _remove(program, copy)
     if body is not None:

@@ -61,7 +61,7 @@ class TrainStep:
         self._by_sizes: dict[tuple[int, ...], GraphExec] = {}
         self._current: GraphExec | None = None
         self._first = self._count = int(executable.weights[STEP])
-        self._losses: list[Array] = []
+        self._losses: list[float] = []
 
     # Stepping
 
@@ -144,7 +144,7 @@ class TrainStep:
     def losses(self) -> Array:
         """The losses of all steps, [steps], those before a checkpoint that was loaded left out. Waits for them."""
         self._drain()
-        return np.concatenate(self._losses) if self._losses else np.zeros(0, np.float32)
+        return np.array(self._losses, self.executable.weights[RING].dtype)
 
     def loss_of(self, number: int) -> float:
         """The loss of step `number`, counted from 1. Waits for it.
@@ -152,17 +152,17 @@ class TrainStep:
         Raises:
             InputMismatch: there was no such step since the start or the last `load_state_dict`.
         """
-        known = self.losses()
+        self._drain()
         if number > self._count and (bad := self.bad_step) is not None:
             raise InputMismatch(
                 f"step {bad} was not finite: nothing changed since, so step {number} has no loss; load_state_dict() a "
                 "state to go on"
             )
-        if not self._first < number <= self._first + len(known):
+        if not self._first < number <= self._count:
             raise InputMismatch(
-                f"there is no loss of step {number}; known are {self._first + 1} to {self._first + len(known)}"
+                f"there is no loss of step {number}; known are {self._first + 1} to {self._count}"
             )
-        return float(known[number - self._first - 1])
+        return self._losses[number - self._first - 1]
 
     @property
     def bad_step(self) -> int | None:
@@ -174,14 +174,14 @@ class TrainStep:
     @property
     def _pending(self) -> int:
         """Steps whose losses only the ring has."""
-        return self._count - self._first - sum(len(part) for part in self._losses)
+        return self._count - self._first - len(self._losses)
 
     def _drain(self) -> None:
         """Takes the losses out of the ring, which waits for all steps; those held back are not counted."""
         if self._pending:
             state = self.executable.state(RING, STEP)
             first, self._count = self._count - self._pending + 1, int(state[STEP])
-            self._losses.append(read_ring(state[RING], first, self._count))
+            self._losses += read_ring(state[RING], first, self._count).tolist()
 
     # State
 

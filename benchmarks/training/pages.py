@@ -38,24 +38,29 @@ def with_tables(page: str, result: Mapping[str, Any]) -> str:
 
 
 def tables(result: Mapping[str, Any]) -> str:
-    """All tables, between the marks."""
+    """All tables, between the marks; without those that nothing was measured for."""
     rows: Sequence[Mapping[str, Any]] = result["rows"]
-    parts = [
-        'Microseconds of a step; "-" was not run:',
-        _by_rival(rows, "us", lambda us: f"{us:.1f}" if us < 100 else f"{us:,.0f}"),
-        "The largest distance of a loss from float64's in the first 20 steps, over the mean loss:",
-        _by_rival(rows, "error", lambda error: f"{error:.1e}"),
-        "Megabytes requested from the driver:",
-        _by_rival(rows, "bytes", lambda size: f"{size / 1e6:.1f}"),
-        "What was to be reached:",
-        _promises(result["promises"]),
-    ]
-    return "\n\n".join([START, *parts, END])
+    sections = {
+        'Microseconds of a step; "-" was not run:': _by_rival(rows, "us", _us),
+        "The largest distance of a loss from float64's in the first 20 steps, over the mean loss:": _by_rival(
+            rows, "error", lambda error: f"{error:.1e}"
+        ),
+        "Megabytes requested from the driver:": _by_rival(rows, "bytes", lambda size: f"{size / 1e6:.1f}"),
+        "What was to be reached:": _promises(result["promises"]),
+    }
+    filled = (part for title, table in sections.items() if table for part in (title, table))
+    return "\n\n".join([START, *filled, END])
+
+
+def _us(us: float) -> str:
+    return f"{us:.1f}" if us < 100 else f"{us:,.0f}"
 
 
 def _by_rival(rows: Sequence[Mapping[str, Any]], field: str, said: Any) -> str:
-    """A figure by work and rival, of the rows that have it, and of the rivals that any of them has it of."""
+    """A figure by work and rival, of the rows that have it and the rivals that have one; "" if none has."""
     having = [row for row in rows if row.get(field)]
+    if not having:
+        return ""
     rivals = [name for name in ("aicf", "aicf_budget", *PEERS) if any(name in row[field] for row in having)]
     body = [
         [WORKS[row["name"]], *(said(row[field][name]) if name in row[field] else "-" for name in rivals)]

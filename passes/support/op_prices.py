@@ -7,15 +7,16 @@ from math import inf
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation
+from xdsl.ir import Block, Operation
 
+from aicf.dialects.emit import YieldOp
 from aicf.dialects.emit_types import TargetAttr
 from aicf.passes.analysis.cost import operations_of
 from aicf.passes.support.fusion import FusionContext
-from aicf.passes.support.identity import op_id
-from aicf.passes.support.outlining import is_feeder, outline
+from aicf.passes.support.outlining import id_of, is_feeder, outline
 from aicf.passes.support.policy import policy_of
-from aicf.passes.support.work import TARGET_ATTR
+from aicf.passes.support.verdicts import Verdict
+from aicf.passes.support.work import TARGET_ATTR, work_of_body
 
 
 class OpPrices:
@@ -38,13 +39,21 @@ class OpPrices:
         if self._context is None:
             return sum(map(operations_of, ops))
         whole = inf if not ops else self._predicted(ops, self._context)
-        return (
-            whole if whole < inf or len(ops) == 1 else sum(self._predicted([op], self._context) for op in ops)
-        )
+        return whole if whole < inf else sum(self._alone(op, self._context) for op in ops)
+
+    def _alone(self, op: Operation, context: FusionContext) -> float:
+        """Microseconds of one op; of its operands as they are in memory, where no kernel reads them through views."""
+        if (us := self._predicted([op], context)) < inf:
+            return us
+        block = Block(arg_types=op.operand_types)
+        block.add_op(copy := op.clone(dict(zip(op.operands, block.args, strict=True))))
+        block.add_op(YieldOp(copy.results))
+        work = work_of_body(id_of(op), block, [("temp", False)] * len(block.args))
+        verdict = Verdict.of(work, context.target, context.policy)
+        return verdict.whole_us if verdict.legal else inf
 
     @staticmethod
     def _predicted(ops: Sequence[Operation], context: FusionContext) -> float:
         """Microseconds of ops as one kernel; infinite if there is none for them."""
-        plan = outline(ops, op_id(ops[-1]) or ops[-1].name, [ops[-1].results[0]])
-        verdict = context.verdict(plan)
+        verdict = context.verdict(outline(ops, id_of(ops[-1]), [ops[-1].results[0]]))
         return verdict.whole_us if verdict.legal else inf

@@ -93,3 +93,11 @@ def test_artifacts_begin_with_the_parameters_and_zeros(tmp_path: Path) -> None:
     assert state["step"].dtype == np.int64 and state["m"].shape == (2, 3) and not state["m"].any()
     x, y = random_batch(work, 3)
     assert x.shape == (64, 64) and y.shape == (64,) and set(y) <= set(range(10))
+
+
+def test_the_committed_page_has_the_committed_result() -> None:
+    from outcome import read
+    from pages import with_tables
+
+    page = (ROOT / "docs" / "training.md").read_text("utf-8")
+    assert with_tables(page, read(ROOT / "benchmarks" / "results" / "train.json")) == page

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 from xdsl.context import Context
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr
+from xdsl.dialects.func import FuncOp
 
 from aicf.frontends.builder import Graph
 from aicf.frontends.text import parse_module
@@ -250,6 +252,8 @@ def _products() -> dict[str, Case]:
 TF32: dict[str, Any] = {"tf32": True}
 ROUNDED_DEPTH = 1000
 """A rounding to TF32 is 2^13 times as coarse as one to f32; of sums of many terms it is seen less."""
+SUM_DEPTH = {MMA_TF32: 1, WGMMA_TF32: 10}
+"""Products of whole warpgroups cut off what does not fit the largest of the terms that they add at once."""
 
 
 def _rounded_products() -> dict[str, Case]:
@@ -275,7 +279,7 @@ def _rounded_products() -> dict[str, Case]:
     for name, build in table.items():
         kernel = WGMMA_TF32 if name.startswith("tf32wg") else MMA_TF32
         policy = {**TF32, "kernels": {KIND_OF[name.split("-")[1]]: kernel}}
-        cases[name] = Case(partial(_exact_in_tf32, name, build), (kernel,), policy)
+        cases[name] = Case(partial(_exact_in_tf32, name, build), (kernel,), policy, depth=SUM_DEPTH[kernel])
     rounding = _built("tf32-rounding", partial(dense, 64, 512, 784, "relu"))
     return {**cases, "tf32-rounding": Case(rounding, (MMA_TF32,), TF32, depth=ROUNDED_DEPTH)}
 
@@ -548,7 +552,7 @@ def _step() -> Program:
 
 
 def _gradients() -> dict[str, Case]:
-    """Losses and their gradients by all parameters, as `differentiate` writes them."""
+    """Losses and the parameters and states after a step, as outputs: a step that can be taken again."""
     return {
         "gradients-mlp": Case(partial(_differentiated, training_graphs.mlp), (GENERATED, SIMT), depth=4),
         "gradients-encoder": Case(
@@ -563,6 +567,13 @@ def _differentiated(make: Callable[[], training_graphs.Program]) -> Program:
     module, arrays = make()
     for step in (AssignIdsPass(), DifferentiatePass()):
         step.apply(Context(), module)
+    (function,) = (op for op in module.ops if isinstance(op, FuncOp))
+    assert function.res_attrs is not None
+    named = [
+        DictionaryAttr({"logical.name": StringAttr(f"new {next(iter(entry.data.values())).data}")})
+        for entry in function.res_attrs
+    ]
+    function.properties["res_attrs"] = ArrayAttr(named)
     return Program(module, dict(arrays))
 
 

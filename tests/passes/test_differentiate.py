@@ -13,12 +13,15 @@ from numpy.typing import NDArray
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
+from aicf.dialects import logical
 from aicf.frontends.builder import Graph
 from aicf.frontends.text import verify_module
 from aicf.passes.assign_ids import AssignIdsPass
 from aicf.passes.differentiate import DifferentiatePass
+from aicf.passes.support.gradients import GRADIENTS
 from tests.support.elementwise_ops import OPS
 from tests.support.gradient_programs import SMOOTH_OPS, SMOOTH_ROWS, smooth, with_loss
+from tests.support.op_coverage import assert_holds_every_op
 from tests.support.op_rows.row import FLOATS, Row, program
 from tests.support.random_graphs import run_program
 
@@ -112,3 +115,10 @@ def test_slices_of_one_value(windows: list[tuple[tuple[int, int], tuple[int, int
     for ((row, column), (rows, columns)), weight in zip(windows, weights, strict=True):
         wanted[row : row + rows, column : column + columns] += weight
     np.testing.assert_array_equal(run_program(module, {"x": random.normal(size=(4, 9))})["dx"], wanted)
+
+
+@pytest.mark.new_op
+def test_every_op_says_what_it_passes_back() -> None:
+    """All but steps of optimizers, behind which nothing is learned."""
+    optimizers = [op for op in logical.Logical.operations if issubclass(op, logical.OptimizerOp)]
+    assert_holds_every_op(GRADIENTS, "passes/support/gradients/", besides=optimizers)

@@ -30,7 +30,7 @@ from aicf.backends.cuda.records import (
     read_integers,
     start_entries,
 )
-from aicf.backends.cuda.target import ELEMENT_BYTES, arch_named
+from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch, arch_named
 from aicf.backends.cuda.vector_access import PIECE_BYTES
 from aicf.backends.nests import overwritable
 from aicf.backends.updates import layout_reason, numbers_code, overwritten, same_type, update_of_work
@@ -128,7 +128,7 @@ class MultiTensorKernel(PlainOperands):
 
     def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
         """See `KernelDescriptor`."""
-        return _record_of(work, target, UpdateSpec(tuple(_limits(work))))
+        return _record_of(work, target, _chosen(work, arch_named(target.arch.data)))
 
     def record_reason(self, work: Work, record: Record, target: TargetAttr) -> str | None:
         """See `CheckedKernel`."""
@@ -140,6 +140,25 @@ class MultiTensorKernel(PlainOperands):
     def fixed_order(self, work: Work, target: TargetAttr) -> str:
         """See `BatchInvariantKernel`: nothing is combined."""
         return "none"
+
+
+def _chosen(work: Work, arch: GpuArch) -> UpdateSpec:
+    """Vectors of 16 bytes of the widest operand of a part, two for each thread where that leaves every multiprocessor
+    two blocks: fewer blocks then look up their part and compute the numbers."""
+    update, limits = update_of_work(work), _limits(work)
+    vectors = tuple(
+        min(limit, PIECE_BYTES // _widest(work, part))
+        for part, limit in zip(update.parts, limits, strict=True)
+    )
+    two = UpdateSpec(vectors, unroll=2)
+    blocks = sum(two.blocks(part, vector) for part, vector in zip(update.parts, vectors, strict=True))
+    return two if blocks >= 2 * arch.multiprocessors else UpdateSpec(vectors)
+
+
+def _widest(work: Work, part: Part) -> int:
+    """Bytes of the widest element of a part."""
+    own = [*(work.operands[i] for i in part.operands), *(work.results[i] for i in part.results)]
+    return max(ELEMENT_BYTES[info.dtype] for info in own)
 
 
 def _limits(work: Work) -> list[int]:
