@@ -24,6 +24,10 @@ def _mod(a: int, b: int) -> int:
     return a % b if b else a
 
 
+def _and(a: int, b: int) -> int:
+    return a & b
+
+
 def _step_inc(step: Number) -> Number:
     return step + 1
 
@@ -63,7 +67,7 @@ FORMULAS: Mapping[str, Formula] = {
     "sub": Formula(operator.sub, 2),
     "mul": Formula(operator.mul, 2),
     "mod": Formula(_mod, 2),
-    "and": Formula(operator.and_, 2),
+    "and": Formula(_and, 2),
     "step_inc": Formula(_step_inc, 1),
     "bias_corr": Formula(_bias_corr, 1, {"beta": float}),
     "learning_rate": Formula(_learning_rate, 1, _RATE),

@@ -24,6 +24,10 @@ def splat_number(value: SSAValue) -> float | None:
     return float(str(value.op.array.dtype.type(number))) if isinstance(number, float) else number
 
 
+def _is_splat(value: SSAValue) -> bool:
+    return isinstance(value, OpResult) and isinstance(value.op, logical.ConstantOp) and value.op.is_splat
+
+
 _PLACED = (logical.CompareOp, logical.AddOp, logical.SubOp, logical.MulOp, logical.AndOp, logical.OrOp)
 
 
@@ -39,7 +43,7 @@ def is_placed(value: SSAValue, depth: int = 8) -> bool:
         return True
     if not isinstance(op, _PLACED):
         return False
-    placed = [operand for operand in op.operands if splat_number(operand) is None]
+    placed = [operand for operand in op.operands if not _is_splat(operand)]
     return bool(placed) and all(is_placed(operand, depth - 1) for operand in placed)
 
 
