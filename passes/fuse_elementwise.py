@@ -120,7 +120,8 @@ def _is_pointwise(op: Operation) -> bool:
 
 
 def _may_follow(op: Operation, cluster: Cluster) -> bool:
-    """Pointwise ops and reductions follow; a view only if it spreads or reshapes a row result inside the cluster.
+    """Pointwise ops and reductions follow; a view only if it spreads or reshapes a row result inside the cluster, or
+    reshapes what the policy lists it with: the reduction may be in another part of that group.
 
     What reads at computed indices follows if it reads something else: a kernel knows what it computes at the point.
     """
@@ -130,7 +131,11 @@ def _may_follow(op: Operation, cluster: Cluster) -> bool:
         return True
     if not isinstance(op, logical.BroadcastOp | logical.ReshapeOp):
         return False
-    return cluster.has_reduction
+    return cluster.has_reduction or _is_listed_reshape(op, cluster)
+
+
+def _is_listed_reshape(op: Operation, cluster: Cluster) -> bool:
+    return isinstance(op, logical.ReshapeOp) and cluster.context.are_listed((op, cluster.seeds[0]))
 
 
 def _drop_dead_feeders(function: func.FuncOp) -> None:

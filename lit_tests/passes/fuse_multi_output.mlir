@@ -4,6 +4,7 @@
 // RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{\"fusion\": {\"elementwise\": false}}"},fuse-elementwise,fuse-multi-output' | filecheck %s --check-prefix=OFF
 // RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{\"determinism\": \"batch_invariant\"}"},fuse-elementwise,fuse-multi-output' | filecheck %s --check-prefix=BATCH
 // RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{\"groups\": [[\"sum\"], [\"gradient\", \"bias\"]], \"kernels\": {\"wide.neg\": \"cpu.generated\"}}"},fuse-elementwise,fuse-multi-output' | filecheck %s --check-prefix=PINNED
+// RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{\"groups\": [[\"both\", \"loss.part\"], [\"loss.whole\"]], \"kernels\": {\"loss\": \"cpu.generated\"}}"},fuse-elementwise,fuse-multi-output' | filecheck %s --check-prefix=NAMED
 // RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},fuse-elementwise,fuse-multi-output,select-kernels,generate-kernels,lower-to-emit,schedule,decide-inplace' | filecheck %s --check-prefix=EMIT
 
 // CHECK: emit.decision "fuse-multi-output" ["sum", "square", "total", "root", "norm"] choice "one kernel for 5 ops, 2 results" because "what is kept of earlier ops is in registers when later ops read it" cost {saved_bytes = 512 : i64, apart_us = {{.*}}, whole_us = {{.*}}}
@@ -171,4 +172,33 @@ func.func @far(
   %y = logical.matmul %p, %n {aicf.id = "last.product", aicf.src = ["last.product"]} : (tensor<8x8xf32>, tensor<8x16xf32>) -> tensor<8x16xf32>
   %z = logical.matmul %y, %w {aicf.id = "end.product", aicf.src = ["end.product"]} : (tensor<8x16xf32>, tensor<16x8xf32>) -> tensor<8x8xf32>
   func.return %z : tensor<8x8xf32>
+}
+
+// A part of a group that the policy lists is not called by its source: 'loss' is the other group's name.
+// NAMED-LABEL: func.func @named
+// NAMED: emit.group "both" from ["both", "loss"]
+// NAMED: emit.group "loss" from ["loss"]
+func.func @named(
+    %a : tensor<8x16xf32> {logical.name = "a", logical.role = "input"},
+    %b : tensor<8x16xf32> {logical.name = "b", logical.role = "input"})
+    -> (tensor<8x16xf32> {logical.name = "p"}, tensor<8x16xf32> {logical.name = "q"}, tensor<8x16xf32> {logical.name = "r"}) {
+  %p = logical.exp %a {aicf.id = "both", aicf.src = ["both"]} : tensor<8x16xf32>
+  %q = logical.neg %p {aicf.id = "loss.part", aicf.src = ["loss"]} : tensor<8x16xf32>
+  %r = logical.exp %b {aicf.id = "loss.whole", aicf.src = ["loss"]} : tensor<8x16xf32>
+  func.return %p, %q, %r : tensor<8x16xf32>, tensor<8x16xf32>, tensor<8x16xf32>
+}
+
+// A view of a result stays an op of the group with its id, so that a policy can list it; one between ops has none.
+// CHECK-LABEL: func.func @viewed
+// CHECK: logical.broadcast %s {dimensions = [0, 1]} : tensor<8x1xf32>
+// CHECK: %q_1 = logical.reshape %c {aicf.id = "view.flat", aicf.src = ["view"]} : tensor<8x16xf32> -> tensor<8x1x16xf32>
+// CHECK-NEXT: emit.yield %p_1, %q_1
+func.func @viewed(%a : tensor<8x16xf32> {logical.name = "a", logical.role = "input"})
+    -> (tensor<8x16xf32> {logical.name = "p"}, tensor<8x1x16xf32> {logical.name = "q"}) {
+  %p = logical.exp %a {aicf.id = "view.exp", aicf.src = ["view"]} : tensor<8x16xf32>
+  %s = logical.reduce_sum %p {axes = [1], keepdims, aicf.id = "view.sum", aicf.src = ["view"]} : tensor<8x16xf32> -> tensor<8x1xf32>
+  %w = logical.broadcast %s {dimensions = [0, 1], aicf.id = "view.wide", aicf.src = ["view"]} : tensor<8x1xf32> -> tensor<8x16xf32>
+  %c = logical.div %p, %w {aicf.id = "view.div", aicf.src = ["view"]} : tensor<8x16xf32>
+  %q = logical.reshape %c {aicf.id = "view.flat", aicf.src = ["view"]} : tensor<8x16xf32> -> tensor<8x1x16xf32>
+  func.return %p, %q : tensor<8x16xf32>, tensor<8x1x16xf32>
 }

@@ -71,14 +71,22 @@ class FusionContext:
         """The id of a group: its first source with the bucket of the first member, else the first member's own id.
 
         With a number where another group is called that already, which is none of `free`. A policy that names a group
-        by its first member, as that of a raised program may, is followed.
+        by its first member, as that of a raised program may, is followed. A part without the first op of what the
+        policy lists as one group is called by its own id: the source's name is for the whole of another group.
         """
         own = id_of(members[0])
-        src = sources_of(members)
+        src = sources_of(members) if self._may_begin(members) else []
         name = src[0] + own[own.find("@") :] if src and "@" in own and "@" not in src[0] else None
         wanted = own if own in self.policy.kernels else name or (src[0] if src else own)
         numbered = (derived_id(own, str(number)) for number in count(1))
         return next(id_ for id_ in chain((wanted, own), numbered) if id_ in free or id_ not in self.used)
+
+    def _may_begin(self, members: Sequence[Operation]) -> bool:
+        """Whether the group that the policy lists with `members`, if it lists one, begins among them."""
+        if (place := self._pin(members[0])) is None:
+            return True
+        first = self.policy.groups[place][0]
+        return any(first in (id_of(op), without_bucket(id_of(op))) for op in members)
 
     def copy_id(self, result: str) -> str:
         """The id of a group that copies a result of the function: says its bucket, and is new in the module."""

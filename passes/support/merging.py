@@ -143,6 +143,8 @@ class _Writer:
         }
         place = {self._value(inner[result]): result for result in merge.results}
         self.results = [place[value] for op in self.block.ops for value in op.results if value in place]
+        for result in self.results:
+            self._identify(inner[result])
         self.block.add_op(YieldOp([self._value(inner[result]) for result in self.results]))
 
     def _in_order(self, ops: Sequence[Operation]) -> list[Operation]:
@@ -207,6 +209,14 @@ class _Writer:
         for old, new in zip(op.results, copy.results, strict=True):
             new.name_hint = new.name_hint or old.name_hint
             self.values[old] = new
+
+    def _identify(self, given: SSAValue) -> None:
+        """Leaves a view of a result its identity: it feeds nothing, and a policy lists it as one of the group."""
+        old, new = self._source(given).owner, self._value(given).owner
+        if isinstance(old, Operation) and isinstance(new, Operation) and is_feeder(old):
+            new.attributes |= {
+                name: old.attributes[name] for name in (ID_ATTR, SRC_ATTR) if name in old.attributes
+            }
 
     def _one_of_equal(self, feeder: Operation) -> Operation:
         """The feeder, which has no identity of its own, or an equal one that is there."""

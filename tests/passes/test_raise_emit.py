@@ -13,7 +13,6 @@ from aicf.frontends.text import make_context, parse_module, verify_module
 from aicf.passes.aicf_inference import AicfInferencePass, run
 from aicf.passes.raise_emit import RaiseEmitPass
 from tests.support.random_graphs import RandomProgram, random_program
-from tests.support.random_steps import OF_MODELS
 
 TARGET = "cpu:x86-64-v3"
 CHUNK = 20
@@ -39,11 +38,9 @@ def read_again(module: ModuleOp, number: int) -> ModuleOp:
 
 
 def programs(chunk: int) -> list[RandomProgram]:
-    """Of what models are made of. With losses and norms of several tensors three of eighty are grouped in another way
-    once raised, and there is no fixpoint for them."""
     seeds = range(CHUNK * chunk, CHUNK * (chunk + 1))
     types = [(seed, "f64" if seed % 5 == 0 else "f32") for seed in seeds]
-    return [random_program(seed, float_type=dtype, steps=10, taken=OF_MODELS) for seed, dtype in types]
+    return [random_program(seed, float_type=dtype, steps=10) for seed, dtype in types]
 
 
 @pytest.mark.parametrize("chunk", range(4))
