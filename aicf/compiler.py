@@ -22,6 +22,7 @@ from aicf.backends.native import NativeCode
 from aicf.backends.registry import get_backend, resolve_target, target_spec
 from aicf.compiled import CompiledModel, Options, Record
 from aicf.dialects.emit import find_ledger
+from aicf.dialects.logical import ROLE_ATTR
 from aicf.dialects.plain_values import plain_value
 from aicf.errors import ArtifactError, InputMismatch, PolicyError
 from aicf.explain import Decision
@@ -35,7 +36,9 @@ from aicf.passes.set_target import SetTargetPass
 from aicf.passes.support.collector import collector_paused
 from aicf.passes.support.driver import drive
 from aicf.passes.support.identity import op_id, position_of
+from aicf.passes.support.interface import functions
 from aicf.passes.support.pipeline import apply_pass
+from aicf.passes.support.work import argument_attrs
 from aicf.policies.policy import resolve_policy
 from aicf.policies.tuning_table import Header, remeasure, resolve_tuning
 from aicf.progress import Step, progress
@@ -55,6 +58,7 @@ from aicf.sources import (
     read_weights,
     tuning_text,
 )
+from aicf.whole_numbers import is_whole
 
 DEFAULT_TARGET = "cpu"
 LOWERED = "lowered"
@@ -107,12 +111,14 @@ def compile(
             memory budget.
         InputMismatch: weights are missing, too many, or of another shape or dtype.
     """
+    if not is_whole(memory_budget, least=0):
+        raise PolicyError(f"memory_budget: {memory_budget!r} is no number of bytes; give 0 or more, whole")
     with progress("compiling") as step:
         step("reading")
         context = make_context()
         source = read_model(model, context)
         texts = policy_text(policy), dims_text(dims), threads, tuning_text(tuning)
-        asked = Options(target or "", *texts, meta or "", check_finite, memory_budget)
+        asked = Options(target or "", *texts, meta or "", check_finite, int(memory_budget))
         options = resolve_options(source, asked)
         logical = None if source.is_emit else _logical_text(source.module, context)
         places = _places(source.module)
@@ -196,6 +202,7 @@ def _reject_options(source: Source, own: bool, asked: Options) -> None:
         "tuning": asked.tuning,
         "meta": asked.meta,
         "check_finite": asked.check_finite,
+        "memory_budget": asked.memory_budget,
     }
     followed = {
         "target": source.is_open and not own,
@@ -217,6 +224,8 @@ def passes_of(source: Source, options: Options) -> tuple[ModulePass, ...]:
     """The passes that make a final program of `source`."""
     if options.memory_budget and not is_training(source.module):
         raise PolicyError("memory_budget: the program saves nothing for gradients; leave the option out")
+    if options.meta and not _has_metas(source.module):
+        raise PolicyError("meta: the program has no counter or other meta; leave the option out")
     if source.is_emit:
         start = (SetTargetPass(options.target, options.threads),) if options.target else ()
         policy = (ApplyPolicyPass(options.policy),) if options.policy else ()
@@ -229,6 +238,15 @@ def passes_of(source: Source, options: Options) -> tuple[ModulePass, ...]:
         resolve_policy(options.policy).execution.check_saves(())
     stage = "lowered" if source.has_groups else "logical"
     return AicfInferencePass(*given, stage, options.tuning).passes()
+
+
+def _has_metas(module: ModuleOp) -> bool:
+    """Whether a function takes a meta."""
+    return any(
+        argument_attrs(function, argument.index).get(ROLE_ATTR) == StringAttr("meta")
+        for function in functions(module)
+        for argument in function.body.block.args
+    )
 
 
 def _logical_text(module: ModuleOp, context: Context) -> str:

@@ -26,7 +26,7 @@ class Difference:
 
     Args:
         kind: `fusion lost`, `fusion gained`, `regrouped`, `kernel`, `record`, `stream`, `edges`, `in place`,
-            `binding`, `only in one`, `target`.
+            `binding`, `save`, `only in one`, `target`.
         program: The program it is in; empty for the whole module.
         subject: The instruction, bind or value that it is about.
         before, after: What it is in the first and in the second program, empty where it is not.
@@ -206,7 +206,7 @@ def compare(before: Decided, after: Decided) -> Comparison:
     ours, theirs = _instructions(before), _instructions(after)
     plans = [{plan.name: plan for plan in _plans(decided)} for decided in (before, after)]
     both = [name for name in ours if name in theirs]
-    found = [*_targets(before, after)]
+    found = [*_targets(before, after), *_saves(before, after)]
     found += [
         Difference("only in one", "", f"@{name}", "a program", "") for name in ours if name not in theirs
     ]
@@ -228,6 +228,14 @@ def _targets(before: Decided, after: Decided) -> Iterator[Difference]:
         a, b = (str(getattr(decided.plan, name)) for decided in (before, after))
         if a != b:
             yield Difference("target", "", name, a, b)
+
+
+def _saves(before: Decided, after: Decided) -> Iterator[Difference]:
+    """What a training step keeps for its backward part in one of the programs only."""
+    a, b = (decided.policy.execution.saves for decided in (before, after))
+    for name in dict.fromkeys([*a, *b]):
+        if a.get(name) != b.get(name):
+            yield Difference("save", "", name, a.get(name, ""), b.get(name, ""))
 
 
 @dataclass

@@ -218,7 +218,7 @@ COMMANDS = {
     "unknown field of a policy": (
         ["compile", str(MLP), "-o", "x", "--policy", '{"speed": 1}'],
         "speed: unknown field; legal: bindings, determinism, forbid, fusion, groups, inplace, kernels, measurements, "
-        "memory, order, prepared_weights, records, rounding, streams, streams_of, tf32, version",
+        "memory, order, prepared_weights, records, rounding, saves, streams, streams_of, tf32, version",
     ),
     "unknown kernel": (
         ["compile", str(MLP), "-o", "x", "--dims", "N=1", "--policy", '{"kernels": {"fc1": "cpu.gem"}}'],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from aicf.backends.cpu.target import host_level
 from aicf.explain import WIDTH, microseconds
 from aicf.tools.aicf_cli import main
 from tests.support.processes import interruptible
+from tests.support.training_graphs import mlp as training_mlp
 from tests.test_compiler import MLP, ROOT, STEP, mlp_exact, mlp_weights, normal
 
 
@@ -58,6 +60,53 @@ def test_compile_says_what_it_made(folder: Path, capsys: pytest.CaptureFixture[s
 
     assert main(["compile", str(ROOT / "examples/softmax.mlir"), "-o", str(out)]) == 0
     assert "  @rows: 1 instruction (1 cpu.generated), " in capsys.readouterr().out
+
+
+@pytest.fixture(scope="module")
+def training(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Model and weights of a training step, as arguments of a command, and the target."""
+    folder = tmp_path_factory.mktemp("training")
+    module, feeds = training_mlp(batch=256, layers=3)
+    (folder / "step.mlir").write_text(str(module), "utf-8")
+    weights = {name: array for name, array in feeds.items() if name not in ("x", "labels")}
+    safetensors.numpy.save_file(weights, folder / "step.safetensors")
+    return [
+        str(folder / "step.mlir"),
+        "--weights",
+        str(folder / "step.safetensors"),
+        "--target",
+        "cpu:x86-64-v3",
+    ]
+
+
+def test_compile_takes_the_options_of_training(
+    training: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    whole, less, again = (str(tmp_path / f"{name}.aicf") for name in ("whole", "less", "again"))
+    options = ["--meta", "host", "--check-finite"]
+    assert main(["compile", *training, "-o", whole]) == 0
+    memory = aicf.load(whole).memory()["arena@mlp"]
+    assert main(["compile", *training, "-o", less, *options, "--memory-budget", str(memory * 9 // 10)]) == 0
+    compiled = aicf.load(less)
+    assert compiled.memory()["arena@mlp"] <= memory * 9 // 10
+    assert "host({formula" in compiled.ir("emit") and "aicf.bad_step" in compiled.ir("emit")
+
+    policy = str(tmp_path / "p.yaml")
+    assert main(["policy", "extract", less, "-o", policy]) == 0
+    assert "--target cpu:x86-64-v3 --meta host --check-finite\n" in Path(policy).read_text("utf-8")
+    assert main(["policy", "apply", training[0], policy, *training[1:], "-o", again, *options]) == 0
+    capsys.readouterr()
+    assert main(["diff", less, again]) == 0
+    assert main(["diff", whole, less]) == 1
+    assert re.search(r"module\n(  .*\n)*  save of \S+: keep -> recompute\n", capsys.readouterr().out)
+
+
+def test_a_budget_that_cannot_be_met_is_told(
+    training: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    out = str(tmp_path / "none.aicf")
+    assert main(["compile", *training, "-o", out, "--memory-budget", "64"]) == 1
+    assert "error: memory budget of 64 bytes: @mlp takes" in capsys.readouterr().err
 
 
 def test_run_writes_every_output(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -187,6 +236,9 @@ def test_devices_lists_the_backends(capsys: pytest.CaptureFixture[str]):
         (["compile", "x.mlir"], "Missing option"),
         (["compile", "x.mlir", "-o", "y", "--speed", "9"], "No such option"),
         (["bench", "x.aicf", "--repeats", "0"], "--repeats"),
+        (["compile", "x.mlir", "-o", "y", "--meta", "host,device"], "'--meta'"),
+        (["compile", "x.mlir", "-o", "y", "--memory-budget", "2.5"], "'--memory-budget'"),
+        (["policy", "apply", "x.mlir", "p.yaml", "-o", "y", "--memory-budget", "-1"], "'--memory-budget'"),
     ],
 )
 def test_wrong_usage_is_status_2(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]):

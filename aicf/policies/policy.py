@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +32,12 @@ AUTO = "auto"
 
 KERNEL, EXECUTION = "kernel", "execution"
 SECTIONS = (KERNEL, EXECUTION)
+
+_OWN_NAMES: Mapping[str, frozenset[str]] = {
+    KERNEL: frozenset(KernelPolicy.READERS) - frozenset(ExecutionPolicy.READERS),
+    EXECUTION: frozenset(ExecutionPolicy.READERS) - frozenset(KernelPolicy.READERS),
+}
+"""Fields that only one section has."""
 
 _Section = TypeVar("_Section", KernelPolicy, ExecutionPolicy)
 
@@ -149,11 +156,16 @@ def _has_sections(value: object) -> bool:
 
 
 def _section(name: str, read: Callable[[object], _Section], sections: Mapping[str, object]) -> _Section:
+    """Reads a section. Paths in errors begin with a field, as they do behind the passes, where its name says enough."""
     try:
         return read({} if (given := sections.get(name)) is None else given)
     except PolicyError as error:
-        path = name if error.message.startswith("policy: ") else f"{name}.{error.message.partition(': ')[0]}"
-        raise PolicyError(f"{path}: {error.message.partition(': ')[2]}") from error
+        path, _, rest = error.message.partition(": ")
+        if path == "policy":
+            path = name
+        elif re.split(r"[.\[]", path)[0] not in _OWN_NAMES[name]:
+            path = f"{name}.{path}"
+        raise PolicyError(f"{path}: {rest}") from error
 
 
 def _suffix_of(path: Path) -> str:

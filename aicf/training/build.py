@@ -60,8 +60,8 @@ def train_step(
     """
     check_optimizer(optimizer)
     sizes = dims_text(dims)
-    forward = read_forward(model, sizes if micro_batches > 1 else "")
     recipe = Recipe(resolve_loss(loss), optimizer, frozen, clip_norm, micro_batches)
+    forward = read_forward(model, sizes if micro_batches > 1 else "")
     program = write_step(forward, recipe)
     given = first_values(forward, seed, None if weights is None else read_weights(weights))
     executable = compile(

@@ -14,17 +14,18 @@ from fnmatch import fnmatchcase
 
 import numpy as np
 
-from aicf.dialects.logical import STEP
+from aicf.dialects.logical import OWN, STEP
 from aicf.dialects.types import TensorInfo, element_named
 from aicf.errors import InvalidIR
 from aicf.frontends.builder import Graph, Value
 from aicf.runtime.tensors import Array, numpy_dtype
 from aicf.training.batches import LOSS, TARGET, Batches, check_states, prediction_of, whole_shape
 from aicf.training.forward import Argument, Forward, shape_of
-from aicf.training.history import RING, write_ring
+from aicf.training.history import write_ring
 from aicf.training.losses import Loss
 from aicf.training.optimizers import Operands, Optimizer
 from aicf.training.schedules import InProgram, resolve_schedule
+from aicf.whole_numbers import is_whole
 
 RATE = "lr"
 """Name of a learning rate that the host sets."""
@@ -39,6 +40,9 @@ class Recipe:
         frozen: Names or patterns (`encoder.*`) of parameters that stay as they are.
         clip_norm: The gradients together have at most this norm; None leaves them.
         micro_batches: Parts of a batch; the gradient is the mean of theirs, or the sum if the loss is a sum.
+
+    Raises:
+        InvalidIR: the micro-batches are no whole number of at least 1.
     """
 
     loss: Loss | None
@@ -46,6 +50,10 @@ class Recipe:
     frozen: Sequence[str] = ()
     clip_norm: float | None = None
     micro_batches: int = 1
+
+    def __post_init__(self) -> None:
+        if not is_whole(self.micro_batches, least=1):
+            raise InvalidIR(f"micro_batches is {self.micro_batches!r}; it is a whole number, 1 or more")
 
 
 @dataclass(frozen=True)
@@ -111,6 +119,11 @@ def _check_names(forward: Forward, recipe: Recipe) -> None:
         )
     taken = _names_of_step(forward, recipe)
     for argument in forward.arguments:
+        if argument.name.startswith(OWN):
+            raise InvalidIR(
+                f"'{argument.name}' ({argument.role} of '{forward.name}'): names that begin with '{OWN}' are those of "
+                "the training step; give it another one"
+            )
         if argument.name in taken:
             raise InvalidIR(
                 f"'{argument.name}' ({argument.role} of '{forward.name}') is the name of {taken[argument.name]} in a "
@@ -125,7 +138,7 @@ def _names_of_step(forward: Forward, recipe: Recipe) -> dict[str, str]:
         for name in trained_names(forward, recipe.frozen)
         for state in recipe.optimizer.states
     }
-    taken = {**states, LOSS: "the loss", RING: "the losses"}
+    taken = {**states, LOSS: "the loss"}
     if recipe.loss is not None:
         taken[TARGET] = "the target"
     if not isinstance(resolve_schedule(recipe.optimizer.lr), InProgram):
@@ -154,8 +167,6 @@ class _Writer:
         """The arguments of the model by name, the target and the counter."""
         forward, recipe = self._forward, self._recipe
         _check_names(forward, recipe)
-        if recipe.micro_batches < 1:
-            raise InvalidIR(f"micro_batches is {recipe.micro_batches}; it is 1 or more")
         if recipe.micro_batches > 1:
             check_states(forward, trained_names(forward, recipe.frozen))
         prediction = prediction_of(forward, recipe.loss)

@@ -6,8 +6,9 @@ The step is one captured program: `step(x, y)` puts the batch in place and repla
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,6 +24,7 @@ from aicf.sources import read_weights
 from aicf.training.checkpoint import check_tensors, read_checkpoint, write_checkpoint
 from aicf.training.history import LENGTH, RING, read_ring
 from aicf.training.step_graph import RATE
+from aicf.whole_numbers import is_whole
 
 
 class StepLoss:
@@ -44,6 +46,34 @@ class StepLoss:
         return f"StepLoss(step {self.number})"
 
 
+def _number_of(state: Mapping[str, Array]) -> int:
+    """The steps that a state has behind it.
+
+    Raises:
+        InputMismatch: they are less than none.
+    """
+    number = int(state[STEP])
+    if number < 0:
+        raise InputMismatch(f"'{STEP}' is {number} in the state; a training step counts from 0")
+    return number
+
+
+def _rate(lr: object, dtype: np.dtype[Any]) -> Array:
+    """A learning rate, [].
+
+    Raises:
+        InputMismatch: it is not one finite number, or too large for `dtype`.
+    """
+    number: object = lr
+    if isinstance(lr, np.ndarray | np.generic) and not lr.ndim:
+        number = cast(Array, lr).item()
+    with np.errstate(over="ignore"):
+        rate = np.asarray(number if isinstance(number, Real) else np.nan, dtype)
+    if not np.isfinite(rate):
+        raise InputMismatch(f"the learning rate is one finite number ({dtype}), got {lr!r}")
+    return rate
+
+
 class TrainStep:
     """A compiled training step with its state. For one thread at a time.
 
@@ -60,7 +90,7 @@ class TrainStep:
         self._inputs = [spec.name for spec in executable.inputs]
         self._by_sizes: dict[tuple[int, ...], GraphExec] = {}
         self._current: GraphExec | None = None
-        self._first = self._count = int(executable.weights[STEP])
+        self._first = self._count = _number_of(executable.weights)
         self._losses: list[float] = []
 
     # Stepping
@@ -82,8 +112,10 @@ class TrainStep:
         """`n` more steps on the batch that was given last; the loss of the last of them.
 
         Raises:
-            InputMismatch: no batch was given yet.
+            InputMismatch: no batch was given yet, or `n` is no whole number of at least 0.
         """
+        if not is_whole(n, least=0):
+            raise InputMismatch(f"replay({n!r}): give a whole number of steps, 0 or more")
         if self._current is None:
             raise InputMismatch(
                 f"there is no batch to step on again; call step({', '.join(self._inputs)}) first"
@@ -200,11 +232,12 @@ class TrainStep:
 
         Raises:
             InputMismatch: a tensor is missing, unknown, or of another shape or dtype, or one that never changes is
-                another one; nothing changes then.
+                another one, or the number of the step is negative; nothing changes then.
         """
         arrays = read_weights(state)
         ours = self.state_dict()
         check_tensors(arrays, ours)
+        number = _number_of(arrays)
         mutable = self.executable.plan.mutable
         for name in ours:
             if name not in mutable and arrays[name].tobytes() != ours[name].tobytes():
@@ -213,7 +246,7 @@ class TrainStep:
                 )
         own = {name: self.executable.weights[name] for name in mutable if name.startswith(OWN)}
         self.executable.set_state({**own, **{name: arrays[name] for name in ours if name in mutable}})
-        self._first = self._count = int(arrays[STEP])
+        self._first = self._count = number
         self._losses.clear()
 
     def weights(self) -> dict[str, Array]:
@@ -241,13 +274,13 @@ class TrainStep:
         """The rate from the next step on, of an optimizer with `lr=aicf.schedules.FromHost(...)`.
 
         Raises:
-            InputMismatch: the program computes the rate itself.
+            InputMismatch: the program computes the rate itself, or `lr` is no finite number in the rate's type.
         """
         if RATE not in self.added:
             raise InputMismatch(
                 "the step computes its learning rate; build it with lr=aicf.schedules.FromHost(...)"
             )
-        self.executable.set_state({RATE: np.asarray(lr, self.executable.weights[RATE].dtype)})
+        self.executable.set_state({RATE: _rate(lr, self.executable.weights[RATE].dtype)})
 
     # What it is made of
 

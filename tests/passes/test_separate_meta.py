@@ -15,6 +15,7 @@ from aicf.compiled import CompiledModel
 from aicf.dialects.logical import BAD_STEP, NAME_ATTR
 from aicf.dialects.plain_values import plain_value
 from aicf.dialects.types import element_named
+from aicf.errors import PolicyError
 from aicf.frontends.text import make_context
 from aicf.passes.aicf_training import AicfTrainingPass
 from aicf.passes.differentiate import DifferentiatePass
@@ -91,6 +92,16 @@ def test_dropout_takes_counters_behind_those_of_the_step_before(drop: CompiledMo
     for step, mask in enumerate(kept):
         words = philox_word(np.array(5), np.array(step * 8000), numbers)
         np.testing.assert_array_equal(mask, uniform(words, element_named("f32")) >= np.float32(0.25))
+
+
+@pytest.mark.parametrize("meta", ["device", "host"])
+def test_a_program_without_metas_leaves_nobody_to_choose(meta: Any) -> None:
+    plain = aicf.Graph("plain")
+    plain.output(plain.exp(plain.input("x", (4,))), "y")
+    with pytest.raises(
+        PolicyError, match="meta: the program has no counter or other meta; leave the option out"
+    ):
+        aicf.compile(plain, target="cpu", meta=meta)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -333,6 +333,24 @@ def test_feeds_never_touch_parameters_or_state(step: aicf.TrainStep):
         np.testing.assert_array_equal(array, before[name])
 
 
+def test_what_is_no_number_of_steps_or_no_rate_changes_nothing(step: aicf.TrainStep):
+    ((x, y),) = batches(1)
+    step(x, y)
+    before: dict[str, Any] = step.state_dict()
+    for n in (2.5, -1, "3", True):
+        with pytest.raises(InputMismatch, match=re.escape(f"replay({n!r}): give a whole number of steps")):
+            step.replay(n)  # pyright: ignore[reportArgumentType]
+    for rate in ("a", "0.1", None, np.nan, np.inf, [0.1, 0.2], 1j):
+        with pytest.raises(InputMismatch, match="the learning rate is one finite number"):
+            step.set_learning_rate(rate)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(InputMismatch, match="'step' is -5 in the state; a training step counts from 0"):
+        step.load_state_dict({**before, "step": -5})
+    for name, array in step.state_dict().items():
+        np.testing.assert_array_equal(array, before[name])
+    step.set_learning_rate(np.array(0.5, np.float32))
+    assert step.replay(np.int64(2)).number == 3 and step.state_dict()["lr"] == 0.5
+
+
 def refuses(
     message: str, graph: Graph, loss: aicf.losses.Loss | str | None = "mse", **options: object
 ) -> None:
@@ -347,7 +365,8 @@ def test_messages_are_in_the_words_of_users():
     refuses("frozen: 'fc9.*' names no parameter", classifier(), frozen=["fc9.*"])
     refuses("nothing to train: the model has no parameter that is not frozen", classifier(), frozen=["*"])
     refuses("without a loss, the model's one output is 'loss'; 'classifier' has logits", classifier(), None)
-    refuses("micro_batches is 0; it is 1 or more", classifier(), micro_batches=0)
+    for wrong in (0, 2.5, True, "2"):
+        refuses(f"micro_batches is {wrong!r}; it is a whole number", classifier(), micro_batches=wrong)
     refuses("micro-batches have a fixed size", classifier("N"), micro_batches=2)
     with pytest.raises(InvalidIR, match="reduction is 'none'; a step goes down one number"):
         aicf.losses.MSELoss("none")  # pyright: ignore[reportArgumentType]

@@ -108,6 +108,10 @@ def scaled(role: str, name: str, dtype: str = "f64", shape: tuple[int, ...] = ()
         (scaled("meta", "step", "i64", (2,)), "'step' has the role meta and the type 2xi64"),
         (scaled("param", "y"), "'y' (param of 'scaled') is the name of the target in a training step"),
         (scaled("param", "lr"), "'lr' (param of 'scaled') is the name of the learning rate"),
+        (
+            scaled("param", "aicf.own"),
+            "'aicf.own' (param of 'scaled'): names that begin with 'aicf.' are those of",
+        ),
         (scaled("param", "loss"), "'loss' (param of 'scaled') is the name of the loss"),
         (
             scaled("state", "w.momentum_buffer"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +24,38 @@ Tuning = Annotated[
     Path | None, typer.Option(help="Measured times, a file that `aicf tune` wrote.", show_default=False)
 ]
 Threads = Annotated[int, typer.Option(help="Threads that run the program together.")]
+
+
+class MetaManager(Enum):
+    """Values of `--meta`."""
+
+    DEVICE = "device"
+    HOST = "host"
+
+
+Meta = Annotated[
+    MetaManager | None,
+    typer.Option(
+        help="Who computes the counters and rates of a training step: the program, by default, or the executable in "
+        "front of each run.",
+        show_default=False,
+    ),
+]
+CheckFinite = Annotated[
+    bool,
+    typer.Option(
+        "--check-finite", help="A training step whose loss or gradients are not all finite changes nothing."
+    ),
+]
+MemoryBudget = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        metavar="BYTES",
+        help="What the arena of a training step may take; above it, what the backward part reads is computed again. 0 "
+        "sets no bound.",
+    ),
+]
 Name = Annotated[
     str | None, typer.Option(help="Name of the model; the file's by default.", show_default=False)
 ]

@@ -6,7 +6,19 @@ from typing import Annotated
 
 import typer
 
-from aicf.tools.cli.arguments import Dims, Model, Name, Output, Target, Threads, Tuning, Weights
+from aicf.tools.cli.arguments import (
+    CheckFinite,
+    Dims,
+    MemoryBudget,
+    Meta,
+    Model,
+    Name,
+    Output,
+    Target,
+    Threads,
+    Tuning,
+    Weights,
+)
 from aicf.tools.cli.outputs import check_output
 
 
@@ -22,6 +34,9 @@ def compile_command(
     ] = None,
     tuning: Tuning = None,
     threads: Threads = 1,
+    meta: Meta = None,
+    check_finite: CheckFinite = False,
+    memory_budget: MemoryBudget = 0,
     name: Name = None,
 ) -> None:
     """Compile a model into an artifact that loads without a compiler."""
@@ -29,7 +44,17 @@ def compile_command(
 
     check_output(output, "the artifact")
     compiled = compile(
-        model, weights, target, dims=dims, policy=policy, tuning=tuning, threads=threads, name=name
+        model,
+        weights,
+        target,
+        dims=dims,
+        policy=policy,
+        tuning=tuning,
+        threads=threads,
+        meta=None if meta is None else meta.value,
+        check_finite=check_finite,
+        memory_budget=memory_budget,
+        name=name,
     )
     compiled.save(output)
     print(f"{output}: {compiled.summary()}")

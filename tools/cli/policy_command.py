@@ -7,11 +7,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aicf.tools.cli.arguments import Dims, Model, Name, Output, Target, Threads, Tuning, Weights
+from aicf.tools.cli.arguments import (
+    CheckFinite,
+    Dims,
+    MemoryBudget,
+    Meta,
+    Model,
+    Name,
+    Output,
+    Target,
+    Threads,
+    Tuning,
+    Weights,
+)
 from aicf.tools.cli.compile_command import compile_command
 from aicf.tools.cli.outputs import check_output
 
 if TYPE_CHECKING:
+    from aicf.compiled import Options
     from aicf.decided import Decided
 
 
@@ -54,8 +67,15 @@ def _how_to_apply(decided: Decided) -> str:
     options, plan = decided.options, decided.plan
     dims = f" --dims '{options.dims}'" if options is not None and options.dims else ""
     threads = f" --threads {plan.threads}" if plan.threads > 1 else ""
-    target = f"--target {plan.backend}:{plan.arch}{dims}{threads}"
+    target = (
+        f"--target {plan.backend}:{plan.arch}{dims}{threads}{'' if options is None else _training(options)}"
+    )
     return f"Decisions of {decided.path}: aicf policy apply MODEL THIS -o OUTPUT {target}"
+
+
+def _training(options: Options) -> str:
+    """Options that change what a training step is; what a memory budget led to is in the policy."""
+    return (f" --meta {options.meta}" if options.meta else "") + " --check-finite" * options.check_finite
 
 
 def apply_command(
@@ -69,7 +89,23 @@ def apply_command(
     dims: Dims = "",
     tuning: Tuning = None,
     threads: Threads = 1,
+    meta: Meta = None,
+    check_finite: CheckFinite = False,
+    memory_budget: MemoryBudget = 0,
     name: Name = None,
 ) -> None:
     """Compile a model with the decisions in a policy; the same as `aicf compile --policy`."""
-    compile_command(model, output, weights, target, dims, str(policy), tuning, threads, name)
+    compile_command(
+        model,
+        output,
+        weights,
+        target,
+        dims,
+        str(policy),
+        tuning,
+        threads,
+        meta,
+        check_finite,
+        memory_budget,
+        name,
+    )
