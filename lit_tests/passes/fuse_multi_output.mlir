@@ -4,7 +4,7 @@
 // RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{\"fusion\": {\"elementwise\": false}}"},fuse-elementwise,fuse-multi-output' | filecheck %s --check-prefix=OFF
 // RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{\"determinism\": \"batch_invariant\"}"},fuse-elementwise,fuse-multi-output' | filecheck %s --check-prefix=BATCH
 // RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{\"groups\": [[\"sum\"], [\"gradient\", \"bias\"]], \"kernels\": {\"wide.neg\": \"cpu.generated\"}}"},fuse-elementwise,fuse-multi-output' | filecheck %s --check-prefix=PINNED
-// RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{\"groups\": [[\"both\", \"loss.part\"], [\"loss.whole\"]], \"kernels\": {\"loss\": \"cpu.generated\"}}"},fuse-elementwise,fuse-multi-output' | filecheck %s --check-prefix=NAMED
+// RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{\"groups\": [[\"both\", \"loss.part\"], [\"loss.whole\"], [\"root.sum\", \"root.sqrt\", \"root.flat\"]], \"kernels\": {\"loss\": \"cpu.generated\"}}"},fuse-elementwise,fuse-multi-output' | filecheck %s --check-prefix=NAMED
 // RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},fuse-elementwise,fuse-multi-output,select-kernels,generate-kernels,lower-to-emit,schedule,decide-inplace' | filecheck %s --check-prefix=EMIT
 
 // CHECK: emit.decision "fuse-multi-output" ["sum", "square", "total", "root", "norm"] choice "one kernel for 5 ops, 2 results" because "what is kept of earlier ops is in registers when later ops read it" cost {saved_bytes = 512 : i64, apart_us = {{.*}}, whole_us = {{.*}}}
@@ -201,4 +201,24 @@ func.func @viewed(%a : tensor<8x16xf32> {logical.name = "a", logical.role = "inp
   %c = logical.div %p, %w {aicf.id = "view.div", aicf.src = ["view"]} : tensor<8x16xf32>
   %q = logical.reshape %c {aicf.id = "view.flat", aicf.src = ["view"]} : tensor<8x16xf32> -> tensor<8x1x16xf32>
   func.return %p, %q : tensor<8x16xf32>, tensor<8x1x16xf32>
+}
+
+// A reshape joins a part of its listed group also where the reduction is in another part.
+// NAMED-LABEL: func.func @parts
+// NAMED: emit.group "root" from ["root"]
+// NAMED: logical.reshape {{.*}}aicf.id = "root.flat"
+// NAMED: emit.yield
+// NAMED-NEXT: }
+// NAMED-NEXT: func.return
+// CHECK-LABEL: func.func @parts
+// CHECK: emit.group "root.sqrt" from ["root"]
+// CHECK: emit.yield
+// CHECK-NEXT: }
+// CHECK-NEXT: logical.reshape {{.*}}aicf.id = "root.flat"
+func.func @parts(%a : tensor<8x16xf32> {logical.name = "a", logical.role = "input"})
+    -> (tensor<8x1xf32> {logical.name = "p"}, tensor<8xf32> {logical.name = "q"}) {
+  %s = logical.reduce_sum %a {axes = [1], keepdims, aicf.id = "root.sum", aicf.src = ["root"]} : tensor<8x16xf32> -> tensor<8x1xf32>
+  %r = logical.sqrt %s {aicf.id = "root.sqrt", aicf.src = ["root"]} : tensor<8x1xf32>
+  %q = logical.reshape %r {aicf.id = "root.flat", aicf.src = ["root"]} : tensor<8x1xf32> -> tensor<8xf32>
+  func.return %s, %q : tensor<8x1xf32>, tensor<8xf32>
 }
