@@ -46,6 +46,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf.extras": (),
     "aicf.files": (),
     "aicf.plain": (),
+    "aicf.whole_numbers": (),
     "aicf.universe": ("aicf.passes",),
     "aicf.dialects": (),
     "aicf.semantics": ("aicf.dialects",),
