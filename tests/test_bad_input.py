@@ -243,8 +243,8 @@ COMMANDS = {
     ),
     "group that no kernel takes": (
         policy_of({"groups": [["fc1.matmul", "fc3.matmul"]]}),
-        "groups[0]: its ops form no group together: 'fc1.matmul' in 'fc1@N=1', 'fc3.matmul' in 'fc3@N=1'; no kernel of "
-        "the target takes them as one: split or drop the entry",
+        "groups[0]: its ops form no group together: 'fc1.matmul' in 'fc1@N=1', 'fc3.matmul' in 'fc3.matmul@N=1'; "
+        "no kernel of the target takes them as one: split or drop the entry",
     ),
     "group that is cut elsewhere": (
         policy_of({"groups": [["fc1.matmul", "fc1.bias", "fc2.matmul"]]}),

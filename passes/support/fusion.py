@@ -67,15 +67,21 @@ class FusionContext:
         """Notes the places of the function's ops again, after some were added or moved."""
         self.position = {op: place for place, op in enumerate(self.function.body.block.ops)}
 
-    def group_id(self, members: Sequence[Operation], free: Collection[str] = ()) -> str:
+    def group_id(
+        self,
+        members: Sequence[Operation],
+        free: Collection[str] = (),
+        unnamed: Sequence[Operation] = (),
+    ) -> str:
         """The id of a group: its first source with the bucket of the first member, else the first member's own id.
 
-        With a number where another group is called that already, which is none of `free`. A policy that names a group
-        by its first member, as that of a raised program may, is followed. A part without the first op of what the
+        `unnamed` belong to the group too, but give it no name. A number follows where another group is called that
+        already, which is none of `free`. A policy that names a group by its first member, as that of a raised program
+        may, is followed. A part without the first op of what the
         policy lists as one group is called by its own id: the source's name is for the whole of another group.
         """
         own = id_of(members[0])
-        src = sources_of(members) if self._may_begin(members) else []
+        src = sources_of(members) if self._may_begin([*members, *unnamed]) else []
         name = src[0] + own[own.find("@") :] if src and "@" in own and "@" not in src[0] else None
         wanted = own if own in self.policy.kernels else name or (src[0] if src else own)
         numbered = (derived_id(own, str(number)) for number in count(1))
