@@ -77,8 +77,8 @@ class FusionContext:
 
         `unnamed` belong to the group too, but give it no name. A number follows where another group is called that
         already, which is none of `free`. A policy that names a group by its first member, as that of a raised program
-        may, is followed. A part without the first op of what the
-        policy lists as one group is called by its own id: the source's name is for the whole of another group.
+        may, is followed. A part without the first op of what the policy lists as one group is called by its own id: the
+        source's name is for the whole of another group.
         """
         own = id_of(members[0])
         src = sources_of(members) if self._may_begin([*members, *unnamed]) else []
