@@ -7,4 +7,4 @@ from numbers import Integral
 
 def is_whole(value: object, least: int) -> bool:
     """Whether `value` is an integer, of Python or NumPy, of at least `least`; booleans are none."""
-    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
+    return not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= least
