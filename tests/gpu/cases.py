@@ -253,7 +253,7 @@ TF32: dict[str, Any] = {"tf32": True}
 ROUNDED_DEPTH = 1000
 """A rounding to TF32 is 2^13 times as coarse as one to f32; of sums of many terms it is seen less."""
 SUM_DEPTH = {MMA_TF32: 1, WGMMA_TF32: 10}
-"""Products of whole warpgroups cut off what does not fit the largest of the terms that they add at once."""
+"""Sums of whole warpgroups are less exact than those of f32; by how much is allowed here, not measured."""
 
 
 def _rounded_products() -> dict[str, Case]:
