@@ -17,7 +17,7 @@ from typing import Any
 import torch
 import torch_rivals
 from contest import Contestant, error_of, in_turns, losses_of
-from steps import artifacts, first_state, predicted_bytes, reason_file
+from steps import artifacts, first_values, predicted_bytes, reason_file
 from torch_rivals import Trainer, contestant, trainer
 from works import WORKS, Array, Work, random_parameters
 
@@ -103,15 +103,16 @@ def _bytes_of_eager(race: Race) -> int:
 
 def _add_ours(race: Race, label: str, path: Path) -> None:
     """Our program on memory of PyTorch's; what it does not write stays NaN."""
-    start = first_state(path, race.parameters)
+    start = first_values(path, race.parameters)
     reset_peak("device")
     before = statistics("device").live_bytes
     model = aicf.load(path, weights=start)
+    changing = {name: start[name] for name in model.state()}
     data = trainer(race.work, race.parameters, "cuda")
     loss = torch.full((), torch.nan, device="cuda")
     graph = model.bind(x=data.x, y=data.y, loss=loss)
     each = Contestant(
-        lambda: model.set_state(start),
+        lambda: model.set_state(changing),
         _fed_by(data),
         graph.replay,
         graph.synchronize,

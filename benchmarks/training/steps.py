@@ -1,11 +1,10 @@
 """Our training steps, compiled: forward, loss, backward, optimizer and counter in one program.
 
-The artifacts have no weights; beside each lies what a step begins with besides its parameters, all zeros, as JSON.
+The artifacts have no weights; beside each lies what a step begins with besides its parameters.
 """
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -93,8 +92,8 @@ def _write(path: Path, step: aicf.TrainStep, parameters: Mapping[str, Sequence[i
     reason_file(path).unlink(missing_ok=True)
     step.executable.save(path, weights=False)
     others = {key: value for key, value in step.executable.weights.items() if key not in parameters}
-    text = json.dumps({key: [value.shape, value.dtype.name] for key, value in others.items()})
-    path.with_suffix(".json").write_text(text, "utf-8")
+    # Nearly all are zeros, which take no room once they are compressed.
+    np.savez_compressed(path.with_suffix(".npz"), **others)
 
 
 def predicted_bytes(memory: Mapping[str, int]) -> int:
@@ -112,7 +111,7 @@ def _only(memory: Mapping[str, int], prefix: str) -> int:
     return size
 
 
-def first_state(artifact: Path, parameters: Mapping[str, Array]) -> dict[str, Array]:
-    """What an artifact's step begins with."""
-    others = json.loads(artifact.with_suffix(".json").read_text("utf-8"))
-    return {**parameters, **{key: np.zeros(shape, dtype) for key, (shape, dtype) in others.items()}}
+def first_values(artifact: Path, parameters: Mapping[str, Array]) -> dict[str, Array]:
+    """What an artifact's step begins with: parameters, states and the numbers that never change."""
+    with np.load(artifact.with_suffix(".npz")) as others:
+        return {**parameters, **others}

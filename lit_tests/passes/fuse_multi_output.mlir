@@ -222,3 +222,32 @@ func.func @parts(%a : tensor<8x16xf32> {logical.name = "a", logical.role = "inpu
   %q = logical.reshape %r {aicf.id = "root.flat", aicf.src = ["root"]} : tensor<8x1xf32> -> tensor<8xf32>
   func.return %s, %q : tensor<8x1xf32>, tensor<8xf32>
 }
+
+// A number and what is computed of it element by element share an instruction only if the elements need no coordinates:
+// the parts of an update are rows of memory.
+// CUDA-LABEL: func.func @numbered
+// CUDA: %n, %p = emit.group "row" from
+// CUDA-LABEL: func.func @placed
+// CUDA: %n = emit.group "plane" from
+// CUDA: %p = emit.group "plane.place" from
+func.func @numbered(
+    %a : tensor<24xi64> {logical.name = "a", logical.role = "input"},
+    %step : tensor<i64> {logical.name = "step", logical.role = "input"})
+    -> (tensor<i64> {logical.name = "n"}, tensor<24xi64> {logical.name = "p"}) {
+  %n = logical.neg %step {aicf.id = "row.next", aicf.src = ["row"]} : tensor<i64>
+  %s = logical.broadcast %n {dimensions = [], aicf.id = "row.spread", aicf.src = ["row"]} : tensor<i64> -> tensor<24xi64>
+  %p = logical.add %a, %s {aicf.id = "row.sum", aicf.src = ["row"]} : tensor<24xi64>
+  func.return %n, %p : tensor<i64>, tensor<24xi64>
+}
+
+func.func @placed(
+    %a : tensor<4x6xi64> {logical.name = "a", logical.role = "input"},
+    %step : tensor<i64> {logical.name = "step", logical.role = "input"})
+    -> (tensor<i64> {logical.name = "n"}, tensor<4x6xi64> {logical.name = "p"}) {
+  %n = logical.neg %step {aicf.id = "plane.next", aicf.src = ["plane"]} : tensor<i64>
+  %s = logical.broadcast %n {dimensions = [], aicf.id = "plane.spread", aicf.src = ["plane"]} : tensor<i64> -> tensor<4x6xi64>
+  %c = logical.iota {axis = 1, aicf.id = "plane.column", aicf.src = ["plane"]} : tensor<4x6xi64>
+  %q = logical.mul %c, %s {aicf.id = "plane.place", aicf.src = ["plane"]} : tensor<4x6xi64>
+  %p = logical.add %a, %q {aicf.id = "plane.sum", aicf.src = ["plane"]} : tensor<4x6xi64>
+  func.return %n, %p : tensor<i64>, tensor<4x6xi64>
+}

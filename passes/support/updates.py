@@ -47,7 +47,7 @@ class Chain:
     @property
     def counts(self) -> bool:
         """Whether it asks for the numbers of its elements, as what notes one number a step at its place."""
-        return any(map(_is_count, self.ops))
+        return any(isinstance(op, logical.IotaOp) for op in self.ops)
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class _Reader:
             self.numbers += [] if is_spread(op) else [op]
             return
         shape = tensor_info(op.results[0].type).shape
-        if not shape or not (op.has_trait(logical.Elementwise) or _is_count(op)):
+        if not shape or not _is_of_elements(op):
             raise _Other
         chain = Chain(shape)
         for value in op.operands:
@@ -170,9 +170,14 @@ def is_spread(op: Operation) -> bool:
     return isinstance(op, views) and not tensor_info(op.operands[0].type).shape
 
 
-def _is_count(op: Operation) -> bool:
-    """Whether an op numbers the elements of a vector."""
-    return isinstance(op, logical.IotaOp) and len(tensor_info(op.result.type).shape) == 1
+def _is_of_elements(op: Operation) -> bool:
+    """Whether an op computes each element of a part by itself.
+
+    Parts are rows of memory: an element has its number there, and no coordinates along several dims.
+    """
+    if isinstance(op, logical.IotaOp):
+        return len(tensor_info(op.result.type).shape) == 1
+    return op.has_trait(logical.Elementwise)
 
 
 def _is_number_op(op: Operation) -> bool:
