@@ -17,14 +17,13 @@ from aicf.compiled import CompiledModel
 from aicf.dialects.logical import OWN, STEP
 from aicf.errors import InputMismatch
 from aicf.explain import Explanation, ValueExplanation
-from aicf.runtime.graph_exec import GraphExec
+from aicf.runtime.graph_exec import GraphExec, check_runs
 from aicf.runtime.ports import reject_unknown
 from aicf.runtime.tensors import Array
 from aicf.sources import read_weights
 from aicf.training.checkpoint import check_tensors, read_checkpoint, write_checkpoint
 from aicf.training.history import LENGTH, RING, read_ring
 from aicf.training.step_graph import RATE
-from aicf.whole_numbers import is_whole
 
 
 class StepLoss:
@@ -112,10 +111,9 @@ class TrainStep:
         """`n` more steps on the batch that was given last; the loss of the last of them.
 
         Raises:
-            InputMismatch: no batch was given yet, or `n` is no whole number of at least 0.
+            InputMismatch: no batch was given yet, or `n` is no whole number of at least 1.
         """
-        if not is_whole(n, least=0):
-            raise InputMismatch(f"replay({n!r}): give a whole number of steps, 0 or more")
+        check_runs(n)
         if self._current is None:
             raise InputMismatch(
                 f"there is no batch to step on again; call step({', '.join(self._inputs)}) first"
