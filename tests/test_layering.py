@@ -74,6 +74,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         *EMIT,
         "aicf.dialects.types",
         "aicf.dialects.logical",
+        "aicf.dialects.step_names",
         *CONTRACT,
         *PLAIN,
         "aicf.extras",
@@ -93,6 +94,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf.tools": ANYTHING,
     "aicf.training": ANYTHING,
     "aicf.tuning": ANYTHING,
+    "aicf.weight_arrays": ("aicf.runtime.tensors",),
 }
 
 # Modules that must load without the compiler's heavy dependencies.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from aicf.dialects.logical import STEP
+from aicf.dialects.step_names import STEP
 from aicf.dialects.types import TensorInfo
 from aicf.errors import InvalidIR
 from aicf.frontends.builder import Graph, Value

@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 
 import numpy as np
 
-from aicf.dialects.logical import OWN, STEP
+from aicf.dialects.step_names import OWN, RATE, STEP
 from aicf.dialects.types import TensorInfo, element_named
 from aicf.errors import InvalidIR
 from aicf.frontends.builder import Graph, Value
@@ -26,9 +26,6 @@ from aicf.training.losses import Loss
 from aicf.training.optimizers import Operands, Optimizer
 from aicf.training.schedules import InProgram, resolve_schedule
 from aicf.whole_numbers import is_whole
-
-RATE = "lr"
-"""Name of a learning rate that the host sets."""
 
 
 @dataclass(frozen=True)
