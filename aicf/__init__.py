@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from aicf.policies.kernel_policy import KernelPolicy
     from aicf.policies.policy import Policy
     from aicf.runtime import Executable, GraphExec, Profiler, Stream, devices, init, shutdown
-    from aicf.training import TrainStep, losses, optimizers, schedules, train_step
+    from aicf.training import TrainStep, load_step, losses, optimizers, schedules, train_step
 
 __all__ = [
     "AicfError",
@@ -60,6 +60,7 @@ __all__ = [
     "devices",
     "init",
     "load",
+    "load_step",
     "losses",
     "optimizers",
     "schedules",
@@ -79,7 +80,9 @@ _HOMES = {
     **dict.fromkeys(
         ("Executable", "GraphExec", "Profiler", "Stream", "devices", "init", "shutdown"), "aicf.runtime"
     ),
-    **dict.fromkeys(("TrainStep", "losses", "optimizers", "schedules", "train_step"), "aicf.training"),
+    **dict.fromkeys(
+        ("TrainStep", "load_step", "losses", "optimizers", "schedules", "train_step"), "aicf.training"
+    ),
 }
 """Where each lazy name lives."""
 

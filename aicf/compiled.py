@@ -30,7 +30,7 @@ from aicf.summary import Summary, summarize
 from aicf.why_not import WhyNot, why_not
 
 EMIT, LOGICAL, LEDGER, PLAN = "emit.mlir", "logical.mlir", "ledger.json", "plan.json"
-PLACES = "places.json"
+PLACES, TRAINED = "places.json", "trained.json"
 NATIVE, WEIGHTS, PREPARED = "native.bin", "weights.safetensors", "prepared.safetensors"
 
 
@@ -60,6 +60,19 @@ class Options:
 
 
 @dataclass(frozen=True)
+class Trained:
+    """What a program that trains a model is beyond what it runs.
+
+    Args:
+        ops: What the model computes and how it is trained, op by op: what checkpoints are compared by.
+        added: Names of what the step keeps beside the model: optimizer states, counter, losses.
+    """
+
+    ops: tuple[str, ...]
+    added: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Record:
     """What an executable knows of its making, beyond what runs.
 
@@ -71,6 +84,7 @@ class Record:
         decisions: The ledger.
         toolchain: Versions by package.
         places: Where the ops of the model are written, `file:line:col` by id, as far as that is known.
+        trained: Of a step that `aicf.train_step` made; None of other programs.
     """
 
     name: str
@@ -80,6 +94,7 @@ class Record:
     decisions: tuple[Decision, ...]
     toolchain: Mapping[str, str]
     places: Mapping[str, str] = field(default_factory=dict[str, str])
+    trained: Trained | None = None
 
 
 @dataclass(frozen=True)
@@ -172,12 +187,13 @@ class CompiledModel(Executable):
         """The program in a few lines: instructions, kernels, bytes, memory, expected time, and what is not fused."""
         return summarize(_title(self.name, self.plan), self.plan, self.decisions)
 
-    def save(self, path: str | Path, weights: bool = True) -> None:
-        """Writes the artifact, whole or not at all. It holds the initial weights, not a changed `state()`.
+    def save(self, path: str | Path, weights: bool = True, *, state: bool = False) -> None:
+        """Writes the artifact, whole or not at all.
 
         Args:
             path: The `.aicf` file.
             weights: Whether it holds them; if not, `load` needs them.
+            state: Whether what calls changed is in it as it is now; if not, as it was in the beginning.
 
         Raises:
             ArtifactError: the file cannot be written.
@@ -189,9 +205,12 @@ class CompiledModel(Executable):
             NATIVE: self.native.code,
         }
         if weights:
-            entries[WEIGHTS] = safetensors.numpy.save(dict(self.weights))
+            changed = self.state() if state else {}
+            entries[WEIGHTS] = safetensors.numpy.save({**self.weights, **changed})
         if self.record.places:
             entries[PLACES] = _to_json(dict(self.record.places))
+        if self.record.trained is not None:
+            entries[TRAINED] = _to_json(to_plain(self.record.trained))
         if self.record.logical is not None:
             entries[LOGICAL] = self.record.logical.encode()
         prepared_for = None
@@ -306,6 +325,12 @@ class _Places:
     places: dict[str, str]
 
 
+def _read_trained(file: Artifact) -> Trained | None:
+    if TRAINED not in file.entries:
+        return None
+    return from_plain(Trained, _read_json(file, TRAINED), "trained")
+
+
 def _read_plan(file: Artifact) -> tuple[ModulePlan, tuple[Decision, ...]]:
     plan = ModulePlan.from_json(_read_json(file, PLAN))
     return plan, from_plain(_Ledger, {"decisions": _read_json(file, LEDGER)}, "ledger").decisions
@@ -315,8 +340,16 @@ def _load(file: Artifact, rebuild: bool, given: Mapping[str, Array] | str | Path
     ours = _read_manifest(file)
     plan, decisions = _read_plan(file)
     logical = file.text(LOGICAL) if LOGICAL in file.entries else None
-    places = _read_places(file)
-    record = Record(ours.name, ours.options, logical, file.text(EMIT), decisions, file.toolchain, places)
+    record = Record(
+        ours.name,
+        ours.options,
+        logical,
+        file.text(EMIT),
+        decisions,
+        file.toolchain,
+        _read_places(file),
+        _read_trained(file),
+    )
     weights = _weights(file, given)
     is_current = given is None and ours.prepared_for == artifact.digest(file.entry(WEIGHTS))
     derived = _read_tensors(file, PREPARED) if plan.prepare is not None and is_current else None

@@ -51,13 +51,12 @@ from aicf.sources import (
     Policy,
     Source,
     Tuning,
-    Weights,
     dims_text,
     policy_text,
     read_model,
-    read_weights,
     tuning_text,
 )
+from aicf.weight_arrays import Weights, read_weights
 from aicf.whole_numbers import is_whole
 
 DEFAULT_TARGET = "cpu"

@@ -1,7 +1,6 @@
-"""What users hand to `aicf.compile` as program text or module, weights, dims and policy, in the one form that it
-works on.
+"""What users hand to `aicf.compile` as program text or module, dims, policy and tuning, in the form that it works on.
 
-Nothing is compiled here, and whether weights fit a program is checked where the program is known.
+Nothing is compiled here. Weights are in `weight_arrays`.
 """
 
 from __future__ import annotations
@@ -11,16 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-import numpy as np
-import safetensors
-import safetensors.numpy
-from numpy.typing import ArrayLike
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
 from aicf.dialects.emit import GroupOp, ProgramOp
-from aicf.errors import InputMismatch, InvalidIR, PolicyError
+from aicf.errors import InvalidIR, PolicyError
 from aicf.frontends.builder import Graph
 from aicf.frontends.text import parse_module, verify_module
 from aicf.policies.execution_policy import ExecutionPolicy
@@ -28,13 +23,9 @@ from aicf.policies.kernel_policy import KernelPolicy
 from aicf.policies.policy import Policy as BothPolicies
 from aicf.policies.policy import resolve_policy
 from aicf.policies.tuning_table import TuningTable, resolve_tuning
-from aicf.runtime.tensors import Array
 
 Model: TypeAlias = str | Path | ModuleOp | Graph
 """A path, program text, a module, or a finished graph of the builder."""
-
-Weights: TypeAlias = str | Path | Mapping[str, ArrayLike]
-"""A `.safetensors` path, or arrays by name."""
 
 Dims: TypeAlias = str | Mapping[str, int | Sequence[int]]
 """`N=1,540;M=4`, or sizes by name."""
@@ -117,43 +108,6 @@ def _name_of(module: ModuleOp) -> str:
         if isinstance(op, FuncOp | ProgramOp):
             return op.sym_name.data
     return "model"
-
-
-def read_weights(weights: Weights | None) -> dict[str, Array]:
-    """Arrays by name.
-
-    Raises:
-        InputMismatch: the file cannot be read or is no safetensors file, or a weight is no array.
-    """
-    if weights is None:
-        return {}
-    if isinstance(weights, str | Path):
-        return _read_weights_file(Path(weights))
-    return {name: _as_weight(name, value) for name, value in weights.items()}
-
-
-def _as_weight(name: str, value: ArrayLike) -> Array:
-    try:
-        array = np.asarray(value)
-    except ValueError:
-        array = np.asarray(None)
-    if array.dtype == np.object_:
-        raise InputMismatch(f"weight '{name}': {type(value).__name__} is no array of numbers; use np.asarray")
-    return array
-
-
-def _read_weights_file(path: Path) -> dict[str, Array]:
-    try:
-        return dict(safetensors.numpy.load_file(path))  # pyright: ignore[reportUnknownMemberType]
-    except OSError as error:
-        reason = error.strerror or ("it is a folder" if path.is_dir() else "no such file")
-        raise InputMismatch(
-            f"cannot read the weights: {reason}; check the path", location=str(path)
-        ) from error
-    except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise InputMismatch(
-            f"no safetensors file: {error}; write it with safetensors.numpy.save_file", location=str(path)
-        ) from error
 
 
 def dims_text(dims: Dims | None) -> str:

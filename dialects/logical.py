@@ -77,16 +77,13 @@ from aicf.dialects.logical_ops.scattering import *
 from aicf.dialects.logical_ops.training import *
 
 __all__ = [
-    "BAD_STEP",
     "HOST_ATTR",
     "ID_ATTR",
     "NAME_ATTR",
-    "OWN",
     "ROLES",
     "ROLE_ATTR",
     "SRC_ATTR",
     "START_ATTR",
-    "STEP",
     "UPDATES_ATTR",
     "Composite",
     "Contraction",
@@ -133,13 +130,6 @@ START_ATTR = "aicf.start"
 """Of a meta argument: the tensor it starts with unless the weights have another."""
 HOST_ATTR = "aicf.host"
 """Of a meta argument: how the executable computes it, see `host_formulas`."""
-
-OWN = "aicf."
-"""Begins the names of what a training step keeps beside the model and its optimizer."""
-STEP = "step"
-"""Name of the meta that counts the steps of a training program."""
-BAD_STEP = "aicf.bad_step"
-"""Name of the meta with the number of the first step that was not finite, 0 while there is none."""
 
 Role = Literal["input", "param", "state", "meta"]
 ROLES: tuple[Role, ...] = ("input", "param", "state", "meta")

@@ -18,7 +18,8 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from aicf.dialects import logical
-from aicf.dialects.logical import BAD_STEP, OWN, START_ATTR, STEP, LogicalOp
+from aicf.dialects.logical import START_ATTR, LogicalOp
+from aicf.dialects.step_names import BAD_STEP, OWN, STEP
 from aicf.dialects.types import element_named, element_of, tensor, tensor_info
 from aicf.errors import InvalidIR
 from aicf.passes.support.identity import (

@@ -94,12 +94,15 @@ class _Joiner:
     """Of the groups that were joined."""
     refused: dict[GroupOp, dict[str, str]] = field(default_factory=dict[GroupOp, dict[str, str]])
     """Why later groups did not join, by their ops."""
+    freed: set[str] = field(default_factory=set[str])
+    """What parts were called and no group is."""
 
     def run(self) -> None:
         """Joins what may be joined, once in text order, again where a policy lists groups: their parts may be met in
         an order in which the first two of them alone have no kernel."""
         while self._sweep() and self.context.policy.groups:
             pass
+        self._rename()
         for group in self.context.function.body.block.ops:
             if isinstance(group, GroupOp):
                 self._record(group)
@@ -122,9 +125,22 @@ class _Joiner:
         apart += sum(gain.apart_us - gain.whole_us for gain in gains)
         whole = self.context.verdict(merge.plan).whole_us
         group = merge.form()
+        self.freed.update(part.id.data for part in merge.parts if part.id != group.id)
         self.times[group] = whole
         self.gains[group] = _Gain(tuple(reasons), saved, apart, whole)
         return group
+
+    def _rename(self) -> None:
+        """Calls groups by their sources where a part had the name that is of a group of another name now: names follow
+        from the groups, not from the way to them."""
+        for group in self.context.function.body.block.ops if self.freed else ():
+            if not isinstance(group, GroupOp) or group.kernel is not None:
+                continue
+            inside = members(group)
+            if inside and group.id.data == op_id(inside[0]):
+                name = self.context.group_id(inside, [group.id.data])
+                if name in self.freed:
+                    self.context.rename(group, name)
 
     def _next(self, group: GroupOp) -> Merge | None:
         """The first later group that may be joined, those that read `group` before others; notes why not others."""

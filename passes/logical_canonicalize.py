@@ -141,6 +141,20 @@ class SliceOfConcat(RewritePattern):
             starts[axis] -= whole
 
 
+class SliceOfBroadcast(RewritePattern):
+    """A slice that takes all of what a broadcast repeats is a broadcast that repeats it less often."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: SliceOp, rewriter: PatternRewriter, /) -> None:
+        inner = op.operand.owner
+        if not isinstance(inner, BroadcastOp):
+            return
+        sizes = tensor_info(inner.operand.type).sizes
+        targets = int_values(inner.dimensions)
+        if all(size in (1, op.info.sizes[target]) for size, target in zip(sizes, targets, strict=True)):
+            replace_with_op(rewriter, op, BroadcastOp(inner.operand, targets, op.info.sizes), inner)
+
+
 class RemoveDoubleNegation(RewritePattern):
     """-(-x) is x, for wrapping integers and signed zeros too."""
 
@@ -178,7 +192,7 @@ PATTERNS: PatternTable = {
     ReshapeOp: (RemoveIdentity(), MergeReshapes()),
     TransposeOp: (RemoveIdentityTranspose(), MergeTransposes()),
     BroadcastOp: (RemoveIdentity(), BroadcastToReshape(), MergeBroadcasts()),
-    SliceOp: (RemoveIdentity(), SliceOfConcat()),
+    SliceOp: (RemoveIdentity(), SliceOfConcat(), SliceOfBroadcast()),
     ConcatOp: (RemoveIdentity(), MergeConcats()),
     CastOp: (RemoveIdentity(),),
     NegOp: (RemoveDoubleNegation(),),

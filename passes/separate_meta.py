@@ -18,7 +18,8 @@ from xdsl.passes import ModulePass
 from aicf.dialects import logical
 from aicf.dialects.emit_buffers import HOST_ELEMENTS
 from aicf.dialects.host_formulas import SIGNATURES, formula, kept
-from aicf.dialects.logical import BAD_STEP, HOST_ATTR, LogicalOp
+from aicf.dialects.logical import HOST_ATTR, LogicalOp
+from aicf.dialects.step_names import BAD_STEP
 from aicf.dialects.types import dense_array, tensor_info
 from aicf.errors import PolicyError
 from aicf.passes.support.identity import derived_id, invalid, op_id

@@ -70,7 +70,16 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "aicf.extras",
         "aicf.files",
     ),
-    "aicf.runtime": (*EMIT, "aicf.dialects.types", "aicf.dialects.logical", *CONTRACT, *PLAIN, "aicf.extras"),
+    "aicf.runtime": (
+        *EMIT,
+        "aicf.dialects.types",
+        "aicf.dialects.logical",
+        "aicf.dialects.step_names",
+        *CONTRACT,
+        *PLAIN,
+        "aicf.extras",
+        "aicf.whole_numbers",
+    ),
     "aicf.passes": ("aicf.dialects", "aicf.semantics", "aicf.policies", *CONTRACT),
     "aicf.frontends": ("aicf.dialects",),
     "aicf.compiled": ANYTHING,
@@ -85,6 +94,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf.tools": ANYTHING,
     "aicf.training": ANYTHING,
     "aicf.tuning": ANYTHING,
+    "aicf.weight_arrays": ("aicf.runtime.tensors",),
 }
 
 # Modules that must load without the compiler's heavy dependencies.

@@ -17,12 +17,13 @@ from typing import Any, cast
 
 from aicf.backends.native import DeviceCode, LoadedCode, NativeCode
 from aicf.backends.registry import load_device, load_native
+from aicf.dialects.step_names import BAD_STEP
 from aicf.errors import InputMismatch
 from aicf.runtime import ranges
 from aicf.runtime.capture_plan import CapturePlan, ModulePlan
 from aicf.runtime.device_array import tensor_of
 from aicf.runtime.device_store import DeviceStore
-from aicf.runtime.graph import BAD_STEP, Bind
+from aicf.runtime.graph import Bind
 from aicf.runtime.graph_exec import GraphExec
 from aicf.runtime.host_store import HostStore
 from aicf.runtime.lifecycle import register

@@ -15,9 +15,6 @@ ROLES = ("input", "output", "param", "state", "meta", "const", "derived")
 WEIGHT_ROLES = ("param", "state", "meta")
 MUTABLE_ROLES = ("state", "meta")
 
-BAD_STEP = "aicf.bad_step"
-"""The meta with the number of the first step that was not finite, 0 while there is none."""
-
 
 @dataclass(frozen=True)
 class HostValue:

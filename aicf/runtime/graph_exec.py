@@ -17,9 +17,18 @@ from aicf.runtime.capture_plan import CapturePlan
 from aicf.runtime.ports import Boundary, Port, reject_unknown
 from aicf.runtime.state import State
 from aicf.runtime.tensors import Array
+from aicf.whole_numbers import is_whole
 
 Bound: TypeAlias = Any
 """What an input or output is bound to: an array, or memory of a device."""
+
+
+def check_runs(n: object) -> None:
+    """Raises InputMismatch for what is no number of runs: a whole number of at least 1."""
+    if (type(n) is not int or n < 1) and not is_whole(
+        n, least=1
+    ):  # an `int` is the common case, and told sooner
+        raise InputMismatch(f"{n!r} is no number of runs; give a whole one, 1 or more")
 
 
 class GraphExec(ABC):
@@ -91,9 +100,10 @@ class GraphExec(ABC):
         named; all others are one launch of its graph.
 
         Raises:
-            InputMismatch: an input is not bound.
+            InputMismatch: an input is not bound, or `n` is no whole number of at least 1.
             CaptureError: another thread is replaying this GraphExec, or an instruction of the first run fails.
         """
+        check_runs(n)
         guard = self._guard
         if not guard.acquire(self._state is not None):
             raise CaptureError(

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 
-from aicf.runtime.graph_exec import GraphExec
+from aicf.runtime.graph_exec import GraphExec, check_runs
 from aicf.runtime.lifecycle import register
 
 
@@ -38,7 +38,11 @@ class Stream:
         self._pending: list[Event] = []
 
     def submit(self, work: GraphExec | Callable[[], object], n: int = 1) -> Event:
-        """Queues `n` replays of a GraphExec, or `n` calls of a function."""
+        """Queues `n` replays of a GraphExec, or `n` calls of a function.
+
+        Raises InputMismatch if `n` is no whole number of at least 1.
+        """
+        check_runs(n)
         if isinstance(work, GraphExec):
             return self._queue(partial(_replay, work, n))
         return self._queue(partial(_repeat, work, n))

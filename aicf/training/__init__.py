@@ -8,11 +8,44 @@
 
 Nothing here differentiates or updates: `step_graph` writes a logical program that says so, and the passes of
 `aicf-training` do the rest. Losses, optimizers and schedules are descriptions, with the names and defaults of PyTorch.
+
+Every name is imported when it is first used: a process that only loads a step and goes on imports no compiler.
 """
 
-from aicf.training import losses, optimizers, schedules
-from aicf.training.build import train_step
-from aicf.training.initial import initial_weights
-from aicf.training.train_step import TrainStep
+from __future__ import annotations
 
-__all__ = ["TrainStep", "initial_weights", "losses", "optimizers", "schedules", "train_step"]
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from aicf.training import losses, optimizers, schedules
+    from aicf.training.build import train_step
+    from aicf.training.initial import initial_weights
+    from aicf.training.step import TrainStep, load_step
+
+__all__ = [
+    "TrainStep",
+    "initial_weights",
+    "load_step",
+    "losses",
+    "optimizers",
+    "schedules",
+    "train_step",
+]
+
+_HOMES = {
+    "TrainStep": "aicf.training.step",
+    "initial_weights": "aicf.training.initial",
+    "load_step": "aicf.training.step",
+    "train_step": "aicf.training.build",
+}
+"""Where each lazy name lives; the others are modules."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module 'aicf.training' has no attribute '{name}'")
+    home = _HOMES.get(name)
+    found = import_module(f"aicf.training.{name}") if home is None else getattr(import_module(home), name)
+    globals()[name] = found
+    return found

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
+from aicf.compiled import Trained
 from aicf.compiler import compile
-from aicf.sources import Dims, Model, Policy, Tuning, Weights, dims_text, read_weights
+from aicf.sources import Dims, Model, Policy, Tuning, dims_text
 from aicf.training.forward import Forward, read_forward
 from aicf.training.initial import first_values
 from aicf.training.losses import LossLike, resolve_loss
 from aicf.training.optimizers import Optimizer, check_optimizer
+from aicf.training.step import TrainStep
 from aicf.training.step_graph import Recipe, write_step
-from aicf.training.train_step import TrainStep
+from aicf.weight_arrays import Weights, read_weights
 
 
 def train_step(
@@ -79,7 +82,8 @@ def train_step(
     )
     ours = {argument.name for argument in forward.arguments}
     added = tuple(name for name in program.start if name not in ours)
-    return TrainStep(executable, ops_of(forward, recipe), added)
+    executable.record = replace(executable.record, trained=Trained(ops_of(forward, recipe), added))
+    return TrainStep(executable)
 
 
 def ops_of(forward: Forward, recipe: Recipe) -> tuple[str, ...]:

@@ -5,11 +5,15 @@ Entry `(s - 1) mod LENGTH` is the loss of step s, counted from 1.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from aicf.dialects.logical import OWN
-from aicf.frontends.builder import Graph, Value
+from aicf.dialects.step_names import OWN
 from aicf.runtime.tensors import Array, numpy_dtype
+
+if TYPE_CHECKING:
+    from aicf.frontends.builder import Graph, Value
 
 RING, PLACES = f"{OWN}losses", f"{OWN}places"
 """Names of the state, and of the steps of its entries, modulo its length."""

@@ -4,7 +4,7 @@
 // RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{\"fusion\": {\"elementwise\": false}}"},fuse-elementwise,fuse-multi-output' | filecheck %s --check-prefix=OFF
 // RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{\"determinism\": \"batch_invariant\"}"},fuse-elementwise,fuse-multi-output' | filecheck %s --check-prefix=BATCH
 // RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{\"groups\": [[\"sum\"], [\"gradient\", \"bias\"]], \"kernels\": {\"wide.neg\": \"cpu.generated\"}}"},fuse-elementwise,fuse-multi-output' | filecheck %s --check-prefix=PINNED
-// RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{\"groups\": [[\"both\", \"loss.part\"], [\"loss.whole\"], [\"root.sum\", \"root.sqrt\", \"root.flat\"]], \"kernels\": {\"loss\": \"cpu.generated\"}}"},fuse-elementwise,fuse-multi-output' | filecheck %s --check-prefix=NAMED
+// RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{\"groups\": [[\"both\", \"loss.part\"], [\"loss.whole\"], [\"root.sum\", \"root.sqrt\", \"root.flat\"], [\"low.exp\", \"wide.sum\", \"wide.sqrt\", \"wide.flat\", \"low.both\"], [\"twin.second\"], [\"twin.first\"]], \"kernels\": {\"loss\": \"cpu.generated\"}}"},fuse-elementwise,fuse-multi-output' | filecheck %s --check-prefix=NAMED
 // RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},fuse-elementwise,fuse-multi-output,select-kernels,generate-kernels,lower-to-emit,schedule,decide-inplace' | filecheck %s --check-prefix=EMIT
 
 // CHECK: emit.decision "fuse-multi-output" ["sum", "square", "total", "root", "norm"] choice "one kernel for 5 ops, 2 results" because "what is kept of earlier ops is in registers when later ops read it" cost {saved_bytes = 512 : i64, apart_us = {{.*}}, whole_us = {{.*}}}
@@ -250,4 +250,53 @@ func.func @placed(
   %q = logical.mul %c, %s {aicf.id = "plane.place", aicf.src = ["plane"]} : tensor<4x6xi64>
   %p = logical.add %a, %q {aicf.id = "plane.sum", aicf.src = ["plane"]} : tensor<4x6xi64>
   func.return %n, %p : tensor<i64>, tensor<4x6xi64>
+}
+
+// A listed reshape that others read is a result: what reads it within the list gets no copy of it.
+// NAMED-LABEL: func.func @copied
+// NAMED: %{{.*}}, %{{.*}} = emit.group "low" from ["low", "wide"] {{.*}} -> (tensor<8xf32>, tensor<8xf32>) {
+// NAMED: logical.reshape {{.*}}aicf.id = "wide.flat"
+// NAMED: emit.yield
+// NAMED-NEXT: }
+// NAMED-NEXT: func.return
+func.func @copied(
+    %a : tensor<8x16xf32> {logical.name = "a", logical.role = "input"},
+    %b : tensor<8xf32> {logical.name = "b", logical.role = "input"})
+    -> (tensor<8xf32> {logical.name = "p"}, tensor<8xf32> {logical.name = "q"}) {
+  %e = logical.exp %b {aicf.id = "low.exp", aicf.src = ["low"]} : tensor<8xf32>
+  %s = logical.reduce_sum %a {axes = [1], keepdims, aicf.id = "wide.sum", aicf.src = ["wide"]} : tensor<8x16xf32> -> tensor<8x1xf32>
+  %r = logical.sqrt %s {aicf.id = "wide.sqrt", aicf.src = ["wide"]} : tensor<8x1xf32>
+  %p = logical.reshape %r {aicf.id = "wide.flat", aicf.src = ["wide"]} : tensor<8x1xf32> -> tensor<8xf32>
+  %q = logical.add %e, %p {aicf.id = "low.both", aicf.src = ["low"]} : tensor<8xf32>
+  func.return %p, %q : tensor<8xf32>, tensor<8xf32>
+}
+
+// Of two listed groups of one source the first in the list has its name, wherever it stands.
+// NAMED-LABEL: func.func @twins
+// NAMED: emit.group "twin.first" from ["twin"]
+// NAMED: emit.group "twin" from ["twin"]
+// CHECK-LABEL: func.func @twins
+// CHECK: emit.group "twin" from ["twin"]
+// CHECK: emit.group "twin.second" from ["twin"]
+func.func @twins(
+    %a : tensor<8xf32> {logical.name = "a", logical.role = "input"},
+    %b : tensor<4xf32> {logical.name = "b", logical.role = "input"})
+    -> (tensor<8xf32> {logical.name = "p"}, tensor<4xf32> {logical.name = "q"}) {
+  %p = logical.exp %a {aicf.id = "twin.first", aicf.src = ["twin"]} : tensor<8xf32>
+  %q = logical.exp %b {aicf.id = "twin.second", aicf.src = ["twin"]} : tensor<4xf32>
+  func.return %p, %q : tensor<8xf32>, tensor<4xf32>
+}
+
+// The first group of a source joined another one, whose name the whole has: the second has the source's name then.
+// CHECK: func.func @freed
+// CHECK: emit.group "above" from ["above", "shared"]
+// CHECK: emit.group "shared" from ["shared"]
+func.func @freed(
+    %a : tensor<8x16xf32> {logical.name = "a", logical.role = "input"},
+    %b : tensor<4xf32> {logical.name = "b", logical.role = "input"})
+    -> (tensor<8x16xf32> {logical.name = "p"}, tensor<8x16xf32> {logical.name = "q"}, tensor<4xf32> {logical.name = "r"}) {
+  %p = logical.exp %a {aicf.id = "above", aicf.src = ["above"]} : tensor<8x16xf32>
+  %q = logical.neg %a {aicf.id = "shared.first", aicf.src = ["shared"]} : tensor<8x16xf32>
+  %r = logical.exp %b {aicf.id = "shared.second", aicf.src = ["shared"]} : tensor<4xf32>
+  func.return %p, %q, %r : tensor<8x16xf32>, tensor<8x16xf32>, tensor<4xf32>
 }

@@ -118,3 +118,18 @@ func.func @parts(%x : tensor<2x3xf32>, %y : tensor<2x3xf32>) -> (tensor<2x2xf32>
   %u = logical.slice %c {starts = [0, 0], sizes = [2, 3], strides = [1, 1], aicf.src = ["u"]} : tensor<4x3xf32> -> tensor<2x3xf32>
   func.return %s, %t, %u : tensor<2x2xf32>, tensor<2x3xf32>, tensor<2x3xf32>
 }
+
+// A slice of a broadcast that takes all of what is repeated is a broadcast, if anything; one that takes a part stays.
+// CHECK-LABEL: func.func @repeated
+// CHECK-NEXT: %b = logical.broadcast
+// CHECK-NEXT: %s = logical.broadcast %x {dimensions = [1], aicf.src = ["s", "b"]} : tensor<3xf32> -> tensor<2x3xf32>
+// CHECK-NEXT: %t = logical.slice %b
+// CHECK-NEXT: func.return %s, %t, %y
+func.func @repeated(%x : tensor<3xf32>, %y : tensor<1xf32>) -> (tensor<2x3xf32>, tensor<2x2xf32>, tensor<1xf32>) {
+  %b = logical.broadcast %x {dimensions = [1], aicf.src = ["b"]} : tensor<3xf32> -> tensor<4x3xf32>
+  %s = logical.slice %b {starts = [1, 0], sizes = [2, 3], strides = [2, 1], aicf.src = ["s"]} : tensor<4x3xf32> -> tensor<2x3xf32>
+  %t = logical.slice %b {starts = [0, 1], sizes = [2, 2], strides = [1, 1], aicf.src = ["t"]} : tensor<4x3xf32> -> tensor<2x2xf32>
+  %c = logical.broadcast %y {dimensions = [0], aicf.src = ["c"]} : tensor<1xf32> -> tensor<9xf32>
+  %u = logical.slice %c {starts = [4], sizes = [1], strides = [3], aicf.src = ["u"]} : tensor<9xf32> -> tensor<1xf32>
+  func.return %s, %t, %u : tensor<2x3xf32>, tensor<2x2xf32>, tensor<1xf32>
+}

@@ -39,6 +39,8 @@ class Pins:
 def decisions_of(module: ModuleOp, pins: Pins = Pins()) -> Policy:
     """The policy that pins what the module's programs are, with what its own policies still say of them."""
     groups: list[tuple[str, ...]] = []
+    called_by_op: list[tuple[str, ...]] = []
+    """Groups that another one keeps from their source's name: behind it, so that it gets the name again."""
     kernels: dict[str, str] = {}
     records: dict[str, Mapping[str, object]] = {}
     prepare = next((p for p in programs(module) if p.sym_name.data == PREPARE), None)
@@ -46,13 +48,13 @@ def decisions_of(module: ModuleOp, pins: Pins = Pins()) -> Policy:
         if instruction.parent_op() is prepare:
             continue
         if members:
-            groups.append(members)
+            (called_by_op if instruction.instruction.data in members else groups).append(members)
         if instruction.kernel is not None and not _is_update(instruction):
             kernels[instruction.instruction.data] = instruction.kernel.kernel.data
             records[instruction.instruction.data] = _entries(instruction.kernel) | _expected(instruction)
     kernel = replace(
         policy_of(module),
-        groups=tuple(groups) if pins.groups else (),
+        groups=(*groups, *called_by_op) if pins.groups else (),
         kernels=kernels if pins.kernels else {},
         records=records if pins.records else {},
     )

@@ -15,7 +15,7 @@ from aicf.backends.registry import get_kernels
 from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.emit_types import TargetAttr
-from aicf.passes.support.identity import copied_id, derived_id, op_id, part_of
+from aicf.passes.support.identity import copied_id, derived_id, op_id, part_of, sources
 from aicf.passes.support.outlining import Outline, id_of, is_feeder, outline, sources_of
 from aicf.passes.support.policy import policy_of, with_stems, without_bucket
 from aicf.passes.support.structure import Structure
@@ -24,6 +24,7 @@ from aicf.passes.support.verdicts import Verdict
 from aicf.passes.support.work import (
     GroupWork,
     remember_work,
+    rename_group,
 )
 from aicf.policies.kernel_policy import KernelPolicy
 
@@ -40,6 +41,10 @@ class FusionContext:
     pinned: dict[str, int] = field(init=False)
     listed: dict[int, list[Operation]] = field(init=False)
     """The ops of each group that the policy lists, in text order."""
+    listed_results: frozenset[Operation] = field(init=False)
+    """Reshapes by which groups that the policy lists give what others read: they feed nobody else by a copy."""
+    named: dict[str, int] = field(init=False)
+    """Sources, to the first of the policy's groups that begins with an op of theirs: the one of their name."""
     used: set[str] = field(init=False)
     verdicts: dict[Structure, Verdict] = field(default_factory=dict[Structure, Verdict])
     """Of the bodies that were possible groups so far, with what they read."""
@@ -62,6 +67,28 @@ class FusionContext:
         for op in self.position if self.pinned else ():
             if op_id(op) is not None and (place := self._pin(op)) is not None:
                 self.listed.setdefault(place, []).append(op)
+        self.listed_results = frozenset(filter(self._is_listed_result, chain(*self.listed.values())))
+        self.named = self._named_by_sources() if self.pinned else {}
+
+    def _is_listed_result(self, op: Operation) -> bool:
+        """Whether the policy lists a reshape with what it reads and not with all that read it."""
+        if not isinstance(op, logical.ReshapeOp) or not isinstance(source := op.operand.owner, Operation):
+            return False
+        if op_id(source) is None or not self.are_listed((source, op)):
+            return False
+        readers = (use.operation for use in op.result.uses)
+        return any(op_id(each) is None or self._pin(each) != self._pin(op) for each in readers)
+
+    def _named_by_sources(self) -> dict[str, int]:
+        begins = {ids[0]: place for place, ids in enumerate(self.policy.groups)}
+        named: dict[str, int] = {}
+        for op in self.function.walk():
+            id_ = op_id(op) or ""
+            place = begins.get(id_, begins.get(without_bucket(id_)))
+            if place is not None:
+                first = sources(op)[0]
+                named[first] = min(place, named.get(first, place))
+        return named
 
     def renumber(self) -> None:
         """Notes the places of the function's ops again, after some were added or moved."""
@@ -77,22 +104,30 @@ class FusionContext:
 
         `unnamed` belong to the group too, but give it no name. A number follows where another group is called that
         already, which is none of `free`. A policy that names a group by its first member, as that of a raised program
-        may, is followed. A part without the first op of what the policy lists as one group is called by its own id: the
-        source's name is for the whole of another group.
+        may, is followed. Of several groups that it lists and that begin with ops of one source, the first has its name;
+        a part without the first op of its group is called by its own id.
         """
         own = id_of(members[0])
-        src = sources_of(members) if self._may_begin([*members, *unnamed]) else []
+        src = sources_of(members) if self._is_named(members, unnamed) else []
         name = src[0] + own[own.find("@") :] if src and "@" in own and "@" not in src[0] else None
         wanted = own if own in self.policy.kernels else name or (src[0] if src else own)
         numbered = (derived_id(own, str(number)) for number in count(1))
         return next(id_ for id_ in chain((wanted, own), numbered) if id_ in free or id_ not in self.used)
 
-    def _may_begin(self, members: Sequence[Operation]) -> bool:
-        """Whether the group that the policy lists with `members`, if it lists one, begins among them."""
+    def _is_named(self, members: Sequence[Operation], unnamed: Sequence[Operation]) -> bool:
+        """Whether the group that the policy lists with `members`, if it lists one, begins among them or `unnamed`, and
+        has their source's name."""
         if (place := self._pin(members[0])) is None:
             return True
         first = self.policy.groups[place][0]
-        return any(first in (id_of(op), without_bucket(id_of(op))) for op in members)
+        begins = any(first in (id_of(op), without_bucket(id_of(op))) for op in chain(members, unnamed))
+        return begins and self.named.get(sources(members[0])[0], place) == place
+
+    def rename(self, group: GroupOp, name: str) -> None:
+        """Calls a group otherwise, with what is called after it."""
+        self.used.discard(group.id.data)
+        self.used.add(name)
+        rename_group(group, name)
 
     def copy_id(self, result: str) -> str:
         """The id of a group that copies a result of the function: says its bucket, and is new in the module."""
@@ -255,7 +290,7 @@ def first_legal(
     """The first of `cuts` that a kernel accepts, and why the ones before it were refused."""
     refused: dict[str, str] = {}
     for cut in cuts:
-        plan = outline(cut, context.group_id(cut))
+        plan = outline(cut, context.group_id(cut), given=context.listed_results)
         if (reason := refusal(plan, context)) is None:
             return plan, refused
         refused[" + ".join(id_of(op) for op in cut)] = reason

@@ -5,7 +5,7 @@ View ops and splat constants that feed it are cloned into it; they cost nothing 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -81,14 +81,18 @@ def is_feeder(op: Operation) -> bool:
 
 
 def outline(
-    members: Sequence[Operation], group_id: str, results: Sequence[SSAValue] | None = None
+    members: Sequence[Operation],
+    group_id: str,
+    results: Sequence[SSAValue] | None = None,
+    given: Collection[Operation] = (),
 ) -> Outline:
     """The body of `members` (in text order) with feeders cloned in front.
 
     Args:
         results: What the group gives; by default the one value that others read.
+        given: Feeders that are not cloned: they are results of other groups.
     """
-    builder = _BodyBuilder(set(members))
+    builder = _BodyBuilder(set(members), given)
     for op in members:
         builder.clone(op)
     if results is None:
@@ -107,8 +111,9 @@ class _BodyBuilder:
     constant is an operand in memory, not a scalar of the generated code.
     """
 
-    def __init__(self, inside: set[Operation]):
+    def __init__(self, inside: set[Operation], given: Collection[Operation]):
         self.inside = inside
+        self.given = given
         self.block = Block()
         self.inputs: list[SSAValue] = []
         self.values: dict[tuple[SSAValue, bool], SSAValue] = {}
@@ -136,7 +141,7 @@ class _BodyBuilder:
         if (value, strided) not in self.values:
             op = value.op if isinstance(value, OpResult) and value.op not in self.inside else None
             in_memory = strided and isinstance(op, logical.ConstantOp)
-            if op is not None and is_feeder(op) and not in_memory:
+            if op is not None and op not in self.given and is_feeder(op) and not in_memory:
                 self.clone(op, strided=strided)
             else:
                 self._add_input(value)
@@ -150,8 +155,8 @@ class _BodyBuilder:
             argument.name_hint = argument_hint(value)
             self.inputs.append(value)
         for key in (False, True):
-            is_constant = isinstance(value, OpResult) and is_feeder(value.op)
-            if key or not is_constant:
+            may_be_scalar = isinstance(value, OpResult) and is_feeder(value.op) and value.op not in self.given
+            if key or not may_be_scalar:
                 self.values[value, key] = argument
 
 

@@ -129,6 +129,12 @@ def remember_work(group: GroupOp, work: GroupWork) -> None:
     _works[group] = work
 
 
+def rename_group(group: GroupOp, name: str) -> None:
+    """Calls a group otherwise; its work, which has its name, is worked out again."""
+    group.id = StringAttr(name)
+    _works.pop(group, None)
+
+
 def work_of_body(group_id: str, body: Block, origins: Sequence[tuple[str, bool]]) -> GroupWork:
     """The work of a body whose block argument i comes from `origins[i]` (role, updated)."""
     return work_of_peeled(group_id, peel(body), origins)

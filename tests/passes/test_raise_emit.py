@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
@@ -14,11 +14,13 @@ from aicf.errors import PolicyError
 from aicf.frontends.text import make_context, parse_module, verify_module
 from aicf.passes.aicf_inference import AicfInferencePass, run
 from aicf.passes.raise_emit import RaiseEmitPass
-from tests.support.random_graphs import RandomProgram, Step, random_program
-from tests.support.random_steps import OF_MODELS, STEPS
+from tests.support.random_graphs import RandomProgram, random_program
 
 TARGET = "cpu:x86-64-v3"
 CHUNK = 20
+FOUND = (87, 262)
+"""Seeds beyond those drawn that were no fixpoint once: a reshape that a group gives and another reads first, and an
+output that is a parameter."""
 
 
 def compiled(module: ModuleOp, target: str = "", start: str = "logical") -> None:
@@ -40,15 +42,17 @@ def read_again(module: ModuleOp, number: int) -> ModuleOp:
     return module.clone() if number % 4 else parse_module(str(module), "text")
 
 
-def programs(chunk: int, taken: Sequence[Step] = STEPS) -> list[RandomProgram]:
-    seeds = range(CHUNK * chunk, CHUNK * (chunk + 1))
+def programs(seeds: Iterable[int]) -> list[RandomProgram]:
     types = [(seed, "f64" if seed % 5 == 0 else "f32") for seed in seeds]
-    return [random_program(seed, float_type=dtype, steps=10, taken=taken) for seed, dtype in types]
+    return [random_program(seed, float_type=dtype, steps=10) for seed, dtype in types]
 
 
-@pytest.mark.parametrize("chunk", range(4))
-def test_recompiling_a_raised_program_gives_the_same_program(chunk: int):
-    for number, program in enumerate(programs(chunk)):
+CHUNKS = [range(CHUNK * chunk, CHUNK * (chunk + 1)) for chunk in range(4)]
+
+
+@pytest.mark.parametrize("seeds", [*CHUNKS, FOUND])
+def test_recompiling_a_raised_program_gives_the_same_program(seeds: Iterable[int]):
+    for number, program in enumerate(programs(seeds)):
         module = program.module
         expected = run_module(module, program.inputs, "exact").outputs
         compiled(module, TARGET)
@@ -67,11 +71,10 @@ def test_recompiling_a_raised_program_gives_the_same_program(chunk: int):
         assert stripped(again) == once
 
 
-@pytest.mark.parametrize("chunk", range(2))
-def test_through_another_target_and_back(chunk: int):
-    """Of what models are made of. With `pin=groups` nothing says which of several groups of one source was named after
-    it, and of those of a norm of several tensors the schedule may have put another first."""
-    for program in programs(chunk, taken=OF_MODELS):
+@pytest.mark.parametrize("seeds", [*CHUNKS[:2], (49,)])
+def test_through_another_target_and_back(seeds: Iterable[int]):
+    """With `pin=groups` no kernels are pinned, so names of groups follow from the groups that are listed."""
+    for program in programs(seeds):
         module = program.module
         compiled(module, TARGET)
         once = stripped(module)

@@ -12,8 +12,9 @@ from xdsl.dialects.builtin import ModuleOp
 import aicf
 from aicf.backends.reference.interpreter import Results, run_module
 from aicf.compiled import CompiledModel
-from aicf.dialects.logical import BAD_STEP, NAME_ATTR
+from aicf.dialects.logical import NAME_ATTR
 from aicf.dialects.plain_values import plain_value
+from aicf.dialects.step_names import BAD_STEP
 from aicf.dialects.types import element_named
 from aicf.errors import PolicyError
 from aicf.frontends.text import make_context

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import re
 import threading
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -369,6 +371,17 @@ def test_calls_update_the_state() -> None:
     exe.set_state({"w": x})
     exe(x)
     np.testing.assert_array_equal(exe.state()["w"], x + x)
+
+
+@pytest.mark.parametrize("n", [0, -1, 2.5, True, "3", None])
+def test_what_is_no_number_of_runs_runs_nothing(n: Any) -> None:
+    w = random(RNG, 3)
+    exe = executable(COUNTER, {"w": w})
+    bound = exe.bind(x=random(RNG, 3))
+    for refused in (bound.replay, partial(runtime.Stream().submit, bound)):
+        with pytest.raises(InputMismatch, match=re.escape(f"{n!r} is no number of runs; give a whole one")):
+            refused(n)
+    np.testing.assert_array_equal(exe.state()["w"], w)
 
 
 def test_an_instance_has_a_state_of_its_own() -> None:

@@ -17,6 +17,7 @@ import safetensors.numpy
 
 import aicf
 from aicf import ArtifactError, Graph, InputMismatch
+from aicf.training import initial_weights
 from aicf.training.checkpoint import read_checkpoint, write_checkpoint
 from tests.support.training_models import CLASSES, batches, classifier
 
@@ -75,6 +76,79 @@ def test_a_resumed_training_has_the_same_bits(tmp_path: Path):
     np.testing.assert_array_equal(step.losses(), expected)
     with pytest.raises(InputMismatch, match="no loss of step 5; known are 6 to 10"):
         step.loss_of(5)
+
+
+LOADED = """
+import sys, aicf
+step = aicf.load_step(sys.argv[1])
+print(*(name for name in ("xdsl", "numba", "aicf.compiler", "aicf.sources") if name in sys.modules))
+import numpy as np
+from hashlib import sha256
+batches = np.load(sys.argv[2])
+for x, y in zip(batches["x"], batches["y"]):
+    step(x, y)
+print(sha256(b"".join(n.encode() + a.tobytes() for n, a in sorted(step.state_dict().items()))).hexdigest())
+"""
+
+
+def test_a_step_in_an_artifact_goes_on_with_the_same_bits(tmp_path: Path):
+    """Where it was saved, in a process without a compiler; it reads and writes checkpoints, and knows its model."""
+    path, rest = tmp_path / "half.aicf", batches(STEPS, dtype="f32")[STEPS // 2 :]
+    step = train(new_step(), 0, STEPS // 2)
+    step.save_program(path)
+    step.save(tmp_path / "half.ckpt")
+    train(step, STEPS // 2, STEPS)
+    arrays = {name: np.stack(column) for name, column in zip("xy", zip(*rest, strict=True), strict=True)}
+    np.savez(tmp_path / "rest.npz", **arrays)
+    command = [sys.executable, "-c", LOADED, path, tmp_path / "rest.npz"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["", digest(step)]
+    loaded = aicf.load_step(path, native="rebuild")
+    assert loaded.steps == STEPS // 2 and loaded.losses().shape == (0,)
+    assert digest(train(loaded, STEPS // 2, STEPS)) == digest(step)
+    np.testing.assert_array_equal(loaded.losses(), step.losses()[STEPS // 2 :])
+    assert loaded.weights().keys() == step.weights().keys() < loaded.state_dict().keys()
+    loaded.load(tmp_path / "half.ckpt")
+    assert digest(train(loaded, STEPS // 2, STEPS)) == digest(step)
+    write_checkpoint(path, loaded.state_dict(), ["gelu"])
+    refuses(loaded, path, "its op 1 is gelu, here it is linear")
+
+
+def test_a_step_in_an_artifact_begins_anew_where_only_the_program_is_saved(
+    small: aicf.TrainStep, tmp_path: Path
+):
+    train(small, 0, 1).executable.save(tmp_path / "new.aicf")
+    loaded = aicf.load_step(tmp_path / "new.aicf")
+    assert loaded.steps == 0 and digest(loaded) == digest(new_step())
+
+
+def test_a_saved_step_keeps_the_rate_of_the_host_and_its_bad_step(tmp_path: Path):
+    rate = aicf.schedules.FromHost(0.5)
+    step = aicf.train_step(
+        classifier(), "cross_entropy", aicf.optimizers.SGD(rate), seed=1, meta="host", check_finite=True
+    )
+    (good,) = batches(1)
+    step(*good)
+    step.set_learning_rate(0.125)
+    step(np.full_like(good[0], np.nan), good[1])
+    step.save_program(tmp_path / "bad.aicf")
+    loaded = aicf.load_step(tmp_path / "bad.aicf")
+    assert loaded.bad_step == step.bad_step == 2 and loaded.steps == 1
+    state = loaded.state_dict()
+    assert state["lr"] == 0.125
+    for one in (step, loaded):
+        one.load_state_dict(state)
+        assert one.bad_step is None and float(one(*good)) == one.losses()[0]
+    assert digest(loaded) == digest(step)
+    loaded.set_learning_rate(0.25)
+    assert loaded.state_dict()["lr"] == 0.25
+
+
+def test_an_artifact_that_holds_no_step_is_refused(tmp_path: Path):
+    graph, path = classifier(), tmp_path / "model.aicf"
+    aicf.compile(graph, initial_weights(graph)).save(path)
+    with pytest.raises(ArtifactError, match="the artifact is of no training step, aicf.load"):
+        aicf.load_step(path)
 
 
 SAVING = """

@@ -337,8 +337,8 @@ def test_what_is_no_number_of_steps_or_no_rate_changes_nothing(step: aicf.TrainS
     ((x, y),) = batches(1)
     step(x, y)
     before: dict[str, Any] = step.state_dict()
-    for n in (2.5, -1, "3", True):
-        with pytest.raises(InputMismatch, match=re.escape(f"replay({n!r}): give a whole number of steps")):
+    for n in (2.5, 0, -1, "3", True):
+        with pytest.raises(InputMismatch, match=re.escape(f"{n!r} is no number of runs; give a whole one")):
             step.replay(n)  # pyright: ignore[reportArgumentType]
     for rate in ("a", "0.1", None, np.nan, np.inf, [0.1, 0.2], 1j):
         with pytest.raises(InputMismatch, match="the learning rate is one finite number"):

@@ -8,23 +8,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from numbers import Real
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from aicf.compiled import CompiledModel
-from aicf.dialects.logical import OWN, STEP
-from aicf.errors import InputMismatch
+from aicf.compiled import CompiledModel, load
+from aicf.dialects.step_names import OWN, RATE, STEP
+from aicf.errors import ArtifactError, InputMismatch
 from aicf.explain import Explanation, ValueExplanation
-from aicf.runtime.graph_exec import GraphExec
+from aicf.runtime.graph_exec import GraphExec, check_runs
 from aicf.runtime.ports import reject_unknown
 from aicf.runtime.tensors import Array
-from aicf.sources import read_weights
 from aicf.training.checkpoint import check_tensors, read_checkpoint, write_checkpoint
 from aicf.training.history import LENGTH, RING, read_ring
-from aicf.training.step_graph import RATE
-from aicf.whole_numbers import is_whole
+from aicf.weight_arrays import read_weights
 
 
 class StepLoss:
@@ -78,15 +76,13 @@ class TrainStep:
     """A compiled training step with its state. For one thread at a time.
 
     Args:
-        executable: The compiled step.
-        ops: What the model computes and how it is trained, op by op: what checkpoints are compared by.
-        added: Names of what the step keeps beside the model: optimizer states, counter, losses.
+        executable: The compiled step, of `aicf.train_step`.
     """
 
-    def __init__(self, executable: CompiledModel, ops: Sequence[str], added: Sequence[str]) -> None:
+    def __init__(self, executable: CompiledModel) -> None:
+        assert executable.record.trained is not None
         self.executable = executable
-        self.ops = tuple(ops)
-        self.added = tuple(added)
+        self._trained = executable.record.trained
         self._inputs = [spec.name for spec in executable.inputs]
         self._by_sizes: dict[tuple[int, ...], GraphExec] = {}
         self._current: GraphExec | None = None
@@ -112,10 +108,9 @@ class TrainStep:
         """`n` more steps on the batch that was given last; the loss of the last of them.
 
         Raises:
-            InputMismatch: no batch was given yet, or `n` is no whole number of at least 0.
+            InputMismatch: no batch was given yet, or `n` is no whole number of at least 1.
         """
-        if not is_whole(n, least=0):
-            raise InputMismatch(f"replay({n!r}): give a whole number of steps, 0 or more")
+        check_runs(n)
         if self._current is None:
             raise InputMismatch(
                 f"there is no batch to step on again; call step({', '.join(self._inputs)}) first"
@@ -244,14 +239,14 @@ class TrainStep:
                 raise InputMismatch(
                     f"'{name}' is frozen, and has other values here; build the step with these weights"
                 )
-        own = {name: self.executable.weights[name] for name in mutable if name.startswith(OWN)}
+        own = {name: np.zeros_like(self.executable.weights[name]) for name in mutable if name.startswith(OWN)}
         self.executable.set_state({**own, **{name: arrays[name] for name in ours if name in mutable}})
         self._first = self._count = number
         self._losses.clear()
 
     def weights(self) -> dict[str, Array]:
         """Copies of the parameters and states of the model, such as `aicf.compile` takes them for inference."""
-        return {name: array for name, array in self.state_dict().items() if name not in self.added}
+        return {name: array for name, array in self.state_dict().items() if name not in self._trained.added}
 
     def save(self, path: str | Path) -> None:
         """Writes a checkpoint, a safetensors file of `state_dict`; a process that is killed leaves the old file whole.
@@ -259,7 +254,7 @@ class TrainStep:
         Raises:
             ArtifactError: the file cannot be written.
         """
-        write_checkpoint(path, self.state_dict(), self.ops)
+        write_checkpoint(path, self.state_dict(), self._trained.ops)
 
     def load(self, path: str | Path) -> None:
         """Goes on from a checkpoint.
@@ -268,7 +263,15 @@ class TrainStep:
             ArtifactError: the file cannot be read or is no checkpoint.
             InputMismatch: it is of another model or optimizer; names the first difference. Nothing changes then.
         """
-        self.load_state_dict(read_checkpoint(path, self.ops))
+        self.load_state_dict(read_checkpoint(path, self._trained.ops))
+
+    def save_program(self, path: str | Path) -> None:
+        """Writes the compiled step as it is now, program and state, as an artifact that `aicf.load_step` takes.
+
+        Raises:
+            ArtifactError: the file cannot be written.
+        """
+        self.executable.save(path, state=True)
 
     def set_learning_rate(self, lr: float) -> None:
         """The rate from the next step on, of an optimizer with `lr=aicf.schedules.FromHost(...)`.
@@ -276,7 +279,7 @@ class TrainStep:
         Raises:
             InputMismatch: the program computes the rate itself, or `lr` is no finite number in the rate's type.
         """
-        if RATE not in self.added:
+        if RATE not in self._trained.added:
             raise InputMismatch(
                 "the step computes its learning rate; build it with lr=aicf.schedules.FromHost(...)"
             )
@@ -299,3 +302,31 @@ class TrainStep:
     def __repr__(self) -> str:
         inputs = ", ".join(f"{spec.name}: {spec}" for spec in self.executable.inputs)
         return f"TrainStep({inputs}; step {self._count})"
+
+
+def load_step(path: str | Path, native: Literal["use", "rebuild"] = "use") -> TrainStep:
+    """The training step in an artifact; it goes on bit by bit as the one that was saved would have.
+
+    Needs no compiler, with `native="use"`.
+
+    Args:
+        path: The `.aicf` file: of `TrainStep.save_program`, or of `CompiledModel.save`, which begins with the first
+            weights unless it was told otherwise.
+        native: As of `aicf.load`.
+
+    Raises:
+        ArtifactError: the file holds no training step.
+        Others as `aicf.load`.
+    """
+    executable = load(path, native)
+    trained = executable.record.trained
+    if trained is None:
+        raise ArtifactError(
+            "the artifact is of no training step, aicf.load() takes it; TrainStep.save_program() writes one",
+            location=str(path),
+        )
+    if missing := [name for name in (STEP, RING, *trained.added) if name not in executable.weights]:
+        raise ArtifactError(
+            f"the artifact contradicts itself: its program keeps no '{missing[0]}'", location=str(path)
+        )
+    return TrainStep(executable)

@@ -1,0 +1,10 @@
+"""Names of what a training step keeps: the passes write them, and what runs a step without a compiler reads them."""
+
+OWN = "aicf."
+"""Begins the names of what a training step keeps beside the model and its optimizer."""
+STEP = "step"
+"""Name of the meta that counts the steps."""
+RATE = "lr"
+"""Name of the meta with a learning rate that the host sets."""
+BAD_STEP = f"{OWN}bad_step"
+"""Name of the meta with the number of the first step that was not finite, 0 while there is none."""
