@@ -112,9 +112,10 @@ class _Part:
 
 @cache
 def _parts(sample: LogicalOp) -> tuple[_Part, ...]:
-    """The primitive ops that an op is written with, each once. Of a constant or what is saved there is only a copy."""
+    """The primitive ops that an op is written with, each once. Of what is its operand or constant there is a copy."""
+    copy = _Part(None, (sample.result.type,), sample.result.type)
     if isinstance(sample, logical.ConstantOp | logical.SaveOp):
-        return (_Part(None, (sample.result.type,), sample.result.type),)
+        return (copy,)
     module = ModuleOp([function_of(sample)])
     for step in (AssignIdsPass(), LowerOptimizersPass(), LowerLogicalPass()):
         step.apply(make_context(), module)
@@ -123,7 +124,7 @@ def _parts(sample: LogicalOp) -> tuple[_Part, ...]:
         _Part(type(op), tuple(op.operand_types), op.result.type, frozenset(op.properties.items()))
         for op in ops
     )
-    return tuple(dict.fromkeys(parts))
+    return tuple(dict.fromkeys(parts)) or (copy,)
 
 
 @cache

@@ -83,6 +83,7 @@ def _clip_factor(op: logical.ClipFactorOp, operands: Sequence[Array]) -> Array:
 
 MEANINGS: Mapping[type[Operation], Meaning] = {
     logical.SaveOp: unary(lambda x: x),
+    logical.DetachOp: unary(lambda x: x),
     logical.StepIncOp: unary(lambda step: step + 1),
     logical.BiasCorrOp: _bias_corr,
     logical.LearningRateOp: _learning_rate,

@@ -6,7 +6,7 @@ memory of one is used again by the next.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from aicf.dialects.step_names import STEP
@@ -39,6 +39,9 @@ class Batches:
     loss: Loss | None
     count: int
     values: dict[str, Value]
+
+    def __post_init__(self) -> None:
+        self._updated = {result.name for result in self.forward.results if result.is_update}
 
     def loss_and_gradients(self, by: Sequence[str]) -> tuple[Value, dict[str, Value]]:
         """The loss of the whole batch, and its derivatives by arguments of these names."""
@@ -78,10 +81,13 @@ class Batches:
         return self.loss.value(self.graph, prediction, target, self._named(LOSS, part))
 
     def _argument(self, name: str, role: str, part: int) -> Value:
-        """What an argument is for one part."""
+        """What an argument is for one part. What the part before left in a state is a constant to the gradients of this
+        one, as states are to a whole batch."""
         value = self.values[name]
         if self.count == 1:
             return value
+        if part and role == "state" and name in self._updated:
+            return self.graph.detach(value, name=self._named(f"{name}.left", part))
         if name == STEP:  # each part has random numbers of its own
             return self.graph.add(value * self.count, part, name=self._named(STEP, part))
         if role != "input" or not value.rank:
@@ -106,27 +112,6 @@ def whole_shape(info: TensorInfo, count: int) -> tuple[int | str, ...]:
     if not info.is_static:
         raise InvalidIR('micro-batches have a fixed size; give that of one as dims, such as {"N": 16}')
     return (info.shape[0] * count, *shape[1:])
-
-
-def check_states(forward: Forward, trained: Collection[str]) -> None:
-    """Raises InvalidIR if the loss of a part would have derivatives through what a part before it left in a state.
-
-    A state is a constant to a whole batch, and so it is to every part; no op says so of a value that was computed.
-    """
-    behind = forward.arguments_behind()
-    pending = [name for result in forward.outputs for name in behind[result.name]]
-    seen: set[str] = set()
-    while pending:
-        name = pending.pop()
-        if name in seen or name not in behind:
-            continue
-        seen.add(name)
-        if param := next((other for other in behind[name] if other in trained), None):
-            raise InvalidIR(
-                f"micro_batches: the loss reads '{name}', whose new value depends on parameter '{param}', so that a "
-                "part would pass derivatives back into the parts before it; take the batch whole"
-            )
-        pending += behind[name]
 
 
 def prediction_of(forward: Forward, loss: Loss | None) -> TensorInfo:

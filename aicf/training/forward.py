@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import OpResult, SSAValue
+from xdsl.ir import SSAValue
 
 from aicf.dialects import logical
 from aicf.dialects.logical import NAME_ATTR, ROLE_ATTR, UPDATES_ATTR, LogicalOp
@@ -77,16 +77,6 @@ class Forward:
         """Its ops in order."""
         return [op for op in self.function.body.block.ops if isinstance(op, LogicalOp)]
 
-    def arguments_behind(self) -> dict[str, list[str]]:
-        """The names of the arguments that a result is computed of, by the output or what is updated."""
-        returned = self.function.body.block.last_op
-        assert isinstance(returned, ReturnOp)
-        names = {argument.value: argument.name for argument in self.arguments}
-        return {
-            result.name: [names[root] for root in _roots(value) if root in names]
-            for result, value in zip(self.results, returned.operands, strict=True)
-        }
-
     def copy_for(self, batch: int) -> FuncOp:
         """The function with ids of a micro-batch of its own: op `fc1` is `fc1@batch2`, and stands for `fc1`."""
         copy = self.function.clone()
@@ -94,19 +84,6 @@ class Forward:
             if not isinstance(op, ReturnOp):
                 set_identity(op, part_id(op_id(op) or op.name, batch), sources(op))
         return copy
-
-
-def _roots(value: SSAValue) -> dict[SSAValue, None]:
-    """Everything that a value is computed of, itself included."""
-    found: dict[SSAValue, None] = {}
-    pending = [value]
-    while pending:
-        current = pending.pop()
-        if current not in found:
-            found[current] = None
-            if isinstance(current, OpResult):
-                pending += current.op.operands
-    return found
 
 
 def read_forward(model: Model, dims: str = "") -> Forward:

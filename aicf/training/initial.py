@@ -88,13 +88,16 @@ _BY_ROLE: Mapping[str, Callable[[Argument, int], Array]] = {
 }
 
 
+_SAME_NUMBERS = (logical.CastOp, logical.TransposeOp, logical.ReshapeOp, logical.DetachOp)
+
+
 def _uses(argument: Argument) -> list[Use]:
-    """Its uses, those of a cast or a reshape of it in place of the cast."""
+    """Its uses, those of a cast, reshape and the like in place of that."""
     found: list[Use] = []
     pending = list(argument.value.uses)
     while pending:
         use = pending.pop(0)
-        if isinstance(use.operation, logical.CastOp | logical.TransposeOp | logical.ReshapeOp):
+        if isinstance(use.operation, _SAME_NUMBERS):
             pending += use.operation.results[0].uses
         else:
             found.append(use)

@@ -19,7 +19,7 @@ from aicf.dialects.types import TensorInfo, element_named
 from aicf.errors import InvalidIR
 from aicf.frontends.builder import Graph, Value
 from aicf.runtime.tensors import Array, numpy_dtype
-from aicf.training.batches import LOSS, TARGET, Batches, check_states, prediction_of, whole_shape
+from aicf.training.batches import LOSS, TARGET, Batches, prediction_of, whole_shape
 from aicf.training.forward import Argument, Forward, shape_of
 from aicf.training.history import write_ring
 from aicf.training.losses import Loss
@@ -164,8 +164,6 @@ class _Writer:
         """The arguments of the model by name, the target and the counter."""
         forward, recipe = self._forward, self._recipe
         _check_names(forward, recipe)
-        if recipe.micro_batches > 1:
-            check_states(forward, trained_names(forward, recipe.frozen))
         prediction = prediction_of(forward, recipe.loss)
         found = {a.name: self._argument(a) for a in forward.arguments if a.name != STEP}
         if recipe.loss is not None:

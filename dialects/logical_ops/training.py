@@ -16,7 +16,16 @@ from aicf.dialects.logical_ops.base import Composite, LogicalOp, Operand, TypeTe
 from aicf.dialects.logical_ops.properties import Properties, float_value, int_value
 from aicf.dialects.types import AnyTensor, ElementType, TensorInfo, tensor, tensor_info
 
-__all__ = ["SCHEDULES", "BiasCorrOp", "GradientOp", "LearningRateOp", "SaveOp", "Schedule", "StepIncOp"]
+__all__ = [
+    "SCHEDULES",
+    "BiasCorrOp",
+    "DetachOp",
+    "GradientOp",
+    "LearningRateOp",
+    "SaveOp",
+    "Schedule",
+    "StepIncOp",
+]
 
 Schedule = Literal["constant", "linear", "cosine"]
 SCHEDULES: tuple[Schedule, ...] = ("constant", "linear", "cosine")
@@ -50,17 +59,11 @@ class GradientOp(LogicalOp):
         return by.with_sizes(by.sizes)
 
 
-@irdl_op_definition
-class SaveOp(LogicalOp):
-    """The operand, marked as what the backward part of a training step reads of the forward part.
+class _Marked(LogicalOp, ABC):
+    """The operand, of any type, with something said about it."""
 
-    `eliminate-saves` decides where it comes from: kept in memory, found in another value, or computed again.
-    """
-
-    name = "logical.save"
     TYPE_TEXT: ClassVar[TypeText] = TypeText.SAME
     operand = operand_def()
-    traits = traits_def(Pure())
 
     def __init__(self, operand: Operand):
         super().__init__(operand)
@@ -70,6 +73,28 @@ class SaveOp(LogicalOp):
         """The operand's type."""
         info = tensor_info(operands[0])
         return info.with_sizes(info.sizes)
+
+
+@irdl_op_definition
+class SaveOp(_Marked):
+    """The operand, marked as what the backward part of a training step reads of the forward part.
+
+    `eliminate-saves` decides where it comes from: kept in memory, found in another value, or computed again.
+    """
+
+    name = "logical.save"
+    traits = traits_def(Pure())
+
+
+@irdl_op_definition
+class DetachOp(_Marked):
+    """The operand, a constant to every gradient: nothing is passed back through it.
+
+    It is gone when `differentiate` has run and composites are lowered.
+    """
+
+    name = "logical.detach"
+    traits = traits_def(Pure(), Composite())
 
 
 def _check_step(type_: Attribute) -> TensorInfo:

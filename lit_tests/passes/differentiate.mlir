@@ -146,3 +146,18 @@ func.func @not_side_by_side(%x : tensor<9xf64> {logical.name = "x", logical.role
   %dx = logical.gradient %loss, %x : (tensor<f64>, tensor<9xf64>) -> tensor<9xf64>
   func.return %dx : tensor<9xf64>
 }
+
+// What is detached is a constant: of x * detach(x) the derivative is the detached value alone, saved as others are.
+// CHECK-LABEL: func.func @detached
+// CHECK: %still = logical.detach %e 
+// CHECK-NEXT: %still.save = logical.save %still
+// CHECK: %e_1.grad.mul = logical.mul %product.grad.mul, %e_1.save
+// CHECK-NEXT: func.return %e_1.grad.mul
+func.func @detached(%x : tensor<4xf32> {logical.name = "x", logical.role = "param"}) -> tensor<4xf32> {
+  %e = logical.exp %x : tensor<4xf32>
+  %still = logical.detach %e : tensor<4xf32>
+  %product = logical.mul %e, %still : tensor<4xf32>
+  %loss = logical.reduce_sum %product {axes = [0]} : tensor<4xf32> -> tensor<f32>
+  %dx = logical.gradient %loss, %x : (tensor<f32>, tensor<4xf32>) -> tensor<4xf32>
+  func.return %dx : tensor<4xf32>
+}

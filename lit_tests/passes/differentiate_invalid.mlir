@@ -37,6 +37,16 @@ func.func @steps(
 
 // -----
 
+// CHECK: logical.gradient "dx": the loss depends on 'x' in steps alone: 'x' -> 'still' -> 'loss'; logical.detach 'still' passes nothing back; leave it out, or declare it frozen
+func.func @detached(%x : tensor<4xf32> {logical.name = "x", logical.role = "param"}) -> tensor<4xf32> {
+  %still = logical.detach %x : tensor<4xf32>
+  %loss = logical.reduce_sum %still {axes = [0]} : tensor<4xf32> -> tensor<f32>
+  %dx = logical.gradient %loss, %x : (tensor<f32>, tensor<4xf32>) -> tensor<4xf32>
+  func.return %dx : tensor<4xf32>
+}
+
+// -----
+
 // Integers between two casts.
 // CHECK: logical.gradient "dx": the loss depends on 'x' in steps alone: 'x' -> 'whole' -> 'back' -> 'loss'; logical.cast 'back' passes nothing back;
 func.func @integers(%x : tensor<4xf32> {logical.name = "x", logical.role = "param"}) -> tensor<4xf32> {

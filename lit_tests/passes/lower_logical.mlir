@@ -269,3 +269,13 @@ func.func @bounds(%x : tensor<3xi32>, %y : tensor<3xi32>) -> (tensor<3xi32>, ten
   %1 = logical.mod %0, %y {aicf.id = "m", aicf.src = ["m"]} : tensor<3xi32>
   func.return %0, %1 : tensor<3xi32>, tensor<3xi32>
 }
+
+// Gradients are written: what was a constant to them is its operand, also as a result.
+// CHECK-LABEL: func.func @detached
+func.func @detached(%x : tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  // CHECK-NEXT: %y = logical.exp %x
+  %0 = logical.detach %x {aicf.id = "still", aicf.src = ["still"]} : tensor<4xf32>
+  %y = logical.exp %0 {aicf.id = "y", aicf.src = ["y"]} : tensor<4xf32>
+  // CHECK-NEXT: func.return %x, %y
+  func.return %0, %y : tensor<4xf32>, tensor<4xf32>
+}

@@ -82,7 +82,7 @@ def _single(op: Operation) -> tuple[str, Attrs] | None:
 
 def _update(update: BodyUpdate) -> tuple[str, Attrs]:
     """Kind of a body that updates many tensors: that of a known optimizer if it is so for all but histories."""
-    chains = [chain for chain in update.chains if not _notes_a_number(chain)]
+    chains = [chain for chain in update.chains if not _keeps_a_history(chain)]
     rates = {_rate_of_step(chain) for chain in chains}
     if len(rates) == 1 and (rate := next(iter(rates))) is not None:
         return "sgd_step", {"learning_rate_operand": IntegerAttr(rate, i64)}
@@ -102,12 +102,27 @@ def _rate_of_step(chain: Chain) -> int | None:
     return -1 if number is None else number
 
 
-def _notes_a_number(chain: Chain) -> bool:
-    """Whether a chain puts one number into some of its elements and leaves the others, as a history of losses does."""
+def _keeps_a_history(chain: Chain) -> bool:
+    """Whether a chain puts one number into some of its elements and leaves the others, as a history of losses does, or
+    takes over what was computed so elsewhere."""
     last = chain.ops[-1]
+    if not isinstance(last, logical.SelectOp):
+        return False
+    if (new := _guarded(last)) is not None:
+        if not isinstance(new, OpResult):
+            return True
+        last = new.op
     return isinstance(last, logical.SelectOp) and any(
         isinstance(value, OpResult) and is_spread(value.op) for value in last.operands[1:]
     )
+
+
+def _guarded(choice: logical.SelectOp) -> SSAValue | None:
+    """The new value, where one truth value for all elements chooses between it and an old one."""
+    condition, new = choice.condition, choice.on_true
+    is_number = isinstance(new, OpResult) and is_spread(new.op)
+    is_for_all = isinstance(condition, OpResult) and is_spread(condition.op)
+    return new if is_for_all and not is_number and isinstance(choice.on_false, BlockArgument) else None
 
 
 def _goes_by_moments(chain: Chain) -> bool:

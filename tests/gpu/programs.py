@@ -351,9 +351,9 @@ def losses(dtype: str) -> Graph:
 
 
 def counters(dtype: str) -> Graph:
-    """The next step, and what follows from it: corrections of a bias and rates of every schedule."""
+    """The next step, detached, and what follows from it: corrections of a bias and rates of every schedule."""
     g = Graph("counters")
-    step = g.step_inc(g.abs(g.input("step", (), "i64")))
+    step = g.detach(g.step_inc(g.abs(g.input("step", (), "i64"))))
     g.output(step, "next")
     for beta in (0.0, 0.9, 0.999):
         g.output(g.bias_corr(step, beta, dtype), f"corrected_{beta}")

@@ -98,6 +98,15 @@ def test_same_as_the_definition(name: str, target: str) -> None:
     assert int(found["step"]) == 4
 
 
+@pytest.mark.parametrize("name", ["adam", "momentum"])
+def test_a_guard_changes_no_kind(name: str) -> None:
+    """Where steps that are not finite are held back, every new value is a choice, also that of the history."""
+    program, _, kind = CASES[name]
+    text = Program(program.tensors, program.dtype, HISTORY).text()
+    guarded = aicf.compile(text, _weights(program), "reference", check_finite=True)
+    assert _kinds_of_updates(guarded) == [kind]
+
+
 @pytest.mark.parametrize(
     ("name", "target"), [("adam", "cpu:x86-64-v3"), ("adam", "cuda:sm_90a"), ("sgd", "reference:typed")]
 )

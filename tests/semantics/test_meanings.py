@@ -697,6 +697,7 @@ def test_cross_entropy_picks_the_label_and_leaves_out_the_ignored() -> None:
 def test_what_is_saved_is_what_it_was() -> None:
     x = np.array([-0.0, np.nan, 3.0])
     assert run(logical.SaveOp, x).tobytes() == x.tobytes()
+    assert run(logical.DetachOp, x).tobytes() == x.tobytes()
 
 
 def test_counters() -> None:

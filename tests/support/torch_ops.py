@@ -239,6 +239,7 @@ TORCH: Mapping[str, Callable[..., Tensor]] = {
     "attention": attention,
     "reshape": in_order(torch.reshape),
     "transpose": in_order(torch.permute),
+    "detach": torch.Tensor.detach,
     "broadcast": broadcast,
     "slice": strided,
     "concat": lambda *parts, axis: torch.cat(parts, axis),

@@ -10,10 +10,14 @@ import numpy as np
 import pytest
 
 from aicf.compiled import Options
-from aicf.compiler import compile
+from aicf.compiler import compile, print_module
 from aicf.errors import ArtifactError, BackendUnavailable, CaptureError, PolicyError
 from aicf.policies.tuning_table import TuningTable
 from aicf.tools.aicf_cli import main
+from aicf.training.forward import read_forward
+from aicf.training.losses import MSELoss
+from aicf.training.optimizers import SGD
+from aicf.training.step_graph import Recipe, write_step
 from aicf.tuning import cases as folder
 from aicf.tuning.candidates import prepare, spread
 from aicf.tuning.devices import open_device
@@ -33,6 +37,15 @@ func.func @twice(
   %first = logical.matmul %x, %w : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
   %second = logical.matmul %first, %v : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
   func.return %second : tensor<8x8xf32>
+}
+"""
+TRAINED = """
+func.func @layer(
+    %x : tensor<8x8xf32> {logical.name = "x", logical.role = "input"},
+    %w : tensor<8x8xf32> {logical.name = "w", logical.role = "param"})
+    -> (tensor<8x8xf32> {logical.name = "prediction"}) {
+  %p = logical.matmul %x, %w : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  func.return %p : tensor<8x8xf32>
 }
 """
 TIMES = {"cpu.gemm_avx2": 3.0, "cpu.gemm_portable": 4.0}
@@ -248,6 +261,31 @@ def test_preparing_and_measuring_apart(tmp_path: Path):
     assert main(["tune", "--measure", str(tmp_path / "cases"), "-o", str(table)]) == 0
     assert main(["tune", "--measure", str(tmp_path / "cases"), "-o", str(table), "--add"]) == 0
     assert len(TuningTable.load(table).works) == 2
+
+
+def test_a_training_step_is_measured_as_it_is_compiled(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """With its metas on the host the rate is no work of the program; what tests for NaN is work of it."""
+    model, folders = tmp_path / "step.mlir", [tmp_path / "plain", tmp_path / "other"]
+    recipe = Recipe(MSELoss(), SGD(0.1, momentum=0.9))
+    model.write_text(print_module(write_step(read_forward(TRAINED), recipe).graph.module()))
+    command = ["tune", str(model), "--target", TARGET, "--variants", "1", "--prepare"]
+    assert main([*command, str(folders[0])]) == 0
+    assert main([*command, str(folders[1]), "--meta", "host", "--check-finite"]) == 0
+    plain, other = ({case.group for case in folder.load(each).cases} for each in folders)
+    assert plain - other == {"lr"} and other - plain == {"step.now.nothing_1"}
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [(["--meta", "host"], "meta: the program has no counter"), (["--check-finite"], "check-finite")],
+)
+def test_options_of_training_are_refused_for_other_programs(
+    option: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    model = tmp_path / "two.mlir"
+    model.write_text(TWO_PRODUCTS)
+    assert main(["tune", str(model), "--prepare", str(tmp_path / "cases"), *option]) == 1
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

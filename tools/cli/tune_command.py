@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from aicf.tools.cli.arguments import CheckFinite, Meta
 from aicf.tools.cli.outputs import check_output
 
 if TYPE_CHECKING:
+    from aicf.compiled import Options
     from aicf.policies.tuning_table import TuningTable
     from aicf.tuning.cases import Prepared
 
@@ -35,6 +37,8 @@ def tune_command(
         typer.Option(help="'auto', inline JSON, or a .json or .yaml file.", show_default=False),
     ] = None,
     threads: Annotated[int, typer.Option(help="Threads that run the program together.")] = 1,
+    meta: Meta = None,
+    check_finite: CheckFinite = False,
     variants: Annotated[
         int,
         typer.Option(
@@ -57,7 +61,8 @@ def tune_command(
     Every kernel that could run a part of the model. MODEL and -o compile and measure here. MODEL and --prepare compile
     on any machine; --measure and -o then measure on the machine with the device. The table has, for each piece of work
     and variant, the median and spread of cold runs (weights in memory, as inside a program) and warm ones; what fails
-    is in it with its reason.
+    is in it with its reason. Of a training step with a memory budget, tune with the policy that `aicf policy extract`
+    takes out of it: that lists what is computed again.
     """
     if measure is not None:
         _check(
@@ -71,7 +76,14 @@ def tune_command(
     older = None
     if output is not None:
         older = _checked_before(output, add, target if measure is None else None)
-    prepared = _prepared(model, measure, target, dims, policy, threads, variants)
+    if model is not None:
+        options = _options(target, policy, dims, threads, meta, check_finite)
+        prepared = _compiled(model, options, variants)
+    else:
+        from aicf.tuning.cases import load
+
+        assert measure is not None
+        prepared = load(measure)
     if prepare is not None:
         from aicf.tuning.cases import save
 
@@ -86,26 +98,22 @@ def _check(holds: bool, message: str) -> None:
         raise typer.BadParameter(message)
 
 
-def _prepared(
-    model: Path | None,
-    folder: Path | None,
-    target: str | None,
-    dims: str,
-    policy: str | None,
-    threads: int,
-    variants: int,
-) -> Prepared:
-    if folder is not None:
-        from aicf.tuning.cases import load
-
-        return load(folder)
+def _options(
+    target: str | None, policy: str | None, dims: str, threads: int, meta: Meta, check_finite: bool
+) -> Options:
     from aicf.compiled import Options
-    from aicf.progress import progress
     from aicf.sources import policy_text
+
+    managed_by = "" if meta is None else meta.value
+    return Options(
+        target or "", policy_text(policy), dims, threads, meta=managed_by, check_finite=check_finite
+    )
+
+
+def _compiled(model: Path, options: Options, variants: int) -> Prepared:
+    from aicf.progress import progress
     from aicf.tuning.candidates import prepare
 
-    assert model is not None
-    options = Options(target or "", policy_text(policy), dims, threads)
     with progress("preparing") as step:
         return prepare(model, options, variants, step)
 

@@ -1,4 +1,4 @@
-"""Training of the builder: gradients, counters, what follows from them, and clipping."""
+"""Training of the builder: gradients and what stops them, counters, what follows from them, and clipping."""
 
 from __future__ import annotations
 
@@ -16,6 +16,11 @@ class TrainingOps(GraphCore):
         """The derivative of a loss, one float, by a value that it depends on."""
         values = self._own(loss), self._own(by)
         return self._insert("gradient", name, lambda: logical.GradientOp(*values))
+
+    def detach(self, value: Value, *, name: str | None = None) -> Value:
+        """The value, a constant to every gradient, as PyTorch's `detach()`."""
+        own = self._own(value)
+        return self._insert("detach", name, lambda: logical.DetachOp(own))
 
     def step_inc(self, step: Value, *, name: str | None = None) -> Value:
         """The number of the next step."""

@@ -11,6 +11,14 @@ func.func @training(%x : tensor<4x6xf32>) -> (tensor<4x6xf32>, tensor<4x6xf32>) 
   func.return %0, %2 : tensor<4x6xf32>, tensor<4x6xf32>
 }
 
+// Nothing is passed back through it.
+// CHECK-LABEL: func.func @detached
+func.func @detached(%x : tensor<4x6xf32>) -> tensor<4x6xf32> {
+  // CHECK-NEXT: %0 = logical.detach %x : tensor<4x6xf32>
+  %0 = logical.detach %x : tensor<4x6xf32>
+  func.return %0 : tensor<4x6xf32>
+}
+
 // The number of the step, and what follows from it.
 // CHECK-LABEL: func.func @counters
 func.func @counters(%n : tensor<i64>) {

@@ -25,6 +25,7 @@ def _global_norm(adjoint: Adjoint, op: logical.GlobalNormOp) -> SSAValue:
 GRADIENTS: Gradients = {
     logical.GlobalNormOp: (_global_norm,),
     logical.ClipFactorOp: BY_FORMULA,
+    logical.DetachOp: STEPS,
     logical.StepIncOp: STEPS,
     logical.BiasCorrOp: STEPS,
     logical.LearningRateOp: STEPS,

@@ -11,6 +11,11 @@ from aicf.dialects.types import element_named, tensor_info
 from aicf.passes.support.lowerings.base import Formulas, Lowering
 
 
+def _detach(lower: Lowering, op: logical.DetachOp) -> SSAValue:
+    """The operand: gradients, which it was for, are written."""
+    return op.operand
+
+
 def _step_inc(lower: Lowering, op: logical.StepIncOp) -> SSAValue:
     """step + 1."""
     return lower.apply(logical.AddOp, op.step, 1)
@@ -73,6 +78,7 @@ def _clip_factor(lower: Lowering, op: logical.ClipFactorOp) -> SSAValue:
 
 
 FORMULAS: Formulas = {
+    logical.DetachOp: _detach,
     logical.StepIncOp: _step_inc,
     logical.BiasCorrOp: _bias_corr,
     logical.LearningRateOp: _learning_rate,

@@ -22,6 +22,10 @@ def _reshape(draw: Draw, dtype: str) -> Drawn:
     return [x], {"sizes": [*sizes, left]}
 
 
+def _as_it_is(draw: Draw, dtype: str) -> Drawn:
+    return [values(draw, dtype, shape(draw, 0))], {}
+
+
 def _transpose(draw: Draw, dtype: str) -> Drawn:
     x = values(draw, dtype, shape(draw))
     return [x], {"permutation": list(draw(st.permutations(range(x.ndim))))}
@@ -123,6 +127,7 @@ ROWS = (
     Row(
         logical.ReshapeOp, _reshape, lambda x, sizes: np.array(x.tolist(), x.dtype).reshape(sizes), ALL, True
     ),
+    Row(logical.DetachOp, _as_it_is, lambda x: x, ALL, True),
     Row(logical.TransposeOp, _transpose, lambda x, permutation: x.transpose(permutation), ALL, True),
     Row(logical.BroadcastOp, _broadcast, _repeated, ALL, True),
     Row(logical.SliceOp, _slice, _sliced, ALL, True),

@@ -61,4 +61,8 @@ def _constant(g: Generator) -> None:
     g.add(logical.ConstantOp(value, type_))
 
 
-STEPS = (_reshape, _transpose, _broadcast, _slice, _concat, _constant)
+def _detach(g: Generator) -> None:
+    g.add(logical.DetachOp(g.float_value()))
+
+
+STEPS = (_reshape, _transpose, _broadcast, _slice, _concat, _constant, _detach)
