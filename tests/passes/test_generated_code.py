@@ -97,13 +97,15 @@ func.func @shared(
     %g : tensor<6xf32> {logical.name = "g", logical.role = "input"},
     %p : tensor<6xf32> {logical.name = "p", logical.role = "param"},
     %q : tensor<6xf32> {logical.name = "q", logical.role = "param"},
+    %r : tensor<4xf32> {logical.name = "r", logical.role = "param"},
     %step : tensor<i64> {logical.name = "step", logical.role = "meta"})
     -> (tensor<6xf32> {logical.updates = "p"}, tensor<6xf32> {logical.updates = "q"},
-        tensor<i64> {logical.updates = "step"}) {
+        tensor<4xf32> {logical.updates = "r"}, tensor<i64> {logical.updates = "step"}) {
   %now = logical.step_inc %step : tensor<i64>
   %down = logical.sub %p, %g : tensor<6xf32>
   %up = logical.max %q, %g : tensor<6xf32>
-  func.return %down, %up, %now : tensor<6xf32>, tensor<6xf32>, tensor<i64>
+  %other = logical.neg %r : tensor<4xf32>
+  func.return %down, %up, %other, %now : tensor<6xf32>, tensor<6xf32>, tensor<4xf32>, tensor<i64>
 }
 """
 
@@ -112,10 +114,12 @@ func.func @shared(
 def test_parts_of_two_programs_read_one_tensor(target: str) -> None:
     """Each has an operand of its own, counted as those of its program."""
     random = np.random.default_rng(6)
-    feeds = {name: random.standard_normal(6).astype(np.float32) for name in "gpq"} | {"step": np.array(3)}
+    sizes = {"g": 6, "p": 6, "q": 6, "r": 4}
+    feeds = {name: random.standard_normal(size).astype(np.float32) for name, size in sizes.items()}
+    feeds["step"] = np.array(3)
     module = lowered(parse_module(SHARED, "shared"), target)
     updates = [op for op in module.walk() if isinstance(op, KernelOp) and is_update(op)]
-    assert [len(code.parallel_sizes) for code in updates] == [2]
+    assert [len(code.parallel_sizes) for code in updates] == [3]
     assert check_codes(module, feeds)
 
 
