@@ -37,7 +37,7 @@ builtin.module attributes {aicf.target = #emit.target<"cpu", "x86-64-v3", {threa
       ins(%lr, %gw, %w, %half, %b : !emit.buffer<f32, bound>, !emit.buffer<8xf32, bound>, !emit.buffer<8xf32, bound>, !emit.buffer<4xf32, arena>, !emit.buffer<4xf32, bound>) outs(%s, %b : !emit.buffer<8xf32, arena>, !emit.buffer<4xf32, bound>)
       attrs {learning_rate_operand = 0 : i64} schema("sgd_step.v1") blob("0x0000000000000000")
       body(@step.body) code(@step.code)
-      kernel("cpu.multi_tensor", {version = 1 : i64, determinism = "bitwise", threads = 1 : i64, parts = [{vector_dim = 0 : i64, lanes = 8 : i64, unroll = 1 : i64, threads = 1 : i64, partition_dim = -1 : i64, combination_order = "none"}, {vector_dim = 0 : i64, lanes = 8 : i64, unroll = 1 : i64, threads = 1 : i64, partition_dim = -1 : i64, combination_order = "none"}]})
+      kernel("cpu.multi_tensor", {version = 2 : i64, determinism = "bitwise", threads = 1 : i64, subnormals = "zero", parts = [{vector_dim = 0 : i64, lanes = 8 : i64, unroll = 1 : i64, threads = 1 : i64, partition_dim = -1 : i64, combination_order = "none"}, {vector_dim = 0 : i64, lanes = 8 : i64, unroll = 1 : i64, threads = 1 : i64, partition_dim = -1 : i64, combination_order = "none"}]})
       constraints {may_alias = [[0 : i64, 1 : i64], [0 : i64, 2 : i64], [1 : i64, 3 : i64], [1 : i64, 4 : i64]]}
       stream(0) after([])
   }
@@ -77,7 +77,7 @@ builtin.module attributes {aicf.target = #emit.target<"cpu", "x86-64-v3", {threa
       ins(%lr, %gw, %w, %gb, %b : !emit.buffer<f32, bound>, !emit.buffer<8xf32, bound>, !emit.buffer<8xf32, bound>, !emit.buffer<4xf32, bound>, !emit.buffer<4xf32, bound>) outs(%w, %b : !emit.buffer<8xf32, bound>, !emit.buffer<4xf32, bound>)
       attrs {learning_rate_operand = 0 : i64} schema("sgd_step.v1") blob("0x0000000000000000")
       body(@step.body) code(@step.code)
-      kernel("cpu.multi_tensor", {version = 1 : i64, determinism = "bitwise", threads = 1 : i64, parts = [{vector_dim = 0 : i64, lanes = 8 : i64, unroll = 1 : i64, threads = 1 : i64, partition_dim = -1 : i64, combination_order = "none"}, {vector_dim = 0 : i64, lanes = 8 : i64, unroll = 1 : i64, threads = 1 : i64, partition_dim = -1 : i64, combination_order = "none"}]})
+      kernel("cpu.multi_tensor", {version = 2 : i64, determinism = "bitwise", threads = 1 : i64, subnormals = "zero", parts = [{vector_dim = 0 : i64, lanes = 8 : i64, unroll = 1 : i64, threads = 1 : i64, partition_dim = -1 : i64, combination_order = "none"}, {vector_dim = 0 : i64, lanes = 8 : i64, unroll = 1 : i64, threads = 1 : i64, partition_dim = -1 : i64, combination_order = "none"}]})
       constraints {may_alias = [[0 : i64, 1 : i64], [1 : i64, 3 : i64], [1 : i64, 4 : i64]]}
       stream(0) after([])
   }
@@ -118,7 +118,7 @@ builtin.module attributes {aicf.target = #emit.target<"cpu", "x86-64-v3", {threa
       ins(%lr, %gw, %w, %gb, %b : !emit.buffer<f32, bound>, !emit.buffer<8xf32, bound>, !emit.buffer<8xf32, bound>, !emit.buffer<4xf32, bound>, !emit.buffer<4xf32, bound>) outs(%w, %b : !emit.buffer<8xf32, bound>, !emit.buffer<4xf32, bound>)
       attrs {learning_rate_operand = 0 : i64} schema("sgd_step.v1") blob("0x0000000000000000")
       body(@step.body) code(@step.code)
-      kernel("cpu.multi_tensor", {version = 1 : i64, determinism = "bitwise", threads = 1 : i64, parts = [{vector_dim = 0 : i64, lanes = 8 : i64, unroll = 1 : i64, threads = 1 : i64, partition_dim = -1 : i64, combination_order = "none"}, {vector_dim = 0 : i64, lanes = 8 : i64, unroll = 1 : i64, threads = 1 : i64, partition_dim = -1 : i64, combination_order = "none"}]})
+      kernel("cpu.multi_tensor", {version = 2 : i64, determinism = "bitwise", threads = 1 : i64, subnormals = "zero", parts = [{vector_dim = 0 : i64, lanes = 8 : i64, unroll = 1 : i64, threads = 1 : i64, partition_dim = -1 : i64, combination_order = "none"}, {vector_dim = 0 : i64, lanes = 8 : i64, unroll = 1 : i64, threads = 1 : i64, partition_dim = -1 : i64, combination_order = "none"}]})
       constraints {may_alias = [[0 : i64, 1 : i64], [0 : i64, 2 : i64], [1 : i64, 3 : i64], [1 : i64, 4 : i64]]}
       stream(0) after([])
     emit.resolved "relu" id(1) name("backward") src(["backward"]) ins(%w : !emit.buffer<8xf32, bound>) outs(%y : !emit.buffer<8xf32, bound>) stream(1) after([])
@@ -159,7 +159,7 @@ builtin.module attributes {aicf.target = #emit.target<"cpu", "x86-64-v3", {threa
       ins(%lr, %gw, %w, %gb, %b : !emit.buffer<f32, bound>, !emit.buffer<8xf32, bound>, !emit.buffer<8xf32, bound>, !emit.buffer<4xf32, bound>, !emit.buffer<4xf32, bound>) outs(%w, %b : !emit.buffer<8xf32, bound>, !emit.buffer<4xf32, bound>)
       attrs {learning_rate_operand = 0 : i64} schema("sgd_step.v1") blob("0x0000000000000000")
       body(@step.body) code(@step.code)
-      kernel("cpu.multi_tensor", {version = 1 : i64, determinism = "bitwise", threads = 1 : i64, parts = [{vector_dim = 0 : i64, lanes = 8 : i64, unroll = 1 : i64, threads = 1 : i64, partition_dim = -1 : i64, combination_order = "none"}, {vector_dim = 0 : i64, lanes = 8 : i64, unroll = 1 : i64, threads = 1 : i64, partition_dim = -1 : i64, combination_order = "none"}]})
+      kernel("cpu.multi_tensor", {version = 2 : i64, determinism = "bitwise", threads = 1 : i64, subnormals = "zero", parts = [{vector_dim = 0 : i64, lanes = 8 : i64, unroll = 1 : i64, threads = 1 : i64, partition_dim = -1 : i64, combination_order = "none"}, {vector_dim = 0 : i64, lanes = 8 : i64, unroll = 1 : i64, threads = 1 : i64, partition_dim = -1 : i64, combination_order = "none"}]})
       constraints {may_alias = [[0 : i64, 1 : i64], [0 : i64, 2 : i64], [1 : i64, 3 : i64], [1 : i64, 4 : i64]]}
       stream(0) after([])
   }

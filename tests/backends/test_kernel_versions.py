@@ -73,7 +73,7 @@ RECORDS: Mapping[str, tuple[int, str]] = {
     "cpu.last_update": (1, "threads"),
     "cpu.scatter": (1, "mode parts threads combination_order"),
     "cpu.topk": (1, "axis smallest threads"),
-    "cpu.multi_tensor": (1, "parts threads may_alias"),
+    "cpu.multi_tensor": (2, "parts subnormals threads may_alias"),
     "cuda.cublaslt": (
         1,
         f"{_inside('matrices', 'a b c d')} {_inside('operands', 'a b c bias')} transpose batch alpha beta dtype "

@@ -44,8 +44,9 @@ from aicf.backends.cpu.records import (
     sub_records,
 )
 from aicf.backends.cpu.row_program import make_rows
+from aicf.backends.cpu.subnormals import emit_flushed
 from aicf.backends.cpu.target import ACCUMULATORS, HALVES, CpuLevel
-from aicf.backends.cpu.update_kernels import part_nests
+from aicf.backends.cpu.update_kernels import KEEP, can_flush, part_nests, read_subnormals
 from aicf.backends.moves import moved_text, moves
 from aicf.backends.nests import LoopNest, Strided, nest_of, one_row
 from aicf.backends.scatters import Scatter
@@ -65,6 +66,13 @@ class _Call:
     nthreads: Value
     table: Value
     """Address of the first function pointer."""
+
+
+def _call_of(launch: Launch, args: Sequence[Value]) -> _Call:
+    """The arguments of the function of an instruction, or of one that it passes them on to."""
+    ins, outs = len(launch.ins), len(launch.outs)
+    pointers, (tid, nthreads, table) = tuple(args[:-3]), args[-3:]
+    return _Call(pointers[:ins], pointers[ins : ins + outs], pointers[ins + outs :], tid, nthreads, table)
 
 
 def build_object(name: str, units: Sequence[CodeUnit], level: CpuLevel) -> tuple[bytes, tuple[str, ...]]:
@@ -139,20 +147,16 @@ class _Module:
                 f"instruction '{launch.name}': kernel '{launch.kernel}' is not one of cpu's "
                 f"({', '.join(_EMITTERS)}): run select-kernels for this target"
             )
+
+        def emit(em: Emitter) -> None:
+            emitter(em, launch, _call_of(launch, em.function.args), self.functions)
+
         em = Emitter(self.module, self.level, function)
-        args = list(function.args)
-        ins, outs = len(launch.ins), len(launch.outs)
-        tid, nthreads, table = args[-3:]
-        call = _Call(
-            tuple(args[:ins]),
-            tuple(args[ins : ins + outs]),
-            tuple(args[ins + outs : -3]),
-            tid,
-            nthreads,
-            table,
-        )
         with _naming(launch):
-            emitter(em, launch, call, self.functions)
+            if _flushes(launch, self.level):
+                emit_flushed(em, emit)
+            else:
+                emit(em)
         em.b.ret_void()
 
     # Entries.
@@ -433,6 +437,15 @@ def _part(
         em.when(em.b.icmp_signed("==", call.tid, em.index(0)), emit)
     else:
         emit()
+
+
+def _flushes(launch: Launch, level: CpuLevel) -> bool:
+    """Whether the code of an instruction takes subnormal numbers for 0."""
+    if launch.kernel != "cpu.multi_tensor" or read_subnormals(launch.record) == KEEP:
+        return False
+    if not can_flush(level):
+        raise PlanError(f"kernel record: 'subnormals' must be '{KEEP}' on {level.name}")
+    return True
 
 
 def _multi_tensor(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:

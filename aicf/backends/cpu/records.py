@@ -99,15 +99,15 @@ def gemm_spec(record: Record, problem: GemmProblem, fused: bool) -> GemmSpec:
         nv=get_int(record, "tile_vectors"),
         k_unroll=get_int(record, "k_unroll"),
         k_split=get_int(record, "k_split"),
-        b_source=cast(BSource, _one_of(record, "b_source", ("packed", "direct", "workspace"))),
+        b_source=cast(BSource, one_of(record, "b_source", ("packed", "direct", "workspace"))),
         group=get_int(record, "panel_group"),
         mc=get_int(record, "block_rows"),
-        partition=cast(Partition, _one_of(record, "partition", ("none", "rows", "columns"))),
+        partition=cast(Partition, one_of(record, "partition", ("none", "rows", "columns"))),
         threads=get_int(record, "threads"),
         fused=fused,
         prefetch_lines=get_int(record, "prefetch_lines"),
         prefetch_ahead=get_int(record, "prefetch_ahead"),
-        tile_buffer=_one_of(record, "epilogue_from", ("registers", "tile buffer")) == "tile buffer",
+        tile_buffer=one_of(record, "epilogue_from", ("registers", "tile buffer")) == "tile buffer",
         b_panel_type=_panel_type(record, problem),
     )
     if (problem_found := check(spec)) is not None:
@@ -121,11 +121,12 @@ def _panel_type(record: Record, problem: GemmProblem) -> str:
     """Element type of packed panels, where it is not that of the sums."""
     if "b_element" not in record or get_text(record, "b_source") != "packed":
         return ""
-    element = _one_of(record, "b_element", (problem.b_element, problem.dtype))
+    element = one_of(record, "b_element", (problem.b_element, problem.dtype))
     return "" if element == problem.dtype else element
 
 
-def _one_of(record: Record, key: str, legal: tuple[str, ...]) -> str:
+def one_of(record: Record, key: str, legal: tuple[str, ...]) -> str:
+    """A string entry that is one of a few. Raises PlanError if it is none of them."""
     value = get_text(record, key)
     if value not in legal:
         raise PlanError(f"kernel record: '{key}' must be one of {', '.join(legal)}, is '{value}'")
@@ -149,7 +150,7 @@ def attention_record(spec: AttentionSpec) -> dict[str, Attribute]:
 def attention_spec(record: Record, problem: AttentionProblem, fused: bool) -> AttentionSpec:
     """The decisions of a record for `problem`. Raises PlanError if they contradict each other."""
     rows, threads = get_int(record, "block_rows"), get_int(record, "threads")
-    share = cast(Share, _one_of(record, "share", ("none", "batches", "rows")))
+    share = cast(Share, one_of(record, "share", ("none", "batches", "rows")))
     scores = gemm_spec(get_record(record, "scores"), problem.scores(rows), fused)
     row = padded_row(problem.n, scores.lanes)
     output = gemm_spec(get_record(record, "output"), problem.output(rows, row), fused)
@@ -182,7 +183,7 @@ def rounding_record(kernel: KernelOp | None, rounding: str) -> dict[str, Attribu
 
 def read_rounding(record: Record) -> str:
     """`fused` or `strict`; `fused` for a program whose values are all as wide as their registers."""
-    return _one_of(record, "rounding", ("fused", "strict")) if "rounding" in record else "fused"
+    return one_of(record, "rounding", ("fused", "strict")) if "rounding" in record else "fused"
 
 
 def loop_spec(record: Record, nest: LoopNest) -> LoopSpec:

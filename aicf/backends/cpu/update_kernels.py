@@ -2,36 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.base import KernelDescriptor, Work
 from aicf.backends.cpu.legality import (
     DETERMINISM,
-    VERSION,
     PlainOperands,
     code_reason,
     level_of,
     threads_of,
 )
 from aicf.backends.cpu.loop_spec import LoopSpec, choose, cost_us
-from aicf.backends.cpu.records import integer, loop_record, pairs
+from aicf.backends.cpu.records import integer, loop_record, one_of, pairs
+from aicf.backends.cpu.target import CpuLevel
 from aicf.backends.nests import LoopNest, nest_of
 from aicf.backends.updates import layout_reason, overwritten, program_code, same_type, update_of_work
 from aicf.dialects.emit_kernels import KernelOp
 from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.emit_updates import Update, is_update, scalar_phase
 
+ZERO, KEEP = "zero", "keep"
+"""What becomes of numbers below the smallest normal one, read or written; `subnormals.py` says why."""
+
 
 @dataclass(frozen=True)
 class MultiTensorKernel(PlainOperands):
-    """Loops over the elements of one part after the other; threads share those of each part that has enough."""
+    """Loops over the elements of one part after the other; threads share those of each part that has enough.
+
+    Version 2 says what becomes of subnormal numbers.
+    """
 
     id: str = "cpu.multi_tensor"
-    version: int = VERSION
+    version: int = 2
     determinism: str = DETERMINISM
     simplicity: int = 0
     kinds: frozenset[str] = frozenset({"sgd_step", "adam_step", "update"})
@@ -55,6 +61,7 @@ class MultiTensorKernel(PlainOperands):
         aliases = same_type(overwritten(work.code, update_of_work(work)), work)
         return {
             "threads": integer(max(spec.threads for _, spec in decided)),
+            "subnormals": StringAttr(ZERO if can_flush(level_of(target)) else KEEP),
             "parts": ArrayAttr([DictionaryAttr(loop_record(spec, nest)) for nest, spec in decided]),
             "may_alias": pairs(aliases),
         }
@@ -70,6 +77,16 @@ def _decide(work: Work, target: TargetAttr) -> list[tuple[LoopNest, LoopSpec]]:
     nests = part_nests(work.code, update_of_work(work), *dtypes)
     level, threads = level_of(target), threads_of(target)
     return [(nest, choose(nest, level, threads, rounding=work.rounding)) for nest in nests]
+
+
+def can_flush(level: CpuLevel) -> bool:
+    """Whether code of a level can take subnormal numbers for 0."""
+    return level.architecture == "x86_64"
+
+
+def read_subnormals(record: Mapping[str, Attribute]) -> str:
+    """The entry of a record. Raises PlanError if it is none."""
+    return one_of(record, "subnormals", (ZERO, KEEP))
 
 
 def part_nests(
