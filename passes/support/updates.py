@@ -242,18 +242,22 @@ class _Writer:
         self.scalars = [argument for argument in body.args if not tensor_info(argument.type).shape]
         self.sources = [*self.scalars, *(value for chain in self.programs for value in chain.arguments)]
         self.values: dict[SSAValue, SSAValue] = {}
+        """Of the numbers."""
 
     def write(self, symbol: str) -> KernelOp | None:
         block = Block(arg_types=[element_of(source.type).type for source in self.sources])
         for source, argument in zip(self.sources, block.args, strict=True):
             argument.name_hint = source.name_hint
-            self.values[source] = argument
+        given = iter(block.args)
+        self.values = {number: next(given) for number in self.scalars}
         outs = [AffineMap(len(self.programs), 0, ()) for _ in self.update.number_results]
         try:
             if self.update.numbers:
                 block.add_op(self._numbers())
             for chain in self.programs:
-                block.add_op(self._program(chain, len(outs)))
+                # Two programs may read one tensor, each as an operand of its own.
+                elements = {value: next(given) for value in chain.arguments}
+                block.add_op(self._program(chain, len(outs), elements))
                 outs += [self._map(chain)] * len(chain.results)
         except _NoScalarForm:
             return None
@@ -290,8 +294,10 @@ class _Writer:
             self.values[value] = result
         return phase
 
-    def _program(self, chain: Chain, first_output: int) -> PhaseOp:
-        ops, local = Block(), dict(self.values)
+    def _program(
+        self, chain: Chain, first_output: int, elements: Mapping[BlockArgument, SSAValue]
+    ) -> PhaseOp:
+        ops, local = Block(), {**self.values, **elements}
         for op in chain.ops:
             if isinstance(op, logical.IotaOp):
                 local[op.result] = write_place(ops, element_of(op.result.type).type, chain.program)

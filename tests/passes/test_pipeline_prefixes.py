@@ -2,7 +2,8 @@
 
 After each pass that changed the module, it runs on the reference interpreter in `exact` arithmetic and is compared with
 the source program. From `plan-memory` on it also runs in `typed` arithmetic on one poisoned arena, in several
-topological orders, bitwise against the text order. The graphs take turns with the targets, whose kernels form other
+topological orders, bitwise against the text order. What `generate-kernels` writes is interpreted and compared with the
+bodies. The graphs take turns with the targets, whose kernels form other
 groups and plans; what native code computes is compared elsewhere (`tests/backends/cpu/test_random_programs.py`).
 """
 
@@ -21,8 +22,10 @@ from aicf.backends.reference.interpreter import Results, run_module
 from aicf.dialects.emit import ProgramOp
 from aicf.frontends.text import make_context, parse_module, verify_module
 from aicf.passes.aicf_inference import AicfInferencePass
+from aicf.passes.lower_to_emit import LowerToEmitPass
 from aicf.passes.specialize_shapes import SpecializeShapesPass
 from aicf.semantics import evaluate
+from tests.support.generated_code import check_codes
 from tests.support.module_state import state_of
 from tests.support.op_coverage import OF_TRAINING, assert_holds_every_op
 from tests.support.random_graphs import RandomProgram, random_program
@@ -150,6 +153,8 @@ def check_prefixes(
         before, state = state, state_of(module)
         if is_static and state != before:
             assert_close(expected, run_module(module, feeds, "exact"), magnitude, where)
+        if step.name == LowerToEmitPass.name:
+            check_codes(module, feeds, where)
         if step.name in PLACED:
             check_orders(module, feeds, orders, where)
     if whole:

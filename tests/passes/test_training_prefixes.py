@@ -2,7 +2,7 @@
 
 What gradients are is held to differences and to PyTorch in `test_differentiate.py` and `test_gradients_pytorch.py`.
 Here the step as `differentiate` writes it is the yardstick of all passes behind it, updates of parameters, states and
-the counter included, on the reference interpreter in `exact` arithmetic.
+the counter included, on the reference interpreter in `exact` arithmetic. Generated programs are held to their bodies.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from aicf.backends.reference.interpreter import run_module
 from aicf.frontends.text import make_context, parse_module, verify_module
 from aicf.passes.aicf_training import AicfTrainingPass
 from aicf.passes.differentiate import DifferentiatePass
+from aicf.passes.lower_to_emit import LowerToEmitPass
 from tests.passes.test_pipeline_prefixes import (
     PHASE_ENDS,
     PLACED,
@@ -22,6 +23,7 @@ from tests.passes.test_pipeline_prefixes import (
     check_orders,
     reference_run,
 )
+from tests.support.generated_code import check_codes
 from tests.support.module_state import state_of
 from tests.support.op_coverage import OF_TRAINING
 from tests.support.random_graphs import RandomProgram
@@ -66,6 +68,8 @@ def check_prefixes(program: RandomProgram, seed: int) -> None:
         before, state = state, state_of(module)
         if state != before:
             assert_close(expected, run_module(module, program.inputs, "exact"), magnitude, where)
+        if each.name == LowerToEmitPass.name:
+            check_codes(module, program.inputs, where)
         if whole and each.name in PLACED:
             check_orders(module, program.inputs, orders, where)
     if whole:
