@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, Operation, OpResult, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from aicf.dialects import logical
@@ -15,7 +15,7 @@ from aicf.dialects.types import tensor_info
 from aicf.passes.support.attention import Attention, NoAttention, attention_behind
 from aicf.passes.support.fusion import FusionContext, form_group, fusion_contexts, refusal
 from aicf.passes.support.ledger import record
-from aicf.passes.support.matching import computed_from, is_placed
+from aicf.passes.support.matching import computed_from, is_placed, only_reader
 from aicf.passes.support.outlining import Outline, id_of, outline
 from aicf.passes.support.row_writes import move_behind_views, row_writes
 from aicf.passes.support.views import place_behind
@@ -164,7 +164,7 @@ def _chains_behind(output: logical.MatmulOp) -> Iterator[list[Operation]]:
     """The reshapes and transposes behind the product that strides of its result express, longest chain first."""
     chain: list[Operation] = []
     value = output.result
-    while (reader := _only_reader(value)) is not None and isinstance(
+    while (reader := only_reader(value)) is not None and isinstance(
         reader, logical.ReshapeOp | logical.TransposeOp
     ):
         chain.append(reader)
@@ -172,11 +172,6 @@ def _chains_behind(output: logical.MatmulOp) -> Iterator[list[Operation]]:
     for length in range(len(chain), -1, -1):
         if length == 0 or place_behind(chain[:length]) is not None:
             yield chain[:length]
-
-
-def _only_reader(value: OpResult) -> Operation | None:
-    uses = list(value.uses)
-    return uses[0].operation if len(uses) == 1 else None
 
 
 def _use_kernel_layout(body: Block) -> None:

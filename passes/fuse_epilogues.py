@@ -1,4 +1,4 @@
-"""`fuse-epilogues`: pointwise ops behind a matmul join it, so that its result is written once."""
+"""`fuse-epilogues`: pointwise ops behind a matmul join it, or a copy of its result, so that it is written once."""
 
 from __future__ import annotations
 
@@ -7,13 +7,18 @@ from itertools import chain
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from aicf.dialects import logical
+from aicf.dialects.emit import GroupOp
 from aicf.passes.support.clusters import POINTWISE_ON_SUMS, Cluster, pointwise_like
-from aicf.passes.support.fusion import FusionContext, first_legal, form_group, fusion_contexts
+from aicf.passes.support.fusion import FusionContext, first_legal, form_group, fusion_contexts, refusal
 from aicf.passes.support.ledger import record
-from aicf.passes.support.outlining import id_of
+from aicf.passes.support.matching import only_reader
+from aicf.passes.support.outlining import id_of, outline
+from aicf.passes.support.policy import without_bucket
+from aicf.passes.support.views import place_behind
 from aicf.passes.support.work import target_of
 
 
@@ -22,7 +27,8 @@ class FuseEpiloguesPass(ModulePass):
     """Groups each matmul with the pointwise ops that follow it: bias, activation, residual, any scalar program.
 
     The largest set with one result for which the target has a legal kernel is taken; larger ones are recorded with
-    the reason. A matmul whose epilogue no kernel takes becomes a group of one.
+    the reason. A matmul whose epilogue no kernel takes becomes a group of one, but with what transposes its rows where
+    that would be a copy of its own: then its kernel writes each row where it belongs.
     """
 
     name = "fuse-epilogues"
@@ -42,6 +48,9 @@ def _fuse(matmul: logical.MatmulOp, context: FusionContext) -> None:
     plan, refused = first_legal(chain(cluster.candidates(accept), [(matmul,)]), context)
     if plan is None:
         return
+    copy = _copy_behind(matmul, context) if plan.members == (matmul,) else None
+    if copy is not None and _take_copy(matmul, copy, context):
+        return
     subjects = [id_of(member) for member in plan.members]
     because_of_kernels = bool(refused)
     refused = cluster.left_out(plan.members, refused)
@@ -54,6 +63,66 @@ def _fuse(matmul: logical.MatmulOp, context: FusionContext) -> None:
     else:
         choice, because = "alone", _why_alone(context, len(cluster.members), because_of_kernels)
     record(context.module, FuseEpiloguesPass.name, [group.id.data, *subjects], choice, because, refused)
+
+
+def _copy_behind(matmul: logical.MatmulOp, context: FusionContext) -> GroupOp | None:
+    """The instruction that only moves whole rows of a product, and is all that reads it."""
+    reader = only_reader(matmul.result)
+    if not context.policy.fusion.epilogue or not isinstance(reader, GroupOp):
+        return None
+    id_ = reader.id.data
+    if any(name in context.policy.kernels for name in (id_, without_bucket(id_), "copy")):
+        return None
+    *moves, _ = reader.body.block.ops
+    if not moves or not all(isinstance(op, logical.ReshapeOp | logical.TransposeOp) for op in moves):
+        return None
+    view = place_behind(moves)
+    return reader if view is not None and view.strides[-1] == 1 else None
+
+
+def _take_copy(matmul: logical.MatmulOp, copy: GroupOp, context: FusionContext) -> bool:
+    """Makes the product and `copy` one group if a kernel writes the result with the strides that it has then."""
+    moves = _moves_in_function(matmul, copy)
+    members = (matmul, *moves)
+    plan = outline(members, context.group_id(members), [moves[-1].results[0]])
+    listed = [op for op in moves if context.are_listed([op])]  # what only feeds, a policy need not list
+    if not context.may_be_one([matmul, *listed]) or refusal(plan, context, ("gemm",)) is not None:
+        for op in reversed(moves):
+            op.detach()
+            op.erase()
+        return False
+    # The views behind the product are gone from the body: the value is called after what is left of it.
+    plan.results[0].name_hint = matmul.result.name_hint
+    subjects = [id_of(member) for member in members]
+    context.position |= dict.fromkeys(moves, context.position[matmul])
+    copy.results[0].replace_all_uses_with(moves[-1].results[0])
+    context.function.body.block.erase_op(copy)
+    del context.position[copy]
+    group = form_group(plan, context)
+    because = "its rows are written where they belong, and never copied"
+    record(
+        context.module,
+        FuseEpiloguesPass.name,
+        [group.id.data, *subjects],
+        "one kernel with the copy",
+        because,
+    )
+    return True
+
+
+def _moves_in_function(matmul: logical.MatmulOp, copy: GroupOp) -> list[Operation]:
+    """Clones of what `copy` does, behind the product in the function."""
+    block = matmul.parent
+    assert block is not None
+    value: SSAValue = matmul.result
+    last: Operation = matmul
+    moves: list[Operation] = []
+    for op in list(copy.body.block.ops)[:-1]:
+        clone = op.clone({op.operands[0]: value})
+        block.insert_op_after(clone, last)
+        moves.append(clone)
+        value, last = clone.results[0], clone
+    return moves
 
 
 def _why_alone(context: FusionContext, members: int, refused: bool) -> str:

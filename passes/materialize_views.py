@@ -18,8 +18,9 @@ from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp, YieldOp
 from aicf.dialects.types import tensor_info
 from aicf.passes.support.fusion import FusionContext, form_group, fusion_contexts
+from aicf.passes.support.identity import derived_id, set_identity, sources
 from aicf.passes.support.ledger import record
-from aicf.passes.support.matching import is_placed
+from aicf.passes.support.matching import is_placed, only_reader
 from aicf.passes.support.outlining import id_of, is_feeder, outline, sources_of
 from aicf.passes.support.peeling import reads_in_memory
 from aicf.passes.support.views import VIEW_OPS, View
@@ -30,8 +31,9 @@ from aicf.passes.support.work import result_attrs, target_of
 class MaterializeViewsPass(ModulePass):
     """Turns into groups (later `copy` instructions) the views that strides cannot express, and returned views.
 
-    A reshape of a computed value that is only returned stays a view. What remains of reshape, transpose, slice and
-    broadcast after this pass is free: operand strides or index maps.
+    A concatenation that would be transposed by a copy is made of transposed parts: whoever computes them may write them
+    there. A reshape of a computed value that is only returned stays a view. What remains of reshape, transpose, slice
+    and broadcast after this pass is free: operand strides or index maps.
     """
 
     name = "materialize-views"
@@ -79,9 +81,42 @@ def _break_chains(context: FusionContext) -> None:
         view = base.then(op)
         if view is None:
             assert isinstance(source, OpResult)
-            _materialize(source.op, context, f"'{id_of(op)}' needs its elements in row-major order")
+            because = f"'{id_of(op)}' needs its elements in row-major order"
+            if not _transposed_parts(source.op, context, because):
+                _materialize(source.op, context, because)
             view = View.whole(tensor_info(op.results[0].type).shape)
         views[op.results[0]] = view
+
+
+def _transposed_parts(op: Operation, context: FusionContext, because: str) -> bool:
+    """Puts transposed parts side by side in place of a concatenation that only `op`, a transposition, reads."""
+    concat = op.operands[0].owner
+    if not isinstance(op, logical.TransposeOp) or not isinstance(concat, logical.ConcatOp):
+        return False
+    if only_reader(concat.result) is not op or not context.may_be_one([concat, op]):
+        return False
+    order = op.permutation.get_values()
+    parts = [logical.TransposeOp(part, order) for part in concat.parts]
+    made = logical.ConcatOp([part.result for part in parts], order.index(concat.axis.value.data))
+    for place, part in enumerate(parts):
+        set_identity(part, derived_id(id_of(op), f"part{place}"), sources(op))
+    set_identity(made, id_of(concat), [*sources(concat), *sources(op)])
+    made.result.name_hint = op.result.name_hint
+    block = context.function.body.block
+    block.insert_ops_before([*parts, made], op)
+    op.result.replace_all_uses_with(made.result)
+    block.erase_op(op)
+    block.erase_op(concat)
+    context.renumber()
+    record(
+        context.module,
+        MaterializeViewsPass.name,
+        [id_of(made), *map(id_of, parts)],
+        "transposed parts",
+        because,
+        _STRIDES,
+    )
+    return True
 
 
 _STRIDES = {"strides": "cannot express it"}
@@ -92,7 +127,7 @@ def _materialize(
     op: Operation, context: FusionContext, because: str, refused: Mapping[str, str] = _STRIDES
 ) -> GroupOp:
     """Makes the op a group; `refused`: where else its elements could have come from, and why they do not."""
-    plan = outline([op], context.group_id([op]), op.results)
+    plan = outline([op], _copy_name(op, context), op.results)
     group = form_group(plan, context)
     record(
         context.module,
@@ -103,6 +138,15 @@ def _materialize(
         refused,
     )
     return group
+
+
+def _copy_name(op: Operation, context: FusionContext) -> str:
+    """The id of the group; one that goes with a product in a raised program does not take the product's."""
+    name, source = context.group_id([op]), _behind_views(op.operands[0]) if op.operands else None
+    product = (
+        source is not None and isinstance(source.owner, logical.MatmulOp) and id_of(source.owner) == name
+    )
+    return id_of(op) if product else name
 
 
 def _copy_returns(context: FusionContext) -> None:

@@ -13,6 +13,8 @@
 // CHECK-NEXT: emit.decision "materialize-views" ["a.copy@N=2"]
 // CHECK-NEXT: emit.decision "materialize-views" ["i"] choice "copy" because "'m' takes it as it lies in memory" rejected {"computed where it is read" = "it takes no elements there"}
 // CHECK-NEXT: emit.decision "materialize-views" ["j"] choice "copy" because "'jr' takes it as it lies in memory" rejected {{.*}}
+// CHECK-NEXT: emit.decision "materialize-views" ["pc", "pt.part0", "pt.part1"] choice "transposed parts" because "'pr' needs its elements in row-major order" rejected {strides = "cannot express it"}
+// CHECK-NEXT: emit.decision "materialize-views" ["qt"] choice "copy"
 // CHECK-NEXT: }
 
 // A flattened transposition has no strides: the transposition becomes a copy, the reshape stays free.
@@ -112,4 +114,27 @@ func.func @coordinates(%x : tensor<4x4xf32> {logical.name = "x", logical.role = 
   %a = logical.add %m, %jr {aicf.id = "a5", aicf.src = ["a5"]} : tensor<4x4xf32>
   %y = logical.add %a, %kb {aicf.id = "y5", aicf.src = ["y5"]} : tensor<4x4xf32>
   func.return %y : tensor<4x4xf32>
+}
+
+// A concatenation that a copy would transpose is made of transposed parts; one that something else reads as it is stays.
+// CHECK-LABEL: func.func @parts(
+// CHECK: %[[A:.*]] = logical.transpose %{{.*}} {permutation = [1, 0, 2], aicf.id = "pt.part0"
+// CHECK: %[[B:.*]] = logical.transpose %{{.*}} {permutation = [1, 0, 2], aicf.id = "pt.part1"
+// CHECK: %[[C:.*]] = logical.concat %[[A]], %[[B]] {axis = 1, aicf.id = "pc", aicf.src = ["pc", "pt"]}
+// CHECK: logical.reshape %[[C]]
+// CHECK: emit.group "qt" from ["qt"]
+func.func @parts(%x : tensor<1x3x4xf32> {logical.name = "x", logical.role = "input"})
+    -> (tensor<24xf32> {logical.name = "y"}, tensor<24xf32> {logical.name = "z"}) {
+  %e = logical.exp %x {aicf.id = "pe", aicf.src = ["pe"]} : tensor<1x3x4xf32>
+  %f = logical.neg %x {aicf.id = "pf", aicf.src = ["pf"]} : tensor<1x3x4xf32>
+  %c = logical.concat %e, %f {axis = 0, aicf.id = "pc", aicf.src = ["pc"]} : (tensor<1x3x4xf32>, tensor<1x3x4xf32>) -> tensor<2x3x4xf32>
+  %t = logical.transpose %c {permutation = [1, 0, 2], aicf.id = "pt", aicf.src = ["pt"]} : tensor<2x3x4xf32> -> tensor<3x2x4xf32>
+  %r = logical.reshape %t {aicf.id = "pr", aicf.src = ["pr"]} : tensor<3x2x4xf32> -> tensor<24xf32>
+  %y = logical.neg %r {aicf.id = "py", aicf.src = ["py"]} : tensor<24xf32>
+  %d = logical.concat %f, %e {axis = 0, aicf.id = "qc", aicf.src = ["qc"]} : (tensor<1x3x4xf32>, tensor<1x3x4xf32>) -> tensor<2x3x4xf32>
+  %u = logical.transpose %d {permutation = [1, 0, 2], aicf.id = "qt", aicf.src = ["qt"]} : tensor<2x3x4xf32> -> tensor<3x2x4xf32>
+  %s = logical.reshape %u {aicf.id = "qr", aicf.src = ["qr"]} : tensor<3x2x4xf32> -> tensor<24xf32>
+  %v = logical.reshape %d {aicf.id = "qv", aicf.src = ["qv"]} : tensor<2x3x4xf32> -> tensor<24xf32>
+  %z = logical.add %s, %v {aicf.id = "qz", aicf.src = ["qz"]} : tensor<24xf32>
+  func.return %y, %z : tensor<24xf32>, tensor<24xf32>
 }

@@ -47,6 +47,12 @@ def is_placed(value: SSAValue, depth: int = 8) -> bool:
     return bool(placed) and all(is_placed(operand, depth - 1) for operand in placed)
 
 
+def only_reader(value: SSAValue) -> Operation | None:
+    """The op that alone reads a value, and once; None if there are more, or none."""
+    uses = list(value.uses)
+    return uses[0].operation if len(uses) == 1 else None
+
+
 def without_casts(value: SSAValue) -> SSAValue:
     """The value behind casts from float to float, which only change how it is rounded."""
     while isinstance(value, OpResult) and isinstance(value.op, logical.CastOp):

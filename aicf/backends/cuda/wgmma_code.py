@@ -9,6 +9,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from math import prod
 
 from aicf.backends.base import BufferRef, Launch
@@ -24,11 +25,20 @@ from aicf.backends.cuda.templates import wgmma as template
 from aicf.backends.cuda.tf32 import math_of
 from aicf.backends.cuda.wgmma_kernels import clusters_of, spec_of, task_of_launch
 from aicf.backends.cuda.wgmma_rows import Held, meetings, row_snippet
-from aicf.backends.cuda.wgmma_spec import CHUNK_BYTES, LINE_BYTES, Spec, Task, Tensor, registers
+from aicf.backends.cuda.wgmma_spec import (
+    CHUNK_BYTES,
+    LINE_BYTES,
+    Spec,
+    Task,
+    Tensor,
+    register_share,
+    registers,
+)
 from aicf.dialects.emit_kernels import KernelOp
 
-_OTHER_REGISTERS = 64
-"""Of a consumer's thread, beside sums and what is held."""
+_OTHER_REGISTERS = 40, 104, 64
+"""Of a consumer's thread, beside sums and what is held: of a pointwise epilogue, of one that calls functions, and of a
+row program, which needs half as many again as there are sums."""
 _LONG_EPILOGUE = 160
 """Characters of an epilogue at one element beyond which its code is not repeated for all of them."""
 
@@ -77,9 +87,10 @@ def kernel_source(
             every dim of the epilogue, which it does not use; None stores the sums.
         rows: The epilogue if it is a row program, rounded as `rounding` says.
     """
-    constants = _constants(task, spec, clusters) | _parts(task, spec, point)
+    held = _held(task, spec)
+    constants = _constants(task, spec, clusters) | _parts(task, spec, point, held)
     if rows is not None:
-        constants |= _row_parts(task, spec, rows, rounding)
+        constants |= _row_parts(task, spec, rows, rounding, held)
     names = _names(task, spec)
     text = stage(template.gemm, constants)
     return re.sub(r"\b(" + "|".join(names) + r")\b", lambda match: names[match[1]], text)
@@ -139,7 +150,6 @@ def _constants(task: Task, spec: Spec, clusters: int) -> dict[str, Constant | Sn
         "PITCH": spec.pitch,
         "RESIZE": registers(spec) is not None,
         "ROW_UNITS": rows,
-        "ROWS": False,
         "SHARE": spec.tile_m // spec.split_k,
         "SHARERS": spec.sharers,
         "SPLIT_K": spec.split_k,
@@ -165,13 +175,17 @@ _WHOLE = {
 """Whole tiles of results by how they go to memory."""
 
 
-def _parts(task: Task, spec: Spec, point: Snippet | None) -> dict[str, Constant | Snippet]:
+def _parts(
+    task: Task, spec: Spec, point: Snippet | None, held: Mapping[int, Held]
+) -> dict[str, Constant | Snippet]:
     split = spec.split_k > 1
     row = {"packed": template.row_packed, "vectors": template.row_vectors, "elements": template.row_elements}
     out = [f"out{product}" for product in range(task.problem.products)]
     return {
         "COPY_A": _copy(task, task.a, spec, "a"),
         "COPY_B": _copy(task, task.b, spec, "b"),
+        "HELD_WORDS": 8 * sum(each.words for each in held.values()),
+        "HOLD": _hold(task, spec, held),
         "TILE_OF": _part(template.tile_of),
         "PRODUCE": _part(template.produce),
         "CONSUME": _part(template.consume),
@@ -182,7 +196,7 @@ def _parts(task: Task, spec: Spec, point: Snippet | None) -> dict[str, Constant 
         "STORE_ROW": _part(row[task.store(split)]),
         "STORE_ELEMENT": _store_element(task),
         "OUT": _out(task, out),
-        "VALUES": _values(task, spec, point is not None),
+        "VALUES": _values(task, spec, point is not None, held),
         **({} if point is None else {"POINT": point}),
     }
 
@@ -193,13 +207,12 @@ def _out(task: Task, names: Sequence[str]) -> Snippet:
     return Snippet(("matrix", "row", "column"), (f"start = {_chosen(task, names)}",), place)
 
 
-def _row_parts(task: Task, spec: Spec, rows: KernelOp, rounding: Rounding) -> dict[str, Constant | Snippet]:
+def _row_parts(
+    task: Task, spec: Spec, rows: KernelOp, rounding: Rounding, held: Mapping[int, Held]
+) -> dict[str, Constant | Snippet]:
     """What takes the place of the store: the row program, its loads, and a store for each result."""
-    held = _held(task, spec)
     parts: dict[str, Constant | Snippet] = {
-        "HOLD": _hold(task, spec, held),
         "MEETINGS": meetings(rows) if spec.cluster > 1 else 0,
-        "ROWS": True,
         "STORE": row_snippet(rows, task, spec, rounding, held),
     }
     inside = task.problem.n % (spec.width(task) * spec.cluster_n) == 0
@@ -221,32 +234,47 @@ def _row_parts(task: Task, spec: Spec, rows: KernelOp, rounding: Rounding) -> di
 
 
 def _held(task: Task, spec: Spec) -> dict[int, Held]:
-    """Operands of a row program that are read before the product, as far as registers last: words of two neighbours."""
-    room = min(255, 65536 // spec.threads) - 3 * spec.sums // 2 - _OTHER_REGISTERS
-    found: dict[int, Held] = {}
-    first = 0
+    """Operands of the epilogue that are read before the product, so that nobody waits for them behind it, as far as
+    registers last: words of two neighbours."""
+    if spec.split_k > 1:
+        return {}
+    room = _registers_beside(task, spec) // (spec.width(task) // 8)
+    chosen: dict[int, int] = {}
     for number, extra in enumerate(task.extras):
         words = 2 if _varies_by_row(task, extra) else 1
-        needed = words * (spec.width(task) // 8)
-        if extra.vector_bytes(2) == 4 and task.problem.n % 2 == 0 and first + needed <= room:
-            found[number] = Held(first, words, extra.dtype)
-            first += needed
-    return found
+        if extra.vector_bytes(2) == 4 and task.problem.n % 2 == 0 and sum(chosen.values()) + words <= room:
+            chosen[number] = words
+    step = sum(chosen.values())
+    firsts = accumulate(chosen.values(), initial=0)
+    return {
+        number: Held(first, words, step, task.extras[number].dtype)
+        for first, (number, words) in zip(firsts, chosen.items(), strict=False)
+    }
+
+
+def _registers_beside(task: Task, spec: Spec) -> int:
+    """Of a consumer's thread, for what is held."""
+    plain, calling, of_rows = _OTHER_REGISTERS
+    if task.row_totals:
+        return register_share(spec) - 3 * spec.sums // 2 - of_rows
+    _, most = registers(spec) or (0, register_share(spec))
+    return most - spec.sums - (calling if task.functions else plain)
 
 
 def _hold(task: Task, spec: Spec, held: Mapping[int, Held]) -> Snippet:
-    """Reads what is held: for every operand, fragment and row a word."""
+    """Reads what is held: for every fragment, operand and row a word."""
     inside = task.problem.n % (spec.width(task) * spec.cluster_n) == 0
     body: list[str] = ["line = row + (lane >> 2)"]
+    body += [f"from{number} = {_extra_base(task, number)}" for number in held]
     names: list[str] = []
-    for number, words in ((number, each.words) for number, each in held.items()):
-        for fragment in range(spec.width(task) // 8):
-            first = f"column + {8 * fragment} + (lane & 3) * 2"
-            place = first if inside else f"min({first}, {task.problem.n - 2})"
-            for half in range(words):
+    for fragment in range(spec.width(task) // 8):
+        first = f"column + {8 * fragment} + (lane & 3) * 2"
+        place = first if inside else f"min({first}, {task.problem.n - 2})"
+        for number, each in held.items():
+            for half in range(each.words):
                 row = f"min(line + {8 * half}, {task.problem.m - 1})"
                 names.append(f"word{len(names)}")
-                address = _address_text(task, task.extras[number], f"in0_{number}", row, place)
+                address = _address_text(task, task.extras[number], f"from{number}", row, place)
                 body.append(f"{names[-1]} = load_u32({address})")
     return Snippet(("matrix", "row", "column", "lane"), tuple(body), f"({', '.join(names or ['u32(0)'])},)")
 
@@ -376,6 +404,11 @@ def _row_indices(task: Task, row: str) -> list[str]:
     return indices
 
 
+def _extra_base(task: Task, number: int) -> str:
+    """The address where operand `number` of the epilogue starts, for the product of result matrix `matrix`."""
+    return _chosen(task, [f"in{product}_{number}" for product in range(task.problem.products)])
+
+
 def _chosen(task: Task, names: Sequence[str]) -> str:
     """The one of `names` that belongs to the product of result matrix `matrix`."""
     text = names[-1]
@@ -413,11 +446,11 @@ def _address_text(task: Task, access: Access, start: str, row: str, column: str)
 # Epilogue
 
 
-def _values(task: Task, spec: Spec, has_point: bool) -> Snippet:
+def _values(task: Task, spec: Spec, has_point: bool, held: Mapping[int, Held]) -> Snippet:
     """The epilogue of a site: two rows (8 apart) x 2 columns out of a fragment, or 8 columns of a row after a split.
 
-    Operands are read once for all elements of the site that share them, neighbours in one load. At an edge the indices
-    are held inside; what comes of them is not stored.
+    Operands that are not held are read once for all elements of the site that share them, neighbours in one load. At an
+    edge the indices are kept inside; what comes of them is not stored.
     """
     split = spec.split_k > 1
     rows, columns = (1, 8) if split else (2, 2)
@@ -425,7 +458,10 @@ def _values(task: Task, spec: Spec, has_point: bool) -> Snippet:
     body: list[str] = []
     if has_point:
         for number, extra in enumerate(task.extras):
-            body += _loads(task, number, extra, rows, columns)
+            if number in held:
+                body += _unpacked(task, number, held[number])
+            else:
+                body += _loads(task, number, extra, rows, columns)
     results: list[str] = []
     for r in range(rows):
         for c in range(columns):
@@ -439,7 +475,18 @@ def _values(task: Task, spec: Spec, has_point: bool) -> Snippet:
             arguments = ", ".join([*sums, *given, *indices, "u64(0)"])
             body.append(f"y{r}_{c} = splice(POINT, {arguments})")
             results.append(f"y{r}_{c}")
-    return Snippet(("acc", "number", "matrix", "row", "column"), tuple(body), f"({', '.join(results)})")
+    params = ("acc", *(() if split else ("held",)), "number", "matrix", "row", "column")
+    return Snippet(params, tuple(body), f"({', '.join(results)})")
+
+
+def _unpacked(task: Task, number: int, held: Held) -> list[str]:
+    """Statements that make locals of a held operand's values at a site, by the names of `_value`."""
+    extra = task.extras[number]
+    pairs = zip(range(held.words), held.site("number"), strict=False)
+    return [
+        f"{_value(task, number, extra, r, 0)}, {_value(task, number, extra, r, 1)} = {pair}"
+        for r, pair in pairs
+    ]
 
 
 def _value(task: Task, number: int, extra: Access, r: int, c: int) -> str:
@@ -455,8 +502,7 @@ def _loads(
     task: Task, number: int, extra: Access, rows: int, columns: int, inside: bool = False
 ) -> list[str]:
     """Statements that read operand `number` at a site; `inside` says that no site has columns behind the last."""
-    pointers = [f"in{product}_{number}" for product in range(task.problem.products)]
-    body = [f"from{number} = {_chosen(task, pointers)}"]
+    body = [f"from{number} = {_extra_base(task, number)}"]
     problem = task.problem
     together = columns if problem.n % columns == 0 and _is_vector(extra, columns) else 1
     for r in range(rows if _varies_by_row(task, extra) else 1):

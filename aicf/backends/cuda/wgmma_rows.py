@@ -26,10 +26,9 @@ from aicf.backends.cuda.staging import Snippet
 from aicf.backends.cuda.wgmma_spec import Spec, Task
 from aicf.dialects.emit_kernels import KernelOp, PhaseOp, ReduceOp, StoreOp, YieldOp
 
-RESULT_PARAMETERS = ("acc", "staging", "matrix", "row", "column", "lane")
-"""Of a store: the values, the warp's lines, the matrix, the warp's first row and column, the lane."""
-PARAMETERS = ("acc", "held", *RESULT_PARAMETERS[1:])
-"""Of the row program: those of a store, and the words of operands that are held."""
+PARAMETERS = ("acc", "held", "staging", "matrix", "row", "column", "lane")
+"""Of the row program and of a store: the values, the words of operands that are held, the warp's lines, the matrix, the
+warp's first row and column, the lane."""
 
 _SITES = [(half, parity) for half in range(2) for parity in range(2)]
 """The elements of a fragment that a thread has: upper or lower row, even or odd column."""
@@ -45,14 +44,22 @@ class Held:
     """An operand behind the sums that was read before the product: pairs of 16-bit neighbours in a word.
 
     Args:
-        first: Place of its first word.
+        first: Place of its first word among those of a fragment.
         words: Of a fragment: one for each row, or one for both.
+        step: Words of all operands from one fragment to the next.
         dtype: Of its elements.
     """
 
     first: int
     words: int
+    step: int
     dtype: str
+
+    def site(self, number: str) -> tuple[str, str]:
+        """The pairs of a thread's upper and lower row in fragment `number`."""
+        words = [f"held[{self.step} * ({number}) + {self.first + word}]" for word in range(self.words)]
+        upper, lower = (f"unpack_{self.dtype}({words[half % self.words]})" for half in range(2))
+        return upper, lower
 
 
 def row_snippet(
@@ -159,7 +166,7 @@ class _Writer:
 
     def _store(self, output: int, name: str) -> None:
         values = name if name == "acc" else f"{name}[0:SUMS]"
-        self.lines.append(f"splice(STORE_RESULT{output}, {values}, staging, matrix, row, column, lane)")
+        self.lines.append(f"splice(STORE_RESULT{output}, {values}, held, staging, matrix, row, column, lane)")
 
     def _name_results(self, phase: PhaseOp, totals: Sequence[_Total]) -> None:
         by_op = {total.op: total for total in totals}
@@ -211,8 +218,7 @@ class _Writer:
         """Statements that make `extra<number>` the operand's four elements of a site."""
         if (held := self.held.get(number)) is None:
             return [f"extra{number} = splice(LOAD_EXTRA{number}, matrix, line, first)"]
-        words = [f"held[{held.first} + {held.words} * number + {word}]" for word in range(held.words)]
-        upper, lower = (f"unpack_{held.dtype}({words[half % held.words]})" for half in range(2))
+        upper, lower = held.site("number")
         if held.words == 1:
             return [f"pair = {upper}", f"extra{number} = (pair[0], pair[1], pair[0], pair[1])"]
         four = "(above[0], above[1], below[0], below[1])"

@@ -266,7 +266,7 @@ class Spec:
         return ceil(task.k_steps / self.split_k)
 
 
-def _register_share(spec: Spec) -> int:
+def register_share(spec: Spec) -> int:
     """Registers of a thread if all threads of a multiprocessor have as many."""
     return min(255, 65536 // (spec.threads * spec.blocks_per_sm))
 
@@ -274,7 +274,7 @@ def _register_share(spec: Spec) -> int:
 def registers(spec: Spec) -> tuple[int, int] | None:
     """Registers of a producer's and a consumer's thread, where an even share is too few for the sums. A legal spec with
     several blocks on a multiprocessor needs none."""
-    if _register_share(spec) >= spec.sums + 64:
+    if register_share(spec) >= spec.sums + 64:
         return None
     return {1: (40, 216), 2: (40, 232)}[spec.consumers]
 
@@ -285,7 +285,7 @@ def spec_reason(spec: Spec, task: Task, arch: GpuArch) -> str | None:
         return f"there is no code for tiles of {spec.tile_m}x{spec.tile_n}"
     if spec.cluster > _MOST_BLOCKS:
         return f"{spec.cluster} blocks are more than a cluster holds"
-    if spec.blocks_per_sm > 1 and _register_share(spec) < spec.sums + 64:
+    if spec.blocks_per_sm > 1 and register_share(spec) < spec.sums + 64:
         # What a producer gives up is not enough for the consumers of its block: they would wait for it forever.
         return f"{spec.blocks_per_sm} blocks have too few registers for {spec.sums} sums a thread"
     shared = spec.shared_bytes(task)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from aicf.backends.cuda.staging import Snippet, splice, stage
 from aicf.backends.cuda.wgmma_kernels import task_of_work
-from aicf.backends.cuda.wgmma_rows import RESULT_PARAMETERS, row_snippet
+from aicf.backends.cuda.wgmma_rows import PARAMETERS, row_snippet
 from aicf.backends.cuda.wgmma_spec import Spec
 from aicf.frontends.builder import Graph
 from tests.backends.cuda.simulator import run_cluster
@@ -61,7 +61,7 @@ def run(graph: Graph, spec: Spec, random: np.random.Generator) -> Tiles:
         )
     for output in tiles.stored:
         call = f"store_result({output}, acc, row, column, lane)"
-        constants[f"STORE_RESULT{output}"] = Snippet(RESULT_PARAMETERS, (call,))
+        constants[f"STORE_RESULT{output}"] = Snippet(PARAMETERS, (call,))
 
     def load_extra(number: int, row: int, column: int) -> list[Any]:
         """As the kernel does: indices behind the last row or column are held inside."""

@@ -154,7 +154,7 @@ def consume():
     previous = u32(0)
     for unit in range(first_unit, ALL_UNITS, STEP):
         matrix, row, column = splice(TILE_OF, unit)
-        if ROWS:
+        if SPLIT_K == 1:
             held = splice(HOLD, matrix, row + consumer * 64 + warp * 16, column, lane)
         acc = zeros(SUMS)
         for step in range(steps):
@@ -179,10 +179,8 @@ def consume():
         splice(RELEASE, previous)
         if SPLIT_K > 1:
             splice(STORE, acc, matrix, row, column)
-        elif ROWS:
-            splice(STORE, acc, held, staging, matrix, row + consumer * 64 + warp * 16, column, lane)
         else:
-            splice(STORE, acc, staging, matrix, row + consumer * 64 + warp * 16, column, lane)
+            splice(STORE, acc, held, staging, matrix, row + consumer * 64 + warp * 16, column, lane)
 
 
 def release(stage):
@@ -195,7 +193,7 @@ def release(stage):
             barrier_arrive_cluster(map_shared(u32(empty + u32(stage << 3)), u32(thread & 127)))
 
 
-def store_packed(acc, staging, matrix, row, column, lane):
+def store_packed(acc, held, staging, matrix, row, column, lane):
     """16-bit results: 16 rows x 64 columns at a time through the warp's own shared memory, whole lines at once.
 
     There, 16-byte unit u of row r lies at u ^ (r mod 8), so that neither the matrix stores nor the reads of rows meet
@@ -206,21 +204,23 @@ def store_packed(acc, staging, matrix, row, column, lane):
     )
     get = u32(staging + u32((lane >> 3) * 128) + u32(((lane & 7) ^ (lane >> 3)) << 4))
     if LOOPED:
-        # A long epilogue is one piece of code: the sums move up instead of the code's place among them.
+        # A long epilogue is one piece of code: the sums move up instead of the code's place among them, and so do
+        # the words of operands that were read before.
         for chunk in range(WIDTH // 64):
-            splice(STORE_CHUNK, acc, 0, put, get, matrix, row, column + 64 * chunk, lane)
+            splice(STORE_CHUNK, acc, held, 0, put, get, matrix, row, column + 64 * chunk, lane)
             acc = rotated(acc, 32)
+            held = rotated(held, HELD_WORDS)
     else:
         for chunk in unrolled(WIDTH // 64):
-            splice(STORE_CHUNK, acc, 8 * chunk, put, get, matrix, row, column + 64 * chunk, lane)
+            splice(STORE_CHUNK, acc, held, 8 * chunk, put, get, matrix, row, column + 64 * chunk, lane)
 
 
-def store_chunk(acc, number, put, get, matrix, row, column, lane):
+def store_chunk(acc, held, number, put, get, matrix, row, column, lane):
     """16 rows x 64 columns of results, from fragment `number` on."""
     for pair in unrolled(4):
         at = column + 16 * pair + (lane & 3) * 2
-        p = splice(VALUES, acc, number + 2 * pair, matrix, row + (lane >> 2), at)
-        q = splice(VALUES, acc, number + 2 * pair + 1, matrix, row + (lane >> 2), at + 8)
+        p = splice(VALUES, acc, held, number + 2 * pair, matrix, row + (lane >> 2), at)
+        q = splice(VALUES, acc, held, number + 2 * pair + 1, matrix, row + (lane >> 2), at + 8)
         spot = u32(put ^ u32(pair << 5))
         store_matrix_x4(spot, PACK(p[0], p[1]), PACK(p[2], p[3]), PACK(q[0], q[1]), PACK(q[2], q[3]))
     cuda.syncwarp()
@@ -234,11 +234,11 @@ def store_chunk(acc, number, put, get, matrix, row, column, lane):
     cuda.syncwarp()
 
 
-def store_vectors(acc, staging, matrix, row, column, lane):
+def store_vectors(acc, held, staging, matrix, row, column, lane):
     """f32 results: two neighbouring columns a thread; four threads fill a sector."""
     for number in unrolled(WIDTH // 8):
         first = column + 8 * number + (lane & 3) * 2
-        v = splice(VALUES, acc, number, matrix, row + (lane >> 2), first)
+        v = splice(VALUES, acc, held, number, matrix, row + (lane >> 2), first)
         for half in unrolled(2):
             line = row + (lane >> 2) + 8 * half
             if INSIDE or (line < M and first < N):
@@ -246,11 +246,11 @@ def store_vectors(acc, staging, matrix, row, column, lane):
                 store_f32x2(to, v[2 * half], v[2 * half + 1])
 
 
-def store_elements(acc, staging, matrix, row, column, lane):
+def store_elements(acc, held, staging, matrix, row, column, lane):
     """Results of any type and strides, one by one."""
     for number in unrolled(WIDTH // 8):
         first = column + 8 * number + (lane & 3) * 2
-        v = splice(VALUES, acc, number, matrix, row + (lane >> 2), first)
+        v = splice(VALUES, acc, held, number, matrix, row + (lane >> 2), first)
         for place in unrolled(4):
             line = row + (lane >> 2) + 8 * (place // 2)
             if INSIDE or (line < M and first + place % 2 < N):
