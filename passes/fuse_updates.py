@@ -131,9 +131,10 @@ class _Updates:
             if (problem := self._problem(members)) is None:
                 order = sorted(members, key=self.context.position.__getitem__)
                 results = [root for root in wanted if root.op in members]
-                numbers_of = [op for op in order if _is_number(op.results[0])]
-                named_by = [op for op in order if op not in numbers_of]
-                return outline(order, self.context.group_id(named_by, unnamed=numbers_of), results)
+                tensors_first = sorted(
+                    order, key=lambda op: _is_number(op.results[0])
+                )  # a number names no update
+                return outline(order, self.context.group_id(tensors_first), results)
             root, reason = problem
             self.left_out[id_of(root.op)] = reason
             self.roots.remove(root)

@@ -94,33 +94,28 @@ class FusionContext:
         """Notes the places of the function's ops again, after some were added or moved."""
         self.position = {op: place for place, op in enumerate(self.function.body.block.ops)}
 
-    def group_id(
-        self,
-        members: Sequence[Operation],
-        free: Collection[str] = (),
-        unnamed: Sequence[Operation] = (),
-    ) -> str:
+    def group_id(self, members: Sequence[Operation], free: Collection[str] = ()) -> str:
         """The id of a group: its first source with the bucket of the first member, else the first member's own id.
 
-        `unnamed` belong to the group too, but give it no name. A number follows where another group is called that
-        already, which is none of `free`. A policy that names a group by its first member, as that of a raised program
-        may, is followed. Of several groups that it lists and that begin with ops of one source, the first has its name;
-        a part without the first op of its group is called by its own id.
+        A number follows where another group is called that already, which is none of `free`. A policy that names a
+        group by its first member, as that of a raised program may, is followed. Of several groups that it lists and
+        that begin with ops of one source, the first has its name; a part without the first op of its group is called by
+        its own id.
         """
         own = id_of(members[0])
-        src = sources_of(members) if self._is_named(members, unnamed) else []
+        src = sources_of(members) if self._is_named(members) else []
         name = src[0] + own[own.find("@") :] if src and "@" in own and "@" not in src[0] else None
         wanted = own if own in self.policy.kernels else name or (src[0] if src else own)
         numbered = (derived_id(own, str(number)) for number in count(1))
         return next(id_ for id_ in chain((wanted, own), numbered) if id_ in free or id_ not in self.used)
 
-    def _is_named(self, members: Sequence[Operation], unnamed: Sequence[Operation]) -> bool:
-        """Whether the group that the policy lists with `members`, if it lists one, begins among them or `unnamed`, and
-        has their source's name."""
+    def _is_named(self, members: Sequence[Operation]) -> bool:
+        """Whether the group that the policy lists with `members`, if it lists one, begins among them, and has the name
+        of the first one's source."""
         if (place := self._pin(members[0])) is None:
             return True
         first = self.policy.groups[place][0]
-        begins = any(first in (id_of(op), without_bucket(id_of(op))) for op in chain(members, unnamed))
+        begins = any(first in (id_of(op), without_bucket(id_of(op))) for op in members)
         return begins and self.named.get(sources(members[0])[0], place) == place
 
     def rename(self, group: GroupOp, name: str) -> None:
