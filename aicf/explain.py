@@ -24,6 +24,7 @@ FUSES = (
     "fuse-prologues",
     "fuse-norms",
     "fuse-epilogues",
+    "fuse-casts",
     "fuse-elementwise",
     "fuse-multi-output",
 )

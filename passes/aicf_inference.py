@@ -16,6 +16,7 @@ from aicf.passes.decide_inplace import DecideInplacePass
 from aicf.passes.elide_concats import ElideConcatsPass
 from aicf.passes.fold_constants import FoldConstantsPass
 from aicf.passes.fuse_attention import FuseAttentionPass
+from aicf.passes.fuse_casts import FuseCastsPass
 from aicf.passes.fuse_elementwise import FuseElementwisePass
 from aicf.passes.fuse_epilogues import FuseEpiloguesPass
 from aicf.passes.fuse_gated import FuseGatedPass
@@ -137,6 +138,7 @@ def decision_passes(tuning: str = "") -> tuple[ModulePass, ...]:
         FuseProloguesPass(),
         FuseNormsPass(),
         FuseEpiloguesPass(),
+        FuseCastsPass(),
         FuseElementwisePass(),
         FuseMultiOutputPass(),
         ElideConcatsPass(),

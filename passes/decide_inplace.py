@@ -44,18 +44,45 @@ class DecideInplacePass(ModulePass):
                 record(op, self.name, [program.sym_name.data], "every result has memory of its own", because)
                 continue
             facts = _Facts(HappensBefore(program), accesses_by_root(program))
-            for instruction in program.instructions:
-                if instruction.kind.data == "copy" and _updates_bind(instruction):
-                    _try_update_in_place(op, program, instruction, facts)
+            copies = [
+                each for each in program.instructions if each.kind.data == "copy" and _updates_bind(each)
+            ]
+            _remove(op, program, [copy for copy in copies if _try_update_in_place(op, copy, facts)])
             _reuse_operands(op, program)
 
 
-class _Permissions(dict[ResolvedOp, frozenset[tuple[int, int]]]):
-    """`may_alias_pairs` by instruction, read once: those of an update of many tensors are thousands."""
+@dataclass(frozen=True)
+class _Operands:
+    """What an instruction says of its memory, read once: an update of many tensors has thousands of operands and pairs.
 
-    def __missing__(self, instruction: ResolvedOp) -> frozenset[tuple[int, int]]:
-        self[instruction] = pairs = frozenset(may_alias_pairs(instruction))
-        return pairs
+    Args:
+        permitted: The (result, operand) pairs that its kernel lets share bytes.
+        results, operands: Their numbers, by what they lie on.
+    """
+
+    permitted: frozenset[tuple[int, int]]
+    results: dict[_Root, list[int]]
+    operands: dict[_Root, list[int]]
+
+    @staticmethod
+    def of(instruction: ResolvedOp) -> _Operands:
+        """Those of an instruction."""
+        return _Operands(
+            frozenset(may_alias_pairs(instruction)), _by_root(instruction.outs), _by_root(instruction.ins)
+        )
+
+    def move(self, source: _Root, target: _Root) -> None:
+        """What was on `source` lies on `target`."""
+        for places in (self.results, self.operands):
+            if source in places:
+                places[target] = sorted([*places.get(target, ()), *places.pop(source)])
+
+
+def _by_root(values: Sequence[SSAValue]) -> dict[_Root, list[int]]:
+    found: dict[_Root, list[int]] = {}
+    for number, value in enumerate(values):
+        found.setdefault(region_of(value).root, []).append(number)
+    return found
 
 
 @dataclass(frozen=True)
@@ -65,18 +92,25 @@ class _Facts:
     Args:
         order: Of the instructions. It still holds for the others when one is removed.
         table: Their accesses, in text order; follows what is moved.
-        permitted: What their kernels permit.
+        read: Those of the instructions whose operands were asked for; follows as well.
     """
 
     order: HappensBefore
     table: dict[_Root, list[Access]]
-    permitted: _Permissions = field(default_factory=_Permissions)
+    read: dict[ResolvedOp, _Operands] = field(default_factory=dict["ResolvedOp", _Operands])
+
+    def operands(self, instruction: ResolvedOp) -> _Operands:
+        """What an instruction says of its memory."""
+        if instruction not in self.read:
+            self.read[instruction] = _Operands.of(instruction)
+        return self.read[instruction]
 
     def move(self, source: _Root, target: _Root, without: ResolvedOp) -> None:
         """The slot `source` lies on `target` from now on, and `without` is gone."""
-        moved = [
-            replace(access, region=replace(access.region, root=target)) for access in self.table.pop(source)
-        ]
+        accesses = self.table.pop(source)
+        for instruction in {access.instruction for access in accesses} & self.read.keys():
+            self.read[instruction].move(source, target)
+        moved = [replace(access, region=replace(access.region, root=target)) for access in accesses]
         kept = [access for access in (*self.table[target], *moved) if access.instruction is not without]
         self.table[target] = sorted(kept, key=lambda access: self.order.place(access.instruction))
 
@@ -95,8 +129,8 @@ def _updates_bind(copy: ResolvedOp) -> bool:
     )
 
 
-def _try_update_in_place(module: ModuleOp, program: ProgramOp, copy: ResolvedOp, facts: _Facts) -> None:
-    """Computes the value straight into the bind and drops the copy, if nothing needs the old value later."""
+def _try_update_in_place(module: ModuleOp, copy: ResolvedOp, facts: _Facts) -> bool:
+    """Computes the value straight into the bind, if nothing needs the old value later: then the copy has to go."""
     source, target = region_of(copy.ins[0]), region_of(copy.outs[0])
     assert isinstance(target.root, BindOp)
     name = target.root.bind_name.data
@@ -105,13 +139,9 @@ def _try_update_in_place(module: ModuleOp, program: ProgramOp, copy: ResolvedOp,
     if not writes or conflict is not None:
         because = conflict or "its value is not computed by an instruction"
         record(module, DecideInplacePass.name, [copy.instruction.data, name], "keep the copy", because)
-        return
+        return False
     facts.move(source.root, target.root, copy)
     _move(source.root, target.root.buffer)
-    body = copy.body
-    _remove(program, copy)
-    if body is not None:
-        _drop_body(module, body)
     record(
         module,
         DecideInplacePass.name,
@@ -120,6 +150,7 @@ def _try_update_in_place(module: ModuleOp, program: ProgramOp, copy: ResolvedOp,
         "every other reader of the old value ends before, and the kernel reads each element before it writes it",
         {"copy": f"{target.size} bytes through a slot of their own"},
     )
+    return True
 
 
 def _conflict(facts: _Facts, writes: Sequence[Access], copy: ResolvedOp) -> str | None:
@@ -137,7 +168,7 @@ def _conflict(facts: _Facts, writes: Sequence[Access], copy: ResolvedOp) -> str 
                 continue
             if user is not producer:
                 return f"'{user.instruction.data}' still reads the old value"
-            if not _may_alias(producer, source.root, target.root, facts.permitted[producer]):
+            if not _may_alias(producer, source.root, target.root, facts.operands(producer)):
                 return f"kernel {_kernel(producer)} may not overwrite what it reads"
     return None
 
@@ -146,18 +177,15 @@ def _kernel(instruction: ResolvedOp) -> str:
     return "none" if instruction.kernel is None else instruction.kernel.kernel.data
 
 
-def _may_alias(
-    instruction: ResolvedOp, result_root: _Root, operand_root: _Root, permitted: Set[tuple[int, int]]
-) -> bool:
+def _may_alias(instruction: ResolvedOp, result_root: _Root, operand_root: _Root, of: _Operands) -> bool:
     """Whether the results on `result_root` may lie in the memory of `operand_root`: over operands there only element by
     element and by permission."""
-    results = [i for i, out in enumerate(instruction.outs) if region_of(out).root is result_root]
-    operands = [i for i, value in enumerate(instruction.ins) if region_of(value).root is operand_root]
+    outs, ins = instruction.outs, instruction.ins
     return all(
-        _is_apart(instruction.outs[result], instruction.ins[operand], operand_root)
-        or ((result, operand) in permitted and _same_map(instruction.outs[result], instruction.ins[operand]))
-        for result in results
-        for operand in operands
+        _is_apart(outs[result], ins[operand], operand_root)
+        or ((result, operand) in of.permitted and _same_map(outs[result], ins[operand]))
+        for result in of.results.get(result_root, ())
+        for operand in of.operands.get(operand_root, ())
     )
 
 
@@ -184,10 +212,10 @@ def _reuse_operands(module: ModuleOp, program: ProgramOp) -> None:
         for root, accesses in accesses_by_root(program).items()
     }
     for instruction in program.instructions:
-        pairs = may_alias_pairs(instruction)
-        for result, operand in pairs:
+        of = _Operands.of(instruction)
+        for result, operand in may_alias_pairs(instruction):
             if result < len(instruction.outs) and operand < len(instruction.ins):
-                _try_reuse(module, order, users, instruction, result, operand, frozenset(pairs))
+                _try_reuse(module, order, users, instruction, result, operand, of)
 
 
 def _try_reuse(
@@ -197,15 +225,13 @@ def _try_reuse(
     instruction: ResolvedOp,
     result: int,
     operand: int,
-    permitted: Set[tuple[int, int]],
+    of: _Operands,
 ) -> None:
     """`users`: the instructions on each root, as sets of bits: the slot of a long chain has as many as the program."""
     new, old = region_of(instruction.outs[result]).root, region_of(instruction.ins[operand]).root
     if new is old or not isinstance(new, SlotOp) or not isinstance(old, SlotOp):
         return
-    if region_of(new.buffer).size > region_of(old.buffer).size or not _may_alias(
-        instruction, new, old, permitted
-    ):
+    if region_of(new.buffer).size > region_of(old.buffer).size or not _may_alias(instruction, new, old, of):
         return
     if not order.is_before_all(instruction, users[new]):
         return  # the result shares its slot with an earlier value already
@@ -222,6 +248,7 @@ def _try_reuse(
         return
     size = region_of(new.buffer).size
     _move(new, old.buffer)
+    of.move(new, old)
     users[old] |= users.pop(new)
     record(
         module,
@@ -270,25 +297,24 @@ def _retype_views(old: SSAValue, new: SSAValue) -> None:
             view.erase()
 
 
-def _drop_body(module: ModuleOp, reference: SymbolRefAttr) -> None:
-    """Erases the body of an instruction that is gone, unless another one shares it."""
-    shared = any(op.body == reference for program in programs(module) for op in program.instructions)
-    body = symbols(module).get(symbol_name(reference))
-    if isinstance(body, BodyOp) and not shared:
-        body.detach()
-        body.erase()
-
-
-def _remove(program: ProgramOp, instruction: ResolvedOp) -> None:
-    """Erases an instruction; what waited for it waits for what it waited for."""
-    name, inherited = instruction.instruction.data, list(instruction.after)
+def _remove(module: ModuleOp, program: ProgramOp, copies: Sequence[ResolvedOp]) -> None:
+    """Erases instructions, and bodies that were theirs alone; what waited for one waits for what it waited for."""
+    gone = {copy.instruction.data: copy for copy in copies}
     for op in program.instructions:
         edges = list(op.after)
-        if any(edge.source.data == name for edge in edges):
+        for name in [edge.source.data for edge in edges if edge.source.data in gone]:
             kept = [edge for edge in edges if edge.source.data != name]
             known = {edge.source.data for edge in kept}
-            kept += [edge for edge in inherited if edge.source.data not in known]
-            op.properties["after"] = ArrayAttr[EdgeAttr](kept)
+            edges = kept + [edge for edge in gone[name].after if edge.source.data not in known]
+        if edges != list(op.after):
+            op.properties["after"] = ArrayAttr[EdgeAttr](edges)
+    for copy in copies:
+        _erase(copy)
+    _drop_bodies(module, {copy.body for copy in copies if copy.body is not None})
+
+
+def _erase(instruction: ResolvedOp) -> None:
+    """Erases an instruction, with the views that it alone had."""
     views = [operand.owner for operand in (*instruction.ins, *instruction.outs)]
     instruction.detach()
     instruction.erase()
@@ -296,3 +322,16 @@ def _remove(program: ProgramOp, instruction: ResolvedOp) -> None:
         if isinstance(view, ViewOp) and not view.buffer.uses:
             view.detach()
             view.erase()
+
+
+def _drop_bodies(module: ModuleOp, references: Set[SymbolRefAttr]) -> None:
+    """Erases the bodies of instructions that are gone, those left out that another one shares."""
+    if not references:
+        return
+    used = {op.body for program in programs(module) for op in program.instructions}
+    table = symbols(module)
+    for reference in references - used:
+        body = table.get(symbol_name(reference))
+        if isinstance(body, BodyOp):
+            body.detach()
+            body.erase()

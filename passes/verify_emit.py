@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr
-from xdsl.ir import Attribute, Block, Operation
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import VerifyException
 
@@ -112,14 +112,13 @@ def _verify_overlap(op: ResolvedOp) -> None:
 
     An instruction without a kernel has no permission yet; `select-kernels` takes one that gives it.
     """
-    pairs = may_alias_pairs(op)
-    outs = [region_of(value) for value in op.outs]
-    ins = [region_of(value) for value in op.ins]
-    for number, out in enumerate(outs):
-        for other in outs[number + 1 :] + [region_of(value) for value in op.ws]:
-            if out.overlaps(other):
-                raise invalid(op, f"{_named(op)}: result {number} overlaps another result or the workspace")
-        for place, source in enumerate(ins):
+    pairs = frozenset(may_alias_pairs(op))
+    ins, written = _by_space(op.ins), _by_space([*op.outs, *op.ws])
+    for number, out in enumerate(map(region_of, op.outs)):
+        space, _ = out.place()
+        if any(other.overlaps(out) for place, other in written[space] if place > number):
+            raise invalid(op, f"{_named(op)}: result {number} overlaps another result or the workspace")
+        for place, source in ins.get(space, ()):
             if not out.overlaps(source):
                 continue
             if op.kernel is not None and (number, place) not in pairs:
@@ -133,9 +132,18 @@ def _verify_overlap(op: ResolvedOp) -> None:
                     op,
                     f"{_named(op)}: result {number} overlaps operand {place} with another element-to-address map",
                 )
-    for workspace in op.ws:
-        if any(region_of(workspace).overlaps(source) for source in ins):
+    for workspace in map(region_of, op.ws):
+        if any(workspace.overlaps(source) for _, source in ins.get(workspace.place()[0], ())):
             raise invalid(op, f"{_named(op)}: the workspace overlaps an operand")
+
+
+def _by_space(values: Sequence[SSAValue]) -> dict[object, list[tuple[int, Region]]]:
+    """Numbers and regions of values by the space they lie in: an update of many tensors has one for each of them."""
+    found: dict[object, list[tuple[int, Region]]] = {}
+    for number, value in enumerate(values):
+        region = region_of(value)
+        found.setdefault(region.place()[0], []).append((number, region))
+    return found
 
 
 def _same_bytes(out: Region, source: Region) -> bool:

@@ -9,10 +9,17 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from aicf.dialects import logical
 from aicf.passes.support.identity import IdTable, derived_id, op_id, set_identity, sources, value_hint
+from aicf.passes.support.policy import without_bucket
 from aicf.passes.support.saved_values import computing, in_memory
 
 AGAIN = "again"
 """What an op that computes a saved value again is called, behind the id of the first."""
+
+
+def is_again(op: Operation) -> bool:
+    """Whether an op computes again what is not kept: `a.again`, or with a number where a reader has another one."""
+    last = without_bucket(op_id(op) or "").rpartition(".")[2]
+    return last.partition("_")[0] == AGAIN
 
 
 def eliminate(block: Block, held: Collection[SSAValue], ids: IdTable) -> None:

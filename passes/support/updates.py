@@ -148,10 +148,9 @@ class _Reader:
             raise _Other
         other = self.chains.get(value)
         if other is not None and other is not chain:
+            for op in other.ops:
+                self.chains[op.results[0]] = chain
             chain.ops += other.ops
-            for each, owner in self.chains.items():
-                if owner is other:
-                    self.chains[each] = chain
 
 
 def _together(chains: Sequence[Chain]) -> list[set[BlockArgument]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from weakref import WeakKeyDictionary
 
 from xdsl.dialects import func
@@ -255,9 +256,27 @@ def boundary_names(function: func.FuncOp) -> list[str]:
 
 def updated_names(function: func.FuncOp) -> frozenset[str]:
     """Names of the parameters and states that a result updates."""
-    count = len(function.function_type.outputs)
-    names = (result_attrs(function, index).get(logical.UPDATES_ATTR) for index in range(count))
-    return frozenset(name.data for name in names if name is not None)
+    return frozenset() if function.res_attrs is None else _updated_in(_Same(function.res_attrs))
+
+
+@dataclass(frozen=True, eq=False)
+class _Same:
+    """An attribute that equals only itself: to compare those of a function with many results takes as long as reading
+    them."""
+
+    attrs: ArrayAttr[DictionaryAttr]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.attrs is other.attrs
+
+    def __hash__(self) -> int:
+        return id(self.attrs)
+
+
+@lru_cache(maxsize=8)
+def _updated_in(results: _Same) -> frozenset[str]:
+    names = (entry.data.get(logical.UPDATES_ATTR) for entry in results.attrs.data)
+    return frozenset(name.data for name in names if isinstance(name, StringAttr))
 
 
 def legal_kernels(

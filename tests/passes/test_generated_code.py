@@ -1,7 +1,8 @@
 """Generated programs compute what the bodies of their instructions mean, for `cpu` and for `cuda`, without a device.
 
 The random graphs and training steps of the prefix tests are held to that as well; here are programs in which numbers
-are shared by tensors of several shapes, small networks in training, and the oracle's own tests.
+are shared by tensors of several shapes, small networks in training, every op in every element type, and tests of the
+oracle.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from aicf.frontends.builder import Graph
 from aicf.frontends.text import make_context, parse_module
 from aicf.passes.aicf_training import AicfTrainingPass
 from aicf.passes.lower_to_emit import LowerToEmitPass
+from tests.gpu.drawn import DRAWN
 from tests.support.generated_code import check_codes
 from tests.support.meta_programs import regression_batch, regression_program, regression_start
 from tests.support.random_graphs import random_program
@@ -90,6 +92,15 @@ def test_shared_numbers(first: int, target: str) -> None:
 def test_training_steps(make: Callable[[], Program], target: str) -> None:
     module, feeds = make()
     assert check_codes(lowered(module, target), feeds) > 4
+
+
+@pytest.mark.parametrize("family", sorted({drawn.family for drawn in DRAWN.values()}))
+def test_every_op_in_every_type(family: str) -> None:
+    """One draw of those that run on a device."""
+    for drawn in DRAWN.values():
+        if drawn.family == family and drawn.number == 0:
+            program = drawn.program()
+            check_codes(lowered(program.module, "cuda:sm_90a"), program.arrays, drawn.name)
 
 
 SHARED = """

@@ -39,8 +39,11 @@ def run_kernel(code: KernelOp, operands: Sequence[Array], shapes: Shapes) -> lis
     Raises AssertionError where the program is none: an element outside of an operand, or one of an output that is not
     written exactly once.
     """
-    if is_update(code):
-        return _run_update(code, operands, shapes)
+    with np.errstate(all="ignore"):
+        return (_run_update if is_update(code) else _run_loops)(code, operands, shapes)
+
+
+def _run_loops(code: KernelOp, operands: Sequence[Array], shapes: Shapes) -> list[Array]:
     outputs = [_Output(shape) for shape in shapes]
     run = _Run(code, (*code.parallel_sizes, *code.reduce_sizes), dict(enumerate(operands)))
     for phase in code.phases:

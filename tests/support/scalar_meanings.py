@@ -27,17 +27,16 @@ Array = NDArray[Any]
 def scalar_value(op: Operation, operands: list[Array]) -> Array:
     """The result of an op for arrays of its operands. Raises KeyError for an op without a meaning here."""
     dtype = value_dtype(element_of(op.results[0].type), "exact")
-    with np.errstate(all="ignore"):
-        match op:
-            case arith.ConstantOp():
-                assert isinstance(op.value, FloatAttr | IntegerAttr)
-                return np.asarray(op.value.value.data).astype(dtype)
-            case arith.CmpiOp() | arith.CmpfOp():
-                return _PREDICATES[type(op)][op.predicate.value.data](*operands)
-            case CastOp() | arith.TruncIOp() | arith.ExtSIOp() | arith.SIToFPOp():
-                return _cast(operands[0], dtype)
-            case _:
-                return np.asarray(_MEANINGS[type(op)](*operands)).astype(dtype, copy=False)
+    match op:
+        case arith.ConstantOp():
+            assert isinstance(op.value, FloatAttr | IntegerAttr)
+            return np.asarray(op.value.value.data).astype(dtype)
+        case arith.CmpiOp() | arith.CmpfOp():
+            return _PREDICATES[type(op)][op.predicate.value.data](*operands)
+        case CastOp() | arith.TruncIOp() | arith.ExtSIOp() | arith.SIToFPOp():
+            return _cast(operands[0], dtype)
+        case _:
+            return np.asarray(_MEANINGS[type(op)](*operands)).astype(dtype, copy=False)
 
 
 def _cast(x: Array, dtype: np.dtype[Any]) -> Array:

@@ -94,13 +94,82 @@ def by_columns(spec: GeneratedSpec, reductions: Sequence[ReduceOp], lines: list[
     return [f"s{slot}" for slot in range(len(own))]
 
 
-def _butterfly(op: ReduceOp, name: str, lanes: int, prefix: str, lines: list[str]) -> str:
-    """The combination over `lanes` neighbouring threads of a warp, in every one of them."""
+def by_clusters(
+    spec: GeneratedSpec, reductions: Sequence[ReduceOp], barrier: str, lines: list[str]
+) -> list[str]:
+    """Within each warp, over the warps of a block, then over the blocks of the cluster: a thread for each column tells
+    all blocks what its own has, and when all are heard, adds up what it was told.
+
+    Args:
+        barrier: Address of one that expects `told_bytes`.
+    """
+    if not reductions:
+        return []
+    across, columns = spec.threads // spec.lanes, _columns(spec)
+    for i, op in enumerate(reductions):
+        lines.append(f"shared{i} = cuda.shared.array({spec.threads // WARP * columns}, {partial_dtype(op)})")
+        lines.append(f"told{i} = cuda.shared.array({spec.cluster * columns}, {partial_dtype(op)})")
+    _keep_warps(spec, reductions, lines)
+    lines += ["cuda.syncthreads()", f"if thread < {columns}:"]
+    for i, op in enumerate(reductions):
+        lines += [f"    {line}" for line in _added(op, f"shared{i}", f"s{i}", spec.threads // WARP, columns)]
+        place = f"u32(cuda.blockIdx.y * {columns} + thread) * u32({_register_bytes(op)})"
+        lines.append(f"    to{i} = u32(shared_base(told{i}) + {place})")
+        for rank in range(spec.cluster):
+            there = [f"map_shared({here}, u32({rank}))" for here in (f"to{i}", barrier)]
+            lines.append(f"    store_async_{partial_dtype(op)}({there[0]}, s{i}, {there[1]})")
+    lines += [f"barrier_wait({barrier}, u32(0))", f"if thread < {columns}:"]
+    for i, op in enumerate(reductions):
+        lines += [f"    {line}" for line in _added(op, f"told{i}", f"w{i}", spec.cluster, columns)]
+        lines.append(f"    told{i}[thread] = w{i}")
+    lines += ["cuda.syncthreads()", f"first = thread % {across} * {spec.vector}"]
+    return [f"told{i}[first + {lane}]" for i in range(len(reductions)) for lane in range(spec.vector)]
+
+
+def told_bytes(spec: GeneratedSpec, reductions: Sequence[ReduceOp]) -> int:
+    """What a block of a cluster is told of so many reductions, by itself as well."""
+    return spec.cluster * _columns(spec) * sum(map(_register_bytes, reductions))
+
+
+def _register_bytes(op: ReduceOp) -> int:
+    return int(partial_dtype(op)[1:]) // 8
+
+
+def _columns(spec: GeneratedSpec) -> int:
+    """Of a block."""
+    return spec.threads // spec.lanes * spec.vector
+
+
+def _keep_warps(spec: GeneratedSpec, reductions: Sequence[ReduceOp], lines: list[str]) -> None:
+    """Puts what each warp has of the columns into shared memory."""
+    across, columns = spec.threads // spec.lanes, _columns(spec)
+    kept: list[str] = []
+    for i, op in enumerate(reductions):
+        for lane in range(spec.vector):
+            total = f"total[{i * spec.vector + lane}]"
+            name = _butterfly(op, total, WARP, f"b{i}_{lane}_", lines, across)
+            place = f"thread // {WARP} * {columns} + thread % {WARP} * {spec.vector} + {lane}"
+            kept.append(f"    shared{i}[{place}] = {name}")
+    lines += [f"if thread % {WARP} < {across}:", *kept]
+
+
+def _added(op: ReduceOp, array: str, name: str, rows: int, columns: int) -> list[str]:
+    """Combines the elements of a column of a shared array, ascending."""
+    how, dtype = op.combine.data, partial_dtype(op)
+    cells = [f"{array}[{row * columns} + thread]" for row in range(rows)]
+    return [
+        f"{name} = {cells[0]}",
+        *(f"{name} = {combine_text(how, dtype, name, cell)}" for cell in cells[1:]),
+    ]
+
+
+def _butterfly(op: ReduceOp, name: str, lanes: int, prefix: str, lines: list[str], apart: int = 1) -> str:
+    """The combination over `lanes` neighbouring threads of a warp, those `apart` from each other, in every one."""
     how, dtype = op.combine.data, partial_dtype(op)
     current = f"{prefix}0"
     lines.append(f"{current} = {name}")
     step = lanes // 2
-    while step:
+    while step >= apart:
         other, following = f"{prefix}o{step}", f"{prefix}{step}"
         lines.append(f"{other} = cuda.shfl_xor_sync(ALL_LANES, {current}, {step})")
         lines.append(f"{following} = {combine_text(how, dtype, current, other)}")

@@ -8,6 +8,7 @@ from typing import Any
 
 from aicf.backends.base import BufferRef, Launch
 from aicf.backends.cuda.code import KernelCode
+from aicf.backends.cuda.combine_code import told_bytes
 from aicf.backends.cuda.generated_kernels import read_shapes, read_spec
 from aicf.backends.cuda.generated_spec import TILE, GeneratedSpec, partial_bytes
 from aicf.backends.cuda.launches import KernelLaunch, address_of
@@ -173,6 +174,8 @@ def _sweep(made: _Maker) -> list[KernelLaunch]:
         "COLUMNS": columns,
         "UNROLL": spec.unroll,
         "SPLITS": spec.splits,
+        "CLUSTER": spec.cluster,
+        "TOLD_BYTES": tuple(told_bytes(spec, code.reductions(k)) for k in phases),
         "SPAN": spec.span(nest),
         "POINT_VECTOR": point_vector,
         "REDUCE_VECTOR": reduce_vector,

@@ -27,6 +27,7 @@ from aicf.backends.cuda.records import (
     integer,
     integers,
     read_integer,
+    read_integers,
     read_shape,
     read_text,
     start_entries,
@@ -119,10 +120,12 @@ class GeneratedKernel(PlainOperands):
 
     def record_reason(self, work: Work, record: Record, target: TargetAttr) -> str | None:
         """See `CheckedKernel`."""
-        nest, spec = _nest(work), read_spec(record)
+        nest, spec, arch = _nest(work), read_spec(record), arch_named(target.arch.data)
         if (reason := spec.problem(nest)) is not None:
             return reason
-        return contradiction(record, _record_of(work, target, nest, spec), arch_named(target.arch.data))
+        if spec.cluster > 1 and not arch.has_clusters:
+            return f"{arch.name} has no clusters"
+        return contradiction(record, _record_of(work, target, nest, spec), arch)
 
     def fixed_order(self, work: Work, target: TargetAttr) -> str:
         """See `BatchInvariantKernel`."""
@@ -249,7 +252,7 @@ def spec_record(nest: LoopNest, spec: GeneratedSpec) -> dict[str, Attribute]:
         "late": BoolAttr.from_bool(spec.late),
         "grids": ArrayAttr([integers(grid) for grid in spec.grids(nest)]),
         "block": integers([spec.threads, 1, 1]),
-        "cluster": integers([1, 1, 1]),
+        "cluster": integers([1, spec.cluster, 1]),
         "shared_bytes": integer(0),
         "combination_order": StringAttr(spec.combination_order(nest)),
     }
@@ -264,7 +267,8 @@ def read_spec(record: Record) -> GeneratedSpec:
     """The decisions of a record. Raises PlanError if it lacks one."""
     late = bool(read_integer(record, "late"))
     numbers = {name: read_integer(record, name) for name in _NUMBERS}
-    return GeneratedSpec(read_text(record, "strategy"), **numbers, late=late)
+    _, cluster, _ = read_integers(record, "cluster", 3)
+    return GeneratedSpec(read_text(record, "strategy"), **numbers, late=late, cluster=cluster)
 
 
 def read_shapes(record: Record) -> list[Shape]:

@@ -15,7 +15,15 @@ from xdsl.dialects import arith
 from xdsl.ir import OpResult, SSAValue
 
 from aicf.backends.base import BufferRef
-from aicf.backends.cuda.combine_code import by_butterflies, by_columns, finished, partial_dtype, tree, widened
+from aicf.backends.cuda.combine_code import (
+    by_butterflies,
+    by_clusters,
+    by_columns,
+    finished,
+    partial_dtype,
+    tree,
+    widened,
+)
 from aicf.backends.cuda.generated_spec import GeneratedSpec, nest_moves, partial_size, reduces
 from aicf.backends.cuda.load_code import LoadText
 from aicf.backends.cuda.philox_code import neighbouring_words
@@ -446,13 +454,17 @@ class PhaseCode:
         return names
 
     def combine(self, phase: int, *, finish: bool = True) -> Snippet:
-        """Parameters total, thread; combines over the threads of a row or column, all of which get the result.
+        """Parameters total, thread; combines over the threads of a row or column, all of which get the result. Where
+        blocks share columns, it names `heard` of the template, a barrier for each phase.
 
         finish: whether that is the whole result, to be turned into the type that later phases see.
         """
         lines: list[str] = []
-        across = by_butterflies if self.by_rows else by_columns
-        names = across(self.spec, self.reductions(phase), lines)
+        if self.spec.cluster > 1:
+            names = by_clusters(self.spec, self.reductions(phase), f"u32(heard + {8 * phase})", lines)
+        else:
+            across = by_butterflies if self.by_rows else by_columns
+            names = across(self.spec, self.reductions(phase), lines)
         if finish:
             reductions = self.reductions(phase)
             names = [

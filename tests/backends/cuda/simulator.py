@@ -25,6 +25,7 @@ from aicf.backends.cuda.launches import KernelLaunch
 from aicf.semantics.random import philox_word
 
 _SPACE = 40
+_ARRAY = 20
 _WORDS = {
     **{"f32": "<f4", "f64": "<f8", "u8": "<u1", "u16": "<u2", "u32": "<u4", "u64": "<u8"},
     **{"i8": "<i1", "i16": "<i2", "i32": "<i4", "i64": "<i8"},
@@ -98,7 +99,7 @@ class _Meeting:
 
 
 _MEETINGS = {
-    *("syncthreads", "syncwarp", "cluster_wait"),
+    *("syncthreads", "syncwarp", "cluster_wait", "barrier_wait"),
     *("shfl_xor_sync", "shfl_up_sync", "shfl_sync", "ballot_sync", "match_any_sync"),
 }
 """Calls that give a meeting."""
@@ -141,6 +142,7 @@ class _Thread:
     rank: int = 0
     block_index: tuple[int, int, int] = (0, 0, 0)
     arrays: Iterator[int] = field(default_factory=itertools.count)
+    cluster: Sequence[_Shared] = ()
 
     @property
     def block(self) -> range:
@@ -193,12 +195,30 @@ def run(launches: Sequence[KernelLaunch], memory: Memory) -> None:
         here = _Here()
         function = _function(launch.code.source, launch.code.name, _namespace(memory, here))
         arguments = [_argument(each, memory) for each in launch.arguments]
-        size = launch.block[0]
-        for z, y, x in itertools.product(*map(range, reversed(launch.grid))):
-            shared = _Shared()
-            threads = [_Thread(number, size, shared, block_index=(x, y, z)) for number in range(size)]
+        for blocks in _clusters(launch):
+            threads = _threads(blocks, launch.block[0])
             with np.errstate(all="ignore"):
                 _run_threads(threads, lambda _: function(*arguments), here)  # noqa: B023
+
+
+def _clusters(launch: KernelLaunch) -> Iterator[list[tuple[int, int, int]]]:
+    """The indices of the blocks of each cluster, in the order of their ranks."""
+    axes = [
+        [range(start, start + size) for start in range(0, blocks, size)]
+        for blocks, size in zip(launch.grid, launch.cluster, strict=True)
+    ]
+    for z, y, x in itertools.product(*reversed(axes)):
+        yield [(i, j, k) for k, j, i in itertools.product(z, y, x)]
+
+
+def _threads(blocks: Sequence[tuple[int, int, int]], size: int) -> list[_Thread]:
+    """Those of a cluster."""
+    shared = [_Shared() for _ in blocks]
+    return [
+        _Thread(number, size, shared[rank], rank, index, cluster=shared)
+        for rank, index in enumerate(blocks)
+        for number in range(size)
+    ]
 
 
 def _argument(argument: Any, memory: Memory) -> int:
@@ -256,6 +276,48 @@ def _cluster_names(here: _Here, threads: int, blocks: int) -> dict[str, Any]:
     }
 
 
+def _array_names(here: _Here) -> dict[str, Any]:
+    """Shared arrays of the blocks of a cluster: an address says which array, of which block, and where in it. A
+    barrier is where the whole cluster meets, when its block has been told as many bytes as it expects."""
+
+    def base(array: list[Any]) -> int:
+        arrays = here.thread.shared.arrays
+        return next(number for number, other in arrays.items() if other is array) << _ARRAY
+
+    def store(size: int) -> Callable[[int, Any, int], None]:
+        def to_other(address: int, value: Any, barrier: int) -> None:
+            rank, place = divmod(address, 1 << _SPACE)
+            number, offset = divmod(place, 1 << _ARRAY)
+            other = here.thread.cluster[rank - 1]
+            own = here.thread.shared.arrays[number]
+            assert offset % size == 0, f"{size} bytes at {offset} are not aligned"
+            other.arrays.setdefault(number, [None] * len(own))[offset // size] = value
+            expected = divmod(barrier, 1 << _SPACE)
+            assert expected[0] == rank, "the barrier of another block"
+            other.words[expected[1]] -= size
+
+        return to_other
+
+    def wait(barrier: int, parity: int) -> _Meeting:
+        shared = here.thread.shared
+
+        def check(brought: Mapping[int, Any]) -> None:
+            assert shared.words[barrier] == 0, "a block has been told too little or too much"
+
+        return _Meeting(range(len(here.thread.cluster) * here.thread.threads), None, check)
+
+    return {
+        "shared_base": base,
+        "map_shared": lambda address, rank: address + ((rank + 1) << _SPACE),
+        "barrier_init": lambda barrier, count: here.thread.shared.words.update({barrier: 0}),
+        "barrier_expect": lambda barrier, size: here.thread.shared.words.update({barrier: size}),
+        "barrier_wait": wait,
+        **dict.fromkeys(("cluster_arrive_relaxed", "fence_barrier_init"), lambda: None),
+        "cluster_wait": lambda: _Meeting(range(len(here.thread.cluster) * here.thread.threads)),
+        **{f"store_async_{kind}": store(int(kind[1:]) // 8) for kind in ("f32", "f64", "i32", "i64")},
+    }
+
+
 def _product_names(memory: Memory, here: _Here) -> dict[str, Any]:
     """What a product of integers in tiles takes beside the rest: dynamic shared memory in words of i32, by address."""
     i32 = INTEGERS["i32"]
@@ -286,7 +348,6 @@ def _product_names(memory: Memory, here: _Here) -> dict[str, Any]:
         return tuple(i32(total + x * y) for total, (x, y) in zip(sums, itertools.product(a, b), strict=True))
 
     return {
-        "shared_base": lambda array: 0,
         "quotient": lambda a, b: a // b,
         "remainder": lambda a, b: a % b,
         "zeros_i32": lambda count: (0,) * count,
@@ -461,6 +522,7 @@ def _namespace(memory: Memory, here: _Here) -> dict[str, Any]:
         **_half(np.float16),
         **_half(ml_dtypes.bfloat16),
         **_product_names(memory, here),
+        **_array_names(here),
     }
     for kind, count in itertools.product(_WORDS, (1, 2, 4)):
         suffix = kind if count == 1 else f"{kind}x{count}"

@@ -150,6 +150,23 @@ def test_a_full_reduction_fills_the_gpu_without_atomics() -> None:
     assert "ascending" in spec.combination_order(nest)
 
 
+def test_few_long_columns_are_one_launch_of_clusters() -> None:
+    """Blocks that share columns combine them through shared memory where the GPU has clusters, else another launch
+    does; so does one where columns are too long for eight blocks."""
+    shapes, dtypes = [(4096, 256), (256,)], ["f32"] * 2
+    nest, spec = decided(reduction("256", "4096", "d1, d0", "d0"), shapes, dtypes)
+    assert (spec.cluster, spec.splits, len(spec.grids(nest))) == (8, 1, 1)
+    assert read_spec(spec_record(nest, spec)) == spec
+    assert partial_bytes(nest, spec) == 0
+    older = choose(nest, [0, 0], arch_named("sm_80"))
+    assert (older.cluster, len(older.grids(nest))) == (1, 2)
+    assert cost_us(nest, spec, ARCH) < cost_us(nest, older, ARCH)
+    for change in ({"cluster": 16}, {"splits": 2}, {"lanes": 4}, {"strategy": "rows", "lanes": 32}):
+        assert replace(spec, **change).problem(nest), change
+    long = reduction("64", "1048576", "d1, d0", "d0")
+    assert decided(long, [(1048576, 64), (64,)], dtypes)[1].splits > 1
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -209,6 +226,26 @@ def test_softmax_of_columns(splits: int, points: int) -> None:
     spec = GeneratedSpec("columns", 4, 64, 8, 2, splits)
     x, y = simulated(softmax(points, 37, first=True), [(37, points)] * 2, ["f32"] * 2, spec)
     close(y, softmax_of(x, 0), 1e-6)
+
+
+@pytest.mark.parametrize(("rows", "points", "cluster"), [(37, 20, 2), (300, 70, 8), (3, 64, 4)])
+def test_softmax_of_columns_that_a_cluster_shares(rows: int, points: int, cluster: int) -> None:
+    """All phases in one launch; blocks with rows left over, or none; columns past the end."""
+    spec = GeneratedSpec("columns", 2, 64, 8, 2, 1, cluster=cluster)
+    x, y = simulated(softmax(points, rows, first=True), [(rows, points)] * 2, ["f32"] * 2, spec)
+    close(y, softmax_of(x, 0), 1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["f64", "bf16", "i64", "i32", "i8"])
+@pytest.mark.parametrize("how", ["sum", "max"])
+def test_reductions_by_clusters(dtype: str, how: str) -> None:
+    """Of every width that blocks tell each other; integers exactly."""
+    spec = GeneratedSpec("columns", 2, 64, 16, 2, 1, cluster=4)
+    kernel = reduction("10", "300", "d1, d0", "d0", how, dtype)
+    x, y = simulated(kernel, [(300, 10), (10,)], [dtype] * 2, spec)
+    combine = {"sum": np.sum, "max": np.max}[how]
+    wanted = combine(x, axis=0).astype(x.dtype) if dtype[0] == "i" else combine(x.astype(np.float64), axis=0)
+    close(y, wanted, {"bf16": 5e-3}.get(dtype, 0 if dtype[0] == "i" else 1e-14))
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -314,6 +351,21 @@ def test_streaming_kernels_move_sixteen_bytes_at_a_time(
     assert "LDG.E.128" in last and "STG.E.128" in last
     if spec.splits == 1:
         assert {name for name in last if name.startswith(("LDG", "STG"))} == {"LDG.E.128", "STG.E.128"}
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f64", "i64", "i32"])
+def test_clusters_hear_of_sums_by_barriers(dtype: str) -> None:
+    """All loads of a thread are 16 bytes wide and under way together; no fence of all memory, nothing atomic."""
+    shapes = [(4096, 256), (256,)]
+    nest, spec = decided(reduction("256", "4096", "d1, d0", "d0", "sum", dtype), shapes, [dtype] * 2)
+    (launch,) = launches_of("k", nest, recorded(nest, spec), references(shapes, [dtype] * 2))
+    assert launch.cluster == (1, 8, 1)
+    (cubin,) = compile_kernels([launch.code], "sm_90a").values()
+    names = instructions(cubin)
+    assert cubin.stack_bytes == 0
+    assert not starting(names, (*ATOMICS, *SPILLS, "MEMBAR.ALL"))
+    assert names.count("LDG.E.128") == spec.unroll
+    assert names.count("STAS") + names.count("STAS.64") == spec.cluster
 
 
 def test_the_same_decisions_give_the_same_text() -> None:

@@ -15,6 +15,8 @@ launch_dependents = void_asm("griddepcontrol.launch_dependents;", [])
 
 cluster_rank = value_asm("mov.u32 $0, %cluster_ctarank;", ["u32"], [], effect=False)
 cluster_arrive = void_asm("barrier.cluster.arrive.release.aligned;", [])
+cluster_arrive_relaxed = void_asm("barrier.cluster.arrive.relaxed.aligned;", [])
+"""Without waiting for what was stored before: who meets has begun, and no more."""
 cluster_wait = void_asm("barrier.cluster.wait.acquire.aligned;", [])
 map_shared = value_asm("mapa.shared::cluster.u32 $0, $1, $2;", ["u32"], ["u32", "u32"], effect=False)
 """`map_shared(address, rank)`: the same address in the shared memory of another block of the cluster."""
@@ -33,6 +35,19 @@ fence_barrier_init = void_asm("fence.mbarrier_init.release.cluster;", [])
 fence_async_proxy = void_asm("fence.proxy.async.shared::cta;", [])
 barrier_arrive_cluster = void_asm("mbarrier.arrive.shared::cluster.b64 _, [$0];", ["u32"])
 """`barrier_arrive_cluster(map_shared(barrier, rank))`: arrives at the barrier of another block."""
+
+
+def _store_async(kind: str, register: str) -> Intrinsic:
+    text = f"st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.{kind} [$0], $1, [$2];"
+    return void_asm(text, ["u32", register, "u32"])
+
+
+store_async_f32 = _store_async("f32", "f32")
+store_async_f64 = _store_async("f64", "f64")
+store_async_i32 = _store_async("b32", "i32")
+store_async_i64 = _store_async("b64", "i64")
+"""`store_async(address, value, barrier)`: tells a block of the cluster a number; both addresses by `map_shared`. The
+barrier counts its bytes."""
 named_barrier = void_asm("bar.sync $0, $1;", ["u32", "u32"])
 """`named_barrier(number 1..15, threads)`: a barrier of part of a block."""
 named_arrive = void_asm("bar.arrive $0, $1;", ["u32", "u32"])

@@ -67,7 +67,8 @@ def resident(operands: object):
 def sweep(operands: object):
     """Phases FIRST to LAST, each a loop over the row: `splits` blocks share one, if there is one phase in a launch.
 
-    The totals of earlier launches are combined from what their parts left in the workspace.
+    The totals of earlier launches are combined from what their parts left in the workspace. The blocks of a cluster
+    share columns in all phases: they tell each other their totals.
     """
     thread = index(cuda.threadIdx.x)
     lane = index(thread // (THREADS // LANES) if COLUMNS else thread % LANES)
@@ -81,9 +82,22 @@ def sweep(operands: object):
     point = index(point * POINT_VECTOR)
     begin = index(part * SPAN)
     end = index(min(index(begin + SPAN), index(REDUCE)))
+    if CLUSTER > 1:
+        heard = shared_base(cuda.shared.array(PHASES, u64))
+        if thread == 0:
+            for k in unrolled(PHASES):
+                if REDUCTIONS[k]:
+                    barrier_init(u32(heard + 8 * k), u32(1))
+            fence_barrier_init()
+            for k in unrolled(PHASES):
+                if REDUCTIONS[k]:
+                    barrier_expect(u32(heard + 8 * k), u32(TOLD_BYTES[k]))
+        cluster_arrive_relaxed()
     if PROGRAMMATIC:
         launch_dependents()
         wait_for_predecessors()
+    if CLUSTER > 1:  # whom a block tells something has begun
+        cluster_wait()
     known = registers(KNOWN, 0)
     known[0:KNOWN_INPUTS] = splice(LOAD_POINT, point, index(0))
     for k in unrolled(FIRST):
