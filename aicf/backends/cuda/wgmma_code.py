@@ -155,7 +155,7 @@ def _constants(task: Task, spec: Spec, clusters: int) -> dict[str, Constant | Sn
         "SPLIT_K": spec.split_k,
         "STAGE_BYTES": spec.stage_bytes,
         "STAGES": spec.stages,
-        "STARTS_APART": spec.cluster_n > 1 and spec.sharers == 1,
+        "STARTS_APART": spec.cluster > 1 and spec.sharers == 1,
         "STEP": clusters,
         "SUM_PARTS": task.problem.factors,
         "SUMS": spec.sums,

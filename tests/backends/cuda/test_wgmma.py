@@ -270,7 +270,7 @@ def test_code_multiplies_by_warpgroups_and_copies_in_bulk(name: str) -> None:
 
 
 def test_an_epilogue_reads_its_operands_before_the_product_where_registers_last() -> None:
-    """Bias and residual of a narrow tile wait in registers; beside the sums of a wide one there is room for the bias."""
+    """Bias and residual of a narrow tile wait in registers; beside the sums of a wide one only the bias has room."""
     for columns, held in ((64, {0, 1}), (256, {0})):
         job = work(512, 512, 512, kind="gemm_epilogue", after="bias_residual")
         found = made(job, Spec(128, columns, 4))

@@ -85,10 +85,6 @@ store_shared_u32 = void_asm("st.shared.u32 [$0], $1;", ["u32", "u32"])
 store_shared_f32x2 = void_asm("st.shared.v2.f32 [$0], {$1,$2};", ["u32", "f32", "f32"])
 store_cluster_f32x2 = void_asm("st.shared::cluster.v2.f32 [$0], {$1,$2};", ["u32", "f32", "f32"])
 """Stores into the shared memory of a block of the cluster, at an address that `map_shared` gives."""
-load_cluster_f32x4 = value_asm(
-    "ld.shared::cluster.v4.f32 {$0,$1,$2,$3}, [$4];", ["f32"] * 4, ["u32"], memory=True
-)
-"""Reads there."""
 
 # Asynchronous copies from global to shared memory
 

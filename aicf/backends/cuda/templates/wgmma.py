@@ -10,9 +10,9 @@ does tiles i, i + STEP, ..., and the producer is already filling the ring for th
 
 Blocks of a cluster that lie side by side share operands: each copies its part of a common operand into all of them
 (multicast), and a stage is empty only when all of them have read it. Or a cluster splits K (SPLIT_K): every block
-multiplies a part of K and leaves its sums in its shared memory; then each adds those of all, in rank order, for some of
-the rows. Or the epilogue is a row program: then a cluster has all columns of its rows, does one tile a block, and meets
-for every total (`wgmma_rows` writes that text).
+multiplies a part of K, and the partial sums are added in rank order through each other's shared memory. Or the epilogue
+is a row program: then a cluster has all columns of its rows, does one tile a block, and meets for every total
+(`wgmma_rows` writes that text).
 
 `gemm` is the kernel; the other functions are parts that it splices in. Every part sees the names of the kernel.
 """
@@ -58,9 +58,9 @@ def gemm(PARAMETERS):
             wait_for_predecessors()
         if SPLIT_K > 1:
             cuda.syncwarp()
-            for _ in unrolled(2):
-                cluster_arrive()
-                cluster_wait()
+            cluster_wait()
+            cluster_arrive()
+            cluster_wait()
         if MEETINGS > 0:
             cuda.syncwarp()
             if STARTS_APART:
@@ -261,19 +261,20 @@ def store_elements(acc, held, staging, matrix, row, column, lane):
 def reduce_parts(acc, matrix, row, column):
     """Adds the partial sums of all blocks of the cluster in rank order; each block finishes SHARE rows of the tile.
 
-    A block leaves its partial tile in its own shared memory, and the blocks that finish its rows read them there, 16
-    bytes at a time: stores of the sums as threads have them would cross the cluster in pieces of 32 bytes. Rows are
-    PITCH bytes apart, so that the stores spread over the banks.
+    A block stores the rows of its partial tile into the shared memory of the blocks that finish them, one part for each
+    rank. Rows are PITCH bytes apart, so that the stores spread over the banks.
     """
     local = i32(thread - 128)
     top = (local >> 7) * 64 + ((local >> 5) & 3) * 16 + ((local & 31) >> 2)
-    mine = u32(shared + u32(PARTS_AT + top * PITCH + (local & 3) * 8))
+    mine = u32(shared + u32(PARTS_AT + rank * (SHARE * PITCH) + (local & 3) * 8))
+    cluster_wait()
     for half in unrolled(2):
+        owner = (top + 8 * half) // SHARE
+        place = top + 8 * half - owner * SHARE
+        there = map_shared(u32(mine + u32(place * PITCH)), u32(owner))
         for number in unrolled(TILE_N // 8):
-            store_shared_f32x2(
-                u32(mine + u32(half * (8 * PITCH) + 32 * number)),
-                acc[4 * number + 2 * half],
-                acc[4 * number + 2 * half + 1],
+            store_cluster_f32x2(
+                u32(there + u32(32 * number)), acc[4 * number + 2 * half], acc[4 * number + 2 * half + 1]
             )
     cluster_arrive()
     cluster_wait()
@@ -282,21 +283,18 @@ def reduce_parts(acc, matrix, row, column):
         part_column = i32(place % (WIDTH // 8)) * 8
         line = row + rank * SHARE + part_row
         first = column + part_column
-        own = u32(shared + u32(PARTS_AT + (rank * SHARE + part_row) * PITCH + part_column * 4))
+        own = u32(shared + u32(PARTS_AT + part_row * PITCH + part_column * 4))
         sums = registers(SUM_PARTS * 8, f32(0.0))
         for other in unrolled(SPLIT_K):
-            there = map_shared(own, u32(other))
             for part in unrolled(SUM_PARTS * 2):
-                x = load_cluster_f32x4(u32(there + u32((part // 2) * GATE_BYTES + (part % 2) * 16)))
+                x = load_shared_f32x4(
+                    u32(own + u32(other * (SHARE * PITCH) + (part // 2) * GATE_BYTES + (part % 2) * 16))
+                )
                 for lane4 in unrolled(4):
                     sums[4 * part + lane4] = x[lane4] if other == 0 else sums[4 * part + lane4] + x[lane4]
         if INSIDE or (line < M and first < N):
             v = splice(VALUES, sums[0 : SUM_PARTS * 8], 0, matrix, line, first)
             splice(STORE_ROW, v, matrix, line, first)
-    # No block leaves while another may still read its sums.
-    cuda.syncwarp()
-    cluster_arrive()
-    cluster_wait()
 
 
 def row_packed(v, matrix, line, first):
