@@ -11,7 +11,10 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from aicf.backends.base import OperandInfo, Work
 from aicf.backends.nests import overwritable
 from aicf.dialects.emit_kernels import IndexOp, KernelOp, PhaseOp, StoreOp, YieldOp
-from aicf.dialects.emit_updates import Update, program_phases, scalar_phase, update_of
+from aicf.dialects.emit_updates import Update, is_update, program_phases, scalar_phase, update_of
+
+KINDS = frozenset({"sgd_step", "adam_step", "update"})
+"""What a kernel that updates several tensors is for."""
 
 
 def update_of_work(work: Work) -> Update:
@@ -20,9 +23,11 @@ def update_of_work(work: Work) -> Update:
     return update_of(work.code, len(work.operands), len(work.results))
 
 
-def layout_reason(work: Work, update: Update) -> str | None:
-    """Why the elements of a part are not one row of memory in each of its operands and results; None if they are."""
-    for number, part in enumerate(update.parts):
+def update_reason(work: Work) -> str | None:
+    """Why a work is not the update of several tensors, whose elements are one row of memory each; None if it is."""
+    if work.code is None or not is_update(work.code):
+        return "it is not the update of several tensors"
+    for number, part in enumerate(update_of_work(work).parts):
         infos = [*(work.operands[i] for i in part.operands), *(work.results[i] for i in part.results)]
         if not all(map(is_row, infos)):
             return f"an operand of part {number} is no contiguous memory"

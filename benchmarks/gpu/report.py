@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from criteria import PEERS
+from page_tables import aims, between_marks, microseconds, sections, table
 
-START, END = "<!-- benchmark tables: made by benchmarks/cuda.py table -->", "<!-- end of benchmark tables -->"
+START = "<!-- benchmark tables: made by benchmarks/cuda.py table -->"
 
 PROGRAMS = {
     "mlp_chain": "12 x (LayerNorm, 768-3072-768 GELU MLP, residual), f16, one token",
@@ -49,7 +50,7 @@ RIVALS = {
 def tables(result: Mapping[str, Any]) -> str:
     """All tables, between the marks; without those that nothing was measured for."""
     rows: Sequence[Mapping[str, Any]] = result["rows"]
-    sections = {
+    made = {
         'Microseconds of a replay, back to back; "-" was not run:': _times(rows, "us", ("aicf", *PEERS)),
         "The same with pauses five times as long as what was timed:": _times(
             rows, "us_with_pauses", ("aicf", *PEERS)
@@ -57,19 +58,14 @@ def tables(result: Mapping[str, Any]) -> str:
         "Beside kernels that the compiler was told, and a device copy, back to back:": _times(
             rows, "us", ("aicf", "wgmma", "cublaslt", "copy")
         ),
-        "What was to be reached:": _criteria(result["criteria"]),
+        "What was to be reached:": aims("program", PROGRAMS, result["criteria"]),
     }
-    filled = (part for title, table in sections.items() if table for part in (title, table))
-    return "\n\n".join([START, *filled, END]) + "\n"
+    return sections(START, made)
 
 
 def with_tables(page: str, result: Mapping[str, Any]) -> str:
     """The page with these tables in place of what is between its marks. ValueError if it has no marks."""
-    before, start, rest = page.partition(START)
-    _, end, after = rest.partition(END)
-    if not start or not end:
-        raise ValueError(f"the page has no place for the tables: a line '{START}' and a line '{END}'")
-    return before + tables(result).rstrip("\n") + after
+    return between_marks(page, START, tables(result))
 
 
 def update(page: Path, result: Mapping[str, Any]) -> None:
@@ -82,29 +78,8 @@ def _times(rows: Sequence[Mapping[str, Any]], field: str, rivals: Sequence[str])
     others = [rival for rival in rivals if rival != "aicf"]
     timed = [row for row in rows if any(rival in row.get(field, {}) for rival in others)]
     body = [[PROGRAMS[row["name"]], *(_us(row[field].get(rival)) for rival in rivals)] for row in timed]
-    return _table(["program", *(RIVALS[rival] for rival in rivals)], body) if body else ""
-
-
-def _criteria(criteria: Sequence[Mapping[str, Any]]) -> str:
-    body = [
-        [
-            PROGRAMS[found["row"]],
-            found["what"],
-            found["reach"],
-            "not measured" if found["measured"] is None else f"{found['measured']:g}",
-            {True: "yes", False: "**no**", None: "-"}[found["reached"]],
-        ]
-        for found in criteria
-    ]
-    return _table(["program", "what", "to reach", "measured", "reached"], body)
+    return table(["program", *(RIVALS[rival] for rival in rivals)], body) if body else ""
 
 
 def _us(us: float | None) -> str:
-    if us is None:
-        return "-"
-    return f"{us:.1f}" if us < 100 else f"{us:,.0f}"
-
-
-def _table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *body]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return "-" if us is None else microseconds(us)

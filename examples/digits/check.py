@@ -7,6 +7,7 @@ Needs neither scikit-learn nor a compiler: a folder that was made where there is
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,19 @@ HERE = Path(__file__).parent
 ARTIFACT, IMAGES, ANSWERS = "digits.aicf", "images.npy", "answers.npz"
 TOLERANCE = 1e-5
 console = Console(highlight=False, soft_wrap=True)
+
+
+def read_options(description: str | None) -> tuple[str, Path]:
+    """Target and build folder of the command line."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--target", default="cpu")
+    parser.add_argument(
+        "--build", type=Path, default=HERE / "build", help="folder for everything that is made"
+    )
+    options = parser.parse_args()
+    return options.target, options.build
 
 
 def store_answers(build: Path, images: np.ndarray, labels: np.ndarray, probabilities: np.ndarray) -> None:

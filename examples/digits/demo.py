@@ -8,7 +8,6 @@ the target's device the demo ends with the artifact; `python check.py build` com
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
-from check import ARTIFACT, HERE, check, console, missing_device, store_answers
+from check import ARTIFACT, HERE, check, console, missing_device, read_options, store_answers
 from fit import Digits, fitted_classifier, read_digits, weights_of
 from rich.markup import escape
 from sklearn.neural_network import MLPClassifier
@@ -32,21 +31,13 @@ ROUNDS = 200
 
 def main() -> int:
     """Runs the demo; 1 if the compiled program does not agree with scikit-learn."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--target", default="cpu")
-    parser.add_argument(
-        "--build", type=Path, default=HERE / "build", help="folder for everything that is made"
-    )
-    options = parser.parse_args()
-    build: Path = options.build
+    target, build = read_options(__doc__)
     digits = read_digits()
     with progress("fitting"):
         classifier, reused = fitted_classifier(digits, build / WEIGHTS)
     console.print(f"[bold]weights[/] {'reused' if reused else 'fitted'}: {build / WEIGHTS}")
     store_answers(build, digits.test_x, digits.test_y, classifier.predict_proba(digits.test_x))
-    model = compile_model(len(digits.test_x), options.target, build)
+    model = compile_model(len(digits.test_x), target, build)
     show_tables(model.explain())
     if (reason := missing_device(model)) is not None:
         console.print(

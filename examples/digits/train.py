@@ -9,7 +9,6 @@ curve. Without the target's device it ends with the artifact of the step.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import sys
 import time
@@ -19,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import safetensors.numpy
-from check import HERE, console, missing_device
+from check import HERE, console, missing_device, read_options
 from curve import write_curve
 from fit import HIDDEN, SEED, Digits, read_digits
 from rich.markup import escape
@@ -39,23 +38,17 @@ LEAST_ACCURACY = 0.97
 
 def main() -> int:
     """Trains; 1 if the runs differ or too few images are known."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--target", default="cpu")
-    parser.add_argument(
-        "--build", type=Path, default=HERE / "build", help="folder for everything that is made"
-    )
-    options = parser.parse_args()
-    build: Path = options.build
+    target, build = read_options(__doc__)
     build.mkdir(parents=True, exist_ok=True)
     digits = read_digits()
-    step = compile_step(options.target, EPOCHS * (len(digits.train_x) // BATCH))
-    step.executable.save(build / ARTIFACT)
+    step = compile_step(target, EPOCHS * (len(digits.train_x) // BATCH))
+    step.save_program(build / ARTIFACT)
     if (reason := missing_device(step.executable)) is not None:
-        console.print(f"[bold]not run[/] {escape(reason)}; the compiled step is {build / ARTIFACT}")
+        console.print(
+            f"[bold]not run[/] {escape(reason)}; the compiled step is {build / ARTIFACT}, for aicf.load_step()"
+        )
         return 0
-    return 0 if report(step, digits, options.target, build) else 1
+    return 0 if report(step, digits, target, build) else 1
 
 
 def network() -> aicf.Graph:

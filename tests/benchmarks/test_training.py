@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -81,16 +80,19 @@ def test_tables_name_every_work_and_rival() -> None:
     assert {promise.row for promise in PROMISES} == WORKS.keys()
 
 
-def test_artifacts_begin_with_the_parameters_and_zeros(tmp_path: Path) -> None:
-    from steps import first_state
+def test_artifacts_begin_with_the_parameters_and_what_lies_beside(tmp_path: Path) -> None:
+    from steps import first_values
     from works import WORKS, random_batch, random_parameters
 
     work = WORKS["digits"]
     parameters = random_parameters(work)
-    (tmp_path / "digits.json").write_text(json.dumps({"step": [[], "int64"], "m": [[2, 3], "float32"]}))
-    state = first_state(tmp_path / "digits.aicf", parameters)
-    assert state.keys() == {*work.parameters, "step", "m"}
-    assert state["step"].dtype == np.int64 and state["m"].shape == (2, 3) and not state["m"].any()
+    others = {"step": np.zeros((), np.int64), "places": np.arange(6.0, dtype=np.float32).reshape(2, 3)}
+    np.savez_compressed(tmp_path / "digits.npz", **others)
+    values = first_values(tmp_path / "digits.aicf", parameters)
+    assert values.keys() == {*work.parameters, *others}
+    for name, array in {**parameters, **others}.items():
+        assert values[name].dtype == array.dtype
+        np.testing.assert_array_equal(values[name], array)
     x, y = random_batch(work, 3)
     assert x.shape == (64, 64) and y.shape == (64,) and set(y) <= set(range(10))
 

@@ -20,10 +20,10 @@ from aicf.backends.cpu.loop_spec import LoopSpec, choose, cost_us
 from aicf.backends.cpu.records import integer, loop_record, one_of, pairs
 from aicf.backends.cpu.target import CpuLevel
 from aicf.backends.nests import LoopNest, nest_of
-from aicf.backends.updates import layout_reason, overwritten, program_code, same_type, update_of_work
+from aicf.backends.updates import KINDS, overwritten, program_code, same_type, update_of_work, update_reason
 from aicf.dialects.emit_kernels import KernelOp
 from aicf.dialects.emit_types import TargetAttr
-from aicf.dialects.emit_updates import Update, is_update, scalar_phase
+from aicf.dialects.emit_updates import Update, scalar_phase
 
 ZERO, KEEP = "zero", "keep"
 """What becomes of numbers below the smallest normal one, read or written; `subnormals.py` says why."""
@@ -40,15 +40,16 @@ class MultiTensorKernel(PlainOperands):
     version: int = 2
     determinism: str = DETERMINISM
     simplicity: int = 0
-    kinds: frozenset[str] = frozenset({"sgd_step", "adam_step", "update"})
+    kinds: frozenset[str] = KINDS
 
     def legal(self, work: Work, target: TargetAttr) -> str | None:
         """See `KernelDescriptor`."""
-        if work.code is None or not is_update(work.code):
-            return "it is not the update of several tensors"
+        if (reason := update_reason(work)) is not None:
+            return reason
+        assert work.code is not None
         if scalar_phase(work.code) is not None:
             return "numbers for all parts are instructions of their own on cpu: threads do not wait inside of one"
-        return layout_reason(work, update_of_work(work)) or code_reason(work.code)
+        return code_reason(work.code)
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
         """See `KernelDescriptor`."""

@@ -33,9 +33,16 @@ from aicf.backends.cuda.records import (
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch, arch_named
 from aicf.backends.cuda.vector_access import PIECE_BYTES
 from aicf.backends.nests import overwritable
-from aicf.backends.updates import layout_reason, numbers_code, overwritten, same_type, update_of_work
+from aicf.backends.updates import (
+    KINDS,
+    numbers_code,
+    overwritten,
+    same_type,
+    update_of_work,
+    update_reason,
+)
 from aicf.dialects.emit_types import TargetAttr
-from aicf.dialects.emit_updates import Part, Update, is_update
+from aicf.dialects.emit_updates import Part, Update
 
 _LATENCY_US = 2.2
 """Of one launch with its look-up: by itself a small update takes as long on an H100."""
@@ -103,15 +110,14 @@ class MultiTensorKernel(PlainOperands):
     version: int = VERSION
     determinism: str = DETERMINISM
     simplicity: int = 0
-    kinds: frozenset[str] = frozenset({"sgd_step", "adam_step", "update"})
+    kinds: frozenset[str] = KINDS
 
     def legal(self, work: Work, target: TargetAttr) -> str | None:
         """See `KernelDescriptor`."""
-        if (reason := dtype_reason(work)) is not None:
+        if (reason := dtype_reason(work) or update_reason(work)) is not None:
             return reason
-        if work.code is None or not is_update(work.code):
-            return "it is not the update of several tensors"
-        return layout_reason(work, update_of_work(work)) or code_reason(work.code)
+        assert work.code is not None
+        return code_reason(work.code)
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
         """See `KernelDescriptor`: every operand is read once and every result written once."""

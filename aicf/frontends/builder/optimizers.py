@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypedDict, Unpack
 
 from xdsl.ir import SSAValue
 
 from aicf.dialects import logical
 from aicf.frontends.builder.core import GraphCore, Value
+
+
+class Moments(TypedDict, total=False):
+    """Options of Adam and AdamW; the defaults are those of `torch.optim`."""
+
+    beta1: float
+    beta2: float
+    epsilon: float
+    weight_decay: float
+    amsgrad: bool
 
 
 class OptimizerOps(GraphCore):
@@ -43,20 +54,12 @@ class OptimizerOps(GraphCore):
         step: Value,
         states: Sequence[Value],
         *,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        epsilon: float = 1e-8,
-        weight_decay: float = 0.0,
-        amsgrad: bool = False,
         name: str | None = None,
+        **options: Unpack[Moments],
     ) -> list[Value]:
         """Adam; the states are the running means of the gradient and its square, with ``amsgrad`` the largest too."""
         values, rest = self._of_step(parameter, gradient, rate, step, states)
-        return self._insert_all(
-            "adam",
-            name,
-            lambda: logical.AdamOp(*values, rest, beta1, beta2, epsilon, weight_decay, amsgrad=amsgrad),
-        )
+        return self._insert_all("adam", name, lambda: logical.AdamOp(*values, rest, **options))
 
     def adamw(
         self,
@@ -66,20 +69,13 @@ class OptimizerOps(GraphCore):
         step: Value,
         states: Sequence[Value],
         *,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        epsilon: float = 1e-8,
-        weight_decay: float = 0.01,
-        amsgrad: bool = False,
         name: str | None = None,
+        **options: Unpack[Moments],
     ) -> list[Value]:
-        """Adam with the parameter shrunk by itself, not by way of its gradient; states as of ``adam``."""
+        """Adam with the parameter shrunk by itself, not by way of its gradient; by default by 0.01."""
         values, rest = self._of_step(parameter, gradient, rate, step, states)
-        return self._insert_all(
-            "adamw",
-            name,
-            lambda: logical.AdamwOp(*values, rest, beta1, beta2, epsilon, weight_decay, amsgrad=amsgrad),
-        )
+        decayed: Moments = {"weight_decay": 0.01, **options}
+        return self._insert_all("adamw", name, lambda: logical.AdamwOp(*values, rest, **decayed))
 
     def _of_step(
         self, parameter: Value, gradient: Value, rate: Value, step: Value, states: Sequence[Value]

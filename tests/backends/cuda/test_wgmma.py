@@ -269,6 +269,20 @@ def test_code_multiplies_by_warpgroups_and_copies_in_bulk(name: str) -> None:
         assert "STSM" in sass and re.search(r"STG\.E\.128", sass)
 
 
+def test_an_epilogue_reads_its_operands_before_the_product_where_registers_last() -> None:
+    """Bias and residual of a narrow tile wait in registers; beside the sums of a wide one only the bias has room."""
+    for columns, held in ((64, {0, 1}), (256, {0})):
+        job = work(512, 512, 512, kind="gemm_epilogue", after="bias_residual")
+        found = made(job, Spec(128, columns, 4))
+        (cubin,) = compile_kernels([found.code], "sm_90a").values()
+        names = instructions(cubin)
+        product = next(place for place, name in enumerate(names) if name.startswith("HGMMA"))
+        loads = [place for place, name in enumerate(names) if name.startswith("LDG")]
+        words = columns // 8 * sum(1 + extra for extra in held)
+        assert sum(place < product for place in loads) == words
+        assert all(place < product for place in loads) == (held == {0, 1})
+
+
 # TF32
 
 TF32 = WgmmaTf32Kernel()
