@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from xdsl.context import Context
 from xdsl.dialects import func
@@ -146,24 +147,27 @@ def _form(context: FusionContext, chains: Sequence[_Chain]) -> None:
     plan = _outline(context, members, [result for chain in chains for result in chain.results])
     if body_update(plan.body) is None:
         return
-    reason = refusal(plan, context)
-    apart = sum(_us(context, chain) for chain in chains)
-    whole = context.verdict(plan).whole_us if reason is None else 0.0
-    if reason is None and whole > apart * SAME_TIME and not listed:
-        reason = f"predicted {whole:.3g} us, and {apart:.3g} us apart"
     subjects = [id_of(op) for op in plan.members]
-    if reason is not None:
-        record(context.module, FuseCastsPass.name, subjects, "apart", reason)
-        return
+    reason = refusal(plan, context)
+    if reason is None:
+        whole, apart = _us(context, plan), sum(_us_apart(context, chain) for chain in chains)
+        if whole <= apart * SAME_TIME or listed:
+            group = form_group(plan, context)
+            _note(context, [group.id.data, *subjects], len(chains), whole, apart)
+            return
+        reason = f"predicted {whole:.3g} us, and {apart:.3g} us apart"
+    record(context.module, FuseCastsPass.name, subjects, "apart", reason)
+
+
+def _note(context: FusionContext, subjects: Sequence[str], parts: int, whole: float, apart: float) -> None:
     figures = {
-        "parts": IntegerAttr(len(chains), i64),
+        "parts": IntegerAttr(parts, i64),
         "apart_us": FloatAttr(round(apart, 3), f64),
         "whole_us": FloatAttr(round(whole, 3), f64),
     }
-    group = form_group(plan, context)
-    choice = f"one instruction computes what is read of {len(chains)} parameters"
+    choice = f"one instruction computes what is read of {parts} parameters"
     because = "one launch for all, and nothing else orders them"
-    record(context.module, FuseCastsPass.name, [group.id.data, *subjects], choice, because, {}, figures)
+    record(context.module, FuseCastsPass.name, subjects, choice, because, {}, figures)
 
 
 def _outline(context: FusionContext, members: Sequence[Operation], results: Sequence[OpResult]) -> Outline:
@@ -171,8 +175,14 @@ def _outline(context: FusionContext, members: Sequence[Operation], results: Sequ
     return outline(members, context.group_id(members), order)
 
 
-def _us(context: FusionContext, chain: _Chain) -> float:
+def _us(context: FusionContext, plan: Outline) -> float:
+    """Predicted microseconds, infinite if no kernel runs it."""
+    verdict = context.verdict(plan)
+    return verdict.whole_us if verdict.legal else inf
+
+
+def _us_apart(context: FusionContext, chain: _Chain) -> float:
     """Predicted microseconds of a chain as instructions of its own: one for each value that is read."""
     pieces = (computed_from([result], (), chain.ops) for result in chain.results)
     plans = (outline(piece, context.group_id(piece), [piece[-1].results[0]]) for piece in pieces)
-    return sum(context.verdict(plan).whole_us for plan in plans)
+    return sum(_us(context, plan) for plan in plans)

@@ -13,12 +13,8 @@ from xdsl.dialects.builtin import ArrayAttr, BoolAttr, DictionaryAttr, StringAtt
 from xdsl.ir import Attribute
 
 from aicf.backends.base import OperandInfo, Work
-from aicf.backends.cuda.generated_spec import (
-    GeneratedSpec,
-    choose,
-    cost_us,
-    partial_bytes,
-)
+from aicf.backends.cuda.generated_cost import cost_us
+from aicf.backends.cuda.generated_spec import GeneratedSpec, choose, partial_bytes
 from aicf.backends.cuda.records import (
     PlainOperands,
     Record,

@@ -10,8 +10,9 @@ import pytest
 
 from aicf.backends.base import BufferRef
 from aicf.backends.cuda.generated_code import launches_of
+from aicf.backends.cuda.generated_cost import cost_us
 from aicf.backends.cuda.generated_kernels import loops_record, read_spec, spec_record
-from aicf.backends.cuda.generated_spec import GeneratedSpec, choose, cost_us, partial_bytes
+from aicf.backends.cuda.generated_spec import GeneratedSpec, choose, partial_bytes
 from aicf.backends.cuda.records import Record
 from aicf.backends.cuda.target import ELEMENT_BYTES, arch_named
 from aicf.backends.cuda.toolchain import compile_kernels
