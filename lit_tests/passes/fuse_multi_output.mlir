@@ -4,7 +4,8 @@
 // RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{\"fusion\": {\"elementwise\": false}}"},fuse-elementwise,fuse-multi-output' | filecheck %s --check-prefix=OFF
 // RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{\"determinism\": \"batch_invariant\"}"},fuse-elementwise,fuse-multi-output' | filecheck %s --check-prefix=BATCH
 // RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{\"groups\": [[\"sum\"], [\"gradient\", \"bias\"]], \"kernels\": {\"wide.neg\": \"cpu.generated\"}}"},fuse-elementwise,fuse-multi-output' | filecheck %s --check-prefix=PINNED
-// RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{\"groups\": [[\"both\", \"loss.part\"], [\"loss.whole\"], [\"root.sum\", \"root.sqrt\", \"root.flat\"], [\"low.exp\", \"wide.sum\", \"wide.sqrt\", \"wide.flat\", \"low.both\"], [\"twin.second\"], [\"twin.first\"]], \"kernels\": {\"loss\": \"cpu.generated\"}}"},fuse-elementwise,fuse-multi-output' | filecheck %s --check-prefix=NAMED
+// RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{\"groups\": [[\"both\", \"loss.part\"], [\"loss.whole\"], [\"root.sum\", \"root.sqrt\", \"root.flat\"], [\"low.exp\", \"wide.sum\", \"wide.sqrt\", \"wide.flat\", \"low.both\"]], \"kernels\": {\"loss\": \"cpu.generated\"}}"},fuse-elementwise,fuse-multi-output' | filecheck %s --check-prefix=NAMED
+// RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},apply-policy{policy="{\"groups\": [[\"twin.second\"], [\"twin.first\"]]}"},fuse-elementwise,fuse-multi-output' | filecheck %s --check-prefix=LISTED
 // RUN: aicf-opt %s -p 'set-target{target="cpu:x86-64-v3"},fuse-elementwise,fuse-multi-output,select-kernels,generate-kernels,lower-to-emit,schedule,decide-inplace' | filecheck %s --check-prefix=EMIT
 
 // CHECK: emit.decision "fuse-multi-output" ["sum", "square", "total", "root", "norm"] choice "one kernel for 5 ops, 2 results" because "what is kept of earlier ops is in registers when later ops read it" cost {saved_bytes = 512 : i64, apart_us = {{.*}}, whole_us = {{.*}}}
@@ -271,10 +272,10 @@ func.func @copied(
   func.return %p, %q : tensor<8xf32>, tensor<8xf32>
 }
 
-// Of two listed groups of one source the first in the list has its name, wherever it stands.
-// NAMED-LABEL: func.func @twins
-// NAMED: emit.group "twin.first" from ["twin"]
-// NAMED: emit.group "twin" from ["twin"]
+// Of two listed groups of one source the first in the list has its name, wherever it stands, if no kernels say names.
+// LISTED-LABEL: func.func @twins
+// LISTED: emit.group "twin.first" from ["twin"]
+// LISTED: emit.group "twin" from ["twin"]
 // CHECK-LABEL: func.func @twins
 // CHECK: emit.group "twin" from ["twin"]
 // CHECK: emit.group "twin.second" from ["twin"]

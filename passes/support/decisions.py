@@ -17,7 +17,7 @@ from aicf.dialects.emit import PREPARE, BindOp, BodyOp, ProgramOp, ResolvedOp, s
 from aicf.dialects.emit_types import KernelAttr
 from aicf.dialects.plain_values import plain_value
 from aicf.passes.analysis.accesses import region_of
-from aicf.passes.support.policy import execution_of, policy_of
+from aicf.passes.support.policy import execution_of, policy_of, without_bucket
 from aicf.passes.support.programs import programs
 from aicf.passes.support.work import symbol_name
 from aicf.policies.kernel_policy import EXPECTED_US
@@ -38,9 +38,7 @@ class Pins:
 
 def decisions_of(module: ModuleOp, pins: Pins = Pins()) -> Policy:
     """The policy that pins what the module's programs are, with what its own policies still say of them."""
-    groups: list[tuple[str, ...]] = []
-    called_by_op: list[tuple[str, ...]] = []
-    """Groups that another one keeps from their source's name: behind it, so that it gets the name again."""
+    groups: dict[ResolvedOp, tuple[str, ...]] = {}
     kernels: dict[str, str] = {}
     records: dict[str, Mapping[str, object]] = {}
     prepare = next((p for p in programs(module) if p.sym_name.data == PREPARE), None)
@@ -48,13 +46,16 @@ def decisions_of(module: ModuleOp, pins: Pins = Pins()) -> Policy:
         if instruction.parent_op() is prepare:
             continue
         if members:
-            (called_by_op if instruction.instruction.data in members else groups).append(members)
+            groups[instruction] = members
         if instruction.kernel is not None and not _is_update(instruction):
             kernels[instruction.instruction.data] = instruction.kernel.kernel.data
             records[instruction.instruction.data] = _entries(instruction.kernel) | _expected(instruction)
+    # Kernels say by their keys what groups are called. Without them, of the groups that begin with ops of one source,
+    # the first has its name.
+    order = groups if pins.kernels else sorted(groups, key=_has_other_name)
     kernel = replace(
         policy_of(module),
-        groups=(*groups, *called_by_op) if pins.groups else (),
+        groups=tuple(groups[instruction] for instruction in order) if pins.groups else (),
         kernels=kernels if pins.kernels else {},
         records=records if pins.records else {},
     )
@@ -79,6 +80,11 @@ def _members(instruction: ResolvedOp, table: Mapping[str, Operation]) -> tuple[s
     ops = (op for op in body.body.block.ops if not isinstance(op, logical.ConstantOp))
     ids = (op.attributes.get(logical.ID_ATTR) for op in ops)
     return tuple(id_.data for id_ in ids if isinstance(id_, StringAttr))
+
+
+def _has_other_name(instruction: ResolvedOp) -> bool:
+    """Whether an instruction is not called by its first source."""
+    return without_bucket(instruction.instruction.data) != without_bucket(instruction.src.data[0].data)
 
 
 def _is_update(instruction: ResolvedOp) -> bool:

@@ -44,7 +44,8 @@ class FusionContext:
     listed_results: frozenset[Operation] = field(init=False)
     """Reshapes by which groups that the policy lists give what others read: they feed nobody else by a copy."""
     named: dict[str, int] = field(init=False)
-    """Sources, to the first of the policy's groups that begins with an op of theirs: the one of their name."""
+    """Sources, to the first of the policy's groups that begins with an op of theirs: the one of their name. Empty where
+    the policy has kernels, whose keys are names."""
     used: set[str] = field(init=False)
     verdicts: dict[Structure, Verdict] = field(default_factory=dict[Structure, Verdict])
     """Of the bodies that were possible groups so far, with what they read."""
@@ -68,7 +69,7 @@ class FusionContext:
             if op_id(op) is not None and (place := self._pin(op)) is not None:
                 self.listed.setdefault(place, []).append(op)
         self.listed_results = frozenset(filter(self._is_listed_result, chain(*self.listed.values())))
-        self.named = self._named_by_sources() if self.pinned else {}
+        self.named = self._named_by_sources() if self.pinned and not self.policy.kernels else {}
 
     def _is_listed_result(self, op: Operation) -> bool:
         """Whether the policy lists a reshape with what it reads and not with all that read it."""
@@ -104,8 +105,8 @@ class FusionContext:
 
         `unnamed` belong to the group too, but give it no name. A number follows where another group is called that
         already, which is none of `free`. A policy that names a group by its first member, as that of a raised program
-        may, is followed. Of several groups that it lists and that begin with ops of one source, the first has its name;
-        a part without the first op of its group is called by its own id.
+        may, is followed. Of several groups that a policy without kernels lists and that begin with ops of one source,
+        the first has its name; a part without the first op of its group is called by its own id.
         """
         own = id_of(members[0])
         src = sources_of(members) if self._is_named(members, unnamed) else []
