@@ -406,7 +406,7 @@ _LATENCY_US = 1.2
 _CLUSTER_US = {2: 1.5, 4: 3.5}
 """Its blocks can only start together, and wait for each other at every stage; by bytes of an element, for f32 fills
 twice as many stages."""
-_REDUCE_US = 0.45, 2.5
+_REDUCE_US = 0.24, 4.0
 """For every block that shares a tile, and for 128 sums of every thread of a warpgroup, which they exchange."""
 _CLUSTER_SHARE = 0.85
 """Of the multiprocessors, for clusters of more than two: they do not reach over the parts that a GPU consists of."""

@@ -2,8 +2,8 @@
 first.
 
 The figures are microseconds of one product inside a transformer of twelve layers, its weights not in L2, those of f32
-of one behind the other with all operands there: rounded, and where runs disagreed the middle, so predictions are held
-to them loosely.
+and of gradients of one behind the other with all operands there: rounded, and where runs disagreed the middle, so
+predictions are held to them loosely.
 """
 
 from __future__ import annotations
@@ -29,6 +29,10 @@ def rounded(m: int, n: int, k: int, **options: bool) -> Work:
     return replace(work(m, n, k, dtype="f32", b_role="temp", **options), tf32=True)
 
 
+def gradient(m: int, n: int, k: int) -> Work:
+    return work(m, n, k, b_role="temp", transpose_a=True, transpose_b=False)
+
+
 def product(m: int, n: int, k: int, after: str) -> Work:
     return work(m, n, k, kind="gemm_epilogue", dtype="f16", after=after)
 
@@ -45,6 +49,10 @@ WORKS = {
     "layer 1024": rounded(1024, 512, 784),
     "operand 1024": rounded(1024, 512, 512, transpose_b=False),
     "weight 1024": rounded(512, 784, 1024, transpose_a=True, transpose_b=False),
+    # Gradients of the weights of an encoder that trains on 4096 tokens
+    "weight 256": gradient(256, 256, 4096),
+    "weight 768": gradient(768, 256, 4096),
+    "weight 256 1024": gradient(256, 1024, 4096),
 }
 
 MEASURED: dict[str, dict[MmaSpec | Spec, float]] = {
@@ -120,6 +128,29 @@ MEASURED: dict[str, dict[MmaSpec | Spec, float]] = {
         MmaSpec(128, 128, 32, 2, 4, 1, 4, 4, "cluster"): 15.5,
         MmaSpec(64, 64, 32, 2, 2, 1, 8, 4, "cluster"): 21.8,
         MmaSpec(128, 128, 32, 2, 4, 1, 6): 34.8,
+    },
+    "weight 256": {
+        MmaSpec(32, 64, 128, 1, 2, 2, 3, 2, "cluster"): 8.6,
+        Spec(64, 64, 8, split_k=4): 6.6,
+        Spec(64, 64, 4, split_k=8): 7.2,
+        Spec(128, 64, 7, split_k=8): 7.0,
+        Spec(64, 64, 8, split_k=2): 9.6,
+        Spec(128, 128, 4, split_k=8): 9.4,
+    },
+    "weight 768": {
+        Spec(64, 64, 8, split_k=2): 10.2,
+        Spec(128, 64, 7, split_k=4): 11.2,
+        Spec(128, 128, 4, split_k=4): 11.4,
+        Spec(128, 128, 4, split_k=8): 11.8,
+    },
+    "weight 256 1024": {
+        Spec(64, 64, 8, split_k=2): 10.8,
+        Spec(128, 128, 4, split_k=4): 11.5,
+        Spec(128, 64, 7, split_k=2): 12.8,
+        Spec(128, 128, 4, split_k=2): 15.2,
+        Spec(128, 64, 7, split_k=4): 16.8,
+        Spec(128, 128, 4, split_k=8): 18.3,
+        Spec(128, 128, 4, 1, 2): 22.2,
     },
 }
 
