@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -84,15 +85,25 @@ def compile_all(options: argparse.Namespace) -> None:
 
 
 def run_on_device(options: argparse.Namespace) -> None:
-    """Measures rows; the result is written after each."""
+    """Measures rows, each in a process of its own: what PyTorch keeps of one would not be requested for the next.
+
+    The result is written after each row.
+    """
+    for name in options.rows.split(","):
+        if name == options.rows:
+            _run_row(options, name)
+        else:
+            subprocess.run([sys.executable, *sys.argv, "--rows", name], check=True)
+
+
+def _run_row(options: argparse.Namespace, name: str) -> None:
     from device_rows import measured
     from steps import commit_file
 
-    for name in options.rows.split(","):
-        started = time.perf_counter()
-        row = measured(name, options.directory, options.peers.split(","), options.why)
-        row["seconds"] = round(time.perf_counter() - started, 1)
-        _keep(options, name, row, commit_file(options.directory, name).read_text("utf-8"))
+    started = time.perf_counter()
+    row = measured(name, options.directory, options.peers.split(","), options.why)
+    row["seconds"] = round(time.perf_counter() - started, 1)
+    _keep(options, name, row, commit_file(options.directory, name).read_text("utf-8"))
 
 
 def _keep(options: argparse.Namespace, name: str, row: dict[str, object], commit: str) -> None:
