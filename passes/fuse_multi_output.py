@@ -1,4 +1,5 @@
-"""`fuse-multi-output`: elementwise groups that read the same values, or each other's, become one with several results.
+"""`fuse-multi-output`: elementwise groups that read the same values, or each other's, become one with several results,
+and so do a product that is kept and what is computed of each of its elements.
 
 The groups are formed already, so no product, norm or chain loses an op to another group; only whole groups join.
 """
@@ -50,6 +51,9 @@ class FuseMultiOutputPass(ModulePass):
     read a value of that space (an activation and its derivative; a maximum and where it is), if a kernel takes them
     together and is predicted to take no longer than the two, on every target. What others read of both is a result,
     of the whole space or one for each row. Groups stay two where a third reads the one and feeds the other.
+
+    A product takes in one pointwise group that reads it where its own result is read elsewhere too: an activation whose
+    argument is kept for the backward pass.
     """
 
     name = "fuse-multi-output"
@@ -153,24 +157,31 @@ class _Joiner:
         return None
 
     def _candidates(self, group: GroupOp) -> Iterator[Merge]:
+        if _is_product(group):
+            yield from self._behind_product(group)
         if not self._points(group):
             return
-        readers: list[Merge] = []
         siblings: list[Merge] = []
-        late: list[Operation] = []
+        readers: list[Merge] = []
         shared = {value for value in group.ins if self._is_full(value, group)}
-        for op in window(group, _WINDOW):
-            reads = any(operand.owner is group for operand in op.operands)
-            if isinstance(op, GroupOp) and self._points(op):
+        for op, reads, late in _later(group):
+            if self._points(op):
                 both = (value for value in op.operands if value in shared)
                 if reads:
-                    readers.append(Merge(group, op, tuple(late), self.context))
+                    readers.append(Merge(group, op, late, self.context))
                 elif any(self._is_full(value, op) for value in both):
-                    siblings.append(Merge(group, op, tuple(late), self.context))
-            if reads or any(operand.owner in late for operand in op.operands):
-                late.append(op)
+                    siblings.append(Merge(group, op, late, self.context))
         yield from readers
         yield from siblings
+
+    def _behind_product(self, product: GroupOp) -> Iterator[Merge]:
+        """The product with each pointwise group that reads it, where others read it too."""
+        (result,) = product.results
+        for op, reads, late in _later(product):
+            if reads and self._is_full(result, op) and _is_pointwise(op):
+                merge = Merge(product, op, late, self.context)
+                if len(merge.results) == 2:
+                    yield merge
 
     def _points(self, group: GroupOp) -> int:
         if group not in self.points:
@@ -201,7 +212,10 @@ class _Joiner:
             return None
         if not self.context.may_be_one(merge.members):
             return self.context.why_apart(merge.members)
-        if not (policy.fusion.elementwise and policy.fusion.multi_output):
+        fusion = policy.fusion
+        if not (
+            fusion.elementwise and fusion.multi_output and (fusion.epilogue or self._points(merge.first))
+        ):
             return "fusion to several results is off by policy"
         if policy.determinism == BATCH_INVARIANT:
             return "what is one instruction may not depend on the batch, and what pays does"
@@ -214,7 +228,8 @@ class _Joiner:
 
     def _against_kernels(self, merge: Merge, listed: bool) -> str | None:
         """The reasons of the kernels, or that the two groups are predicted to take less time."""
-        if (reason := refusal(merge.plan, self.context)) is not None:
+        kinds = None if self._points(merge.first) else ("gemm_epilogue",)
+        if (reason := refusal(merge.plan, self.context, kinds)) is not None:
             return reason
         if (reason := merge.plan.work.no_code) is not None:
             return reason
@@ -224,7 +239,20 @@ class _Joiner:
             return f"the policy names '{lost}', which would not be an instruction"
         whole = self.context.verdict(merge.plan).whole_us
         apart = sum(self._us(part) for part in merge.parts)
+        if not self._points(merge.first) and whole == self._us(merge.first) == self._us(merge.second):
+            # So does `reference`, whose groups a policy takes to targets that have no such kernel.
+            return f"the target predicts {whole:.3g} us of each and of both, which says nothing of what pays"
+        if (pinned := self._kernel_of_kind(merge)) is not None:
+            return f"the policy pins '{pinned}' for products of its kind"
         return None if whole <= apart * SAME_TIME else f"predicted {whole:.3g} us, and {apart:.3g} us apart"
+
+    def _kernel_of_kind(self, merge: Merge) -> str | None:
+        """The kernel that the policy wants for products of the first group's kind, if it does not run the whole."""
+        if self._points(merge.first):
+            return None
+        kernel = self.context.policy.kernels.get(work_of_group(merge.first).work.kind)
+        legal = {each.id for each in self.context.verdict(merge.plan).legal}
+        return None if kernel in legal else kernel
 
     def _named_by_policy(self, merge: Merge) -> str | None:
         """A part whose kernel the policy pins, and whose name the whole would not have."""
@@ -292,6 +320,30 @@ def _against_memory(merge: Merge) -> str | None:
 def _arena_bytes(values: Iterable[SSAValue]) -> int:
     """Bytes of what the program has no other memory for."""
     return _bytes(value for value in values if not is_given(value))
+
+
+def _later(group: GroupOp) -> Iterator[tuple[GroupOp, bool, tuple[Operation, ...]]]:
+    """The groups behind `group`: whether they read it, and what stands between and reads it, maybe through others."""
+    late: list[Operation] = []
+    for op in window(group, _WINDOW):
+        reads = any(operand.owner is group for operand in op.operands)
+        if isinstance(op, GroupOp):
+            yield op, reads, tuple(late)
+        if reads or any(operand.owner in late for operand in op.operands):
+            late.append(op)
+
+
+def _is_pointwise(group: GroupOp) -> bool:
+    """Whether the scalar program of an elementwise group has no reductions."""
+    code = work_of_group(group).work.code
+    return code is not None and not code.reduce_sizes
+
+
+def _is_product(group: GroupOp) -> bool:
+    """Whether a group, none that came with a kernel, is one product with one result."""
+    if group.kernel is not None or any(op_id(op) is None for op in members(group)):
+        return False
+    return len(group.results) == 1 and work_of_group(group).work.kind in ("gemm", "gemm_epilogue")
 
 
 def _why(merge: Merge) -> str:

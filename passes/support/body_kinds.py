@@ -136,7 +136,7 @@ def _products(block: Block, ops: Sequence[Operation]) -> tuple[str, Attrs]:
     matmuls = [op for op in ops if isinstance(op, logical.MatmulOp)]
     pointwise = not any(op.has_trait(logical.Reduction) for op in ops)
     if len(matmuls) == 1 and pointwise and is_contraction_of_arguments(matmuls[0]):
-        return _contraction(matmuls[0], ops)
+        return _contraction(matmuls[0], ops, len(yielded(block)))
     if (attention := attention_of(block, block.args)) is not None:
         if attention.operands == tuple(block.args) and tuple(yielded(block)) == attention.results:
             return "attention" if attention.writes is None else "attention_step", _attention(attention)
@@ -206,7 +206,7 @@ def _short(op: Operation) -> str:
     return op.name.removeprefix("logical.")
 
 
-def _contraction(matmul: logical.MatmulOp, ops: Sequence[Operation]) -> tuple[str, Attrs]:
+def _contraction(matmul: logical.MatmulOp, ops: Sequence[Operation], results: int) -> tuple[str, Attrs]:
     attrs = _transposes(matmul)
     if len(ops) == 1:
         return "gemm", attrs
@@ -216,7 +216,7 @@ def _contraction(matmul: logical.MatmulOp, ops: Sequence[Operation]) -> tuple[st
     rest = tuple(_short(op) for op in arithmetic if op not in bias and op not in residual)
     attrs["bias"] = FLAGS[bool(bias)]
     attrs["residual"] = FLAGS[bool(residual)]
-    attrs["activation"] = StringAttr(_ACTIVATIONS.get(rest, "generated"))
+    attrs["activation"] = StringAttr(_ACTIVATIONS.get(rest, "generated") if results == 1 else "generated")
     return "gemm_epilogue", attrs
 
 

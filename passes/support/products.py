@@ -2,7 +2,8 @@
 
 A body with products is cut into pieces that have a scalar program each: the *prologue*, a row program whose result is
 the left operand, and one *epilogue* for each result, pointwise on the accumulators. Behind a single product the
-epilogue may be a row program too (a norm of the product's rows), which also gives what it norms if others read that.
+epilogue may be a row program too (a norm of the product's rows), which also gives what it norms if others read that;
+a pointwise one may give what it keeps on the way as well.
 Kernels know operands by their place, so their order is told here as well.
 """
 
@@ -41,10 +42,10 @@ class Products:
     Args:
         matmuls: The products, in text order; all of one shape.
         prologue: The ops that make the left operand; empty where it is an operand of the body.
-        epilogues: The ops behind the products, for each result: the same program each time, on operands of its own. A
-            row program is one epilogue, of all results.
+        epilogues: The ops behind the products, for each result: the same program each time, on operands of its own.
+            Behind a single product is one epilogue, of all results.
         results: What the body gives. Either there is one, of all products together, or one of each product, or up to
-            two of a row program.
+            two of a single product.
     """
 
     matmuls: tuple[logical.MatmulOp, ...]
@@ -67,7 +68,7 @@ class Products:
         """The kind of instruction that computes them."""
         if self.reduces:
             return "gemm_norm"
-        if len(self.results) > 1:
+        if len(self.matmuls) > 1 and len(self.results) > 1:
             return "gemm_multi"
         if self.prologue:
             return "norm_gemm" if len(self.matmuls) == 1 else "norm_gated"
@@ -104,7 +105,7 @@ def products_of(block: Block, given: Container[SSAValue]) -> Products | None:
         return None
     results = tuple(last.operands)
     behind = [op for op in order if op not in prologue and op not in matmuls]
-    roots = [results] if _reduces(behind) else [(result,) for result in results]
+    roots = [results] if len(matmuls) == 1 or _reduces(behind) else [(result,) for result in results]
     epilogues = tuple(computed_from(root, given, behind) for root in roots)
     found = Products(matmuls, prologue, epilogues, results)
     return found if _is_complete(found, order) else None
@@ -158,6 +159,8 @@ def _is_complete(found: Products, order: Sequence[Operation]) -> bool:
         return False
     if found.reduces:
         return _is_norm(found) and _follows(found, 0)
+    if len(found.matmuls) == 1 and len(found.results) == 2 and not found.prologue:
+        return _follows(found, 0)
     single = len(found.results) == 1 and len(found.matmuls) <= 2
     if not single and (len(found.results) != len(found.matmuls) or found.prologue):
         return False

@@ -163,6 +163,7 @@ KIND_OF = {
     "product": "gemm",
     "dense": "gemm_epilogue",
     "integer_dense": "gemm_epilogue",
+    "kept_dense": "gemm_epilogue",
     "gated": "gemm_gated",
     "projections": "gemm_multi",
     "normed_dense": "norm_gemm",
@@ -183,6 +184,7 @@ def _products() -> dict[str, Case]:
     spread = programs.spread_product
     integers = programs.integer_dense
     projections, normed, rows = programs.projections, programs.normed_dense, programs.rows_normed
+    kept = programs.kept_dense
     return dict(
         (
             _product("wgmma-product-f16", WGMMA, partial(product, "f16", 192, 320, 256)),
@@ -194,6 +196,8 @@ def _products() -> dict[str, Case]:
             _product("simt-product-spread", SIMT, partial(spread, "f32", 33, 40, 51, (4, 1, 3), (2, 1))),
             _product("wgmma-dense-bf16", WGMMA, partial(dense, "bf16", 77, 51, 72)),
             _product("wgmma-gated-bf16", WGMMA, partial(gated, "bf16", 130, 192, 256)),
+            _product("wgmma-kept_dense-bf16", WGMMA, partial(kept, "bf16", 1000, 328, 72)),
+            _product("wgmma-kept_dense-f16", WGMMA, partial(kept, "f16", 77, 104, 72, "relu")),
             _product("wgmma-projections-f16", WGMMA, partial(projections, "f16", 128, 128, 128)),
             _product("mma-product-f16", MMA, partial(product, "f16", 75, 100, 136)),
             _product("mma-product-nn", MMA, partial(product, "bf16", 33, 49, 51, transpose="nn")),
@@ -306,6 +310,11 @@ def _variants() -> dict[str, Case]:
     table: dict[str, tuple[str, Callable[[], Graph], dict[str, object]]] = {
         "wgmma-wide": (WGMMA, square, {"tile": [128, 256]}),
         "wgmma-narrow": (WGMMA, square, {"tile": [128, 64]}),
+        "wgmma-kept-wide": (
+            WGMMA,
+            partial(programs.kept_dense, "bf16", 4096, 1024, 256),
+            {"tile": [128, 256]},
+        ),
         "wgmma-waves": (WGMMA, partial(programs.product, "bf16", 2048, 1536, 128), {"tile": [128, 128]}),
         "wgmma-shared-a": (WGMMA, square, {"cluster_shape": [1, 2, 1]}),
         "wgmma-shared-b": (WGMMA, square, {"cluster_shape": [2, 1, 1]}),

@@ -435,6 +435,16 @@ def dense(dtype: str, m: int, n: int, k: int, activation: str = "gelu", residual
     return g
 
 
+def kept_dense(dtype: str, m: int, n: int, k: int, activation: str = "gelu") -> Graph:
+    """x w^T + bias, which is kept as for a backward pass, and activation of it."""
+    g = Graph("kept_dense")
+    x, w, b = g.input("x", (m, k), dtype), g.param("w", (n, k), dtype), g.param("bias", (n,), dtype)
+    sums = g.linear(x, w, b)
+    g.output(sums, "sums")
+    g.output(getattr(g, activation)(sums), "y")
+    return g
+
+
 def integer_dense(dtype: str, m: int, n: int, k: int) -> Graph:
     """x w + bias, which wraps in its type, then as i32."""
     g = Graph("integer_dense")

@@ -204,6 +204,8 @@ def _gemm_reason(work: Work) -> str | None:
         return "a matrix product of i1 has no meaning on cpu: cast to a number first"
     if work.kind == "gemm":
         return None if len(work.results) == 1 else "a plain product has one result"
+    if work.kind == "gemm_epilogue" and len(work.results) != 1:
+        return "a product has several results"
     if work.code is None:
         return "what follows the product has no generated code"
     if work.code.reduce_sizes or len(work.code.phases) != 1:

@@ -198,6 +198,12 @@ def product_reason(work: Work) -> str | None:
     return None
 
 
+def several_reason(work: Work) -> str | None:
+    """Why a family whose products have one result each does not run `work`, None if it may."""
+    roles = operands_of(work.kind, len(work.operands), len(work.results))
+    return "a product has several results" if any(len(own) != 1 for own in roles.outputs) else None
+
+
 def _own(work: Work, roles: GemmOperands, product: int) -> list[OperandInfo]:
     extras = [work.operands[place] for place in roles.extras[product]]
     return extras + [work.results[place] for place in roles.outputs[product]]

@@ -13,7 +13,14 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.base import Work
-from aicf.backends.cuda.gemm_problem import KINDS, GemmProblem, early_b, problem_of_work, product_reason
+from aicf.backends.cuda.gemm_problem import (
+    KINDS,
+    GemmProblem,
+    early_b,
+    problem_of_work,
+    product_reason,
+    several_reason,
+)
 from aicf.backends.cuda.records import PlainOperands, Record, contradiction, size_reason, start_entries
 from aicf.backends.cuda.target import GpuArch, arch_named
 from aicf.dialects.emit_types import TargetAttr
@@ -67,7 +74,7 @@ class TiledKernel(PlainOperands, ABC, Generic[Spec]):
 
     def legal(self, work: Work, target: TargetAttr) -> str | None:
         """See `KernelDescriptor`."""
-        reason = self.dtype_reason(work) or product_reason(work)
+        reason = self.dtype_reason(work) or product_reason(work) or several_reason(work)
         if reason is not None:
             return reason
         problem, arch = problem_of_work(work), arch_named(target.arch.data)

@@ -53,7 +53,7 @@ def emit(launch: Launch) -> Sequence[KernelLaunch]:
     elif launch.code is not None:
         # What the epilogue reads from memory is given to the point as values: the kernel loads neighbours together.
         operands = len(launch.code.in_maps)
-        point = point_snippet(launch.code, operands, (), launch.outs[:1], rounding)
+        point = point_snippet(launch.code, operands, (), launch.outs[: len(task.outputs)], rounding)
     source = kernel_source(task, spec, point, clusters_of(launch.record), rows, rounding)
     roles = operands_of(launch.kind, len(launch.ins), len(launch.outs))
     pointers = [
@@ -84,13 +84,15 @@ def kernel_source(
     Args:
         clusters: Clusters of the grid.
         point: The epilogue at one element: parameters are the sums, the values of the extra operands, then an index for
-            every dim of the epilogue, which it does not use; None stores the sums.
+            every dim of the epilogue and an address for every result, which it does not use; None stores the sums.
         rows: The epilogue if it is a row program, rounded as `rounding` says.
     """
     held = _held(task, spec)
     constants = _constants(task, spec, clusters) | _parts(task, spec, point, held)
     if rows is not None:
         constants |= _row_parts(task, spec, rows, rounding, held)
+    elif task.more:
+        constants |= _several_parts(task, spec, held)
     names = _names(task, spec)
     text = stage(template.gemm, constants)
     return re.sub(r"\b(" + "|".join(names) + r")\b", lambda match: names[match[1]], text)
@@ -224,13 +226,41 @@ def _row_parts(
         )
     for output in range(len(task.outputs)):
         own = task.giving(output)
-        names = {name: f"{name}_{output}" for name in ("OUT", "STORE_CHUNK", "STORE_ELEMENT")}
-        names["PACK"] = f"pack_{own.output.dtype}"
-        parts[f"STORE_RESULT{output}"] = _renamed(_part(_WHOLE[own.store(False)]), names)
-        parts[names["STORE_CHUNK"]] = _renamed(_part(template.store_chunk), names)
-        parts[names["STORE_ELEMENT"]] = _store_element(own)
-        parts[names["OUT"]] = _out(own, [f"out{output}"])
+        store = _renamed(_part(_WHOLE[own.store(False)]), _names_of_result(own, output))
+        parts |= {f"STORE_RESULT{output}": store, **_result_parts(task, output)}
     return parts
+
+
+def _several_parts(task: Task, spec: Spec, held: Mapping[int, Held]) -> dict[str, Constant | Snippet]:
+    """What takes the place of STORE_CHUNK where a pointwise epilogue has several results, all packed: a chunk of each
+    in turn. One result after the other for the whole tile would need more registers than there are."""
+    parts: dict[str, Constant | Snippet] = {}
+    chunk = _part(template.store_chunk)
+    for output in range(len(task.outputs)):
+        parts |= _result_parts(task, output, ("VALUES",))
+        parts[f"VALUES_{output}"] = _values(task, spec, True, held, f"[{output}]")
+    stores = [
+        f"splice(STORE_CHUNK_{output}, {', '.join(chunk.params)})" for output in range(len(task.outputs))
+    ]
+    return {**parts, "STORE_CHUNK": Snippet(chunk.params, tuple(stores))}
+
+
+def _result_parts(task: Task, output: int, own_parts: Sequence[str] = ()) -> dict[str, Constant | Snippet]:
+    """The parts that store a chunk of result number `output`, `<part>_<o>`; `own_parts` are more of which it has its
+    own."""
+    own = task.giving(output)
+    names = _names_of_result(own, output, own_parts)
+    return {
+        names["STORE_CHUNK"]: _renamed(_part(template.store_chunk), names),
+        names["STORE_ELEMENT"]: _store_element(own),
+        names["OUT"]: _out(own, [f"out{output}"]),
+    }
+
+
+def _names_of_result(own: Task, output: int, own_parts: Sequence[str] = ()) -> dict[str, str]:
+    """What parts are called for result number `output`, which is the first of `own`."""
+    names = {name: f"{name}_{output}" for name in ("OUT", "STORE_CHUNK", "STORE_ELEMENT", *own_parts)}
+    return {**names, "PACK": f"pack_{own.output.dtype}"}
 
 
 def _held(task: Task, spec: Spec) -> dict[int, Held]:
@@ -446,11 +476,11 @@ def _address_text(task: Task, access: Access, start: str, row: str, column: str)
 # Epilogue
 
 
-def _values(task: Task, spec: Spec, has_point: bool, held: Mapping[int, Held]) -> Snippet:
+def _values(task: Task, spec: Spec, has_point: bool, held: Mapping[int, Held], result: str = "") -> Snippet:
     """The epilogue of a site: two rows (8 apart) x 2 columns out of a fragment, or 8 columns of a row after a split.
 
     Operands that are not held are read once for all elements of the site that share them, neighbours in one load. At an
-    edge the indices are kept inside; what comes of them is not stored.
+    edge the indices are kept inside; what comes of them is not stored. `result` picks one of several results.
     """
     split = spec.split_k > 1
     rows, columns = (1, 8) if split else (2, 2)
@@ -472,9 +502,10 @@ def _values(task: Task, spec: Spec, has_point: bool, held: Mapping[int, Held]) -
                 continue
             given = [_value(task, number, extra, r, c) for number, extra in enumerate(task.extras)]
             indices = ["i32(0)"] * len(task.problem.epilogue_dims)
-            arguments = ", ".join([*sums, *given, *indices, "u64(0)"])
+            nowhere = ["u64(0)"] * len(task.outputs)
+            arguments = ", ".join([*sums, *given, *indices, *nowhere])
             body.append(f"y{r}_{c} = splice(POINT, {arguments})")
-            results.append(f"y{r}_{c}")
+            results.append(f"y{r}_{c}{result}")
     params = ("acc", *(() if split else ("held",)), "number", "matrix", "row", "column")
     return Snippet(params, tuple(body), f"({', '.join(results)})")
 

@@ -81,7 +81,7 @@ def row_totals(code: KernelOp | None) -> int:
 
 
 def task_of_work(work: Work) -> Task:
-    """What `work` asks for. It has passed `product_reason` and has one result per product."""
+    """What `work` asks for. It has passed `product_reason`."""
     problem, roles = problem_of_work(work), _roles(work)
     extras = [strided(work.operands[place]) for place in roles.extras[0]]
     outputs = [strided(work.results[place]) for place in roles.outputs[0]]
@@ -169,7 +169,8 @@ class WgmmaKernel(PlainOperands):
             return reason
         if (reason := _operands_reason(work)) is not None:
             return reason
-        if (reason := tensor_reason(task := task_of_work(work)) or _lines_reason(task)) is not None:
+        task = task_of_work(work)
+        if (reason := tensor_reason(task) or _lines_reason(task) or _results_reason(task)) is not None:
             return reason
         if next(legal_specs(task, arch), None) is None:
             return spec_reason(Spec(64, 64 * task.problem.factors, 2), task, arch) or "no tile fits"
@@ -242,11 +243,17 @@ def _lines_reason(task: Task) -> str | None:
     return None
 
 
+def _results_reason(task: Task) -> str | None:
+    """Why several results of one product have no code here."""
+    packed = (task.giving(output).store(False) == "packed" for output in range(len(task.outputs)))
+    if task.more and not all(packed):
+        return "several results of a product are written here as lines of whole 16 bytes of f16 or bf16"
+    return None
+
+
 def _operands_reason(work: Work) -> str | None:
     """Why the epilogue's operands or results have no code here."""
     roles = _roles(work)
-    if any(len(outputs) != 1 for outputs in roles.outputs):
-        return "a product has several results"
     others: list[OperandInfo] = [work.operands[place] for extras in roles.extras for place in extras]
     for operand in (*others, *work.results):
         if operand.dtype not in VALUES:

@@ -47,7 +47,7 @@ class Task:
         early: Whether nothing writes B while the program runs, so that it may be read before the preceding kernels are
             done.
         functions: Functions such as erf that the epilogue calls for an element.
-        more: Results after the first.
+        more: Results after the first: of one product, all of its epilogue.
         row_totals: Reductions of the rows by the epilogue; 0 if it is pointwise. With some, the blocks of a cluster
             lie side by side and have whole rows.
     """
@@ -307,6 +307,8 @@ def spec_reason(spec: Spec, task: Task, arch: GpuArch) -> str | None:
         if spec.line_bytes(task) and spec.width(task) % 64:
             return f"{spec.width(task)} columns are not whole lines of results"
         return None
+    if task.more:
+        return "blocks that share a tile's K finish its rows with one result"
     if spec.sharers > 1 or spec.tile_m % spec.split_k:
         return f"{spec.split_k} blocks cannot share the {spec.tile_m} rows of a tile"
     if (spec.split_k - 1) * spec.part_steps(task) >= task.k_steps:
@@ -434,7 +436,8 @@ def predicted_us(spec: Spec, task: Task, arch: GpuArch) -> float:
     together = min(beside, ceil(blocks / usable))
     wave = spec.part_steps(task) * _step_us(spec, task, arch, together, min(blocks, slots))
     plain, each = _EPILOGUE_US
-    epilogue = (plain + each * task.functions) * spec.sums / (128 * spec.split_k)
+    stores = 1 if task.row_totals else len(task.outputs)  # those of row programs are in `_SWEEP_US`
+    epilogue = (plain * stores + each * task.functions) * spec.sums / (128 * spec.split_k)
     wave += epilogue * (spec.consumers * together) ** _OVERLAP
     if task.row_totals:
         wave += task.row_totals * (_SWEEP_US * spec.sums / 128 + _MEET_US * (spec.cluster_n > 1))
@@ -443,7 +446,7 @@ def predicted_us(spec: Spec, task: Task, arch: GpuArch) -> float:
         wave += start * spec.split_k + exchange * spec.sums * spec.consumers / 128
     p = task.problem
     operands = p.m * p.k + p.k * p.n * p.factors * p.products
-    results = p.m * p.n * p.products * ELEMENT_BYTES[task.output.dtype]
+    results = p.m * p.n * p.products * sum(ELEMENT_BYTES[output.dtype] for output in task.outputs)
     memory = p.batches * (float(p.element_bytes) * operands + results) / (arch.bandwidth_gbs * 1e3)
     return (
         _START_US

@@ -43,6 +43,7 @@ WORKS: dict[str, Work] = {
     "shared B": work(128, 768, 768, batch=(8,), batched_b=False, kind="gemm_multi", after="bias", products=3),
     "batched": work(128, 128, 64, batch=(8, 12), dtype="f16", result="f32"),
     "untransposed": work(256, 512, 264, transpose_b=False, transpose_a=True),
+    "kept gelu": work(4096, 1024, 256, kind="gemm_epilogue", after="kept_gelu", b_role="temp"),
 }
 
 
@@ -247,6 +248,7 @@ COMPILED = {
     "odd": (WORKS["odd"], Spec(64, 64, 2)),
     "untransposed": (WORKS["untransposed"], Spec(128, 128, 3, 2, 1)),
     "gelu": (work(512, 512, 512, kind="gemm_epilogue", after="bias_gelu", dtype="f16"), Spec(128, 128, 4)),
+    "128x256 kept gelu": (WORKS["kept gelu"], Spec(128, 256, 4)),
 }
 
 

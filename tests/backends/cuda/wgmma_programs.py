@@ -63,8 +63,12 @@ EPILOGUES: dict[str, tuple[Body, tuple[str, ...]]] = {
     "bias_gelu": (_bias_gelu, ("columns",)),
     "bias_residual": (_bias_residual, ("columns", "all")),
     "gate": (_gate, ()),
+    "kept_gelu": (_bias_gelu, ("columns",)),
 }
 """By name: the ops, and what each operand besides the sums varies with."""
+
+KEPT = {"kept_gelu": 3}
+"""By name: the op whose value is a result too, the first."""
 
 
 def epilogue(name: str, sizes: Sequence[int], dtype: str, result: str, factors: int) -> KernelOp:
@@ -81,14 +85,21 @@ def epilogue(name: str, sizes: Sequence[int], dtype: str, result: str, factors: 
         for argument, each in zip(block.args, types, strict=True)
     ]
     ops = body(values)
-    end: list[Operation] = [] if result == "f32" else [CastOp(ops[-1].results[0], element_named(result).type)]
-    store = StoreOp([*ops, *end][-1].results[0], 0)
-    block.add_op(PhaseOp(Region(Block([*casts, *ops, *end, store, YieldOp()]))))
+    end: list[Operation] = []
+    given = [ops[KEPT[name]], ops[-1]] if name in KEPT else [ops[-1]]
+    for output, op in enumerate(given):
+        value: SSAValue = op.results[0]
+        if result != "f32":
+            end.append(cast := CastOp(value, element_named(result).type))
+            value = cast.results[0]
+        end.append(StoreOp(value, output))
+    block.add_op(PhaseOp(Region(Block([*casts, *ops, *end, YieldOp()]))))
     rank = len(sizes)
     identity = AffineMap.identity(rank)
     maps = {"all": identity, "columns": AffineMap(rank, 0, (AffineExpr.dimension(rank - 1),))}
     ins = [*[identity] * factors, *(maps[each] for each in extras)]
-    kernel = KernelOp("epilogue", sizes, [], ins, [identity], Region(block))
+    outs = [identity] * (1 + (name in KEPT))
+    kernel = KernelOp("epilogue", sizes, [], ins, outs, Region(block))
     kernel.verify()
     return kernel
 
@@ -136,7 +147,7 @@ def work(
         "transpose_a": BoolAttr.from_bool(transpose_a),
         "transpose_b": BoolAttr.from_bool(transpose_b),
     }
-    results = (_operand("temp", c_shape, result),) * products
+    results = (_operand("temp", c_shape, result),) * (products + (after in KEPT))
     return Work("product", kind, attrs, tuple(operands), results, Block(), code)
 
 
