@@ -1,5 +1,4 @@
-"""`fuse-multi-output`: elementwise groups that read the same values, or each other's, become one with several results,
-and so do a product that is kept and what is computed of each of its elements.
+"""`fuse-multi-output`: elementwise groups that read the same values, or each other's, become one with several results.
 
 The groups are formed already, so no product, norm or chain loses an op to another group; only whole groups join.
 """
