@@ -44,10 +44,7 @@ class DecideInplacePass(ModulePass):
                 record(op, self.name, [program.sym_name.data], "every result has memory of its own", because)
                 continue
             facts = _Facts(HappensBefore(program), accesses_by_root(program))
-            copies = [
-                each for each in program.instructions if each.kind.data == "copy" and _updates_bind(each)
-            ]
-            _remove(op, program, [copy for copy in copies if _try_update_in_place(op, copy, facts)])
+            _remove(op, program, _done_in_place(op, program, facts))
             _reuse_operands(op, program)
 
 
@@ -118,6 +115,16 @@ class _Facts:
 def may_alias_pairs(instruction: ResolvedOp) -> tuple[tuple[int, int], ...]:
     """The (result, operand) pairs that the kernel lets share bytes."""
     return alias_pairs(instruction.constraints.data.get("may_alias")) or ()
+
+
+def _done_in_place(module: ModuleOp, program: ProgramOp, facts: _Facts) -> list[ResolvedOp]:
+    """The copies that have to go, since their values are computed straight into binds from now on."""
+    done: list[ResolvedOp] = []
+    for each in program.instructions:
+        # Asked as late as this: a value that updates two binds lies on the first of them when the second is looked at.
+        if each.kind.data == "copy" and _updates_bind(each) and _try_update_in_place(module, each, facts):
+            done.append(each)
+    return done
 
 
 def _updates_bind(copy: ResolvedOp) -> bool:
