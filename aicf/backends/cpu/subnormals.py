@@ -1,7 +1,7 @@
 """Code that takes numbers below the smallest normal one (1.2e-38 in f32, 2.2e-308 in f64) for 0, read and written.
 
 A running mean of gradients that have become 0, such as those of a dead ReLU, ends among these numbers and never leaves
-them: four times the smallest one, times 0.9, rounds to itself. A processor takes a hundred times as long for each.
+them: four times the smallest one, times 0.9, rounds to itself. Processors take far longer for each.
 Conversions from and to f16 keep all of its numbers.
 """
 
