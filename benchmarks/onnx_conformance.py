@@ -3,8 +3,8 @@
     python benchmarks/onnx_conformance.py --only Conv --only Gemm       what fails of these ops, in seconds
     python benchmarks/onnx_conformance.py --jobs 2 --rivals aicf,onnxruntime,openvino --output
 
-A case passes by the tolerances of onnx's own runner. Each runs in a worker process with a time limit. Inputs whose values
-shapes follow from are bound to the values of the case when it is compiled, and the result names them.
+A case passes by the tolerances of onnx's own runner. Each runs in a worker process with a time limit. Inputs whose
+values shapes follow from are bound to the values of the case when it is compiled, and the result names them.
 """
 
 from __future__ import annotations
