@@ -1,4 +1,4 @@
-"""Well-known architectures with random weights, each at a small size and at one that is timed, and their ONNX exports."""
+"""Well-known architectures with random weights, each at a small size and at one that is timed, and their exports."""
 
 from __future__ import annotations
 
@@ -65,8 +65,9 @@ class _Hidden(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, *inputs: Tensor) -> Tensor:
-        return self.model(*inputs).last_hidden_state
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        found = self.model(x) if mask is None else self.model(x, mask)
+        return found.last_hidden_state
 
 
 class _Lstm(nn.Module):
@@ -121,9 +122,7 @@ def bert(layers: int, width: int, heads: int, tokens: int, batch: int = 1) -> Ar
     mask = torch.ones(batch, tokens, dtype=torch.int64)
     mask[1:, tokens // 2 :] = 0
     inputs = {"input_ids": torch.randint(1000, (batch, tokens)), "attention_mask": mask}
-    return Architecture(
-        _Hidden(BertModel(config, add_pooling_layer=False)).eval(), inputs, ("hidden",)
-    )
+    return Architecture(_Hidden(BertModel(config, add_pooling_layer=False)).eval(), inputs, ("hidden",))
 
 
 def t5_encoder(layers: int, width: int, heads: int, tokens: int) -> Architecture:

@@ -111,7 +111,8 @@ class MobileNetV2(nn.Module):
 def _conv_norm(inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1) -> nn.Sequential:
     padding = kernel // 2
     return nn.Sequential(
-        nn.Conv2d(inputs, outputs, kernel, stride, padding, groups=groups, bias=False), nn.BatchNorm2d(outputs)
+        nn.Conv2d(inputs, outputs, kernel, stride, padding, groups=groups, bias=False),
+        nn.BatchNorm2d(outputs),
     )
 
 

@@ -18,7 +18,14 @@ from magika import Magika
 import aicf
 
 ROOT = Path(__file__).parents[2]
-SOME_FILES = ("README.md", "pyproject.toml", "Makefile", "LICENSE", "aicf/compiler.py", "examples/digits/mlp.mlir")
+SOME_FILES = (
+    "README.md",
+    "pyproject.toml",
+    "Makefile",
+    "LICENSE",
+    "aicf/compiler.py",
+    "examples/digits/mlp.mlir",
+)
 
 
 class MagikaSession:
