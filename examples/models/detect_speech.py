@@ -61,8 +61,9 @@ def judge(session: aicf.InferenceSession, sound: Sound) -> Iterator[tuple[float,
     """The probability of speech in each frame, and the model's state behind it."""
     state = np.zeros((2, 1, 128), np.float32)
     for frame in frames(sound):
-        output, state = session.run({"input": frame, "state": state, "sr": np.array(RATE)})
-        yield float(output[0, 0]), state
+        found = session.run({"input": frame, "state": state, "sr": np.array(RATE)})
+        state = found["stateN"]
+        yield float(found["output"][0, 0]), state
 
 
 if __name__ == "__main__":

@@ -36,7 +36,8 @@ class MagikaSession:
 
     def run(self, outputs: Sequence[str], feeds: Mapping[str, Any]) -> list[np.ndarray]:
         """The scores of files, of the bytes that the package picks."""
-        return self.session.run({name: np.asarray(value, np.int32) for name, value in feeds.items()})
+        found = self.session.run({name: np.asarray(value, np.int32) for name, value in feeds.items()})
+        return [found[name] for name in outputs]
 
 
 def detector() -> Magika:

@@ -29,7 +29,7 @@ class OcrSession:
 
     def __call__(self, images: np.ndarray) -> list[np.ndarray]:
         """The outputs for `[N, 3, H, W]`."""
-        return self.session.run([images])
+        return list(self.session.run([images]).values())
 
 
 def reader(**options: float) -> RapidOCR:
