@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from case_workers import CRASH, PASS, UNSUPPORTED, WRONG
+from case_workers import PASS, STATUSES
 from support_table import CORE
 
 NAMES = {"aicf": "AICF", "onnxruntime": "ONNX Runtime", "openvino": "OpenVINO"}
@@ -25,7 +25,8 @@ _HEAD = """\
 AICF reads ONNX files of opset 7 to 28. This page is made by `python benchmarks/onnx_conformance.py` from the test cases
 that the `onnx` package brings; edit nothing here. A case passes if all outputs have the shape and type of the reference
 and its values within the tolerances of onnx's own runner. "Wrong" is another value, "unsupported" an error that says
-so, and "crash" any other end. The peers ran the same cases in the same run: {versions}.
+so, and "crash" any other end. "Random" are cases whose reference drew random numbers, which no
+definition prescribes. The peers ran the same cases in the same run: {versions}.
 """
 _BOUND = """\
 ## Values that programs are made for
@@ -73,9 +74,9 @@ def _totals(rivals: Mapping[str, Any]) -> list[str]:
     for kind, what in KINDS.items():
         for name, rival in rivals.items():
             if (total := rival["totals"].get(kind)) is not None:
-                counts = [total.get(status, 0) for status in (PASS, WRONG, UNSUPPORTED, CRASH)]
+                counts = [total.get(status, 0) for status in STATUSES]
                 body.append([what, total["cases"], NAMES[name], *counts, f"{total['percent']:.1f} %"])
-    return _table(["cases", "of", "", "pass", "wrong", "unsupported", "crash", "passed"], body)
+    return _table(["cases", "of", "", *STATUSES, "passed"], body)
 
 
 def _ops(rivals: Mapping[str, Any]) -> list[str]:
