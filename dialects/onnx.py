@@ -19,6 +19,7 @@ from typing import Any, Self, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import (
+    I64,
     AnyDenseElement,
     ArrayAttr,
     BytesAttr,
@@ -335,14 +336,16 @@ class NodeOp(IRDLOperation):
     """``onnx.node "Gemm" "fc1"(%a, %b) {alpha = 0.5 : f32} : (T, U) -> V``: one node, of any op.
 
     Graphs among the attributes are regions, `bodies {then_branch = {...}}`: their block takes the inputs of the graph
-    and reads values around it directly. An op of another domain than ONNX's own has `domain "com.example"` in front of
-    its operands. The name in the second place is the node's; it may be missing.
+    and reads values around it directly. The name in the second place is the node's; it may be missing. In front of the
+    operands stand `domain "com.example"` for an op of another domain than ONNX's own, and `opset 18` for one that came
+    from a function with other opsets than the graph has.
     """
 
     name = "onnx.node"
 
     op_type = prop_def(StringAttr)
     domain = opt_prop_def(StringAttr)
+    opset = opt_prop_def(IntegerAttr[I64])
     node_name = opt_prop_def(StringAttr)
     attrs = prop_def(DictionaryAttr)
     body_names = prop_def(ArrayAttr[StringAttr])
@@ -358,6 +361,7 @@ class NodeOp(IRDLOperation):
         attrs: Mapping[str, Attribute] | None = None,
         *,
         domain: str = "",
+        opset: int | None = None,
         node_name: str = "",
         bodies: Mapping[str, Region] | None = None,
     ):
@@ -369,6 +373,7 @@ class NodeOp(IRDLOperation):
             properties={
                 "op_type": StringAttr(op_type),
                 "domain": StringAttr(domain) if domain else None,
+                "opset": None if opset is None else IntegerAttr(opset, i64),
                 "node_name": StringAttr(node_name) if node_name else None,
                 "attrs": DictionaryAttr({} if attrs is None else dict(attrs)),
                 "body_names": ArrayAttr([StringAttr(name) for name in bodies]),
@@ -406,6 +411,7 @@ class NodeOp(IRDLOperation):
         op_type = parse_string(parser)
         node_name = parse_optional_string(parser)
         domain = parse_string(parser) if parser.parse_optional_keyword("domain") is not None else None
+        opset = parser.parse_integer() if parser.parse_optional_keyword("opset") is not None else None
         position = parser.pos
         names = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_unresolved_operand)
         attrs = parse_optional_dictionary(parser)
@@ -419,6 +425,7 @@ class NodeOp(IRDLOperation):
             types.outputs.data,
             {} if attrs is None else attrs.data,
             domain=domain or "",
+            opset=opset,
             node_name=node_name or "",
             bodies=bodies,
         )
@@ -435,6 +442,8 @@ class NodeOp(IRDLOperation):
         if self.domain is not None:
             printer.print_string(" domain ")
             printer.print_string_literal(self.domain.data)
+        if self.opset is not None:
+            printer.print_string(f" opset {self.opset.value.data}")
         with printer.in_parens():
             printer.print_list(self.ins, printer.print_ssa_value)
         if self.attrs.data:
@@ -546,6 +555,12 @@ class GraphOp(IRDLOperation):
         name = self.arg_attrs.data[index].data[_NAME]
         assert isinstance(name, StringAttr)
         return name.data
+
+    def argument_info(self, index: int) -> TensorInfo:
+        """Sizes and element type of an argument."""
+        type_ = self.block.args[index].type
+        assert isinstance(type_, ValueType) and type_.info is not None
+        return type_.info
 
     def is_input(self, index: int) -> bool:
         """Whether an argument is given at every run."""
