@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from typing_extensions import TypeIs
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 Model: TypeAlias = "str | Path | ModuleOp | Graph | bytes | ModelProto"
-"""A path, program text, a module, a finished graph of the builder, or an ONNX model as bytes or as package `onnx` has it."""
+"""A path, program text, a module, a finished graph of the builder, or an ONNX model: its bytes or package `onnx`'s."""
 
 Dims: TypeAlias = str | Mapping[str, int | Sequence[int]]
 """`N=1,540;M=4`, or sizes by name."""
@@ -85,7 +86,7 @@ def read_model(model: Model, context: Context) -> Source:
         UnsupportedOp: it is an ONNX model that uses what AICF has no counterpart of.
         BackendUnavailable: it is an ONNX model, and package `onnx` is not installed.
     """
-    if isinstance(model, bytes) or type(model).__name__ == "ModelProto":
+    if isinstance(model, bytes) or _is_proto(model):
         return _read_onnx(model)
     if isinstance(model, ModuleOp | Graph):
         module = model.module() if isinstance(model, Graph) else model.clone()
@@ -98,7 +99,9 @@ def read_model(model: Model, context: Context) -> Source:
         path = Path(model)
     except TypeError:
         kind = type(model).__name__
-        raise InvalidIR(f"a model is a path, program text, a module or a builder graph, not {kind}") from None
+        raise InvalidIR(
+            f"a model is a path, program text, a module, a builder graph or an ONNX model, not {kind}"
+        ) from None
     if path.suffix == ".onnx":
         return _read_onnx(path)
     if path.suffix != ".mlir":
@@ -116,7 +119,9 @@ def _read_onnx(model: Path | bytes | ModelProto) -> Source:
     try:
         from aicf.frontends.onnx import read_onnx
     except ModuleNotFoundError as error:
-        raise BackendUnavailable(f"ONNX models are read by package onnx, which is missing: {install('onnx')}") from error
+        raise BackendUnavailable(
+            f"ONNX models are read by package onnx, which is missing: {install('onnx')}"
+        ) from error
     from aicf.passes.support.onnx_ops import find_row
 
     def has_row(domain: str, op_type: str, opset: int) -> bool:
@@ -125,6 +130,11 @@ def _read_onnx(model: Path | bytes | ModelProto) -> Source:
     found = read_onnx(model, has_row)
     verify_module(found.module)
     return Source(found.module, found.name, found.weights)
+
+
+def _is_proto(model: Model) -> TypeIs[ModelProto]:
+    """Whether it is package `onnx`'s, which is imported already if it is."""
+    return type(model).__name__ == "ModelProto"
 
 
 def _is_text(model: str) -> bool:

@@ -52,6 +52,7 @@ from xdsl.parser import AttrParser, Parser
 from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.hints import isa
 
 from aicf.dialects import dims
 from aicf.dialects.dense_text import print_dense
@@ -100,7 +101,7 @@ class ValueType(ParametrizedAttribute, TypeAttribute):
     name = "onnx.value"
 
     element: Attribute = param_def()
-    dims: Attribute = param_def()
+    dims: ArrayAttr[Attribute] | NoneAttr = param_def()
 
     @classmethod
     def unknown(cls) -> ValueType:
@@ -120,20 +121,16 @@ class ValueType(ParametrizedAttribute, TypeAttribute):
         """Sizes and element type, None if they are not known; a size may be 0."""
         if isinstance(self.dims, NoneAttr):
             return None
-        entries = cast("ArrayAttr[IntAttr | StringAttr]", self.dims)
-        sizes = [
-            entry.data if isinstance(entry, IntAttr) else dims.parse_size(entry.data) for entry in entries
-        ]
+        sizes = [_size_of(entry) for entry in self.dims]
         return TensorInfo(tuple(sizes), element_of(self.element))
 
     def verify(self) -> None:
         if isinstance(self.element, NoneAttr) and isinstance(self.dims, NoneAttr):
             return
         element_of(self.element)
-        entries = cast("ArrayAttr[Attribute]", self.dims) if isinstance(self.dims, ArrayAttr) else None
-        if entries is None:
+        if isinstance(self.dims, NoneAttr):
             raise VerifyException('!onnx.value: sizes are a list, such as ["batch", 3]')
-        for entry in entries:
+        for entry in self.dims:
             _check_size(entry)
 
     @classmethod
@@ -155,14 +152,18 @@ class ValueType(ParametrizedAttribute, TypeAttribute):
             printer.print_attribute(self.element)
             printer.print_string(", ")
             with printer.in_square_brackets():
-                printer.print_list(
-                    cast("ArrayAttr[IntAttr | StringAttr]", self.dims),
-                    lambda size: _print_size(printer, size),
-                )
+                printer.print_list(self.dims, lambda size: _print_size(printer, size))
+
+
+def _size_of(entry: Attribute) -> Size:
+    if isa(entry, IntAttr):
+        return entry.data
+    assert isinstance(entry, StringAttr)
+    return dims.parse_size(entry.data)
 
 
 def _check_size(entry: Attribute) -> None:
-    if isinstance(entry, IntAttr):
+    if isa(entry, IntAttr):
         if entry.data < 0:
             raise VerifyException(
                 f"!onnx.value: size {entry.data} is negative; name a size that is not known"
@@ -182,11 +183,12 @@ def _parse_size(parser: AttrParser) -> Attribute:
     return IntAttr(parser.parse_integer(allow_boolean=False)) if text is None else StringAttr(text)
 
 
-def _print_size(printer: Printer, size: IntAttr | StringAttr) -> None:
-    if isinstance(size, IntAttr):
-        printer.print_string(str(size.data))
+def _print_size(printer: Printer, entry: Attribute) -> None:
+    size = _size_of(entry)
+    if isinstance(size, int):
+        printer.print_string(str(size))
     else:
-        printer.print_string_literal(size.data)
+        printer.print_string_literal(str(size))
 
 
 # Small tensors

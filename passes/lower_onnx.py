@@ -34,7 +34,7 @@ class LowerOnnxPass(ModulePass):
 
 
 def _check_static(graph: GraphOp) -> None:
-    for index, argument in enumerate(graph.block.args):
+    for index in range(len(graph.block.args)):
         info = graph.argument_info(index)
         if not info.is_static:
             raise invalid(

@@ -44,7 +44,9 @@ class SpecializeShapesPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         buckets = parse_dims(self.dims)
         programs = [
-            (inner, symbolic_names(inner)) for inner in op.body.block.ops if isinstance(inner, FuncOp | GraphOp)
+            (inner, symbolic_names(inner))
+            for inner in op.body.block.ops
+            if isinstance(inner, FuncOp | GraphOp)
         ]
         _check_names(buckets, [name for _, names in programs for name in names])
         for program, names in programs:
@@ -134,7 +136,9 @@ def _bind_graph(graph: GraphOp, bindings: Mapping[str, int], suffix: str) -> Non
         sizes = [dims.substitute(size, bindings) for size in info.sizes]
         if any(isinstance(size, int) and size < 0 for size in sizes):
             given = ", ".join(f"{name}={value}" for name, value in bindings.items())
-            raise invalid(graph, f'argument "{graph.argument_name(index)}" is {info}, a size is negative for {given}')
+            raise invalid(
+                graph, f'argument "{graph.argument_name(index)}" is {info}, a size is negative for {given}'
+            )
         Rewriter.replace_value_with_new_type(argument, ValueType.of(info.element, sizes))
     for op in graph.walk():
         if (identity := op_id(op)) is not None:

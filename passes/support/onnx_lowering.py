@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects import onnx
@@ -111,12 +110,11 @@ class _GraphLowering:
         results = self._fold(header, lower, operands, op, parts)
         if results is None:
             results = self._write(header, lower, operands, op, parts)
-        if len(results) < len(op.outs):
-            if any(result.first_use for result in op.outs[len(results) :]):
-                raise UnsupportedOp(
-                    f"{header}: it has {len(op.outs)} outputs, of which {len(results)} are supported",
-                    location=position_of(op),
-                )
+        if any(result.first_use for result in op.outs[len(results) :]):
+            raise UnsupportedOp(
+                f"{header}: it has {len(op.outs)} outputs, of which {len(results)} are supported",
+                location=position_of(op),
+            )
         self.values.update(zip(op.outs, results, strict=False))
 
     def _row_of(self, op: onnx.NodeOp, header: Header) -> Row:
@@ -135,7 +133,9 @@ class _GraphLowering:
         opset = self._versions.get(domain) if op.opset is None else op.opset.value.data
         name = node_name(op)
         if opset is None:
-            raise InvalidIR(f"{op.op_type.data} '{name}': the graph has no opset of domain '{domain or 'ai.onnx'}'")
+            raise InvalidIR(
+                f"{op.op_type.data} '{name}': the graph has no opset of domain '{domain or 'ai.onnx'}'"
+            )
         return Header(
             op.op_type.data,
             domain,
@@ -161,7 +161,8 @@ class _GraphLowering:
         except _TooLarge:
             return None
         return [
-            self._remembered(value, header, lower, operands, op, parts, index) for index, value in enumerate(known)
+            self._remembered(value, header, lower, operands, op, parts, index)
+            for index, value in enumerate(known)
         ]
 
     def _remembered(
@@ -202,7 +203,12 @@ class _GraphLowering:
         return results
 
     def _call(
-        self, header: Header, lower: Any, operands: Sequence[Value], emitter: _Folding | _Writing, op: onnx.NodeOp
+        self,
+        header: Header,
+        lower: Any,
+        operands: Sequence[Value],
+        emitter: _Folding | _Writing,
+        op: onnx.NodeOp,
     ) -> Result:
         try:
             return lower(Node(header, operands, emitter))
@@ -304,7 +310,9 @@ class _Folding:
 class _Writing:
     """Writes the ops of a node into the function: called `<node>.<part>`, the one of the first result `<node>`."""
 
-    def __init__(self, lowering: _GraphLowering, op: onnx.NodeOp, header: Header, parts: tuple[str, ...]) -> None:
+    def __init__(
+        self, lowering: _GraphLowering, op: onnx.NodeOp, header: Header, parts: tuple[str, ...]
+    ) -> None:
         self._lowering = lowering
         self._op = op
         self._parts = parts
@@ -361,7 +369,10 @@ def _is_splat(array: Array) -> bool:
     """Whether all elements are one, as far as their layout tells; the elements of small tensors are compared."""
     if array.size > MAX_CONSTANT_ELEMENTS:
         return all(stride == 0 for stride, size in zip(array.strides, array.shape, strict=True) if size > 1)
-    return array.size > 0 and len({array.reshape(-1)[0].tobytes()} | {e.tobytes() for e in array.reshape(-1)}) == 1
+    return (
+        array.size > 0
+        and len({array.reshape(-1)[0].tobytes()} | {e.tobytes() for e in array.reshape(-1)}) == 1
+    )
 
 
 def _fits(array: Array) -> bool:

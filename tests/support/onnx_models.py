@@ -1,7 +1,7 @@
 """ONNX models of one node, run by AICF and by the reference implementation of package onnx.
 
-For the tests of rows of the op map: `expect("Gemm", [a, b, c], alpha=0.5)` compiles the node for `reference` and `cpu` and
-compares all outputs. Values are the caller's: random, and away from where a rounding decides.
+For the tests of rows of the op map: `expect("Gemm", [a, b, c], alpha=0.5)` compiles the node for `reference` and `cpu`
+and compares all outputs. Values are the caller's: random, and away from where a rounding decides.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def check_model(model: onnx.ModelProto) -> None:
     light.functions.extend(model.functions)
     _copy_graph(model.graph, light.graph)
     try:
-        onnx.checker.check_model(light.SerializeToString())
+        onnx.checker.check_model(light.SerializeToString())  # pyright: ignore[reportUnknownMemberType]
     except onnx.checker.ValidationError as error:
         raise InvalidIR(f"the model breaks a rule of ONNX: {error}") from None
 

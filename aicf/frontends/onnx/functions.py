@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -41,7 +41,7 @@ class Functions:
         version = self._opsets.get(domain)
         return None if version == self._graph_opsets.get(domain) else version
 
-    def body_of(self, node: onnx.NodeProto, what: str) -> onnx.FunctionProto | None:
+    def body_of(self, node: onnx.NodeProto, name: str) -> onnx.FunctionProto | None:
         """What a node calls; None if it is an op with a row.
 
         Raises:
@@ -52,14 +52,16 @@ class Functions:
             return own
         version = self._opsets.get(domain)
         if version is None:
-            raise InvalidIR(f'{what}: the model imports no opset of domain "{domain or "ai.onnx"}"')
+            raise InvalidIR(
+                f"{node.op_type} '{name}': the model imports no opset of domain \"{domain or 'ai.onnx'}\""
+            )
         if self._has_row(domain, node.op_type, version):
             return None
         if (body := _schema_body(node, domain, version)) is not None:
             return body
         shown = domain or "ai.onnx"
         raise UnsupportedOp(
-            f"op '{node.op_type}' of domain '{shown}' opset {version} is not supported (node '{what.split(chr(39))[1]}'); "
+            f"op '{node.op_type}' of domain '{shown}' opset {version} is not supported (node '{name}'); "
             "replace it by ops of docs/onnx-support.md, or give it a function body in the model"
         )
 
@@ -70,7 +72,7 @@ class Functions:
         return [_bound(node, given) for node in function.node]
 
     @contextmanager
-    def entered(self, function: onnx.FunctionProto, name: str) -> Iterator[None]:
+    def entered(self, function: onnx.FunctionProto, name: str) -> Generator[None]:
         """While the nodes of a function are read, the function's own opsets hold.
 
         Raises:
@@ -99,9 +101,8 @@ def _schema_body(node: onnx.NodeProto, domain: str, version: int) -> onnx.Functi
     if not onnx.defs.has(node.op_type, version, domain):
         return None
     schema = onnx.defs.get_schema(node.op_type, version, domain)
-    if not schema.has_function:
-        return None
-    return schema.function_body
+    body: onnx.FunctionProto = schema.function_body
+    return body if body.node else None
 
 
 def _bound(node: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto]) -> onnx.NodeProto:

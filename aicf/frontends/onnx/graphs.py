@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -72,7 +72,10 @@ class _Reader:
         with self._scope():
             for entry in inputs:
                 element = _element_of_input(entry)
-                self._define(entry.name, self._argument(entry.name, INPUT, ValueType.of(element, sizes.sizes_of(entry))))
+                self._define(
+                    entry.name,
+                    self._argument(entry.name, INPUT, ValueType.of(element, sizes.sizes_of(entry))),
+                )
             results = self._read_body(graph)
         names = [entry.name for entry in graph.output]
         op = GraphOp(name, opsets, self._entries, names, Region(self._top))
@@ -85,7 +88,9 @@ class _Reader:
         """Everything of a graph but its inputs, into the current block and scope."""
         if graph.sparse_initializer:
             name = graph.sparse_initializer[0].values.name
-            raise UnsupportedOp(f"initializer '{name}' is sparse; store it dense: sparse tensors are not supported")
+            raise UnsupportedOp(
+                f"initializer '{name}' is sparse; store it dense: sparse tensors are not supported"
+            )
         self._read_initializers(graph)
         self._read_nodes(graph.node)
         results = [self._value(entry.name, f"the outputs of graph '{graph.name}'") for entry in graph.output]
@@ -109,13 +114,15 @@ class _Reader:
     def _read_node(self, node: onnx.NodeProto) -> None:
         name = self._node_name(node)
         what = f"{node.op_type} '{name}'"
-        function = self._functions.body_of(node, what)
+        function = self._functions.body_of(node, name)
         operands = [self._value(operand, what) if operand else self._none() for operand in node.input]
         if function is not None:
             self._expand(function, node, name, operands)
             return
         attributes = read_attributes(node.attribute, self._folder, what)
-        bodies = {attr.name: self._body(attr.g) for attr in node.attribute if attr.type == onnx.AttributeProto.GRAPH}
+        bodies = {
+            attr.name: self._body(attr.g) for attr in node.attribute if attr.type == onnx.AttributeProto.GRAPH
+        }
         op = NodeOp(
             node.op_type,
             operands,
@@ -160,7 +167,7 @@ class _Reader:
     # Values
 
     @contextmanager
-    def _scope(self) -> Iterator[None]:
+    def _scope(self) -> Generator[None]:
         self._scopes.append({})
         yield
         self._scopes.pop()

@@ -44,7 +44,9 @@ def _bytes_of(path: Path) -> bytes:
 
 def _parse(data: bytes) -> onnx.ModelProto:
     if len(data) > MAX_PROTO_BYTES:
-        raise InvalidIR("the model has more than 2 GB, which no protobuf message can; give the path of its file")
+        raise InvalidIR(
+            "the model has more than 2 GB, which no protobuf message can; give the path of its file"
+        )
     if not data:
         raise InvalidIR("no ONNX model: the file is empty; export the model again")
     proto = onnx.ModelProto()

@@ -16,7 +16,9 @@ class SizeNames:
     """Gives every name of a size in the inputs of a graph a name of ours, and every size without a name one."""
 
     def __init__(self, inputs: Sequence[onnx.ValueInfoProto]) -> None:
-        texts = [dim.dim_param for entry in inputs for dim in entry.type.tensor_type.shape.dim if dim.dim_param]
+        texts = [
+            dim.dim_param for entry in inputs for dim in entry.type.tensor_type.shape.dim if dim.dim_param
+        ]
         self._alone = {text for text in texts if NAME_PATTERN.fullmatch(text)}
         self._names: dict[str, Size] = {}
         self._used = set(self._alone)

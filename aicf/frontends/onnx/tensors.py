@@ -30,7 +30,9 @@ def element_of_data_type(data_type: int, what: str) -> ElementType:
         raise InvalidIR(f"{what} has element type {data_type}, which ONNX does not define")
     name = onnx.TensorProto.DataType.Name(data_type).lower()
     if data_type == onnx.TensorProto.STRING:
-        raise UnsupportedOp(f"{what} holds strings, which AICF does not compute with; take that part out of the model")
+        raise UnsupportedOp(
+            f"{what} holds strings, which AICF does not compute with; take that part out of the model"
+        )
     try:
         return element_of_dtype(np.dtype(tensor_dtype_to_np_dtype(data_type)))
     except (ValueError, KeyError) as error:
@@ -61,7 +63,9 @@ def read_tensor(tensor: onnx.TensorProto, folder: Path | None, what: str) -> Arr
         return _read_external(tensor, folder, what, element, shape)
     try:
         array = numpy_helper.to_array(tensor)
-    except Exception as error:  # whatever package onnx raises on data that does not fit, it is the data's fault
+    except (
+        Exception
+    ) as error:  # whatever package onnx raises on data that does not fit, it is the data's fault
         raise InvalidIR(f"{what} of shape {list(shape)}: its data does not fit: {error}") from None
     if array.shape != shape or array.dtype != element.dtype:
         raise InvalidIR(f"{what} of shape {list(shape)} holds {array.size} elements of {array.dtype}")
@@ -73,7 +77,9 @@ def _read_external(
 ) -> Array:
     entries = {entry.key: entry.value for entry in tensor.external_data}
     if folder is None:
-        raise InvalidIR(f"{what} lies in a file beside the model; give the path of the model instead of its bytes")
+        raise InvalidIR(
+            f"{what} lies in a file beside the model; give the path of the model instead of its bytes"
+        )
     path = _file_of(entries.get("location", ""), folder, what)
     count = math.prod(shape)
     wanted = count * element.bytes
@@ -83,7 +89,9 @@ def _read_external(
         raise InvalidIR(f"{what} of shape {list(shape)} takes {wanted} bytes, its entry says {length}")
     size = path.stat().st_size
     if offset + wanted > size:
-        raise InvalidIR(f"{what} ends at byte {offset + wanted} of {path.name}, which has {size}; it is truncated")
+        raise InvalidIR(
+            f"{what} ends at byte {offset + wanted} of {path.name}, which has {size}; it is truncated"
+        )
     if not count:
         return np.empty(shape, element.dtype)
     try:
@@ -107,7 +115,9 @@ def _file_of(location: str, folder: Path, what: str) -> Path:
             "itself beside the model"
         )
     if not there:
-        raise InvalidIR(f"{what} lies in {location!r}, and there is no such file beside the model; copy it there")
+        raise InvalidIR(
+            f"{what} lies in {location!r}, and there is no such file beside the model; copy it there"
+        )
     return path
 
 
