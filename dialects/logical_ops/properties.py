@@ -163,7 +163,7 @@ _STRING = _Form("a string", _is_string, _string)
 
 _LISTS = (
     *("axes", "permutation", "dimensions", "starts", "sizes", "strides"),
-    *("low", "high", "repeats"),
+    *("low", "high", "repeats", "dilations"),
 )
 _FLAGS = (
     "keepdims",
@@ -175,8 +175,10 @@ _FLAGS = (
     "causal",
     "nesterov",
     "amsgrad",
+    "ceil_mode",
+    "count_include_pad",
 )
-_INTEGERS = ("axis", "depth", "groups", "k", "rows", "past", "ignore_index", "warmup", "total")
+_INTEGERS = ("axis", "depth", "groups", "k", "p", "rows", "past", "ignore_index", "warmup", "total")
 _STRINGS = ("mode", "form", "approximate", "predicate", "reduction", "schedule")
 _RATES = ("momentum", "dampening", "weight_decay", "beta1", "beta2", "base", "final", "max_norm")
 _FORMS: Mapping[str, _Form] = {

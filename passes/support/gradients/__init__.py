@@ -10,6 +10,7 @@ from aicf.passes.support.gradients import (
     indexing,
     losses,
     normalization,
+    pooling,
     reduction,
     training,
 )
@@ -22,6 +23,7 @@ GRADIENTS: Gradients = {
     **contraction.GRADIENTS,
     **reduction.GRADIENTS,
     **normalization.GRADIENTS,
+    **pooling.GRADIENTS,
     **data_movement.GRADIENTS,
     **indexing.GRADIENTS,
     **losses.GRADIENTS,

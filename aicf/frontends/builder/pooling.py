@@ -1,0 +1,96 @@
+"""Poolings of the builder: windows of ``[N, C, S1..Sk]``, one value for each spatial dimension in every list."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aicf.dialects import logical
+from aicf.frontends.builder.core import GraphCore, Value
+
+
+class PoolingOps(GraphCore):
+    """One method an op; strides and dilations are 1, paddings ``low`` in front and ``high`` behind 0 where not given."""
+
+    def max_pool(
+        self,
+        x: Value,
+        sizes: Sequence[int],
+        strides: Sequence[int] | None = None,
+        dilations: Sequence[int] | None = None,
+        low: Sequence[int] | None = None,
+        high: Sequence[int] | None = None,
+        *,
+        ceil_mode: bool = False,
+        name: str | None = None,
+    ) -> Value:
+        """The largest element of each window; NaN if it holds one."""
+        return self._pool(
+            logical.MaxPoolOp, x, (sizes, strides, dilations, low, high), name, ceil_mode=ceil_mode
+        )
+
+    def max_pool_indices(
+        self,
+        x: Value,
+        sizes: Sequence[int],
+        strides: Sequence[int] | None = None,
+        dilations: Sequence[int] | None = None,
+        low: Sequence[int] | None = None,
+        high: Sequence[int] | None = None,
+        *,
+        ceil_mode: bool = False,
+        name: str | None = None,
+    ) -> Value:
+        """The place (i64) of the largest element of each window, in row-major order over the spatial dimensions."""
+        return self._pool(
+            logical.MaxPoolIndicesOp, x, (sizes, strides, dilations, low, high), name, ceil_mode=ceil_mode
+        )
+
+    def avg_pool(
+        self,
+        x: Value,
+        sizes: Sequence[int],
+        strides: Sequence[int] | None = None,
+        dilations: Sequence[int] | None = None,
+        low: Sequence[int] | None = None,
+        high: Sequence[int] | None = None,
+        *,
+        ceil_mode: bool = False,
+        count_include_pad: bool = False,
+        name: str | None = None,
+    ) -> Value:
+        """The mean of each window's elements; with ``count_include_pad`` padding counts as zeros."""
+        return self._pool(
+            logical.AvgPoolOp,
+            x,
+            (sizes, strides, dilations, low, high),
+            name,
+            ceil_mode=ceil_mode,
+            count_include_pad=count_include_pad,
+        )
+
+    def lp_pool(
+        self,
+        x: Value,
+        p: int,
+        sizes: Sequence[int],
+        strides: Sequence[int] | None = None,
+        dilations: Sequence[int] | None = None,
+        low: Sequence[int] | None = None,
+        high: Sequence[int] | None = None,
+        *,
+        ceil_mode: bool = False,
+        name: str | None = None,
+    ) -> Value:
+        """``(sum of |x| ** p) ** (1 / p)`` over each window."""
+        windows = (p, sizes, strides, dilations, low, high)
+        return self._pool(logical.LpPoolOp, x, windows, name, ceil_mode=ceil_mode)
+
+    def _pool(
+        self,
+        op_class: type[logical.PoolOp],
+        x: Value,
+        windows: Sequence[int | Sequence[int] | None],
+        name: str | None,
+        **flags: bool,
+    ) -> Value:
+        return self._insert(op_class.name, name, lambda: op_class(self._own(x), *windows, **flags))
