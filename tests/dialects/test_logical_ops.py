@@ -110,7 +110,7 @@ def test_traits_say_what_kind_of_op_it_is() -> None:
             *("reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_prod"),
             *("reduce_l2", "reduce_logsumexp", "reduce_any", "reduce_all", "argmax", "argmin"),
         },
-        logical.ViewLike: {"reshape", "transpose", "broadcast", "slice", "concat"},
+        logical.ViewLike: {"reshape", "transpose", "broadcast", "slice", "window", "concat"},
         logical.Scan: {"cumsum"},
         logical.Composite: {op.name.removeprefix("logical.") for op in FORMULAS} - {"matmul", "pow"},
         logical.Normalization: {

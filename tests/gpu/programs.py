@@ -387,6 +387,7 @@ def moves(dtype: str) -> Graph:
     g.output(g.transpose(z, (3, 1, 0, 2)), "permuted")
     g.output(g.slice(x, [3, 1], [20, 30], [3, 2]), "slice")
     g.output(g.concat([x, y, x], 1), "concat_columns")
+    g.output(g.window(x, [3, 5], [2, 1], [1, 3]), "window")
     g.output(g.concat([y, g.slice(x, [0, 5], [-1, 33])], 0), "concat_rows")
     g.output(g.reshape(g.transpose(x, (1, 0)), (70, 100)), "reshape")
     g.output(g.transpose(x, (1, 0)) + 1, "transpose_add")

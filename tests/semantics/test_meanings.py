@@ -393,6 +393,11 @@ def test_views() -> None:
     assert all(transposed[k, i, j] == x[i, j, k] for i, j, k in np.ndindex(2, 3, 4))
     sliced = run(lambda value: logical.SliceOp(value, (0, 1, 0), (-1, 2, 2), (1, 1, 3)), x)
     close(sliced, x[:, 1:3, ::3])
+    windows = run(lambda value: logical.WindowOp(value, (2, 2), (1, 2), (2, 1)), x)
+    assert windows.shape == (2, 1, 2, 2, 2)
+    assert all(
+        windows[n, i, j, k, m] == x[n, i + 2 * k, 2 * j + m] for n, i, j, k, m in np.ndindex(2, 1, 2, 2, 2)
+    )
     joined = run(lambda *values: logical.ConcatOp(values, 1), x, x[:, :1], x)
     close(joined, np.concatenate([x, x[:, :1], x], axis=1))
     row = floats(1, (3, 1))

@@ -126,6 +126,14 @@ def strided(x: Tensor, starts: Sequence[int], sizes: Sequence[int], strides: Seq
     return x[tuple(slice(start, start + size * stride, stride) for start, size, stride in windows)]
 
 
+def windows(x: Tensor, sizes: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> Tensor:
+    """Their `unfold` takes one dimension at a time, and neighbours alone."""
+    first = x.ndim - len(sizes)
+    for axis, (size, stride, dilation) in enumerate(zip(sizes, strides, dilations, strict=True), first):
+        x = x.unfold(axis, (size - 1) * dilation + 1, stride)[..., ::dilation]
+    return x
+
+
 def constant(value: Array, type_: Any) -> Tensor:
     return tensor(value).expand(type_.get_shape())
 
@@ -242,6 +250,7 @@ TORCH: Mapping[str, Callable[..., Tensor]] = {
     "detach": torch.Tensor.detach,
     "broadcast": broadcast,
     "slice": strided,
+    "window": windows,
     "concat": lambda *parts, axis: torch.cat(parts, axis),
     "select": torch.where,
     "constant": constant,
