@@ -38,13 +38,14 @@ def _depth_to_space(node: Node) -> Result:
 
 @row("SpaceToDepth")
 def _space_to_depth(node: Node) -> Result:
-    """Blocks to channels: all channels of the first element of each block, then of the second."""
+    """Blocks to channels: of each element of a block all channels (DCR), or of each channel a block (CRD)."""
     batch, channels, height, width, block = _blocks(node)
     if height % block or width % block:
         raise node.invalid(f"{height}x{width} elements are no blocks of {block}x{block}")
     rows, columns = height // block, width // block
     apart = node.reshape(node.operand(0), [batch, channels, rows, block, columns, block], "apart")
-    moved = node.transpose(apart, [0, 3, 5, 1, 2, 4])
+    is_depth_first = node.attributes.string("mode", "DCR") == "DCR"
+    moved = node.transpose(apart, [0, 3, 5, 1, 2, 4] if is_depth_first else [0, 1, 3, 5, 2, 4])
     return node.reshape(moved, [batch, channels * block * block, rows, columns])
 
 
