@@ -1,8 +1,8 @@
 """Pooling: windows that slide along the spatial dimensions of ``[N, C, S1..Sk]``, each combined to one element.
 
 All take the window's ``sizes``, ``strides`` and ``dilations`` and the padding ``low`` in front and ``high`` behind, one
-value each for a spatial dimension. A window that leaves the padded operand is left out; with ``ceil_mode`` it is kept
-as long as it starts inside of the operand or of the padding in front, and what it finds beyond the padding is not there.
+value each for a spatial dimension. A window that leaves the padded operand is left out. With ``ceil_mode`` it is kept
+if it starts in the operand or in the padding in front of it; what it would find beyond the padding is not there.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from aicf.frontends.builder.core import GraphCore, Value
 
 
 class PoolingOps(GraphCore):
-    """One method an op; strides and dilations are 1, paddings ``low`` in front and ``high`` behind 0 where not given."""
+    """One method an op; where not given, strides and dilations are 1, the paddings ``low`` and ``high`` 0."""
 
     def max_pool(
         self,

@@ -25,9 +25,7 @@ def _max_pool(adjoint: Adjoint, op: logical.MaxPoolOp) -> SSAValue:
     counts = [planes, prod(op.info.shape[2:])]
     type_ = tensor_info(adjoint.grad.type).with_sizes([planes, prod(info.shape[2:])])
     zeros = adjoint.add(logical.ConstantOp(0.0, type_), "zeros")
-    flat = [
-        adjoint.add(logical.ReshapeOp(value, counts), "planes") for value in (places, adjoint.grad)
-    ]
+    flat = [adjoint.add(logical.ReshapeOp(value, counts), "planes") for value in (places, adjoint.grad)]
     summed = adjoint.add(logical.ScatterElementsOp(zeros, *flat, 1, "add"), "scatter")
     return adjoint.add(logical.ReshapeOp(summed, info.sizes), "reshape")
 

@@ -8,7 +8,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from aicf.dialects import logical
-from aicf.dialects.types import ElementType, element_named, element_of, tensor, tensor_info
+from aicf.dialects.types import ElementType, element_named, tensor, tensor_info
 from aicf.passes.support.lowerings.base import Formulas, Lowering
 
 
@@ -18,7 +18,7 @@ def _lowest(element: ElementType) -> float:
 
 
 def _windows(lower: Lowering, op: logical.PoolOp, x: SSAValue, beyond: float, name: str = "") -> SSAValue:
-    """``[.., O1..Ok, K1..Kk]`` of x, which is as large as the operand along the spatial dims; ``beyond`` lies around."""
+    """``[.., O1..Ok, K1..Kk]`` of x, whose last dims are the operand's spatial ones; ``beyond`` lies around."""
     windows, info = op.windows, tensor_info(x.type)
     front = [0] * (info.rank - len(windows))
     low, high = [*front, *(w.low for w in windows)], [*front, *(w.reach for w in windows)]
@@ -56,9 +56,7 @@ def _max_pool_indices(lower: Lowering, op: logical.MaxPoolIndicesOp) -> SSAValue
         found = lower.apply(logical.MaxOp, found, missing, name="or")
     element = element_named("i32" if count < 1 << 31 else "i64")
     numbers = lower.add(logical.IotaOp(0, [count], element), "numbers")
-    places = _windows(
-        lower, op, lower.add(logical.ReshapeOp(numbers, spatial), "places"), count, "places."
-    )
+    places = _windows(lower, op, lower.add(logical.ReshapeOp(numbers, spatial), "places"), count, "places.")
     own = range(2, len(sizes))
     candidate = lower.apply(
         logical.SelectOp,

@@ -128,7 +128,7 @@ def _plane(node: Node) -> range:
 @row("MaxUnpool", since=9)
 def _max_unpool(node: Node) -> Result:
     """Each element at its place in zeros; if the result is larger than what the windows cover, in its first corner."""
-    x, shape = node.operand(0), node.shape(0)
+    shape = node.shape(0)
     kernel = node.attributes.ints("kernel_shape", None)
     spatial = _spatial(node)
     if kernel is None or len(kernel) != len(spatial):

@@ -1,4 +1,4 @@
-"""ONNX ops that move blocks of elements: between depth and space, out of columns, and to other sizes around a centre."""
+"""ONNX ops that move blocks of elements: between depth and space, out of columns, around a centre."""
 
 from __future__ import annotations
 
@@ -84,9 +84,7 @@ def _col_to_im(node: Node) -> Result:
         )
     ]
     if left or prod(places.shape[1] for places in along) != length:
-        raise node.invalid(
-            f"{columns}x{length} columns are no windows of {kernel} over an image of {image}"
-        )
+        raise node.invalid(f"{columns}x{length} columns are no windows of {kernel} over an image of {image}")
     elements = prod(image)
     rows = _flat(along, image).reshape(-1)
     moved = node.transpose(

@@ -276,7 +276,9 @@ def _sum_of_many(node: Node, x: SSAValue, axis: int, indices: Array, weights: Ar
     spread = node.broadcast(
         node.reshape(weight, [count, len(indices)], "weights"), [axis, axis + 1], sizes, "spread"
     )
-    return node.add(logical.ReduceSumOp(node.apply(logical.MulOp, apart, spread, name="parts"), [axis]), "sum")
+    return node.add(
+        logical.ReduceSumOp(node.apply(logical.MulOp, apart, spread, name="parts"), [axis]), "sum"
+    )
 
 
 def _extrapolated(node: Node, x: SSAValue, axis: int, beyond: Array) -> SSAValue:

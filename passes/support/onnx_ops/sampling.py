@@ -196,9 +196,7 @@ def _weighted(
     for chosen in product(*taps):
         index, weight, inside = chosen[0].index, chosen[0].weight, chosen[0].inside
         for tap, size in zip(chosen[1:], spatial[1:], strict=True):
-            index = node.apply(
-                logical.AddOp, node.apply(logical.MulOp, index, size), tap.index, name="flat"
-            )
+            index = node.apply(logical.AddOp, node.apply(logical.MulOp, index, size), tap.index, name="flat")
             weight = _joined(node, logical.MulOp, weight, tap.weight, "weight")
             inside = _joined(node, logical.AndOp, inside, tap.inside, "inside")
         value = read(index)
@@ -267,9 +265,7 @@ def _roi_align(node: Node) -> Result:
     default = "half_pixel" if node.opset >= 16 else "output_half_pixel"
     mode = node.attributes.string("coordinate_transformation_mode", default)
     if mode not in ("half_pixel", "output_half_pixel"):
-        raise node.invalid(
-            f"coordinate_transformation_mode is {mode}; it is half_pixel or output_half_pixel"
-        )
+        raise node.invalid(f"coordinate_transformation_mode is {mode}; it is half_pixel or output_half_pixel")
     points = node.attributes.int("sampling_ratio", 0)
     if points < 1:
         raise node.unsupported(
@@ -287,7 +283,9 @@ def _roi_align(node: Node) -> Result:
     planes = node.reshape(
         node.transpose(node.operand(0), [1, 0, 2, 3], "channels"), [channels, batch * height * width]
     )
-    first = node.apply(logical.MulOp, node.cast(node.operand(2), element_named("i64"), "image"), height * width)
+    first = node.apply(
+        logical.MulOp, node.cast(node.operand(2), element_named("i64"), "image"), height * width
+    )
     regions = node.shape(1)[0]
     grid = [regions, cells[0] * points, cells[1] * points]
     origin = node.broadcast(first, [0], grid, "origin")
@@ -297,7 +295,8 @@ def _roi_align(node: Node) -> Result:
         return node.cast(node.add(logical.GatherOp(planes, place, 1), "read"), wide, "widen")
 
     spread = [
-        [_spread_tap(node, tap, dims, grid) for tap in taps] for taps, dims in ((rows, [0, 1]), (columns, [0, 2]))
+        [_spread_tap(node, tap, dims, grid) for tap in taps]
+        for taps, dims in ((rows, [0, 1]), (columns, [0, 2]))
     ]
     combined = _combined(node, spread, width, read, [channels, regions, cells[0], points, cells[1], points])
     turned = node.transpose(combined, [1, 0, 2, 3], "regions")
@@ -316,7 +315,7 @@ def _combined(
     read: Callable[[SSAValue], SSAValue],
     sizes: Sequence[int],
 ) -> SSAValue:
-    """``[C, R, rows, columns]``: the mean over a cell's points of the sum of their parts, or the largest part of all."""
+    """``[C, R, rows, columns]``: the mean of a cell's points, or the largest of all parts that they are sums of."""
     match node.attributes.string("mode", "avg"):
         case "avg":
             total = _weighted(node, taps, [1, width], read, [1, 2, 3])
