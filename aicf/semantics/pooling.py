@@ -10,7 +10,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from xdsl.ir import Operation
 
 from aicf.dialects import logical
-from aicf.semantics.base import Array, Meaning
+from aicf.semantics.base import Array, Meaning, coefficient
 
 
 def _windows(op: logical.PoolOp, x: Array, beyond: Any) -> Array:
@@ -56,7 +56,7 @@ def _avg_pool(op: logical.AvgPoolOp, operands: Sequence[Array]) -> Array:
 def _lp_pool(op: logical.LpPoolOp, operands: Sequence[Array]) -> Array:
     (x,) = operands
     p = op.p.value.data
-    return np.sum(_windows(op, np.abs(x) ** p, 0), -1, dtype=x.dtype) ** (1 / p)
+    return np.sum(_windows(op, np.abs(x) ** p, 0), -1, dtype=x.dtype) ** coefficient(1 / p, op.info.element)
 
 
 MEANINGS: Mapping[type[Operation], Meaning] = {

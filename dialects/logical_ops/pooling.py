@@ -1,8 +1,9 @@
 """Pooling: windows that slide along the spatial dimensions of ``[N, C, S1..Sk]``, each combined to one element.
 
 All take the window's ``sizes``, ``strides`` and ``dilations`` and the padding ``low`` in front and ``high`` behind, one
-value each for a spatial dimension. A window that leaves the padded operand is left out. With ``ceil_mode`` it is kept
-if it starts in the operand or in the padding in front of it; what it would find beyond the padding is not there.
+value each for a spatial dimension. A window that leaves the padded operand is left out. With ``ceil_mode`` the count of
+windows is rounded up instead, without the last one if that would start behind the operand; beyond the padding a window
+finds nothing.
 """
 
 from __future__ import annotations

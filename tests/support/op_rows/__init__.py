@@ -8,6 +8,7 @@ from tests.support.op_rows import (
     indexing,
     losses,
     normalization,
+    pooling,
     random_numbers,
     reduction,
 )
@@ -15,6 +16,7 @@ from tests.support.op_rows import (
 FAMILIES = {
     "reduction": reduction.ROWS,
     "normalization": normalization.ROWS,
+    "pooling": pooling.ROWS,
     "contraction": contraction.ROWS,
     "data_movement": data_movement.ROWS,
     "indexing": indexing.ROWS,

@@ -9,6 +9,7 @@ from tests.support.random_steps import (
     elementwise,
     indexing,
     losses,
+    pooling,
     random_numbers,
     reduction,
 )
@@ -17,6 +18,7 @@ OF_MODELS = (
     *elementwise.STEPS,
     *contraction.STEPS,
     *reduction.STEPS,
+    *pooling.STEPS,
     *data_movement.STEPS,
     *indexing.STEPS,
     *attention.STEPS,
