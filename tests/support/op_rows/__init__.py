@@ -3,6 +3,7 @@
 from tests.support.op_rows import (
     clipping,
     contraction,
+    convolution,
     counters,
     data_movement,
     indexing,
@@ -18,6 +19,7 @@ FAMILIES = {
     "normalization": normalization.ROWS,
     "pooling": pooling.ROWS,
     "contraction": contraction.ROWS,
+    "convolution": convolution.ROWS,
     "data_movement": data_movement.ROWS,
     "indexing": indexing.ROWS,
     "losses": losses.ROWS,

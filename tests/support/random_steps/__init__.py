@@ -4,6 +4,7 @@ from tests.support.random_steps import (
     attention,
     clipping,
     contraction,
+    convolution,
     counters,
     data_movement,
     elementwise,
@@ -17,6 +18,7 @@ from tests.support.random_steps import (
 OF_MODELS = (
     *elementwise.STEPS,
     *contraction.STEPS,
+    *convolution.STEPS,
     *reduction.STEPS,
     *pooling.STEPS,
     *data_movement.STEPS,
