@@ -101,7 +101,7 @@ class PoolOp(LogicalOp, ABC):
         high: Sequence[int] | None = None,
         *,
         ceil_mode: bool = False,
-        **more: object,
+        **more: int | bool,
     ):
         ones, zeros = [1] * len(sizes), [0] * len(sizes)
         super().__init__(
@@ -112,6 +112,7 @@ class PoolOp(LogicalOp, ABC):
             low=zeros if low is None else low,
             high=zeros if high is None else high,
             ceil_mode=ceil_mode,
+            result=None,
             **more,
         )
 
@@ -155,8 +156,16 @@ def _windows(info: TensorInfo, properties: Properties) -> list[PoolWindow]:
         for name, least in (("sizes", 1), ("strides", 1), ("dilations", 1), ("low", 0), ("high", 0))
     }
     return [
-        PoolWindow(_known(info, axis), *values, "ceil_mode" in properties)
-        for axis, values in enumerate(zip(*lists.values(), strict=True), LEADING)
+        PoolWindow(
+            whole=_known(info, LEADING + place),
+            ceil_mode="ceil_mode" in properties,
+            size=lists["sizes"][place],
+            stride=lists["strides"][place],
+            dilation=lists["dilations"][place],
+            low=lists["low"][place],
+            high=lists["high"][place],
+        )
+        for place in range(spatial)
     ]
 
 

@@ -335,7 +335,7 @@ def other_norms(dtype: str) -> Graph:
 
 
 def pooling(dtype: str) -> Graph:
-    """Every pooling over one, two and three dimensions: with a border, steps and gaps, and windows that reach beyond."""
+    """Every pooling over one, two and three dimensions: with a border, steps and gaps, and beyond the operand."""
     g = Graph("pooling")
     x = g.input("x", (2, 6, 31, 33), dtype)
     line, block = g.input("line", (3, 4, 70), dtype), g.input("block", (1, 2, 9, 11, 13), dtype)
@@ -419,7 +419,9 @@ def convolutions(dtype: str) -> Graph:
     w, b = g.param("w", (10, 6, 3, 3), dtype), g.param("b", (10,), dtype)
     wide = g.relu(g.conv(x, w, b, strides=[2, 1], low=[1, 1], name="wide"))
     g.output(wide, "wide")
-    g.output(g.conv(x, g.param("w_each", (6, 1, 3, 3), dtype), low=[2, 2], dilations=[2, 2], groups=6), "each")
+    g.output(
+        g.conv(x, g.param("w_each", (6, 1, 3, 3), dtype), low=[2, 2], dilations=[2, 2], groups=6), "each"
+    )
     g.output(
         g.conv_transpose(wide, g.param("w_back", (10, 4, 3, 3), dtype), strides=[2, 2], low=[1, 1]), "back"
     )

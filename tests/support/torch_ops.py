@@ -421,8 +421,8 @@ DEFINED: Mapping[tuple[str, str], Callable[[Array], Array]] = {
 }
 """Operands on which PyTorch's function is defined, by row and element type.
 
-A cast of what no integer holds is left open there; of several NaN their pooling finds the last. oneDNN's products of bf16 fill an odd inner dimension up with
-zeros, and infinity times those is NaN.
+A cast of what no integer holds is left open there; of several NaN their pooling finds the last. oneDNN's products of
+bf16 fill an odd inner dimension up with zeros, and infinity times those is NaN.
 """
 
 

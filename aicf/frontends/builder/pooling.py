@@ -24,8 +24,9 @@ class PoolingOps(GraphCore):
         name: str | None = None,
     ) -> Value:
         """The largest element of each window; NaN if it holds one."""
-        return self._pool(
-            logical.MaxPoolOp, x, (sizes, strides, dilations, low, high), name, ceil_mode=ceil_mode
+        windows = (sizes, strides, dilations, low, high)
+        return self._insert(
+            "max_pool", name, lambda: logical.MaxPoolOp(self._own(x), *windows, ceil_mode=ceil_mode)
         )
 
     def max_pool_indices(
@@ -41,8 +42,11 @@ class PoolingOps(GraphCore):
         name: str | None = None,
     ) -> Value:
         """The place (i64) of the largest element of each window, in row-major order over the spatial dimensions."""
-        return self._pool(
-            logical.MaxPoolIndicesOp, x, (sizes, strides, dilations, low, high), name, ceil_mode=ceil_mode
+        windows = (sizes, strides, dilations, low, high)
+        return self._insert(
+            "max_pool_indices",
+            name,
+            lambda: logical.MaxPoolIndicesOp(self._own(x), *windows, ceil_mode=ceil_mode),
         )
 
     def avg_pool(
@@ -59,13 +63,13 @@ class PoolingOps(GraphCore):
         name: str | None = None,
     ) -> Value:
         """The mean of each window's elements; with ``count_include_pad`` padding counts as zeros."""
-        return self._pool(
-            logical.AvgPoolOp,
-            x,
-            (sizes, strides, dilations, low, high),
+        windows = (sizes, strides, dilations, low, high)
+        return self._insert(
+            "avg_pool",
             name,
-            ceil_mode=ceil_mode,
-            count_include_pad=count_include_pad,
+            lambda: logical.AvgPoolOp(
+                self._own(x), *windows, ceil_mode=ceil_mode, count_include_pad=count_include_pad
+            ),
         )
 
     def lp_pool(
@@ -82,15 +86,7 @@ class PoolingOps(GraphCore):
         name: str | None = None,
     ) -> Value:
         """``(sum of |x| ** p) ** (1 / p)`` over each window."""
-        windows = (p, sizes, strides, dilations, low, high)
-        return self._pool(logical.LpPoolOp, x, windows, name, ceil_mode=ceil_mode)
-
-    def _pool(
-        self,
-        op_class: type[logical.PoolOp],
-        x: Value,
-        windows: Sequence[int | Sequence[int] | None],
-        name: str | None,
-        **flags: bool,
-    ) -> Value:
-        return self._insert(op_class.name, name, lambda: op_class(self._own(x), *windows, **flags))
+        windows = (sizes, strides, dilations, low, high)
+        return self._insert(
+            "lp_pool", name, lambda: logical.LpPoolOp(self._own(x), p, *windows, ceil_mode=ceil_mode)
+        )

@@ -17,16 +17,25 @@ def _max_pool(adjoint: Adjoint, op: logical.MaxPoolOp) -> SSAValue:
     """Sums at the first of the largest elements of each window."""
     info = tensor_info(op.operand.type)
     planes = prod(static_size(op, size) for size in info.sizes[:2])
-    lists = (int_values(values) for values in (op.sizes, op.strides, op.dilations, op.low, op.high))
     places = adjoint.add(
-        logical.MaxPoolIndicesOp(adjoint.saved(op.operand), *lists, ceil_mode=op.ceil_mode is not None),
+        logical.MaxPoolIndicesOp(
+            adjoint.saved(op.operand),
+            sizes=int_values(op.sizes),
+            strides=int_values(op.strides),
+            dilations=int_values(op.dilations),
+            low=int_values(op.low),
+            high=int_values(op.high),
+            ceil_mode=op.ceil_mode is not None,
+        ),
         "places",
     )
     counts = [planes, prod(op.info.shape[2:])]
     type_ = tensor_info(adjoint.grad.type).with_sizes([planes, prod(info.shape[2:])])
     zeros = adjoint.add(logical.ConstantOp(0.0, type_), "zeros")
-    flat = [adjoint.add(logical.ReshapeOp(value, counts), "planes") for value in (places, adjoint.grad)]
-    summed = adjoint.add(logical.ScatterElementsOp(zeros, *flat, 1, "add"), "scatter")
+    rows, parts = (
+        adjoint.add(logical.ReshapeOp(value, counts), "planes") for value in (places, adjoint.grad)
+    )
+    summed = adjoint.add(logical.ScatterElementsOp(zeros, rows, parts, 1, "add"), "scatter")
     return adjoint.add(logical.ReshapeOp(summed, info.sizes), "reshape")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import prod
 
 import numpy as np
@@ -25,12 +26,12 @@ def _spatial(node: Node) -> tuple[int, ...]:
 
 
 def _pool(
-    node: Node, op_class: Callable[..., logical.PoolOp], *operands: SSAValue, **more: object
+    node: Node, op_class: Callable[..., logical.PoolOp], *operands: SSAValue, **more: int | bool
 ) -> SSAValue:
     """A pooling with the windows of the node."""
     windows = sliding(node, _spatial(node))
     return node.apply(
-        op_class,
+        partial(op_class, **more),
         *operands,
         sizes=windows.sizes,
         strides=windows.strides,
@@ -38,7 +39,6 @@ def _pool(
         low=windows.low,
         high=windows.high,
         ceil_mode=bool(node.attributes.int("ceil_mode", 0)),
-        **more,
     )
 
 

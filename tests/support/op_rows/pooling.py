@@ -126,7 +126,9 @@ def _avg_pool(x: Array, count_include_pad: bool, **windows: Any) -> Array:
         if count_include_pad:
             moved = [tuple(one + before for one, before in zip(at, low, strict=True)) for at in places]
             sizes = [sum(one) for one in zip(plane.shape, low, high, strict=True)]
-            counted = [at for at in moved if all(0 <= one < size for one, size in zip(at, sizes, strict=True))]
+            counted = [
+                at for at in moved if all(0 <= one < size for one, size in zip(at, sizes, strict=True))
+            ]
         return total / len(counted) if counted else math.nan
 
     return _each(x, mean, np.float64, **windows)
