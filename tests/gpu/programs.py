@@ -394,6 +394,21 @@ def moves(dtype: str) -> Graph:
     return g
 
 
+def convolutions(dtype: str) -> Graph:
+    """A convolution, one of a channel each, with an activation, and the way back, which overlaps or does not."""
+    g = Graph("convolutions")
+    x = g.input("x", (2, 6, 13, 12), dtype)
+    w, b = g.param("w", (10, 6, 3, 3), dtype), g.param("b", (10,), dtype)
+    wide = g.relu(g.conv(x, w, b, strides=[2, 1], low=[1, 1], name="wide"))
+    g.output(wide, "wide")
+    g.output(g.conv(x, g.param("w_each", (6, 1, 3, 3), dtype), low=[2, 2], dilations=[2, 2], groups=6), "each")
+    g.output(
+        g.conv_transpose(wide, g.param("w_back", (10, 4, 3, 3), dtype), strides=[2, 2], low=[1, 1]), "back"
+    )
+    g.output(g.conv_transpose(wide, g.param("w_apart", (10, 4, 2, 2), dtype), strides=[2, 2]), "apart")
+    return g
+
+
 # Matrix products
 
 

@@ -381,6 +381,23 @@ def test_normalisations_of_channels(rest: tuple[int, ...]) -> None:
         close(result[n, c], (x[n, c] - group.mean()) / deviation * scale[c] + bias[c])
 
 
+def test_convolutions_by_hand() -> None:
+    x, weight = np.arange(1.0, 6.0).reshape(1, 1, 5), np.array([[[1.0, 10.0]]])
+    lists = {"low": [1], "high": [0], "strides": [2], "dilations": [2]}
+    seen = run(lambda a, w: logical.ConvOp(a, w, **lists), x, weight)
+    assert seen.tolist() == [[[20.0, 42.0]]]
+    spread = run(lambda a, w: logical.ConvTransposeOp(a, w, **lists, extra=[1]), seen, weight)
+    assert spread.tolist() == [[[0.0, 242.0, 0.0, 420.0, 0.0]]]
+
+
+def test_groups_of_channels_see_their_own() -> None:
+    x, weight = np.array([1.0, 2.0]).reshape(1, 2, 1), np.array([10.0, 100.0]).reshape(2, 1, 1)
+    lists = {"low": [0], "high": [0], "strides": [1], "dilations": [1], "groups": 2}
+    assert run(lambda a, w: logical.ConvOp(a, w, **lists), x, weight).ravel().tolist() == [10.0, 200.0]
+    both = run(lambda a, w: logical.ConvTransposeOp(a, w, **lists, extra=[0]), x, weight)
+    assert both.ravel().tolist() == [10.0, 200.0]
+
+
 def test_softmax_of_large_values() -> None:
     result = run(lambda value: logical.SoftmaxOp(value, 0), np.array([1000.0, 1000.0, -1000.0]))
     close(result, np.array([0.5, 0.5, 0.0]))

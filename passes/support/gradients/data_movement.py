@@ -8,7 +8,7 @@ from aicf.dialects import logical
 from aicf.dialects.logical import int_values
 from aicf.dialects.types import tensor_info
 from aicf.passes.support.gradients.base import BY_FORMULA, Adjoint, Gradients
-from aicf.passes.support.gradients.windows import from_windows, with_gaps, zero
+from aicf.passes.support.windows import overlap_add, with_gaps, zeros_around
 from aicf.passes.support.writing import static_size
 
 
@@ -39,9 +39,14 @@ def _slice(adjoint: Adjoint, op: logical.SliceOp) -> SSAValue:
     whole = [static_size(op, size) for size in tensor_info(op.operand.type).sizes]
     taken = [static_size(op, size) for size in sizes]
     high = [size - start - count for size, start, count in zip(whole, starts, taken, strict=True)]
-    if not any(starts) and not any(high):
-        return grad
-    return adjoint.add(logical.PadOp(grad, zero(adjoint), starts, high), "pad")
+    return zeros_around(adjoint, grad, starts, high)
+
+
+def _window(adjoint: Adjoint, op: logical.WindowOp) -> SSAValue:
+    """The sum over all windows that an element is in."""
+    source, count = tensor_info(op.operand.type), len(int_values(op.sizes))
+    whole = [static_size(op, size) for size in source.sizes[source.rank - count :]]
+    return overlap_add(adjoint, adjoint.grad, int_values(op.strides), int_values(op.dilations), whole)
 
 
 def _concat(adjoint: Adjoint, op: logical.ConcatOp) -> SSAValue:
@@ -81,7 +86,7 @@ GRADIENTS: Gradients = {
     logical.TransposeOp: (_transpose,),
     logical.BroadcastOp: (_broadcast,),
     logical.SliceOp: (_slice,),
-    logical.WindowOp: (from_windows,),
+    logical.WindowOp: (_window,),
     logical.ConcatOp: (_concat,),
     logical.FlipOp: (_flip,),
     logical.PadOp: (_padded, _border),
