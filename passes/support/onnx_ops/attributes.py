@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import UnionType
 from typing import Any, TypeVar, cast
 
-import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import (
     AnyFloat,
@@ -19,8 +19,9 @@ from xdsl.dialects.builtin import (
     StringAttr,
 )
 from xdsl.ir import Attribute
+from xdsl.utils.hints import isa
 
-from aicf.dialects.types import dense_array
+from aicf.dialects.onnx import elements_of
 
 D = TypeVar("D")
 
@@ -88,23 +89,21 @@ class Attributes:
         attr = self.values.get(name)
         if attr is None:
             return default
-        entries = list(cast("ArrayAttr[Attribute]", attr)) if isinstance(attr, ArrayAttr) else [attr]
-        texts = [entry.data for entry in entries if isinstance(entry, StringAttr)]
-        if not isinstance(attr, ArrayAttr) or len(texts) != len(entries):
+        if not isa(attr, ArrayAttr[StringAttr]):
             raise _wrong(name, "a list of strings", attr)
-        return texts
+        return [entry.data for entry in attr]
 
     def tensor(self, name: str, default: D) -> NDArray[Any] | D:
         """A small tensor."""
         attr = self.values.get(name)
         if attr is None:
             return default
-        if not isinstance(attr, DenseIntOrFPElementsAttr):
+        if not isa(attr, DenseIntOrFPElementsAttr):
             raise _wrong(name, "a tensor", attr)
-        return np.array(dense_array(attr))
+        return elements_of(attr)
 
 
-def _is_list_of(attr: Attribute, element: type[Attribute]) -> bool:
+def _is_list_of(attr: Attribute, element: type[Attribute] | UnionType) -> bool:
     return isinstance(attr, DenseArrayBase) and isinstance(
         cast("DenseArrayBase[IntegerType]", attr).elt_type, element
     )
