@@ -322,6 +322,12 @@ def _layouts(work: Work, gemm: GemmWork, spec: GemmSpec) -> Attribute:
     return ArrayAttr([layout if place in rights else UnitAttr() for place in range(len(work.operands))])
 
 
+def _overlaps(strides: Sequence[int], sizes: Sequence[int]) -> bool:
+    """Whether the rows, or columns, of a matrix with one stride of 1 share elements."""
+    line = 1 if strides[1] == 1 else 0
+    return sizes[1 - line] > 1 and strides[1 - line] < sizes[line]
+
+
 @dataclass(frozen=True)
 class BlasKernel(PlainOperands):
     """The GEMM of scipy-openblas64, called through the pointer table."""
@@ -344,11 +350,18 @@ class BlasKernel(PlainOperands):
         problem, output = gemm.problem, gemm.accesses[0][0]
         if min(problem.m, problem.n, problem.k) == 0:
             return "nothing to multiply"
-        for what, strides in (("A", problem.a_strides), ("B", problem.b_strides), ("C", output.strides[-2:])):
+        matrices = {
+            "A": (problem.a_strides, (problem.m, problem.k)),
+            "B": (problem.b_strides, (problem.k, problem.n)),
+            "C": (output.strides[-2:], (problem.m, problem.n)),
+        }
+        for what, (strides, sizes) in matrices.items():
             if 1 not in strides or min(strides) < 1 or (what == "C" and strides[1] != 1):
                 return (
                     f"{LIBRARY} needs contiguous rows or columns, the strides of {what} are {list(strides)}"
                 )
+            if _overlaps(strides, sizes):
+                return f"{LIBRARY} needs rows or columns that share no element, as windows of {what} do"
         return None
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
