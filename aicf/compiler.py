@@ -119,7 +119,7 @@ def compile(
         texts = policy_text(policy), dims_text(dims), threads, tuning_text(tuning)
         asked = Options(target or "", *texts, meta or "", check_finite, int(memory_budget))
         options = resolve_options(source, asked)
-        logical = None if source.is_emit else _logical_text(source.module, context)
+        logical = None if source.is_emit else _with_ids(source.module, context)
         places = _places(source.module)
         _run(passes_of(source, options), source.module, context, step)
         verify_module(source.module)
@@ -248,7 +248,12 @@ def _has_metas(module: ModuleOp) -> bool:
     )
 
 
-def _logical_text(module: ModuleOp, context: Context) -> str:
+def logical_text(module: ModuleOp) -> str:
+    """The text of a module as executables keep it, see `Record.logical`. The module is left as it is."""
+    return _with_ids(module.clone(), make_context())
+
+
+def _with_ids(module: ModuleOp, context: Context) -> str:
     """The program as it was given, with the ids that the ledger speaks of."""
     AssignIdsPass().apply(context, module)
     return print_module(module)
