@@ -6,7 +6,7 @@ It decides nothing itself. Loading what it made is in `compiled`, which imports 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from io import StringIO
 from typing import Literal
@@ -44,6 +44,7 @@ from aicf.policies.tuning_table import Header, remeasure, resolve_tuning
 from aicf.progress import Step, progress
 from aicf.runtime.capture_plan import ModulePlan
 from aicf.runtime.plan_from_ir import TARGET, code_units, read_module, target_of
+from aicf.runtime.tensors import Array
 from aicf.runtime.weights import bind_weights
 from aicf.sources import (
     Dims,
@@ -84,8 +85,9 @@ def compile(
 
     Args:
         model: Path of an `.mlir` file, program text, a module (left as it is) or a builder graph; logical IR, or emit
-            IR of any phase.
-        weights: Path of a `.safetensors` file, or arrays by name: every param, state and meta of the program.
+            IR of any phase. Or an ONNX model: the path of an `.onnx` file, its bytes, or an `onnx.ModelProto`.
+        weights: Path of a `.safetensors` file, or arrays by name: every param, state and meta of the program. An ONNX
+            model brings its own, of which these take the place.
         target: `cpu`, `cpu:x86-64-v3`, `reference`, ...; a missing level is this machine's. None takes the target that
             the program names, else `cpu` (an emit program must have one of the two).
         dims: Sizes of the symbolic dimensions, `"N=1,540"` or `{"N": [1, 540]}`; one program is made for each.
@@ -124,7 +126,7 @@ def compile(
         _run(passes_of(source, options), source.module, context, step)
         verify_module(source.module)
         plan = read_module(source.module)
-        arrays = bind_weights(plan.weights, read_weights(weights))
+        arrays = bind_weights(plan.weights, _weights_of(source, plan, read_weights(weights)))
         step("generating code")
         native = _build(source.module)
         record = Record(
@@ -138,6 +140,12 @@ def compile(
         )
         step("preparing weights")
         return CompiledModel(record, plan, native, arrays)
+
+
+def _weights_of(source: Source, plan: ModulePlan, given: Mapping[str, Array]) -> dict[str, Array]:
+    """What was given, and for the rest what came with the model and the program reads."""
+    read = {bind.name for bind in plan.weights}
+    return {**{name: array for name, array in source.weights.items() if name in read}, **given}
 
 
 def resolve_options(source: Source, asked: Options) -> Options:

@@ -6,16 +6,19 @@ Nothing is compiled here. Weights are in `weight_arrays`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
+from typing_extensions import TypeIs
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
 from aicf.dialects.emit import GroupOp, ProgramOp
-from aicf.errors import InvalidIR, PolicyError
+from aicf.dialects.onnx import GraphOp
+from aicf.errors import BackendUnavailable, InvalidIR, PolicyError
+from aicf.extras import install
 from aicf.frontends.builder import Graph
 from aicf.frontends.text import parse_module, verify_module
 from aicf.policies.execution_policy import ExecutionPolicy
@@ -23,9 +26,13 @@ from aicf.policies.kernel_policy import KernelPolicy
 from aicf.policies.policy import Policy as BothPolicies
 from aicf.policies.policy import resolve_policy
 from aicf.policies.tuning_table import TuningTable, resolve_tuning
+from aicf.runtime.tensors import Array
 
-Model: TypeAlias = str | Path | ModuleOp | Graph
-"""A path, program text, a module, or a finished graph of the builder."""
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+Model: TypeAlias = "str | Path | ModuleOp | Graph | bytes | ModelProto"
+"""A path, program text, a module, a finished graph of the builder, or an ONNX model: its bytes or package `onnx`'s."""
 
 Dims: TypeAlias = str | Mapping[str, int | Sequence[int]]
 """`N=1,540;M=4`, or sizes by name."""
@@ -44,10 +51,12 @@ class Source:
     Args:
         module: Verified.
         name: Of the model: its file's, else its function's.
+        weights: Values of parameters that came with it.
     """
 
     module: ModuleOp
     name: str
+    weights: Mapping[str, Array] = field(default_factory=dict[str, Array])
 
     @property
     def is_emit(self) -> bool:
@@ -74,7 +83,11 @@ def read_model(model: Model, context: Context) -> Source:
 
     Raises:
         InvalidIR: it cannot be read, does not parse or does not verify.
+        UnsupportedOp: it is an ONNX model that uses what AICF has no counterpart of.
+        BackendUnavailable: it is an ONNX model, and package `onnx` is not installed.
     """
+    if isinstance(model, bytes) or _is_proto(model):
+        return _read_onnx(model)
     if isinstance(model, ModuleOp | Graph):
         module = model.module() if isinstance(model, Graph) else model.clone()
         verify_module(module)
@@ -86,9 +99,13 @@ def read_model(model: Model, context: Context) -> Source:
         path = Path(model)
     except TypeError:
         kind = type(model).__name__
-        raise InvalidIR(f"a model is a path, program text, a module or a builder graph, not {kind}") from None
+        raise InvalidIR(
+            f"a model is a path, program text, a module, a builder graph or an ONNX model, not {kind}"
+        ) from None
+    if path.suffix == ".onnx":
+        return _read_onnx(path)
     if path.suffix != ".mlir":
-        raise InvalidIR(f"unknown model file type '{path.suffix}'; known: .mlir", location=str(path))
+        raise InvalidIR(f"unknown model file type '{path.suffix}'; known: .mlir, .onnx", location=str(path))
     try:
         text = path.read_bytes()
     except OSError as error:
@@ -98,6 +115,28 @@ def read_model(model: Model, context: Context) -> Source:
     return Source(parse_module(text, str(path), context=context), path.stem)
 
 
+def _read_onnx(model: Path | bytes | ModelProto) -> Source:
+    try:
+        from aicf.frontends.onnx import read_onnx
+    except ModuleNotFoundError as error:
+        raise BackendUnavailable(
+            f"ONNX models are read by package onnx, which is missing: {install('onnx')}"
+        ) from error
+    from aicf.passes.support.onnx_ops import find_row
+
+    def has_row(domain: str, op_type: str, opset: int) -> bool:
+        return find_row(op_type, domain, opset) is not None
+
+    found = read_onnx(model, has_row)
+    verify_module(found.module)
+    return Source(found.module, found.name, found.weights)
+
+
+def _is_proto(model: Model) -> TypeIs[ModelProto]:
+    """Whether it is package `onnx`'s, which is imported already if it is."""
+    return type(model).__name__ == "ModelProto"
+
+
 def _is_text(model: str) -> bool:
     """No path that people use has a line break or a brace, and no program is without."""
     return "\n" in model or "{" in model
@@ -105,7 +144,7 @@ def _is_text(model: str) -> bool:
 
 def _name_of(module: ModuleOp) -> str:
     for op in module.body.block.ops:
-        if isinstance(op, FuncOp | ProgramOp):
+        if isinstance(op, FuncOp | ProgramOp | GraphOp):
             return op.sym_name.data
     return "model"
 

@@ -17,7 +17,11 @@ from xdsl.universe import Universe
 
 import aicf.passes
 
-DIALECTS = {"logical": ("aicf.dialects.logical", "Logical"), "emit": ("aicf.dialects.emit", "Emit")}
+DIALECTS = {
+    "logical": ("aicf.dialects.logical", "Logical"),
+    "emit": ("aicf.dialects.emit", "Emit"),
+    "onnx": ("aicf.dialects.onnx", "Onnx"),
+}
 """Dialect name to the module and the variable that hold it."""
 
 

@@ -25,6 +25,7 @@ from aicf.dialects.logical_ops import (
     comparison,
     constant,
     contraction,
+    convolution,
     data_movement,
     dispatch,
     elementwise,
@@ -61,6 +62,7 @@ from aicf.dialects.logical_ops.clipping import *
 from aicf.dialects.logical_ops.comparison import *
 from aicf.dialects.logical_ops.constant import *
 from aicf.dialects.logical_ops.contraction import *
+from aicf.dialects.logical_ops.convolution import *
 from aicf.dialects.logical_ops.data_movement import *
 from aicf.dialects.logical_ops.dispatch import *
 from aicf.dialects.logical_ops.elementwise import *
@@ -109,6 +111,7 @@ __all__ += clipping.__all__
 __all__ += comparison.__all__
 __all__ += constant.__all__
 __all__ += contraction.__all__
+__all__ += convolution.__all__
 __all__ += data_movement.__all__
 __all__ += dispatch.__all__
 __all__ += elementwise.__all__
@@ -143,6 +146,7 @@ FAMILIES: tuple[ModuleType, ...] = (
     comparison,
     constant,
     contraction,
+    convolution,
     data_movement,
     dispatch,
     elementwise,

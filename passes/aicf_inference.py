@@ -30,6 +30,7 @@ from aicf.passes.logical_canonicalize import LogicalCanonicalizePass
 from aicf.passes.logical_cse import LogicalCsePass
 from aicf.passes.logical_dce import LogicalDcePass
 from aicf.passes.lower_logical import LowerLogicalPass
+from aicf.passes.lower_onnx import LowerOnnxPass
 from aicf.passes.lower_to_emit import LowerToEmitPass
 from aicf.passes.materialize_views import MaterializeViewsPass
 from aicf.passes.plan_capture import PlanCapturePass
@@ -114,6 +115,8 @@ def front_passes(target: str, policy: str, dims: str, threads: int) -> tuple[Mod
         *simplifications(),
         FoldConstantsPass(),
         SpecializeShapesPass(dims),
+        LowerOnnxPass(),
+        VerifyLogicalPass(),
     )
 
 

@@ -1,7 +1,7 @@
-"""``assign-ids``: every logical op gets a unique id and stands for itself.
+"""``assign-ids``: every logical op, and every node of an ONNX graph, gets a unique id and stands for itself.
 
 The id comes from an explicit ``loc("name")``, else from the SSA name, else it is the op and an ordinal
-(``matmul0``). Ops that have an id keep it, so running the pass twice changes nothing.
+(``matmul0``); that of a node is its name. Ops that have an id keep it, so running the pass twice changes nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from aicf.dialects.logical import LogicalOp
+from aicf.dialects.onnx import NodeOp
 from aicf.passes.support.identity import IdTable, invalid, op_id, set_identity, sources
+from aicf.passes.support.onnx_names import node_id
 
 
 @dataclass(frozen=True)
@@ -29,8 +31,9 @@ class AssignIdsPass(ModulePass):
         ids = IdTable(op)
         ordinals: Counter[str] = Counter()
         for inner in op.walk():
-            if isinstance(inner, LogicalOp) and op_id(inner) is None:
-                identity = ids.fresh(_wanted_id(inner, ordinals))
+            if isinstance(inner, LogicalOp | NodeOp) and op_id(inner) is None:
+                wanted = node_id(inner) if isinstance(inner, NodeOp) else _wanted_id(inner, ordinals)
+                identity = ids.fresh(wanted)
                 set_identity(inner, identity, sources(inner) or [identity])
 
 
@@ -38,7 +41,7 @@ def _check_unique(module: ModuleOp) -> None:
     seen: set[str] = set()
     for op in module.walk():
         identity = op_id(op)
-        if identity is None or not isinstance(op, LogicalOp):
+        if identity is None or not isinstance(op, LogicalOp | NodeOp):
             continue
         if identity in seen:
             raise invalid(op, "another op has this id too; change one aicf.id or remove it")

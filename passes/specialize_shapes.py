@@ -21,8 +21,10 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 from xdsl.utils.exceptions import VerifyException
 
+from aicf.dialects import dims
 from aicf.dialects.dims import NAME_PATTERN, Poly
 from aicf.dialects.logical import WHOLE, DispatchOp, SliceOp, int_values, ints
+from aicf.dialects.onnx import GraphOp, ValueType
 from aicf.dialects.types import bind_names, is_tensor, tensor_info
 from aicf.errors import PolicyError
 from aicf.passes.support.identity import invalid, op_id, set_identity, sources
@@ -41,13 +43,15 @@ class SpecializeShapesPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         buckets = parse_dims(self.dims)
-        functions = [
-            (inner, symbolic_names(inner)) for inner in op.body.block.ops if isinstance(inner, FuncOp)
+        programs = [
+            (inner, symbolic_names(inner))
+            for inner in op.body.block.ops
+            if isinstance(inner, FuncOp | GraphOp)
         ]
-        _check_names(buckets, [name for _, names in functions for name in names])
-        for function, names in functions:
+        _check_names(buckets, [name for _, names in programs for name in names])
+        for program, names in programs:
             if names:
-                _specialize(function, names, buckets)
+                _specialize(program, names, buckets)
 
 
 def parse_dims(text: str) -> dict[str, tuple[int, ...]]:
@@ -75,17 +79,18 @@ def _is_size(word: str) -> bool:
     return word.isascii() and word.isdigit() and int(word) > 0
 
 
-def symbolic_names(function: FuncOp) -> list[str]:
-    """The symbolic dimensions of a function's interface and body, in order of first mention."""
-    types: list[Attribute] = [*function.function_type.inputs, *function.function_type.outputs]
-    types += [result.type for op in function.walk() for result in op.results]
+def symbolic_names(program: FuncOp | GraphOp) -> list[str]:
+    """The symbolic dimensions of a program's interface and body, in order of first mention."""
+    if isinstance(program, GraphOp):
+        infos = [program.argument_info(index) for index in range(len(program.block.args))]
+    else:
+        types: list[Attribute] = [*program.function_type.inputs, *program.function_type.outputs]
+        types += [result.type for op in program.walk() for result in op.results]
+        infos = [tensor_info(type_) for type_ in types if is_tensor(type_)]
     names: dict[str, None] = {}
-    for type_ in types:
-        if is_tensor(type_):
-            sizes = tensor_info(type_).sizes
-            names.update(
-                dict.fromkeys(name for size in sizes if isinstance(size, Poly) for name in sorted(size.names))
-            )
+    for info in infos:
+        for size in info.sizes:
+            names.update(dict.fromkeys(sorted(size.names) if isinstance(size, Poly) else ()))
     return list(names)
 
 
@@ -105,20 +110,39 @@ def _check_names(buckets: Buckets, names: Sequence[str]) -> None:
         )
 
 
-def _specialize(function: FuncOp, names: Sequence[str], buckets: Buckets) -> None:
+def _specialize(program: FuncOp | GraphOp, names: Sequence[str], buckets: Buckets) -> None:
     rows: list[tuple[tuple[int, ...], str]] = []
-    copies: list[FuncOp] = []
+    copies: list[FuncOp | GraphOp] = []
     for sizes in itertools.product(*(buckets[name] for name in names)):
         bindings = dict(zip(names, sizes, strict=True))
         suffix = "@" + ",".join(f"{name}={size}" for name, size in bindings.items())
-        copy = function.clone()
-        copy.properties["sym_name"] = StringAttr(function.sym_name.data + suffix)
-        _bind(copy, bindings, suffix)
+        copy = program.clone()
+        copy.properties["sym_name"] = StringAttr(program.sym_name.data + suffix)
+        if isinstance(copy, GraphOp):
+            _bind_graph(copy, bindings, suffix)
+        else:
+            _bind(copy, bindings, suffix)
         copies.append(copy)
         rows.append((sizes, copy.sym_name.data))
-    dispatch = DispatchOp(function.sym_name.data, names, rows)
-    dispatch.location = function.location
-    Rewriter.replace_op(function, [dispatch, *copies], new_results=[])
+    dispatch = DispatchOp(program.sym_name.data, names, rows)
+    dispatch.location = program.location
+    Rewriter.replace_op(program, [dispatch, *copies], new_results=[])
+
+
+def _bind_graph(graph: GraphOp, bindings: Mapping[str, int], suffix: str) -> None:
+    """Nodes have no types to bind: theirs follow from the arguments', which `lower-onnx` works out."""
+    for index, argument in enumerate(graph.block.args):
+        info = graph.argument_info(index)
+        sizes = [dims.substitute(size, bindings) for size in info.sizes]
+        if any(isinstance(size, int) and size < 0 for size in sizes):
+            given = ", ".join(f"{name}={value}" for name, value in bindings.items())
+            raise invalid(
+                graph, f'argument "{graph.argument_name(index)}" is {info}, a size is negative for {given}'
+            )
+        Rewriter.replace_value_with_new_type(argument, ValueType.of(info.element, sizes))
+    for op in graph.walk():
+        if (identity := op_id(op)) is not None:
+            set_identity(op, identity + suffix, sources(op))
 
 
 def _bind(function: FuncOp, bindings: Mapping[str, int], suffix: str) -> None:

@@ -31,6 +31,7 @@ from aicf.dialects.logical import (
     DispatchOp,
     LogicalOp,
 )
+from aicf.dialects.onnx import GraphOp
 from aicf.dialects.types import is_tensor, tensor_info
 from aicf.errors import InvalidIR
 from aicf.passes.support.identity import invalid, op_id, position_of, sources
@@ -54,7 +55,7 @@ class VerifyLogicalPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         functions = [inner for inner in op.body.block.ops if isinstance(inner, FuncOp)]
-        if not functions:
+        if not functions and not any(isinstance(inner, GraphOp) for inner in op.body.block.ops):
             raise InvalidIR("the module has no func.func; a program is at least one function")
         _check_dispatches(op)
         for function in functions:

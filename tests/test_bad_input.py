@@ -183,8 +183,8 @@ COMMANDS = {
         "nowhere.mlir: error: cannot read the model: No such file",
     ),
     "unknown kind of model": (
-        ["compile", "model.onnx", "-o", "x"],
-        "unknown model file type '.onnx'; known: .mlir",
+        ["compile", "model.pb", "-o", "x"],
+        "unknown model file type '.pb'; known: .mlir, .onnx",
     ),
     "no such weights": (
         ["compile", str(MLP), "-o", "x", "--dims", "N=1", "--weights", "nowhere.safetensors"],
@@ -366,7 +366,7 @@ def test_a_weights_file_of_another_format(tmp_path: Path):
         aicf.compile(MLP, path, "reference", dims="N=1")
 
 
-@pytest.mark.parametrize("model", [None, b"func.func", 7])
+@pytest.mark.parametrize("model", [None, ("func.func",), 7])
 def test_a_model_of_another_type(model: Any):
     with pytest.raises(aicf.InvalidIR, match=f"a model is a path, .*, not {type(model).__name__}"):
         aicf.compile(model)

@@ -45,6 +45,7 @@ _DIALECTS = {
     "math": ("xdsl.dialects.math", "Math"),
     "logical": ("aicf.dialects.logical", "Logical"),
     "emit": ("aicf.dialects.emit", "Emit"),
+    "onnx": ("aicf.dialects.onnx", "Onnx"),
 }
 _MAX_USERS_SHOWN = 4
 _MAX_OP_TEXT = 400

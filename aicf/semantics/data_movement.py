@@ -39,6 +39,18 @@ def _window(start: int, size: int, stride: int) -> slice:
     return slice(None) if size == WHOLE else slice(start, start + (size - 1) * stride + 1, stride)
 
 
+def _sliding(op: logical.WindowOp, operands: Sequence[Array]) -> Array:
+    """As PyTorch's `unfold` would give it; the result may share memory with the operand."""
+    (x,) = operands
+    sizes, strides, dilations = map(int_values, (op.sizes, op.strides, op.dilations))
+    axes = range(x.ndim - len(sizes), x.ndim)
+    extents = [(size - 1) * dilation + 1 for size, dilation in zip(sizes, dilations, strict=True)]
+    every = np.lib.stride_tricks.sliding_window_view(x, extents, axis=tuple(axes))
+    lead = (slice(None),) * (x.ndim - len(sizes))
+    steps = tuple(slice(None, None, step) for step in (*strides, *dilations))
+    return every[(*lead, *steps)]
+
+
 def _concat(op: logical.ConcatOp, operands: Sequence[Array]) -> Array:
     return np.concatenate(operands, axis=op.axis.value.data)
 
@@ -52,6 +64,7 @@ MEANINGS: Mapping[type[Operation], Meaning] = {
     logical.TransposeOp: _transpose,
     logical.BroadcastOp: _broadcast,
     logical.SliceOp: _slice,
+    logical.WindowOp: _sliding,
     logical.ConcatOp: _concat,
     logical.ConstantOp: _constant,
 }

@@ -15,6 +15,7 @@ from xdsl.ir import Operation
 from aicf.semantics import (
     attention,
     contraction,
+    convolution,
     data_movement,
     elementwise,
     indexing,
@@ -29,6 +30,7 @@ from aicf.semantics.base import Meaning
 SEMANTICS: Mapping[type[Operation], Meaning] = {
     **elementwise.MEANINGS,
     **contraction.MEANINGS,
+    **convolution.MEANINGS,
     **attention.MEANINGS,
     **reduction.MEANINGS,
     **normalization.MEANINGS,

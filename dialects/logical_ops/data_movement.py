@@ -1,4 +1,4 @@
-"""Ops that move or repeat elements: reshape, transpose, broadcast, slice, concat.
+"""Ops that move or repeat elements: reshape, transpose, broadcast, slice, window, concat.
 
 They compute nothing; whether one becomes a stride, a copy or nothing at all is decided far below.
 """
@@ -20,7 +20,7 @@ from aicf.dialects.logical_ops.base import LogicalOp, Operand, TypeText, ViewLik
 from aicf.dialects.logical_ops.properties import Properties, int_value, int_values
 from aicf.dialects.types import AnyTensor, TensorInfo, tensor_info
 
-__all__ = ["WHOLE", "BroadcastOp", "ConcatOp", "ReshapeOp", "SliceOp", "TransposeOp"]
+__all__ = ["WHOLE", "BroadcastOp", "ConcatOp", "ReshapeOp", "SliceOp", "TransposeOp", "WindowOp"]
 
 WHOLE = -1
 """In ``sizes`` of a slice: the whole dimension, which may be symbolic."""
@@ -196,6 +196,87 @@ def _slice_size(info: TensorInfo, axis: int, start: int, size: int, stride: int)
     if last >= whole:
         raise VerifyException(f"{where}: the last element taken is {last}, past the end")
     return size
+
+
+@irdl_op_definition
+class WindowOp(LogicalOp):
+    """Windows of ``sizes[i]`` elements, ``dilations[i]`` apart, sliding by ``strides[i]`` along the last dimensions.
+
+    [N.., S1..Sk] becomes [N.., O1..Ok, K1..Kk], where O = (S - (K - 1) * dilation - 1) / stride + 1, rounded down, and
+    element (n, o, k) is (n, o * stride + k * dilation) of the operand. Windows that would leave it are left out.
+    """
+
+    name = "logical.window"
+    TYPE_TEXT: ClassVar[TypeText] = TypeText.ARROW
+
+    operand = operand_def()
+    sizes = prop_def(DenseArrayBase[I64])
+    strides = prop_def(DenseArrayBase[I64])
+    dilations = prop_def(DenseArrayBase[I64])
+    traits = traits_def(Pure(), ViewLike())
+
+    def __init__(
+        self,
+        operand: Operand,
+        sizes: Sequence[int],
+        strides: Sequence[int] | None = None,
+        dilations: Sequence[int] | None = None,
+    ):
+        ones = [1] * len(sizes)
+        super().__init__(
+            operand,
+            sizes=sizes,
+            strides=ones if strides is None else strides,
+            dilations=ones if dilations is None else dilations,
+        )
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """The operand's type with counts of windows, and the sizes of one behind them."""
+        info = tensor_info(operands[0])
+        sizes, strides, dilations = window_values(info, properties)
+        lead = info.rank - len(sizes)
+        counts = [
+            _window_count(info, lead + place, *one)
+            for place, one in enumerate(zip(sizes, strides, dilations, strict=True))
+        ]
+        return info.with_sizes([*info.sizes[:lead], *counts, *sizes])
+
+
+def window_values(
+    info: TensorInfo, properties: Properties
+) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
+    """Sizes, strides and dilations of the windows over the last dimensions of a tensor, one of each a dimension.
+
+    Raises:
+        VerifyException: lists of different lengths, more values than dimensions, or one below 1.
+    """
+    found = [int_values(properties.get(name)) for name in ("sizes", "strides", "dilations")]
+    for name, values in zip(("sizes", "strides", "dilations"), found, strict=True):
+        if len(values) != len(found[0]):
+            raise VerifyException(
+                f"{name} {list(values)} has {plural(len(values), 'value')}, "
+                f"sizes {list(found[0])} has {len(found[0])}"
+            )
+        if any(value < 1 for value in values):
+            raise VerifyException(f"{name} {list(values)} are at least 1 each")
+    if not 0 < len(found[0]) <= info.rank:
+        raise VerifyException(
+            f"sizes {list(found[0])} has {plural(len(found[0]), 'value')} for the last of "
+            f"{plural(info.rank, 'dimension')} of {info.shape_text}; give 1 to {info.rank}"
+        )
+    return found[0], found[1], found[2]
+
+
+def _window_count(info: TensorInfo, axis: int, size: int, stride: int, dilation: int) -> int:
+    whole = info.sizes[axis]
+    where = f"dimension {axis} of {info.shape_text}"
+    if not isinstance(whole, int):
+        raise VerifyException(f"{where} is symbolic; windows slide along dimensions of known size")
+    extent = (size - 1) * dilation + 1
+    if extent > whole:
+        raise VerifyException(f"{where}: a window spans {extent} elements; pad it, or take smaller windows")
+    return (whole - extent) // stride + 1
 
 
 @irdl_op_definition

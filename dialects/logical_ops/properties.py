@@ -163,7 +163,7 @@ _STRING = _Form("a string", _is_string, _string)
 
 _LISTS = (
     *("axes", "permutation", "dimensions", "starts", "sizes", "strides"),
-    *("low", "high", "repeats"),
+    *("low", "high", "repeats", "dilations", "extra"),
 )
 _FLAGS = (
     "keepdims",

@@ -65,10 +65,11 @@ def value_hint(identity: str) -> str | None:
 
 
 class IdTable:
-    """The ids in use in a module, and new ones that are not."""
+    """The ids in use in a module, or in some ops of one, and new ones that are not."""
 
-    def __init__(self, module: Operation) -> None:
-        self._used = {identity for op in module.walk() if (identity := op_id(op)) is not None}
+    def __init__(self, *roots: Operation) -> None:
+        walked = (op for root in roots for op in root.walk())
+        self._used = {identity for op in walked if (identity := op_id(op)) is not None}
         self._next: dict[str, int] = {}
 
     def fresh(self, wanted: str) -> str:

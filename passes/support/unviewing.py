@@ -1,20 +1,20 @@
 """From strides back to logical view ops: the inverse of `views`, for programs that are raised.
 
-Any view that a chain of reshape, transpose, slice and broadcast can give over a contiguous tensor is found again as
-at most five ops; the result is checked by walking forward.
+Any view that a chain of reshape, transpose, slice, broadcast and one window can give over a contiguous tensor is found
+again as at most six ops; the result is checked by walking forward.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import prod
+from math import gcd, prod
 
 from xdsl.ir import Operation, SSAValue
 
 from aicf.dialects.emit_types import contiguous_strides
-from aicf.dialects.logical import BroadcastOp, ReshapeOp, SliceOp, TransposeOp
+from aicf.dialects.logical import BroadcastOp, ReshapeOp, SliceOp, TransposeOp, WindowOp
 from aicf.dialects.types import tensor_info
 from aicf.passes.support.views import View
 
@@ -43,15 +43,25 @@ def view_ops(value: SSAValue, view: View) -> list[Operation]:
     whole = view.is_whole and prod(view.shape) == prod(shape)
     if whole and view.shape == shape:
         return []
-    ops: list[Operation] = [ReshapeOp(value, view.shape)] if whole else _strided_ops(value, shape, view)
+    if whole:
+        return [ReshapeOp(value, view.shape)]
+    for ways in (_strided_ops, _windows_of_dims, _overlapping_windows):
+        try:
+            ops = ways(value, shape, view)
+        except ValueError:
+            continue
+        if _leads_to(ops, shape, view):
+            return ops
+    raise ValueError(
+        f"no reshape, transpose, slice, window and broadcast of {shape} gives strides {view.strides}"
+    )
+
+
+def _leads_to(ops: Sequence[Operation], shape: tuple[int, ...], view: View) -> bool:
     reached: View | None = View.whole(shape)
     for op in ops:
         reached = None if reached is None else reached.then(op)
-    if reached is None or not _same(reached, view):
-        raise ValueError(
-            f"no reshape, transpose, slice and broadcast of {shape} gives strides {view.strides}"
-        )
-    return ops
+    return reached is not None and _same(reached, view)
 
 
 def laid_out(value: SSAValue, view: View, shape: tuple[int, ...]) -> list[Operation] | None:
@@ -105,6 +115,67 @@ def _strided_ops(value: SSAValue, shape: tuple[int, ...], view: View) -> list[Op
         current = add(ReshapeOp(current, kept))
     if kept != view.shape:
         add(BroadcastOp(current, spread, view.shape))
+    return ops
+
+
+def _windows_of_dims(value: SSAValue, shape: tuple[int, ...], view: View) -> list[Operation]:
+    """Windows where two dims of the view go along one of the base."""
+    steps = contiguous_strides(shape)
+
+    def along(dim: int) -> int:
+        return next(place for place, step in enumerate(steps) if step <= view.strides[dim])
+
+    return _window_ops(value, view, _pairs(view, lambda dim, other: along(dim) == along(other)))
+
+
+def _overlapping_windows(value: SSAValue, shape: tuple[int, ...], view: View) -> list[Operation]:
+    """Windows where a dim of the view takes steps shorter than the one inside of it is long."""
+
+    def overlap(inner: int, outer: int) -> bool:
+        return view.strides[outer] <= (view.shape[inner] - 1) * view.strides[inner]
+
+    return _window_ops(value, view, _pairs(view, overlap))
+
+
+def _pairs(view: View, belong: Callable[[int, int], bool]) -> list[tuple[int, int]]:
+    """Dims (inner, outer) that are neighbours by their strides and belong together; each dim in one pair at most."""
+    spread = [
+        dim for dim, (n, step) in enumerate(zip(view.shape, view.strides, strict=True)) if n != 1 and step
+    ]
+    spread.sort(key=lambda dim: (view.strides[dim], -dim))
+    pairs: list[tuple[int, int]] = []
+    for inner, outer in pairwise(spread):
+        if belong(inner, outer) and (not pairs or inner not in pairs[-1]):
+            pairs.append((inner, outer))
+    return sorted(pairs, key=lambda pair: pair[1])
+
+
+def _window_ops(value: SSAValue, view: View, pairs: Sequence[tuple[int, int]]) -> list[Operation]:
+    """The ops of the view without windows, whose dims lie behind all others, and the windows over them."""
+    if not pairs:
+        raise ValueError(f"strides {view.strides} show no windows")
+    paired = {dim for pair in pairs for dim in pair}
+    rest = [dim for dim in range(len(view.shape)) if dim not in paired]
+    units = [gcd(*(view.strides[dim] for dim in pair)) for pair in pairs]
+    spans = [
+        sum((view.shape[dim] - 1) * view.strides[dim] // unit for dim in pair) + 1
+        for pair, unit in zip(pairs, units, strict=True)
+    ]
+    plain = View(
+        view.offset,
+        (*(view.shape[dim] for dim in rest), *spans),
+        (*(view.strides[dim] for dim in rest), *units),
+    )
+    ops = view_ops(value, plain)
+    inner, outer = ([pair[place] for pair in pairs] for place in (0, 1))
+    dilations, strides = (
+        [view.strides[dim] // unit for dim, unit in zip(dims, units, strict=True)] for dims in (inner, outer)
+    )
+    source = ops[-1].results[0] if ops else value
+    ops.append(window := WindowOp(source, [view.shape[dim] for dim in inner], strides, dilations))
+    order = [*rest, *outer, *inner]
+    if order != sorted(order):
+        ops.append(TransposeOp(window.result, [order.index(dim) for dim in range(len(order))]))
     return ops
 
 

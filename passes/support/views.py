@@ -1,4 +1,4 @@
-"""Strided views: what a chain of reshape, transpose, slice and broadcast does to addresses.
+"""Strided views: what a chain of reshape, transpose, slice, window and broadcast does to addresses.
 
 Offsets and strides count elements. A view that strides cannot express is None; then a copy is needed.
 """
@@ -12,10 +12,10 @@ from math import prod
 from xdsl.ir import Operation
 
 from aicf.dialects.emit_types import contiguous_strides
-from aicf.dialects.logical import BroadcastOp, ConcatOp, ReshapeOp, SliceOp, TransposeOp
+from aicf.dialects.logical import BroadcastOp, ConcatOp, ReshapeOp, SliceOp, TransposeOp, WindowOp, int_values
 from aicf.dialects.types import tensor_info
 
-VIEW_OPS = (ReshapeOp, TransposeOp, SliceOp, BroadcastOp)
+VIEW_OPS = (ReshapeOp, TransposeOp, SliceOp, BroadcastOp, WindowOp)
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,13 @@ class View:
                 strides[target] = self.strides[dim]
         return View(self.offset, tuple(shape), tuple(strides))
 
+    def windows(self, shape: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> View:
+        """Windows along the last dims: `strides` apart, their elements `dilations` apart; `shape` is of the result."""
+        lead = len(self.strides) - len(strides)
+        outer = [a * b for a, b in zip(self.strides[lead:], strides, strict=True)]
+        inner = [a * b for a, b in zip(self.strides[lead:], dilations, strict=True)]
+        return View(self.offset, tuple(shape), (*self.strides[:lead], *outer, *inner))
+
     def reshaped(self, shape: Sequence[int]) -> View | None:
         """The same elements in row-major order as `shape`, None if strides cannot say it."""
         if prod(shape) == 0 or self.is_whole:
@@ -77,6 +84,8 @@ class View:
                 return self.sliced(tuple(op.starts.get_values()), shape, tuple(op.strides.get_values()))
             case BroadcastOp():
                 return self.broadcast(tuple(op.dimensions.get_values()), shape)
+            case WindowOp():
+                return self.windows(shape, int_values(op.strides), int_values(op.dilations))
             case _:
                 return None
 

@@ -16,13 +16,11 @@ from aicf.passes.support.identity import invalid
 
 
 class Writer(ABC):
-    """Adds ops on behalf of ``op``; a method adds one op (or none) and gives its value."""
-
-    op: LogicalOp
+    """Adds ops one after the other; a method adds one op (or none) and gives its value."""
 
     @abstractmethod
     def add(self, op: LogicalOp, suffix: str) -> SSAValue:
-        """Insert an op whose id says that it was written for ``self.op``, as its part ``suffix``."""
+        """Insert an op whose id says what it was written for, as its part ``suffix``."""
 
     def apply(
         self, op_class: Callable[..., LogicalOp], *operands: SSAValue | float, name: str = ""
@@ -56,6 +54,12 @@ class Writer(ABC):
         if tensor_info(value.type).sizes == tuple(sizes):
             return value
         return self.add(logical.BroadcastOp(value, dimensions, sizes), suffix)
+
+
+class OpWriter(Writer):
+    """Adds ops on behalf of ``op``."""
+
+    op: LogicalOp
 
     def mean(self, value: SSAValue, axes: Sequence[int], keepdims: bool, suffix: str) -> SSAValue:
         """Sum over the count; ``suffix`` names the quotient."""

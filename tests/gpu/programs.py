@@ -387,9 +387,25 @@ def moves(dtype: str) -> Graph:
     g.output(g.transpose(z, (3, 1, 0, 2)), "permuted")
     g.output(g.slice(x, [3, 1], [20, 30], [3, 2]), "slice")
     g.output(g.concat([x, y, x], 1), "concat_columns")
+    g.output(g.window(x, [3, 5], [2, 1], [1, 3]), "window")
     g.output(g.concat([y, g.slice(x, [0, 5], [-1, 33])], 0), "concat_rows")
     g.output(g.reshape(g.transpose(x, (1, 0)), (70, 100)), "reshape")
     g.output(g.transpose(x, (1, 0)) + 1, "transpose_add")
+    return g
+
+
+def convolutions(dtype: str) -> Graph:
+    """A convolution, one of a channel each, with an activation, and the way back, which overlaps or does not."""
+    g = Graph("convolutions")
+    x = g.input("x", (2, 6, 13, 12), dtype)
+    w, b = g.param("w", (10, 6, 3, 3), dtype), g.param("b", (10,), dtype)
+    wide = g.relu(g.conv(x, w, b, strides=[2, 1], low=[1, 1], name="wide"))
+    g.output(wide, "wide")
+    g.output(g.conv(x, g.param("w_each", (6, 1, 3, 3), dtype), low=[2, 2], dilations=[2, 2], groups=6), "each")
+    g.output(
+        g.conv_transpose(wide, g.param("w_back", (10, 4, 3, 3), dtype), strides=[2, 2], low=[1, 1]), "back"
+    )
+    g.output(g.conv_transpose(wide, g.param("w_apart", (10, 4, 2, 2), dtype), strides=[2, 2]), "apart")
     return g
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.lib.stride_tricks import as_strided
+from numpy.lib.stride_tricks import as_strided, sliding_window_view
 from numpy.typing import NDArray
 from xdsl.ir import Block
 
@@ -42,7 +42,7 @@ def shapes_of(draw: st.DrawFn, count: int) -> tuple[int, ...]:
 
 def step(draw: st.DrawFn, view: View, array: Array) -> tuple[View | None, Array, bool]:
     """One random view op on both; whether NumPy can do it without a copy."""
-    kind = draw(st.sampled_from(["transpose", "slice", "broadcast", "reshape", "reshape"]))
+    kind = draw(st.sampled_from(["transpose", "slice", "broadcast", "window", "reshape", "reshape"]))
     rank = array.ndim
     if kind == "transpose":
         order = draw(st.permutations(range(rank)))
@@ -61,6 +61,13 @@ def step(draw: st.DrawFn, view: View, array: Array) -> tuple[View | None, Array,
         shape.insert(place, draw(st.integers(1, 3)))
         dimensions = [dim if dim < place else dim + 1 for dim in range(rank)]
         return view.broadcast(dimensions, shape), np.broadcast_to(np.expand_dims(array, place), shape), True
+    if kind == "window" and rank < 4:
+        size, stride, dilation = (draw(st.integers(1, 3)) for _ in range(3))
+        count = (array.shape[-1] - (size - 1) * dilation - 1) // stride + 1 if rank else 0
+        if count > 0:
+            every = sliding_window_view(array, (size - 1) * dilation + 1, -1)
+            windows = every[..., ::stride, ::dilation]
+            return view.windows(windows.shape, [stride], [dilation]), windows, True
     shape = draw(shapes_of(array.size))
     try:
         return view.reshaped(shape), np.reshape(array, shape, copy=False), True
@@ -130,4 +137,36 @@ def test_a_slice_of_a_reshape_is_found_again(
         reached = None if reached is None else reached.then(op)
     assert reached is not None and tensor_info(ops[-1].results[0].type).shape == view.shape
     numbers = np.arange(np.prod(base))
+    np.testing.assert_array_equal(seen(reached, numbers), seen(view, numbers))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_windows_are_found_again(data: st.DataObject) -> None:
+    """Along up to two dims, behind a slice or not, transposed or not: `view_ops` gives the same strides."""
+    base = data.draw(st.lists(st.integers(1, 7), min_size=2, max_size=4))
+    view = View.whole(base)
+    if data.draw(st.booleans()):
+        cut = [data.draw(st.integers(0, size - 1)) for size in base]
+        view = view.sliced(
+            cut, [size - start for size, start in zip(base, cut, strict=True)], [1] * len(base)
+        )
+    count = data.draw(st.integers(1, 2))
+    windows = [[data.draw(st.integers(1, 3)) for _ in range(3)] for _ in range(count)]
+    spans = [(size - 1) * dilation + 1 for size, _, dilation in windows]
+    if any(span > whole for span, whole in zip(spans, view.shape[-count:], strict=True)):
+        return
+    counts = [
+        (whole - span) // stride + 1
+        for whole, span, (_, stride, _) in zip(view.shape[-count:], spans, windows, strict=True)
+    ]
+    sizes, strides, dilations = zip(*windows, strict=True)
+    view = view.windows((*view.shape[:-count], *counts, *sizes), strides, dilations)
+    view = view.transposed(data.draw(st.permutations(range(len(view.shape)))))
+    ops = view_ops(Block(arg_types=[tensor(base, "f32")]).args[0], view)
+    reached: View | None = View.whole(base)
+    for op in ops:
+        reached = None if reached is None else reached.then(op)
+    numbers = np.arange(np.prod(base), dtype=np.int64)
+    assert reached is not None
     np.testing.assert_array_equal(seen(reached, numbers), seen(view, numbers))

@@ -381,6 +381,23 @@ def test_normalisations_of_channels(rest: tuple[int, ...]) -> None:
         close(result[n, c], (x[n, c] - group.mean()) / deviation * scale[c] + bias[c])
 
 
+def test_convolutions_by_hand() -> None:
+    x, weight = np.arange(1.0, 6.0).reshape(1, 1, 5), np.array([[[1.0, 10.0]]])
+    lists = {"low": [1], "high": [0], "strides": [2], "dilations": [2]}
+    seen = run(lambda a, w: logical.ConvOp(a, w, **lists), x, weight)
+    assert seen.tolist() == [[[20.0, 42.0]]]
+    spread = run(lambda a, w: logical.ConvTransposeOp(a, w, **lists, extra=[1]), seen, weight)
+    assert spread.tolist() == [[[0.0, 242.0, 0.0, 420.0, 0.0]]]
+
+
+def test_groups_of_channels_see_their_own() -> None:
+    x, weight = np.array([1.0, 2.0]).reshape(1, 2, 1), np.array([10.0, 100.0]).reshape(2, 1, 1)
+    lists = {"low": [0], "high": [0], "strides": [1], "dilations": [1], "groups": 2}
+    assert run(lambda a, w: logical.ConvOp(a, w, **lists), x, weight).ravel().tolist() == [10.0, 200.0]
+    both = run(lambda a, w: logical.ConvTransposeOp(a, w, **lists, extra=[0]), x, weight)
+    assert both.ravel().tolist() == [10.0, 200.0]
+
+
 def test_softmax_of_large_values() -> None:
     result = run(lambda value: logical.SoftmaxOp(value, 0), np.array([1000.0, 1000.0, -1000.0]))
     close(result, np.array([0.5, 0.5, 0.0]))
@@ -393,6 +410,11 @@ def test_views() -> None:
     assert all(transposed[k, i, j] == x[i, j, k] for i, j, k in np.ndindex(2, 3, 4))
     sliced = run(lambda value: logical.SliceOp(value, (0, 1, 0), (-1, 2, 2), (1, 1, 3)), x)
     close(sliced, x[:, 1:3, ::3])
+    windows = run(lambda value: logical.WindowOp(value, (2, 2), (1, 2), (2, 1)), x)
+    assert windows.shape == (2, 1, 2, 2, 2)
+    assert all(
+        windows[n, i, j, k, m] == x[n, i + 2 * k, 2 * j + m] for n, i, j, k, m in np.ndindex(2, 1, 2, 2, 2)
+    )
     joined = run(lambda *values: logical.ConcatOp(values, 1), x, x[:, :1], x)
     close(joined, np.concatenate([x, x[:, :1], x], axis=1))
     row = floats(1, (3, 1))

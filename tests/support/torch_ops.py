@@ -100,6 +100,60 @@ def linear(x: Tensor, weight: Tensor, *bias: Tensor) -> Tensor:
     return product + bias[0] if bias else product
 
 
+def in_float64(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A function that theirs has of floats alone: small integers are exact in float64, and wrap around after."""
+
+    def apply(*operands: Tensor, **attributes: Any) -> Tensor:
+        dtype = operands[0].dtype
+        if dtype.is_floating_point:
+            return function(*operands, **attributes)
+        return function(*(operand.double() for operand in operands), **attributes).long().to(dtype)
+
+    return apply
+
+
+CONVOLUTIONS = {
+    False: (functional.conv1d, functional.conv2d, functional.conv3d),
+    True: (functional.conv_transpose1d, functional.conv_transpose2d, functional.conv_transpose3d),
+}
+
+
+def conv(
+    x: Tensor,
+    weight: Tensor,
+    *bias: Tensor,
+    low: Sequence[int],
+    high: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    groups: int,
+) -> Tensor:
+    """Theirs pads both sides alike."""
+    sides = [amount for pair in zip(reversed(low), reversed(high), strict=True) for amount in pair]
+    function = CONVOLUTIONS[False][len(low) - 1]
+    padded = functional.pad(x, sides)
+    return function(padded, weight, *(bias or (None,)), stride=strides, dilation=dilations, groups=groups)
+
+
+def conv_transpose(
+    x: Tensor,
+    weight: Tensor,
+    *bias: Tensor,
+    low: Sequence[int],
+    high: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    groups: int,
+    extra: Sequence[int],
+) -> Tensor:
+    """Theirs cuts both sides alike: here all of it, then what is cut off, or more zeros."""
+    function = CONVOLUTIONS[True][len(low) - 1]
+    total = function(x, weight, stride=strides, dilation=dilations, groups=groups)
+    lists = zip(reversed(low), reversed(high), reversed(extra), strict=True)
+    result = functional.pad(total, [amount for lo, hi, more in lists for amount in (-lo, more - hi)])
+    return result + bias[0].reshape(-1, *[1] * len(low)) if bias else result
+
+
 def attention(
     q: Tensor, k: Tensor, v: Tensor, *mask: Tensor, causal: bool, past: int, scale: float | None
 ) -> Tensor:
@@ -124,6 +178,14 @@ def broadcast(x: Tensor, dimensions: Sequence[int], sizes: Sequence[int]) -> Ten
 def strided(x: Tensor, starts: Sequence[int], sizes: Sequence[int], strides: Sequence[int]) -> Tensor:
     windows = zip(starts, sizes, strides, strict=True)
     return x[tuple(slice(start, start + size * stride, stride) for start, size, stride in windows)]
+
+
+def windows(x: Tensor, sizes: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> Tensor:
+    """Their `unfold` takes one dimension at a time, and neighbours alone."""
+    first = x.ndim - len(sizes)
+    for axis, (size, stride, dilation) in enumerate(zip(sizes, strides, dilations, strict=True), first):
+        x = x.unfold(axis, (size - 1) * dilation + 1, stride)[..., ::dilation]
+    return x
 
 
 def constant(value: Array, type_: Any) -> Tensor:
@@ -236,12 +298,15 @@ TORCH: Mapping[str, Callable[..., Tensor]] = {
     "group_norm": group_norm,
     "matmul": matmul,
     "linear": linear,
+    "conv": in_float64(conv),
+    "conv_transpose": in_float64(conv_transpose),
     "attention": attention,
     "reshape": in_order(torch.reshape),
     "transpose": in_order(torch.permute),
     "detach": torch.Tensor.detach,
     "broadcast": broadcast,
     "slice": strided,
+    "window": windows,
     "concat": lambda *parts, axis: torch.cat(parts, axis),
     "select": torch.where,
     "constant": constant,

@@ -8,7 +8,9 @@ from typing import Annotated
 
 import typer
 
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="The model, an .mlir file.", show_default=False)]
+Model = Annotated[
+    Path, typer.Argument(metavar="MODEL", help="The model, an .mlir or .onnx file.", show_default=False)
+]
 Output = Annotated[
     Path, typer.Option("--output", "-o", help="Artifact to write, as in model.aicf.", show_default=False)
 ]

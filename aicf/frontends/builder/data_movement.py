@@ -36,6 +36,18 @@ class DataMovementOps(GraphCore):
         """Per dimension ``sizes[i]`` elements from ``starts[i]``; size -1 takes the whole dimension."""
         return self._insert("slice", name, lambda: logical.SliceOp(self._own(x), starts, sizes, strides))
 
+    def window(
+        self,
+        x: Value,
+        sizes: Sequence[int],
+        strides: Sequence[int] | None = None,
+        dilations: Sequence[int] | None = None,
+        *,
+        name: str | None = None,
+    ) -> Value:
+        """The windows that slide along the last ``len(sizes)`` dimensions: [N.., S..] becomes [N.., O.., sizes..]."""
+        return self._insert("window", name, lambda: logical.WindowOp(self._own(x), sizes, strides, dilations))
+
     def concat(self, parts: Sequence[Value], axis: int, *, name: str | None = None) -> Value:
         """The values one after the other along an axis."""
         parts = self._parts(parts)

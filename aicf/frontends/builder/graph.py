@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from aicf.frontends.builder.attention import AttentionOps
 from aicf.frontends.builder.contraction import ContractionOps
+from aicf.frontends.builder.convolution import ConvolutionOps
 from aicf.frontends.builder.indexing import IndexingOps
 from aicf.frontends.builder.losses import LossOps
 from aicf.frontends.builder.normalization import NormalizationOps
@@ -18,6 +19,7 @@ from aicf.frontends.builder.training import TrainingOps
 @dataclass
 class Graph(
     ContractionOps,
+    ConvolutionOps,
     AttentionOps,
     ReductionOps,
     NormalizationOps,

@@ -188,3 +188,51 @@ func.func @empty(%x : tensor<0x4xf32>) {
   %0 = logical.exp %x : tensor<0x4xf32>
   func.return
 }
+
+// -----
+
+func.func @window_lists(%x : tensor<4x6xf32>) {
+  // CHECK: error: logical.window: strides [1] has 1 value, sizes [2, 2] has 2
+  %0 = logical.window %x {sizes = [2, 2], strides = [1], dilations = [1, 1]} : tensor<4x6xf32> -> tensor<3x5x2x2xf32>
+  func.return
+}
+
+// -----
+
+func.func @window_values(%x : tensor<4x6xf32>) {
+  // CHECK: error: logical.window: strides [1, 0] are at least 1 each
+  %0 = logical.window %x {sizes = [2, 2], strides = [1, 0], dilations = [1, 1]} : tensor<4x6xf32> -> tensor<3x5x2x2xf32>
+  func.return
+}
+
+// -----
+
+func.func @window_rank(%x : tensor<6xf32>) {
+  // CHECK: error: logical.window: sizes [2, 2] has 2 values for the last of 1 dimension of {{.*}}; give 1 to 1
+  %0 = logical.window %x {sizes = [2, 2], strides = [1, 1], dilations = [1, 1]} : tensor<6xf32> -> tensor<5x2xf32>
+  func.return
+}
+
+// -----
+
+func.func @window_span(%x : tensor<4x6xf32>) {
+  // CHECK: error: logical.window: dimension 1 of {{.*}}: a window spans 7 elements; pad it, or take smaller windows
+  %0 = logical.window %x {sizes = [4], strides = [1], dilations = [2]} : tensor<4x6xf32> -> tensor<4x1x4xf32>
+  func.return
+}
+
+// -----
+
+func.func @window_symbolic(%x : tensor<?xf32, #logical.dims<["N"]>>) {
+  // CHECK: error: logical.window: dimension 0 of {{.*}} is symbolic; windows slide along dimensions of known size
+  %0 = logical.window %x {sizes = [2], strides = [1], dilations = [1]} : tensor<?xf32, #logical.dims<["N"]>> -> tensor<?x2xf32, #logical.dims<["N", ""]>>
+  func.return
+}
+
+// -----
+
+func.func @window_result(%x : tensor<6xf32>) {
+  // CHECK: error: logical.window: result type is {{.*}}6x2{{.*}}, but the operands give {{.*}}5x2
+  %0 = logical.window %x {sizes = [2], strides = [1], dilations = [1]} : tensor<6xf32> -> tensor<6x2xf32>
+  func.return
+}

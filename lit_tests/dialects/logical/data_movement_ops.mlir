@@ -16,7 +16,17 @@ func.func @static(%x : tensor<4x6xf32>, %b : tensor<6xf32>) -> tensor<2x2xf32> {
   %4 = logical.concat %x, %3, %2 {axis = 0} : (tensor<4x6xf32>, tensor<2x6xf32>, tensor<4x6xf32>) -> tensor<10x6xf32>
   // CHECK-NEXT: %5 = logical.slice %4 {starts = [8, 0], sizes = [2, 2], strides = [1, 5]} : tensor<10x6xf32> -> tensor<2x2xf32>
   %5 = logical.slice %4 {starts = [8, 0], sizes = [2, 2], strides = [1, 5]} : tensor<10x6xf32> -> tensor<2x2xf32>
+  // CHECK-NEXT: %6 = logical.window %4 {sizes = [3, 2], strides = [2, 1], dilations = [1, 4]} : tensor<10x6xf32> -> tensor<4x2x3x2xf32>
+  %6 = logical.window %4 {sizes = [3, 2], strides = [2, 1], dilations = [1, 4]} : tensor<10x6xf32> -> tensor<4x2x3x2xf32>
   func.return %5 : tensor<2x2xf32>
+}
+
+// Windows slide along the last dimensions; those in front may be symbolic.
+// CHECK-LABEL: func.func @windows
+func.func @windows(%x : tensor<?x7xf32, #logical.dims<["N", ""]>>) -> tensor<?x3x2xf32, #logical.dims<["N", "", ""]>> {
+  // CHECK-NEXT: %0 = logical.window %x {sizes = [2], strides = [2], dilations = [2]} : tensor<?x7xf32, #logical.dims<["N", ""]>> -> tensor<?x3x2xf32, #logical.dims<["N", "", ""]>>
+  %0 = logical.window %x {sizes = [2], strides = [2], dilations = [2]} : tensor<?x7xf32, #logical.dims<["N", ""]>> -> tensor<?x3x2xf32, #logical.dims<["N", "", ""]>>
+  func.return %0 : tensor<?x3x2xf32, #logical.dims<["N", "", ""]>>
 }
 
 // Sizes are polynomials: counts agree because the polynomials do, whatever N and M are; any order of terms is read.

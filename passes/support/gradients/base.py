@@ -13,7 +13,7 @@ from aicf.dialects import logical
 from aicf.dialects.logical import LogicalOp
 from aicf.dialects.types import element_of, tensor_info
 from aicf.passes.support.identity import IdTable, derived_id, op_id, set_identity, sources, value_hint
-from aicf.passes.support.writing import Writer
+from aicf.passes.support.writing import OpWriter
 from aicf.semantics import composite_element
 
 
@@ -51,7 +51,7 @@ class Tape:
         new.location = op.location
 
 
-class Adjoint(Writer):
+class Adjoint(OpWriter):
     """Writes what one op passes back to its operands; `grad` is the derivative of the loss by its result.
 
     For a composite op of f16 or bf16 that is no product, `grad` and saved values are f32, as its formula is.

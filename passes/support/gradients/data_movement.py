@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from xdsl.ir import SSAValue
 
 from aicf.dialects import logical
 from aicf.dialects.logical import int_values
 from aicf.dialects.types import tensor_info
 from aicf.passes.support.gradients.base import BY_FORMULA, Adjoint, Gradients
+from aicf.passes.support.windows import overlap_add, with_gaps, zeros_around
 from aicf.passes.support.writing import static_size
 
 
@@ -35,34 +34,19 @@ def _broadcast(adjoint: Adjoint, op: logical.BroadcastOp) -> SSAValue:
 def _slice(adjoint: Adjoint, op: logical.SliceOp) -> SSAValue:
     """Zeros around, and between where the slice takes steps."""
     starts, strides = int_values(op.starts), int_values(op.strides)
-    grad = _with_gaps(adjoint, adjoint.grad, strides)
+    grad = with_gaps(adjoint, adjoint.grad, strides)
     sizes = tensor_info(grad.type).sizes
     whole = [static_size(op, size) for size in tensor_info(op.operand.type).sizes]
     taken = [static_size(op, size) for size in sizes]
     high = [size - start - count for size, start, count in zip(whole, starts, taken, strict=True)]
-    if not any(starts) and not any(high):
-        return grad
-    return adjoint.add(logical.PadOp(grad, _zero(adjoint), starts, high), "pad")
+    return zeros_around(adjoint, grad, starts, high)
 
 
-def _with_gaps(adjoint: Adjoint, value: SSAValue, strides: Sequence[int]) -> SSAValue:
-    """`stride - 1` zeros between neighbours along each dimension."""
-    if all(stride == 1 for stride in strides):
-        return value
-    sizes = [static_size(adjoint.op, size) for size in tensor_info(value.type).sizes]
-    apart = [size for whole in sizes for size in (whole, 1)]
-    gaps = [gap for stride in strides for gap in (0, stride - 1)]
-    split = adjoint.add(logical.ReshapeOp(value, apart), "apart")
-    spaced = adjoint.add(logical.PadOp(split, _zero(adjoint), [0] * len(gaps), gaps), "gaps")
-    joined = [size * stride for size, stride in zip(sizes, strides, strict=True)]
-    merged = adjoint.add(logical.ReshapeOp(spaced, joined), "merged")
-    wanted = [size - stride + 1 for size, stride in zip(joined, strides, strict=True)]
-    return adjoint.add(logical.SliceOp(merged, [0] * len(wanted), wanted), "between")
-
-
-def _zero(adjoint: Adjoint) -> SSAValue:
-    type_ = tensor_info(adjoint.grad.type).with_sizes([])
-    return adjoint.add(logical.ConstantOp(0.0, type_), "zero")
+def _window(adjoint: Adjoint, op: logical.WindowOp) -> SSAValue:
+    """The sum over all windows that an element is in."""
+    source, count = tensor_info(op.operand.type), len(int_values(op.sizes))
+    whole = [static_size(op, size) for size in source.sizes[source.rank - count :]]
+    return overlap_add(adjoint, adjoint.grad, int_values(op.strides), int_values(op.dilations), whole)
 
 
 def _concat(adjoint: Adjoint, op: logical.ConcatOp) -> SSAValue:
@@ -102,6 +86,7 @@ GRADIENTS: Gradients = {
     logical.TransposeOp: (_transpose,),
     logical.BroadcastOp: (_broadcast,),
     logical.SliceOp: (_slice,),
+    logical.WindowOp: (_window,),
     logical.ConcatOp: (_concat,),
     logical.FlipOp: (_flip,),
     logical.PadOp: (_padded, _border),

@@ -7,6 +7,7 @@ from aicf.passes.support.lowerings import (
     arithmetic,
     attention,
     contraction,
+    convolution,
     indexing,
     losses,
     normalization,
@@ -18,6 +19,7 @@ from aicf.passes.support.lowerings.base import Formulas, LowerBy
 
 FORMULAS: Formulas = {
     **contraction.FORMULAS,
+    **convolution.FORMULAS,
     **arithmetic.FORMULAS,
     **attention.FORMULAS,
     **activations.FORMULAS,

@@ -12,11 +12,11 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from aicf.dialects.logical import LogicalOp
 from aicf.dialects.types import ElementType, element_named, element_of
 from aicf.passes.support.identity import Expansion, IdTable
-from aicf.passes.support.writing import Writer
+from aicf.passes.support.writing import OpWriter
 from aicf.semantics import composite_element
 
 
-class Lowering(Writer):
+class Lowering(OpWriter):
     """Writes primitive ops in place of one composite; a method adds one op (or none) and gives its value."""
 
     def __init__(self, rewriter: PatternRewriter, op: LogicalOp, ids: IdTable) -> None:

@@ -3,6 +3,7 @@
 from tests.support.op_rows import (
     clipping,
     contraction,
+    convolution,
     counters,
     data_movement,
     indexing,
@@ -16,6 +17,7 @@ FAMILIES = {
     "reduction": reduction.ROWS,
     "normalization": normalization.ROWS,
     "contraction": contraction.ROWS,
+    "convolution": convolution.ROWS,
     "data_movement": data_movement.ROWS,
     "indexing": indexing.ROWS,
     "losses": losses.ROWS,

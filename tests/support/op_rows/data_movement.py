@@ -57,6 +57,19 @@ def _slice(draw: Draw, dtype: str) -> Drawn:
     }
 
 
+def _window(draw: Draw, dtype: str) -> Drawn:
+    """Windows along up to three dimensions, which overlap, touch or leave gaps."""
+    sizes = [draw(st.integers(1, 3)) for _ in range(draw(st.integers(1, 3)))]
+    strides, dilations = ([draw(st.integers(1, 3)) for _ in sizes] for _ in range(2))
+    lead = [draw(st.integers(1, 3)) for _ in range(draw(st.integers(0, 2)))]
+    whole = [
+        (size - 1) * dilation + 1 + draw(st.integers(0, 6))
+        for size, dilation in zip(sizes, dilations, strict=True)
+    ]
+    x = values(draw, dtype, [*lead, *whole])
+    return [x], {"sizes": sizes, "strides": strides, "dilations": dilations}
+
+
 def _concat(draw: Draw, dtype: str) -> Drawn:
     sizes = list(shape(draw))
     axis = axis_of(draw, sizes)
@@ -86,6 +99,19 @@ def _sliced(x: Array, starts: Sequence[int], sizes: Sequence[int], strides: Sequ
     for axis, (start, size, stride) in enumerate(zip(starts, sizes, strides, strict=True)):
         x = np.take(x, [start + stride * number for number in range(size)], axis)
     return x
+
+
+def windows_of(x: Array, sizes: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> Array:
+    """Element by element, by the definition."""
+    lead, whole = x.shape[: x.ndim - len(sizes)], x.shape[x.ndim - len(sizes) :]
+    last = [(size - 1) * dilation for size, dilation in zip(sizes, dilations, strict=True)]
+    counts = [len(range(0, size - end, step)) for size, end, step in zip(whole, last, strides, strict=True)]
+    result = np.empty([*lead, *counts, *sizes], x.dtype)
+    for place in np.ndindex(*counts, *sizes):
+        window, inside = place[: len(counts)], place[len(counts) :]
+        source = [o * s + k * d for o, s, k, d in zip(window, strides, inside, dilations, strict=True)]
+        result[(..., *place)] = x[(..., *source)]
+    return result
 
 
 def _repeated(x: Array, dimensions: Sequence[int], sizes: Sequence[int]) -> Array:
@@ -131,6 +157,7 @@ ROWS = (
     Row(logical.TransposeOp, _transpose, lambda x, permutation: x.transpose(permutation), ALL, True),
     Row(logical.BroadcastOp, _broadcast, _repeated, ALL, True),
     Row(logical.SliceOp, _slice, _sliced, ALL, True),
+    Row(logical.WindowOp, _window, windows_of, ALL, True),
     Row(
         lambda *parts, axis: logical.ConcatOp(parts, axis),
         _concat,

@@ -4,6 +4,7 @@ from tests.support.random_steps import (
     attention,
     clipping,
     contraction,
+    convolution,
     counters,
     data_movement,
     elementwise,
@@ -16,6 +17,7 @@ from tests.support.random_steps import (
 OF_MODELS = (
     *elementwise.STEPS,
     *contraction.STEPS,
+    *convolution.STEPS,
     *reduction.STEPS,
     *data_movement.STEPS,
     *indexing.STEPS,

@@ -45,6 +45,25 @@ def _slice(g: Generator) -> None:
     g.add(logical.SliceOp(x, starts, sizes, strides))
 
 
+def _window(g: Generator) -> None:
+    """Windows over the last dimensions, and often their sums or largest elements, as pooling takes them."""
+    x = g.float_value(min_rank=1)
+    shape = tensor_info(x.type).shape
+    count = int(g.random.integers(1, min(len(shape), 2) + 1))
+    if len(shape) + count > 5:
+        return
+    sizes = [int(g.random.integers(1, min(whole, 3) + 1)) for whole in shape[-count:]]
+    dilations = [
+        int(g.choice((1, 1, 2))) if 2 * (size - 1) < whole else 1
+        for size, whole in zip(sizes, shape[-count:], strict=True)
+    ]
+    strides = [int(g.choice((1, 1, 2))) for _ in sizes]
+    windows = g.require(logical.WindowOp(x, sizes, strides, dilations))
+    if g.chance(0.6):
+        reduce = logical.ReduceSumOp if g.chance(0.5) else logical.ReduceMaxOp
+        g.add(reduce(windows, range(len(shape), len(shape) + count)))
+
+
 def _concat(g: Generator) -> None:
     x = g.float_value(min_rank=1)
     shape = tensor_info(x.type).shape
@@ -65,4 +84,4 @@ def _detach(g: Generator) -> None:
     g.add(logical.DetachOp(g.float_value()))
 
 
-STEPS = (_reshape, _transpose, _broadcast, _slice, _concat, _constant, _detach)
+STEPS = (_reshape, _transpose, _broadcast, _slice, _window, _concat, _constant, _detach)

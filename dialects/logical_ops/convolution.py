@@ -1,0 +1,220 @@
+"""Convolutions along any number of dimensions, and their transposes; channels lie in front of those: [N, C, S1..Sk].
+
+f16 and bf16 accumulate in f32; integers wrap around. Which algorithm computes one is no business of this file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import I64, DenseArrayBase, IntegerAttr
+from xdsl.ir import Attribute
+from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, prop_def, traits_def
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from aicf.dialects.logical_ops.base import (
+    Composite,
+    Contraction,
+    LogicalOp,
+    Operand,
+    plural,
+    require_numeric,
+)
+from aicf.dialects.logical_ops.properties import Properties, int_value, int_values
+from aicf.dialects.types import AnyTensor, TensorInfo, tensor_info
+
+__all__ = ["ConvOp", "ConvTransposeOp"]
+
+
+@irdl_op_definition
+class ConvOp(LogicalOp):
+    """The sums of products of a weight and the windows of each group of channels, padded with zeros.
+
+    Operand [N, C, S1..Sk], weight [M, C / groups, K1..Kk], bias [M], result [N, M, O1..Ok]: ``low`` and ``high``
+    zeros lie around, a window is K elements, ``dilations`` apart, and windows are ``strides`` apart, so
+    O = (S + low + high - (K - 1) * dilation - 1) / stride + 1, rounded down. Output channel m sees the channels of
+    group m / (M / groups) alone.
+    """
+
+    name = "logical.conv"
+    operand = operand_def()
+    weight = operand_def()
+    bias = opt_operand_def()
+    strides = prop_def(DenseArrayBase[I64])
+    low = prop_def(DenseArrayBase[I64])
+    high = prop_def(DenseArrayBase[I64])
+    dilations = prop_def(DenseArrayBase[I64])
+    groups = prop_def(IntegerAttr[I64])
+    traits = traits_def(Pure(), Composite(), Contraction())
+
+    def __init__(
+        self,
+        operand: Operand,
+        weight: Operand,
+        bias: Operand | None = None,
+        *,
+        strides: Sequence[int],
+        low: Sequence[int],
+        high: Sequence[int],
+        dilations: Sequence[int],
+        groups: int = 1,
+    ):
+        super().__init__(
+            *(operand, weight, bias), strides=strides, low=low, high=high, dilations=dilations, groups=groups
+        )
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """``[N, M, O1..Ok]`` of the operands' element type."""
+        x, weight, *rest = (tensor_info(operand) for operand in operands)
+        groups = _check_operands(x, weight, rest, properties)
+        _check_channels("operand", x, 1, weight.shape[1] * groups)
+        if weight.shape[0] % groups:
+            raise VerifyException(f"{weight.shape[0]} output channels do not split into {groups} groups")
+        _check_bias(rest, weight.shape[0])
+        lists = zip(_dims(x), weight.shape[2:], *_windows(x, properties), strict=True)
+        counts = [_count(x, dim, *one) for dim, one in enumerate(lists, 2)]
+        return x.with_sizes([x.sizes[0], weight.sizes[0], *counts])
+
+
+@irdl_op_definition
+class ConvTransposeOp(LogicalOp):
+    """What a convolution passes back to its operand: each element, times the weight, added to all of its window.
+
+    Operand [N, C, S1..Sk], weight [C, M / groups, K1..Kk], bias [M], result [N, M, O1..Ok]: windows of K elements,
+    ``dilations`` apart, are added up ``strides`` apart; then ``low`` and ``high`` elements are cut off and ``extra``
+    zeros added behind: O = (S - 1) * stride + (K - 1) * dilation + 1 - low - high + extra. The channels of group g of
+    the operand reach group g of the result alone.
+    """
+
+    name = "logical.conv_transpose"
+    operand = operand_def()
+    weight = operand_def()
+    bias = opt_operand_def()
+    strides = prop_def(DenseArrayBase[I64])
+    low = prop_def(DenseArrayBase[I64])
+    high = prop_def(DenseArrayBase[I64])
+    extra = prop_def(DenseArrayBase[I64])
+    dilations = prop_def(DenseArrayBase[I64])
+    groups = prop_def(IntegerAttr[I64])
+    traits = traits_def(Pure(), Composite(), Contraction())
+
+    def __init__(
+        self,
+        operand: Operand,
+        weight: Operand,
+        bias: Operand | None = None,
+        *,
+        strides: Sequence[int],
+        low: Sequence[int],
+        high: Sequence[int],
+        extra: Sequence[int],
+        dilations: Sequence[int],
+        groups: int = 1,
+    ):
+        super().__init__(
+            *(operand, weight, bias),
+            strides=strides,
+            low=low,
+            high=high,
+            extra=extra,
+            dilations=dilations,
+            groups=groups,
+        )
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """``[N, M, O1..Ok]`` of the operands' element type."""
+        x, weight, *rest = (tensor_info(operand) for operand in operands)
+        groups = _check_operands(x, weight, rest, properties)
+        _check_channels("operand", x, 1, weight.shape[0])
+        if weight.shape[0] % groups:
+            raise VerifyException(f"{weight.shape[0]} input channels do not split into {groups} groups")
+        outputs = weight.shape[1] * groups
+        _check_bias(rest, outputs)
+        extra = _list(x, properties, "extra", 0)
+        sizes = [
+            (size - 1) * stride + (taps - 1) * dilation + 1 - low - high + more
+            for size, taps, stride, low, high, dilation, more in zip(
+                _dims(x), weight.shape[2:], *_windows(x, properties), extra, strict=True
+            )
+        ]
+        for dim, size in enumerate(sizes, 2):
+            if size < 1:
+                raise VerifyException(f"dimension {dim} of the result has {size} elements; cut off less")
+        return x.with_sizes([x.sizes[0], outputs, *sizes])
+
+
+def _check_operands(
+    x: TensorInfo, weight: TensorInfo, rest: Sequence[TensorInfo], properties: Properties
+) -> int:
+    """Ranks, element types and known sizes; gives the number of groups."""
+    require_numeric(x, "cast to a number first")
+    if x.rank < 3 or weight.rank != x.rank:
+        raise VerifyException(
+            f"operand {x} and weight {weight} have ranks {x.rank} and {weight.rank}; both are channels of "
+            "as many dimensions: rank 3 for one, 4 for two"
+        )
+    for name, info, dims in (("operand", x, x.sizes[1:]), ("weight", weight, weight.sizes)):
+        if not all(isinstance(size, int) for size in dims):
+            raise VerifyException(f"{name} {info}: only the first size of the operand may be symbolic")
+    for name, other in zip(("weight", "bias"), (weight, *rest), strict=False):
+        if other.element != x.element:
+            raise VerifyException(
+                f"element types differ: operand {x.element.name}, {name} {other.element.name}"
+            )
+    groups = int_value(properties.get("groups"))
+    if groups < 1:
+        raise VerifyException(f"groups is {groups}; it is at least 1")
+    return groups
+
+
+def _dims(x: TensorInfo) -> list[int]:
+    """The sizes behind the channels, of an operand that was checked."""
+    return [size for size in x.sizes[2:] if isinstance(size, int)]
+
+
+def _check_channels(name: str, info: TensorInfo, dim: int, wanted: int) -> None:
+    if info.sizes[dim] != wanted:
+        raise VerifyException(
+            f"{name} {info.shape_text} has {info.sizes[dim]} channels (dim {dim}), the weight takes {wanted}"
+        )
+
+
+def _check_bias(rest: Sequence[TensorInfo], outputs: int) -> None:
+    for bias in rest:
+        if bias.sizes != (outputs,):
+            raise VerifyException(
+                f"bias has shape {bias.shape_text}, but there are {plural(outputs, 'output channel')}"
+            )
+
+
+def _windows(x: TensorInfo, properties: Properties) -> list[tuple[int, ...]]:
+    """Strides, low, high and dilations, one value each for every dimension of a window."""
+    least = {"strides": 1, "low": 0, "high": 0, "dilations": 1}
+    return [_list(x, properties, name, bound) for name, bound in least.items()]
+
+
+def _list(x: TensorInfo, properties: Properties, name: str, least: int) -> tuple[int, ...]:
+    values = int_values(properties.get(name))
+    if len(values) != x.rank - 2:
+        raise VerifyException(
+            f"{name} {list(values)} has {plural(len(values), 'value')} for the "
+            f"{plural(x.rank - 2, 'dimension')} behind the channels of {x.shape_text}"
+        )
+    if any(value < least for value in values):
+        raise VerifyException(f"{name} {list(values)} are at least {least} each")
+    return values
+
+
+def _count(
+    x: TensorInfo, dim: int, size: int, taps: int, stride: int, low: int, high: int, dilation: int
+) -> int:
+    span = (taps - 1) * dilation + 1
+    if span > size + low + high:
+        raise VerifyException(
+            f"dimension {dim} of {x.shape_text}: a window spans {span} elements of {size + low + high}; "
+            "pad it, or take smaller windows"
+        )
+    return (size + low + high - span) // stride + 1

@@ -1,0 +1,43 @@
+"""``lower-onnx``: an ``onnx.graph`` whose sizes are numbers becomes a function of logical ops.
+
+Nodes are lowered in order by the op map (``support/onnx_ops``). Arithmetic on shapes is done on the way: what it feeds
+are sizes, of which nothing stays in the program. Parameters that nothing reads are dropped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+from xdsl.rewriter import Rewriter
+
+from aicf.dialects.onnx import GraphOp
+from aicf.passes.support.identity import IdTable, invalid
+from aicf.passes.support.onnx_lowering import lower_graph
+
+
+@dataclass(frozen=True)
+class LowerOnnxPass(ModulePass):
+    """Replaces every ``onnx.graph`` by a ``func.func`` of its name; ops are called as the nodes that they come from."""
+
+    name = "lower-onnx"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        graphs = [inner for inner in op.body.block.ops if isinstance(inner, GraphOp)]
+        ids = IdTable(*(inner for inner in op.body.block.ops if not isinstance(inner, GraphOp)))
+        for graph in graphs:
+            _check_static(graph)
+            function = lower_graph(graph, ids)
+            Rewriter.replace_op(graph, function, new_results=[])
+
+
+def _check_static(graph: GraphOp) -> None:
+    for index in range(len(graph.block.args)):
+        info = graph.argument_info(index)
+        if not info.is_static:
+            raise invalid(
+                graph,
+                f'argument "{graph.argument_name(index)}" is {info}, with symbolic sizes; run specialize-shapes first',
+            )

@@ -1,0 +1,463 @@
+"""The ground of the ONNX op map: what a row is, and the node that a row reads and writes with.
+
+A row says how one op of ONNX is written in logical ops of static shapes:
+
+    @row("Gemm", since=7)
+    def _gemm(node: Node) -> Result:
+        "alpha * A' @ B' + beta * C."
+        product = node.apply(logical.MatmulOp, node.operand(0), node.operand(1))
+        return node.elementwise(logical.AddOp, product, node.operand(2))
+
+The row with the largest ``since`` that is no later than the opset of the graph is taken. It is written once, for
+tensors that a program computes: where all operands of a node are known, the ops that its row adds are evaluated on the
+spot, so that arithmetic on shapes needs no second definition. Nothing here walks a graph: that is ``onnx_lowering``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from xdsl.ir import Region, SSAValue
+
+from aicf.dialects import logical
+from aicf.dialects.logical import LogicalOp
+from aicf.dialects.types import ElementType, TensorInfo, element_of_dtype, tensor_info
+from aicf.errors import InvalidIR, UnsupportedOp
+from aicf.passes.support.onnx_ops.attributes import Attributes
+from aicf.passes.support.writing import Writer
+
+Array: TypeAlias = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """A tensor whose elements are known while the graph is lowered.
+
+    Args:
+        array: The elements, in the host dtype of the element table.
+        write: Writes the ops that compute it, of one that is too large for a constant of the IR.
+    """
+
+    array: Array
+    write: Callable[[], SSAValue] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Items:
+    """A value of a sequence type: its length and its elements are known, the elements' elements need not be."""
+
+    items: tuple[SSAValue | Known, ...]
+
+
+Value: TypeAlias = SSAValue | Known | Items | None
+"""What a name of the graph stands for; None is an optional value that is not there."""
+
+OneResult: TypeAlias = SSAValue | Array | Known | Items | None
+Result: TypeAlias = OneResult | Sequence[OneResult]
+"""What a row gives: its output, or a list of them, one for each output; an array is a result that is known."""
+
+Lower: TypeAlias = "Callable[[Node], Result]"
+
+
+# The table
+
+
+@dataclass(frozen=True)
+class Row:
+    """How one op is lowered from one opset on.
+
+    Args:
+        since: The first opset of the domain that it serves.
+        until: The last one; None for no end.
+        lower: Writes the ops.
+    """
+
+    op_type: str
+    domain: str
+    since: int
+    until: int | None
+    lower: Lower
+
+
+ROWS: dict[tuple[str, str], list[Row]] = {}
+"""Domain ("" is ONNX's own) and op type to rows, later opsets first."""
+
+
+def row(
+    op_type: str, since: int = 1, *, until: int | None = None, domain: str = ""
+) -> Callable[[Lower], Lower]:
+    """Enters the function below into the table; one function may have several rows.
+
+    Args:
+        op_type: As nodes name it.
+        since: The first opset of the domain in which the function is right.
+        until: The last one, of an op that later opsets dropped.
+        domain: "" for ONNX's own.
+    """
+
+    def enter(lower: Lower) -> Lower:
+        entries = ROWS.setdefault((domain, op_type), [])
+        if any(entry.since == since for entry in entries):
+            raise ValueError(f"op map: two rows for {op_type} since opset {since}")
+        entries.append(Row(op_type, domain, since, until, lower))
+        entries.sort(key=lambda entry: -entry.since)
+        return lower
+
+    return enter
+
+
+def find_row(op_type: str, domain: str, opset: int) -> Row | None:
+    """The row for an op in an opset of its domain, None if there is none."""
+    for entry in ROWS.get((domain, op_type), ()):
+        if entry.since <= opset:
+            return entry if entry.until is None or opset <= entry.until else None
+    return None
+
+
+# What a row works with
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a node is, apart from its operands.
+
+    Args:
+        op_type: Such as `Gemm`.
+        domain: "" for ONNX's own.
+        name: Unique in the graph, for ids and messages.
+        opset: The version of the domain that the graph imports.
+        attributes: By name.
+        bodies: Graphs by the name of the attribute that holds them.
+        outputs: Whether each output is wanted; an absent one has no reader.
+    """
+
+    op_type: str
+    domain: str
+    name: str
+    opset: int
+    attributes: Attributes
+    bodies: dict[str, Region]
+    outputs: tuple[bool, ...]
+
+    def __str__(self) -> str:
+        return f"{self.op_type} '{self.name}'"
+
+
+class Emitter(Protocol):
+    """Where the ops of a node go: into the program, or through the interpreter."""
+
+    def emit(self, op: LogicalOp, suffix: str) -> None:
+        """Take an op whose operands were given by this emitter."""
+        ...
+
+    def tensor(self, known: Known) -> SSAValue:
+        """A known tensor as an operand."""
+        ...
+
+    def run(self, header: Header, body: Region, values: Sequence[Value], part: str) -> list[Value]:
+        """Lower the nodes of a graph attribute, as part ``part`` of the node, and give the graph's results."""
+        ...
+
+
+class Node(Writer):
+    """One node: what is known of it, and the writing of the ops that it becomes.
+
+    A value that a row gets or makes is an SSA value of a static tensor type; sizes are numbers. What is wrong with
+    the model is told by raising :meth:`invalid`, what AICF cannot do by raising :meth:`unsupported`; ValueError and
+    VerifyException of what is called are turned into the former.
+    """
+
+    def __init__(self, header: Header, operands: Sequence[Value], emitter: Emitter) -> None:
+        self.header = header
+        self._operands = operands
+        self._emitter = emitter
+
+    # What the node is
+
+    @property
+    def op_type(self) -> str:
+        """Such as `Gemm`."""
+        return self.header.op_type
+
+    @property
+    def name(self) -> str:
+        """Unique in the graph."""
+        return self.header.name
+
+    @property
+    def opset(self) -> int:
+        """The version of the node's domain that the graph imports."""
+        return self.header.opset
+
+    @property
+    def attributes(self) -> Attributes:
+        """The attributes: ``node.attributes.int("axis", -1)``; see :class:`Attributes`."""
+        return self.header.attributes
+
+    def wants(self, output: int) -> bool:
+        """Whether an output has a name; what it would be need not be written otherwise."""
+        return output < len(self.header.outputs) and self.header.outputs[output]
+
+    @property
+    def outputs(self) -> int:
+        """The number of outputs, absent ones in front of others included."""
+        return len(self.header.outputs)
+
+    def invalid(self, message: str) -> InvalidIR:
+        """The error that the model is wrong here; to be raised."""
+        return InvalidIR(f"{self.header}: {message}")
+
+    def unsupported(self, reason: str) -> UnsupportedOp:
+        """The error that AICF does not do this; ``reason`` says the way out too; to be raised."""
+        return UnsupportedOp(f"{self.header}: {reason}")
+
+    # Its operands
+
+    @property
+    def count(self) -> int:
+        """The number of operands given, absent ones in front of others included."""
+        return len(self._operands)
+
+    def has(self, index: int) -> bool:
+        """Whether an operand is given."""
+        return index < len(self._operands) and self._operands[index] is not None
+
+    def operand(self, index: int) -> SSAValue:
+        """An operand as a tensor; a known one is a constant."""
+        value = self.raw(index)
+        if isinstance(value, Items):
+            raise self.invalid(f"operand {index} is a sequence, a tensor is wanted")
+        return self._emitter.tensor(value) if isinstance(value, Known) else value
+
+    def operands(self, first: int = 0) -> list[SSAValue]:
+        """All operands from ``first`` on, all of which must be given."""
+        return [self.operand(index) for index in range(first, self.count)]
+
+    def optional(self, index: int) -> SSAValue | None:
+        """An operand, None if it is absent."""
+        return self.operand(index) if self.has(index) else None
+
+    def raw(self, index: int) -> SSAValue | Known | Items:
+        """An operand as it stands."""
+        value = self._operands[index] if index < len(self._operands) else None
+        if value is None:
+            raise self.invalid(f"operand {index} is missing; the op needs it")
+        return value
+
+    def type(self, index: int) -> TensorInfo:
+        """Sizes and element type of an operand."""
+        value = self.raw(index)
+        if isinstance(value, Items):
+            raise self.invalid(f"operand {index} is a sequence, a tensor is wanted")
+        if isinstance(value, Known):
+            return TensorInfo(value.array.shape, element_of_dtype(value.array.dtype))
+        return tensor_info(value.type)
+
+    def shape(self, index: int) -> tuple[int, ...]:
+        """The sizes of an operand."""
+        return self.type(index).shape
+
+    def element(self, index: int) -> ElementType:
+        """The element type of an operand."""
+        return self.type(index).element
+
+    def items(self, index: int) -> Items:
+        """An operand of a sequence type."""
+        value = self.raw(index)
+        if not isinstance(value, Items):
+            raise self.invalid(f"operand {index} is a tensor, a sequence is wanted")
+        return value
+
+    def known(self, index: int) -> Array | None:
+        """The elements of an operand if they are known; None if they are not, or it is absent."""
+        value = self._operands[index] if index < len(self._operands) else None
+        return value.array if isinstance(value, Known) else None
+
+    def value(self, index: int, what: str) -> Array:
+        """The elements of an operand that the result's shape, or which ops there are, follows from.
+
+        Args:
+            what: Its name in the op's definition, such as "axes".
+
+        Raises:
+            UnsupportedOp: they are computed at run time.
+        """
+        array = self.known(index)
+        if array is None:
+            self.raw(index)
+            raise self.unsupported(
+                f"{what} (operand {index}) is computed at run time, and the program depends on it; make it a "
+                "constant of the model, or if it is an input, give its value: values={...} (--values)"
+            )
+        return array
+
+    def ints(self, index: int, what: str) -> list[int]:
+        """The elements of an operand, which must be known, as whole numbers in a list."""
+        array = self.value(index, what)
+        if array.dtype.kind not in "iu" or array.ndim > 1:
+            raise self.invalid(f"{what} (operand {index}) is no list of integers")
+        return [int(entry) for entry in array.reshape(-1)]
+
+    def ints_of(self, name: str, index: int) -> list[int] | None:
+        """What an attribute says, or in later opsets an operand; None if neither is given."""
+        if self.attributes.has(name):
+            return self.attributes.ints(name, None)
+        return self.ints(index, name) if self.has(index) else None
+
+    # Writing
+
+    def add(self, op: LogicalOp, suffix: str = "") -> SSAValue:
+        """Insert an op and give its first result; ``suffix`` tells it apart from others of the node."""
+        return self.add_all(op, suffix)[0]
+
+    def add_all(self, op: LogicalOp, suffix: str = "") -> Sequence[SSAValue]:
+        """Insert an op and give all its results."""
+        op.verify()
+        self._emitter.emit(op, suffix or op.name.removeprefix("logical."))
+        return op.results
+
+    def apply(
+        self,
+        op_class: Callable[..., LogicalOp],
+        *operands: SSAValue | float | Sequence[SSAValue],
+        name: str = "",
+        **properties: object,
+    ) -> SSAValue:
+        """An op of a class: ``node.apply(logical.SoftmaxOp, x, axis=1)``.
+
+        Args:
+            op_class: Its constructor gets operands and properties.
+            operands: Tensors, lists of them, or numbers: a number is a splat like the first tensor.
+            name: Tells the op apart from others of the node; the op's own name if empty.
+        """
+        return self.add(op_class(*self._tensors(operands), **properties), name)
+
+    def _tensors(
+        self, operands: Sequence[SSAValue | float | Sequence[SSAValue]]
+    ) -> list[SSAValue | Sequence[SSAValue]]:
+        like = next((operand for operand in operands if isinstance(operand, SSAValue)), None)
+        found: list[SSAValue | Sequence[SSAValue]] = []
+        for operand in operands:
+            if isinstance(operand, int | float):
+                if like is None:
+                    raise TypeError("a number needs a tensor beside it; use full()")
+                operand = self.splat(operand, like, "constant")
+            found.append(operand)
+        return found
+
+    def elementwise(
+        self,
+        op_class: Callable[..., LogicalOp],
+        *operands: SSAValue | float,
+        name: str = "",
+        **properties: object,
+    ) -> SSAValue:
+        """As :meth:`apply`, of an elementwise op whose operands broadcast to one shape by NumPy's rules."""
+        tensors = [operand for operand in operands if isinstance(operand, SSAValue)]
+        sizes = self.joint_shape(*(tensor_info(value.type).shape for value in tensors))
+        spread = [
+            self.broadcast_to(value, sizes) if isinstance(value, SSAValue) else value for value in operands
+        ]
+        return self.apply(op_class, *spread, name=name, **properties)
+
+    def joint_shape(self, *shapes: Sequence[int]) -> tuple[int, ...]:
+        """What shapes broadcast to by NumPy's rules."""
+        joint = [1] * max(map(len, shapes), default=0)
+        for shape in shapes:
+            for axis, size in enumerate(shape, len(joint) - len(shape)):
+                if size in (1, joint[axis]):
+                    continue
+                if joint[axis] != 1:
+                    told = " and ".join("x".join(map(str, shape)) or "scalar" for shape in shapes)
+                    raise self.invalid(f"shapes {told} do not broadcast; sizes are equal or 1 from the right")
+                joint[axis] = size
+        return tuple(joint)
+
+    def constant(
+        self, value: ArrayLike, element: ElementType | None = None, suffix: str = "constant"
+    ) -> SSAValue:
+        """A small tensor, in ``element`` or else the dtype that NumPy gives it."""
+        array = np.asarray(value, None if element is None else element.dtype)
+        return self._emitter.tensor(Known(array))
+
+    def full(self, number: float, sizes: Sequence[int], element: ElementType) -> SSAValue:
+        """A tensor of one value everywhere, of any size."""
+        return self._emitter.tensor(Known(np.broadcast_to(np.asarray(number, element.dtype), tuple(sizes))))
+
+    def splat(self, number: float, like: SSAValue, suffix: str = "constant") -> SSAValue:
+        """A tensor of one value everywhere, of the shape and type of another."""
+        info = tensor_info(like.type)
+        return self.full(number, info.shape, info.element)
+
+    def broadcast_to(self, value: SSAValue, sizes: Sequence[int], suffix: str = "broadcast") -> SSAValue:
+        """The value repeated to ``sizes`` by NumPy's rules (aligned at the last dimension)."""
+        rank = tensor_info(value.type).rank
+        return self.broadcast(value, range(len(sizes) - rank, len(sizes)), sizes, suffix)
+
+    def broadcast_axis(self, value: SSAValue, axis: int, sizes: Sequence[int]) -> SSAValue:
+        """A vector along one axis of ``sizes``, repeated along all others; such as the bias of channels."""
+        return self.broadcast(value, [axis], sizes, "broadcast")
+
+    def reshape(self, value: SSAValue, sizes: Sequence[int], suffix: str = "reshape") -> SSAValue:
+        """The same elements under another shape; itself if it has that."""
+        if tensor_info(value.type).sizes == tuple(sizes):
+            return value
+        return self.add(logical.ReshapeOp(value, sizes), suffix)
+
+    def transpose(self, value: SSAValue, permutation: Sequence[int], suffix: str = "transpose") -> SSAValue:
+        """Result dimension i is dimension ``permutation[i]``; itself if nothing moves."""
+        if list(permutation) == list(range(tensor_info(value.type).rank)):
+            return value
+        return self.add(logical.TransposeOp(value, permutation), suffix)
+
+    def slice(
+        self,
+        value: SSAValue,
+        starts: Sequence[int],
+        sizes: Sequence[int],
+        strides: Sequence[int] | None = None,
+        suffix: str = "slice",
+    ) -> SSAValue:
+        """``sizes[i]`` elements from ``starts[i]`` on; itself if that is all of it."""
+        if tensor_info(value.type).sizes == tuple(sizes):
+            return value
+        return self.add(logical.SliceOp(value, starts, sizes, strides), suffix)
+
+    def concat(self, parts: Sequence[SSAValue], axis: int, suffix: str = "concat") -> SSAValue:
+        """The tensors one after the other; itself if it is one."""
+        return parts[0] if len(parts) == 1 else self.add(logical.ConcatOp(parts, axis), suffix)
+
+    def axis(self, axis: int, rank: int) -> int:
+        """An axis counted from the first; -1 is the last."""
+        if not -rank <= axis < max(rank, 1):
+            raise self.invalid(f"axis {axis} is out of range for rank {rank}; it is {-rank} to {rank - 1}")
+        return axis + rank if axis < 0 else axis
+
+    def axes(self, axes: Sequence[int], rank: int) -> list[int]:
+        """Axes counted from the first, in rising order."""
+        found = sorted(self.axis(axis, rank) for axis in axes)
+        if len(set(found)) != len(found):
+            raise self.invalid(f"axes {list(axes)} name an axis twice")
+        return found
+
+    # Graph attributes
+
+    def body(self, name: str) -> Region:
+        """The graph that an attribute holds."""
+        if name not in self.header.bodies:
+            raise self.invalid(f"attribute {name} is missing; it is a graph")
+        return self.header.bodies[name]
+
+    def run(self, body: Region, values: Sequence[Value], part: str) -> list[Value]:
+        """Writes the nodes of a graph attribute here.
+
+        Args:
+            body: From :meth:`body`.
+            values: What its inputs are.
+            part: Tells its nodes apart from those of another run, such as "2" of the second iteration.
+        """
+        return self._emitter.run(self.header, body, values, part)

@@ -1,0 +1,64 @@
+"""Dropout and Bernoulli. At inference a dropout changes nothing; what is random comes from a Philox stream.
+
+The stream's seed is the node's ``seed``, or 0, and its offset follows from the node's name: a program gives the same
+numbers at every run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from aicf.dialects import logical
+from aicf.dialects.types import ElementType, element_named
+from aicf.passes.support.onnx_ops.base import Node, Result, row
+from aicf.passes.support.onnx_ops.element_types import element_of_onnx
+
+_F32, _BOOL = element_named("f32"), element_named("i1")
+
+
+@row("Dropout", since=7)
+def _dropout_7(node: Node) -> Result:
+    """X itself: a node of these opsets is at inference; all of the mask is kept."""
+    mask = _BOOL if node.opset >= 10 else node.element(0)
+    return [node.operand(0), node.full(1, node.shape(0), mask)][: node.outputs]
+
+
+@row("Dropout", since=12)
+def _dropout(node: Node) -> Result:
+    """X itself, or in training X / (1 - ratio) where it is kept and 0 elsewhere; and which elements are kept."""
+    x, training = node.operand(0), node.known(2)
+    if not node.has(2) or (training is not None and not training):
+        return [x, node.full(1, node.shape(0), _BOOL)][: node.outputs]
+    uniform = _uniform(node, node.attributes.int("seed", 0), _F32)
+    ratio = node.cast(node.operand(1), _F32, "ratio") if node.has(1) else node.full(0.5, (), _F32)
+    kept = node.add(logical.CompareOp("ge", uniform, node.broadcast_to(ratio, node.shape(0))), "kept")
+    if training is None:
+        at_inference = node.apply(logical.NotOp, node.operand(2), name="at_inference")
+        kept = node.elementwise(logical.OrOp, at_inference, kept, name="kept")
+        ratio = node.apply(logical.SelectOp, node.operand(2), ratio, node.splat(0.0, ratio), name="ratio")
+    share = node.apply(logical.SubOp, node.splat(1.0, ratio), ratio, name="share")
+    scaled = node.elementwise(logical.DivOp, x, node.cast(share, node.element(0), "share"), name="scaled")
+    return [node.apply(logical.SelectOp, kept, scaled, node.splat(0.0, x)), kept][: node.outputs]
+
+
+@row("Bernoulli", since=15)
+def _bernoulli(node: Node) -> Result:
+    """1 with the probability that the operand says, else 0."""
+    stated = node.attributes.int("dtype", 0)
+    chance = node.operand(0)
+    bits: int = struct.unpack("<i", struct.pack("<f", node.attributes.float("seed", 0.0)))[0]
+    uniform = _uniform(node, bits, node.element(0))
+    drawn = node.add(logical.CompareOp("lt", uniform, chance), "drawn")
+    return node.cast(drawn, element_of_onnx(stated) if stated else node.element(0), "cast")
+
+
+def _uniform(node: Node, seed: int, element: ElementType) -> SSAValue:
+    """Numbers in [0, 1) in the shape of operand 0, other ones for each node and seed."""
+    # Streams of one seed are told apart by where they begin, 2^40 counters or more from each other.
+    place = int.from_bytes(hashlib.sha256(node.name.encode()).digest()[:2], "little")
+    key, offset = (node.constant(np.int64(number)) for number in (seed, place << 40))
+    return node.apply(logical.PhiloxOp, key, offset, form="uniform", sizes=node.shape(0), element=element)

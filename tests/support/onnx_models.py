@@ -1,0 +1,125 @@
+"""ONNX models of one node, run by AICF and by the reference implementation of package onnx.
+
+For the tests of rows of the op map: `expect("Gemm", [a, b, c], alpha=0.5)` compiles the node for `reference` and `cpu`
+and compares all outputs. Values are the caller's: random, and away from where a rounding decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+import aicf
+
+Array = NDArray[Any]
+OPSET = 21
+TARGETS = ("reference", "cpu")
+
+
+def one_node(
+    op_type: str,
+    inputs: Sequence[Array | None],
+    outputs: int = 1,
+    *,
+    known: Sequence[int] = (),
+    opset: int = OPSET,
+    domain: str = "",
+    **attributes: Any,
+) -> onnx.ModelProto:
+    """A model of one node called `node`, with outputs `y0`, `y1` and so on.
+
+    Args:
+        inputs: Samples of its operands, whose types the inputs `x0`, `x1` get; None for an absent one.
+        outputs: How many it has.
+        known: Which operands are initializers of these values instead of inputs.
+        opset: Of the node's domain.
+    """
+    names = [None if value is None else f"x{index}" for index, value in enumerate(inputs)]
+    results = [f"y{index}" for index in range(outputs)]
+    node = helper.make_node(
+        op_type, [name or "" for name in names], results, name="node", domain=domain, **attributes
+    )
+    graph = helper.make_graph(
+        [node],
+        "one_node",
+        [_info(f"x{i}", v) for i, v in enumerate(inputs) if v is not None and i not in known],
+        [helper.make_empty_tensor_value_info(name) for name in results],
+        [numpy_helper.from_array(v, f"x{i}") for i, v in enumerate(inputs) if v is not None and i in known],
+    )
+    for output in graph.output:
+        output.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
+    imports = [helper.make_opsetid("", opset if not domain else OPSET)]
+    if domain:
+        imports.append(helper.make_opsetid(domain, opset))
+    return helper.make_model(graph, opset_imports=imports)
+
+
+def feeds(inputs: Sequence[Array | None], known: Sequence[int] = ()) -> dict[str, Array]:
+    """What a run of `one_node` is given."""
+    return {f"x{i}": v for i, v in enumerate(inputs) if v is not None and i not in known}
+
+
+def expect(
+    op_type: str,
+    inputs: Sequence[Array | None],
+    outputs: int = 1,
+    *,
+    known: Sequence[int] = (),
+    opset: int = OPSET,
+    domain: str = "",
+    expected: Sequence[Array] | None = None,
+    rtol: float = 1e-5,
+    atol: float = 1e-6,
+    targets: Sequence[str] = TARGETS,
+    **attributes: Any,
+) -> None:
+    """Holds a node on each target to the reference implementation, or to `expected`.
+
+    Shapes and dtypes must be equal, and elements within `atol + rtol * expected`; NaN equals NaN.
+    """
+    model = one_node(op_type, inputs, outputs, known=known, opset=opset, domain=domain, **attributes)
+    expect_model(model, feeds(inputs, known), expected, rtol=rtol, atol=atol, targets=targets)
+
+
+def expect_known(op_type: str, inputs: Sequence[Array | None], outputs: int = 1, **options: Any) -> None:
+    """As `expect`, with all operands initializers, so that small ones are evaluated while the graph is lowered."""
+    expect(op_type, inputs, outputs, known=range(len(inputs)), **options)
+
+
+def expect_model(
+    model: onnx.ModelProto,
+    given: dict[str, Array],
+    expected: Sequence[Array] | None = None,
+    *,
+    rtol: float = 1e-5,
+    atol: float = 1e-6,
+    targets: Sequence[str] = TARGETS,
+    **options: Any,
+) -> None:
+    """Holds a model on each target to the reference implementation, or to `expected`; `options` are for `compile`."""
+    if expected is None:
+        expected = ReferenceEvaluator(model).run(None, given)
+    names = [output.name for output in model.graph.output]
+    for target in targets:
+        found = aicf.compile(model, target=target, **options)(given)
+        results = [found[name] for name in names] if isinstance(found, dict) else [found]
+        for name, result, wanted in zip(names, results, expected, strict=True):
+            wanted = np.asarray(wanted)
+            assert (result.dtype, result.shape) == (wanted.dtype, wanted.shape), f"{name} on {target}"
+            np.testing.assert_allclose(
+                result.astype(np.float64) if result.dtype.kind == "V" else result,
+                wanted.astype(np.float64) if wanted.dtype.kind == "V" else wanted,
+                rtol,
+                atol,
+                err_msg=f"{name} on {target}",
+            )
+
+
+def _info(name: str, value: Array) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
