@@ -1,11 +1,11 @@
 """The container of a compiled model: named entries and a manifest in one file, checked as a whole before use.
 
 ``model.aicf`` is a zip archive that any zip tool can list: entries stored uncompressed, sorted, with one fixed time
-stamp, so that equal contents give equal bytes; each entry begins at a multiple of 64 bytes, so that large ones are
-used where they lie in the file, which is mapped into memory. ``manifest.json`` comes first, in this and every later version, and
-holds the size and SHA-256 of every other entry; the archive comment holds the SHA-256 of everything else (manifest,
-headers and directory). Every byte of the file is therefore under a hash. The hashes detect damage and editing, not
-a forger: see the README.
+stamp, so that equal contents give equal bytes. Each begins at a multiple of 64 bytes: large ones are not read but used
+where they lie in the file, which is mapped into memory. ``manifest.json`` comes first, in this and every later version,
+and holds the size and SHA-256 of every other entry; the archive comment holds the SHA-256 of everything else (manifest,
+headers and directory). Every byte of the file is therefore under a hash. The hashes detect damage and editing, not a
+forger: see the README.
 
 What the entries mean is not known here: the compiler writes them and the runtime reads them. No pickle, no eval, and
 no import of xDSL, NumPy or Numba.
@@ -361,7 +361,9 @@ def _read_entries(
     if extra := sorted(spans.keys() - table.keys() - {MANIFEST}):
         raise _error(path, f"holds entry {extra[0]!r}, which its manifest does not list; {_RECOMPILE}")
     entries = {name: _entry(stream, *spans[name]) for name in sorted(table)}
-    with ThreadPoolExecutor(2) as pool:  # weights and prepared weights are the large ones; hashing holds no lock
+    with ThreadPoolExecutor(
+        2
+    ) as pool:  # weights and prepared weights are the large ones; hashing holds no lock
         hashes = pool.map(digest, entries.values())
     for (name, data), found in zip(entries.items(), hashes, strict=True):
         if len(data) != table[name]["size"] or found != table[name]["sha256"]:

@@ -1,7 +1,7 @@
 """Tensors as the bytes of a safetensors file, laid out so that they can be used where they lie, and read so.
 
-Tensors begin at a multiple of a cache line from the start of the bytes; the header is filled up with spaces to that end,
-which the format allows. Reading copies nothing: arrays are views, read-only where the bytes are.
+The first tensor begins at a multiple of a cache line from the start of the bytes; the header is filled up with spaces
+to that end, which the format allows. Reading copies nothing: arrays are views, read-only where the bytes are.
 """
 
 from __future__ import annotations
@@ -66,15 +66,22 @@ def view_tensors(data: bytes | memoryview) -> dict[str, Array]:
 
 def _tensor(name: str, row: Any, data: memoryview) -> Array:
     match row:
-        case {"dtype": str(dtype), "shape": list(shape), "data_offsets": [int(begin), int(end)]}:
-            sizes = cast("list[object]", shape)
+        case {"dtype": str(dtype), "shape": shape, "data_offsets": [int(begin), int(end)]}:
+            sizes = _sizes(shape)
         case _:
             raise ValueError(f"tensor '{name}' has no dtype, shape and offsets")
     if dtype not in _ELEMENTS:
         raise ValueError(f"tensor '{name}' has the element type {dtype}")
-    if not all(type(size) is int and size >= 0 for size in sizes):
+    if sizes is None:
         raise ValueError(f"tensor '{name}' has no legal shape")
-    numbers, element = cast("list[int]", sizes), numpy_dtype(_ELEMENTS[dtype])
-    if not 0 <= begin <= end <= len(data) or end - begin != math.prod(numbers) * element.itemsize:
+    element = numpy_dtype(_ELEMENTS[dtype])
+    if not 0 <= begin <= end <= len(data) or end - begin != math.prod(sizes) * element.itemsize:
         raise ValueError(f"the bytes of tensor '{name}' do not fit its shape")
-    return np.frombuffer(data[begin:end], element).reshape(numbers)
+    return np.frombuffer(data[begin:end], element).reshape(sizes)
+
+
+def _sizes(shape: Any) -> list[int] | None:
+    if not isinstance(shape, list):
+        return None
+    sizes = cast("list[Any]", shape)
+    return sizes if all(type(size) is int and size >= 0 for size in sizes) else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from aicf.errors import InputMismatch
 from aicf.runtime.device_array import tensor_of
@@ -18,6 +18,9 @@ from aicf.runtime.tensors import describe
 
 Feeds: TypeAlias = Mapping[str, Any] | Sequence[Any]
 """Inputs by name, or in order."""
+
+UNKNOWN = "?"
+"""Element type, and only size, of an output about which the model says nothing."""
 
 Sizes: TypeAlias = tuple[int, ...]
 """Sizes of the symbolic dimensions, in the order of their names."""
@@ -54,13 +57,12 @@ class Interface:
     def arguments(self, feeds: Feeds) -> tuple[Any, ...]:
         """The inputs in order. Raises InputMismatch for a name or a number of inputs that is wrong."""
         if isinstance(feeds, Mapping):
-            by_name = cast("Mapping[str, Any]", feeds)
             try:
-                arguments = tuple([by_name[name] for name in self.input_names])
+                arguments = tuple([feeds[name] for name in self.input_names])
             except KeyError:
-                raise self._missing(by_name) from None
-            if len(by_name) != len(arguments):
-                reject_unknown(by_name, self.input_names, "input")
+                raise self._missing(feeds) from None
+            if len(feeds) != len(arguments):
+                reject_unknown(feeds, self.input_names, "input")
             return arguments
         if not isinstance(feeds, list | tuple):
             raise InputMismatch(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
@@ -16,6 +16,7 @@ ExecutionWish: TypeAlias = ExecutionPolicy | Mapping[str, object] | str | Path |
 """A policy of one section: itself, plain values, inline JSON, or the path of a JSON or YAML file."""
 
 _Section = TypeVar("_Section", KernelPolicy, ExecutionPolicy)
+_Wish: TypeAlias = KernelPolicy | ExecutionPolicy | Mapping[str, object] | str | Path | None
 
 
 def policies(kernel: KernelWish, execution: ExecutionWish) -> Policy:
@@ -24,30 +25,28 @@ def policies(kernel: KernelWish, execution: ExecutionWish) -> Policy:
     Raises:
         PolicyError: one of them is not legal, or is of the other section.
     """
-    return Policy(_section(KERNEL, KernelPolicy, kernel), _section(EXECUTION, ExecutionPolicy, execution))
+    return Policy(
+        _section(KERNEL, KernelPolicy, kernel, lambda both: (both.kernel, both.execution)),
+        _section(EXECUTION, ExecutionPolicy, execution, lambda both: (both.execution, both.kernel)),
+    )
 
 
-def _section(name: str, kind: type[_Section], given: KernelWish | ExecutionWish) -> _Section:
-    match given:
-        case None:
-            return kind()
-        case kind():
-            return given
-        case KernelPolicy() | ExecutionPolicy():
-            raise PolicyError(f"{name}: expected a {kind.__name__}, got a {type(given).__name__}")
-        case str() | Path():
-            return _of_text(name, kind, resolve_policy(str(given)))
-        case _:
-            return kind.from_plain(dict(given))
-
-
-def _of_text(name: str, kind: type[_Section], both: Policy) -> _Section:
-    """The section of a policy that states nothing else."""
-    ours, theirs = (both.kernel, both.execution) if name == KERNEL else (both.execution, both.kernel)
+def _section(
+    name: str, kind: type[_Section], given: _Wish, parts: Callable[[Policy], tuple[_Section, object]]
+) -> _Section:
+    """One section; `parts` tells it from the other one of a policy."""
+    if given is None:
+        return kind()
+    if isinstance(given, kind):
+        return given
+    if isinstance(given, KernelPolicy | ExecutionPolicy):
+        raise PolicyError(f"{name}: expected a {kind.__name__}, got a {type(given).__name__}")
+    if isinstance(given, Mapping):
+        return kind.from_plain(dict(given))
+    ours, theirs = parts(resolve_policy(str(given)))
     if theirs != type(theirs)():
         other = EXECUTION if name == KERNEL else KERNEL
         raise PolicyError(
             f"{name}: the policy also has the section '{other}'; give that to the other argument"
         )
-    assert isinstance(ours, kind)
     return ours

@@ -20,7 +20,7 @@ from aicf.errors import SessionClosed
 from aicf.inference.binding import Binding
 from aicf.inference.engines.base import Engine
 from aicf.inference.engines.opening import Asked, open_engine
-from aicf.inference.interface import Feeds
+from aicf.inference.interface import UNKNOWN, Feeds
 from aicf.inference.placement import Placement, placed
 from aicf.inference.policies import ExecutionWish, KernelWish, policies
 from aicf.inference.programs import Program, Programs
@@ -39,8 +39,8 @@ class InferenceSession:
     """A model, ready to be run.
 
     Args:
-        model: What `aicf.compile` takes (the path of an `.mlir` file, program text, a module, a builder graph), the
-            path of an artifact, or a compiled model.
+        model: What `aicf.compile` takes (the path of an `.onnx` or `.mlir` file, bytes of an ONNX model, program text,
+            a module, a builder graph), the path of an artifact, or a compiled model.
         weights: Path of a `.safetensors` file, or arrays by name; None if the model has its own.
         device: `cpu`, `cuda`, `cuda:0` or `reference`; None is the model's own, else `cpu`.
         engine: The backend that runs programs on the device, with a level if that matters (`cpu:x86-64-v3`); None is
@@ -100,8 +100,17 @@ class InferenceSession:
 
     @property
     def output_info(self) -> tuple[TensorSpec, ...]:
-        """Name, shape and dtype of each output, in order; a symbolic size is its name, `?` one that has none."""
-        return self._interface.outputs
+        """Name, shape and dtype of each output, in order; a symbolic size is its name, `?` one that has none.
+
+        A model may not say what an output is; it is then what the first program gives, and `?[?]` before that.
+        """
+        outputs = self._interface.outputs
+        if all(spec.dtype != UNKNOWN for spec in outputs) or not (programs := self._programs.all):
+            return outputs
+        made = programs[0].executable.outputs
+        return tuple(
+            spec if spec.dtype != UNKNOWN else known for spec, known in zip(outputs, made, strict=True)
+        )
 
     @property
     def engine_name(self) -> str:

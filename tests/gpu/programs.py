@@ -401,7 +401,9 @@ def convolutions(dtype: str) -> Graph:
     w, b = g.param("w", (10, 6, 3, 3), dtype), g.param("b", (10,), dtype)
     wide = g.relu(g.conv(x, w, b, strides=[2, 1], low=[1, 1], name="wide"))
     g.output(wide, "wide")
-    g.output(g.conv(x, g.param("w_each", (6, 1, 3, 3), dtype), low=[2, 2], dilations=[2, 2], groups=6), "each")
+    g.output(
+        g.conv(x, g.param("w_each", (6, 1, 3, 3), dtype), low=[2, 2], dilations=[2, 2], groups=6), "each"
+    )
     g.output(
         g.conv_transpose(wide, g.param("w_back", (10, 4, 3, 3), dtype), strides=[2, 2], low=[1, 1]), "back"
     )

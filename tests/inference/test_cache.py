@@ -73,7 +73,9 @@ def test_sizes_given_ahead_are_kept_too(tmp_path: Path) -> None:
         ({"dims": "N=2"}, 2),
     ],
 )
-def test_what_is_compiled_otherwise_is_another_entry(folder: Path, options: dict[str, Any], count: int) -> None:
+def test_what_is_compiled_otherwise_is_another_entry(
+    folder: Path, options: dict[str, Any], count: int
+) -> None:
     with InferenceSession(classifier(), WEIGHTS, cache_dir=folder, **options) as session:
         session.run([rows(count, 24)])
         assert not session.report.of("loaded")
@@ -125,7 +127,9 @@ def test_entries_hold_no_weights(folder: Path) -> None:
 
 def test_a_folder_that_cannot_be_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
-    with pytest.raises(ArtifactError, match="file/cache: cannot use the cache folder: Not a directory; choose one"):
+    with pytest.raises(
+        ArtifactError, match="file/cache: cannot use the cache folder: Not a directory; choose one"
+    ):
         InferenceSession(classifier(), WEIGHTS, cache_dir=tmp_path / "file" / "cache")
 
 

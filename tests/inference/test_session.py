@@ -126,7 +126,9 @@ def test_wrong_inputs_say_what_is_wrong(session: InferenceSession, feeds: Any, m
 
 def test_wrong_outputs_say_what_is_wrong(session: InferenceSession) -> None:
     x = rows(1, 24)
-    with pytest.raises(InputMismatch, match=r"no output 'logit'; did you mean 'logits'\? it has logits, prob"):
+    with pytest.raises(
+        InputMismatch, match=r"no output 'logit'; did you mean 'logits'\? it has logits, prob"
+    ):
         session.run([x], ["logit"])
     with pytest.raises(InputMismatch, match=r"got the string 'logits'; write \['logits'\]"):
         session.run([x], "logits")
@@ -143,7 +145,11 @@ def test_every_pair_of_sizes_gets_its_program() -> None:
             q, k, scale = rows(many[0], 24), rows(many[1], 12, seed=1), rows(many[0], 1, seed=2)
             found = session.run({"k": k, "q": q, "scale": scale})["s"]
             np.testing.assert_allclose(found, scored(q, k, scale), rtol=1e-4, atol=1e-4)
-        assert [event.program for event in session.report.of("compiled")] == ["Q=2, K=3", "Q=2, K=4", "Q=5, K=3"]
+        assert [event.program for event in session.report.of("compiled")] == [
+            "Q=2, K=3",
+            "Q=2, K=4",
+            "Q=5, K=3",
+        ]
         with pytest.raises(InputMismatch) as error:
             session.run([rows(2, 24), rows(3, 12), rows(3, 1)])
         assert error.value.message == (
@@ -192,7 +198,9 @@ def test_programs_go_when_they_hold_too_many_bytes() -> None:
         (event,) = session.report.of("evicted")
         assert event.program == "N=600" and event.detail.startswith(f"max_bytes is {policy['max_bytes']:,}, ")
     with InferenceSession(classifier(), WEIGHTS, exec_policy={"max_bytes": sizes[1] - 1}) as session:
-        with pytest.raises(PolicyError, match=r"max_bytes: with the program for N=600 the session holds .*raise it"):
+        with pytest.raises(
+            PolicyError, match=r"max_bytes: with the program for N=600 the session holds .*raise it"
+        ):
             session.run([rows(600, 24)])
         assert session._programs.all == ()
     with pytest.raises(PolicyError, match="max_bytes: with the programs given ahead the session holds"):
@@ -214,7 +222,10 @@ def test_an_evicted_program_still_runs_for_whoever_bound_it() -> None:
 
 
 def test_the_placement_is_said_when_it_opens(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level("INFO", "aicf.inference"), InferenceSession(classifier(), WEIGHTS, dims="N=5") as session:
+    with (
+        caplog.at_level("INFO", "aicf.inference"),
+        InferenceSession(classifier(), WEIGHTS, dims="N=5") as session,
+    ):
         said = caplog.text
         placement = session.placement()
         launches = session._programs.all[0].plan.launches
@@ -303,7 +314,9 @@ def test_eight_threads_are_served_with_one_result_hash() -> None:
 
 def test_threads_meet_eviction() -> None:
     """Programs come and go under calls that use them."""
-    with InferenceSession(classifier(), WEIGHTS, exec_policy={"max_programs": 1}, device="reference") as session:
+    with InferenceSession(
+        classifier(), WEIGHTS, exec_policy={"max_programs": 1}, device="reference"
+    ) as session:
 
         def work(number: int) -> None:
             for turn in range(3):
@@ -401,7 +414,9 @@ def test_a_binding_takes_dlpack(session: InferenceSession) -> None:
 
 
 def test_what_cannot_be_bound(session: InferenceSession) -> None:
-    with pytest.raises(InputMismatch, match="there is no input or output 'y'; it has x, logits, probabilities"):
+    with pytest.raises(
+        InputMismatch, match="there is no input or output 'y'; it has x, logits, probabilities"
+    ):
         session.bind(y=rows(1))
     with pytest.raises(InputMismatch, match="input 'x' is not bound; bind it first"):
         session.bind(logits=np.zeros((5, 10), np.float32)).run()
@@ -459,7 +474,11 @@ def test_closing_gives_memory_back() -> None:
 
 def test_the_reference_is_a_device_and_an_engine_of_the_cpu() -> None:
     x = rows(2, 24)
-    for options in ({"device": "reference"}, {"device": "cpu", "engine": "reference"}, {"engine": "reference"}):
+    for options in (
+        {"device": "reference"},
+        {"device": "cpu", "engine": "reference"},
+        {"engine": "reference"},
+    ):
         with InferenceSession(classifier(), WEIGHTS, **options) as session:
             assert session.engine_name == "reference:typed"
             assert_classified(session.run([x]), x)
@@ -490,13 +509,25 @@ def test_a_compiled_model_is_served_as_it_is() -> None:
 
 OPTIONS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"device": "tpu"}, PolicyError, "device: there is no 'tpu'; legal: cpu, cuda, cuda:0, reference"),
-    ({"device": "cuda:3"}, BackendUnavailable, "device 'cuda:3': programs run on the first GPU; CUDA_VISIBLE_DEVI"),
+    (
+        {"device": "cuda:3"},
+        BackendUnavailable,
+        "device 'cuda:3': programs run on the first GPU; CUDA_VISIBLE_DEVI",
+    ),
     ({"engine": "onnx"}, PolicyError, "engine: there is no 'onnx'; registered: cpu, cuda, reference"),
-    ({"device": "cpu", "engine": "cuda:sm_90a"}, PolicyError, "engine: 'cuda:sm_90a' does not run on device 'cpu'; "),
+    (
+        {"device": "cpu", "engine": "cuda:sm_90a"},
+        PolicyError,
+        "engine: 'cuda:sm_90a' does not run on device 'cpu'; ",
+    ),
     ({"engine": "cpu:z80"}, PolicyError, ""),
     ({"kernel_policy": {"kernel": {}}}, PolicyError, "kernel: unknown field"),
     ({"kernel_policy": "{streams: 2}"}, PolicyError, "kernel: the policy also has the section 'execution'"),
-    ({"exec_policy": aicf.KernelPolicy()}, PolicyError, "execution: expected a ExecutionPolicy, got a KernelPolicy"),
+    (
+        {"exec_policy": aicf.KernelPolicy()},
+        PolicyError,
+        "execution: expected a ExecutionPolicy, got a KernelPolicy",
+    ),
     ({"dims": {"M": 2}}, PolicyError, "dims: the program has no symbolic dimension M; its dimensions are: N"),
     ({"dims": {"N": 0}}, PolicyError, "dims: cannot read 'N=0'"),
     ({"threads": 0}, PolicyError, "threads must be at least 1, got 0"),
@@ -504,7 +535,9 @@ OPTIONS: list[tuple[dict[str, Any], type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("options", "kind", "message"), OPTIONS)
-def test_wrong_options_say_what_is_legal(options: dict[str, Any], kind: type[Exception], message: str) -> None:
+def test_wrong_options_say_what_is_legal(
+    options: dict[str, Any], kind: type[Exception], message: str
+) -> None:
     with pytest.raises(kind) as error:
         InferenceSession(classifier(), WEIGHTS, **options)
     assert str(error.value).startswith(message)

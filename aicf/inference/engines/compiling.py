@@ -8,13 +8,9 @@ from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
-from xdsl.dialects.func import FuncOp
-
 from aicf.backends.registry import target_spec
 from aicf.compiled import CompiledModel, Options
-from aicf.compiler import compile, logical_text, resolve_options
-from aicf.dialects.logical import NAME_ATTR, ROLE_ATTR
-from aicf.dialects.types import tensor_info
+from aicf.compiler import compile_source, logical_text, resolve_options
 from aicf.errors import PolicyError
 from aicf.frontends.text import make_context
 from aicf.inference.cache import ProgramCache, key_of
@@ -23,11 +19,10 @@ from aicf.inference.engines.base import COMPILED, LOADED, Engine, Made
 from aicf.inference.engines.fixed import FixedEngine
 from aicf.inference.engines.opening import Asked, compile_policy
 from aicf.inference.interface import Interface, Sizes
+from aicf.inference.models import interface_of
 from aicf.inference.report import Report
 from aicf.inference.usage import Meter
-from aicf.passes.specialize_shapes import parse_dims, symbolic_names
-from aicf.passes.support.interface import argument_entry, functions, results_of
-from aicf.runtime.executable import TensorSpec
+from aicf.passes.specialize_shapes import parse_dims
 from aicf.runtime.plan_from_ir import target_of
 from aicf.runtime.tensors import Array
 from aicf.sources import Source, dims_text, read_model, tuning_text
@@ -52,10 +47,10 @@ def open_model(asked: Asked, report: Report) -> Engine:
     cache = None if asked.cache_dir is None else ProgramCache(asked.cache_dir, report)
     compiler = _Compiler(source, read_weights(asked.weights), options, cache)
     dims = dims_text(asked.dims)
-    found = functions(source.module)
-    if source.is_emit or len(found) != 1 or _keeps_state(found[0]):
+    interface = interface_of(source.module)
+    if source.is_emit or interface is None:
         return FixedEngine(compiler.make(dims))
-    return CompilingEngine(compiler, found[0], dims)
+    return CompilingEngine(compiler, interface, dims)
 
 
 class _Compiler:
@@ -110,18 +105,8 @@ class _Compiler:
         return executable, COMPILED, f"for {self.target}, {where}"
 
     def _compile(self, dims: str) -> CompiledModel:
-        options = self.options
         with _COMPILING:
-            return compile(
-                self.source.module,
-                self._weights,
-                options.target or None,
-                dims=dims or None,
-                policy=options.policy or None,
-                tuning=options.tuning or None,
-                threads=options.threads,
-                name=self.source.name,
-            )
+            return compile_source(self.source, self._weights, replace(self.options, dims=dims))
 
 
 class CompilingEngine:
@@ -129,18 +114,18 @@ class CompilingEngine:
 
     Args:
         compiler: Makes its executables.
-        function: The model.
+        interface: Of the model.
         dims: Sizes that were given ahead, as text.
     """
 
     makes_programs = True
 
-    def __init__(self, compiler: _Compiler, function: FuncOp, dims: str) -> None:
+    def __init__(self, compiler: _Compiler, interface: Interface, dims: str) -> None:
         self._compiler = compiler
         self.model = compiler.source.name
         self.name = compiler.target
         self.threads = compiler.options.threads
-        self.interface = _interface_of(function)
+        self.interface = interface
         self._dims = dims
         self._sizes = parse_dims(dims)
         if unknown := [name for name in self._sizes if name not in self.interface.dims]:
@@ -172,26 +157,3 @@ class CompilingEngine:
         return self._compiler.make(
             ";".join(f"{name}={size}" for name, size in pairs), self.interface.label(sizes)
         )
-
-
-def _keeps_state(function: FuncOp) -> bool:
-    """Whether a call changes what a later one sees."""
-    roles = {argument_entry(function, argument.index).get(ROLE_ATTR) for argument in function.args}
-    names = {getattr(role, "data", None) for role in roles}
-    return bool(names & {"state", "meta"}) or any(result.updates for result in results_of(function))
-
-
-def _interface_of(function: FuncOp) -> Interface:
-    inputs: list[TensorSpec] = []
-    for argument in function.args:
-        entry = argument_entry(function, argument.index)
-        if getattr(entry.get(ROLE_ATTR), "data", None) == "input":
-            inputs.append(_spec(getattr(entry.get(NAME_ATTR), "data", ""), argument.type))
-    outputs = [_spec(result.name or "", result.value.type) for result in results_of(function)]
-    return Interface(inputs, outputs, symbolic_names(function))
-
-
-def _spec(name: str, type_: Any) -> TensorSpec:
-    info = tensor_info(type_)
-    sizes = tuple(size if isinstance(size, int) else str(size) for size in info.sizes)
-    return TensorSpec(name, sizes, info.element.name)
