@@ -46,6 +46,7 @@ class Options:
         meta: Who computes counters and rates of a training step, `device` or `host`; empty for the default.
         check_finite: Whether a step of training that is not finite changes nothing.
         memory_budget: Bytes that a training step may take; 0 sets no bound.
+        values: Inputs of an ONNX model that were bound, as JSON; empty for none.
     """
 
     target: str
@@ -56,6 +57,7 @@ class Options:
     meta: str = ""
     check_finite: bool = False
     memory_budget: int = 0
+    values: str = ""
 
 
 @dataclass(frozen=True)

@@ -52,10 +52,12 @@ from aicf.sources import (
     Policy,
     Source,
     Tuning,
+    Values,
     dims_text,
     policy_text,
     read_model,
     tuning_text,
+    values_text,
 )
 from aicf.weight_arrays import Weights, read_weights
 from aicf.whole_numbers import is_whole
@@ -73,6 +75,7 @@ def compile(
     target: str | None = None,
     *,
     dims: Dims | None = None,
+    values: Values | None = None,
     policy: Policy | None = None,
     tuning: Tuning | None = None,
     threads: int = 1,
@@ -91,6 +94,8 @@ def compile(
         target: `cpu`, `cpu:x86-64-v3`, `reference`, ...; a missing level is this machine's. None takes the target that
             the program names, else `cpu` (an emit program must have one of the two).
         dims: Sizes of the symbolic dimensions, `"N=1,540"` or `{"N": [1, 540]}`; one program is made for each.
+        values: Elements of inputs of an ONNX model that shapes of it follow from, `{"shape": [2, 3]}`: such an input is
+            fixed, and no input of the executable.
         policy: `"auto"`, the path of a JSON or YAML file, inline JSON, a dict, or a `Policy`, `KernelPolicy` or
             `ExecutionPolicy`.
         tuning: What `aicf tune` measured for the target: the path of its file, inline JSON or a `TuningTable`. None
@@ -118,7 +123,9 @@ def compile(
         step("reading")
         source = read_model(model, make_context())
         texts = policy_text(policy), dims_text(dims), threads, tuning_text(tuning)
-        asked = Options(target or "", *texts, meta or "", check_finite, int(memory_budget))
+        asked = Options(
+            target or "", *texts, meta or "", check_finite, int(memory_budget), values_text(values)
+        )
         return _compiled(source, read_weights(weights), asked, name or source.name, step)
 
 
@@ -223,6 +230,7 @@ def _reject_options(source: Source, own: bool, asked: Options) -> None:
         "meta": asked.meta,
         "check_finite": asked.check_finite,
         "memory_budget": asked.memory_budget,
+        "values": asked.values,
     }
     followed = {
         "target": source.is_open and not own,
@@ -244,6 +252,8 @@ def passes_of(source: Source, options: Options) -> tuple[ModulePass, ...]:
     """The passes that make a final program of `source`."""
     if options.memory_budget and not is_training(source.module):
         raise PolicyError("memory_budget: the program saves nothing for gradients; leave the option out")
+    if options.values and not source.is_onnx:
+        raise PolicyError("values: only inputs of ONNX models are bound to values; leave the option out")
     if options.meta and not _has_metas(source.module):
         raise PolicyError("meta: the program has no counter or other meta; leave the option out")
     if source.is_emit:
@@ -257,7 +267,7 @@ def passes_of(source: Source, options: Options) -> tuple[ModulePass, ...]:
     if options.policy and not source.has_groups:
         resolve_policy(options.policy).execution.check_saves(())
     stage = "lowered" if source.has_groups else "logical"
-    return AicfInferencePass(*given, stage, options.tuning).passes()
+    return AicfInferencePass(*given, stage, options.tuning, options.values).passes()
 
 
 def _has_metas(module: ModuleOp) -> bool:

@@ -5,11 +5,14 @@ Nothing is compiled here. Weights are in `weight_arrays`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+import numpy as np
+from numpy.typing import ArrayLike
 from typing_extensions import TypeIs
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -37,6 +40,9 @@ Model: TypeAlias = "str | Path | ModuleOp | Graph | bytes | ModelProto"
 Dims: TypeAlias = str | Mapping[str, int | Sequence[int]]
 """`N=1,540;M=4`, or sizes by name."""
 
+Values: TypeAlias = "str | Mapping[str, ArrayLike]"
+"""`{"shape": [2, 3]}`, as JSON or as a dictionary: elements by name of the input."""
+
 Policy: TypeAlias = str | Path | Mapping[str, object] | KernelPolicy | ExecutionPolicy | BothPolicies
 """`auto`, inline JSON, a path, plain values, or a policy of either kind or both."""
 
@@ -62,6 +68,11 @@ class Source:
     def is_emit(self) -> bool:
         """Whether it is past `lower-to-emit`."""
         return bool(self._programs)
+
+    @property
+    def is_onnx(self) -> bool:
+        """Whether it is a graph of the onnx dialect."""
+        return any(isinstance(op, GraphOp) for op in self.module.body.block.ops)
 
     @property
     def has_groups(self) -> bool:
@@ -154,6 +165,16 @@ def dims_text(dims: Dims | None) -> str:
     if dims is None or isinstance(dims, str):
         return dims or ""
     return ";".join(f"{name}={_sizes_text(name, sizes)}" for name, sizes in dims.items())
+
+
+def values_text(values: Values | None) -> str:
+    """The option `values` of the pipeline, JSON on one line. Raises PolicyError for what are no numbers."""
+    if values is None or isinstance(values, str):
+        return values or ""
+    try:
+        return json.dumps({name: np.asarray(value).tolist() for name, value in values.items()})
+    except (TypeError, ValueError) as error:
+        raise PolicyError(f"values: {error}; give numbers or lists of numbers by name of the input") from None
 
 
 def _sizes_text(name: str, sizes: int | Sequence[int]) -> str:

@@ -57,7 +57,8 @@ class AicfInferencePass(ModulePass):
     """Runs every pass of the inference pipeline in order, with a check at each phase boundary.
 
     Options: `target` (`cpu:x86-64-v3`, `reference`), `policy` (file, inline JSON or `auto`), `dims`
-    (`N=1,540`, sizes of symbolic dimensions), `threads`, `tuning` (a table that `aicf tune` wrote: its path or inline
+    (`N=1,540`, sizes of symbolic dimensions), `values` (of inputs of an ONNX model that shapes follow from,
+    `{"shape": [2, 3]}`), `threads`, `tuning` (a table that `aicf tune` wrote: its path or inline
     JSON), and `start`: `logical`, or `lowered` for IR that is lowered already, such as `raise-emit` gives, or that has
     groups which were formed by hand.
     """
@@ -70,6 +71,7 @@ class AicfInferencePass(ModulePass):
     threads: int = 1
     start: str = "logical"
     tuning: str = ""
+    values: str = ""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         run(self.passes(), ctx, op)
@@ -87,7 +89,7 @@ class AicfInferencePass(ModulePass):
                 *decision_passes(self.tuning),
             )
         return (
-            *front_passes(self.target, self.policy, self.dims, self.threads),
+            *front_passes(self.target, self.policy, self.dims, self.threads, self.values),
             *lowering_passes(),
             VerifyLogicalPass(),
             *decision_passes(self.tuning),
@@ -106,7 +108,9 @@ def simplifications() -> tuple[ModulePass, ...]:
     return (LogicalCanonicalizePass(), LogicalCsePass(), LogicalDcePass())
 
 
-def front_passes(target: str, policy: str, dims: str, threads: int) -> tuple[ModulePass, ...]:
+def front_passes(
+    target: str, policy: str, dims: str, threads: int, values: str = ""
+) -> tuple[ModulePass, ...]:
     """From a model as it was given to logical IR of static sizes."""
     return (
         *_settings(target, policy, threads),
@@ -114,7 +118,7 @@ def front_passes(target: str, policy: str, dims: str, threads: int) -> tuple[Mod
         VerifyLogicalPass(),
         *simplifications(),
         FoldConstantsPass(),
-        SpecializeShapesPass(dims),
+        SpecializeShapesPass(dims, values),
         LowerOnnxPass(),
         VerifyLogicalPass(),
     )

@@ -21,13 +21,13 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 from xdsl.utils.exceptions import VerifyException
 
-from aicf.dialects import dims
 from aicf.dialects.dims import NAME_PATTERN, Poly
 from aicf.dialects.logical import WHOLE, DispatchOp, SliceOp, int_values, ints
-from aicf.dialects.onnx import GraphOp, ValueType
+from aicf.dialects.onnx import GraphOp
 from aicf.dialects.types import bind_names, is_tensor, tensor_info
 from aicf.errors import PolicyError
 from aicf.passes.support.identity import invalid, op_id, set_identity, sources
+from aicf.passes.support.onnx_values import Values, bind_sizes, bind_values, check_inputs, parse_values
 
 Buckets: TypeAlias = Mapping[str, Sequence[int]]
 """Dimension name to the sizes wanted."""
@@ -35,14 +35,19 @@ Buckets: TypeAlias = Mapping[str, Sequence[int]]
 
 @dataclass(frozen=True)
 class SpecializeShapesPass(ModulePass):
-    """Binds the symbolic dimensions: ``dims`` gives sizes per name, names apart by ``;``, sizes by ``,``."""
+    """Binds the symbolic dimensions: ``dims`` gives sizes per name, names apart by ``;``, sizes by ``,``.
+
+    ``values`` binds inputs of ONNX graphs, ``{"shape": [2, 3]}``: they become constants, and no inputs any more.
+    """
 
     name = "specialize-shapes"
 
     dims: str = ""
+    values: str = ""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         buckets = parse_dims(self.dims)
+        _bind_values(op, parse_values(self.values), buckets)
         programs = [
             (inner, symbolic_names(inner))
             for inner in op.body.block.ops
@@ -52,6 +57,18 @@ class SpecializeShapesPass(ModulePass):
         for program, names in programs:
             if names:
                 _specialize(program, names, buckets)
+
+
+def _bind_values(module: ModuleOp, values: Values, buckets: dict[str, tuple[int, ...]]) -> None:
+    """Binds inputs of ONNX graphs; sizes that their shapes settle need not be in the buckets."""
+    graphs = [inner for inner in module.body.block.ops if isinstance(inner, GraphOp)]
+    check_inputs(values, graphs)
+    for graph in graphs:
+        settled = bind_values(graph, values)
+        bind_sizes(graph, settled)
+        for name, size in settled.items():
+            if buckets.pop(name, (size,)) != (size,):
+                raise PolicyError(f"dims: the values settle that {name} is {size}; leave it out of the sizes")
 
 
 def parse_dims(text: str) -> dict[str, tuple[int, ...]]:
@@ -131,15 +148,7 @@ def _specialize(program: FuncOp | GraphOp, names: Sequence[str], buckets: Bucket
 
 def _bind_graph(graph: GraphOp, bindings: Mapping[str, int], suffix: str) -> None:
     """Nodes have no types to bind: theirs follow from the arguments', which `lower-onnx` works out."""
-    for index, argument in enumerate(graph.block.args):
-        info = graph.argument_info(index)
-        sizes = [dims.substitute(size, bindings) for size in info.sizes]
-        if any(isinstance(size, int) and size < 0 for size in sizes):
-            given = ", ".join(f"{name}={value}" for name, value in bindings.items())
-            raise invalid(
-                graph, f'argument "{graph.argument_name(index)}" is {info}, a size is negative for {given}'
-            )
-        Rewriter.replace_value_with_new_type(argument, ValueType.of(info.element, sizes))
+    bind_sizes(graph, bindings)
     for op in graph.walk():
         if (identity := op_id(op)) is not None:
             set_identity(op, identity + suffix, sources(op))

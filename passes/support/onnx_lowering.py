@@ -152,9 +152,9 @@ class _GraphLowering:
         self, header: Header, lower: Any, operands: Sequence[Value], op: onnx.NodeOp, parts: tuple[str, ...]
     ) -> list[Value] | None:
         """The results of a node whose operands are known, None if it has to be written."""
-        if header.bodies or not all(_is_small(operand) for operand in operands):
+        if header.bodies or not all(_is_known(operand) for operand in operands):
             return None
-        folding = _Folding(self)
+        folding = _Folding(self, op)
         try:
             found = self._call(header, lower, operands, folding, op)
             known = [folding.known(result) for result in _listed(found)]
@@ -241,6 +241,26 @@ class _GraphLowering:
         self.block.add_op(op)
         return op.result
 
+    def inputs_behind(self, value: SSAValue) -> list[str]:
+        """The inputs of the graph that a value is computed from at run time, in their order."""
+        seen: set[SSAValue] = set()
+        pending = [value]
+        while pending:
+            current = pending.pop()
+            if current in seen or _is_known(self.values.get(current)):
+                continue
+            seen.add(current)
+            owner = current.owner
+            node = owner.parent_op() if isinstance(owner, Block) else owner
+            if isinstance(node, onnx.NodeOp):
+                pending.extend(operand for inner in node.walk() for operand in inner.operands)
+        arguments = self.graph.block.args
+        return [
+            self.graph.argument_name(index)
+            for index, argument in enumerate(arguments)
+            if argument in seen and self.graph.is_input(index)
+        ]
+
     # The function
 
     def _check_results(self, results: Sequence[SSAValue]) -> None:
@@ -272,7 +292,9 @@ class _GraphLowering:
 class _Folding:
     """Evaluates the ops of a node instead of writing them."""
 
-    def __init__(self, lowering: _GraphLowering) -> None:
+    def __init__(self, lowering: _GraphLowering, op: onnx.NodeOp) -> None:
+        self._lowering = lowering
+        self._op = op
         self._arrays: dict[SSAValue, Array] = {}
 
     def emit(self, op: LogicalOp, suffix: str) -> None:
@@ -301,6 +323,10 @@ class _Folding:
                 return Items(tuple(Known(self._arrays[i]) if isinstance(i, SSAValue) else i for i in items))
             case _:
                 return _known_if_array(result)
+
+    def inputs_behind(self, index: int) -> list[str]:
+        """The inputs of the graph that an operand is computed from at run time."""
+        return self._lowering.inputs_behind(self._op.ins[index])
 
     def run(self, header: Header, body: Region, values: Sequence[Value], part: str) -> list[Value]:
         """Nodes with graphs are not evaluated."""
@@ -339,6 +365,10 @@ class _Writing:
         """The constant of a known tensor."""
         return self._lowering.write_known(known)
 
+    def inputs_behind(self, index: int) -> list[str]:
+        """The inputs of the graph that an operand is computed from at run time."""
+        return self._lowering.inputs_behind(self._op.ins[index])
+
     def run(self, header: Header, body: Region, values: Sequence[Value], part: str) -> list[Value]:
         """Lower the nodes of a graph of the node here."""
         self._lowering.values.update(zip(body.block.args, values, strict=True))
@@ -361,7 +391,9 @@ def _known_if_array(result: OneResult) -> Value:
     return Known(result) if isinstance(result, np.ndarray) else result
 
 
-def _is_small(value: Value) -> bool:
+def _is_known(value: Value) -> bool:
+    if isinstance(value, Items):
+        return not any(isinstance(item, SSAValue) for item in value.items)
     return not isinstance(value, SSAValue)
 
 

@@ -334,6 +334,24 @@ def other_norms(dtype: str) -> Graph:
     return g
 
 
+def pooling(dtype: str) -> Graph:
+    """Every pooling over one, two and three dimensions: with a border, steps and gaps, and beyond the operand."""
+    g = Graph("pooling")
+    x = g.input("x", (2, 6, 31, 33), dtype)
+    line, block = g.input("line", (3, 4, 70), dtype), g.input("block", (1, 2, 9, 11, 13), dtype)
+    windows = ([3, 2], [2, 1], [1, 2], [1, 0], [1, 1])
+    g.output(g.max_pool(x, *windows), "max_pool")
+    g.output(g.max_pool_indices(x, *windows), "max_pool_indices")
+    g.output(g.avg_pool(x, *windows), "avg_pool")
+    g.output(g.avg_pool(x, [3, 3], [2, 2], None, [1, 1], [1, 1], count_include_pad=True), "avg_pool_padding")
+    g.output(g.lp_pool(x, 2, *windows), "lp_pool")
+    g.output(g.max_pool(line, [5], [4], ceil_mode=True), "max_pool_line")
+    g.output(g.avg_pool(line, [4], [3], None, [2], [0], ceil_mode=True), "avg_pool_line")
+    g.output(g.max_pool(block, [2, 3, 4], [2, 2, 3]), "max_pool_block")
+    g.output(g.lp_pool(block, 3, [3, 3, 3], None, None, [1, 1, 1], [1, 1, 1]), "lp_pool_block")
+    return g
+
+
 def losses(dtype: str) -> Graph:
     """Losses of pairs and of classes, of which some samples are ignored, in every reduction; labels that are none."""
     g = Graph("losses")

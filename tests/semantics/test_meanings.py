@@ -381,6 +381,26 @@ def test_normalisations_of_channels(rest: tuple[int, ...]) -> None:
         close(result[n, c], (x[n, c] - group.mean()) / deviation * scale[c] + bias[c])
 
 
+def test_poolings() -> None:
+    x = np.array([[[1.0, -4.0, 3.0, 3.0, 2.0]]])
+    windows = ([2], [2], [2], [1], [2])  # at -1, 1, 3 and 5: (-4), (-4, 3), (3) and nothing
+    close(run(lambda v: logical.MaxPoolOp(v, *windows), x[..., :4]), np.array([[[-4.0, 3.0, 3.0]]]))
+    places = run(lambda v: logical.MaxPoolIndicesOp(v, [3], [2], ceil_mode=True), x)
+    assert places.tolist() == [[[2, 2]]]
+    close(run(lambda v: logical.AvgPoolOp(v, *windows), x[..., :4]), np.array([[[-4.0, -0.5, 3.0]]]))
+    padded = run(lambda v: logical.AvgPoolOp(v, *windows, count_include_pad=True), x[..., :4])
+    close(padded, np.array([[[-2.0, -0.5, 1.5]]]))
+    close(run(lambda v: logical.LpPoolOp(v, 2, [2], [3]), x), np.array([[[math.sqrt(17), math.sqrt(13)]]]))
+
+
+def test_a_pooling_that_finds_nothing() -> None:
+    x = np.array([[[5]]], np.int8)
+    assert run(lambda v: logical.MaxPoolOp(v, [1], None, None, [1]), x).tolist() == [[[-128, 5]]]
+    assert run(lambda v: logical.MaxPoolIndicesOp(v, [1], None, None, [1]), x).tolist() == [[[1, 0]]]
+    (empty, found) = run(lambda v: logical.AvgPoolOp(v, [1], None, None, [1]), x.astype(np.float64))[0, 0]
+    assert math.isnan(empty) and found == 5
+
+
 def test_convolutions_by_hand() -> None:
     x, weight = np.arange(1.0, 6.0).reshape(1, 1, 5), np.array([[[1.0, 10.0]]])
     lists = {"low": [1], "high": [0], "strides": [2], "dilations": [2]}

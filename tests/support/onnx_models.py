@@ -108,7 +108,7 @@ def expect_model(
     names = [output.name for output in model.graph.output]
     for target in targets:
         found = aicf.compile(model, target=target, **options)(given)
-        results = [found[name] for name in names] if isinstance(found, dict) else [found]
+        results = found if isinstance(found, tuple) else (found,)
         for name, result, wanted in zip(names, results, expected, strict=True):
             wanted = np.asarray(wanted)
             assert (result.dtype, result.shape) == (wanted.dtype, wanted.shape), f"{name} on {target}"

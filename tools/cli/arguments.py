@@ -22,6 +22,13 @@ Target = Annotated[
 Dims = Annotated[
     str, typer.Option(help="Sizes of symbolic dimensions, as in 'N=1,540;M=4'.", show_default=False)
 ]
+Values = Annotated[
+    str,
+    typer.Option(
+        help="Inputs of an ONNX model that shapes follow from, and their values, as in '{\"shape\": [2, 3]}'.",
+        show_default=False,
+    ),
+]
 Tuning = Annotated[
     Path | None, typer.Option(help="Measured times, a file that `aicf tune` wrote.", show_default=False)
 ]

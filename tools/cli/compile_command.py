@@ -17,6 +17,7 @@ from aicf.tools.cli.arguments import (
     Target,
     Threads,
     Tuning,
+    Values,
     Weights,
 )
 from aicf.tools.cli.outputs import check_output
@@ -28,6 +29,7 @@ def compile_command(
     weights: Weights = None,
     target: Target = None,
     dims: Dims = "",
+    values: Values = "",
     policy: Annotated[
         str | None,
         typer.Option(help="'auto', inline JSON, or a .json or .yaml file.", show_default=False),
@@ -48,6 +50,7 @@ def compile_command(
         weights,
         target,
         dims=dims,
+        values=values,
         policy=policy,
         tuning=tuning,
         threads=threads,

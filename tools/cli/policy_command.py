@@ -18,6 +18,7 @@ from aicf.tools.cli.arguments import (
     Target,
     Threads,
     Tuning,
+    Values,
     Weights,
 )
 from aicf.tools.cli.compile_command import compile_command
@@ -66,6 +67,7 @@ def extract_command(
 def _how_to_apply(decided: Decided) -> str:
     options, plan = decided.options, decided.plan
     dims = f" --dims '{options.dims}'" if options is not None and options.dims else ""
+    dims += f" --values '{options.values}'" if options is not None and options.values else ""
     threads = f" --threads {plan.threads}" if plan.threads > 1 else ""
     target = (
         f"--target {plan.backend}:{plan.arch}{dims}{threads}{'' if options is None else _training(options)}"
@@ -87,6 +89,7 @@ def apply_command(
     weights: Weights = None,
     target: Target = None,
     dims: Dims = "",
+    values: Values = "",
     tuning: Tuning = None,
     threads: Threads = 1,
     meta: Meta = None,
@@ -101,6 +104,7 @@ def apply_command(
         weights,
         target,
         dims,
+        values,
         str(policy),
         tuning,
         threads,

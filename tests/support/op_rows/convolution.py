@@ -84,7 +84,7 @@ def _convolved(
     return result + bias[0].reshape(-1, *[1] * len(taps)) if bias else result
 
 
-def _spread(
+def spread(
     x: Array,
     weight: Array,
     *bias: Array,
@@ -116,5 +116,5 @@ def _spread(
 
 ROWS = (
     Row(logical.ConvOp, _conv, _convolved, NUMBERS),
-    Row(logical.ConvTransposeOp, _conv_transpose, _spread, NUMBERS),
+    Row(logical.ConvTransposeOp, _conv_transpose, spread, NUMBERS),
 )
