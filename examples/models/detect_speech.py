@@ -46,7 +46,7 @@ def model_path(name: str) -> Path:
 
 
 def open_session(path: Path) -> aicf.InferenceSession:
-    """A session for one sound at 16,000 samples a second. The model chooses by the rate, so its value is bound."""
+    """A session for one sound at 16,000 samples a second. The model chooses by its input `sr`, which is fixed."""
     return aicf.InferenceSession(path, dims={"batch": 1, "sequence": CONTEXT + FRAME}, values={"sr": RATE})
 
 
@@ -61,7 +61,7 @@ def judge(session: aicf.InferenceSession, sound: Sound) -> Iterator[tuple[float,
     """The probability of speech in each frame, and the model's state behind it."""
     state = np.zeros((2, 1, 128), np.float32)
     for frame in frames(sound):
-        found = session.run({"input": frame, "state": state, "sr": np.array(RATE)})
+        found = session.run({"input": frame, "state": state})
         state = found["stateN"]
         yield float(found["output"][0, 0]), state
 

@@ -40,7 +40,9 @@ class Packaged:
 
 MODELS = {
     "magika": Packaged("magika", "models/standard_v3_3/model.onnx", "unk__214=1"),
-    "silero": Packaged("silero_vad", "data/silero_vad_op18_ifless.onnx", "batch=1;sequence=576", '{"sr": 16000}'),
+    "silero": Packaged(
+        "silero_vad", "data/silero_vad_op18_ifless.onnx", "batch=1;sequence=576", '{"sr": 16000}'
+    ),
     "ppocr-cls": Packaged(
         "rapidocr_onnxruntime", "models/ch_ppocr_mobile_v2.0_cls_infer.onnx", "x_0=1;x_2=48;x_3=192"
     ),
