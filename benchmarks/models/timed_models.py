@@ -4,6 +4,7 @@ their own, each with one input of a real size.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "examples" / "models"))
@@ -34,9 +36,8 @@ class TimedModel:
     values: tuple[str, ...] = ()
 
     def dims(self) -> dict[str, int]:
-        """Sizes of the dimensions that the file leaves open; AICF calls one without a name `input_axis`."""
-        import onnx
-
+        """Sizes of the dimensions that the file leaves open, by the names that AICF gives them: letters, digits and
+        underscores of the file's, or `input_axis` where it has none."""
         found: dict[str, int] = {}
         for value in onnx.load_from_string(self.model).graph.input:
             if value.name not in self.feeds:
@@ -44,8 +45,10 @@ class TimedModel:
             shape = self.feeds[value.name].shape
             for axis, dim in enumerate(value.type.tensor_type.shape.dim):
                 if dim.dim_value <= 0:
-                    named = dim.dim_param.isidentifier()
-                    found[dim.dim_param if named else f"{value.name}_{axis}"] = shape[axis]
+                    named = dim.dim_param not in ("", "?")
+                    found[re.sub(r"\W", "_", dim.dim_param) if named else f"{value.name}_{axis}"] = shape[
+                        axis
+                    ]
         return found
 
     def options(self) -> dict[str, Any]:
