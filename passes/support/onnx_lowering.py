@@ -34,7 +34,7 @@ from aicf.passes.support.identity import (
 from aicf.passes.support.onnx_names import node_id, node_name
 from aicf.passes.support.onnx_ops import Header, Items, Known, Node, Result, Row, Value, find_row
 from aicf.passes.support.onnx_ops.attributes import Attributes
-from aicf.passes.support.onnx_ops.base import Array, OneResult
+from aicf.passes.support.onnx_ops.base import Array, OneResult, Tensor
 from aicf.semantics import evaluate
 
 MAX_FOLDED_ELEMENTS = 1 << 16
@@ -353,9 +353,8 @@ class _Writing:
 
     def emit(self, op: LogicalOp, suffix: str) -> None:
         """Append an op, unless what it gives is known because tensors are empty."""
-        if self._arrays or _is_empty(op):
-            if self._evaluated(op):
-                return
+        if (self._arrays or _is_empty(op)) and self._evaluated(op):
+            return
         op.verify()
         self._own.add(op)
         identity = self._lowering.ids.fresh(derived_id(self._id, suffix))
@@ -422,10 +421,13 @@ class _Writing:
             case SSAValue() if result in self._arrays:
                 return Known(self._arrays[result])
             case Items(items):
-                found = (Known(self._arrays[item]) if item in self._arrays else item for item in items)
-                return Items(tuple(found))
+                return Items(tuple(self._item(item) for item in items))
             case _:
                 return _known_if_array(result)
+
+    def _item(self, item: Tensor) -> Tensor:
+        known = isinstance(item, SSAValue) and item in self._arrays
+        return Known(self._arrays[item]) if known else item
 
     def _name_first(self, results: Sequence[Value]) -> None:
         first = results[0] if results else None

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 import aicf
 from tests.support.onnx_models import expect_model
 
-F, I, B = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+F, I64, B = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 info = helper.make_tensor_value_info
 
 
@@ -38,13 +38,20 @@ def body(
 
 
 def branch(op_type: str, *operands: str) -> onnx.GraphProto:
-    return body([helper.make_node(op_type, list(operands), ["z"], name=f"inner {op_type}")], [], [info("z", F, None)])
+    return body(
+        [helper.make_node(op_type, list(operands), ["z"], name=f"inner {op_type}")], [], [info("z", F, None)]
+    )
 
 
 @pytest.mark.parametrize("condition", [True, False])
 def test_if_of_a_known_condition(condition: bool) -> None:
     node = helper.make_node(
-        "If", ["c"], ["y"], name="choice", then_branch=branch("Add", "x", "x"), else_branch=branch("Relu", "x")
+        "If",
+        ["c"],
+        ["y"],
+        name="choice",
+        then_branch=branch("Add", "x", "x"),
+        else_branch=branch("Relu", "x"),
     )
     flow = model([node], [info("x", F, [3])], ["y"], {"c": np.array(condition)})
     expect_model(flow, {"x": np.array([-1.5, 2, 3], np.float32)})
@@ -52,10 +59,17 @@ def test_if_of_a_known_condition(condition: bool) -> None:
 
 def test_if_of_a_condition_at_run_time() -> None:
     node = helper.make_node(
-        "If", ["c"], ["y"], name="choice", then_branch=branch("Add", "x", "x"), else_branch=branch("Relu", "x")
+        "If",
+        ["c"],
+        ["y"],
+        name="choice",
+        then_branch=branch("Add", "x", "x"),
+        else_branch=branch("Relu", "x"),
     )
     flow = model([node], [info("c", B, []), info("x", F, [3])], ["y"])
-    with pytest.raises(aicf.UnsupportedOp, match=r"If 'choice': the condition .*from input 'c' at run time.*values={'c'"):
+    with pytest.raises(
+        aicf.UnsupportedOp, match=r"If 'choice': the condition .*from input 'c' at run time.*values={'c'"
+    ):
         aicf.compile(flow, target="reference")
     exe = aicf.compile(flow, target="reference", values={"c": False})
     np.testing.assert_array_equal(exe(np.array([-1, 0.5, 2], np.float32)), [0, 0.5, 2])
@@ -71,10 +85,12 @@ def loop(trips: int | None, limit: int) -> onnx.ModelProto:
             helper.make_node("Not", ["last"], ["go"]),
             helper.make_node("Identity", ["next"], ["scan"]),
         ],
-        [info("i", I, []), info("on", B, []), info("sum", F, [3])],
+        [info("i", I64, []), info("on", B, []), info("sum", F, [3])],
         [info("go", B, []), info("next", F, [3]), info("scan", F, [3])],
     )
-    node = helper.make_node("Loop", ["" if trips is None else "n", "", "s"], ["y", "all"], name="sums", body=inner)
+    node = helper.make_node(
+        "Loop", ["" if trips is None else "n", "", "s"], ["y", "all"], name="sums", body=inner
+    )
     constants = {"one": np.array(1, np.int64), "limit": np.array(limit, np.int64)}
     if trips is not None:
         constants["n"] = np.array(trips, np.int64)
@@ -100,12 +116,12 @@ def test_loops_that_do_not_end() -> None:
 def test_loop_of_a_trip_count_at_run_time() -> None:
     flow = loop(4, 99)
     flow.graph.initializer.remove(next(t for t in flow.graph.initializer if t.name == "n"))
-    flow.graph.input.append(info("n", I, []))
+    flow.graph.input.append(info("n", I64, []))
     with pytest.raises(aicf.UnsupportedOp, match=r"Loop 'sums': the trip count .*input 'n'"):
         aicf.compile(flow, target="reference")
     exe = aicf.compile(flow, target="reference", values={"n": 2})
     found = exe({"x": np.ones(3, np.float32), "s": np.zeros(3, np.float32)})
-    np.testing.assert_array_equal(found["y"], [2, 2, 2])
+    np.testing.assert_array_equal(found[0], [2, 2, 2])
 
 
 @pytest.mark.parametrize("backward", [0, 1])

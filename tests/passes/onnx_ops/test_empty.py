@@ -35,7 +35,9 @@ def test_a_size_of_zero_is_a_bucket() -> None:
         [info("y", F, None)],
     )
     exe = aicf.compile(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), dims={"n": [0, 2]}, target="cpu"
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]),
+        dims={"n": [0, 2]},
+        target="cpu",
     )
     x = np.random.default_rng(1).standard_normal((1, 2)).astype(np.float32)
     past = np.empty((0, 2), np.float32)
