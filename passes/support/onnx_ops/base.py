@@ -302,8 +302,10 @@ class Node(Writer):
         if array is None:
             self.raw(index)
             names = self._emitter.inputs_behind(index)
-            computed = f"follows from input {' and '.join(map(repr, names))} at run time" if names else (
-                "is computed at run time"
+            computed = (
+                f"follows from input {' and '.join(map(repr, names))} at run time"
+                if names
+                else ("is computed at run time")
             )
             bind = f", or bind the input: values={{{names[0]!r}: ...}} (--values)" if names else ""
             raise self.unsupported(
