@@ -47,7 +47,17 @@ from xdsl.traits import IsolatedFromAbove, IsTerminator, NoTerminator, Pure, Sym
 from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects.emit_access_ops import IndexOp, LoadOp, is_memory, memory_of
-from aicf.dialects.emit_scalar_ops import SCALAR_OPS, CastOp, DivIntOp, PhiloxOp, SigmoidOp, verify_scalar_op
+from aicf.dialects.emit_scalar_ops import (
+    SCALAR_OPS,
+    BitcastOp,
+    CastOp,
+    DivIntOp,
+    PhiloxOp,
+    ShiftLeftOp,
+    ShiftRightOp,
+    SigmoidOp,
+    verify_scalar_op,
+)
 from aicf.dialects.emit_scan import ScanOp, scans_of, verify_scans
 from aicf.dialects.emit_syntax import parse_attributes, parse_integer, parse_integers, print_attributes
 from aicf.dialects.emit_types import scalar_element
@@ -55,6 +65,7 @@ from aicf.dialects.emit_types import scalar_element
 __all__ = [
     "REDUCTIONS",
     "SCALAR_OPS",
+    "BitcastOp",
     "CastOp",
     "DivIntOp",
     "IndexOp",
@@ -64,6 +75,8 @@ __all__ = [
     "PhiloxOp",
     "ReduceOp",
     "ScanOp",
+    "ShiftLeftOp",
+    "ShiftRightOp",
     "SigmoidOp",
     "StoreOp",
     "YieldOp",

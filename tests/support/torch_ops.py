@@ -227,7 +227,7 @@ def one_hot(places: Tensor, on: Tensor, off: Tensor, axis: int, depth: int) -> T
     return torch.where(functional.one_hot(classes, depth + 1)[..., :depth].bool(), on, off).movedim(-1, axis)
 
 
-MODES = {"add": "sum", "max": "amax", "min": "amin"}
+MODES = {"add": "sum", "max": "amax", "min": "amin", "mul": "prod"}
 
 
 def scattered(x: Tensor, places: Tensor, updates: Tensor, axis: int, mode: str) -> Tensor:
@@ -386,6 +386,7 @@ TORCH: Mapping[str, Callable[..., Tensor]] = {
     "concat": lambda *parts, axis: torch.cat(parts, axis),
     "select": torch.where,
     "constant": constant,
+    "bitcast": lambda x, element: x.view(ELEMENTS[element]),
     "cast": lambda x, element: x.to(ELEMENTS[element]),
     "iota": iota,
     "pad": pad,

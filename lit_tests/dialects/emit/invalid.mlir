@@ -1382,6 +1382,40 @@ emit.kernel @k parallel [4] reduce [8] ins [affine_map<(d0, d1) -> (d0, d1)>] ou
 
 // -----
 
+// Floats are not shifted.
+// CHECK: error: emit.shift_right shifts integers, got f32
+emit.kernel @k parallel [4] reduce [8] ins [affine_map<(d0, d1) -> (d0, d1)>] outs [affine_map<(d0, d1) -> (d0)>] {
+^bb0(%x : f32):
+  %m = emit.phase -> f32 {
+    %a = emit.reduce "sum" %x : f32
+    emit.yield %a : f32
+  }
+  emit.phase {
+    %a = emit.shift_right %m, %m : f32
+    emit.store %m, 0 : f32
+    emit.yield
+  }
+}
+
+// -----
+
+// The bits of a scalar are those of one of its size.
+// CHECK: error: emit.bitcast: f32 has 4 bytes, i64 8
+emit.kernel @k parallel [4] reduce [8] ins [affine_map<(d0, d1) -> (d0, d1)>] outs [affine_map<(d0, d1) -> (d0)>] {
+^bb0(%x : f32):
+  %m = emit.phase -> f32 {
+    %a = emit.reduce "sum" %x : f32
+    emit.yield %a : f32
+  }
+  emit.phase {
+    %a = emit.bitcast %m : f32 to i64
+    emit.store %m, 0 : f32
+    emit.yield
+  }
+}
+
+// -----
+
 // A coordinate is along a dim of the iteration space.
 // CHECK: error: emit.kernel: emit.index 2: the iteration space has 2 dims, counted from 0
 emit.kernel @k parallel [4] reduce [8] ins [affine_map<(d0, d1) -> (d0, d1)>] outs [affine_map<(d0, d1) -> (d0)>] {
