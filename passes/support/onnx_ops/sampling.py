@@ -79,10 +79,8 @@ class _Places:
     def _at_border(self, x: SSAValue) -> SSAValue:
         """The first or last element of a place beyond the outer borders; what lies inside of them stays."""
         node = self.node
-        below, above = (
-            node.add(logical.CompareOp(order, x, node.splat(bound, x)), order)
-            for order, bound in (("lt", self.low), ("gt", self.high))
-        )
+        below = node.add(logical.CompareOp("lt", x, node.splat(self.low, x)), "below")
+        above = node.add(logical.CompareOp("gt", x, node.splat(self.high, x)), "above")
         clamped = node.add(logical.ClampOp(x, 0.0, self.size - 1.0), "border")
         return node.add(logical.SelectOp(node.apply(logical.OrOp, below, above), clamped, x), "inside")
 
