@@ -51,3 +51,7 @@ class BackendUnavailable(AicfError):
 
 class InputMismatch(AicfError):
     """A tensor given to an executable has the wrong name, shape, dtype or rank, or overlaps another."""
+
+
+class SessionClosed(AicfError):
+    """A session was used after its end."""
