@@ -322,12 +322,6 @@ def _layouts(work: Work, gemm: GemmWork, spec: GemmSpec) -> Attribute:
     return ArrayAttr([layout if place in rights else UnitAttr() for place in range(len(work.operands))])
 
 
-def _overlaps(strides: Sequence[int], sizes: Sequence[int]) -> bool:
-    """Whether the rows, or columns, of a matrix with one stride of 1 share elements."""
-    line = 1 if strides[1] == 1 else 0
-    return sizes[1 - line] > 1 and strides[1 - line] < sizes[line]
-
-
 @dataclass(frozen=True)
 class BlasKernel(PlainOperands):
     """The GEMM of scipy-openblas64, called through the pointer table."""
@@ -350,18 +344,15 @@ class BlasKernel(PlainOperands):
         problem, output = gemm.problem, gemm.accesses[0][0]
         if min(problem.m, problem.n, problem.k) == 0:
             return "nothing to multiply"
-        matrices = {
-            "A": (problem.a_strides, (problem.m, problem.k)),
-            "B": (problem.b_strides, (problem.k, problem.n)),
-            "C": (output.strides[-2:], (problem.m, problem.n)),
-        }
-        for what, (strides, sizes) in matrices.items():
+        for what, strides in (("A", problem.a_strides), ("B", problem.b_strides), ("C", output.strides[-2:])):
             if 1 not in strides or min(strides) < 1 or (what == "C" and strides[1] != 1):
                 return (
                     f"{LIBRARY} needs contiguous rows or columns, the strides of {what} are {list(strides)}"
                 )
-            if _overlaps(strides, sizes):
-                return f"{LIBRARY} needs rows or columns that share no element, as windows of {what} do"
+        sizes = {"A": (problem.m, problem.k), "B": (problem.k, problem.n)}
+        for what, strides in (("A", problem.a_strides), ("B", problem.b_strides)):
+            if _overlaps(sizes[what], strides):
+                return f"{LIBRARY} takes no rows that overlap, the strides of {what} are {list(strides)}"
         return None
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
@@ -387,6 +378,12 @@ class BlasKernel(PlainOperands):
             "library": StringAttr(version),
             "combination_order": StringAttr("the library's, fixed by version and core"),
         }
+
+
+def _overlaps(sizes: tuple[int, int], strides: tuple[int, int]) -> bool:
+    """Whether lines of a matrix that are contiguous reach into the next one, as those of a window do."""
+    inner = 1 if strides[1] == 1 else 0
+    return sizes[1 - inner] > 1 and strides[1 - inner] < sizes[inner]
 
 
 def library_version(target: TargetAttr) -> str | None:

@@ -302,8 +302,10 @@ class Node(Writer):
         if array is None:
             self.raw(index)
             names = self._emitter.inputs_behind(index)
-            computed = f"follows from input {' and '.join(map(repr, names))} at run time" if names else (
-                "is computed at run time"
+            computed = (
+                f"follows from input {' and '.join(map(repr, names))} at run time"
+                if names
+                else ("is computed at run time")
             )
             bind = f", or bind the input: values={{{names[0]!r}: ...}} (--values)" if names else ""
             raise self.unsupported(
@@ -333,7 +335,6 @@ class Node(Writer):
 
     def add_all(self, op: LogicalOp, suffix: str = "") -> Sequence[SSAValue]:
         """Insert an op and give all its results."""
-        op.verify()
         self._emitter.emit(op, suffix or op.name.removeprefix("logical."))
         return op.results
 
