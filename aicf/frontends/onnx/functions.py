@@ -28,7 +28,7 @@ class Functions:
         self._graph_opsets = dict(opsets)
         self._opsets = dict(opsets)
         self._has_row = has_row
-        self._open: list[str] = []
+        self._depth = 0
         self.prefix = ""
 
     def domain_of(self, node: onnx.NodeProto) -> str:
@@ -76,19 +76,18 @@ class Functions:
         """While the nodes of a function are read, the function's own opsets hold.
 
         Raises:
-            InvalidIR: it calls itself.
+            UnsupportedOp: calls are nested too deeply, as where the bodies of the standard lead back to one another.
         """
-        key = f"{function.domain}.{function.name}"
-        if (key in self._open and (_domain(function.domain), function.name) in self._own) or len(
-            self._open
-        ) > _MAX_DEPTH:
-            raise InvalidIR(f"function {function.name} calls itself (node '{name}'); functions may not")
+        if self._depth == _MAX_DEPTH:
+            raise UnsupportedOp(
+                f"function {function.name}: calls are nested more than {_MAX_DEPTH} deep; inline some"
+            )
         opsets, prefix = self._opsets, self.prefix
         self._opsets = {**opsets, **{_domain(entry.domain): entry.version for entry in function.opset_import}}
         self.prefix = f"{name}/"
-        self._open.append(key)
+        self._depth += 1
         yield
-        self._open.pop()
+        self._depth -= 1
         self._opsets, self.prefix = opsets, prefix
 
 
@@ -102,7 +101,15 @@ def _schema_body(node: onnx.NodeProto, domain: str, version: int) -> onnx.Functi
         return None
     schema = onnx.defs.get_schema(node.op_type, version, domain)
     body: onnx.FunctionProto = schema.function_body
-    return body if body.node else None
+    if not body.node:
+        return None
+    # What a node leaves out has the schema's default, which the body's references to attributes do not say.
+    found = onnx.FunctionProto()
+    found.CopyFrom(body)
+    found.attribute_proto.extend(
+        attribute.default_value for attribute in schema.attributes.values() if attribute.default_value.type
+    )
+    return found
 
 
 def _bound(node: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto]) -> onnx.NodeProto:
