@@ -40,6 +40,9 @@ from aicf.semantics import evaluate
 MAX_FOLDED_ELEMENTS = 1 << 16
 """Largest operand or result, in elements, of a node that is evaluated instead of written."""
 
+MAX_NODES = 1 << 17
+"""Most nodes of a graph whose loops are unrolled."""
+
 
 def lower_graph(graph: onnx.GraphOp, ids: IdTable) -> FuncOp:
     """The function that a graph becomes.
@@ -69,6 +72,7 @@ class _GraphLowering:
         self.values: dict[SSAValue, Value] = {}
         self._written: dict[int, tuple[Known, SSAValue]] = {}
         self._versions = graph.versions
+        self._count = 0
 
     def run(self) -> FuncOp:
         graph = self.graph
@@ -111,6 +115,11 @@ class _GraphLowering:
 
     def _run_node(self, op: onnx.NodeOp, parts: tuple[str, ...]) -> None:
         header = self._header(op)
+        self._count += 1
+        if self._count > MAX_NODES:
+            raise UnsupportedOp(
+                f"{header}: the graph unrolls into more than {MAX_NODES} nodes; make its loops shorter"
+            )
         operands = [self.values[operand] for operand in op.ins]
         lower = self._row_of(op, header).lower
         results = self._fold(header, lower, operands, op, parts)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from aicf.frontends.onnx.reading import HasRow
 
 _MAX_DEPTH = 64
+MAX_EXPANDED = 1 << 15
+"""Most nodes that the calls of a model expand into."""
 
 
 class Functions:
@@ -29,6 +31,7 @@ class Functions:
         self._opsets = dict(opsets)
         self._has_row = has_row
         self._depth = 0
+        self._expanded = 0
         self.prefix = ""
 
     def domain_of(self, node: onnx.NodeProto) -> str:
@@ -66,7 +69,16 @@ class Functions:
         )
 
     def nodes_of(self, function: onnx.FunctionProto, call: onnx.NodeProto, name: str) -> list[onnx.NodeProto]:
-        """The nodes of a function with the attributes of the call in the places that refer to them."""
+        """The nodes of a function with the attributes of the call in the places that refer to them.
+
+        Raises:
+            UnsupportedOp: the calls of the model grow beyond bounds.
+        """
+        self._expanded += len(function.node)
+        if self._expanded > MAX_EXPANDED:
+            raise UnsupportedOp(
+                f"the model: its calls of functions expand into more than {MAX_EXPANDED} nodes"
+            )
         given = {attr.name: attr for attr in function.attribute_proto}
         given.update({attr.name: attr for attr in call.attribute})
         return [_bound(node, given) for node in function.node]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import onnx
 import pytest
@@ -52,7 +54,10 @@ def twice() -> onnx.FunctionProto:
 def test_calls_are_expanded_and_their_names_kept() -> None:
     flow = model([helper.make_node("twice", ["x"], ["y"], domain="own", name="call")], [scaled(), twice()])
     x = np.random.default_rng(0).standard_normal((2, 3)).astype(np.float32)
-    expect_model(flow, {"x": x})
+    wanted = np.asarray(x, np.float64)
+    for rate in (0.5, 2.0):
+        wanted = np.maximum(wanted, 0) + np.where(wanted > 0, wanted, rate * np.expm1(wanted))
+    expect_model(flow, {"x": x}, [wanted.astype(np.float32)])
     text = aicf.compile(flow, target="reference").ir("logical")
     for name in ("call/first/elu", "call/second/sum", "call/second/Relu"):
         assert f'aicf.id = "{name}' in text
@@ -76,6 +81,34 @@ def test_an_op_without_a_row_is_its_function_body(op_type: str) -> None:
     (wanted,) = ReferenceEvaluator(flow).run(None, {"x": x})
     result = aicf.compile(found.module, target="reference")(x)
     np.testing.assert_allclose(np.asarray(result), wanted, 1e-5, 1e-6)
+
+
+def test_calls_that_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each function calls the next one twice: 2^40 nodes in a model of eighty."""
+    monkeypatch.setattr("aicf.frontends.onnx.functions.MAX_EXPANDED", 512)
+    names = [f"f{level}" for level in range(40)]
+    functions = [
+        helper.make_function(
+            "own",
+            name,
+            ["a"],
+            ["b"],
+            [
+                helper.make_node(inner, ["a"], ["c"], domain="own"),
+                helper.make_node(inner, ["c"], ["b"], domain="own"),
+            ],
+            [OPSET, OWN],
+        )
+        for name, inner in pairwise(names)
+    ]
+    functions.append(
+        helper.make_function(
+            "own", names[-1], ["a"], ["b"], [helper.make_node("Relu", ["a"], ["b"])], [OPSET]
+        )
+    )
+    flow = model([helper.make_node("f0", ["x"], ["y"], domain="own", name="call")], functions)
+    with pytest.raises(aicf.UnsupportedOp, match="its calls of functions expand into more than 512 nodes"):
+        aicf.compile(flow, target="reference")
 
 
 def test_an_op_without_row_and_body() -> None:
