@@ -40,6 +40,9 @@ from aicf.semantics import evaluate
 MAX_FOLDED_ELEMENTS = 1 << 16
 """Largest operand or result, in elements, of a node that is evaluated instead of written."""
 
+MAX_NODES = 1 << 17
+"""Most nodes of a graph whose loops are unrolled."""
+
 
 def lower_graph(graph: onnx.GraphOp, ids: IdTable) -> FuncOp:
     """The function that a graph becomes.
@@ -69,6 +72,7 @@ class _GraphLowering:
         self.values: dict[SSAValue, Value] = {}
         self._written: dict[int, tuple[Known, SSAValue]] = {}
         self._versions = graph.versions
+        self._count = 0
 
     def run(self) -> FuncOp:
         graph = self.graph
@@ -77,8 +81,11 @@ class _GraphLowering:
             info = tensor_info(new.type)
             empty = 0 in info.shape
             self.values[argument] = Known(np.empty(info.shape, info.element.dtype)) if empty else new
-        results = [self.tensor(value, graph.terminator) for value in self.run_block(graph.block, ())]
-        self._check_results(results)
+        values = self.run_block(graph.block, ())
+        results = [
+            self.tensor(value, f"result '{name.data}'")
+            for name, value in zip(graph.result_names, values, strict=True)
+        ]
         self.block.add_op(ReturnOp(*results))
         return self._function(results)
 
@@ -108,6 +115,11 @@ class _GraphLowering:
 
     def _run_node(self, op: onnx.NodeOp, parts: tuple[str, ...]) -> None:
         header = self._header(op)
+        self._count += 1
+        if self._count > MAX_NODES:
+            raise UnsupportedOp(
+                f"{header}: the graph unrolls into more than {MAX_NODES} nodes; make its loops shorter"
+            )
         operands = [self.values[operand] for operand in op.ins]
         lower = self._row_of(op, header).lower
         results = self._fold(header, lower, operands, op, parts)
@@ -190,7 +202,7 @@ class _GraphLowering:
                     "constant of the program; make it an initializer of the model",
                     location=position_of(op),
                 )
-            return self.tensor(written, op)
+            return self.tensor(written, f"output {index} of {header}")
 
         return Known(value.array, write)
 
@@ -216,14 +228,16 @@ class _GraphLowering:
         except (VerifyException, ValueError, OverflowError) as error:
             raise InvalidIR(f"{header}: {error}", location=position_of(op)) from error
 
-    def tensor(self, value: Value, reader: Operation) -> SSAValue:
-        """A value as a tensor of the function."""
-        if isinstance(value, SSAValue):
-            return value
-        if not isinstance(value, Known):
-            what = "a sequence" if isinstance(value, Items) else "absent"
-            raise UnsupportedOp(f"{what}: a tensor is wanted here; sequences exist at compile time only")
-        return self.write_known(value)
+    def tensor(self, value: Value, what: str) -> SSAValue:
+        """A value as a tensor of the function; ``what`` says which it is."""
+        match value:
+            case Known():
+                return self.write_known(value)
+            case SSAValue():
+                return value
+            case _:
+                kind = "an optional value that is absent" if value is None else "a sequence"
+                raise UnsupportedOp(f"{what} is {kind}; a program gives tensors: take it apart in the model")
 
     def write_known(self, known: Known) -> SSAValue:
         """The constant of a known tensor, or the ops that compute it; each is written once."""
@@ -263,9 +277,6 @@ class _GraphLowering:
         ]
 
     # The function
-
-    def _check_results(self, results: Sequence[SSAValue]) -> None:
-        """Holds results to what the graph says that their types are."""
 
     def _function(self, results: Sequence[SSAValue]) -> FuncOp:
         entries: list[DictionaryAttr] = []
@@ -426,8 +437,9 @@ class _Writing:
                 return _known_if_array(result)
 
     def _item(self, item: Tensor) -> Tensor:
-        known = isinstance(item, SSAValue) and item in self._arrays
-        return Known(self._arrays[item]) if known else item
+        if isinstance(item, SSAValue) and item in self._arrays:
+            return Known(self._arrays[item])
+        return item
 
     def _name_first(self, results: Sequence[Value]) -> None:
         first = results[0] if results else None
