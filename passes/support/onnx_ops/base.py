@@ -336,7 +336,6 @@ class Node(Writer):
 
     def add_all(self, op: LogicalOp, suffix: str = "") -> Sequence[SSAValue]:
         """Insert an op and give all its results."""
-        op.verify()
         self._emitter.emit(op, suffix or op.name.removeprefix("logical."))
         return op.results
 

@@ -64,7 +64,7 @@ class _Places:
         """Where a place is read that lies beyond the operand: nowhere else, at the border, or mirrored there."""
         node = self.node
         if self.padding == "border":
-            return node.add(logical.ClampOp(x, 0.0, self.size - 1.0), "border")
+            return self._at_border(x)
         if self.padding == "zeros":
             return x
         if self.high == self.low:
@@ -76,6 +76,14 @@ class _Places:
         back = node.apply(logical.SubOp, node.splat(2 * span, rest), rest, name="back")
         return node.apply(logical.AddOp, node.apply(logical.MinOp, rest, back), self.low, name="mirrored")
 
+    def _at_border(self, x: SSAValue) -> SSAValue:
+        """The first or last element of a place beyond the outer borders; what lies inside of them stays."""
+        node = self.node
+        below = node.add(logical.CompareOp("lt", x, node.splat(self.low, x)), "below")
+        above = node.add(logical.CompareOp("gt", x, node.splat(self.high, x)), "above")
+        clamped = node.add(logical.ClampOp(x, 0.0, self.size - 1.0), "border")
+        return node.add(logical.SelectOp(node.apply(logical.OrOp, below, above), clamped, x), "inside")
+
     def tap(self, x: SSAValue, weight: SSAValue | None) -> _Tap:
         """The element at a whole place."""
         node, last = self.node, self.size - 1.0
@@ -85,7 +93,7 @@ class _Places:
             inside = node.apply(
                 logical.AndOp, first, node.add(logical.CompareOp("le", x, node.splat(last, x)), "before")
             )
-        else:
+        elif self.padding == "reflection":
             x = self.padded(x)
         clamped = node.add(logical.ClampOp(x, 0.0, last), "clamped")
         return _Tap(node.cast(clamped, element_named("i64"), "index"), weight, inside)
