@@ -531,7 +531,7 @@ OPTIONS: list[tuple[dict[str, Any], type[Exception], str]] = [
         "execution: expected a ExecutionPolicy, got a KernelPolicy",
     ),
     ({"dims": {"M": 2}}, PolicyError, "dims: the program has no symbolic dimension M; its dimensions are: N"),
-    ({"dims": {"N": 0}}, PolicyError, "dims: cannot read 'N=0'"),
+    ({"dims": {"N": -1}}, PolicyError, "dims: cannot read 'N=-1'"),
     ({"threads": 0}, PolicyError, "threads must be at least 1, got 0"),
 ]
 

@@ -147,10 +147,10 @@ class CompilingEngine:
 
     def refusal(self, bucket: Bucket) -> str | None:
         """See `Engine`."""
-        for name, size in zip(self.interface.dims, bucket.sizes, strict=True):
-            if size < 1:
-                return f"{name} must be at least 1"
-        return None
+        if self._compiler.source.is_onnx:
+            return None  # empty tensors are ONNX's own, and the compile says what becomes of them
+        empty = [name for name, size in zip(self.interface.dims, bucket.sizes, strict=True) if size < 1]
+        return f"{empty[0]} must be at least 1" if empty else None
 
     def make(self, bucket: Bucket) -> Made:
         """See `Engine`."""
