@@ -22,6 +22,7 @@ from aicf.errors import (
     InvalidIR,
     PlanError,
     PolicyError,
+    SessionClosed,
     UnsupportedOp,
 )
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from aicf.compiled import CompiledModel, load
     from aicf.compiler import compile
     from aicf.frontends.builder import Graph, Value
+    from aicf.inference import InferenceSession
     from aicf.policies.execution_policy import ExecutionPolicy
     from aicf.policies.kernel_policy import KernelPolicy
     from aicf.policies.policy import Policy
@@ -45,6 +47,7 @@ __all__ = [
     "ExecutionPolicy",
     "Graph",
     "GraphExec",
+    "InferenceSession",
     "InputMismatch",
     "InvalidIR",
     "KernelPolicy",
@@ -52,6 +55,7 @@ __all__ = [
     "Policy",
     "PolicyError",
     "Profiler",
+    "SessionClosed",
     "Stream",
     "TrainStep",
     "UnsupportedOp",
@@ -74,6 +78,7 @@ _HOMES = {
     "compile": "aicf.compiler",
     "Graph": "aicf.frontends.builder",
     "Value": "aicf.frontends.builder",
+    "InferenceSession": "aicf.inference",
     "ExecutionPolicy": "aicf.policies.execution_policy",
     "KernelPolicy": "aicf.policies.kernel_policy",
     "Policy": "aicf.policies.policy",

@@ -1,10 +1,11 @@
 """The container of a compiled model: named entries and a manifest in one file, checked as a whole before use.
 
 ``model.aicf`` is a zip archive that any zip tool can list: entries stored uncompressed, sorted, with one fixed time
-stamp, so that equal contents give equal bytes. ``manifest.json`` comes first, in this and every later version, and
-holds the size and SHA-256 of every other entry; the archive comment holds the SHA-256 of everything else (manifest,
-headers and directory). Every byte of the file is therefore under a hash. The hashes detect damage and editing, not
-a forger: see the README.
+stamp, so that equal contents give equal bytes. Each begins at a multiple of 64 bytes: large ones are not read but used
+where they lie in the file, which is mapped into memory. ``manifest.json`` comes first, in this and every later version,
+and holds the size and SHA-256 of every other entry; the archive comment holds the SHA-256 of everything else (manifest,
+headers and directory). Every byte of the file is therefore under a hash. The hashes detect damage and editing, not a
+forger: see the README.
 
 What the entries mean is not known here: the compiler writes them and the runtime reads them. No pickle, no eval, and
 no import of xDSL, NumPy or Numba.
@@ -14,11 +15,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import mmap
 import platform
 import re
 import struct
 import zipfile
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -42,6 +45,12 @@ _END_RECORD_SIZE = 22
 _LOCAL_HEADER = struct.Struct("<4sHHHHHIIIHH")
 _LOCK = ("aicf", "xdsl", "numpy", "numba", "llvmlite", "numba-cuda")
 _CHUNK = 1 << 22
+_MAPPED_FROM = 1 << 20
+"""Bytes of an entry that is mapped instead of read."""
+_ALIGN = 64
+_PADDING = struct.Struct("<HHH")
+"""What an entry's header has more than its name: a field of Android's kind for alignment, whose size is made up."""
+_PADDING_ID = 0xD935
 
 
 @dataclass(frozen=True)
@@ -50,12 +59,13 @@ class Artifact:
 
     Attributes:
         path: The file it was read from, for messages.
-        entries: Contents by entry name, the manifest not included.
+        entries: Contents by entry name, the manifest not included. Large ones are views of the mapped file: replace
+            it by another, as writing an artifact does, and do not write into it.
         manifest: The manifest as parsed JSON.
     """
 
     path: str
-    entries: Mapping[str, bytes]
+    entries: Mapping[str, bytes | memoryview]
     manifest: Mapping[str, Any]
 
     @property
@@ -74,10 +84,19 @@ class Artifact:
         Raises:
             ArtifactError: There is none of that name.
         """
+        return bytes(self.view(name))
+
+    def view(self, name: str) -> bytes | memoryview:
+        """The contents of one entry, without a copy. Raises as `entry`."""
         if name not in self.entries:
             held = ", ".join(self.entries) or "nothing"
             raise _error(self.path, f"has no entry {name!r} (it holds {held}); {_RECOMPILE}")
         return self.entries[name]
+
+    def sha256(self, name: str) -> str:
+        """The hash of one entry, which was found to be right. Raises as `entry`."""
+        self.view(name)
+        return self.manifest["entries"][name]["sha256"]
 
     def text(self, name: str) -> str:
         """An entry as UTF-8 text.
@@ -103,12 +122,12 @@ def toolchain_lock() -> dict[str, str]:
     return lock
 
 
-def digest(data: bytes) -> str:
+def digest(data: bytes | memoryview) -> str:
     """The hash that identifies contents: SHA-256 in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
 
 
-def write(path: str | Path, entries: Mapping[str, bytes], manifest: Mapping[str, Any]) -> None:
+def write(path: str | Path, entries: Mapping[str, bytes | memoryview], manifest: Mapping[str, Any]) -> None:
     """Write an artifact, whole or not at all.
 
     Args:
@@ -146,13 +165,14 @@ def write(path: str | Path, entries: Mapping[str, bytes], manifest: Mapping[str,
         ) from error
 
 
-def _write_archive(stream: BinaryIO, manifest: bytes, entries: Mapping[str, bytes]) -> None:
+def _write_archive(stream: BinaryIO, manifest: bytes, entries: Mapping[str, bytes | memoryview]) -> None:
     layout: list[tuple[int, int]] = []
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
         for name, data in [(MANIFEST, manifest), *sorted(entries.items())]:
             info = zipfile.ZipInfo(name, _TIMESTAMP)
             info.create_system = 3
             info.external_attr = 0o644 << 16
+            info.extra = _padding(stream.tell() + _LOCAL_HEADER.size + len(name))
             archive.writestr(info, data)
             end = stream.tell()
             layout.append((end - len(data), end))
@@ -161,6 +181,12 @@ def _write_archive(stream: BinaryIO, manifest: bytes, entries: Mapping[str, byte
     seal = _seal(stream, layout[1:], end - _SEAL_SIZE)
     stream.seek(end - 64)
     stream.write(seal.encode())
+
+
+def _padding(position: int) -> bytes:
+    """What stands between the end of an entry's name, at ``position``, and its data."""
+    fill = -(position + _PADDING.size) % _ALIGN
+    return _PADDING.pack(_PADDING_ID, _PADDING.size - 4 + fill, _ALIGN) + bytes(fill)
 
 
 def _seal(stream: BinaryIO, data_spans: Sequence[tuple[int, int]], end: int) -> str:
@@ -328,19 +354,29 @@ def _check_seal(stream: BinaryIO, path: str, spans: Mapping[str, tuple[int, int]
 
 def _read_entries(
     stream: BinaryIO, path: str, manifest: Mapping[str, Any], spans: Mapping[str, tuple[int, int]]
-) -> dict[str, bytes]:
+) -> dict[str, bytes | memoryview]:
     table: Mapping[str, Mapping[str, Any]] = manifest["entries"]
     if missing := sorted(table.keys() - spans.keys()):
         raise _error(path, f"lacks entry {missing[0]!r}, which its manifest lists; {_RECOMPILE}")
     if extra := sorted(spans.keys() - table.keys() - {MANIFEST}):
         raise _error(path, f"holds entry {extra[0]!r}, which its manifest does not list; {_RECOMPILE}")
-    entries: dict[str, bytes] = {}
-    for name in sorted(table):
-        data = _read_span(stream, *spans[name])
-        if len(data) != table[name]["size"] or digest(data) != table[name]["sha256"]:
+    entries = {name: _entry(stream, *spans[name]) for name in sorted(table)}
+    with ThreadPoolExecutor(
+        2
+    ) as pool:  # weights and prepared weights are the large ones; hashing holds no lock
+        hashes = pool.map(digest, entries.values())
+    for (name, data), found in zip(entries.items(), hashes, strict=True):
+        if len(data) != table[name]["size"] or found != table[name]["sha256"]:
             raise _error(path, f"was damaged or edited: entry {name!r} fails its hash; {_RECOMPILE}")
-        entries[name] = data
     return entries
+
+
+def _entry(stream: BinaryIO, start: int, end: int) -> bytes | memoryview:
+    """An entry's data; if it is large, as a view of the file."""
+    if end - start < _MAPPED_FROM:
+        return _read_span(stream, start, end)
+    mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+    return memoryview(mapped)[start:end]
 
 
 def _read_span(stream: BinaryIO, start: int, end: int) -> bytes:

@@ -11,13 +11,12 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, cast, overload
+from typing import Any, Literal, overload
 
-import numpy as np
 import safetensors
 import safetensors.numpy
 
-from aicf import artifact
+from aicf import artifact, tensor_bytes
 from aicf.artifact import Artifact
 from aicf.backends.native import NativeCode
 from aicf.errors import ArtifactError, InputMismatch
@@ -25,7 +24,7 @@ from aicf.explain import Decision, Explanation, ValueExplanation, explain_progra
 from aicf.plain import from_plain, to_plain
 from aicf.runtime.capture_plan import ModulePlan
 from aicf.runtime.executable import Executable
-from aicf.runtime.tensors import Array, numpy_dtype
+from aicf.runtime.tensors import Array
 from aicf.summary import Summary, summarize
 from aicf.why_not import WhyNot, why_not
 
@@ -208,7 +207,7 @@ class CompiledModel(Executable):
         }
         if weights:
             changed = self.state() if state else {}
-            entries[WEIGHTS] = safetensors.numpy.save({**self.weights, **changed})
+            entries[WEIGHTS] = tensor_bytes.to_bytes({**self.weights, **changed})
         if self.record.places:
             entries[PLACES] = _to_json(dict(self.record.places))
         if self.record.trained is not None:
@@ -217,7 +216,7 @@ class CompiledModel(Executable):
             entries[LOGICAL] = self.record.logical.encode()
         prepared_for = None
         if weights and self.plan.prepare is not None and self.native.place == "host":
-            entries[PREPARED] = safetensors.numpy.save(self.prepared())
+            entries[PREPARED] = tensor_bytes.to_bytes(self.prepared())
             prepared_for = artifact.digest(entries[WEIGHTS])
         native = self.native
         ours = _Manifest(
@@ -268,6 +267,13 @@ def load(
     file = artifact.read(path)
     with _located(path):
         return _load(file, native == "rebuild", weights)
+
+
+def load_program(path: str | Path, offered: Mapping[str, Array]) -> CompiledModel:
+    """Loads an artifact that was saved without weights, on those of `offered` that it reads. Raises as `load`."""
+    file = artifact.read(path)
+    with _located(path):
+        return _load(file, False, offered, only_read=True)
 
 
 @contextmanager
@@ -338,9 +344,17 @@ def _read_plan(file: Artifact) -> tuple[ModulePlan, tuple[Decision, ...]]:
     return plan, from_plain(_Ledger, {"decisions": _read_json(file, LEDGER)}, "ledger").decisions
 
 
-def _load(file: Artifact, rebuild: bool, given: Mapping[str, Array] | str | Path | None) -> CompiledModel:
+def _load(
+    file: Artifact,
+    rebuild: bool,
+    given: Mapping[str, Array] | str | Path | None,
+    *,
+    only_read: bool = False,
+) -> CompiledModel:
     ours = _read_manifest(file)
     plan, decisions = _read_plan(file)
+    if only_read and isinstance(given, Mapping):
+        given = {bind.name: given[bind.name] for bind in plan.weights if bind.name in given}
     logical = file.text(LOGICAL) if LOGICAL in file.entries else None
     record = Record(
         ours.name,
@@ -353,7 +367,7 @@ def _load(file: Artifact, rebuild: bool, given: Mapping[str, Array] | str | Path
         _read_trained(file),
     )
     weights = _weights(file, given)
-    is_current = given is None and ours.prepared_for == artifact.digest(file.entry(WEIGHTS))
+    is_current = given is None and ours.prepared_for == file.sha256(WEIGHTS)
     derived = _read_tensors(file, PREPARED) if plan.prepare is not None and is_current else None
     code = _read_native(file, ours)
     if rebuild:
@@ -420,17 +434,8 @@ def _read_json(file: Artifact, name: str) -> Any:
 
 def _read_tensors(file: Artifact, name: str) -> dict[str, Array]:
     try:
-        found: Any = safetensors.deserialize(file.entry(name))  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-        views = cast("list[tuple[str, Mapping[str, Any]]]", found)
-        return {key: _tensor(view) for key, view in views}
-    except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
+        return tensor_bytes.view_tensors(file.view(name))
+    except ValueError as error:
         raise ArtifactError(
             f"entry '{name}' of the artifact is not safetensors: {error}; compile the model again"
         ) from error
-
-
-def _tensor(view: Mapping[str, Any]) -> Array:
-    """A tensor as safetensors gives it; its own loader of bytes knows no BF16."""
-    name: str = view["dtype"]
-    dtype = numpy_dtype({"BOOL": "i1"}.get(name, name.lower()))
-    return np.frombuffer(view["data"], dtype).reshape(view["shape"])

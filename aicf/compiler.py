@@ -121,32 +121,45 @@ def compile(
         raise PolicyError(f"memory_budget: {memory_budget!r} is no number of bytes; give 0 or more, whole")
     with progress("compiling") as step:
         step("reading")
-        context = make_context()
-        source = read_model(model, context)
+        source = read_model(model, make_context())
         texts = policy_text(policy), dims_text(dims), threads, tuning_text(tuning)
         asked = Options(
             target or "", *texts, meta or "", check_finite, int(memory_budget), values_text(values)
         )
-        options = resolve_options(source, asked)
-        logical = None if source.is_emit else _logical_text(source.module, context)
-        places = _places(source.module)
-        _run(passes_of(source, options), source.module, context, step)
-        verify_module(source.module)
-        plan = read_module(source.module)
-        arrays = bind_weights(plan.weights, _weights_of(source, plan, read_weights(weights)))
-        step("generating code")
-        native = _build(source.module)
-        record = Record(
-            name or source.name,
-            _with_tuning_read(options, source.module),
-            logical,
-            print_module(source.module),
-            read_decisions(source.module),
-            toolchain_lock(),
-            places,
-        )
-        step("preparing weights")
-        return CompiledModel(record, plan, native, arrays)
+        return _compiled(source, read_weights(weights), asked, name or source.name, step)
+
+
+def compile_source(source: Source, weights: Mapping[str, Array], asked: Options) -> CompiledModel:
+    """Compiles a model that was read, and leaves it as it is. Raises as `compile`."""
+    own = replace(source, module=source.module.clone())
+    with progress("compiling") as step:
+        return _compiled(own, weights, asked, source.name, step)
+
+
+def _compiled(
+    source: Source, weights: Mapping[str, Array], asked: Options, name: str, step: Step
+) -> CompiledModel:
+    context = make_context()
+    options = resolve_options(source, asked)
+    logical = None if source.is_emit else _with_ids(source.module, context)
+    places = _places(source.module)
+    _run(passes_of(source, options), source.module, context, step)
+    verify_module(source.module)
+    plan = read_module(source.module)
+    arrays = bind_weights(plan.weights, _weights_of(source, plan, weights))
+    step("generating code")
+    native = _build(source.module)
+    record = Record(
+        name,
+        _with_tuning_read(options, source.module),
+        logical,
+        print_module(source.module),
+        read_decisions(source.module),
+        toolchain_lock(),
+        places,
+    )
+    step("preparing weights")
+    return CompiledModel(record, plan, native, arrays)
 
 
 def _weights_of(source: Source, plan: ModulePlan, given: Mapping[str, Array]) -> dict[str, Array]:
@@ -266,7 +279,12 @@ def _has_metas(module: ModuleOp) -> bool:
     )
 
 
-def _logical_text(module: ModuleOp, context: Context) -> str:
+def logical_text(module: ModuleOp) -> str:
+    """The text of a module as executables keep it, see `Record.logical`. The module is left as it is."""
+    return _with_ids(module.clone(), make_context())
+
+
+def _with_ids(module: ModuleOp, context: Context) -> str:
     """The program as it was given, with the ids that the ledger speaks of."""
     AssignIdsPass().apply(context, module)
     return print_module(module)

@@ -17,6 +17,7 @@ from aicf.dialects.emit_buffers import BIND_ROLES, BINDINGS, BindOp, SlotOp, Vie
 from aicf.dialects.emit_groups import BodyOp, GroupOp
 from aicf.dialects.emit_instruction import ResolvedOp, emit_resolved
 from aicf.dialects.emit_kernels import (
+    BitcastOp,
     CastOp,
     DivIntOp,
     KernelOp,
@@ -24,6 +25,8 @@ from aicf.dialects.emit_kernels import (
     PhiloxOp,
     ReduceOp,
     ScanOp,
+    ShiftLeftOp,
+    ShiftRightOp,
     SigmoidOp,
     StoreOp,
     YieldOp,
@@ -38,6 +41,7 @@ __all__ = [
     "PHASES",
     "PREPARE",
     "BindOp",
+    "BitcastOp",
     "BodyOp",
     "BufferType",
     "CastOp",
@@ -58,6 +62,8 @@ __all__ = [
     "ReduceOp",
     "ResolvedOp",
     "ScanOp",
+    "ShiftLeftOp",
+    "ShiftRightOp",
     "SigmoidOp",
     "SlotOp",
     "StoreOp",
@@ -104,6 +110,9 @@ Emit = Dialect(
         LoadOp,
         SigmoidOp,
         DivIntOp,
+        ShiftLeftOp,
+        ShiftRightOp,
+        BitcastOp,
         CastOp,
         PhiloxOp,
     ],

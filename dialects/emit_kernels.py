@@ -47,7 +47,17 @@ from xdsl.traits import IsolatedFromAbove, IsTerminator, NoTerminator, Pure, Sym
 from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects.emit_access_ops import IndexOp, LoadOp, is_memory, memory_of
-from aicf.dialects.emit_scalar_ops import SCALAR_OPS, CastOp, DivIntOp, PhiloxOp, SigmoidOp, verify_scalar_op
+from aicf.dialects.emit_scalar_ops import (
+    SCALAR_OPS,
+    BitcastOp,
+    CastOp,
+    DivIntOp,
+    PhiloxOp,
+    ShiftLeftOp,
+    ShiftRightOp,
+    SigmoidOp,
+    verify_scalar_op,
+)
 from aicf.dialects.emit_scan import ScanOp, scans_of, verify_scans
 from aicf.dialects.emit_syntax import parse_attributes, parse_integer, parse_integers, print_attributes
 from aicf.dialects.emit_types import scalar_element
@@ -55,6 +65,7 @@ from aicf.dialects.emit_types import scalar_element
 __all__ = [
     "REDUCTIONS",
     "SCALAR_OPS",
+    "BitcastOp",
     "CastOp",
     "DivIntOp",
     "IndexOp",
@@ -64,6 +75,8 @@ __all__ = [
     "PhiloxOp",
     "ReduceOp",
     "ScanOp",
+    "ShiftLeftOp",
+    "ShiftRightOp",
     "SigmoidOp",
     "StoreOp",
     "YieldOp",
@@ -331,9 +344,9 @@ class KernelOp(IRDLOperation):
 
     def verify_(self) -> None:
         sizes = (*self.parallel_sizes, *self.reduce_sizes)
-        if any(size < 1 for size in sizes):
+        if any(size < 0 for size in self.parallel_sizes) or any(size < 1 for size in self.reduce_sizes):
             raise VerifyException(
-                f"emit.kernel: the dims of the iteration space have 1 point or more, got {sizes}"
+                f"emit.kernel: parallel dims have 0 points or more, reduce dims 1 or more, got {sizes}"
             )
         for m in (*self.in_maps, *self.out_maps):
             _verify_map(m, len(sizes))

@@ -6,6 +6,7 @@ an op of this dialect instead.
 
 from __future__ import annotations
 
+from abc import ABC
 from typing import ClassVar
 
 from xdsl.dialects import arith, math
@@ -67,6 +68,65 @@ class DivIntOp(IRDLOperation):
     def verify_(self) -> None:
         if scalar_element(self.lhs.type).is_float:
             raise VerifyException(f"emit.div_int divides integers, got {self.lhs.type}")
+
+
+class _ShiftOp(IRDLOperation, ABC):
+    """A shift of an integer, defined for every amount."""
+
+    T: ClassVar = VarConstraint("T", AnyAttr())
+
+    lhs = operand_def(T)
+    rhs = operand_def(T)
+    result = result_def(T)
+
+    traits = traits_def(Pure())
+
+    assembly_format = "$lhs `,` $rhs attr-dict `:` type($lhs)"
+
+    def __init__(self, lhs: SSAValue, rhs: SSAValue):
+        super().__init__(operands=[lhs, rhs], result_types=[lhs.type])
+
+    def verify_(self) -> None:
+        if scalar_element(self.lhs.type).kind != "int":
+            raise VerifyException(f"{self.name} shifts integers, got {self.lhs.type}")
+
+
+@irdl_op_definition
+class ShiftLeftOp(_ShiftOp):
+    """lhs * 2^rhs mod 2^bits; 0 where rhs is no number of bits."""
+
+    name = "emit.shift_left"
+
+
+@irdl_op_definition
+class ShiftRightOp(_ShiftOp):
+    """lhs / 2^rhs rounded down; 0, and -1 of a negative number, where rhs is no number of bits."""
+
+    name = "emit.shift_right"
+
+
+@irdl_op_definition
+class BitcastOp(IRDLOperation):
+    """The bits of a scalar as one of another type of as many bytes, as `logical.bitcast` does it."""
+
+    name = "emit.bitcast"
+
+    operand = operand_def()
+    result = result_def()
+
+    traits = traits_def(Pure())
+
+    assembly_format = "$operand attr-dict `:` type($operand) `to` type($result)"
+
+    def __init__(self, operand: SSAValue, result_type: Attribute):
+        super().__init__(operands=[operand], result_types=[result_type])
+
+    def verify_(self) -> None:
+        source, target = scalar_element(self.operand.type), scalar_element(self.result.type)
+        if source.bytes != target.bytes:
+            raise VerifyException(
+                f"{self.name}: {source.name} has {source.bytes} bytes, {target.name} {target.bytes}"
+            )
 
 
 @irdl_op_definition
@@ -143,6 +203,7 @@ SCALAR_OPS: frozenset[type[Operation]] = frozenset(
         math.Log1pOp,
         math.SinOp,
         math.CosOp,
+        math.AtanOp,
         math.PowFOp,
         math.AbsFOp,
         math.FloorOp,
@@ -150,6 +211,9 @@ SCALAR_OPS: frozenset[type[Operation]] = frozenset(
         math.RoundEvenOp,
         SigmoidOp,
         DivIntOp,
+        ShiftLeftOp,
+        ShiftRightOp,
+        BitcastOp,
         CastOp,
         PhiloxOp,
     }

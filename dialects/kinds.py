@@ -61,7 +61,7 @@ ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "sigmoid", "tanh", "generate
 """Values of the `activation` field, in the order of their packed code. `generated` = see the instruction's code."""
 
 
-SCATTER_MODES = ("add", "max", "min")
+SCATTER_MODES = ("add", "max", "min", "mul")
 """Values of the `mode` field of a scatter, in the order of their packed code."""
 
 CONV_DIMS = 3

@@ -35,6 +35,7 @@ from aicf.dialects.logical_ops import (
     losses,
     normalization,
     optimizers,
+    pooling,
     random,
     reduction,
     scattering,
@@ -72,6 +73,7 @@ from aicf.dialects.logical_ops.logic import *
 from aicf.dialects.logical_ops.losses import *
 from aicf.dialects.logical_ops.normalization import *
 from aicf.dialects.logical_ops.optimizers import *
+from aicf.dialects.logical_ops.pooling import *
 from aicf.dialects.logical_ops.properties import int_values, ints
 from aicf.dialects.logical_ops.random import *
 from aicf.dialects.logical_ops.reduction import *
@@ -121,6 +123,7 @@ __all__ += logic.__all__
 __all__ += losses.__all__
 __all__ += normalization.__all__
 __all__ += optimizers.__all__
+__all__ += pooling.__all__
 __all__ += random.__all__
 __all__ += reduction.__all__
 __all__ += scattering.__all__
@@ -156,6 +159,7 @@ FAMILIES: tuple[ModuleType, ...] = (
     losses,
     normalization,
     optimizers,
+    pooling,
     random,
     reduction,
     scattering,

@@ -32,6 +32,7 @@ class ApplyPolicyPass(ModulePass):
         backend = target_of(op).backend.data
         policy = resolve_policy(self.policy)
         policy.kernel.check_kernels(get_kernels(backend), backend)
+        policy.execution.check_compile()
         op.attributes[POLICY_ATTR] = policy.kernel.to_attr()
         op.attributes[EXECUTION_ATTR] = policy.execution.to_attr()
         source = "the default" if self.policy == AUTO else "given"

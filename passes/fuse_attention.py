@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 
@@ -64,7 +65,8 @@ def _fuse(output: logical.MatmulOp, context: FusionContext) -> None:
     elif not context.may_be_one(members):
         because = "the policy pins its ops to different groups"
     elif (reader := _other_reader(members, output)) is not None:
-        because = f"'{id_of(reader)}' reads what is between the products, so it is written in any case"
+        who = "the program gives" if isinstance(reader, ReturnOp) else f"'{id_of(reader)}' reads"
+        because = f"{who} what is between the products, so it is written in any case"
     elif (because := context.why_none_of(KINDS)) is None:
         because = "no kernel of the target gains by taking it as one"
         plan, refused = _first_step(members, attention, context)

@@ -86,6 +86,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf.compiler": ANYTHING,
     "aicf.decided": ANYTHING,
     "aicf.diff": ANYTHING,
+    "aicf.inference": ANYTHING,
     "aicf.explain": ("aicf.runtime",),
     "aicf.summary": ("aicf.explain", "aicf.runtime"),
     "aicf.why_not": ("aicf.explain", "aicf.runtime"),
@@ -94,6 +95,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf.tools": ANYTHING,
     "aicf.training": ANYTHING,
     "aicf.tuning": ANYTHING,
+    "aicf.tensor_bytes": ("aicf.runtime.tensors",),
     "aicf.weight_arrays": ("aicf.runtime.tensors",),
 }
 

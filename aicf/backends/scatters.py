@@ -16,9 +16,19 @@ from aicf.dialects.emit_types import contiguous_strides
 from aicf.dialects.types import element_named
 
 _Make = Callable[[SSAValue, SSAValue], Operation]
-_FLOAT: Mapping[str, _Make] = {"add": arith.AddfOp, "max": arith.MaximumfOp, "min": arith.MinimumfOp}
-_INT: Mapping[str, _Make] = {"add": arith.AddiOp, "max": arith.MaxSIOp, "min": arith.MinSIOp}
-_UNSIGNED: Mapping[str, _Make] = {"add": arith.AddiOp, "max": arith.MaxUIOp, "min": arith.MinUIOp}
+_FLOAT: Mapping[str, _Make] = {
+    "add": arith.AddfOp,
+    "max": arith.MaximumfOp,
+    "min": arith.MinimumfOp,
+    "mul": arith.MulfOp,
+}
+_INT: Mapping[str, _Make] = {
+    "add": arith.AddiOp,
+    "max": arith.MaxSIOp,
+    "min": arith.MinSIOp,
+    "mul": arith.MuliOp,
+}
+_UNSIGNED: Mapping[str, _Make] = {**_INT, "max": arith.MaxUIOp, "min": arith.MinUIOp}
 
 
 @dataclass(frozen=True)
@@ -27,9 +37,9 @@ class Scatter:
 
     Args:
         operand, indices, updates, result: Where they lie.
-        mode: `add`, `max` or `min`.
+        mode: `add`, `max`, `min` or `mul`.
 
-    The result may have a wider element type than operand and updates: where sums wait to be rounded.
+    The result may have a wider element type than operand and updates: where sums and products wait to be rounded.
     """
 
     operand: Strided

@@ -8,8 +8,10 @@ Nothing here changes what is computed: which kernels run, in which groups and wi
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
+
+from xdsl.dialects.builtin import DictionaryAttr
 
 from aicf.errors import PolicyError
 from aicf.policies.fields import Reader, boolean, choice, integer, map_of, one_of, suggest
@@ -20,6 +22,8 @@ ORDERS = ("reuse", "text")
 BINDINGS = ("direct", "staged")
 KEEP, RECOMPUTE = "keep", "recompute"
 SAVES = (KEEP, RECOMPUTE)
+COMPILE, REFUSE = "compile", "refuse"
+NEW_SHAPES = (COMPILE, REFUSE)
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,12 @@ class ExecutionPolicy(Section):
         prepared_weights: Whether kernels may have weights packed ahead, in `@prepare`.
         saves: By the id of a `logical.save` of a training step, whether its value is to `keep` its memory until the
             backward part reads it, or to `recompute` there.
+        new_shapes: What an inference session does for sizes that it has no program for: `compile` one, or `refuse` the
+            call. This and what follows are a session's own, and no compile takes them.
+        max_programs: Most programs made on first use that a session keeps; the least recently used goes first. 0 sets
+            no bound.
+        max_bytes: Most bytes that the programs of a session may hold while they are idle: arenas, prepared weights and
+            state, on a device also weights. 0 sets no bound.
 
     Raises:
         PolicyError: a value is not legal; the message names its path and lists what is.
@@ -54,7 +64,11 @@ class ExecutionPolicy(Section):
         "order": choice(ORDERS),
         "prepared_weights": boolean,
         "saves": map_of(choice(SAVES)),
+        "new_shapes": choice(NEW_SHAPES),
+        "max_programs": integer,
+        "max_bytes": integer,
     }
+    OF_SESSIONS: ClassVar[tuple[str, ...]] = ("new_shapes", "max_programs", "max_bytes")
     BOUNDS: ClassVar[tuple[str, ...]] = ("inplace", "memory", "order", "prepared_weights", "saves")
 
     streams: int = 0
@@ -65,6 +79,9 @@ class ExecutionPolicy(Section):
     order: str = "reuse"
     prepared_weights: bool = True
     saves: Mapping[str, str] = field(default_factory=dict[str, str])
+    new_shapes: str = COMPILE
+    max_programs: int = 0
+    max_bytes: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -74,13 +91,35 @@ class ExecutionPolicy(Section):
             one_of(f"bindings.{name}", binding, BINDINGS)
         for name, way in self.saves.items():
             one_of(f"saves.{name}", way, SAVES)
+        one_of("new_shapes", self.new_shapes, NEW_SHAPES)
         counts = {
             "streams": self.streams,
+            "max_programs": self.max_programs,
+            "max_bytes": self.max_bytes,
             **{f"streams_of.{k}": count for k, count in self.streams_of.items()},
         }
         for path, count in counts.items():
             if count < 0:
                 raise PolicyError(f"{path}: must be at least 0, got {count}")
+
+    def to_attr(self) -> DictionaryAttr:
+        """The module attribute, without what only a session follows; `from_attr` gives the rest back."""
+        stated = super().to_attr().data
+        return DictionaryAttr({name: value for name, value in stated.items() if name not in self.OF_SESSIONS})
+
+    def for_compile(self) -> ExecutionPolicy:
+        """The policy without what only a session follows."""
+        default = ExecutionPolicy()
+        return replace(self, **{name: getattr(default, name) for name in self.OF_SESSIONS})
+
+    def check_compile(self) -> None:
+        """Raises PolicyError, naming the field, for what only a session follows."""
+        default = ExecutionPolicy()
+        for name in self.OF_SESSIONS:
+            if getattr(self, name) != getattr(default, name):
+                raise PolicyError(
+                    f"{name}: a compile makes what it is asked for; give this to an InferenceSession"
+                )
 
     def streams_for(self, program: str) -> int:
         """Most streams of a program; 0 if that is left open."""

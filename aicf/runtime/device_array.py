@@ -11,8 +11,7 @@ from aicf.backends.native import DeviceMemory
 from aicf.errors import InputMismatch
 from aicf.runtime.device_memory import Block, Queue
 from aicf.runtime.dlpack import NO_ORDER, DeviceView, capsule_of, device_of, interface_stream, read_view
-from aicf.runtime.graph import Bind
-from aicf.runtime.ports import Port, as_array
+from aicf.runtime.ports import Described, Port, as_array
 from aicf.runtime.tensors import Array, address, describe, element_name
 
 
@@ -109,7 +108,7 @@ class DeviceArray:
         return f"DeviceArray({self._port.bind.name}: {what} on {self._memory.name})"
 
 
-def tensor_of(value: object, bind: Bind) -> tuple[tuple[int, ...], str]:
+def tensor_of(value: object, bind: Described) -> tuple[tuple[int, ...], str]:
     """Shape and element type name of an array, wherever it lies. Raises InputMismatch if it is none."""
     if device_of(value) is not None:
         view = value.view if isinstance(value, DeviceArray) else read_view(value, NO_ORDER)

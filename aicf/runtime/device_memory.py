@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from aicf.backends.native import DeviceMemory
-from aicf.runtime.memory import LEDGERS
+from aicf.runtime.memory import sign_on
 from aicf.runtime.tensors import Array
 
 ALIGN = 256
@@ -40,8 +40,7 @@ class Block:
         self.nbytes = total
         self.address = memory.allocate(total) if total else 0
         if total:
-            LEDGERS["device"].add(total, 1)
-            weakref.finalize(self, _free, memory.free, "device", self.address, total).atexit = False
+            weakref.finalize(self, _free, memory.free, self.address, sign_on("device", total)).atexit = False
 
     def __getitem__(self, key: object) -> int:
         """Address of a part."""
@@ -59,8 +58,9 @@ class PinnedBlock:
     def __init__(self, memory: DeviceMemory, nbytes: int) -> None:
         self.address = memory.allocate_pinned(nbytes)
         self.array: Array = np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(self.address))
-        LEDGERS["pinned"].add(nbytes, 1)
-        weakref.finalize(self, _free, memory.free_pinned, "pinned", self.address, nbytes).atexit = False
+        weakref.finalize(
+            self, _free, memory.free_pinned, self.address, sign_on("pinned", nbytes)
+        ).atexit = False
 
 
 class PinnedRows:
@@ -102,6 +102,6 @@ class Queue:
         weakref.finalize(self, memory.close_stream, self.handle).atexit = False
 
 
-def _free(free: Callable[[int], None], kind: str, place: int, nbytes: int) -> None:
-    LEDGERS[kind].add(-nbytes, -1)
+def _free(free: Callable[[int], None], place: int, sign_off: Callable[[], None]) -> None:
+    sign_off()
     free(place)

@@ -94,6 +94,7 @@ class DeviceStore:
             sizes[f"arena@{name}"] = padded(program.plan.arena_bytes)
             sizes[f"io@{name}"] = ports
             sizes[f"descriptors@{name}"] = padded(program.reserve)
+            sizes[f"instance@{name}"] = program.block_bytes
         for kind in (_WEIGHT, _DERIVED, "const"):
             parts = {key: nbytes for key, nbytes in self._parts.items() if key[0] == kind}
             sizes[{_WEIGHT: "weights", "const": "consts"}.get(kind, kind)] = _padded(parts)

@@ -318,9 +318,10 @@ class Executable:
     def memory(self) -> dict[str, int]:
         """Bytes by use: `arena@program` of one GraphExec of each program, `weights`, `derived`, `state`.
 
-        For a device also `io@program` (inputs and outputs), `descriptors@program`, `consts`, and `peak@program`: the
-        most that is requested from the device at once when that program runs first, one call at a time. Known before
-        anything is allocated.
+        `peak@program` is the most that is requested from the host, or from the device, at once when that program runs
+        first, one call at a time; `instance@program` what every further GraphExec of it requests. On the host both
+        include the fresh arrays of a call's outputs. For a device also `io@program` (inputs and outputs),
+        `descriptors@program` and `consts`. Known before anything is allocated.
         """
         return self._store.memory()
 

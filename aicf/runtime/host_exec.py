@@ -15,8 +15,8 @@ from aicf.errors import InputMismatch
 from aicf.runtime.capture_plan import ARENA, CapturePlan
 from aicf.runtime.consts import read_const
 from aicf.runtime.graph_exec import GraphExec
-from aicf.runtime.host_metas import HostMetas, written_metas
-from aicf.runtime.memory import allocate
+from aicf.runtime.host_metas import SLOT_BYTES, HostMetas, written_metas
+from aicf.runtime.memory import allocate, requested
 from aicf.runtime.ports import Boundary, Port, as_array, reject_unknown
 from aicf.runtime.state import State
 from aicf.runtime.tensors import Array, address, byte_range
@@ -45,6 +45,16 @@ class HostProgram(Boundary):
         self.code = code
         self.shared = shared
         self.consts = {bind.name: read_const(bind) for bind in plan.graph.with_role("const")}
+
+    @property
+    def instance_bytes(self) -> int:
+        """What a GraphExec and one call of it request: the arena, staging of small inputs and outputs, and the fresh
+        arrays of large outputs."""
+        small = [port.bind.nbytes for port in self.ports if port.is_small]
+        fresh = [port.bind.nbytes for port in self.outputs if not port.is_small]
+        metas = [SLOT_BYTES * len(places)] if (places := written_metas(self.plan)) else []
+        buffers = sum(requested(nbytes) for nbytes in (*small, *fresh, *metas) if nbytes)
+        return requested(self.plan.arena_bytes, self.plan.arena_align) + buffers
 
     def fixed_arrays(self, state: State | None) -> dict[int, Array]:
         """The arrays of all binds but inputs and outputs, by index in the pointer table."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from aicf.backends.native import LoadedCode
 from aicf.runtime.capture_plan import CapturePlan, ModulePlan
 from aicf.runtime.host_exec import HostGraphExec, HostProgram
-from aicf.runtime.memory import allocate
+from aicf.runtime.memory import allocate, requested
 from aicf.runtime.state import State
 from aicf.runtime.tensors import Array
 
@@ -56,9 +56,13 @@ class HostStore:
 
     def memory(self) -> dict[str, int]:
         """See `Store`."""
-        arenas = {f"arena@{plan.name}": plan.arena_bytes for plan in self._plan.programs}
+        sizes: dict[str, int] = {}
+        for name, program in self._programs.items():
+            sizes[f"arena@{name}"] = program.plan.arena_bytes
+            sizes[f"instance@{name}"] = program.instance_bytes
+            sizes[f"peak@{name}"] = self._shared_bytes + max(program.instance_bytes, self._prepare_bytes)
         return {
-            **arenas,
+            **sizes,
             "weights": sum(array.nbytes for array in self._weights.values()),
             "derived": sum(bind.nbytes for bind in self._plan.derived),
             "state": sum(self._weights[name].nbytes for name in self._plan.mutable),
@@ -68,6 +72,20 @@ class HostStore:
         """See `Store`."""
         with self._lock:
             self._shared = None
+
+    @property
+    def _shared_bytes(self) -> int:
+        """What is requested once: prepared weights, and the state."""
+        derived = [bind.nbytes for bind in self._plan.derived]
+        state = [self._weights[name].nbytes for name in self._plan.mutable]
+        return sum(map(requested, (*derived, *state)))
+
+    @property
+    def _prepare_bytes(self) -> int:
+        """What making the prepared weights takes for a while."""
+        if self._plan.prepare is None or self._cached is not None:
+            return 0
+        return self._program(self._plan.prepare).instance_bytes
 
     def _program(self, plan: CapturePlan) -> HostProgram:
         return HostProgram(plan, self._plan.threads, self._code, self._arrays)

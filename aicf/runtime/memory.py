@@ -9,8 +9,10 @@ import contextlib
 import mmap
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -65,6 +67,32 @@ class Ledger:
 LEDGERS = {"host": Ledger(), "device": Ledger(), "pinned": Ledger()}
 """By kind of memory: of the host, of devices, and of the host for copies to devices."""
 
+_counting: ContextVar[tuple[tuple[str, Ledger], ...]] = ContextVar("counting", default=())
+"""Kind of memory and ledger of those who count what this thread requests."""
+
+
+def sign_on(memory: str, nbytes: int) -> Callable[[], None]:
+    """Counts a buffer of `nbytes`; gives what signs it off, in whichever thread."""
+    ledgers = [LEDGERS[memory], *(ledger for kind, ledger in _counting.get() if kind == memory)]
+    for ledger in ledgers:
+        ledger.add(nbytes, 1)
+    return partial(_sign_off, ledgers, nbytes)
+
+
+def _sign_off(ledgers: Sequence[Ledger], nbytes: int) -> None:
+    for ledger in ledgers:
+        ledger.add(-nbytes, -1)
+
+
+@contextlib.contextmanager
+def counting(memory: str, ledger: Ledger) -> Generator[None]:
+    """Counts in `ledger` what this thread requests of one kind of memory meanwhile; it sees those buffers go later."""
+    token = _counting.set((*_counting.get(), (memory, ledger)))
+    try:
+        yield
+    finally:
+        _counting.reset(token)
+
 
 def statistics(memory: str = "host") -> MemoryStatistics:
     """Memory of this process's runtime: `host`, `device` (bytes requested from drivers; contexts and code apart) or
@@ -88,19 +116,26 @@ def allocate(nbytes: int, align: int = CACHE_LINE) -> Array:
 
     Raises BackendUnavailable if there is not so much memory.
     """
-    huge = nbytes >= HUGE_FROM and _HUGE_ADVICE is not None
-    align = max(align, HUGE_PAGE if huge else CACHE_LINE)
+    total, huge = requested(nbytes, align), _is_huge(nbytes)
+    align = total - nbytes
     try:
-        block = _huge_block(nbytes + align) if huge else np.zeros(nbytes + align, np.uint8)
+        block = _huge_block(total) if huge else np.zeros(total, np.uint8)
     except (MemoryError, ValueError, OSError):
         raise BackendUnavailable(
             f"this machine cannot give {nbytes:,} bytes at once; use smaller dims, or a machine with more memory"
         ) from None
-    ledger = LEDGERS["host"]
-    ledger.add(block.nbytes, 1)
-    weakref.finalize(block, ledger.add, -block.nbytes, -1).atexit = False
+    weakref.finalize(block, sign_on("host", block.nbytes)).atexit = False
     start = -address(block) % align
     return block[start : start + nbytes]
+
+
+def requested(nbytes: int, align: int = CACHE_LINE) -> int:
+    """Bytes that `allocate` asks the system for: with what it takes to begin at a multiple of `align`."""
+    return nbytes + max(align, HUGE_PAGE if _is_huge(nbytes) else CACHE_LINE)
+
+
+def _is_huge(nbytes: int) -> bool:
+    return nbytes >= HUGE_FROM and _HUGE_ADVICE is not None
 
 
 def _huge_block(nbytes: int) -> Array:

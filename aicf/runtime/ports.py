@@ -26,6 +26,30 @@ class SupportsDLPack(Protocol):
     def __dlpack__(self, *, stream: Any = None) -> Any: ...
 
 
+class Described(Protocol):
+    """What messages say of an input or output; a size that is not fixed is its name."""
+
+    @property
+    def role(self) -> str:
+        """`input` or `output`."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """As users know it."""
+        ...
+
+    @property
+    def shape(self) -> Sequence[int | str]:
+        """Sizes."""
+        ...
+
+    @property
+    def dtype(self) -> str:
+        """Element type name."""
+        ...
+
+
 @dataclass(frozen=True)
 class Port:
     """An input or output as callers must give it.
@@ -103,7 +127,7 @@ class Port:
         )
 
 
-def as_array(value: object, bind: Bind) -> Array:
+def as_array(value: object, bind: Described) -> Array:
     """A NumPy array on the memory of `value`: an array, or anything with DLPack or an array interface.
 
     Raises InputMismatch for anything else (lists have no dtype).

@@ -10,6 +10,7 @@ import numpy as np
 from xdsl.ir import Operation
 
 from aicf.dialects import logical
+from aicf.dialects.types import tensor_info
 from aicf.semantics.base import Array, Meaning, binary, coefficient, unary
 
 SQRT_HALF = math.sqrt(0.5)
@@ -78,6 +79,28 @@ def _cast(op: logical.CastOp, operands: Sequence[Array]) -> Array:
     if target.kind == "int" and x.dtype.kind == "f":
         return to_integer(x, target.dtype)
     return x
+
+
+def _bitcast(op: logical.BitcastOp, operands: Sequence[Array]) -> Array:
+    # Floats are computed with in wider types than their own.
+    stored = operands[0].astype(tensor_info(op.operand.type).element.dtype)
+    element = op.info.element
+    return stored.view(np.uint8) != 0 if element.kind == "bool" else stored.view(element.dtype)
+
+
+def shift_left(x: Array, amount: Array) -> Array:
+    """x * 2 ** amount, wrapping around; 0 for an amount that is no number of bits."""
+    bits = 8 * x.dtype.itemsize
+    inside = (amount >= 0) & (amount < bits)
+    return np.where(inside, np.left_shift(x, np.where(inside, amount, 0)), 0).astype(x.dtype)
+
+
+def shift_right(x: Array, amount: Array) -> Array:
+    """x / 2 ** amount, rounded down; what only the sign is left of for an amount that is no number of bits."""
+    bits = 8 * x.dtype.itemsize
+    inside = (amount >= 0) & (amount < bits)
+    sign = np.where(x < 0, -1, 0)
+    return np.where(inside, np.right_shift(x, np.where(inside, amount, 0)), sign).astype(x.dtype)
 
 
 def _gelu(op: logical.GeluOp, operands: Sequence[Array]) -> Array:
@@ -169,6 +192,15 @@ MEANINGS: Mapping[type[Operation], Meaning] = {
     logical.Log1pOp: unary(np.log1p),
     logical.SinOp: unary(np.sin),
     logical.CosOp: unary(np.cos),
+    logical.TanOp: unary(np.tan),
+    logical.AsinOp: unary(np.arcsin),
+    logical.AcosOp: unary(np.arccos),
+    logical.AtanOp: unary(np.arctan),
+    logical.SinhOp: unary(np.sinh),
+    logical.CoshOp: unary(np.cosh),
+    logical.AsinhOp: unary(np.arcsinh),
+    logical.AcoshOp: unary(np.arccosh),
+    logical.AtanhOp: unary(np.arctanh),
     logical.FloorOp: unary(np.floor),
     logical.CeilOp: unary(np.ceil),
     logical.RoundOp: unary(np.rint),
@@ -182,8 +214,11 @@ MEANINGS: Mapping[type[Operation], Meaning] = {
     logical.OrOp: binary(np.bitwise_or),
     logical.XorOp: binary(np.bitwise_xor),
     logical.NotOp: unary(np.invert),
+    logical.ShiftLeftOp: binary(shift_left),
+    logical.ShiftRightOp: binary(shift_right),
     logical.CompareOp: _compare,
     logical.IsNanOp: unary(np.isnan),
     logical.SelectOp: lambda op, operands: np.where(operands[0], operands[1], operands[2]),
     logical.CastOp: _cast,
+    logical.BitcastOp: _bitcast,
 }

@@ -71,6 +71,7 @@ _COMBINE: Mapping[str, Callable[[Array, Array, Array], None]] = {
     "add": np.add.at,
     "max": np.maximum.at,
     "min": np.minimum.at,
+    "mul": np.multiply.at,
 }
 
 

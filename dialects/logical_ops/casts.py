@@ -1,4 +1,4 @@
-"""Change of the element type."""
+"""Change of the element type: of the numbers to those of another type, or of what the bits are read as."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aicf.dialects.logical_ops.base import Elementwise, LogicalOp, Operand, Type
 from aicf.dialects.logical_ops.properties import Properties
 from aicf.dialects.types import AnyTensor, ElementType, tensor, tensor_info
 
-__all__ = ["CastOp"]
+__all__ = ["BitcastOp", "CastOp"]
 
 
 @irdl_op_definition
@@ -48,4 +48,40 @@ class CastOp(LogicalOp):
         if source.sizes != target.sizes:
             raise VerifyException(
                 f"shape changes from {source.shape_text} to {target.shape_text}; a cast keeps it"
+            )
+
+
+@irdl_op_definition
+class BitcastOp(LogicalOp):
+    """The bits of each element as an element of another type of as many bytes; i1 is a byte of 0 or 1, and any but 0 is
+    true."""
+
+    name = "logical.bitcast"
+    TYPE_TEXT: ClassVar[TypeText] = TypeText.ARROW
+
+    operand = operand_def()
+    traits = traits_def(Pure(), Elementwise())
+
+    def __init__(self, operand: Operand, element: ElementType | str):
+        result = tensor(tensor_info(SSAValue.get(operand).type).sizes, element)
+        super().__init__(operand, result=result)
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """The operand's type: the bits as they are; the real target is the stated result type."""
+        info = tensor_info(operands[0])
+        return info.with_sizes(info.sizes)
+
+    @classmethod
+    def check_result(cls, operands: Sequence[Attribute], properties: Properties, result: Attribute) -> None:
+        """Equal shapes, and elements of equal size."""
+        source, target = tensor_info(operands[0]), tensor_info(result)
+        if source.sizes != target.sizes:
+            raise VerifyException(
+                f"shape changes from {source.shape_text} to {target.shape_text}; bits keep their place"
+            )
+        if source.element.bytes != target.element.bytes:
+            raise VerifyException(
+                f"{source.element.name} has {source.element.bytes} bytes, {target.element.name} "
+                f"{target.element.bytes}; only types of one size have the same bits"
             )

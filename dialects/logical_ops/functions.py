@@ -9,8 +9,15 @@ from aicf.dialects.logical_ops.base import Composite, Elementwise
 from aicf.dialects.logical_ops.elementwise import UnaryOp
 
 __all__ = [
+    "AcosOp",
+    "AcoshOp",
+    "AsinOp",
+    "AsinhOp",
+    "AtanOp",
+    "AtanhOp",
     "CeilOp",
     "CosOp",
+    "CoshOp",
     "ErfOp",
     "ExpOp",
     "Expm1Op",
@@ -22,7 +29,9 @@ __all__ = [
     "RsqrtOp",
     "SigmoidOp",
     "SinOp",
+    "SinhOp",
     "SqrtOp",
+    "TanOp",
     "TanhOp",
 ]
 
@@ -113,6 +122,78 @@ class CosOp(UnaryOp):
 
     name = "logical.cos"
     traits = traits_def(Pure(), Elementwise())
+
+
+@irdl_op_definition
+class TanOp(UnaryOp):
+    """The tangent, of radians; NaN of an infinity."""
+
+    name = "logical.tan"
+    traits = traits_def(Pure(), Elementwise(), Composite())
+
+
+@irdl_op_definition
+class AsinOp(UnaryOp):
+    """The arc sine, in radians; NaN outside of -1 to 1."""
+
+    name = "logical.asin"
+    traits = traits_def(Pure(), Elementwise(), Composite())
+
+
+@irdl_op_definition
+class AcosOp(UnaryOp):
+    """The arc cosine, in radians; NaN outside of -1 to 1."""
+
+    name = "logical.acos"
+    traits = traits_def(Pure(), Elementwise(), Composite())
+
+
+@irdl_op_definition
+class AtanOp(UnaryOp):
+    """The arc tangent, in radians, from -pi/2 to pi/2."""
+
+    name = "logical.atan"
+    traits = traits_def(Pure(), Elementwise())
+
+
+@irdl_op_definition
+class SinhOp(UnaryOp):
+    """The hyperbolic sine."""
+
+    name = "logical.sinh"
+    traits = traits_def(Pure(), Elementwise(), Composite())
+
+
+@irdl_op_definition
+class CoshOp(UnaryOp):
+    """The hyperbolic cosine."""
+
+    name = "logical.cosh"
+    traits = traits_def(Pure(), Elementwise(), Composite())
+
+
+@irdl_op_definition
+class AsinhOp(UnaryOp):
+    """The inverse of the hyperbolic sine."""
+
+    name = "logical.asinh"
+    traits = traits_def(Pure(), Elementwise(), Composite())
+
+
+@irdl_op_definition
+class AcoshOp(UnaryOp):
+    """The inverse of the hyperbolic cosine; NaN below 1."""
+
+    name = "logical.acosh"
+    traits = traits_def(Pure(), Elementwise(), Composite())
+
+
+@irdl_op_definition
+class AtanhOp(UnaryOp):
+    """The inverse of the hyperbolic tangent; infinite at -1 and 1, NaN outside."""
+
+    name = "logical.atanh"
+    traits = traits_def(Pure(), Elementwise(), Composite())
 
 
 @irdl_op_definition

@@ -1,4 +1,4 @@
-"""Logic, elementwise: of truth values, and of each bit of integers."""
+"""Logic and shifts, elementwise: of truth values, and of the bits of integers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aicf.dialects.logical_ops.elementwise import IntegerBinaryOp, UnaryOp
 from aicf.dialects.logical_ops.properties import Properties
 from aicf.dialects.types import AnyTensor, tensor_info
 
-__all__ = ["AndOp", "NotOp", "OrOp", "XorOp"]
+__all__ = ["AndOp", "NotOp", "OrOp", "ShiftLeftOp", "ShiftRightOp", "XorOp"]
 
 
 class LogicOp(IntegerBinaryOp, ABC):
@@ -61,3 +61,25 @@ class NotOp(UnaryOp):
         info = tensor_info(operands[0])
         require_integer(info, takes_bools=True)
         return info.with_sizes(info.sizes)
+
+
+@irdl_op_definition
+class ShiftLeftOp(IntegerBinaryOp):
+    """The bits of lhs, rhs places up: ``lhs * 2 ** rhs``, which wraps around.
+
+    An amount that is negative, or the number of bits or more, gives 0.
+    """
+
+    name = "logical.shift_left"
+    traits = traits_def(Pure(), Elementwise())
+
+
+@irdl_op_definition
+class ShiftRightOp(IntegerBinaryOp):
+    """The bits of lhs, rhs places down: ``lhs / 2 ** rhs`` rounded down.
+
+    An amount that is negative, or the number of bits or more, gives 0, and -1 of a negative lhs.
+    """
+
+    name = "logical.shift_right"
+    traits = traits_def(Pure(), Elementwise())

@@ -175,8 +175,10 @@ _FLAGS = (
     "causal",
     "nesterov",
     "amsgrad",
+    "ceil_mode",
+    "count_include_pad",
 )
-_INTEGERS = ("axis", "depth", "groups", "k", "rows", "past", "ignore_index", "warmup", "total")
+_INTEGERS = ("axis", "depth", "groups", "k", "p", "rows", "past", "ignore_index", "warmup", "total")
 _STRINGS = ("mode", "form", "approximate", "predicate", "reduction", "schedule")
 _RATES = ("momentum", "dampening", "weight_decay", "beta1", "beta2", "base", "final", "max_norm")
 _FORMS: Mapping[str, _Form] = {

@@ -32,8 +32,8 @@ __all__ = [
     "WriteRowOp",
 ]
 
-ScatterMode = Literal["set", "add", "max", "min"]
-SCATTER_MODES: tuple[ScatterMode, ...] = ("set", "add", "max", "min")
+ScatterMode = Literal["set", "add", "max", "min", "mul"]
+SCATTER_MODES: tuple[ScatterMode, ...] = ("set", "add", "max", "min", "mul")
 
 
 def _check_scatter(
@@ -87,9 +87,9 @@ class _Scatter(LogicalOp):
 class ScatterOp(_Scatter):
     """The operand with update i combined into its row ``indices[i]``, rows counted along dimension 0.
 
-    Modes: ``set`` (of several updates of a row the last one stays), ``add`` (the operand's element first, then its
-    updates in rising order), ``max`` and ``min`` (NaN wins). A negative index counts from the end; out of range it
-    drops its update.
+    Modes: ``set`` (of several updates of a row the last one stays), ``add`` and ``mul`` (the operand's element
+    first, then its updates in rising order), ``max`` and ``min`` (NaN wins). A negative index counts from the end;
+    out of range it drops its update.
     """
 
     name = "logical.scatter"
@@ -110,7 +110,7 @@ class ScatterOp(_Scatter):
 
 @irdl_op_definition
 class ScatterCombineOp(_Scatter):
-    """``logical.scatter`` with mode ``add``, ``max`` or ``min``, as a primitive op."""
+    """``logical.scatter`` with mode ``add``, ``max``, ``min`` or ``mul``, as a primitive op."""
 
     name = "logical.scatter_combine"
     traits = traits_def(Pure())

@@ -3,8 +3,9 @@
 // RUN: not aicf-opt %s -p 'apply-policy{policy="{kernels: {fc1: reference.bodi}}"}' 2>&1 | filecheck %s --check-prefix=KERNEL
 // RUN: not aicf-opt %s -p 'apply-policy{policy="{determinism: never}"}' 2>&1 | filecheck %s --check-prefix=VALUE
 // RUN: not aicf-opt %s -p 'apply-policy{policy="fastest"}' 2>&1 | filecheck %s --check-prefix=NAME
+// RUN: not aicf-opt %s -p 'apply-policy{policy="{max_programs: 2}"}' 2>&1 | filecheck %s --check-prefix=SESSION
 
-// Every field is written down, so that the module says all of its policy.
+// Every field that passes follow is written down, so that the module says all of its policy.
 // CHECK:      aicf.policy = {version = 1 : i64, determinism = "bitwise", rounding = "fused", tf32 = false,
 // CHECK-SAME:   fusion = {attention = true, gated = true, horizontal = true, prologue = true, norm = true, epilogue = true, elementwise = true, multi_output = true, concat = true}, kernels = {softmax = "reference.body"},
 // CHECK-SAME:   records = {}, forbid = [], groups = [["a", "b"]], measurements = "cold"},
@@ -18,6 +19,7 @@
 // KERNEL: error: kernels.fc1: backend 'reference' has no kernel 'reference.bodi'; did you mean 'reference.body'?
 // VALUE: error: determinism: 'never' is not legal; {{.*}}legal: any, batch_invariant, bitwise
 // NAME: error: policy 'fastest': give 'auto', inline JSON, or a .json, .yaml or .yml file
+// SESSION: error: max_programs: a compile makes what it is asked for; give this to an InferenceSession
 builtin.module attributes {aicf.target = #emit.target<"reference", "typed", {threads = 1 : i64}>} {
   func.func @f(%x: tensor<2xf32> {logical.name = "x", logical.role = "input"}) -> (tensor<2xf32> {logical.name = "y"}) {
     %y = logical.relu %x : tensor<2xf32>

@@ -7,6 +7,7 @@
 // CHECK-NEXT: emit.decision "fuse-attention" ["plain"{{.*}}"plain.out"] choice "one kernel for 9 ops"
 // CHECK-NEXT: emit.decision "fuse-attention" ["half"{{.*}}"half.out"] choice "one kernel for 11 ops"
 // CHECK-NEXT: emit.decision "fuse-attention" ["read.out", "read"] choice "apart" because "'read.abs' reads what is between the products, so it is written in any case"
+// CHECK-NEXT: emit.decision "fuse-attention" ["given.out", "given"] choice "apart" because "the program gives what is between the products, so it is written in any case"
 // CHECK-NEXT: }
 
 // OFF: emit.decision "fuse-attention" ["heads.out", "heads"] choice "apart" because "attention fusion is off by policy"
@@ -132,6 +133,25 @@ func.func @read(
   %z = logical.neg %p {aicf.id = "read.abs", aicf.src = ["read.abs"]} : tensor<5x7xf32>
   %y = logical.matmul %p, %v {aicf.id = "read.out", aicf.src = ["read"]} : (tensor<5x7xf32>, tensor<7x6xf32>) -> tensor<5x6xf32>
   func.return %y, %z : tensor<5x6xf32>, tensor<5x7xf32>
+}
+
+// So are probabilities that the program gives.
+// CHECK-LABEL: func.func @given
+// CHECK-NOT: emit.group
+func.func @given(
+    %q : tensor<5x4xf32> {logical.name = "q", logical.role = "input"},
+    %k : tensor<7x4xf32> {logical.name = "k", logical.role = "input"},
+    %v : tensor<7x6xf32> {logical.name = "v", logical.role = "input"}) -> (tensor<5x6xf32> {logical.name = "y"}, tensor<5x7xf32> {logical.name = "z"}) {
+  %x = logical.matmul %q, %k {transpose_b, aicf.id = "given", aicf.src = ["given"]} : (tensor<5x4xf32>, tensor<7x4xf32>) -> tensor<5x7xf32>
+  %m = logical.reduce_max %x {axes = [1], aicf.id = "gs.max", aicf.src = ["gs"]} : tensor<5x7xf32> -> tensor<5xf32>
+  %n = logical.broadcast %m {dimensions = [0], aicf.id = "gs.mb", aicf.src = ["gs"]} : tensor<5xf32> -> tensor<5x7xf32>
+  %d = logical.sub %x, %n {aicf.id = "gs.sub", aicf.src = ["gs"]} : tensor<5x7xf32>
+  %e = logical.exp %d {aicf.id = "gs.exp", aicf.src = ["gs"]} : tensor<5x7xf32>
+  %u = logical.reduce_sum %e {axes = [1], aicf.id = "gs.sum", aicf.src = ["gs"]} : tensor<5x7xf32> -> tensor<5xf32>
+  %ub = logical.broadcast %u {dimensions = [0], aicf.id = "gs.ub", aicf.src = ["gs"]} : tensor<5xf32> -> tensor<5x7xf32>
+  %p = logical.div %e, %ub {aicf.id = "gs", aicf.src = ["gs"]} : tensor<5x7xf32>
+  %y = logical.matmul %p, %v {aicf.id = "given.out", aicf.src = ["given"]} : (tensor<5x7xf32>, tensor<7x6xf32>) -> tensor<5x6xf32>
+  func.return %y, %p : tensor<5x6xf32>, tensor<5x7xf32>
 }
 
 // A softmax over another dim is no attention; nothing is said about it.

@@ -21,7 +21,15 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.utils.hints import isa
 
 from aicf.dialects import logical
-from aicf.dialects.emit_kernels import CastOp, DivIntOp, PhiloxOp, SigmoidOp
+from aicf.dialects.emit_kernels import (
+    BitcastOp,
+    CastOp,
+    DivIntOp,
+    PhiloxOp,
+    ShiftLeftOp,
+    ShiftRightOp,
+    SigmoidOp,
+)
 
 Make = Callable[[SSAValue, SSAValue], Operation]
 Scalars = Sequence[SSAValue]
@@ -49,6 +57,8 @@ _INT_BINARY: dict[type[Operation], Make] = {
     logical.AndOp: arith.AndIOp,
     logical.OrOp: arith.OrIOp,
     logical.XorOp: arith.XOrIOp,
+    logical.ShiftLeftOp: ShiftLeftOp,
+    logical.ShiftRightOp: ShiftRightOp,
 }
 _UNSIGNED_BINARY: dict[type[Operation], Make] = {
     **_INT_BINARY,
@@ -67,6 +77,7 @@ _UNARY: dict[type[Operation], Callable[[SSAValue], Operation]] = {
     logical.Log1pOp: math.Log1pOp,
     logical.SinOp: math.SinOp,
     logical.CosOp: math.CosOp,
+    logical.AtanOp: math.AtanOp,
     logical.FloorOp: math.FloorOp,
     logical.CeilOp: math.CeilOp,
     logical.RoundOp: math.RoundEvenOp,
@@ -85,6 +96,7 @@ EXPENSIVE = (
     logical.Log1pOp,
     logical.SinOp,
     logical.CosOp,
+    logical.AtanOp,
     logical.PowOp,
     logical.PadOp,
     logical.GatherOp,
@@ -150,6 +162,8 @@ def scalar_ops(op: Operation, operands: Scalars, result_type: Attribute) -> list
             return [arith.SelectOp(*operands)]
         case logical.CastOp():
             return [CastOp(operands[0], result_type)]
+        case logical.BitcastOp():
+            return [BitcastOp(operands[0], result_type)]
         case logical.PhiloxWordOp():
             return [PhiloxOp(*operands)]
         case _:

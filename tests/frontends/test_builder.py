@@ -116,6 +116,8 @@ def test_every_method() -> None:
         *(graph.sigmoid(x), graph.silu(x), graph.gelu(x, "tanh")),
         *(graph.abs(x), graph.sign(x), graph.reciprocal(x), graph.expm1(x), graph.log1p(x)),
         *(graph.sin(x), graph.cos(x), graph.floor(x), graph.ceil(x), graph.round(x), graph.pow(x, 0.5)),
+        *(graph.tan(x), graph.asin(x), graph.acos(x), graph.atan(x), graph.sinh(x), graph.cosh(x)),
+        *(graph.asinh(x), graph.acosh(graph.exp(x)), graph.atanh(x)),
         *(graph.leaky_relu(x), graph.elu(x), graph.softplus(x), graph.hard_sigmoid(x), graph.hard_swish(x)),
         *(graph.clamp(x, 0.3), graph.cast(graph.is_nan(x), "f64")),
         *(graph.neg(x), graph.max(x, 0.5), graph.min(0.5, x)),
@@ -127,6 +129,7 @@ def test_every_method() -> None:
         ),
         *(graph.slice(x, [0, 1], [-1, 2]), graph.concat([x, x], -1), graph.reshape(x, (3, 2))),
         *(graph.broadcast_to(scale, (2, 3)), graph.cast(graph.cast(x, "i32"), "f64")),
+        graph.bitcast(graph.shift_right(graph.shift_left(graph.bitcast(x, "i64"), 1), 1), "f64"),
         graph.select(graph.compare("gt", x, 0.5), x, 0.0),
         graph.matmul(x, x, transpose_b=True),
     ]

@@ -33,11 +33,15 @@ DTYPES = ("f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u8", "i1")
 UNARY = (
     *("neg", "exp", "tanh", "erf", "relu", "sigmoid", "silu", "gelu"),
     *("abs", "sign", "expm1", "sin", "cos", "floor", "ceil", "round", "is_nan"),
+    *("atan", "sinh", "cosh", "asinh"),
     *("leaky_relu", "elu", "softplus", "hard_sigmoid", "hard_swish"),
 )
+OF_FRACTIONS = ("tan", "asin", "acos", "atanh")
 OF_POSITIVE = ("log", "sqrt", "rsqrt", "log1p", "reciprocal")
+INTEGER_OF = {"f64": "i64", "f32": "i32", "f16": "i16", "bf16": "i16"}
+"""The type that the bits of a float are seen in."""
 BINARY = ("add", "sub", "mul", "div", "max", "min")
-OF_INTEGERS = ("floor_div", "mod", "and_", "or_", "xor")
+OF_INTEGERS = ("floor_div", "mod", "and_", "or_", "xor", "shift_left", "shift_right")
 REDUCTIONS = ("reduce_sum", "reduce_mean", "reduce_max")
 
 
@@ -94,7 +98,9 @@ def float_operations(dtype: str) -> Graph:
     """Every elementwise operation on floats: f32 each as an output of its own, NaN where it has no value."""
     g = Graph("float_operations")
     x, y = g.input("x", (48, 128), dtype), g.input("y", (48, 128), dtype)
-    for name, value in {**_unary(g, x, x), **_binary(g, x, y), **_casts(g, x)}.items():
+    bits = g.bitcast(x, INTEGER_OF[dtype])
+    values = {"bits": bits, "same": g.bitcast(bits, dtype), **_casts(g, x)}
+    for name, value in {**_unary(g, x, x), **_binary(g, x, y), **values}.items():
         g.output(value, name)
     return g
 
@@ -130,8 +136,9 @@ def _unary(g: Graph, x: Value, positive: Value) -> dict[str, Value]:
     """Operations on one float; `positive` is what roots and logarithms are taken of."""
     values = {name: getattr(g, name)(x) for name in UNARY}
     values |= {name: getattr(g, name)(positive) for name in OF_POSITIVE}
-    values |= {"pow": g.pow(positive, x), "clamp": g.clamp(x, -0.5, 1.0)}
-    return {**values, "gelu_tanh": g.gelu(x, "tanh")}
+    values |= {name: getattr(g, name)(g.clamp(x, -0.9, 0.9)) for name in OF_FRACTIONS}
+    values |= {"acosh": g.acosh(positive + 1.0), "pow": g.pow(positive, x)}
+    return {**values, "clamp": g.clamp(x, -0.5, 1.0), "gelu_tanh": g.gelu(x, "tanh")}
 
 
 def _binary(g: Graph, x: Value, y: Value) -> dict[str, Value]:
@@ -331,6 +338,24 @@ def other_norms(dtype: str) -> Graph:
     scale, bias, mean, spread = (g.param(name, (12,), dtype) for name in ("scale", "bias", "mean", "spread"))
     g.output(g.batch_norm(x, scale, bias, mean, spread * spread + 0.5), "batch_norm")
     g.output(g.group_norm(x, g.param("gain", (12,), dtype), g.param("shift", (12,), dtype), 4), "group_norm")
+    return g
+
+
+def pooling(dtype: str) -> Graph:
+    """Every pooling over one, two and three dimensions: with a border, steps and gaps, and beyond the operand."""
+    g = Graph("pooling")
+    x = g.input("x", (2, 6, 31, 33), dtype)
+    line, block = g.input("line", (3, 4, 70), dtype), g.input("block", (1, 2, 9, 11, 13), dtype)
+    windows = ([3, 2], [2, 1], [1, 2], [1, 0], [1, 1])
+    g.output(g.max_pool(x, *windows), "max_pool")
+    g.output(g.max_pool_indices(x, *windows), "max_pool_indices")
+    g.output(g.avg_pool(x, *windows), "avg_pool")
+    g.output(g.avg_pool(x, [3, 3], [2, 2], None, [1, 1], [1, 1], count_include_pad=True), "avg_pool_padding")
+    g.output(g.lp_pool(x, 2, *windows), "lp_pool")
+    g.output(g.max_pool(line, [5], [4], ceil_mode=True), "max_pool_line")
+    g.output(g.avg_pool(line, [4], [3], None, [2], [0], ceil_mode=True), "avg_pool_line")
+    g.output(g.max_pool(block, [2, 3, 4], [2, 2, 3]), "max_pool_block")
+    g.output(g.lp_pool(block, 3, [3, 3, 3], None, None, [1, 1, 1], [1, 1, 1]), "lp_pool_block")
     return g
 
 

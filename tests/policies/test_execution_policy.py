@@ -15,7 +15,7 @@ from aicf.errors import PolicyError
 from aicf.frontends.text import make_context
 from aicf.passes.aicf_inference import AicfInferencePass, run
 from aicf.passes.support.decisions import decisions_of
-from aicf.policies.execution_policy import BINDINGS, MEMORY, ORDERS, SAVES, ExecutionPolicy
+from aicf.policies.execution_policy import BINDINGS, MEMORY, NEW_SHAPES, ORDERS, SAVES, ExecutionPolicy
 from aicf.policies.policy import Policy
 from aicf.runtime.plan_from_ir import read_module
 
@@ -30,19 +30,22 @@ policies = st.builds(
     order=st.sampled_from(ORDERS),
     prepared_weights=st.booleans(),
     saves=st.dictionaries(names, st.sampled_from(SAVES), max_size=3),
+    new_shapes=st.sampled_from(NEW_SHAPES),
+    max_programs=st.integers(0, 8),
+    max_bytes=st.integers(0, 1 << 40),
 )
 
 
 @given(policies)
 def test_every_form_gives_the_same_policy_back(policy: ExecutionPolicy) -> None:
     assert ExecutionPolicy.from_plain(policy.to_plain()) == policy
-    assert ExecutionPolicy.from_attr(policy.to_attr()) == policy
+    assert ExecutionPolicy.from_attr(policy.to_attr()) == policy.for_compile()
 
 
 WRONG: list[tuple[str, str]] = [
     (
         "{stream: 2}",
-        "stream: unknown field; did you mean 'streams' or 'streams_of'? legal: bindings, inplace, memory, orde",
+        "stream: unknown field; did you mean 'streams' or 'streams_of'? legal: bindings, inplace, max_bytes, m",
     ),
     ("{streams: -1}", "streams: must be at least 0, got -1"),
     ("{streams: two}", 'streams: expected an integer, got "two"'),
@@ -62,6 +65,9 @@ WRONG: list[tuple[str, str]] = [
     ("{order: txt}", "order: 'txt' is not legal; did you mean 'text'? legal: reuse, text"),
     ("{order: true}", "order: expected one of reuse, text, got true"),
     ("{prepared_weights: no way}", 'prepared_weights: expected true or false, got "no way"'),
+    ("{new_shapes: never}", "new_shapes: 'never' is not legal; legal: compile, refuse"),
+    ("{max_programs: -1}", "max_programs: must be at least 0, got -1"),
+    ("{max_bytes: 1.5}", "max_bytes: expected an integer, got 1.5"),
     ("{version: 2}", "version: 2 is not known here; this release reads 1"),
 ]
 
@@ -94,6 +100,20 @@ def test_what_is_left_when_all_is_decided() -> None:
     }
     assert ExecutionPolicy(streams=2, **fields).bounds() == fields
     assert ExecutionPolicy(streams=2).bounds() == {}
+
+
+@pytest.mark.parametrize("field", [{"new_shapes": "refuse"}, {"max_programs": 2}, {"max_bytes": 1 << 20}])
+def test_what_only_sessions_follow_is_refused_by_a_compile(field: dict[str, Any]) -> None:
+    policy = ExecutionPolicy(streams=2, **field)
+    assert policy.for_compile() == ExecutionPolicy(streams=2)
+    graph = aicf.Graph("one")
+    graph.output(graph.relu(graph.input("x", (16, 24))), "y")
+    (name,) = field
+    with pytest.raises(PolicyError) as error:
+        aicf.compile(graph, policy=policy)
+    assert error.value.message == (
+        f"{name}: a compile makes what it is asked for; give this to an InferenceSession"
+    )
 
 
 @pytest.fixture(scope="module")

@@ -187,7 +187,15 @@ def test_descriptions(two_outputs: Executable, buckets: Executable) -> None:
     wanted = "Executable(x: f32[N, 2], m: f32[N, 2] -> y: f32[N, 2]; reference:typed, compiled for N=1 | N=5)"
     assert repr(buckets) == wanted
     assert buckets.dims_of(rows(5), rows(5)) == {"N": 5}
-    assert two_outputs.memory() == {"arena@add_relu": 128, "weights": 24, "derived": 0, "state": 0}
+    instance = (128 + 64) + 3 * (96 + 64)  # the arena, and x, y and z, each with room to align it
+    assert two_outputs.memory() == {
+        "arena@add_relu": 128,
+        "instance@add_relu": instance,
+        "peak@add_relu": instance,
+        "weights": 24,
+        "derived": 0,
+        "state": 0,
+    }
     assert buckets.memory()["derived"] == 64
 
 

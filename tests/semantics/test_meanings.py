@@ -80,6 +80,12 @@ UNARY: dict[type[logical.UnaryOp], tuple[Callable[[float], float], float]] = {
     logical.Log1pOp: (math.log1p, -0.9),
     logical.SinOp: (math.sin, -2.0),
     logical.CosOp: (math.cos, -2.0),
+    logical.TanOp: (lambda x: math.sin(x) / math.cos(x), -1.5),
+    logical.AtanOp: (lambda x: math.atan2(x, 1), -2.0),
+    logical.SinhOp: (lambda x: (math.exp(x) - math.exp(-x)) / 2, -2.0),
+    logical.CoshOp: (lambda x: (math.exp(x) + math.exp(-x)) / 2, -2.0),
+    logical.AsinhOp: (lambda x: math.log(x + math.hypot(x, 1)), -2.0),
+    logical.AcoshOp: (lambda x: math.log(x + math.sqrt(x * x - 1)), 1.1),
     logical.FloorOp: (math.floor, -2.0),
     logical.CeilOp: (math.ceil, -2.0),
     logical.RoundOp: (round, -2.0),
@@ -98,6 +104,21 @@ def test_unary(op_class: type[logical.UnaryOp], shape: tuple[int, ...], seed: in
     function, low = UNARY[op_class]
     x = floats(seed, shape, low)
     close(run(op_class, x), np.vectorize(function, otypes=[np.float64])(x))
+
+
+OF_FRACTIONS: dict[type[logical.UnaryOp], Callable[[float], float]] = {
+    logical.AsinOp: lambda x: math.atan2(x, math.sqrt(1 - x * x)),
+    logical.AcosOp: lambda x: math.atan2(math.sqrt(1 - x * x), x),
+    logical.AtanhOp: lambda x: (math.log(1 + x) - math.log(1 - x)) / 2,
+}
+
+
+@pytest.mark.parametrize("op_class", OF_FRACTIONS)
+@settings(deadline=None, max_examples=20)
+@given(shape=shapes, seed=seeds)
+def test_of_fractions(op_class: type[logical.UnaryOp], shape: tuple[int, ...], seed: int) -> None:
+    x = floats(seed, shape, -0.95, 0.95)
+    close(run(op_class, x), np.vectorize(OF_FRACTIONS[op_class], otypes=[np.float64])(x))
 
 
 BINARY: dict[type[logical.BinaryOp], Callable[[float, float], float]] = {
@@ -381,6 +402,26 @@ def test_normalisations_of_channels(rest: tuple[int, ...]) -> None:
         close(result[n, c], (x[n, c] - group.mean()) / deviation * scale[c] + bias[c])
 
 
+def test_poolings() -> None:
+    x = np.array([[[1.0, -4.0, 3.0, 3.0, 2.0]]])
+    windows = ([2], [2], [2], [1], [2])  # at -1, 1, 3 and 5: (-4), (-4, 3), (3) and nothing
+    close(run(lambda v: logical.MaxPoolOp(v, *windows), x[..., :4]), np.array([[[-4.0, 3.0, 3.0]]]))
+    places = run(lambda v: logical.MaxPoolIndicesOp(v, [3], [2], ceil_mode=True), x)
+    assert places.tolist() == [[[2, 2]]]
+    close(run(lambda v: logical.AvgPoolOp(v, *windows), x[..., :4]), np.array([[[-4.0, -0.5, 3.0]]]))
+    padded = run(lambda v: logical.AvgPoolOp(v, *windows, count_include_pad=True), x[..., :4])
+    close(padded, np.array([[[-2.0, -0.5, 1.5]]]))
+    close(run(lambda v: logical.LpPoolOp(v, 2, [2], [3]), x), np.array([[[math.sqrt(17), math.sqrt(13)]]]))
+
+
+def test_a_pooling_that_finds_nothing() -> None:
+    x = np.array([[[5]]], np.int8)
+    assert run(lambda v: logical.MaxPoolOp(v, [1], None, None, [1]), x).tolist() == [[[-128, 5]]]
+    assert run(lambda v: logical.MaxPoolIndicesOp(v, [1], None, None, [1]), x).tolist() == [[[1, 0]]]
+    (empty, found) = run(lambda v: logical.AvgPoolOp(v, [1], None, None, [1]), x.astype(np.float64))[0, 0]
+    assert math.isnan(empty) and found == 5
+
+
 def test_convolutions_by_hand() -> None:
     x, weight = np.arange(1.0, 6.0).reshape(1, 1, 5), np.array([[[1.0, 10.0]]])
     lists = {"low": [1], "high": [0], "strides": [2], "dilations": [2]}
@@ -459,12 +500,24 @@ def test_integer_arithmetic_wraps_and_division_truncates(dtype: type) -> None:
         (logical.AndOp, int.__and__),
         (logical.OrOp, int.__or__),
         (logical.XorOp, int.__xor__),
+        (logical.ShiftLeftOp, lambda x, y: x << y if 0 <= y < limits.bits else 0),
+        (logical.ShiftRightOp, lambda x, y: x >> (y if 0 <= y < limits.bits else limits.bits)),
     ):
         expected = [wrapped(function(x, y)) for x, y in zip(a.tolist(), b.tolist(), strict=True)]
         for mode in ("exact", "typed"):
             result = run(op_class, a, b, mode=mode)
             assert result.dtype == dtype
             assert result.tolist() == expected, op_class
+
+
+def test_bitcasts_keep_the_bytes() -> None:
+    x = np.array([1.0, -2.5, 0.0], np.float32)
+    for mode in ("exact", "typed"):
+        bits = run(lambda a: logical.BitcastOp(a, "i32"), x, mode=mode)
+        assert bits.tobytes() == x.tobytes()
+        assert run(lambda a: logical.BitcastOp(a, "f32"), bits, mode=mode).tolist() == x.tolist()
+    truth = run(lambda a: logical.BitcastOp(a, "i1"), np.array([0, 1, 254], np.uint8))
+    assert truth.tolist() == [False, True, True]
 
 
 def test_integer_products_and_sums_wrap() -> None:
@@ -572,7 +625,8 @@ def test_scatter_combines_in_order_and_drops_what_is_out_of_range() -> None:
         mode: run(lambda a, i, u, mode=mode: logical.ScatterOp(a, i, u, mode), x, rows, updates).tolist()
         for mode in logical.SCATTER_MODES
     }
-    assert found == {"set": [30, 2, 20], "add": [41, 2, 23], "max": [30, 2, 20], "min": [1, 2, 3]}
+    combined = {"add": [41, 2, 23], "max": [30, 2, 20], "min": [1, 2, 3], "mul": [300, 2, 60]}
+    assert found == {"set": [30, 2, 20], **combined}
     assert (
         run(lambda a, i, u: logical.ScatterCombineOp(a, i, u, "add"), x, rows, updates).tolist()
         == found["add"]

@@ -40,10 +40,12 @@ HALVES = (integers(4, 9) / 2).astype(np.float32)
 WITH_NAN = np.where(CONDITION, X, np.float32(np.nan))
 BOUNDS = (np.array(-0.5, np.float32), np.array(0.75, np.float32))
 
+BYTES = RNG.integers(0, 256, 8).astype(np.uint8)
+
 PLACES = RNG.integers(-4, 4, (3, 4))
 ROWS = RNG.permuted(np.tile(np.arange(-2, 2), (3, 1)), axis=1)
 """ONNX leaves open which of two updates stays: none meet."""
-REDUCTIONS = {"set": "none", "add": "add", "max": "max", "min": "min"}
+REDUCTIONS = {"set": "none", "add": "add", "max": "max", "min": "min", "mul": "mul"}
 
 # Name, ONNX op, its attributes, inputs that are constants of the model, our op, operands.
 Case = tuple[str, str, dict[str, Any], Sequence[Array], Build, Sequence[Array]]
@@ -75,6 +77,22 @@ CASES: list[Case] = [
     same("BitwiseOr", logical.OrOp, M, N),
     same("BitwiseXor", logical.XorOp, M, N),
     same("BitwiseNot", logical.NotOp, M),
+    (
+        "BitShift left",
+        "BitShift",
+        {"direction": "LEFT"},
+        (),
+        logical.ShiftLeftOp,
+        (BYTES, np.arange(8, dtype=np.uint8)),
+    ),
+    (
+        "BitShift right",
+        "BitShift",
+        {"direction": "RIGHT"},
+        (),
+        logical.ShiftRightOp,
+        (BYTES, np.arange(8, dtype=np.uint8)),
+    ),
     same("And", logical.AndOp, CONDITION, OTHER_CONDITION),
     same("Or", logical.OrOp, CONDITION, OTHER_CONDITION),
     same("Xor", logical.XorOp, CONDITION, OTHER_CONDITION),
@@ -85,6 +103,15 @@ CASES: list[Case] = [
     same("Round", logical.RoundOp, HALVES),
     same("Sin", logical.SinOp, X),
     same("Cos", logical.CosOp, X),
+    same("Tan", logical.TanOp, X),
+    same("Asin", logical.AsinOp, np.tanh(X)),
+    same("Acos", logical.AcosOp, np.tanh(X)),
+    same("Atan", logical.AtanOp, X),
+    same("Sinh", logical.SinhOp, X),
+    same("Cosh", logical.CoshOp, X),
+    same("Asinh", logical.AsinhOp, X),
+    same("Acosh", logical.AcoshOp, P + 1),
+    same("Atanh", logical.AtanhOp, np.tanh(X)),
     ("Clip", "Clip", {}, BOUNDS, lambda x: logical.ClampOp(x, -0.5, 0.75), (X,)),
     ("LeakyRelu", "LeakyRelu", {"alpha": 0.1}, (), lambda x: logical.LeakyReluOp(x, 0.1), (X,)),
     ("Elu", "Elu", {"alpha": 0.5}, (), lambda x: logical.EluOp(x, 0.5), (X,)),

@@ -16,7 +16,15 @@ from xdsl.dialects import math as scalar_math
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.ir import Operation
 
-from aicf.dialects.emit_scalar_ops import CastOp, DivIntOp, PhiloxOp, SigmoidOp
+from aicf.dialects.emit_scalar_ops import (
+    BitcastOp,
+    CastOp,
+    DivIntOp,
+    PhiloxOp,
+    ShiftLeftOp,
+    ShiftRightOp,
+    SigmoidOp,
+)
 from aicf.dialects.types import element_of
 from aicf.semantics import value_dtype
 from aicf.semantics.random import philox_word
@@ -33,6 +41,8 @@ def scalar_value(op: Operation, operands: list[Array]) -> Array:
             return np.asarray(op.value.value.data).astype(dtype)
         case arith.CmpiOp() | arith.CmpfOp():
             return _PREDICATES[type(op)][op.predicate.value.data](*operands)
+        case BitcastOp():
+            return _same_bits(operands[0], *(element_of(v.type).dtype for v in (*op.operands, *op.results)))
         case CastOp() | arith.TruncIOp() | arith.ExtSIOp() | arith.SIToFPOp():
             return _cast(operands[0], dtype)
         case _:
@@ -47,6 +57,28 @@ def _cast(x: Array, dtype: np.dtype[Any]) -> Array:
     above, below = whole >= 2.0 ** (limits.bits - (dtype.kind == "i")), whole < float(limits.min)
     inside = np.where(above | below, 0.0, whole).astype(dtype)
     return np.where(above, limits.max, np.where(below, limits.min, inside)).astype(dtype)
+
+
+def _same_bits(x: Array, source: np.dtype[Any], target: np.dtype[Any]) -> Array:
+    raw = np.frombuffer(
+        np.ascontiguousarray(x.astype(source)).tobytes(), np.uint8 if target == "?" else target
+    )
+    found = (raw != 0 if target == "?" else raw).reshape(x.shape)
+    return found.astype(np.float64) if found.dtype.kind in "fV" else found
+
+
+def _shifted(x: Array, amount: Array, left: bool) -> Array:
+    """In Python's integers, which have as many bits as they need."""
+    bits, unsigned = 8 * x.dtype.itemsize, x.dtype.kind == "u"
+
+    def one(number: int, places: int) -> int:
+        if not 0 <= places < bits:
+            return -1 if number < 0 and not left else 0
+        whole = (number << places if left else number >> places) % (1 << bits)
+        return whole if unsigned or whole < 1 << (bits - 1) else whole - (1 << bits)
+
+    pairs = np.broadcast(x, amount)
+    return np.array([one(int(a), int(b)) for a, b in pairs], x.dtype).reshape(pairs.shape)
 
 
 def _quotient(x: Array, y: Array) -> Array:
@@ -123,6 +155,7 @@ _MEANINGS: Mapping[type[Operation], Callable[..., Any]] = {
     scalar_math.Log1pOp: np.log1p,
     scalar_math.SinOp: np.sin,
     scalar_math.CosOp: np.cos,
+    scalar_math.AtanOp: np.arctan,
     scalar_math.PowFOp: np.power,
     scalar_math.AbsFOp: np.abs,
     scalar_math.FloorOp: np.floor,
@@ -130,10 +163,21 @@ _MEANINGS: Mapping[type[Operation], Callable[..., Any]] = {
     scalar_math.RoundEvenOp: np.rint,
     SigmoidOp: _sigmoid,
     DivIntOp: _quotient,
+    ShiftLeftOp: lambda x, y: _shifted(x, y, True),
+    ShiftRightOp: lambda x, y: _shifted(x, y, False),
     PhiloxOp: philox_word,
 }
 
 WITH_MEANING = frozenset(
-    {*_MEANINGS, *_PREDICATES, arith.ConstantOp, CastOp, arith.TruncIOp, arith.ExtSIOp, arith.SIToFPOp}
+    {
+        *_MEANINGS,
+        *_PREDICATES,
+        arith.ConstantOp,
+        BitcastOp,
+        CastOp,
+        arith.TruncIOp,
+        arith.ExtSIOp,
+        arith.SIToFPOp,
+    }
 )
 """The ops that `scalar_value` knows."""

@@ -31,6 +31,15 @@ TORCH: Mapping[str, Callable[..., Any]] = {
     "erf": torch.erf,
     "sin": torch.sin,
     "cos": torch.cos,
+    "tan": torch.tan,
+    "asin": torch.asin,
+    "acos": torch.acos,
+    "atan": torch.atan,
+    "sinh": torch.sinh,
+    "cosh": torch.cosh,
+    "asinh": torch.asinh,
+    "acosh": torch.acosh,
+    "atanh": torch.atanh,
     "floor": torch.floor,
     "ceil": torch.ceil,
     "round": torch.round,
@@ -61,6 +70,8 @@ TORCH: Mapping[str, Callable[..., Any]] = {
     "or": torch.bitwise_or,
     "xor": torch.bitwise_xor,
     "not": torch.bitwise_not,
+    "shift_left": torch.bitwise_left_shift,
+    "shift_right": torch.bitwise_right_shift,
     "eq": torch.eq,
     "ne": torch.ne,
     "lt": torch.lt,
@@ -76,6 +87,9 @@ def defined(name: str, dtype: str, arrays: Sequence[Array]) -> list[Array]:
     if name in DIVISIONS and dtype in INTEGERS:
         # Division by zero raises there, and the quotient of the smallest number and -1 is left to the machine.
         arrays[1][np.isin(arrays[1].astype(np.int64), (0, -1))] = 3
+    if name.startswith("shift"):
+        # An amount that is no number of bits is left open there.
+        arrays[1] = arrays[1] % (8 * arrays[1].itemsize)
     if name == "sign" and dtype in FLOATS:
         # The sign of NaN is 0 there, and NaN here and in NumPy.
         arrays[0][np.isnan(arrays[0])] = -1

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.support import op_rows, torch_losses
+from tests.support.op_rows.pooling import starts_of
 from tests.support.op_rows.row import FLOATS, INTEGERS, Array, Use, assert_close, is_float
 from tests.support.torch_tensors import tensor
 
@@ -226,7 +227,7 @@ def one_hot(places: Tensor, on: Tensor, off: Tensor, axis: int, depth: int) -> T
     return torch.where(functional.one_hot(classes, depth + 1)[..., :depth].bool(), on, off).movedim(-1, axis)
 
 
-MODES = {"add": "sum", "max": "amax", "min": "amin"}
+MODES = {"add": "sum", "max": "amax", "min": "amin", "mul": "prod"}
 
 
 def scattered(x: Tensor, places: Tensor, updates: Tensor, axis: int, mode: str) -> Tensor:
@@ -277,7 +278,82 @@ def topk_indices(x: Tensor, axis: int, k: int, smallest: bool) -> Tensor:
     return torch.sort(x, dim=axis, descending=not smallest, stable=True).indices.narrow(axis, 0, k)
 
 
+class Pooling:
+    """What PyTorch's poolings take: the operand inside of a border, of the size that all windows cover."""
+
+    def __init__(
+        self,
+        x: Tensor,
+        beyond: float,
+        sizes: Sequence[int],
+        strides: Sequence[int],
+        dilations: Sequence[int],
+        low: Sequence[int],
+        high: Sequence[int],
+        ceil_mode: bool,
+    ) -> None:
+        along = list(zip(x.shape[2:], sizes, strides, dilations, low, high, strict=True))
+        self.starts = [starts_of(*one, ceil_mode) for one in along]
+        covered = [
+            before + start[-1] + (size - 1) * dilation + 1
+            for start, (_, size, _, dilation, before, _) in zip(self.starts, along, strict=True)
+        ]
+        shape = [before + whole + size * dilation for whole, size, _, dilation, before, _ in along]
+        self.x = torch.full([*x.shape[:2], *shape], beyond, dtype=x.dtype)
+        self.x[(..., *(slice(one[4], one[4] + one[0]) for one in along))] = x
+        self.x = self.x[(..., *map(slice, covered))]
+        self.arguments = (list(sizes), list(strides), 0, list(dilations))
+        self.windows = windows(self.x, sizes, strides, dilations).flatten(x.ndim)
+
+    def largest(self, **more: Any) -> Any:
+        pools = (functional.max_pool1d, functional.max_pool2d, functional.max_pool3d)
+        return pools[self.x.ndim - 3](self.x, *self.arguments, **more)
+
+
+def max_pool(x: Tensor, **attributes: Any) -> Tensor:
+    """Theirs takes floats alone; of integers the largest elements of their windows."""
+    if x.is_floating_point():
+        return Pooling(x, -torch.inf, **attributes).largest()
+    return Pooling(x, torch.iinfo(x.dtype).min, **attributes).windows.amax(-1)
+
+
+def max_pool_indices(x: Tensor, **attributes: Any) -> Tensor:
+    """Theirs counts places with the border."""
+    pooling = Pooling(x.double(), -torch.inf, **attributes)
+    _, found = pooling.largest(return_indices=True)
+    spatial, whole = pooling.x.shape[2:], x.shape[2:]
+    total, inside = torch.zeros_like(found), torch.ones_like(found, dtype=torch.bool)
+    for axis, (low, size) in enumerate(zip(attributes["low"], whole, strict=True)):
+        place = found // math.prod(spatial[axis + 1 :]) % spatial[axis] - low
+        inside &= (place >= 0) & (place < size)
+        total = total * size + place
+    return torch.where(inside, total, math.prod(whole))
+
+
+def avg_pool(x: Tensor, count_include_pad: bool, **attributes: Any) -> Tensor:
+    """Sums of windows over what they find: theirs knows neither dilation nor another padding behind than in front."""
+    pooling = Pooling(x.float() if x.dtype in (torch.float16, torch.bfloat16) else x, 0.0, **attributes)
+    total = pooling.windows.sum(-1)
+    for axis, whole in enumerate(x.shape[2:]):
+        size, dilation, low, high = (attributes[name][axis] for name in ("sizes", "dilations", "low", "high"))
+        ones = torch.arange(-low if count_include_pad else 0, whole + high if count_include_pad else whole)
+        steps = torch.tensor(pooling.starts[axis])[:, None] + torch.arange(size) * dilation
+        found = torch.isin(steps, ones).sum(-1)
+        total = total / found.reshape(-1, *[1] * (x.ndim - 3 - axis))
+    return total.to(x.dtype)
+
+
+def lp_pool(x: Tensor, p: int, **attributes: Any) -> Tensor:
+    """Their function takes powers of the numbers, not of their magnitudes."""
+    wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+    return torch.linalg.vector_norm(Pooling(wide, 0.0, **attributes).windows, p, -1).to(x.dtype)
+
+
 TORCH: Mapping[str, Callable[..., Tensor]] = {
+    "max_pool": max_pool,
+    "max_pool_indices": max_pool_indices,
+    "avg_pool": avg_pool,
+    "lp_pool": lp_pool,
     "reduce_sum": lambda x, axes, keepdims: torch.sum(x, axes, keepdims, dtype=x.dtype),
     "reduce_mean": in_order(torch.mean),
     "reduce_max": in_order(torch.amax),
@@ -310,6 +386,7 @@ TORCH: Mapping[str, Callable[..., Tensor]] = {
     "concat": lambda *parts, axis: torch.cat(parts, axis),
     "select": torch.where,
     "constant": constant,
+    "bitcast": lambda x, element: x.view(ELEMENTS[element]),
     "cast": lambda x, element: x.to(ELEMENTS[element]),
     "iota": iota,
     "pad": pad,
@@ -339,13 +416,14 @@ def finite(array: Array) -> Array:
 
 DEFINED: Mapping[tuple[str, str], Callable[[Array], Array]] = {
     **{("cast", dtype): in_range for dtype in FLOATS},
+    **{("max_pool_indices", dtype): in_range for dtype in FLOATS},
     ("matmul", "bf16"): finite,
     ("linear", "bf16"): finite,
 }
 """Operands on which PyTorch's function is defined, by row and element type.
 
-A cast of what no integer holds is left open there. oneDNN's products of bf16 fill an odd inner dimension up with
-zeros, and infinity times those is NaN.
+A cast of what no integer holds is left open there; of several NaN their pooling finds the last. oneDNN's products of
+bf16 fill an odd inner dimension up with zeros, and infinity times those is NaN.
 """
 
 

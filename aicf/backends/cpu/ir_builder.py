@@ -164,6 +164,13 @@ class Emitter:
             return self.b.zext(value, I8 if lanes == 1 else ir.VectorType(I8, lanes))
         return narrow_floats.narrowed(self.b, self.level, value, dtype) if dtype in HALVES else value
 
+    def reread(self, value: Value, source: str, target: str, lanes: int) -> Value:
+        """The register of `target` for what lies in memory for one of `source`, which has as many bytes."""
+        scalar = MEMORY[target]
+        stored = self._stored(value, source, lanes)
+        bits = self.b.bitcast(stored, scalar if lanes == 1 else ir.VectorType(scalar, lanes))
+        return self._register(bits, target, lanes)
+
     def rounded(self, value: Value, dtype: str, lanes: int) -> Value:
         """The value of a register of f16 or bf16 rounded to that type; others as they are."""
         if dtype not in HALVES:

@@ -96,8 +96,8 @@ class ScatterKernel(PlainOperands):
 
 
 def summed_apart(scatter: Scatter) -> Scatter | None:
-    """The scatter into f32 in workspace, where sums of f16 and bf16 are rounded only when all updates are in."""
-    apart = scatter.mode == "add" and scatter.result.dtype in HALVES
+    """The scatter into f32 in workspace, where sums and products of f16 and bf16 wait until all updates are in."""
+    apart = scatter.mode in ("add", "mul") and scatter.result.dtype in HALVES
     return scatter.summed_in(REGISTERS[scatter.result.dtype]) if apart else None
 
 

@@ -10,7 +10,15 @@ from collections.abc import Mapping
 from xdsl.dialects import arith, math
 from xdsl.ir import Operation
 
-from aicf.dialects.emit_kernels import CastOp, DivIntOp, PhiloxOp, SigmoidOp
+from aicf.dialects.emit_kernels import (
+    BitcastOp,
+    CastOp,
+    DivIntOp,
+    PhiloxOp,
+    ShiftLeftOp,
+    ShiftRightOp,
+    SigmoidOp,
+)
 
 SCALAR_CYCLES: Mapping[type[Operation], float] = {
     arith.ConstantOp: 0,
@@ -49,6 +57,7 @@ SCALAR_CYCLES: Mapping[type[Operation], float] = {
     math.Log1pOp: 25,
     math.SinOp: 21,
     math.CosOp: 21,
+    math.AtanOp: 20,
     math.PowFOp: 140,
     math.AbsFOp: 0.5,
     math.FloorOp: 3,
@@ -56,6 +65,9 @@ SCALAR_CYCLES: Mapping[type[Operation], float] = {
     math.RoundEvenOp: 2,
     SigmoidOp: 20,
     DivIntOp: 60,
+    ShiftLeftOp: 2,
+    ShiftRightOp: 2,
+    BitcastOp: 0.5,
     CastOp: 2,
     PhiloxOp: 46,
 }

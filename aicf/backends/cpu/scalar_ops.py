@@ -21,7 +21,16 @@ from aicf.backends.cpu.philox import separate_words
 from aicf.backends.cpu.target import FLOATS, HALVES, REGISTERS
 from aicf.backends.cpu.vector_functions import FUNCTIONS
 from aicf.backends.cpu.vector_math import VectorMath
-from aicf.dialects.emit_kernels import CastOp, DivIntOp, PhiloxOp, SigmoidOp, StoreOp
+from aicf.dialects.emit_kernels import (
+    BitcastOp,
+    CastOp,
+    DivIntOp,
+    PhiloxOp,
+    ShiftLeftOp,
+    ShiftRightOp,
+    SigmoidOp,
+    StoreOp,
+)
 from aicf.dialects.types import element_of
 
 _UNSIGNED = ("u8", "i1")
@@ -243,6 +252,34 @@ def _divide_small_ints(s: Scalars, dtype: str, x: Value, y: Value) -> Value:
     return b.select(b.icmp_signed("==", y, zero), zero, whole)
 
 
+def _shift_left(s: Scalars, op: Operation, operands: Sequence[Value]) -> Value:
+    """LLVM leaves an amount open that is no number of bits."""
+    b, (x, y) = s.em.b, operands
+    dtype = dtype_of(op.operands[0])
+    zero, inside = s.em.const(dtype, s.lanes, 0), _is_amount(s, dtype, y)
+    return b.select(inside, b.shl(x, b.select(inside, y, zero)), zero)
+
+
+def _shift_right(s: Scalars, op: Operation, operands: Sequence[Value]) -> Value:
+    """A number with a sign keeps it; to shift by one bit less than there are leaves nothing else."""
+    b, (x, y) = s.em.b, operands
+    dtype = dtype_of(op.operands[0])
+    inside = _is_amount(s, dtype, y)
+    if dtype in _UNSIGNED:
+        zero = s.em.const(dtype, s.lanes, 0)
+        return b.select(inside, b.lshr(x, b.select(inside, y, zero)), zero)
+    return b.ashr(x, b.select(inside, y, s.em.const(dtype, s.lanes, int(dtype[1:]) - 1)))
+
+
+def _is_amount(s: Scalars, dtype: str, y: Value) -> Value:
+    """Whether a number is at least 0 and below the number of bits."""
+    return s.em.b.icmp_unsigned("<", y, s.em.const(dtype, s.lanes, int(dtype[1:])))
+
+
+def _bitcast(s: Scalars, op: Operation, operands: Sequence[Value]) -> Value:
+    return s.em.reread(operands[0], dtype_of(op.operands[0]), dtype_of(op.results[0]), s.lanes)
+
+
 def _cast(s: Scalars, op: Operation, operands: Sequence[Value]) -> Value:
     """Rounds to f16 or bf16 only if the program goes on with the value: a store rounds by itself."""
     source, target = dtype_of(op.operands[0]), dtype_of(op.results[0])
@@ -327,6 +364,7 @@ EMITTERS: dict[type[Operation], Emit] = {
     math.Log1pOp: _function("log1p"),
     math.SinOp: _function("sin"),
     math.CosOp: _function("cos"),
+    math.AtanOp: _function("atan"),
     math.PowFOp: _function("pow"),
     math.AbsFOp: _function("abs"),
     math.FloorOp: _function("floor"),
@@ -334,6 +372,9 @@ EMITTERS: dict[type[Operation], Emit] = {
     math.RoundEvenOp: _function("round"),
     SigmoidOp: _function("sigmoid"),
     DivIntOp: _divide_ints,
+    ShiftLeftOp: _shift_left,
+    ShiftRightOp: _shift_right,
+    BitcastOp: _bitcast,
     CastOp: _cast,
     PhiloxOp: _philox,
 }
@@ -349,5 +390,6 @@ _EXACT = (
     math.FloorOp,
     math.CeilOp,
     math.RoundEvenOp,
+    BitcastOp,
 )
 """Ops whose f16 or bf16 result needs no rounding if their operands are rounded."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from aicf.backends.cpu.ir_builder import Value
+from aicf.backends.cpu.vector_atan import atan
 from aicf.backends.cpu.vector_math import VectorMath
 from aicf.backends.cpu.vector_pow import power
 from aicf.backends.cpu.vector_trig import cos, sin
@@ -21,6 +22,7 @@ FUNCTIONS: Mapping[str, Callable[..., Value]] = {
     "log1p": VectorMath.log1p,
     "sin": sin,
     "cos": cos,
+    "atan": atan,
     "pow": power,
     "abs": VectorMath.abs,
     "floor": VectorMath.floor,

@@ -20,7 +20,18 @@ from aicf.backends.cuda.philox_code import word_text
 from aicf.backends.cuda.staging import Snippet
 from aicf.backends.cuda.target import ELEMENT_BYTES, FLOATS
 from aicf.backends.nests import Access, access_of
-from aicf.dialects.emit_kernels import CastOp, DivIntOp, KernelOp, PhiloxOp, SigmoidOp, StoreOp, YieldOp
+from aicf.dialects.emit_kernels import (
+    BitcastOp,
+    CastOp,
+    DivIntOp,
+    KernelOp,
+    PhiloxOp,
+    ShiftLeftOp,
+    ShiftRightOp,
+    SigmoidOp,
+    StoreOp,
+    YieldOp,
+)
 from aicf.dialects.types import element_of
 
 Rounding = Literal["fused", "strict"]
@@ -107,7 +118,7 @@ def combine_text(combine: str, dtype: str, a: str, b: str) -> str:
             return _maximum(dtype, a, b)
         case "min":
             return _minimum(dtype, a, b)
-        case "prod":
+        case "prod" | "mul":
             return _multiply(dtype, a, b)
         case _:
             return _add(dtype, a, b)
@@ -329,6 +340,57 @@ def _divide_integers(op: Operation, args: Sequence[str]) -> str:
     return wrapped_text(result, dtype) if dtype in SHORT_INTEGERS else result
 
 
+def _shift_left(op: Operation, args: Sequence[str]) -> str:
+    """The hardware shifts by no more than its registers have bits; 0 where the amount is no number of bits."""
+    dtype = dtype_of(op.results[0])
+    inside, zero = _is_amount(args[1], dtype), constant_text(0, dtype)
+    shifted = wrapped_text(f"{args[0]} << cuda.selp({inside}, {args[1]}, {zero})", dtype)
+    return f"cuda.selp({inside}, {shifted}, {zero})"
+
+
+def _shift_right(op: Operation, args: Sequence[str]) -> str:
+    """A register holds its number with its sign, so what an amount that is no number of bits leaves is the sign."""
+    dtype = dtype_of(op.results[0])
+    highest = constant_text(8 * ELEMENT_BYTES[dtype] - 1, dtype)
+    amount = f"cuda.selp({_is_amount(args[1], dtype)}, {args[1]}, {highest})"
+    if dtype[0] != "u":
+        return f"{REGISTERS[dtype]}({args[0]} >> {amount})"
+    zero = constant_text(0, dtype)
+    return f"cuda.selp({_is_amount(args[1], dtype)}, {REGISTERS[dtype]}({args[0]} >> {amount}), {zero})"
+
+
+def _is_amount(name: str, dtype: str) -> str:
+    low, high = constant_text(0, dtype), constant_text(8 * ELEMENT_BYTES[dtype], dtype)
+    return f"(({name} >= {low}) & ({name} < {high}))"
+
+
+_BITS_OF = {
+    "f64": "cuda.libdevice.double_as_longlong({})",
+    "f32": "cuda.libdevice.float_as_int({})",
+    "f16": "i32(f32_to_f16({}))",
+    "bf16": "i32(f32_to_bf16({}))",
+}
+"""The bits of a float as an integer register, the high half of which does not count for a short float."""
+_FLOAT_OF = {
+    "f64": "cuda.libdevice.longlong_as_double({})",
+    "f32": "cuda.libdevice.int_as_float({})",
+    "f16": "f16_to_f32(u16({}))",
+    "bf16": "bf16_to_f32(u16({}))",
+}
+
+
+def _bitcast(op: Operation, args: Sequence[str]) -> str:
+    source, target = dtype_of(op.operands[0]), dtype_of(op.results[0])
+    if source == target:
+        return args[0]
+    if source == "i1":
+        return cast_text(args[0], source, target)
+    bits = _BITS_OF[source].format(args[0]) if source in FLOATS else args[0]
+    if target == "i1":
+        return f"({bits} != i32(0))"
+    return _FLOAT_OF[target].format(bits) if target in FLOATS else wrapped_text(bits, target)
+
+
 def _select(op: Operation, args: Sequence[str]) -> str:
     return select_text(args[0], dtype_of(op.results[0]), args[1], args[2])
 
@@ -386,6 +448,7 @@ TEXTS: Mapping[type[Operation], Text] = {
     math.Log1pOp: _function("log1pf", "log1p"),
     math.SinOp: _function("sinf", "sin"),
     math.CosOp: _function("cosf", "cos"),
+    math.AtanOp: _function("atanf", "atan"),
     math.PowFOp: _function("powf", "pow"),
     math.AbsFOp: _function("fabsf", "fabs"),
     math.FloorOp: _function("floorf", "floor"),
@@ -393,6 +456,9 @@ TEXTS: Mapping[type[Operation], Text] = {
     math.RoundEvenOp: _function("rintf", "rint"),
     SigmoidOp: _sigmoid,
     DivIntOp: _divide_integers,
+    ShiftLeftOp: _shift_left,
+    ShiftRightOp: _shift_right,
+    BitcastOp: _bitcast,
     CastOp: _cast,
     PhiloxOp: word_text,
 }
@@ -408,6 +474,7 @@ _EXACT = (
     math.FloorOp,
     math.CeilOp,
     math.RoundEvenOp,
+    BitcastOp,
 )
 """Ops whose f16 or bf16 result needs no rounding if their operands are rounded."""
 

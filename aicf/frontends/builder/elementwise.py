@@ -62,6 +62,14 @@ class ElementwiseOps(GraphCore):
         """``not x`` of i1, ``~x`` of integers."""
         return self._unary(logical.NotOp, x, name)
 
+    def shift_left(self, lhs: Operand, rhs: Operand, *, name: str | None = None) -> Value:
+        """``lhs << rhs`` of integers; 0 for an amount that is no number of bits."""
+        return self._binary(logical.ShiftLeftOp, lhs, rhs, name)
+
+    def shift_right(self, lhs: Operand, rhs: Operand, *, name: str | None = None) -> Value:
+        """``lhs >> rhs`` of integers, rounded down."""
+        return self._binary(logical.ShiftRightOp, lhs, rhs, name)
+
     def eq(self, lhs: Operand, rhs: Operand, *, name: str | None = None) -> Value:
         """``lhs == rhs`` per element, as i1."""
         return self.compare("eq", lhs, rhs, name=name)
@@ -148,6 +156,42 @@ class ElementwiseOps(GraphCore):
         """The cosine, of radians."""
         return self._unary(logical.CosOp, x, name)
 
+    def tan(self, x: Value, *, name: str | None = None) -> Value:
+        """The tangent, of radians."""
+        return self._unary(logical.TanOp, x, name)
+
+    def asin(self, x: Value, *, name: str | None = None) -> Value:
+        """The arc sine, in radians."""
+        return self._unary(logical.AsinOp, x, name)
+
+    def acos(self, x: Value, *, name: str | None = None) -> Value:
+        """The arc cosine, in radians."""
+        return self._unary(logical.AcosOp, x, name)
+
+    def atan(self, x: Value, *, name: str | None = None) -> Value:
+        """The arc tangent, in radians."""
+        return self._unary(logical.AtanOp, x, name)
+
+    def sinh(self, x: Value, *, name: str | None = None) -> Value:
+        """The hyperbolic sine."""
+        return self._unary(logical.SinhOp, x, name)
+
+    def cosh(self, x: Value, *, name: str | None = None) -> Value:
+        """The hyperbolic cosine."""
+        return self._unary(logical.CoshOp, x, name)
+
+    def asinh(self, x: Value, *, name: str | None = None) -> Value:
+        """The inverse of the hyperbolic sine."""
+        return self._unary(logical.AsinhOp, x, name)
+
+    def acosh(self, x: Value, *, name: str | None = None) -> Value:
+        """The inverse of the hyperbolic cosine."""
+        return self._unary(logical.AcoshOp, x, name)
+
+    def atanh(self, x: Value, *, name: str | None = None) -> Value:
+        """The inverse of the hyperbolic tangent."""
+        return self._unary(logical.AtanhOp, x, name)
+
     def expm1(self, x: Value, *, name: str | None = None) -> Value:
         """``e ** x - 1``, exact near 0."""
         return self._unary(logical.Expm1Op, x, name)
@@ -221,6 +265,10 @@ class ElementwiseOps(GraphCore):
     def cast(self, x: Value, dtype: str, *, name: str | None = None) -> Value:
         """The value in another element type."""
         return self._insert("cast", name, lambda: logical.CastOp(self._own(x), dtype))
+
+    def bitcast(self, x: Value, dtype: str, *, name: str | None = None) -> Value:
+        """The bits as elements of another type of as many bytes."""
+        return self._insert("bitcast", name, lambda: logical.BitcastOp(self._own(x), dtype))
 
     def _unary(self, op_class: type[logical.UnaryOp], x: Value, name: str | None) -> Value:
         return self._insert(op_class.name, name, lambda: op_class(self._own(x)))

@@ -11,6 +11,7 @@ from aicf.frontends.builder.indexing import IndexingOps
 from aicf.frontends.builder.losses import LossOps
 from aicf.frontends.builder.normalization import NormalizationOps
 from aicf.frontends.builder.optimizers import OptimizerOps
+from aicf.frontends.builder.pooling import PoolingOps
 from aicf.frontends.builder.random import RandomOps
 from aicf.frontends.builder.reduction import ReductionOps
 from aicf.frontends.builder.training import TrainingOps
@@ -23,6 +24,7 @@ class Graph(
     AttentionOps,
     ReductionOps,
     NormalizationOps,
+    PoolingOps,
     IndexingOps,
     RandomOps,
     LossOps,

@@ -929,8 +929,8 @@ emit.ledger {
 
 // Kernels
 
-// Every dim of the iteration space has a point.
-// CHECK: error: emit.kernel: the dims of the iteration space have 1 point or more, got (4, 0)
+// Every reduce dim of the iteration space has a point.
+// CHECK: error: emit.kernel: parallel dims have 0 points or more, reduce dims 1 or more, got (4, 0)
 emit.kernel @k parallel [4] reduce [0] ins [affine_map<(d0, d1) -> (d0, d1)>] outs [affine_map<(d0, d1) -> (d0)>] {
 ^bb0(%x : f32):
   %m = emit.phase -> f32 {
@@ -946,7 +946,7 @@ emit.kernel @k parallel [4] reduce [0] ins [affine_map<(d0, d1) -> (d0, d1)>] ou
 // -----
 
 // A size is not negative.
-// CHECK: error: emit.kernel: the dims of the iteration space have 1 point or more, got (-4, 8)
+// CHECK: error: emit.kernel: parallel dims have 0 points or more, reduce dims 1 or more, got (-4, 8)
 emit.kernel @k parallel [-4] reduce [8] ins [affine_map<(d0, d1) -> (d0, d1)>] outs [affine_map<(d0, d1) -> (d0)>] {
 ^bb0(%x : f32):
   %m = emit.phase -> f32 {
@@ -1375,6 +1375,40 @@ emit.kernel @k parallel [4] reduce [8] ins [affine_map<(d0, d1) -> (d0, d1)>] ou
   }
   emit.phase {
     %a = emit.div_int %m, %m : f32
+    emit.store %m, 0 : f32
+    emit.yield
+  }
+}
+
+// -----
+
+// Floats are not shifted.
+// CHECK: error: emit.shift_right shifts integers, got f32
+emit.kernel @k parallel [4] reduce [8] ins [affine_map<(d0, d1) -> (d0, d1)>] outs [affine_map<(d0, d1) -> (d0)>] {
+^bb0(%x : f32):
+  %m = emit.phase -> f32 {
+    %a = emit.reduce "sum" %x : f32
+    emit.yield %a : f32
+  }
+  emit.phase {
+    %a = emit.shift_right %m, %m : f32
+    emit.store %m, 0 : f32
+    emit.yield
+  }
+}
+
+// -----
+
+// The bits of a scalar are those of one of its size.
+// CHECK: error: emit.bitcast: f32 has 4 bytes, i64 8
+emit.kernel @k parallel [4] reduce [8] ins [affine_map<(d0, d1) -> (d0, d1)>] outs [affine_map<(d0, d1) -> (d0)>] {
+^bb0(%x : f32):
+  %m = emit.phase -> f32 {
+    %a = emit.reduce "sum" %x : f32
+    emit.yield %a : f32
+  }
+  emit.phase {
+    %a = emit.bitcast %m : f32 to i64
     emit.store %m, 0 : f32
     emit.yield
   }

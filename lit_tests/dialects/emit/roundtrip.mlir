@@ -199,6 +199,12 @@ emit.kernel @scalars parallel [4, 6] reduce [] ins [affine_map<(d0, d1) -> (d0 *
     %a = emit.sigmoid %x {aicf.note = "kept"} : f32
     // CHECK-NEXT: emit.div_int %n, %n {aicf.note = "kept"} : i32
     %b = emit.div_int %n, %n {aicf.note = "kept"} : i32
+    // CHECK-NEXT: emit.shift_left %n, %b {aicf.note = "kept"} : i32
+    %l = emit.shift_left %n, %b {aicf.note = "kept"} : i32
+    // CHECK-NEXT: emit.shift_right %l, %b {aicf.note = "kept"} : i32
+    %r = emit.shift_right %l, %b {aicf.note = "kept"} : i32
+    // CHECK-NEXT: emit.bitcast %r {aicf.note = "kept"} : i32 to f32
+    %t = emit.bitcast %r {aicf.note = "kept"} : i32 to f32
     // CHECK-NEXT: emit.cast %b {aicf.note = "kept"} : i32 to f32
     %c = emit.cast %b {aicf.note = "kept"} : i32 to f32
     // CHECK-NEXT: emit.index 1 : i64 attributes {aicf.note = "kept"}

@@ -154,6 +154,38 @@ func.func @logic(%a : tensor<4xf32>) {
 
 // -----
 
+func.func @shifted(%a : tensor<4xf32>) {
+  // CHECK: error: logical.shift_left: not defined for f32; cast to an integer type first
+  %0 = logical.shift_left %a, %a : tensor<4xf32>
+  func.return
+}
+
+// -----
+
+func.func @shifted_bools(%a : tensor<4xi1>) {
+  // CHECK: error: logical.shift_right: not defined for i1; cast to an integer type first
+  %0 = logical.shift_right %a, %a : tensor<4xi1>
+  func.return
+}
+
+// -----
+
+func.func @bits_of_another_size(%a : tensor<4xf32>) {
+  // CHECK: error: logical.bitcast: f32 has 4 bytes, i64 8; only types of one size have the same bits
+  %0 = logical.bitcast %a : tensor<4xf32> -> tensor<4xi64>
+  func.return
+}
+
+// -----
+
+func.func @bits_elsewhere(%a : tensor<4xf32>) {
+  // CHECK: error: logical.bitcast: shape changes from 4 to 2x2; bits keep their place
+  %0 = logical.bitcast %a : tensor<4xf32> -> tensor<2x2xi32>
+  func.return
+}
+
+// -----
+
 func.func @inverted(%a : tensor<4xf16>) {
   // CHECK: error: logical.not: not defined for f16; cast to an integer type first
   %0 = logical.not %a : tensor<4xf16>

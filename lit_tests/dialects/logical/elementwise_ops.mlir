@@ -98,6 +98,30 @@ func.func @functions(%a : tensor<8xf32>, %b : tensor<8xf32>) -> tensor<8xf32> {
   func.return %8 : tensor<8xf32>
 }
 
+// Functions of angles and of hyperbolas, and their inverses.
+// CHECK-LABEL: func.func @angles
+func.func @angles(%a : tensor<8xf32>) -> tensor<8xf32> {
+  // CHECK-NEXT: %0 = logical.tan %a : tensor<8xf32>
+  %0 = logical.tan %a : tensor<8xf32>
+  // CHECK-NEXT: %1 = logical.asin %0 : tensor<8xf32>
+  %1 = logical.asin %0 : tensor<8xf32>
+  // CHECK-NEXT: %2 = logical.acos %1 : tensor<8xf32>
+  %2 = logical.acos %1 : tensor<8xf32>
+  // CHECK-NEXT: %3 = logical.atan %2 : tensor<8xf32>
+  %3 = logical.atan %2 : tensor<8xf32>
+  // CHECK-NEXT: %4 = logical.sinh %3 : tensor<8xf32>
+  %4 = logical.sinh %3 : tensor<8xf32>
+  // CHECK-NEXT: %5 = logical.cosh %4 : tensor<8xf32>
+  %5 = logical.cosh %4 : tensor<8xf32>
+  // CHECK-NEXT: %6 = logical.asinh %5 : tensor<8xf32>
+  %6 = logical.asinh %5 : tensor<8xf32>
+  // CHECK-NEXT: %7 = logical.acosh %6 : tensor<8xf32>
+  %7 = logical.acosh %6 : tensor<8xf32>
+  // CHECK-NEXT: %8 = logical.atanh %7 : tensor<8xf32>
+  %8 = logical.atanh %7 : tensor<8xf32>
+  func.return %8 : tensor<8xf32>
+}
+
 // abs and sign take integers too; a bound of floats is a float, a bound of integers an integer.
 // CHECK-LABEL: func.func @bounds
 func.func @bounds(%a : tensor<8xf32>, %i : tensor<8xi32>) -> tensor<8xi32> {
@@ -145,5 +169,11 @@ func.func @logic(%p : tensor<4xi1>, %i : tensor<4xi64>, %j : tensor<4xi64>, %a :
   %5 = logical.or %4, %p : tensor<4xi1>
   // CHECK-NEXT: %6 = logical.xor %5, %p : tensor<4xi1>
   %6 = logical.xor %5, %p : tensor<4xi1>
+  // CHECK-NEXT: %7 = logical.shift_left %i, %j : tensor<4xi64>
+  %7 = logical.shift_left %i, %j : tensor<4xi64>
+  // CHECK-NEXT: %8 = logical.shift_right %7, %j : tensor<4xi64>
+  %8 = logical.shift_right %7, %j : tensor<4xi64>
+  // CHECK-NEXT: %9 = logical.bitcast %8 : tensor<4xi64> -> tensor<4xf64>
+  %9 = logical.bitcast %8 : tensor<4xi64> -> tensor<4xf64>
   func.return %6 : tensor<4xi1>
 }

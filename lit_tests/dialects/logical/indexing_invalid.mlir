@@ -153,8 +153,8 @@ func.func @one_hot_axis(%i : tensor<4xi32>, %v : tensor<f32>) {
 // -----
 
 func.func @scatter_mode(%x : tensor<4xf32>, %i : tensor<2xi32>, %u : tensor<2xf32>) {
-  // CHECK: error: logical.scatter: mode is "mul"; use one of set, add, max, min
-  %0 = logical.scatter %x, %i, %u {mode = "mul"} : (tensor<4xf32>, tensor<2xi32>, tensor<2xf32>) -> tensor<4xf32>
+  // CHECK: error: logical.scatter: mode is "div"; use one of set, add, max, min, mul
+  %0 = logical.scatter %x, %i, %u {mode = "div"} : (tensor<4xf32>, tensor<2xi32>, tensor<2xf32>) -> tensor<4xf32>
   func.return
 }
 

@@ -11,6 +11,7 @@ from aicf.passes.support.gradients import (
     indexing,
     losses,
     normalization,
+    pooling,
     reduction,
     training,
 )
@@ -24,6 +25,7 @@ GRADIENTS: Gradients = {
     **convolution.GRADIENTS,
     **reduction.GRADIENTS,
     **normalization.GRADIENTS,
+    **pooling.GRADIENTS,
     **data_movement.GRADIENTS,
     **indexing.GRADIENTS,
     **losses.GRADIENTS,

@@ -51,24 +51,52 @@ def _gather_elements(adjoint: Adjoint, op: logical.GatherElementsOp) -> SSAValue
 
 
 def _combined_operand(adjoint: Adjoint, op: logical.ScatterCombineOp) -> SSAValue:
-    """All of it for a sum; for an extreme the share of those that reach it."""
+    """All of it for a sum, times the updates for a product; for an extreme the share of those that reach it."""
     if op.scatter_mode == "add":
         return adjoint.grad
+    if op.scatter_mode == "mul":
+        factors = logical.ScatterCombineOp(
+            adjoint.grad, adjoint.saved(op.indices), adjoint.saved(op.updates), "mul"
+        )
+        return adjoint.add(factors, "factors")
     return adjoint.product(_share(adjoint, op), _reached(adjoint, adjoint.saved(op.operand), adjoint.result))
 
 
 def _combined_updates(adjoint: Adjoint, op: logical.ScatterCombineOp) -> SSAValue:
     """What its row has; nothing for an update that is dropped."""
     indices, sizes = adjoint.saved(op.indices), tensor_info(op.operand.type).sizes
-    grad = adjoint.grad if op.scatter_mode == "add" else _share(adjoint, op)
+    grad = adjoint.grad if op.scatter_mode in ("add", "mul") else _share(adjoint, op)
     read = adjoint.add(logical.GatherOp(grad, indices, 0), "rows")
-    if op.scatter_mode != "add":
+    if op.scatter_mode == "mul":
+        read = adjoint.product(read, _other_factors(adjoint, op))
+    elif op.scatter_mode != "add":
         read = adjoint.product(read, _updates_reached(adjoint, op))
     count = static_size(op, sizes[0])
     below = adjoint.compare("lt", indices, -count)
     above = adjoint.compare("ge", indices, count)
     dropped = adjoint.add(logical.OrOp(below, above), "dropped")
     return adjoint.where(adjoint.broadcast(dropped, [0], tensor_info(read.type).sizes, "spread"), 0.0, read)
+
+
+def _other_factors(adjoint: Adjoint, op: logical.ScatterCombineOp) -> SSAValue:
+    """For each update the product of the operand and all other updates of its row, whatever is 0 there.
+
+    Zeros are counted and left out of the product: without them, it is divided by the update; an update that is the only
+    0 has all of it.
+    """
+    indices, updates = adjoint.saved(op.indices), adjoint.saved(op.updates)
+    is_zero = adjoint.compare("eq", updates, 0.0)
+    factors = adjoint.where(is_zero, 1.0, updates)
+    product = logical.ScatterCombineOp(adjoint.saved(op.operand), indices, factors, "mul")
+    zeros = adjoint.cast(is_zero, element_of(updates.type), "zeros")
+    counted = logical.ScatterCombineOp(adjoint.zeros(op.operand), indices, zeros, "add")
+    row, count = (
+        adjoint.add(logical.GatherOp(adjoint.add(total, name), indices, 0), f"{name}.read")
+        for total, name in ((product, "product"), (counted, "count"))
+    )
+    others = adjoint.apply(logical.DivOp, row, factors)
+    is_alone = adjoint.compare("eq", count, zeros)
+    return adjoint.where(is_alone, others, 0.0)
 
 
 def _share(adjoint: Adjoint, op: logical.ScatterCombineOp) -> SSAValue:

@@ -26,7 +26,7 @@ from xdsl.ir import Region, SSAValue
 from aicf.dialects import logical
 from aicf.dialects.logical import LogicalOp
 from aicf.dialects.types import ElementType, TensorInfo, element_of_dtype, tensor_info
-from aicf.errors import InvalidIR, UnsupportedOp
+from aicf.errors import InvalidIR, UnsupportedOp, ValueNeeded
 from aicf.passes.support.onnx_ops.attributes import Attributes
 from aicf.passes.support.writing import Writer
 
@@ -53,7 +53,9 @@ class Items:
     items: tuple[SSAValue | Known, ...]
 
 
-Value: TypeAlias = SSAValue | Known | Items | None
+Tensor: TypeAlias = SSAValue | Known
+"""A tensor of the program, or one that is known."""
+Value: TypeAlias = Tensor | Items | None
 """What a name of the graph stands for; None is an optional value that is not there."""
 
 OneResult: TypeAlias = SSAValue | Array | Known | Items | None
@@ -158,6 +160,10 @@ class Emitter(Protocol):
         """A known tensor as an operand."""
         ...
 
+    def inputs_behind(self, index: int) -> list[str]:
+        """The inputs of the graph that an operand is computed from at run time."""
+        ...
+
     def run(self, header: Header, body: Region, values: Sequence[Value], part: str) -> list[Value]:
         """Lower the nodes of a graph attribute, as part ``part`` of the node, and give the graph's results."""
         ...
@@ -228,10 +234,7 @@ class Node(Writer):
 
     def operand(self, index: int) -> SSAValue:
         """An operand as a tensor; a known one is a constant."""
-        value = self.raw(index)
-        if isinstance(value, Items):
-            raise self.invalid(f"operand {index} is a sequence, a tensor is wanted")
-        return self._emitter.tensor(value) if isinstance(value, Known) else value
+        return self.tensor(self.tensor_value(index))
 
     def operands(self, first: int = 0) -> list[SSAValue]:
         """All operands from ``first`` on, all of which must be given."""
@@ -241,18 +244,27 @@ class Node(Writer):
         """An operand, None if it is absent."""
         return self.operand(index) if self.has(index) else None
 
-    def raw(self, index: int) -> SSAValue | Known | Items:
+    def raw(self, index: int) -> Tensor | Items:
         """An operand as it stands."""
         value = self._operands[index] if index < len(self._operands) else None
         if value is None:
             raise self.invalid(f"operand {index} is missing; the op needs it")
         return value
 
-    def type(self, index: int) -> TensorInfo:
-        """Sizes and element type of an operand."""
+    def values(self, first: int) -> list[Value]:
+        """All operands from ``first`` on as they stand, None for an absent one."""
+        return list(self._operands[first:])
+
+    def tensor_value(self, index: int) -> Tensor:
+        """An operand as it stands, which must not be a sequence."""
         value = self.raw(index)
         if isinstance(value, Items):
             raise self.invalid(f"operand {index} is a sequence, a tensor is wanted")
+        return value
+
+    def type(self, index: int) -> TensorInfo:
+        """Sizes and element type of an operand."""
+        value = self.tensor_value(index)
         if isinstance(value, Known):
             return TensorInfo(value.array.shape, element_of_dtype(value.array.dtype))
         return tensor_info(value.type)
@@ -289,10 +301,18 @@ class Node(Writer):
         array = self.known(index)
         if array is None:
             self.raw(index)
-            raise self.unsupported(
-                f"{what} (operand {index}) is computed at run time, and the program depends on it; make it a "
-                "constant of the model, or if it is an input, give its value: values={...} (--values)"
+            names = self._emitter.inputs_behind(index)
+            computed = (
+                f"follows from input {' and '.join(map(repr, names))} at run time"
+                if names
+                else ("is computed at run time")
             )
+            bind = f", or bind the input: values={{{names[0]!r}: ...}} (--values)" if names else ""
+            error = self.unsupported(
+                f"{what} (operand {index}) {computed}, and which ops there are depends on it; make it a constant of "
+                f"the model{bind}"
+            )
+            raise ValueNeeded(error.message, inputs=tuple(names)) if names else error
         return array
 
     def ints(self, index: int, what: str) -> list[int]:
@@ -316,7 +336,6 @@ class Node(Writer):
 
     def add_all(self, op: LogicalOp, suffix: str = "") -> Sequence[SSAValue]:
         """Insert an op and give all its results."""
-        op.verify()
         self._emitter.emit(op, suffix or op.name.removeprefix("logical."))
         return op.results
 
@@ -443,6 +462,40 @@ class Node(Writer):
         if len(set(found)) != len(found):
             raise self.invalid(f"axes {list(axes)} name an axis twice")
         return found
+
+    # Tensors that may be known: elements of sequences, inputs of graphs
+
+    def tensor(self, value: Tensor) -> SSAValue:
+        """As an operand of ops."""
+        return self._emitter.tensor(value) if isinstance(value, Known) else value
+
+    def shape_of(self, value: Tensor) -> tuple[int, ...]:
+        """The sizes."""
+        return value.array.shape if isinstance(value, Known) else tensor_info(value.type).shape
+
+    def part(self, value: Tensor, axis: int, start: int, size: int) -> Tensor:
+        """``size`` elements along an axis from ``start`` on."""
+        if isinstance(value, Known):
+            return Known(value.array.take(range(start, start + size), axis))
+        shape = self.shape_of(value)
+        starts = [start if dim == axis else 0 for dim in range(len(shape))]
+        return self.slice(value, starts, [*shape[:axis], size, *shape[axis + 1 :]])
+
+    def pick(self, value: Tensor, axis: int, index: int) -> Tensor:
+        """The elements at one place of an axis, which is dropped."""
+        if isinstance(value, Known):
+            return Known(value.array.take(index, axis))
+        shape = self.shape_of(value)
+        taken = self.part(value, axis, index, 1)
+        return self.reshape(self.tensor(taken), [*shape[:axis], *shape[axis + 1 :]])
+
+    def stack(self, values: Sequence[Tensor], axis: int) -> Tensor:
+        """Tensors of one type, one after the other along a new axis."""
+        if all(isinstance(value, Known) for value in values):
+            return Known(np.stack([value.array for value in values if isinstance(value, Known)], axis))
+        shape = list(self.shape_of(values[0]))
+        shape.insert(axis, 1)
+        return self.concat([self.reshape(self.tensor(value), shape) for value in values], axis)
 
     # Graph attributes
 

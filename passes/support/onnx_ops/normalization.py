@@ -214,17 +214,6 @@ def _group_norm(node: Node) -> Result:
     return _groups(node, node.operand(1), node.operand(2), _group_count(node))
 
 
-@row("GroupNormalization", since=18)
-def _group_norm_18(node: Node) -> Result:
-    """As later, with a scale and bias for each group."""
-    groups, channels = _group_count(node), node.shape(0)[1]
-    of_groups = (
-        node.broadcast(node.operand(index), [0], (groups, channels // groups), "spread") for index in (1, 2)
-    )
-    scale, bias = (node.reshape(value, (channels,)) for value in of_groups)
-    return _groups(node, scale, bias, groups)
-
-
 def _group_count(node: Node) -> int:
     if not node.attributes.has("num_groups"):
         raise node.invalid("attribute num_groups is missing")

@@ -82,6 +82,9 @@ _FUNCTIONS = {
 }
 """By name, in small letters."""
 
+_OF_GATES = 2
+"""How many activations, at most, are of gates: these are clipped, that of an LSTM's c is not, as in ONNX Runtime."""
+
 
 def _activations(
     node: Node, defaults: Sequence[str], directions: int
@@ -91,12 +94,15 @@ def _activations(
     if len(names) != len(defaults) * directions:
         raise node.invalid(f"activations are {names}; a direction has {len(defaults)}")
     alphas, betas = (iter(node.attributes.floats(f"activation_{which}", [])) for which in ("alpha", "beta"))
-    functions = [_activation(node, name, alphas, betas) for name in names]
+    functions = [
+        _activation(node, name, alphas, betas, clipped=number % len(defaults) < _OF_GATES)
+        for number, name in enumerate(names)
+    ]
     return [functions[start : start + len(defaults)] for start in range(0, len(functions), len(defaults))]
 
 
 def _activation(
-    node: Node, name: str, alphas: Iterator[float], betas: Iterator[float]
+    node: Node, name: str, alphas: Iterator[float], betas: Iterator[float], *, clipped: bool
 ) -> Callable[[SSAValue], SSAValue]:
     function = _FUNCTIONS.get(name.lower())
     if function is None:
@@ -105,7 +111,7 @@ def _activation(
         0.0 if default is None else next(given, default)
         for given, default in ((alphas, function.alpha), (betas, function.beta))
     )
-    limit = node.attributes.float("clip", 0.0)
+    limit = node.attributes.float("clip", 0.0) if clipped else 0.0
 
     def write(x: SSAValue) -> SSAValue:
         bounded = node.apply(logical.ClampOp, x, min=-limit, max=limit) if limit else x

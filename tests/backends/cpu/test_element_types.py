@@ -260,7 +260,7 @@ def test_scatters_and_topk(dtype: str) -> None:
         graph.input("u", (400, 21), dtype),
         graph.input("i", (400,), "i32"),
     )
-    for mode in ("add", "max", "min", "set"):
+    for mode in ("add", "max", "min", "mul", "set"):
         graph.output(graph.scatter(x, i, u, mode), mode)
     values, places = graph.topk(u, 3)
     graph.output(values, "values")

@@ -66,6 +66,7 @@ REFERENCES = {
     "log1p": np.log1p,
     "sin": np.sin,
     "cos": np.cos,
+    "atan": np.arctan,
     "pow": np.power,
     "abs": np.abs,
     "floor": np.floor,

@@ -11,7 +11,18 @@ from aicf.backends.base import BufferRef
 from aicf.backends.cuda.code import KernelCode
 from aicf.backends.cuda.scalar_code import dtype_of, point_snippet, store_text
 from aicf.backends.cuda.target import ELEMENT_BYTES
-from aicf.dialects.emit_kernels import CastOp, DivIntOp, KernelOp, PhaseOp, SigmoidOp, StoreOp, YieldOp
+from aicf.dialects.emit_kernels import (
+    BitcastOp,
+    CastOp,
+    DivIntOp,
+    KernelOp,
+    PhaseOp,
+    ShiftLeftOp,
+    ShiftRightOp,
+    SigmoidOp,
+    StoreOp,
+    YieldOp,
+)
 from aicf.dialects.types import element_named
 
 DTYPES = ("f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u8", "i1")
@@ -28,6 +39,7 @@ UNARY_FLOAT = {
     "log1p": math.Log1pOp,
     "sin": math.SinOp,
     "cos": math.CosOp,
+    "atan": math.AtanOp,
     "abs": math.AbsFOp,
     "floor": math.FloorOp,
     "ceil": math.CeilOp,
@@ -56,6 +68,9 @@ BINARY_INT = {
     "umin": arith.MinUIOp,
     "div": DivIntOp,
 }
+SHIFTS = {"shift_left": ShiftLeftOp, "shift_right": ShiftRightOp}
+SAME_SIZE = (("f64", "i64"), ("f32", "i32"), ("f16", "bf16", "i16"), ("i8", "u8", "i1"))
+"""Types that have the same bits."""
 FLOAT_PREDICATES = (
     "oeq",
     "ogt",
@@ -89,6 +104,9 @@ def every_op(dtype: str, size: int) -> tuple[KernelOp, list[tuple[str, str]]]:
             (name, op(a, b)) for name, op in BINARY_INT.items() if dtype != "i1" or not name.startswith("u")
         ]
         made += [(f"cmp {name}", arith.CmpiOp(a, b, name)) for name in INT_PREDICATES]
+        made += [(name, op(a, b)) for name, op in SHIFTS.items() if dtype != "i1"]
+    others = next(types for types in SAME_SIZE if dtype in types)
+    made += [(f"bits {other}", BitcastOp(a, element_named(other).type)) for other in others if other != dtype]
     made += [(f"cast {other}", CastOp(a, element_named(other).type)) for other in DTYPES if other != dtype]
     condition = CastOp(b, i1) if dtype != "i1" else None
     test: SSAValue = b if condition is None else condition.result

@@ -434,6 +434,7 @@ _FUNCTIONS = {
     "tanh": np.tanh,
     "sin": np.sin,
     "cos": np.cos,
+    "atan": np.arctan,
     "pow": np.power,
     "fabs": np.abs,
     "floor": np.floor,

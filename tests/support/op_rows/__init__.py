@@ -9,6 +9,7 @@ from tests.support.op_rows import (
     indexing,
     losses,
     normalization,
+    pooling,
     random_numbers,
     reduction,
 )
@@ -16,6 +17,7 @@ from tests.support.op_rows import (
 FAMILIES = {
     "reduction": reduction.ROWS,
     "normalization": normalization.ROWS,
+    "pooling": pooling.ROWS,
     "contraction": contraction.ROWS,
     "convolution": convolution.ROWS,
     "data_movement": data_movement.ROWS,

@@ -129,6 +129,22 @@ def _picked(condition: Array, on_true: Array, on_false: Array) -> Array:
     )
 
 
+def _other_type(draw: Draw, dtype: str) -> Drawn:
+    size = element_named(dtype).bytes
+    return [values(draw, dtype, shape(draw))], {"element": draw(st.sampled_from(SAME_SIZE[size]))}
+
+
+def _reread(x: Array, element: str) -> Array:
+    target = element_named(element)
+    stored = x.astype(f"f{target.bytes}") if x.dtype.kind == "f" else x
+    raw = np.frombuffer(stored.tobytes(), np.uint8 if target.kind == "bool" else target.dtype)
+    return raw.reshape(x.shape) != 0 if target.kind == "bool" else raw.reshape(x.shape)
+
+
+SAME_SIZE = {8: ("f64", "i64"), 4: ("f32", "i32"), 1: ("i8", "u8", "i1")}
+"""Types by their bytes; of two bytes there are two floats, which the oracle could not tell apart."""
+
+
 def _converted(x: Array, element: str) -> Array:
     """Each element by Python's arithmetic: floats to integers cut off and saturate, integers wrap."""
     target = element_named(element)
@@ -173,4 +189,11 @@ ROWS = (
         True,
     ),
     Row(logical.CastOp, _cast, _converted, ALL, True),
+    Row(
+        logical.BitcastOp,
+        _other_type,
+        _reread,
+        tuple(name for names in SAME_SIZE.values() for name in names),
+        True,
+    ),
 )

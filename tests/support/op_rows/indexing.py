@@ -84,7 +84,7 @@ def _rows(draw: Draw, dtype: str) -> Drawn:
 
 def _combined_rows(draw: Draw, dtype: str) -> Drawn:
     operands, _ = _rows(draw, dtype)
-    return operands, {"mode": draw(st.sampled_from(("add", "max", "min")))}
+    return operands, {"mode": draw(st.sampled_from(logical.SCATTER_MODES[1:]))}
 
 
 def _written_row(draw: Draw, dtype: str) -> Drawn:
@@ -186,6 +186,7 @@ COMBINE: dict[str, Callable[[Any, Any], Any]] = {
     "add": np.add,
     "max": np.maximum,
     "min": np.minimum,
+    "mul": np.multiply,
 }
 
 

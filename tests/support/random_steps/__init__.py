@@ -10,6 +10,7 @@ from tests.support.random_steps import (
     elementwise,
     indexing,
     losses,
+    pooling,
     random_numbers,
     reduction,
 )
@@ -19,6 +20,7 @@ OF_MODELS = (
     *contraction.STEPS,
     *convolution.STEPS,
     *reduction.STEPS,
+    *pooling.STEPS,
     *data_movement.STEPS,
     *indexing.STEPS,
     *attention.STEPS,

@@ -24,15 +24,33 @@ UNARY = (
     logical.Log1pOp,
     logical.SinOp,
     logical.CosOp,
+    logical.AtanOp,
+    logical.AsinhOp,
     logical.FloorOp,
     logical.CeilOp,
     logical.RoundOp,
     logical.HardSwishOp,
 )
 POSITIVE_ONLY = (logical.LogOp, logical.SqrtOp, logical.RsqrtOp, logical.ReciprocalOp, logical.Log1pOp)
+OF_FRACTIONS = (
+    logical.TanOp,
+    logical.AsinOp,
+    logical.AcosOp,
+    logical.AtanhOp,
+    logical.SinhOp,
+    logical.CoshOp,
+)
 BINARY = (logical.AddOp, logical.SubOp, logical.MulOp, logical.DivOp, logical.MaxOp, logical.MinOp)
 
-OF_INTEGERS = (logical.FloorDivOp, logical.ModOp, logical.AndOp, logical.OrOp, logical.XorOp)
+OF_INTEGERS = (
+    logical.FloorDivOp,
+    logical.ModOp,
+    logical.AndOp,
+    logical.OrOp,
+    logical.XorOp,
+    logical.ShiftLeftOp,
+    logical.ShiftRightOp,
+)
 OF_AN_INTEGER = (logical.AbsOp, logical.SignOp, logical.NotOp, logical.NegOp, logical.ReluOp)
 LOGIC = (logical.AndOp, logical.OrOp, logical.XorOp)
 
@@ -43,6 +61,19 @@ def _unary(g: Generator) -> None:
     if op_class in POSITIVE_ONLY:
         x = g.require(g.choice((logical.ExpOp, logical.SigmoidOp))(x))
     g.add(op_class(x))
+
+
+def _of_fractions(g: Generator) -> None:
+    """Functions that rise steeply, far from where they do: of what lies between -0.8 and 0.8."""
+    fraction = g.require(logical.TanhOp(g.float_value()))
+    fraction = g.require(logical.ClampOp(fraction, -0.8, 0.8))
+    g.add(g.choice(OF_FRACTIONS)(fraction))
+
+
+def _acosh(g: Generator) -> None:
+    """Of what is larger than 1.5."""
+    sigmoid = g.require(logical.SigmoidOp(g.float_value()))
+    g.add(logical.AcoshOp(g.require(logical.ClampOp(g.require(logical.ExpOp(sigmoid)), 1.5))))
 
 
 def _gelu(g: Generator) -> None:
@@ -106,7 +137,16 @@ def _integers(g: Generator) -> None:
     g.add(logical.CastOp(whole, g.float_type))
 
 
+def _bits(g: Generator) -> None:
+    """The lowest bits of the exponent of a whole number, which rounding does not move."""
+    whole = g.require(logical.CastOp(g.require(logical.CastOp(g.float_value(), "i32")), "f32"))
+    bits = g.require(logical.BitcastOp(whole, "i32"))
+    amount, mask = (g.require(logical.ConstantOp(number, bits.type)) for number in (23, 15))
+    exponent = g.require(logical.AndOp(g.require(logical.ShiftRightOp(bits, amount)), mask))
+    g.add(logical.CastOp(exponent, g.float_type))
+
+
 STEPS = (
-    *(_unary, _unary, _unary, _unary, _gelu, _parametric, _pow),
-    *(_binary, _binary, _binary, _select, _casts, _integers),
+    *(_unary, _unary, _unary, _unary, _gelu, _parametric, _pow, _of_fractions, _acosh),
+    *(_binary, _binary, _binary, _select, _casts, _integers, _bits),
 )

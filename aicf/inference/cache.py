@@ -1,0 +1,152 @@
+"""Compiled programs on disk, by what determines them: one artifact without weights for each, shared by processes.
+
+A key is the hash of the model's text, what the passes were told, the versions of the toolchain and the kind of machine.
+Entries appear whole or not at all, one process at a time makes one, and an entry is checked as a whole, and against
+the model, before any of its code is loaded: one that fails is made anew. Anything in the folder may be deleted at any
+time.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import logging
+import os
+import platform
+import sys
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+from aicf.artifact import FORMAT_VERSION, toolchain_lock
+from aicf.compiled import CompiledModel, Options, load_program
+from aicf.errors import AicfError, ArtifactError
+from aicf.inference.report import Report
+from aicf.plain import to_plain
+from aicf.runtime.tensors import Array
+
+_LAYOUT = 1
+"""Of the folder; another one finds none of the entries of this."""
+
+
+class ProgramCache:
+    """A folder of compiled programs.
+
+    Args:
+        folder: Made if it is not there.
+        report: Is told of entries that cannot be used, or not be written, and of waiting for other processes.
+
+    Raises:
+        ArtifactError: the folder cannot be made or used.
+    """
+
+    def __init__(self, folder: Path, report: Report) -> None:
+        self._folder = folder
+        self._report = report
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ArtifactError(
+                f"cannot use the cache folder: {error.strerror}; choose one that can be written",
+                location=str(folder),
+            ) from error
+
+    def path(self, key: str) -> Path:
+        """Where the program of `key` is."""
+        return self._folder / f"{key}.aicf"
+
+    def load(
+        self, key: str, label: str | None, logical: str, options: Options, weights: Mapping[str, Array]
+    ) -> CompiledModel | None:
+        """The program of `key`; None if there is none that can be used.
+
+        Args:
+            label: Its sizes in words, for the report of one that cannot; None for no report.
+            logical, options: What it must have been made of.
+            weights: Of the model; it takes those that it reads.
+        """
+        path = self.path(key)
+        if not path.exists():
+            return None
+        try:
+            found = load_program(path, weights)
+            if found.record.logical != logical or not _is_made_by(found.record.options, options):
+                raise ArtifactError("it is the program of another model", location=str(path))
+        except AicfError as error:
+            if label is not None:
+                self._report.add(
+                    logging.WARNING, "rebuilt", label, f"the cached program cannot be used: {error}"
+                )
+            return None
+        return found
+
+    def save(self, key: str, label: str, executable: CompiledModel) -> str:
+        """Puts a program there; says in words what became of it. A folder that cannot be written costs only time."""
+        path = self.path(key)
+        try:
+            executable.save(path, weights=False)
+        except ArtifactError as error:
+            self._report.add(logging.WARNING, "unsaved", label, f"the cache cannot keep it: {error}")
+            return "not cached"
+        return f"cached as {path}"
+
+    @contextmanager
+    def alone(self, key: str, label: str) -> Generator[None]:
+        """Keeps other processes, and other sessions, from making the same program meanwhile."""
+        try:
+            descriptor = os.open(self._folder / f"{key}.lock", os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            reason = error.strerror
+            self._report.add(
+                logging.WARNING, "unsaved", label, f"the cache folder cannot be written: {reason}"
+            )
+            yield
+            return
+        try:
+            self._lock(descriptor, label)
+            yield
+        finally:
+            os.close(descriptor)  # gives the lock back, as the end of a process does
+
+    def _lock(self, descriptor: int, label: str) -> None:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._report.add(logging.INFO, "waited", label, "another process or session is making it")
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+
+
+def key_of(logical: str, options: Options) -> str:
+    """What a program is kept under: the hash of all that determines it."""
+    made_of = {
+        "layout": _LAYOUT,
+        "format": FORMAT_VERSION,
+        "model": hashlib.sha256(logical.encode()).hexdigest(),
+        "options": to_plain(options),
+        "toolchain": toolchain_lock(),
+        "source": _source_stamp(),
+        "machine": [sys.platform, platform.machine()],
+    }
+    return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
+
+
+@cache
+def _source_stamp() -> str:
+    """Names, sizes and times of AICF's own files: versions say nothing of a clone that is being worked on."""
+    root = Path(__file__).parent.parent
+    stamps: list[str] = []
+    for folder, _, names in os.walk(root, followlinks=True):
+        for name in names:
+            if name.endswith(".py"):
+                path = Path(folder, name)
+                status = path.stat()
+                stamps.append(f"{path.relative_to(root)} {status.st_size} {status.st_mtime_ns}")
+    return hashlib.sha256("\n".join(sorted(stamps)).encode()).hexdigest()
+
+
+def _is_made_by(found: Options, wanted: Options) -> bool:
+    """Whether an entry was made by these options. Of a tuning table it has only the rows that it read."""
+    return replace(found, tuning="") == replace(wanted, tuning="")

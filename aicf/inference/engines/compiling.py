@@ -1,0 +1,160 @@
+"""An engine over a model: it compiles a program for each combination of sizes, or finds it in the cache."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from time import perf_counter
+from typing import Any
+
+from aicf.backends.registry import target_spec
+from aicf.compiled import CompiledModel, Options
+from aicf.compiler import compile_source, logical_text, resolve_options
+from aicf.errors import PolicyError
+from aicf.frontends.text import make_context
+from aicf.inference.cache import ProgramCache, key_of
+from aicf.inference.devices import target_for
+from aicf.inference.engines.base import COMPILED, LOADED, Engine, Made
+from aicf.inference.engines.fixed import FixedEngine
+from aicf.inference.engines.opening import Asked, compile_policy
+from aicf.inference.interface import Bucket, Interface
+from aicf.inference.models import interface_of
+from aicf.inference.report import Report
+from aicf.inference.usage import Meter
+from aicf.passes.specialize_shapes import parse_dims
+from aicf.passes.support.onnx_values import parse_values
+from aicf.runtime.plan_from_ir import target_of
+from aicf.runtime.tensors import Array
+from aicf.sources import Source, dims_text, read_model, tuning_text, values_text
+from aicf.weight_arrays import read_weights
+
+_COMPILING = threading.Lock()
+"""One compile at a time: the passes and the code generator are for one thread."""
+
+
+def open_model(asked: Asked, report: Report) -> Engine:
+    """The engine of a model that is not compiled yet.
+
+    A model that keeps state, one of several functions and an emit program are compiled at once and as a whole: the
+    programs of one executable share its state.
+    """
+    assert not isinstance(asked.model, CompiledModel)
+    source = read_model(asked.model, make_context())
+    target = target_for(asked.device, asked.engine) or ""
+    threads = 1 if asked.threads is None else asked.threads
+    texts = compile_policy(asked.policy), "", threads, tuning_text(asked.tuning)
+    options = resolve_options(source, Options(target, *texts))
+    cache = None if asked.cache_dir is None else ProgramCache(asked.cache_dir, report)
+    compiler = _Compiler(source, read_weights(asked.weights), options, cache)
+    dims = dims_text(asked.dims)
+    values = values_text(asked.values)
+    interface = interface_of(source.module, parse_values(values))
+    if source.is_emit or interface is None:
+        return FixedEngine(compiler.make(dims, values, dims))
+    return CompilingEngine(compiler, interface, dims, values)
+
+
+class _Compiler:
+    """Makes executables of one model.
+
+    Args:
+        source: The model.
+        weights: All of them.
+        options: What the passes are told, dims apart.
+        cache: Where compiled programs are kept; None if nowhere.
+    """
+
+    def __init__(
+        self, source: Source, weights: Mapping[str, Array], options: Options, cache: ProgramCache | None
+    ) -> None:
+        self.source = source
+        self.options = options
+        self._weights = weights
+        self._cache = cache
+        self._text = "" if cache is None else logical_text(source.module)
+
+    @property
+    def target(self) -> str:
+        """The target without libraries."""
+        spec = self.options.target or target_spec(target_of(self.source.module))
+        return spec.partition("+")[0]
+
+    def make(self, dims: str, values: str, label: str = "") -> Made:
+        """The executable for these dims and values, out of the cache if it is there."""
+        started, meter = perf_counter(), Meter()
+        options = replace(self.options, dims=dims, values=values)
+        with meter.open():
+            if self._cache is None or self.source.is_emit:
+                executable, origin, detail = self._compile(options), COMPILED, f"for {self.target}"
+            else:
+                executable, origin, detail = self._cached(self._cache, options, label)
+        return Made(executable, origin, detail, perf_counter() - started, meter)
+
+    def _cached(self, cache: ProgramCache, options: Options, label: str) -> tuple[CompiledModel, str, str]:
+        key = key_of(self._text, options)
+
+        weights = {**self.source.weights, **self._weights}
+        if (found := cache.load(key, None, self._text, options, weights)) is not None:
+            return found, LOADED, f"from {cache.path(key)}"
+        with cache.alone(key, label):
+            if (found := cache.load(key, label, self._text, options, weights)) is not None:
+                return found, LOADED, f"from {cache.path(key)}, where another process put it"
+            executable = self._compile(options)
+            where = cache.save(key, label, executable)
+        return executable, COMPILED, f"for {self.target}, {where}"
+
+    def _compile(self, options: Options) -> CompiledModel:
+        with _COMPILING:
+            return compile_source(self.source, self._weights, options)
+
+
+class CompilingEngine:
+    """See `Engine`.
+
+    Args:
+        compiler: Makes its executables.
+        interface: Of the model.
+        dims, values: That were given ahead, as text.
+    """
+
+    makes_programs = True
+
+    def __init__(self, compiler: _Compiler, interface: Interface, dims: str, values: str) -> None:
+        self._compiler = compiler
+        self.model = compiler.source.name
+        self.name = compiler.target
+        self.threads = compiler.options.threads
+        self.interface = interface
+        self._dims, self._values = dims, values
+        self._sizes = parse_dims(dims)
+        if unknown := [name for name in self._sizes if name not in self.interface.dims]:
+            listed = ", ".join(self.interface.dims) or "none"
+            raise PolicyError(
+                f"dims: the program has no symbolic dimension {unknown[0]}; its dimensions are: {listed}"
+            )
+
+    def ahead(self) -> Made | None:
+        """See `Engine`."""
+        if any(name not in self._sizes for name in self.interface.open_dims):
+            return None
+        return self._compiler.make(self._dims, self._values, self._dims)
+
+    def bucket_of(self, arguments: Sequence[Any]) -> Bucket:
+        """See `Engine`."""
+        return self.interface.bucket_of(arguments)
+
+    def refusal(self, bucket: Bucket) -> str | None:
+        """See `Engine`."""
+        if self._compiler.source.is_onnx:
+            return None  # empty tensors are ONNX's own, and the compile says what becomes of them
+        empty = [name for name, size in zip(self.interface.dims, bucket.sizes, strict=True) if size < 1]
+        return f"{empty[0]} must be at least 1" if empty else None
+
+    def make(self, bucket: Bucket) -> Made:
+        """See `Engine`."""
+        interface = self.interface
+        dims = ";".join(f"{name}={size}" for name, size in zip(interface.dims, bucket.sizes, strict=True))
+        values = interface.values_of(bucket)
+        return self._compiler.make(dims, json.dumps(values) if values else "", interface.label(bucket))

@@ -1,0 +1,52 @@
+"""The policies of a session: what its compiles follow, and the limits that are its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeAlias, TypeVar
+
+from aicf.errors import PolicyError
+from aicf.policies.execution_policy import ExecutionPolicy
+from aicf.policies.kernel_policy import KernelPolicy
+from aicf.policies.policy import EXECUTION, KERNEL, Policy, resolve_policy
+
+KernelWish: TypeAlias = KernelPolicy | Mapping[str, object] | str | Path | None
+ExecutionWish: TypeAlias = ExecutionPolicy | Mapping[str, object] | str | Path | None
+"""A policy of one section: itself, plain values, inline JSON, or the path of a JSON or YAML file."""
+
+_Section = TypeVar("_Section", KernelPolicy, ExecutionPolicy)
+_Wish: TypeAlias = KernelPolicy | ExecutionPolicy | Mapping[str, object] | str | Path | None
+
+
+def policies(kernel: KernelWish, execution: ExecutionWish) -> Policy:
+    """Both sections as one policy.
+
+    Raises:
+        PolicyError: one of them is not legal, or is of the other section.
+    """
+    return Policy(
+        _section(KERNEL, KernelPolicy, kernel, lambda both: (both.kernel, both.execution)),
+        _section(EXECUTION, ExecutionPolicy, execution, lambda both: (both.execution, both.kernel)),
+    )
+
+
+def _section(
+    name: str, kind: type[_Section], given: _Wish, parts: Callable[[Policy], tuple[_Section, object]]
+) -> _Section:
+    """One section; `parts` tells it from the other one of a policy."""
+    if given is None:
+        return kind()
+    if isinstance(given, kind):
+        return given
+    if isinstance(given, KernelPolicy | ExecutionPolicy):
+        raise PolicyError(f"{name}: expected a {kind.__name__}, got a {type(given).__name__}")
+    if isinstance(given, Mapping):
+        return kind.from_plain(dict(given))
+    ours, theirs = parts(resolve_policy(str(given)))
+    if theirs != type(theirs)():
+        other = EXECUTION if name == KERNEL else KERNEL
+        raise PolicyError(
+            f"{name}: the policy also has the section '{other}'; give that to the other argument"
+        )
+    return ours

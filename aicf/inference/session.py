@@ -1,0 +1,291 @@
+"""`InferenceSession`: a model that answers calls of any shapes from any thread, by programs that are compiled ahead or
+as shapes come.
+
+It picks programs, makes them, keeps them within limits, and says so. What a program is and how it runs is the
+compiler's and the runtime's; a session adds no step to a call but the look-up by shapes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from aicf.compiled import CompiledModel
+from aicf.errors import SessionClosed, ValueNeeded
+from aicf.inference.binding import Binding
+from aicf.inference.engines.base import Engine, Made
+from aicf.inference.engines.opening import Asked, open_engine
+from aicf.inference.interface import UNKNOWN, Feeds
+from aicf.inference.placement import Placement, placed
+from aicf.inference.policies import ExecutionWish, KernelWish, policies
+from aicf.inference.programs import Program, Programs
+from aicf.inference.report import Report
+from aicf.inference.usage import MemoryUse
+from aicf.runtime.executable import TensorSpec
+from aicf.runtime.profiler import Profile, Profiler
+from aicf.runtime.tensors import Array, describe
+
+if TYPE_CHECKING:
+    from aicf.sources import Dims, Model, Tuning, Values
+    from aicf.weight_arrays import Weights
+
+
+class InferenceSession:
+    """A model, ready to be run.
+
+    Args:
+        model: What `aicf.compile` takes (the path of an `.onnx` or `.mlir` file, bytes of an ONNX model, program text,
+            a module, a builder graph), the path of an artifact, or a compiled model.
+        weights: Path of a `.safetensors` file, or arrays by name; None if the model has its own.
+        device: `cpu`, `cuda`, `cuda:0` or `reference`; None is the model's own, else `cpu`.
+        engine: The backend that runs programs on the device, with a level if that matters (`cpu:x86-64-v3`); None is
+            the device's own.
+        kernel_policy, exec_policy: What programs are compiled by; the execution policy also has the limits of a session
+            (`new_shapes`, `max_programs`, `max_bytes`). A policy, plain values, inline JSON or a path.
+        cache_dir: Folder of compiled programs, shared by all sessions and processes that name it; None keeps none.
+        dims: Sizes of symbolic dimensions, `{"batch": [1, 8]}` or `"batch=1,8"`. If all dimensions are named, programs
+            for all combinations are made now. Others are made on first use.
+        values: Inputs of an ONNX model that its shapes follow from, and their values, `{"shape": [2, 3]}`: calls may
+            leave them out. A call with other values, or values of inputs that are not named here, is another program.
+        threads: Threads that run each program together.
+        tuning: What `aicf tune` measured for the target.
+
+    Raises:
+        InvalidIR: the model does not parse or verify.
+        UnsupportedOp: no kernel of the engine runs an op.
+        PolicyError: device, engine, policy, dims or threads are not legal.
+        InputMismatch: weights are missing, too many, or of another shape or dtype.
+        ArtifactError: the artifact or the cache folder cannot be used.
+        BackendUnavailable: the device is not here.
+    """
+
+    def __init__(
+        self,
+        model: Model | CompiledModel,
+        weights: Weights | None = None,
+        *,
+        device: str | None = None,
+        engine: str | None = None,
+        kernel_policy: KernelWish = None,
+        exec_policy: ExecutionWish = None,
+        cache_dir: str | Path | None = None,
+        dims: Dims | None = None,
+        values: Values | None = None,
+        threads: int | None = None,
+        tuning: Tuning | None = None,
+    ) -> None:
+        policy = policies(kernel_policy, exec_policy)
+        folder = None if cache_dir is None else Path(cache_dir)
+        asked = Asked(model, weights, device, engine, policy, folder, dims, values, threads, tuning)
+        self._report = Report()
+        self._engine: Engine = open_engine(asked, self._report)
+        self._interface = self._engine.interface
+        self._report.name = self._engine.model
+        self._limits = policy.execution
+        self._programs = Programs(self._engine, self._limits, self._report)
+        seconds, detail = 0.0, "no program yet, the first call of each shape makes one"
+        if (made := self._ahead()) is not None:
+            self._programs.add_ahead(made)
+            seconds, detail = made.seconds, made.detail
+        self._report.add(logging.INFO, "opened", "", detail, seconds, f"\n{self.placement()}")
+
+    def _ahead(self) -> Made | None:
+        """What can be made now. Where a program follows from the value of an input, that waits for the first call."""
+        try:
+            return self._engine.ahead()
+        except ValueNeeded as error:
+            names = " and ".join(map(repr, error.inputs))
+            self._report.add(
+                logging.INFO, "followed", "", f"programs wait for the value of {names}: {error.message}"
+            )
+            self._interface.follow(error.inputs)
+            return None
+
+    # What it is
+
+    @property
+    def input_info(self) -> tuple[TensorSpec, ...]:
+        """Name, shape and dtype of each input, in order; a symbolic size is its name."""
+        return self._interface.inputs
+
+    @property
+    def output_info(self) -> tuple[TensorSpec, ...]:
+        """Name, shape and dtype of each output, in order; a symbolic size is its name, `?` one that has none.
+
+        A model may not say what an output is; it is then what the first program gives, and `?[?]` before that.
+        """
+        outputs = self._interface.outputs
+        if all(spec.dtype != UNKNOWN for spec in outputs) or not (programs := self._programs.all):
+            return outputs
+        made = programs[0].executable.outputs
+        return tuple(
+            spec if spec.dtype != UNKNOWN else known for spec, known in zip(outputs, made, strict=True)
+        )
+
+    @property
+    def engine_name(self) -> str:
+        """Backend and level that programs run on, as in `cpu:x86-64-v4`."""
+        return self._engine.name
+
+    @property
+    def report(self) -> Report:
+        """What the session did on its own account: programs made, loaded, picked, evicted."""
+        return self._report
+
+    @property
+    def memory(self) -> MemoryUse:
+        """Bytes: of weights, and of each program those predicted and those requested."""
+        programs = self._programs.all
+        executables = {id(program.executable): program.executable.memory() for program in programs}.values()
+        return MemoryUse(
+            max((sizes["weights"] for sizes in executables), default=0),
+            sum(sizes["derived"] for sizes in executables),
+            tuple(program.memory for program in programs),
+        )
+
+    def placement(self) -> Placement:
+        """What runs where: device, kernels, memory and sizes of the programs that are there."""
+        programs = self._programs.all
+        return Placement(
+            self._engine.model,
+            self._engine.name,
+            programs[0].executable.plan.threads if programs else self._engine.threads,
+            tuple(f"{spec.name}: {spec}" for spec in self.input_info),
+            tuple(f"{spec.name}: {spec}" for spec in self.output_info),
+            self._shapes(programs),
+            self.memory.weights,
+            tuple(placed(program.executable, program.plan) for program in programs),
+        )
+
+    def _shapes(self, programs: Sequence[Program]) -> str:
+        if not self._interface.dims and not self._interface.followed:
+            return "one program, its sizes are fixed"
+        have = " | ".join(program.label for program in programs) or "no sizes yet"
+        makes = self._engine.makes_programs and self._limits.new_shapes == "compile"
+        return f"{have}; others are {'made on first use' if makes else 'refused'}"
+
+    # Running
+
+    def run(self, feeds: Feeds, outputs: Sequence[str] | None = None, *, out: Any = None) -> dict[str, Array]:
+        """Runs the model once. Any number of threads may do so at once; calls of a model with state take turns.
+
+        Args:
+            feeds: Inputs by name, or a list of them in order: NumPy arrays of the exact dtype, DLPack objects, and on a
+                GPU anything with `__cuda_array_interface__`.
+            outputs: Names of the outputs that are wanted, in the order wanted; None for all.
+            out: Arrays to write outputs into without a copy: by name, or one array if there is one output.
+
+        Returns:
+            Fresh arrays by name, or those of `out`.
+
+        Raises:
+            InputMismatch: an input is missing, unknown, or of another rank, dtype or size; sizes contradict each other;
+                an output is unknown; or the sizes have no program and none may be made.
+            SessionClosed: the session is closed.
+        """
+        arguments = self._interface.arguments(feeds)
+        if outputs is not None:
+            self._interface.check_outputs(outputs)
+        results = self._programs.find(arguments).call(arguments, out)
+        return results if outputs is None else {name: results[name] for name in outputs}
+
+    def bind(self, arrays: Mapping[str, Any] | None = None, **named: Any) -> Binding:
+        """Inputs and outputs on the caller's memory, to be run many times without a copy; see `Binding`.
+
+        Raises:
+            InputMismatch: as `Binding.bind`.
+        """
+        self.check_open()
+        return Binding(self).bind(arrays, **named)
+
+    def warm_up(self, dims: Mapping[str, int] | None = None, *, feeds: Feeds | None = None) -> None:
+        """Runs programs once, so that their first call finds code, memory and device ready. A state is left alone.
+
+        Args:
+            dims: Sizes of all symbolic dimensions: the program for them, made if need be, on zeros.
+            feeds: Inputs, as of `run`: the program for them, made if need be. With neither, all that are there.
+
+        Raises:
+            InputMismatch, SessionClosed: as `run`.
+        """
+        self.check_open()
+        if feeds is not None:
+            arguments = self._interface.arguments(feeds)
+            program = self._programs.find(arguments)
+            _warm(program, dict(zip(program.inputs, program.own(arguments), strict=True)))
+            return
+        programs = self._programs.all
+        if dims is not None or not self._interface.dims:
+            programs = (self._programs.for_bucket(self._interface.bucket_named(dims or {})),)
+        for program in programs:
+            _warm(program, program.zeros())
+
+    def profile(self, feeds: Feeds, repeats: int = 100) -> Profile:
+        """Times of the instructions of the program that these inputs run, each with the ops of the model it stands for.
+
+        It runs `repeats` times instruction by instruction and as often whole, on memory and state of its own.
+
+        Raises:
+            InputMismatch, SessionClosed: as `run`.
+            CaptureError: the engine runs whole programs only.
+        """
+        arguments = self._interface.arguments(feeds)
+        program = self._programs.find(arguments)
+        return Profiler(program.executable).measure(*program.own(arguments), repeats=repeats)
+
+    # For bindings
+
+    @property
+    def port_names(self) -> list[str]:
+        """Names of all inputs and outputs."""
+        return [*self._interface.input_names, *self._interface.output_names]
+
+    @property
+    def known_values(self) -> Mapping[str, Array]:
+        """Values of inputs that were given with the session."""
+        return self._interface.known
+
+    def program_of(self, feeds: Feeds) -> Program:
+        """The program that inputs run, made if need be."""
+        return self._programs.find(self._interface.arguments(feeds))
+
+    # The end
+
+    def close(self) -> None:
+        """Gives back memory and code. Calls in flight end as ever, later ones are an error."""
+        if not self._programs.is_closed:
+            self._programs.close()
+            self._report.add(logging.DEBUG, "closed", "", "memory and code are given back")
+
+    def check_open(self) -> None:
+        """Raises SessionClosed if the session is closed."""
+        if self._programs.is_closed:
+            raise SessionClosed(
+                f"the session of '{self._engine.model}' is closed; make a new InferenceSession"
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(f"{spec.name}: {describe(spec.shape, spec.dtype)}" for spec in self.input_info)
+        return f"InferenceSession({self._engine.model}: {inputs}; {self._engine.name})"
+
+
+def _warm(program: Program, inputs: Mapping[str, Any]) -> None:
+    """One run, on a state of its own if the program has one."""
+    if not program.executable.is_stateful:
+        program.call_own(list(inputs.values()))
+        return
+    graph_exec = program.executable.instantiate(**program.sizes)
+    graph_exec.fill(inputs)
+    graph_exec.replay()
+    graph_exec.synchronize()

@@ -1,0 +1,284 @@
+"""Pooling: windows that slide along the spatial dimensions of ``[N, C, S1..Sk]``, each combined to one element.
+
+All take the window's ``sizes``, ``strides`` and ``dilations`` and the padding ``low`` in front and ``high`` behind, one
+value each for a spatial dimension. A window that leaves the padded operand is left out. With ``ceil_mode`` the count of
+windows is rounded up instead, without the last one if that would start behind the operand; beyond the padding a window
+finds nothing.
+"""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.dialects.builtin import I64, DenseArrayBase, IntegerAttr, UnitAttr
+from xdsl.ir import Attribute
+from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, traits_def
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from aicf.dialects.logical_ops.base import (
+    Composite,
+    LogicalOp,
+    Operand,
+    TypeText,
+    plural,
+    require_float,
+    require_numeric,
+)
+from aicf.dialects.logical_ops.properties import Properties, int_value, int_values
+from aicf.dialects.types import AnyTensor, ElementType, TensorInfo, element_named, tensor, tensor_info
+
+__all__ = ["AvgPoolOp", "LpPoolOp", "MaxPoolIndicesOp", "MaxPoolOp", "PoolOp", "PoolWindow"]
+
+LEADING = 2
+"""Dimensions in front of the spatial ones: batch and channels."""
+
+
+@dataclass(frozen=True)
+class PoolWindow:
+    """The windows along one spatial dimension of ``whole`` elements."""
+
+    whole: int
+    size: int
+    stride: int
+    dilation: int
+    low: int
+    high: int
+    ceil_mode: bool
+
+    @property
+    def extent(self) -> int:
+        """Elements from the first to the last of a window."""
+        return (self.size - 1) * self.dilation + 1
+
+    @property
+    def count(self) -> int:
+        """How many windows there are; less than 1 if not one fits."""
+        room = self.whole + self.low + self.high - self.extent
+        if not self.ceil_mode:
+            return room // self.stride + 1
+        count = -(-room // self.stride) + 1
+        starts_beyond = (count - 1) * self.stride >= self.whole + self.low
+        return count - 1 if starts_beyond else count
+
+    @property
+    def reach(self) -> int:
+        """Elements behind the operand that windows reach, the padding or more."""
+        return max(0, (self.count - 1) * self.stride + self.extent - self.whole - self.low)
+
+    def found(self, *, padding: bool) -> list[int]:
+        """How many elements of the operand each window finds, or of it and its padding."""
+        first, last = (-self.low, self.whole + self.high) if padding else (0, self.whole)
+        starts = [place * self.stride - self.low for place in range(self.count)]
+        return [
+            sum(first <= start + step * self.dilation < last for step in range(self.size)) for start in starts
+        ]
+
+
+class PoolOp(LogicalOp, ABC):
+    """What windows of the operand are combined to; the other dimensions stay."""
+
+    TYPE_TEXT: ClassVar[TypeText] = TypeText.ARROW
+
+    operand = operand_def()
+    sizes = prop_def(DenseArrayBase[I64])
+    strides = prop_def(DenseArrayBase[I64])
+    dilations = prop_def(DenseArrayBase[I64])
+    low = prop_def(DenseArrayBase[I64])
+    high = prop_def(DenseArrayBase[I64])
+    ceil_mode = opt_prop_def(UnitAttr)
+
+    def __init__(
+        self,
+        operand: Operand,
+        sizes: Sequence[int],
+        strides: Sequence[int] | None = None,
+        dilations: Sequence[int] | None = None,
+        low: Sequence[int] | None = None,
+        high: Sequence[int] | None = None,
+        *,
+        ceil_mode: bool = False,
+        **more: int | bool,
+    ):
+        ones, zeros = [1] * len(sizes), [0] * len(sizes)
+        super().__init__(
+            operand,
+            sizes=sizes,
+            strides=ones if strides is None else strides,
+            dilations=ones if dilations is None else dilations,
+            low=zeros if low is None else low,
+            high=zeros if high is None else high,
+            ceil_mode=ceil_mode,
+            result=None,
+            **more,
+        )
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """The operand's type with counts of windows in place of the spatial sizes."""
+        info = tensor_info(operands[0])
+        cls.check_element(info)
+        counts = [window.count for window in _windows(info, properties)]
+        for axis, count in enumerate(counts, LEADING):
+            if count < 1:
+                raise VerifyException(
+                    f"dimension {axis} of {info.shape_text} is smaller than a window, padding included"
+                )
+        return tensor([*info.sizes[:LEADING], *counts], cls.result_element(info))
+
+    @classmethod
+    def check_element(cls, info: TensorInfo) -> None:
+        """Refuse element types the pooling is not defined for."""
+        require_float(info)
+
+    @classmethod
+    def result_element(cls, info: TensorInfo) -> ElementType:
+        """The element type of the result: the operand's."""
+        return info.element
+
+    @property
+    def windows(self) -> list[PoolWindow]:
+        """The windows along each spatial dimension."""
+        return _windows(tensor_info(self.operand.type), self.properties)
+
+
+def _windows(info: TensorInfo, properties: Properties) -> list[PoolWindow]:
+    spatial = info.rank - LEADING
+    if spatial < 1:
+        raise VerifyException(
+            f"operand {info} has rank {info.rank}; it is [N, C, S1..Sk] with one spatial dimension or more"
+        )
+    lists = {
+        name: _values(name, properties, spatial, least)
+        for name, least in (("sizes", 1), ("strides", 1), ("dilations", 1), ("low", 0), ("high", 0))
+    }
+    return [
+        PoolWindow(
+            whole=_known(info, LEADING + place),
+            ceil_mode="ceil_mode" in properties,
+            size=lists["sizes"][place],
+            stride=lists["strides"][place],
+            dilation=lists["dilations"][place],
+            low=lists["low"][place],
+            high=lists["high"][place],
+        )
+        for place in range(spatial)
+    ]
+
+
+def _values(name: str, properties: Properties, spatial: int, least: int) -> Sequence[int]:
+    values = int_values(properties.get(name))
+    if len(values) != spatial:
+        raise VerifyException(
+            f"{name} {list(values)} has {plural(len(values), 'value')} for "
+            f"{plural(spatial, 'spatial dimension')}"
+        )
+    if any(value < least for value in values):
+        raise VerifyException(f"{name} {list(values)} has a value below {least}")
+    return values
+
+
+def _known(info: TensorInfo, axis: int) -> int:
+    size = info.sizes[axis]
+    if not isinstance(size, int):
+        raise VerifyException(
+            f"dimension {axis} of {info.shape_text} is symbolic; windows slide along dimensions of known size"
+        )
+    return size
+
+
+@irdl_op_definition
+class MaxPoolOp(PoolOp):
+    """The largest element of each window; NaN if it holds one. Padding is smaller than every number."""
+
+    name = "logical.max_pool"
+    traits = traits_def(Pure(), Composite())
+
+    @classmethod
+    def check_element(cls, info: TensorInfo) -> None:
+        """Floats and integers."""
+        require_numeric(info, "cast to a number first")
+
+
+@irdl_op_definition
+class MaxPoolIndicesOp(PoolOp):
+    """Where the largest element of each window lies, the first of several, counted in row-major order over the spatial
+    dimensions, as i64; a NaN is larger than all. The count of elements itself of a window that finds none.
+    """
+
+    name = "logical.max_pool_indices"
+    traits = traits_def(Pure(), Composite())
+
+    @classmethod
+    def check_element(cls, info: TensorInfo) -> None:
+        """Floats and integers."""
+        require_numeric(info, "cast to a number first")
+
+    @classmethod
+    def result_element(cls, info: TensorInfo) -> ElementType:
+        """Always i64."""
+        return element_named("i64")
+
+
+@irdl_op_definition
+class AvgPoolOp(PoolOp):
+    """The mean of the elements of each window; with ``count_include_pad`` padding counts as zeros. Floats only.
+
+    NaN of a window that finds nothing.
+    """
+
+    name = "logical.avg_pool"
+    count_include_pad = opt_prop_def(UnitAttr)
+    traits = traits_def(Pure(), Composite())
+
+    def __init__(
+        self,
+        operand: Operand,
+        sizes: Sequence[int],
+        strides: Sequence[int] | None = None,
+        dilations: Sequence[int] | None = None,
+        low: Sequence[int] | None = None,
+        high: Sequence[int] | None = None,
+        *,
+        ceil_mode: bool = False,
+        count_include_pad: bool = False,
+    ):
+        super().__init__(
+            operand,
+            *(sizes, strides, dilations, low, high),
+            ceil_mode=ceil_mode,
+            count_include_pad=count_include_pad,
+        )
+
+
+@irdl_op_definition
+class LpPoolOp(PoolOp):
+    """``(sum of |x| ** p) ** (1 / p)`` over each window, ``p`` a whole number of at least 1; floats only."""
+
+    name = "logical.lp_pool"
+    p = prop_def(IntegerAttr[I64])
+    traits = traits_def(Pure(), Composite())
+
+    def __init__(
+        self,
+        operand: Operand,
+        p: int,
+        sizes: Sequence[int],
+        strides: Sequence[int] | None = None,
+        dilations: Sequence[int] | None = None,
+        low: Sequence[int] | None = None,
+        high: Sequence[int] | None = None,
+        *,
+        ceil_mode: bool = False,
+    ):
+        super().__init__(operand, *(sizes, strides, dilations, low, high), ceil_mode=ceil_mode, p=p)
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """As every pooling's, for p of at least 1."""
+        if (p := int_value(properties.get("p"))) < 1:
+            raise VerifyException(f"p is {p}; it is a whole number of at least 1")
+        return super().infer(operands, properties)

@@ -1,0 +1,149 @@
+"""Poolings: every window walked element by element, in Python."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from aicf.dialects import logical
+from tests.support.op_rows.row import NUMBERS, Array, Draw, Drawn, Row, values
+
+SPATIAL = (1, 2, 3, 5, 9, 17)
+
+
+def starts_of(
+    whole: int, size: int, stride: int, dilation: int, low: int, high: int, ceil_mode: bool
+) -> list[int]:
+    """Where windows start, counted from the first element of the operand; in ceil mode as long as the one before leaves
+    something, but for a last one behind the operand."""
+    extent, total = (size - 1) * dilation + 1, whole + low + high
+    needed = stride if ceil_mode else 1
+    places = [at for at in range(0, total + stride, stride) if at + extent < total + needed]
+    if ceil_mode and places and places[-1] >= whole + low:
+        places.pop()
+    return [at - low for at in places]
+
+
+def _axis(draw: Draw, ceil_mode: bool, large: bool) -> tuple[int, ...]:
+    """One dimension and windows along it, at least one of them."""
+    whole = draw(st.sampled_from(SPATIAL if large else SPATIAL[:4]))
+    size, stride = draw(st.integers(1, 4)), draw(st.integers(1, 3))
+    dilation, low, high = draw(st.integers(1, 2)), draw(st.integers(0, 2)), draw(st.integers(0, 2))
+    if not starts_of(whole, size, stride, dilation, low, high, ceil_mode):
+        size, dilation = min(size, whole), 1
+    return whole, size, stride, dilation, low, high
+
+
+def _pool(draw: Draw, dtype: str) -> Drawn:
+    ceil_mode, rank = draw(st.booleans()), draw(st.integers(1, 3))
+    axes = [_axis(draw, ceil_mode, rank == 1 or last) for last in [False] * (rank - 1) + [True]]
+    leading = [draw(st.integers(1, 2)), draw(st.integers(1, 3))]
+    x = values(draw, dtype, [*leading, *(axis[0] for axis in axes)])
+    names = ("sizes", "strides", "dilations", "low", "high")
+    lists = zip(*(axis[1:] for axis in axes), strict=True)
+    return [x], {**{name: list(one) for name, one in zip(names, lists, strict=True)}, "ceil_mode": ceil_mode}
+
+
+def _average(draw: Draw, dtype: str) -> Drawn:
+    operands, attributes = _pool(draw, dtype)
+    return operands, {**attributes, "count_include_pad": draw(st.booleans())}
+
+
+def _norm(draw: Draw, dtype: str) -> Drawn:
+    operands, attributes = _pool(draw, dtype)
+    return operands, {**attributes, "p": draw(st.integers(1, 4))}
+
+
+Places = Sequence[tuple[int, ...]]
+
+
+def _each(
+    x: Array,
+    combine: Callable[[Array, Places], Any],
+    dtype: Any,
+    sizes: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    low: Sequence[int],
+    high: Sequence[int],
+    ceil_mode: bool,
+) -> Array:
+    """What ``combine`` makes of each plane and the places of a window, some of which are beyond the plane."""
+    whole = x.shape[2:]
+    starts = [
+        starts_of(*one, ceil_mode) for one in zip(whole, sizes, strides, dilations, low, high, strict=True)
+    ]
+    result = np.empty((*x.shape[:2], *map(len, starts)), dtype)
+    for place in np.ndindex(*result.shape):
+        along = [
+            [start[at] + step * dilation for step in range(size)]
+            for start, at, size, dilation in zip(starts, place[2:], sizes, dilations, strict=True)
+        ]
+        result[place] = combine(x[place[:2]], list(product(*along)))
+    return result
+
+
+def _found(plane: Array, places: Places) -> list[tuple[int, ...]]:
+    """The places that are in the plane."""
+    sizes = plane.shape
+    return [at for at in places if all(0 <= one < size for one, size in zip(at, sizes, strict=True))]
+
+
+def _largest(plane: Array, places: Places) -> Any:
+    elements = [plane[at] for at in _found(plane, places)]
+    if any(value != value for value in elements):
+        return math.nan
+    return max(elements, default=-math.inf if plane.dtype.kind == "f" else np.iinfo(plane.dtype).min)
+
+
+def _place_of_largest(plane: Array, places: Places) -> int:
+    found = _found(plane, places)
+    if not found:
+        return plane.size
+    ranked = [(plane[at] != plane[at], 0 if plane[at] != plane[at] else plane[at]) for at in found]
+    return int(np.ravel_multi_index(found[ranked.index(max(ranked))], plane.shape))
+
+
+def _max_pool(x: Array, **windows: Any) -> Array:
+    return _each(x, _largest, x.dtype, **windows)
+
+
+def _max_pool_indices(x: Array, **windows: Any) -> Array:
+    return _each(x, _place_of_largest, np.int64, **windows)
+
+
+def _avg_pool(x: Array, count_include_pad: bool, **windows: Any) -> Array:
+    low, high = windows["low"], windows["high"]
+
+    def mean(plane: Array, places: Places) -> float:
+        counted = _found(plane, places)
+        total = sum((plane[at] for at in counted), 0.0)
+        if count_include_pad:
+            moved = [tuple(one + before for one, before in zip(at, low, strict=True)) for at in places]
+            sizes = [sum(one) for one in zip(plane.shape, low, high, strict=True)]
+            counted = [
+                at for at in moved if all(0 <= one < size for one, size in zip(at, sizes, strict=True))
+            ]
+        return total / len(counted) if counted else math.nan
+
+    return _each(x, mean, np.float64, **windows)
+
+
+def _lp_pool(x: Array, p: int, **windows: Any) -> Array:
+    def norm(plane: Array, places: Places) -> Any:
+        return sum((abs(plane[at]) ** p for at in _found(plane, places)), np.float64(0)) ** (1 / p)
+
+    return _each(x, norm, np.float64, **windows)
+
+
+ROWS = (
+    Row(logical.MaxPoolOp, _pool, _max_pool, NUMBERS),
+    Row(logical.MaxPoolIndicesOp, _pool, _max_pool_indices, NUMBERS),
+    Row(logical.AvgPoolOp, _average, _avg_pool),
+    Row(logical.LpPoolOp, _norm, _lp_pool),
+)
