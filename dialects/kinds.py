@@ -53,6 +53,7 @@ KIND_IDS: dict[str, int] = {
     "topk_indices": 35,
     "attention_step": 36,
     "update": 37,
+    "lstm": 40,
 }
 """Append-only: a number, once given, never changes and is never used again."""
 
@@ -148,6 +149,7 @@ SCHEMAS: dict[str, tuple[Field, ...]] = {
     ),
     "gemm_norm.v1": (Field("transpose_a", "?"), Field("transpose_b", "?")),
     "scatter_combine.v1": (Field("mode", "B", SCATTER_MODES),),
+    "lstm.v1": (Field("reverse", "?"),),
     "topk_indices.v1": (Field("axis", "q"), Field("smallest", "?")),
 }
 """Field layouts by schema name, packed without padding; a changed layout gets a new version, never a new meaning."""

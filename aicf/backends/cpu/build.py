@@ -43,6 +43,8 @@ from aicf.backends.cpu.records import (
     read_rounding,
     sub_records,
 )
+from aicf.backends.cpu.recurrent_code import Lstm, LstmPointers
+from aicf.backends.cpu.recurrent_kernels import LstmSizes
 from aicf.backends.cpu.row_program import make_rows
 from aicf.backends.cpu.subnormals import emit_flushed
 from aicf.backends.cpu.target import ACCUMULATORS, HALVES, CpuLevel
@@ -508,6 +510,17 @@ def _topk(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
     topk.emit(em, call.ins[0], call.outs[0], tid, nthreads)
 
 
+def _lstm(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
+    if not call.ws:
+        raise PlanError(f"instruction '{launch.name}' needs workspace: run lower-to-emit again")
+    _, steps, batch, hidden = launch.outs[0].shape
+    tiles = (get_int(launch.record, name) for name in ("lanes", "tile_rows", "k_split"))
+    sizes = LstmSizes(steps, batch, hidden, *tiles)
+    places = (_strided(ref) for ref in (*launch.ins, *launch.outs))
+    lstm = Lstm(*places, sizes, get_bool(launch.record, "reverse"))
+    lstm.emit(em, LstmPointers(*call.ins, call.outs[0], call.ws[0]))
+
+
 _EMITTERS: Mapping[str, Callable[[Emitter, Launch, _Call, Sequence[str]], None]] = {
     "cpu.gemm_avx512": _gemm,
     "cpu.gemm_avx2": _gemm,
@@ -526,6 +539,7 @@ _EMITTERS: Mapping[str, Callable[[Emitter, Launch, _Call, Sequence[str]], None]]
     "cpu.last_update": _last_update,
     "cpu.scatter": _scatter,
     "cpu.topk": _topk,
+    "cpu.lstm": _lstm,
     "cpu.multi_tensor": _multi_tensor,
 }
 """Kernel id -> code."""
