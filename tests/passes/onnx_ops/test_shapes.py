@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from onnx import TensorProto, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 import aicf
-from tests.support.onnx_models import Use, expect, expect_all, expect_known
+from tests.support.onnx_models import Use, expect, expect_all, expect_known, expect_model
 
 Array = NDArray[Any]
 
@@ -143,3 +143,22 @@ def test_dimensions_without_elements_inside_of_a_model() -> None:
     x = normal(2, 3)
     none = np.zeros((2, 0), "f4")
     expect_all([("Concat", [0, 1, 0], {"axis": 1})], [x, none], known=[1])
+
+
+def test_a_large_splat_keeps_its_value_under_another_shape() -> None:
+    ones = np.broadcast_to(np.float32(1), (70, 80))
+    graph = helper.make_graph(
+        [
+            helper.make_node(
+                "ConstantOfShape", ["shape"], ["ones"], value=numpy_helper.from_array(np.ones(1, "f4"))
+            ),
+            helper.make_node("Reshape", ["ones", "other"], ["rows"]),
+            helper.make_node("Add", ["x", "rows"], ["y"]),
+        ],
+        "large_splat",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (80,))],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, (70, 80))],
+        [numpy_helper.from_array(list_of(5600), "shape"), numpy_helper.from_array(list_of(70, 80), "other")],
+    )
+    x = normal(80)
+    expect_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)]), {"x": x}, [ones + x])
