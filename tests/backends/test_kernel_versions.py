@@ -73,6 +73,7 @@ RECORDS: Mapping[str, tuple[int, str]] = {
     "cpu.last_update": (1, "threads"),
     "cpu.scatter": (1, "mode parts threads combination_order"),
     "cpu.topk": (1, "axis smallest threads"),
+    "cpu.lstm": (1, "reverse lanes tile_rows k_split threads workspace_bytes combination_order"),
     "cpu.multi_tensor": (2, "parts subnormals threads may_alias"),
     "cuda.cublaslt": (
         1,
@@ -125,6 +126,7 @@ PROGRAMS = (
     "gemv-normed_dense-f16",
     "places-rows",
     "places-topk-f32",
+    "recurrent-f32",
     "bool_operations-i1",
     "attention_step-f16",
     "wgmma-product-f16",

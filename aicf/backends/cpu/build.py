@@ -514,7 +514,7 @@ def _lstm(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
     if not call.ws:
         raise PlanError(f"instruction '{launch.name}' needs workspace: run lower-to-emit again")
     lanes, rows, split = (get_int(launch.record, name) for name in ("lanes", "tile_rows", "k_split"))
-    _, steps, batch, hidden = launch.outs[0].shape
+    steps, batch, hidden = launch.outs[0].shape[1:]
     sizes = LstmSizes(steps, batch, hidden, lanes, rows, split)
     x, weight, first, states = (_strided(ref) for ref in (*launch.ins, *launch.outs))
     lstm = Lstm(x, weight, first, states, sizes, get_bool(launch.record, "reverse"))

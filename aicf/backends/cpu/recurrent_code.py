@@ -10,10 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from aicf.backends.cpu.ir_builder import Emitter, Value
-from aicf.backends.cpu.recurrent_kernels import LstmSizes
+from aicf.backends.cpu.recurrent_kernels import GATES, LstmSizes
 from aicf.backends.cpu.vector_math import VectorMath
 from aicf.backends.nests import Strided
-from aicf.dialects.logical import LSTM_GATES
 
 
 @dataclass(frozen=True)
@@ -69,8 +68,8 @@ class Lstm:
 
             def row(k: Value, _: list[Value]) -> list[Value]:
                 place = em.b.add(em.b.mul(number, em.index(sizes.hidden)), k)
-                target = em.moved(at.packed, place, LSTM_GATES * lanes, self.dtype)
-                for gate in range(LSTM_GATES):
+                target = em.moved(at.packed, place, GATES * lanes, self.dtype)
+                for gate in range(GATES):
                     below = em.b.add(first, em.index(gate * sizes.hidden))
                     source = em.moved(em.moved(at.weight, below, rows, self.dtype), k, columns, self.dtype)
                     values = self._column(em, source, rows, active)
@@ -108,7 +107,7 @@ class Lstm:
         sizes = self.sizes
 
         def block(number: Value, active: int) -> None:
-            panel = em.moved(packed, number, sizes.hidden * LSTM_GATES * sizes.lanes, self.dtype)
+            panel = em.moved(packed, number, sizes.hidden * GATES * sizes.lanes, self.dtype)
             column = em.b.mul(number, em.index(sizes.lanes))
             full = sizes.batch // sizes.rows * sizes.rows
 
@@ -176,16 +175,16 @@ class Lstm:
             found = list(sums)
             for part in range(parts):
                 place = em.b.add(k, em.index(part))
-                line = em.moved(panel, place, LSTM_GATES * lanes, self.dtype)
+                line = em.moved(panel, place, GATES * lanes, self.dtype)
                 weights = [
                     em.load(em.address(line, gate * lanes, self.dtype), self.dtype, lanes)
-                    for gate in range(LSTM_GATES)
+                    for gate in range(GATES)
                 ]
                 for number, old in enumerate(olds):
                     element = em.load(em.moved(old, place, 1, self.dtype), self.dtype, 1)
                     factor = element if lanes == 1 else em.splat(element, lanes)
                     for gate, weight in enumerate(weights):
-                        at = (part * len(olds) + number) * LSTM_GATES + gate
+                        at = (part * len(olds) + number) * GATES + gate
                         found[at] = em.fma(factor, weight, found[at])
             return found
 
@@ -193,12 +192,12 @@ class Lstm:
             0,
             full,
             split,
-            [zero] * (split * len(olds) * LSTM_GATES),
+            [zero] * (split * len(olds) * GATES),
             lambda k, carried: add(k, carried, split),
         )
         for k in range(full, sizes.hidden):
             sums = add(em.index(k), sums, 1)
-        while len(sums) > len(olds) * LSTM_GATES:
+        while len(sums) > len(olds) * GATES:
             half = len(sums) // 2
             sums = [em.b.fadd(one, other) for one, other in zip(sums[:half], sums[half:], strict=True)]
-        return [sums[start : start + LSTM_GATES] for start in range(0, len(sums), LSTM_GATES)]
+        return [sums[start : start + GATES] for start in range(0, len(sums), GATES)]

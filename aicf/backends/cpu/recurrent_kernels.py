@@ -16,8 +16,9 @@ from aicf.backends.cpu.legality import DETERMINISM, VERSION, PlainOperands, leve
 from aicf.backends.cpu.records import integer
 from aicf.backends.cpu.target import ELEMENT_BYTES, CpuLevel
 from aicf.dialects.emit_types import TargetAttr
-from aicf.dialects.logical import LSTM_GATES
 
+GATES = 4
+"""Of an LSTM: input, output, forget and cell, in this order."""
 _GATE_CYCLES = 120.0
 """Of a vector of each of the gates and the two new states: five functions by exp and the loads and stores."""
 _PACK_CYCLES = 2.0
@@ -48,15 +49,15 @@ class LstmSizes:
     @property
     def packed(self) -> int:
         """Elements of the weight as the steps read it."""
-        return self.blocks * self.hidden * LSTM_GATES * self.lanes
+        return self.blocks * self.hidden * GATES * self.lanes
 
 
 def lstm_sizes(shape: tuple[int, ...], dtype: str, level: CpuLevel) -> LstmSizes:
     """For the states' shape, [2, S, B, H]: as many rows as registers hold sums of."""
     _, steps, batch, hidden = shape
-    most = max(1, (level.registers - LSTM_GATES - 1) // LSTM_GATES)
+    most = max(1, (level.registers - GATES - 1) // GATES)
     rows = min(batch, most, 4)
-    split = 2 if rows == 1 and hidden > 1 and level.registers > 2 * LSTM_GATES + LSTM_GATES else 1
+    split = 2 if rows == 1 and hidden > 1 and level.registers > 2 * GATES + GATES else 1
     return LstmSizes(steps, batch, hidden, level.lanes(dtype), rows, split)
 
 
@@ -84,7 +85,7 @@ class LstmKernel(PlainOperands):
     def cost_us(self, work: Work, target: TargetAttr) -> float:
         """See `KernelDescriptor`: the multiply-adds of a step, two vectors a cycle, its gates, and the packing once."""
         sizes = _sizes(work, target)
-        products = sizes.hidden * LSTM_GATES * (0.5 if level_of(target).has_fma else 1.0)
+        products = sizes.hidden * GATES * (0.5 if level_of(target).has_fma else 1.0)
         step = sizes.batch * sizes.blocks * (products + _GATE_CYCLES)
         return (sizes.steps * step + sizes.packed * _PACK_CYCLES) / NOMINAL_GHZ / 1000
 
