@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from aicf.compiled import CompiledModel
-from aicf.errors import SessionClosed, ValueNeeded
+from aicf.errors import InputMismatch, SessionClosed, ValueNeeded
 from aicf.inference.binding import Binding
 from aicf.inference.engines.base import Engine, Made
 from aicf.inference.engines.opening import Asked, open_engine
@@ -235,6 +235,25 @@ class InferenceSession:
         arguments = self._interface.arguments(feeds)
         program = self._programs.find(arguments)
         return Profiler(program.executable).measure(*program.own(arguments), repeats=repeats)
+
+    def state(self, *names: str) -> dict[str, Array]:
+        """Copies of what calls update, parameters and states: those of these names, by default all.
+
+        Raises:
+            InputMismatch: a name is none of them.
+            SessionClosed: the session is closed.
+        """
+        self.check_open()
+        programs = self._programs.all
+        return programs[0].executable.state(*names) if programs else {}
+
+    def set_state(self, values: Mapping[str, Any]) -> None:
+        """Replaces what calls update. Raises as `state`, and InputMismatch for what does not fit."""
+        self.check_open()
+        programs = self._programs.all
+        if not programs or not programs[0].executable.is_stateful:
+            raise InputMismatch(f"'{self._engine.model}' updates nothing, so it has no state")
+        programs[0].executable.set_state(values)
 
     # For bindings
 

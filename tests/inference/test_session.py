@@ -349,6 +349,12 @@ def test_what_fails_for_one_thread_is_told_to_all_and_tried_again(monkeypatch: p
 # State
 
 
+def test_a_model_without_state_has_none(session: InferenceSession) -> None:
+    assert session.state() == {}
+    with pytest.raises(InputMismatch, match="'classifier' updates nothing, so it has no state"):
+        session.set_state({"x": rows(1)})
+
+
 def test_a_model_with_state_is_one_executable_and_its_calls_take_turns() -> None:
     """All its programs share the state, so sizes are given ahead."""
     start = {"total": np.zeros(8, np.float32)}
@@ -365,6 +371,9 @@ def test_a_model_with_state_is_one_executable_and_its_calls_take_turns() -> None
         )
         with pytest.raises(InputMismatch, match="no program for N=2; compiled for N=1 | N=3"):
             session.run([rows(2, 8)])
+        np.testing.assert_array_equal(session.state("total")["total"], np.full(8, THREADS * 4, np.float32))
+        session.set_state(start)
+        np.testing.assert_array_equal(session.run([np.ones((3, 8), np.float32)])["sum"], np.full(8, 3))
     with pytest.raises(PolicyError, match="unbound symbolic dimensions: N"):
         InferenceSession(counter(), start)
 
