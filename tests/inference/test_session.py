@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +31,7 @@ from tests.inference.models import (
 )
 
 THREADS = 8
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -508,6 +511,23 @@ def test_an_artifact_is_served_as_it_is(artifact: Path) -> None:
         with pytest.raises(InputMismatch, match=r"no program for N=2; compiled for N=1 \| N=5"):
             session.run([rows(2, 24)])
         assert session.memory.programs[1].requested == session.memory.programs[1].predicted
+
+
+SERVE = """
+import sys
+import numpy as np
+import aicf
+with aicf.InferenceSession(sys.argv[1]) as session:
+    session.run([np.ones((5, 24), np.float32)])
+print([name for name in ("xdsl", "numba", "onnx") if name in sys.modules])
+"""
+
+
+def test_an_artifact_is_served_without_the_compiler(artifact: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SERVE, str(artifact)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.strip() == "[]", done.stderr
 
 
 def test_a_compiled_model_is_served_as_it_is() -> None:
