@@ -29,6 +29,7 @@ from aicf.passes.generate_kernels import GenerateKernelsPass
 from aicf.passes.logical_canonicalize import LogicalCanonicalizePass
 from aicf.passes.logical_cse import LogicalCsePass
 from aicf.passes.logical_dce import LogicalDcePass
+from aicf.passes.lower_convolutions import LowerConvolutionsPass
 from aicf.passes.lower_logical import LowerLogicalPass
 from aicf.passes.lower_onnx import LowerOnnxPass
 from aicf.passes.lower_to_emit import LowerToEmitPass
@@ -138,6 +139,7 @@ def lowering_passes() -> tuple[ModulePass, ...]:
 def decision_passes(tuning: str = "") -> tuple[ModulePass, ...]:
     """From lowered logical IR to a final program."""
     return (
+        LowerConvolutionsPass(),
         FuseAttentionPass(),
         MaterializeViewsPass(),
         FuseGatedPass(),

@@ -16,6 +16,7 @@ from aicf.dialects.emit_kernels import YieldOp
 from aicf.dialects.kinds import FLAGS
 from aicf.dialects.types import tensor_info
 from aicf.passes.support.attention import Attention, attention_of
+from aicf.passes.support.convolutions import convolution_of
 from aicf.passes.support.matching import splat_number, spread_over
 from aicf.passes.support.peeling import yielded
 from aicf.passes.support.products import Products, has_kernel_order, products_of, prologue_piece
@@ -51,6 +52,9 @@ def derive_kind(block: Block) -> tuple[str, Attrs]:
         return ("copy" if isinstance(yielded(block)[0], BlockArgument) else "generated"), {}
     if any(isinstance(op, logical.MatmulOp) for op in ops):
         return _products(block, ops)
+    if any(isinstance(op, logical.ConvOp) for op in ops):
+        found = convolution_of(block)
+        return ("generated", {}) if found is None else ("conv", found.attrs)
     if len(ops) == 1 and (single := _single(ops[0])) is not None:
         return single
     if (update := body_update(block)) is not None:

@@ -18,6 +18,7 @@ from aicf.dialects.logical import (
     BroadcastOp,
     ConcatOp,
     ConstantOp,
+    ConvOp,
     IndexedRead,
     LastUpdateOp,
     MatmulOp,
@@ -90,7 +91,7 @@ def peel(body: Block, lies: Lies | None = None) -> PeeledBody:
     return _Peeler(body, lies or Lies.alone(body)).run()
 
 
-_STRIDED_READERS = (MatmulOp, ConcatOp, YieldOp, LastUpdateOp, ScatterCombineOp, TopkIndicesOp)
+_STRIDED_READERS = (MatmulOp, ConvOp, ConcatOp, YieldOp, LastUpdateOp, ScatterCombineOp, TopkIndicesOp)
 """Ops that take operands with any strides, 0 included."""
 
 _IN_MEMORY = 1
@@ -102,7 +103,7 @@ def reads_in_memory(reader: Operation, place: int) -> bool:
     return isinstance(reader, _STRIDED_READERS) or (place == 0 and reader.has_trait(IndexedRead))
 
 
-_POSITIONAL = (MatmulOp, ConcatOp, LastUpdateOp, ScatterCombineOp, TopkIndicesOp)
+_POSITIONAL = (MatmulOp, ConvOp, ConcatOp, LastUpdateOp, ScatterCombineOp, TopkIndicesOp)
 """Ops whose kernels know operands by their place: each place gets a block argument of its own, in order."""
 
 

@@ -13,6 +13,7 @@ from xdsl.ir import Attribute
 
 from aicf.backends.base import KernelDescriptor, Work
 from aicf.backends.cpu.attention_kernels import AttentionKernel
+from aicf.backends.cpu.conv_kernels import ConvKernel
 from aicf.backends.cpu.gemm_kernels import BlasKernel, GemmKernel, PackKernel
 from aicf.backends.cpu.gemm_norm_kernels import GemmNormKernel
 from aicf.backends.cpu.legality import (
@@ -143,6 +144,9 @@ KERNELS: tuple[KernelDescriptor, ...] = (
     GemmKernel("cpu.gemm_avx2", "x86-64-v3", 3),
     GemmKernel("cpu.gemm_portable", "generic", 2),
     BlasKernel(),
+    ConvKernel("cpu.conv_avx512", "x86-64-v4", 4),
+    ConvKernel("cpu.conv_avx2", "x86-64-v3", 3),
+    ConvKernel("cpu.conv_portable", "generic", 2),
     AttentionKernel("cpu.attention_avx512", "x86-64-v4", 4),
     AttentionKernel("cpu.attention_avx2", "x86-64-v3", 3),
     AttentionKernel("cpu.attention_portable", "generic", 2),
