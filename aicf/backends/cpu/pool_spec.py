@@ -136,7 +136,7 @@ COMBINATION_ORDER = "the rows of each column, then columns ascending"
 
 def choose(problem: PoolProblem, level: CpuLevel, threads: int) -> PoolSpec:
     """All threads share the planes where that is predicted to take less time."""
-    alone = PoolSpec(problem, level.lanes(problem.dtype))
+    alone = PoolSpec(problem, max(1, level.lanes(problem.dtype)))
     if not alone.in_place and len(problem.axes) > 1:
         room = max(1, MAX_BLOCK // alone.pitch)
         alone = replace(alone, block_rows=min(BLOCK_ROWS, room, problem.axes[-2].count))
