@@ -51,7 +51,7 @@ $(READY): pyproject.toml
 	@touch $@
 
 $(PEERS_READY): $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,bench]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,bench,examples]'
 	@touch $@
 
 clean:

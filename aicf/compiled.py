@@ -269,6 +269,13 @@ def load(
         return _load(file, native == "rebuild", weights)
 
 
+def load_program(path: str | Path, offered: Mapping[str, Array]) -> CompiledModel:
+    """Loads an artifact that was saved without weights, on those of `offered` that it reads. Raises as `load`."""
+    file = artifact.read(path)
+    with _located(path):
+        return _load(file, False, offered, only_read=True)
+
+
 @contextmanager
 def _located(path: str | Path) -> Generator[None]:
     """Puts the file's name in front of what is wrong with it."""
@@ -337,9 +344,17 @@ def _read_plan(file: Artifact) -> tuple[ModulePlan, tuple[Decision, ...]]:
     return plan, from_plain(_Ledger, {"decisions": _read_json(file, LEDGER)}, "ledger").decisions
 
 
-def _load(file: Artifact, rebuild: bool, given: Mapping[str, Array] | str | Path | None) -> CompiledModel:
+def _load(
+    file: Artifact,
+    rebuild: bool,
+    given: Mapping[str, Array] | str | Path | None,
+    *,
+    only_read: bool = False,
+) -> CompiledModel:
     ours = _read_manifest(file)
     plan, decisions = _read_plan(file)
+    if only_read and isinstance(given, Mapping):
+        given = {bind.name: given[bind.name] for bind in plan.weights if bind.name in given}
     logical = file.text(LOGICAL) if LOGICAL in file.entries else None
     record = Record(
         ours.name,

@@ -29,6 +29,19 @@ class UnsupportedOp(AicfError):
     """A valid op that no kernel of the target can run."""
 
 
+class ValueNeeded(UnsupportedOp):
+    """What a model computes follows from the values of inputs, which are not known before it runs.
+
+    Args:
+        inputs: Their names; values for all of them are the way out.
+        message, location: See `AicfError`.
+    """
+
+    def __init__(self, message: str, *, inputs: tuple[str, ...] = (), location: str | None = None) -> None:
+        super().__init__(message, location=location)
+        self.inputs = inputs
+
+
 class PolicyError(AicfError):
     """A policy, target, pass or option names something unknown or not allowed."""
 

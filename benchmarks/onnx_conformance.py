@@ -2,9 +2,10 @@
 
     python benchmarks/onnx_conformance.py --only Conv --only Gemm       what fails of these ops, in seconds
     python benchmarks/onnx_conformance.py --jobs 2 --rivals aicf,onnxruntime,openvino --output
+    python benchmarks/onnx_conformance.py --page                         the page from the result that is there
 
-A case passes by the tolerances of onnx's own runner. Each runs in a worker process with a time limit. Inputs whose values
-shapes follow from are bound to the values of the case when it is compiled, and the result names them.
+A case passes by the tolerances of onnx's own runner. Each runs in a worker process with a time limit. Inputs whose
+values shapes follow from are bound to the values of the case when it is compiled, and the result names them.
 """
 
 from __future__ import annotations
@@ -21,18 +22,25 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 # Python puts this folder first on its path, where cuda.py would hide the package that others look for.
 sys.path[0] = str(ROOT / "benchmarks" / "conformance")
+sys.path.insert(1, str(ROOT / "benchmarks" / "host"))
 
 from case_workers import PASS, Outcome, run_cases  # noqa: E402
 from onnx_cases import KINDS, OnnxCase, load_cases  # noqa: E402
 from onnx_runners import RUNNERS  # noqa: E402
-from support_table import key, rows, text, totals  # noqa: E402
+from support_page import page  # noqa: E402
+from support_table import key, rows, text, totals, without_reasons  # noqa: E402
+from timing import machine, write_result  # noqa: E402
 
+PAGE = ROOT / "docs" / "onnx-support.md"
 RESULT = ROOT / "benchmarks" / "results" / "onnx_conformance.json"
 
 
 def main() -> None:
     """Runs what was asked for and prints it."""
     arguments = _arguments()
+    if arguments.page:
+        PAGE.write_text(page(json.loads(RESULT.read_text("utf-8"))), "utf-8")
+        return
     cases = _chosen(load_cases(tuple(arguments.kinds.split(","))), arguments.only, arguments.match)
     if arguments.core:
         cases = [case for case in cases if case.is_core]
@@ -62,6 +70,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=1, help="worker processes")
     parser.add_argument("--seconds", type=float, default=120.0, help="time limit of a case")
     parser.add_argument("--output", type=Path, nargs="?", const=RESULT, help="write the result as JSON")
+    parser.add_argument(
+        "--page", action="store_true", help=f"write {PAGE.name} from the result that is there"
+    )
     return parser.parse_args()
 
 
@@ -94,8 +105,11 @@ def _told(found: Sequence[dict[str, Any]], arguments: argparse.Namespace) -> lis
 
 
 def _write(path: Path, found: dict[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(found, indent=1) + "\n")
+    """The result, with the reasons of AICF alone."""
+    for rival, result in found.items():
+        if rival != "aicf":
+            result["rows"] = without_reasons(result["rows"])
+    write_result(path, {"machine": machine(), "rivals": found})
 
 
 if __name__ == "__main__":

@@ -344,9 +344,9 @@ class KernelOp(IRDLOperation):
 
     def verify_(self) -> None:
         sizes = (*self.parallel_sizes, *self.reduce_sizes)
-        if any(size < 1 for size in sizes):
+        if any(size < 0 for size in self.parallel_sizes) or any(size < 1 for size in self.reduce_sizes):
             raise VerifyException(
-                f"emit.kernel: the dims of the iteration space have 1 point or more, got {sizes}"
+                f"emit.kernel: parallel dims have 0 points or more, reduce dims 1 or more, got {sizes}"
             )
         for m in (*self.in_maps, *self.out_maps):
             _verify_map(m, len(sizes))

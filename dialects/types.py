@@ -205,7 +205,7 @@ def tensor_info(type_: Attribute) -> TensorInfo:
 
     Raises:
         VerifyException: not a ranked tensor, an unsupported element type, a dynamic dimension without a name,
-            a name on a static dimension, an empty dimension, or more than :data:`MAX_TENSOR_BYTES`.
+            a name on a static dimension, a negative one, or more than :data:`MAX_TENSOR_BYTES`.
     """
     if not is_tensor(type_):
         raise VerifyException(f"{type_} is not a ranked tensor type")
@@ -220,6 +220,19 @@ def tensor_info(type_: Attribute) -> TensorInfo:
     return TensorInfo(sizes, element)
 
 
+def check_filled(type_: Attribute) -> None:
+    """Refuses a tensor without elements: arguments and constants may be such, but no op computes on them.
+
+    Raises:
+        VerifyException: a dimension has size 0, or as :func:`tensor_info`.
+    """
+    sizes = tensor_info(type_).sizes
+    if 0 in sizes:
+        raise VerifyException(
+            f"{type_}: dimension {sizes.index(0)} has size 0; empty tensors are not supported"
+        )
+
+
 def _checked_sizes(type_: AnyTensor) -> tuple[Size, ...]:
     shape = type_.get_shape()
     names = _dim_entries(type_, len(shape))
@@ -231,10 +244,8 @@ def _checked_sizes(type_: AnyTensor) -> tuple[Size, ...]:
             )
         if size != DYNAMIC_INDEX and name is not None:
             raise VerifyException(f'{type_}: dimension {axis} is static, its #logical.dims entry must be ""')
-        if size <= 0 and size != DYNAMIC_INDEX:
-            raise VerifyException(
-                f"{type_}: dimension {axis} has size {size}; empty tensors are not supported"
-            )
+        if size < 0 and size != DYNAMIC_INDEX:
+            raise VerifyException(f"{type_}: dimension {axis} has size {size}; a size is not negative")
         sizes.append(size if name is None else name)
     return tuple(sizes)
 

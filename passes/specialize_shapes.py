@@ -75,16 +75,14 @@ def parse_dims(text: str) -> dict[str, tuple[int, ...]]:
     """Read ``N=1,32;M=4``.
 
     Raises:
-        PolicyError: it is malformed, a name or size is repeated, or a size is less than 1.
+        PolicyError: it is malformed, or a name or size is repeated.
     """
     buckets: dict[str, tuple[int, ...]] = {}
     for part in filter(None, (part.strip() for part in text.split(";"))):
         name, equals, sizes = (piece.strip() for piece in part.partition("="))
         words = [word.strip() for word in sizes.split(",")]
         if not equals or not NAME_PATTERN.fullmatch(name) or not all(_is_size(word) for word in words):
-            raise PolicyError(
-                f"dims: cannot read '{part}'; write sizes of at least 1 per name, as in N=1,32;M=4"
-            )
+            raise PolicyError(f"dims: cannot read '{part}'; write sizes per name, as in N=1,32;M=4")
         values = tuple(int(word) for word in words)
         if name in buckets or len(set(values)) != len(values):
             raise PolicyError(f"dims: '{part}' repeats a name or a size; give each once")
@@ -93,7 +91,7 @@ def parse_dims(text: str) -> dict[str, tuple[int, ...]]:
 
 
 def _is_size(word: str) -> bool:
-    return word.isascii() and word.isdigit() and int(word) > 0
+    return word.isascii() and word.isdigit()
 
 
 def symbolic_names(program: FuncOp | GraphOp) -> list[str]:

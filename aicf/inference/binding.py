@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from aicf.errors import InputMismatch
+from aicf.inference.programs import Program
 from aicf.runtime.graph_exec import GraphExec
 from aicf.runtime.ports import reject_unknown
 
@@ -29,7 +30,7 @@ class Binding:
     def __init__(self, session: InferenceSession) -> None:
         self._session = session
         self._bound: dict[str, Any] = {}
-        self._label = ""
+        self._program: Program | None = None
         self._graph_exec: GraphExec | None = None
 
     def bind(self, arrays: Mapping[str, Any] | None = None, **named: Any) -> Binding:
@@ -42,28 +43,34 @@ class Binding:
         given = {**(arrays or {}), **named}
         reject_unknown(given, self._session.port_names, "input or output")
         merged = {**self._bound, **given}
-        names = [spec.name for spec in self._session.input_info]
-        if all(name in merged for name in names):
-            self._settle(merged, given, [merged[name] for name in names])
+        if not self._missing(merged):
+            self._settle(merged, given)
         self._bound = merged
         return self
 
-    def _settle(self, merged: Mapping[str, Any], given: Mapping[str, Any], inputs: list[Any]) -> None:
-        """Binds to the program for these inputs, which may be another one than before."""
-        label, executable, sizes = self._session.program_of(inputs)
-        if self._graph_exec is not None and label == self._label:
-            self._graph_exec.bind(given)
+    def _missing(self, bound: Mapping[str, Any]) -> list[str]:
+        """The inputs that are not bound, and whose values are not known either."""
+        names = [spec.name for spec in self._session.input_info]
+        return [name for name in names if name not in bound and name not in self._session.known_values]
+
+    def _settle(self, merged: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+        """Binds to the program for the inputs that are bound, which may be another one than before."""
+        names = {spec.name for spec in self._session.input_info}
+        program = self._session.program_of({name: merged[name] for name in merged if name in names})
+        others = names - set(program.inputs)
+        if self._graph_exec is not None and program is self._program:
+            self._graph_exec.bind({name: given[name] for name in given if name not in others})
             return
-        graph_exec = executable.attach(**sizes)
-        graph_exec.bind(merged)
-        self._label, self._graph_exec = label, graph_exec
+        graph_exec = program.executable.attach(**program.sizes)
+        graph_exec.bind({name: merged[name] for name in merged if name not in others})
+        self._program, self._graph_exec = program, graph_exec
 
     @property
     def graph_exec(self) -> GraphExec:
         """What runs. Raises InputMismatch if an input is not bound yet."""
         if self._graph_exec is None:
-            names = [spec.name for spec in self._session.input_info if spec.name not in self._bound]
-            raise InputMismatch(f"input '{names[0]}' is not bound; bind it first")
+            name = self._missing(self._bound)[0]
+            raise InputMismatch(f"input '{name}' is not bound; bind it first")
         return self._graph_exec
 
     def run(self, n: int = 1) -> None:

@@ -6,15 +6,17 @@ contradict each other. Element types are the program's to check, which knows its
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from aicf.errors import InputMismatch
 from aicf.runtime.device_array import tensor_of
 from aicf.runtime.executable import TensorSpec
-from aicf.runtime.ports import reject_unknown
-from aicf.runtime.tensors import describe
+from aicf.runtime.ports import as_array, reject_unknown
+from aicf.runtime.tensors import Array, describe, describe_array, element_name, numpy_dtype
 
 Feeds: TypeAlias = Mapping[str, Any] | Sequence[Any]
 """Inputs by name, or in order."""
@@ -22,8 +24,20 @@ Feeds: TypeAlias = Mapping[str, Any] | Sequence[Any]
 UNKNOWN = "?"
 """Element type, and only size, of an output about which the model says nothing."""
 
-Sizes: TypeAlias = tuple[int, ...]
-"""Sizes of the symbolic dimensions, in the order of their names."""
+MOST_ELEMENTS = 64
+"""Of an input whose values a program may be made for."""
+
+
+class Bucket(NamedTuple):
+    """What one program is made for.
+
+    Args:
+        sizes: Of the symbolic dimensions, in the order of their names.
+        values: Of the inputs that programs are made for the values of, in the order of these, as JSON.
+    """
+
+    sizes: tuple[int, ...]
+    values: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -42,32 +56,48 @@ class Interface:
     Args:
         inputs, outputs: In order.
         dims: Names of the symbolic dimensions.
+        values: Inputs whose values are known: calls need not give them.
+
+    Attributes:
+        known: Those values, by name.
+        followed: Indices of the inputs that programs are made for the values of, in order.
     """
 
     def __init__(
-        self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], dims: Sequence[str]
+        self,
+        inputs: Sequence[TensorSpec],
+        outputs: Sequence[TensorSpec],
+        dims: Sequence[str],
+        values: Mapping[str, Array] | None = None,
     ) -> None:
         self.inputs, self.outputs, self.dims = tuple(inputs), tuple(outputs), tuple(dims)
         self.input_names = [spec.name for spec in inputs]
         self.output_names = [spec.name for spec in outputs]
         self._inputs = tuple(_Input(spec.name, spec.shape, spec.dtype) for spec in inputs)
+        self.known = dict(values or {})
+        self.followed: tuple[int, ...] = ()
+        self.follow(self.known)
 
     # Names
 
     def arguments(self, feeds: Feeds) -> tuple[Any, ...]:
         """The inputs in order. Raises InputMismatch for a name or a number of inputs that is wrong."""
         if isinstance(feeds, Mapping):
+            given = feeds if not self.known else {**self.known, **feeds}
             try:
-                arguments = tuple([feeds[name] for name in self.input_names])
+                arguments = tuple([given[name] for name in self.input_names])
             except KeyError:
-                raise self._missing(feeds) from None
-            if len(feeds) != len(arguments):
+                raise self._missing(given) from None
+            if len(given) != len(arguments):
                 reject_unknown(feeds, self.input_names, "input")
             return arguments
         if not isinstance(feeds, list | tuple):
             raise InputMismatch(
                 f"inputs are a dict by name or a list in order, got {type(feeds).__name__}; it takes {self._wanted()}"
             )
+        if self.known and len(feeds) == len(self.inputs) - len(self.known):
+            rest = iter(feeds)
+            return tuple(self.known[name] if name in self.known else next(rest) for name in self.input_names)
         if len(feeds) != len(self.inputs):
             raise InputMismatch(
                 f"expected {len(self.inputs)} inputs, got {len(feeds)}; it takes {self._wanted()}"
@@ -91,10 +121,10 @@ class Interface:
     def _wanted(self) -> str:
         return ", ".join(f"{spec.name}: {spec}" for spec in self.inputs) or "none"
 
-    # Sizes
+    # Sizes and values
 
-    def sizes_of(self, arguments: Sequence[Any]) -> Sizes:
-        """The sizes of the symbolic dimensions in a call with these inputs.
+    def bucket_of(self, arguments: Sequence[Any]) -> Bucket:
+        """What the program of a call with these inputs is made for.
 
         Raises:
             InputMismatch: an input is no array, or has another rank, another fixed size, or a size that contradicts
@@ -109,7 +139,24 @@ class Interface:
                     self._bind(wanted, size, spec.name, bound)
         if unknown := [name for name in self.dims if name not in bound]:
             raise InputMismatch(f"no input has the dimension {unknown[0]}; give its size in dims=")
-        return tuple(bound[name][0] for name in self.dims)
+        values = tuple(_value_text(self._inputs[index], arguments[index]) for index in self.followed)
+        return Bucket(tuple(bound[name][0] for name in self.dims), values)
+
+    def follow(self, names: Iterable[str]) -> None:
+        """From now on programs are made for the values of these inputs too."""
+        indices = {self.input_names.index(name) for name in names}
+        self.followed = tuple(sorted({*self.followed, *indices}))
+
+    def can_follow(self, names: Sequence[str], arguments: Sequence[Any]) -> bool:
+        """Whether these inputs are few enough numbers, and not followed yet."""
+        indices = [self.input_names.index(name) for name in names]
+        sizes = [math.prod(tensor_of(arguments[index], self._inputs[index])[0]) for index in indices]
+        return not set(indices) <= set(self.followed) and max(sizes, default=0) <= MOST_ELEMENTS
+
+    def values_of(self, bucket: Bucket) -> dict[str, object]:
+        """The values in a bucket, by name."""
+        names = [self.input_names[index] for index in self.followed]
+        return {name: json.loads(text) for name, text in zip(names, bucket.values, strict=False)}
 
     def _bind(self, name: str, size: int, where: str, bound: dict[str, tuple[int, str]]) -> None:
         known, first = bound.setdefault(name, (size, where))
@@ -118,20 +165,56 @@ class Interface:
                 f"{name} is {known} in input '{first}', {size} in '{where}'; it is one size for the whole model"
             )
 
-    def sizes_named(self, dims: Mapping[str, int]) -> Sizes:
-        """The sizes of `dims`, which must name all dimensions. Raises InputMismatch."""
-        reject_unknown(dims, self.dims, "dimension")
-        if missing := [name for name in self.dims if name not in dims]:
-            raise InputMismatch(
-                f"no size is given for {', '.join(missing)}; its dimensions are {', '.join(self.dims)}"
-            )
-        return tuple(dims[name] for name in self.dims)
+    def bucket_named(self, dims: Mapping[str, int]) -> Bucket:
+        """The bucket of these sizes, and of the values that are known.
 
-    def label(self, sizes: Sizes) -> str:
-        """Sizes in words: `batch=8, length=128`."""
-        return (
-            ", ".join(f"{name}={size}" for name, size in zip(self.dims, sizes, strict=True)) or "fixed sizes"
+        Raises:
+            InputMismatch: a dimension is unknown or missing, or an input must have a value and has none.
+        """
+        reject_unknown(dims, self.dims, "dimension")
+        sizes = {**self._settled(), **dims}
+        if missing := [name for name in self.dims if name not in sizes]:
+            listed = ", ".join(self.dims)
+            raise InputMismatch(f"no size is given for {', '.join(missing)}; its dimensions are {listed}")
+        names = [self.input_names[index] for index in self.followed]
+        if unknown := [name for name in names if name not in self.known]:
+            raise InputMismatch(
+                f"programs are made for the values of '{unknown[0]}'; give inputs, as in feeds="
+            )
+        values = tuple(json.dumps(self.known[name].tolist()) for name in names)
+        return Bucket(tuple(sizes[name] for name in self.dims), values)
+
+    def _settled(self) -> dict[str, int]:
+        """Sizes that follow from the shapes of known values."""
+        pairs = [
+            pair
+            for spec in self.inputs
+            if spec.name in self.known
+            for pair in zip(spec.shape, self.known[spec.name].shape, strict=False)
+        ]
+        return {wanted: size for wanted, size in pairs if isinstance(wanted, str) and wanted in self.dims}
+
+    @property
+    def open_dims(self) -> list[str]:
+        """The dimensions whose sizes do not follow from known values."""
+        settled = self._settled()
+        return [name for name in self.dims if name not in settled]
+
+    def label(self, bucket: Bucket) -> str:
+        """Sizes and values in words: `batch=8, length=128, rate=16000`."""
+        pairs = [*zip(self.dims, bucket.sizes, strict=True), *self.values_of(bucket).items()]
+        return ", ".join(f"{name}={json.dumps(value)}" for name, value in pairs) or "fixed sizes"
+
+
+def _value_text(spec: _Input, value: object) -> str:
+    """The elements of an input as JSON. Raises InputMismatch for another element type."""
+    array = as_array(value, spec)
+    if element_name(array.dtype) != spec.dtype:
+        wanted, found = describe(spec.shape, spec.dtype), describe_array(array)
+        raise InputMismatch(
+            f"input '{spec.name}': expected {wanted}, got {found}; convert it to {numpy_dtype(spec.dtype)}"
         )
+    return json.dumps(array.tolist())
 
 
 def _check_fixed(spec: _Input, shape: tuple[int, ...], dtype: str) -> None:

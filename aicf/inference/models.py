@@ -14,20 +14,26 @@ from aicf.dialects.types import TensorInfo, tensor_info
 from aicf.inference.interface import UNKNOWN, Interface
 from aicf.passes.specialize_shapes import symbolic_names
 from aicf.passes.support.interface import argument_entry, results_of
+from aicf.passes.support.onnx_values import check_inputs
 from aicf.runtime.executable import TensorSpec
+from aicf.runtime.tensors import Array, numpy_dtype
 
 
-def interface_of(module: ModuleOp) -> Interface | None:
-    """The interface of the one model in a module.
+def interface_of(module: ModuleOp, values: Mapping[str, Array]) -> Interface | None:
+    """The interface of the one model in a module, with the values of inputs that are known.
 
     None if there are several, or if it keeps state, whose programs must share it.
+
+    Raises:
+        PolicyError: a value is for no input of an ONNX graph.
     """
+    check_inputs(values, [op for op in module.body.block.ops if isinstance(op, GraphOp)])
     models = [op for op in module.body.block.ops if isinstance(op, FuncOp | GraphOp)]
     if len(models) != 1:
         return None
     (model,) = models
     if isinstance(model, GraphOp):
-        return _of_graph(model)
+        return _of_graph(model, values)
     return None if _keeps_state(model) else _of_function(model)
 
 
@@ -41,7 +47,7 @@ def _of_function(function: FuncOp) -> Interface:
     return Interface(inputs, outputs, symbolic_names(function))
 
 
-def _of_graph(graph: GraphOp) -> Interface:
+def _of_graph(graph: GraphOp, values: Mapping[str, Array]) -> Interface:
     """An output whose type the model does not declare is known when a program is compiled."""
     inputs = [
         _spec(graph.argument_name(index), graph.argument_info(index))
@@ -52,7 +58,9 @@ def _of_graph(graph: GraphOp) -> Interface:
     for name, value in zip(graph.result_names, graph.terminator.values, strict=True):
         info = value.type.info if isinstance(value.type, ValueType) else None
         outputs.append(TensorSpec(name.data, (UNKNOWN,), UNKNOWN) if info is None else _spec(name.data, info))
-    return Interface(inputs, outputs, symbolic_names(graph))
+    types = {spec.name: numpy_dtype(spec.dtype) for spec in inputs}
+    known = {name: value.astype(types[name]) for name, value in values.items()}
+    return Interface(inputs, outputs, symbolic_names(graph), known)
 
 
 def _keeps_state(function: FuncOp) -> bool:

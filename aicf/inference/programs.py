@@ -14,10 +14,12 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from aicf.compiled import CompiledModel
-from aicf.errors import InputMismatch, PolicyError, SessionClosed
+from aicf.errors import InputMismatch, PolicyError, SessionClosed, ValueNeeded
 from aicf.inference.engines.base import Engine, Made
-from aicf.inference.interface import Sizes
+from aicf.inference.interface import Bucket
 from aicf.inference.placement import placed
 from aicf.inference.report import Report
 from aicf.inference.usage import (
@@ -30,9 +32,10 @@ from aicf.inference.usage import (
 )
 from aicf.policies.execution_policy import ExecutionPolicy
 from aicf.runtime.capture_plan import CapturePlan
-from aicf.runtime.tensors import Array
+from aicf.runtime.tensors import Array, numpy_dtype
 
-Shapes: TypeAlias = tuple[tuple[int, ...], ...]
+Key: TypeAlias = tuple[Any, ...]
+"""Shapes of the inputs of a call, and the bytes of those whose values are followed."""
 
 
 @dataclass
@@ -40,7 +43,8 @@ class Program:
     """One program of a session.
 
     Args:
-        label: The sizes it is for, in words.
+        bucket: What it is made for.
+        label: The same in words.
         executable: Shared by the programs that were given ahead.
         plan: Its own part of the executable's plan.
         is_ahead: Whether it was given ahead, and so stays.
@@ -49,9 +53,11 @@ class Program:
         first_run: What its first run requested; None before that.
         runs: Calls so far.
         used: The clock at the last one.
+        takes: Indices of the model's inputs that are its own; None if all are.
+        keys: Under which calls find it.
     """
 
-    sizes: Sizes
+    bucket: Bucket
     label: str
     executable: CompiledModel
     plan: CapturePlan
@@ -64,17 +70,38 @@ class Program:
     used: int = 0
     guard: threading.Lock = field(default_factory=threading.Lock)
     outputs: tuple[str, ...] = ()
+    takes: tuple[int, ...] | None = None
+    keys: set[Key] = field(default_factory=set[Key])
 
     def __post_init__(self) -> None:
         self.outputs = tuple(bind.name for bind in self.plan.graph.outputs)
 
     @property
-    def shapes(self) -> Shapes:
-        """Of its inputs."""
-        return tuple(bind.shape for bind in self.plan.graph.inputs)
+    def inputs(self) -> list[str]:
+        """Names of its own inputs."""
+        return [bind.name for bind in self.plan.graph.inputs]
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """What its executable calls it by: sizes of those of its dimensions that were not settled before."""
+        plan = self.executable.plan
+        row = next(row for row in plan.rows if row.program == self.plan.name)
+        return dict(zip(plan.dims, row.sizes, strict=True))
+
+    def zeros(self) -> dict[str, Array]:
+        """Inputs of its own that are all zero, by name."""
+        return {bind.name: np.zeros(bind.shape, numpy_dtype(bind.dtype)) for bind in self.plan.graph.inputs}
+
+    def own(self, arguments: Sequence[Any]) -> Sequence[Any]:
+        """Those of the model's inputs that the program takes."""
+        return arguments if self.takes is None else [arguments[index] for index in self.takes]
 
     def call(self, arguments: Sequence[Any], out: Any = None) -> dict[str, Array]:
-        """Runs it once; the outputs by name. The first call is counted."""
+        """Runs it once on inputs of the model; the outputs by name."""
+        return self.call_own(self.own(arguments), out)
+
+    def call_own(self, arguments: Sequence[Any], out: Any = None) -> dict[str, Array]:
+        """Runs it once on inputs of its own. The first call is counted."""
         if self.first_run is None and self.meter is not None and self.guard.acquire(blocking=False):
             try:
                 if self.first_run is None:
@@ -88,8 +115,7 @@ class Program:
 
     def _call(self, arguments: Sequence[Any], out: Any) -> dict[str, Array]:
         if out is not None:
-            names = [bind.name for bind in self.plan.graph.inputs]
-            return self.executable.run(dict(zip(names, arguments, strict=True)), out=out)
+            return self.executable.run(dict(zip(self.inputs, arguments, strict=True)), out=out)
         results = self.executable(*arguments)
         if len(self.outputs) == 1:
             return {self.outputs[0]: results}
@@ -118,22 +144,24 @@ class Programs:
         self._report = report
         self._lock = threading.Lock()
         self._clock = count(1)
-        self._by_shapes: dict[Shapes, Program] = {}
-        self._by_sizes: dict[Sizes, Program] = {}
-        self._making: dict[Sizes, Future[Program]] = {}
+        self._by_key: dict[Key, Program] = {}
+        self._by_bucket: dict[Bucket, Program] = {}
+        self._making: dict[Bucket, Future[Program]] = {}
         self._is_closed = False
 
     def add_ahead(self, made: Made) -> None:
         """Takes the programs that were given ahead. Raises PolicyError if they exceed the limits."""
         for number, row in enumerate(made.executable.plan.rows):
-            self._keep(self._program(row.sizes, made, row.program, is_ahead=True, with_shared=number == 0))
+            sizes = dict(zip(made.executable.plan.dims, row.sizes, strict=True))
+            bucket = self._engine.interface.bucket_named(sizes)
+            self._keep(self._program(bucket, made, row.program, is_ahead=True, with_shared=number == 0))
         self._check_bytes(self.all, "with the programs given ahead")
 
     @property
     def all(self) -> tuple[Program, ...]:
         """The programs that are there, those given ahead first."""
         with self._lock:
-            return tuple(self._by_sizes.values())
+            return tuple(self._by_bucket.values())
 
     def find(self, arguments: Sequence[Any]) -> Program:
         """The program of a call, made if need be.
@@ -142,56 +170,94 @@ class Programs:
             InputMismatch: the inputs do not fit the model, or there is no program for their sizes and none is made.
             SessionClosed: the session is closed.
         """
-        try:
-            program = self._by_shapes[tuple([value.shape for value in arguments])]
-        except (KeyError, AttributeError, TypeError):
+        key = self._key(arguments)
+        program = None if key is None else self._by_key.get(key)
+        if program is None:
             self._check_open()
-            program = self.for_sizes(self._engine.sizes_of(arguments))
+            program = self._settle(arguments)
         with self._lock:
             program.runs += 1
             program.used = next(self._clock)
             is_first = program.runs == 1
+            if key is not None and key not in program.keys and not self._is_closed:
+                program.keys.add(key)
+                self._by_key[key] = program
         self._report.picked(program.label, is_first=is_first)
         return program
 
-    def for_sizes(self, sizes: Sizes) -> Program:
-        """The program for these sizes, made if need be. Raises as `find`."""
+    def _key(self, arguments: Sequence[Any]) -> Key | None:
+        """What the program of a call is found under; None for what only a closer look can tell."""
+        try:
+            shapes = tuple([value.shape for value in arguments])
+            if followed := self._engine.interface.followed:
+                return (
+                    *shapes,
+                    *[(arguments[index].dtype, arguments[index].tobytes()) for index in followed],
+                )
+            hash(shapes)
+        except (AttributeError, TypeError):
+            return None
+        return shapes
+
+    def _settle(self, arguments: Sequence[Any]) -> Program:
+        """The program of a call that was not seen before. Inputs that it follows from are followed from now on."""
+        interface = self._engine.interface
+        while True:
+            try:
+                return self.for_bucket(self._engine.bucket_of(arguments))
+            except ValueNeeded as error:
+                if not interface.can_follow(error.inputs, arguments):
+                    raise
+                self._follow(error)
+
+    def _follow(self, error: ValueNeeded) -> None:
+        """Programs are made for the values of more inputs. Those made before are for none, and are found no more."""
+        with self._lock:
+            self._engine.interface.follow(error.inputs)
+            self._by_key.clear()
+        names = " and ".join(map(repr, error.inputs))
+        self._report.add(
+            logging.INFO, "followed", "", f"programs are made for the value of {names}: {error.message}"
+        )
+
+    def for_bucket(self, bucket: Bucket) -> Program:
+        """The program of a bucket, made if need be. Raises as `find`, and ValueNeeded."""
         with self._lock:
             self._check_open()
-            if (known := self._by_sizes.get(sizes)) is not None:
+            if (known := self._by_bucket.get(bucket)) is not None:
                 return known
-            future, is_mine = self._making.get(sizes), False
+            future, is_mine = self._making.get(bucket), False
             if future is None:
-                future = self._making[sizes] = Future()
+                future = self._making[bucket] = Future()
                 is_mine = True
         if is_mine:
-            self._make_into(future, sizes)
+            self._make_into(future, bucket)
         return future.result()
 
-    def _make_into(self, future: Future[Program], sizes: Sizes) -> None:
+    def _make_into(self, future: Future[Program], bucket: Bucket) -> None:
         """Makes a program for everyone who waits for it; what fails is tried again at the next call."""
         try:
-            program = self._made(sizes)
+            program = self._made(bucket)
         except BaseException as error:
             with self._lock:
-                del self._making[sizes]
+                del self._making[bucket]
             future.set_exception(error)
             return
         with self._lock:
-            del self._making[sizes]
+            del self._making[bucket]
         future.set_result(program)
 
-    def _made(self, sizes: Sizes) -> Program:
-        label = self._engine.interface.label(sizes)
-        refusal = self._engine.refusal(sizes)
+    def _made(self, bucket: Bucket) -> Program:
+        label = self._engine.interface.label(bucket)
+        refusal = self._engine.refusal(bucket)
         if refusal is None and self._limits.new_shapes == "refuse":
             refusal = "the execution policy says new_shapes: refuse; give these sizes in dims= too"
         if refusal is not None:
             have = " | ".join(program.label for program in self.all) or "no sizes"
             raise InputMismatch(f"no program for {label}; made for {have}; {refusal}")
-        made = self._engine.make(sizes)
+        made = self._engine.make(bucket)
         name = made.executable.plan.rows[0].program
-        program = self._program(sizes, made, name, is_ahead=False, with_shared=True)
+        program = self._program(bucket, made, name, is_ahead=False, with_shared=True)
         self._check_bytes(
             [*(each for each in self.all if each.is_ahead), program], f"with the program for {label}"
         )
@@ -207,17 +273,22 @@ class Programs:
         self._evict(program)
         return program
 
-    def _program(self, sizes: Sizes, made: Made, name: str, *, is_ahead: bool, with_shared: bool) -> Program:
-        executable, label = made.executable, self._engine.interface.label(sizes)
+    def _program(
+        self, bucket: Bucket, made: Made, name: str, *, is_ahead: bool, with_shared: bool
+    ) -> Program:
+        executable, label = made.executable, self._engine.interface.label(bucket)
         plan = executable.plan.by_name[name]
         nbytes = program_bytes(executable, name, with_shared=with_shared)
-        return Program(sizes, label, executable, plan, made.origin, is_ahead, nbytes, made.meter)
+        names = self._engine.interface.input_names
+        own = tuple(names.index(bind.name) for bind in plan.graph.inputs)
+        takes = None if len(own) == len(names) else own
+        meter = made.meter
+        return Program(bucket, label, executable, plan, made.origin, is_ahead, nbytes, meter, takes=takes)
 
     def _keep(self, program: Program) -> None:
         with self._lock:
             self._check_open()
-            self._by_sizes[program.sizes] = program
-            self._by_shapes[program.shapes] = program
+            self._by_bucket[program.bucket] = program
             program.used = next(self._clock)
 
     # Limits
@@ -243,7 +314,7 @@ class Programs:
     def _drop_one(self, newest: Program) -> tuple[Program, str] | None:
         limits = self._limits
         with self._lock:
-            programs = list(self._by_sizes.values())
+            programs = list(self._by_bucket.values())
             loose = [program for program in programs if not program.is_ahead]
             held = sum(program.nbytes for program in programs)
             if limits.max_programs and len(loose) > limits.max_programs:
@@ -253,7 +324,9 @@ class Programs:
             else:
                 return None
             oldest = min((program for program in loose if program is not newest), key=lambda each: each.used)
-            del self._by_sizes[oldest.sizes], self._by_shapes[oldest.shapes]
+            del self._by_bucket[oldest.bucket]
+            for key in oldest.keys:
+                self._by_key.pop(key, None)
             return oldest, why
 
     # The end
@@ -267,9 +340,9 @@ class Programs:
         """Drops all programs; calls in flight end as ever."""
         with self._lock:
             self._is_closed = True
-            programs = list(self._by_sizes.values())
-            self._by_sizes.clear()
-            self._by_shapes.clear()
+            programs = list(self._by_bucket.values())
+            self._by_bucket.clear()
+            self._by_key.clear()
         for executable in {id(program.executable): program.executable for program in programs}.values():
             executable.release()
 

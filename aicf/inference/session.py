@@ -13,12 +13,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-
 from aicf.compiled import CompiledModel
-from aicf.errors import SessionClosed
+from aicf.errors import SessionClosed, ValueNeeded
 from aicf.inference.binding import Binding
-from aicf.inference.engines.base import Engine
+from aicf.inference.engines.base import Engine, Made
 from aicf.inference.engines.opening import Asked, open_engine
 from aicf.inference.interface import UNKNOWN, Feeds
 from aicf.inference.placement import Placement, placed
@@ -28,10 +26,10 @@ from aicf.inference.report import Report
 from aicf.inference.usage import MemoryUse
 from aicf.runtime.executable import TensorSpec
 from aicf.runtime.profiler import Profile, Profiler
-from aicf.runtime.tensors import Array, describe, numpy_dtype
+from aicf.runtime.tensors import Array, describe
 
 if TYPE_CHECKING:
-    from aicf.sources import Dims, Model, Tuning
+    from aicf.sources import Dims, Model, Tuning, Values
     from aicf.weight_arrays import Weights
 
 
@@ -50,6 +48,8 @@ class InferenceSession:
         cache_dir: Folder of compiled programs, shared by all sessions and processes that name it; None keeps none.
         dims: Sizes of symbolic dimensions, `{"batch": [1, 8]}` or `"batch=1,8"`. If all dimensions are named, programs
             for all combinations are made now. Others are made on first use.
+        values: Inputs of an ONNX model that its shapes follow from, and their values, `{"shape": [2, 3]}`: calls may
+            leave them out. A call with other values, or values of inputs that are not named here, is another program.
         threads: Threads that run each program together.
         tuning: What `aicf tune` measured for the target.
 
@@ -73,12 +73,13 @@ class InferenceSession:
         exec_policy: ExecutionWish = None,
         cache_dir: str | Path | None = None,
         dims: Dims | None = None,
+        values: Values | None = None,
         threads: int | None = None,
         tuning: Tuning | None = None,
     ) -> None:
         policy = policies(kernel_policy, exec_policy)
         folder = None if cache_dir is None else Path(cache_dir)
-        asked = Asked(model, weights, device, engine, policy, folder, dims, threads, tuning)
+        asked = Asked(model, weights, device, engine, policy, folder, dims, values, threads, tuning)
         self._report = Report()
         self._engine: Engine = open_engine(asked, self._report)
         self._interface = self._engine.interface
@@ -86,10 +87,22 @@ class InferenceSession:
         self._limits = policy.execution
         self._programs = Programs(self._engine, self._limits, self._report)
         seconds, detail = 0.0, "no program yet, the first call of each shape makes one"
-        if (made := self._engine.ahead()) is not None:
+        if (made := self._ahead()) is not None:
             self._programs.add_ahead(made)
             seconds, detail = made.seconds, made.detail
         self._report.add(logging.INFO, "opened", "", detail, seconds, f"\n{self.placement()}")
+
+    def _ahead(self) -> Made | None:
+        """What can be made now. Where a program follows from the value of an input, that waits for the first call."""
+        try:
+            return self._engine.ahead()
+        except ValueNeeded as error:
+            names = " and ".join(map(repr, error.inputs))
+            self._report.add(
+                logging.INFO, "followed", "", f"programs wait for the value of {names}: {error.message}"
+            )
+            self._interface.follow(error.inputs)
+            return None
 
     # What it is
 
@@ -148,7 +161,7 @@ class InferenceSession:
         )
 
     def _shapes(self, programs: Sequence[Program]) -> str:
-        if not self._interface.dims:
+        if not self._interface.dims and not self._interface.followed:
             return "one program, its sizes are fixed"
         have = " | ".join(program.label for program in programs) or "no sizes yet"
         makes = self._engine.makes_programs and self._limits.new_shapes == "compile"
@@ -188,21 +201,27 @@ class InferenceSession:
         self.check_open()
         return Binding(self).bind(arrays, **named)
 
-    def warm_up(self, dims: Mapping[str, int] | None = None) -> None:
-        """Runs programs once on zeros, so that their first call finds code, memory and device ready.
+    def warm_up(self, dims: Mapping[str, int] | None = None, *, feeds: Feeds | None = None) -> None:
+        """Runs programs once, so that their first call finds code, memory and device ready. A state is left alone.
 
         Args:
-            dims: Sizes of all symbolic dimensions: the program for them, made if need be. None for all that are there.
+            dims: Sizes of all symbolic dimensions: the program for them, made if need be, on zeros.
+            feeds: Inputs, as of `run`: the program for them, made if need be. With neither, all that are there.
 
-        A state is left alone. Raises as `run`.
+        Raises:
+            InputMismatch, SessionClosed: as `run`.
         """
         self.check_open()
-        if dims is None and self._interface.dims:
-            programs = self._programs.all
-        else:
-            programs = (self._programs.for_sizes(self._interface.sizes_named(dims or {})),)
+        if feeds is not None:
+            arguments = self._interface.arguments(feeds)
+            program = self._programs.find(arguments)
+            _warm(program, dict(zip(program.inputs, program.own(arguments), strict=True)))
+            return
+        programs = self._programs.all
+        if dims is not None or not self._interface.dims:
+            programs = (self._programs.for_bucket(self._interface.bucket_named(dims or {})),)
         for program in programs:
-            _warm(program)
+            _warm(program, program.zeros())
 
     def profile(self, feeds: Feeds, repeats: int = 100) -> Profile:
         """Times of the instructions of the program that these inputs run, each with the ops of the model it stands for.
@@ -214,7 +233,8 @@ class InferenceSession:
             CaptureError: the engine runs whole programs only.
         """
         arguments = self._interface.arguments(feeds)
-        return Profiler(self._programs.find(arguments).executable).measure(*arguments, repeats=repeats)
+        program = self._programs.find(arguments)
+        return Profiler(program.executable).measure(*program.own(arguments), repeats=repeats)
 
     # For bindings
 
@@ -223,11 +243,14 @@ class InferenceSession:
         """Names of all inputs and outputs."""
         return [*self._interface.input_names, *self._interface.output_names]
 
-    def program_of(self, arguments: Sequence[Any]) -> tuple[str, CompiledModel, dict[str, int]]:
-        """The program that inputs run, made if need be: its sizes in words, its executable, and its sizes by name."""
-        program = self._programs.find(arguments)
-        sizes = dict(zip(program.executable.plan.dims, program.sizes, strict=True))
-        return program.label, program.executable, sizes
+    @property
+    def known_values(self) -> Mapping[str, Array]:
+        """Values of inputs that were given with the session."""
+        return self._interface.known
+
+    def program_of(self, feeds: Feeds) -> Program:
+        """The program that inputs run, made if need be."""
+        return self._programs.find(self._interface.arguments(feeds))
 
     # The end
 
@@ -257,15 +280,12 @@ class InferenceSession:
         return f"InferenceSession({self._engine.model}: {inputs}; {self._engine.name})"
 
 
-def _warm(program: Program) -> None:
-    """One run on zeros, on a state of its own if the program has one."""
-    zeros = {bind.name: np.zeros(bind.shape, numpy_dtype(bind.dtype)) for bind in program.plan.graph.inputs}
+def _warm(program: Program, inputs: Mapping[str, Any]) -> None:
+    """One run, on a state of its own if the program has one."""
     if not program.executable.is_stateful:
-        program.call(list(zeros.values()))
+        program.call_own(list(inputs.values()))
         return
-    graph_exec = program.executable.instantiate(
-        **dict(zip(program.executable.plan.dims, program.sizes, strict=True))
-    )
-    graph_exec.fill(zeros)
+    graph_exec = program.executable.instantiate(**program.sizes)
+    graph_exec.fill(inputs)
     graph_exec.replay()
     graph_exec.synchronize()

@@ -20,7 +20,8 @@ from onnx_cases import OnnxCase
 from onnx_judge import difference
 from onnx_runners import RUNNERS, Unsupported
 
-PASS, WRONG, UNSUPPORTED, CRASH = "pass", "wrong", "unsupported", "crash"
+PASS, RANDOM, WRONG, UNSUPPORTED, CRASH = "pass", "random", "wrong", "unsupported", "crash"
+STATUSES = (PASS, RANDOM, WRONG, UNSUPPORTED, CRASH)
 _FORK = multiprocessing.get_context("fork")
 
 
@@ -29,8 +30,8 @@ class Outcome:
     """What became of a case.
 
     Attributes:
-        status: `pass`, `wrong`, `unsupported` (said so), or `crash` (an exception that is no clear error, a dead or a
-            late worker).
+        status: `pass`, `random` (other numbers than the reference drew, of an op whose definition leaves them open),
+            `wrong`, `unsupported` (said so), or `crash` (an exception that is no clear error, a dead or a late worker).
         reason: One line; empty if it passed.
         bound: Inputs whose values were given to the compiler.
     """
@@ -134,4 +135,6 @@ def _outcome(case: OnnxCase, rival: str) -> Outcome:
         place = f"{os.path.basename(frame.filename)}:{frame.lineno}"
         return Outcome(CRASH, f"{type(error).__name__} at {place}: {' '.join(str(error).split())[:200]}")
     wrong = difference(ran.outputs, case.outputs, case.rtol, case.atol)
-    return Outcome(PASS if wrong is None else WRONG, wrong or "", ran.bound)
+    if wrong is None:
+        return Outcome(PASS, "", ran.bound)
+    return Outcome(RANDOM if case.is_random else WRONG, wrong, ran.bound)

@@ -4,6 +4,7 @@ with inputs and the outputs that the reference gives.
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator", "light")
 CORE_OPSET = 27
 _CORE_TYPES = {TensorProto.FLOAT, TensorProto.INT32, TensorProto.INT64, TensorProto.BOOL}
 _CONTROL_FLOW = {"If", "Loop", "Scan"}
+_RANDOM = re.compile("test_(bernoulli|training_dropout)")
 _PACKAGE = Path(onnx.__file__).parents[1]
 
 
@@ -58,6 +60,11 @@ class OnnxCase:
             and all(_is_core_type(value.type) for value in (*model.graph.input, *model.graph.output))
             and not any(node.op_type in _CONTROL_FLOW for node in _nodes(model.graph))
         )
+
+    @property
+    def is_random(self) -> bool:
+        """Whether the outputs are numbers that the reference drew, and that no definition prescribes."""
+        return _RANDOM.match(self.name) is not None
 
     def feeds(self) -> dict[str, Any]:
         """The inputs by name."""

@@ -41,15 +41,16 @@ def _of_numbers(found: np.ndarray, expected: np.ndarray, rtol: float, atol: floa
     try:
         np.testing.assert_allclose(found, expected, rtol=rtol, atol=atol)
     except AssertionError:
-        return _worst(found, expected)
+        return _worst(found, expected, rtol, atol)
     return None
 
 
-def _worst(found: np.ndarray, expected: np.ndarray) -> str:
-    """The element that is farthest off, with both values."""
-    wide = found.astype(np.complex128 if found.dtype.kind == "c" else np.float64)
+def _worst(found: np.ndarray, expected: np.ndarray, rtol: float, atol: float) -> str:
+    """The element that is farthest outside its tolerance, with both values."""
+    wide = np.complex128 if found.dtype.kind == "c" else np.float64
+    one, other = found.astype(wide), expected.astype(wide)
     with np.errstate(invalid="ignore", over="ignore"):
-        off = np.abs(wide - expected.astype(wide.dtype))
-    off = np.where(np.isnan(off) & (np.isnan(found) != np.isnan(expected)), np.inf, np.nan_to_num(off))
-    place = np.unravel_index(int(np.argmax(off)), off.shape)
+        excess = np.abs(one - other) - (atol + rtol * np.abs(other))
+    excess[np.isnan(one) & np.isnan(other) | (one == other)] = -np.inf
+    place = np.unravel_index(int(np.argmax(np.nan_to_num(excess, nan=np.inf))), excess.shape)
     return f"{found[place]} instead of {expected[place]} at {[int(index) for index in place]}"

@@ -1,4 +1,4 @@
-"""The outcomes of a run as the table by op: as data for the JSON result, and as text."""
+"""The outcomes of a run as the table by op: as data for the JSON result, and as text for the terminal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from case_workers import PASS, Outcome
 from onnx_cases import OnnxCase
 
 Outcomes = Mapping[str, Outcome]
-"""By name of the case."""
+"""By `key` of the case."""
+
+CORE = "core"
+"""The name of the core cases among the totals; they are node cases too."""
 
 
 def key(case: OnnxCase) -> str:
@@ -32,7 +35,7 @@ def _row(kind: str, op: str, cases: Sequence[OnnxCase], outcomes: Outcomes) -> d
         "kind": kind,
         "op": op,
         "cases": len(cases),
-        **{status: count for status, count in Counter(each.status for each in found.values()).items()},
+        **Counter(each.status for each in found.values()),
         "core": sum(case.is_core for case in cases),
         "core_pass": sum(case.is_core and found[case.name].status == PASS for case in cases),
         "bound": {name: list(each.bound) for name, each in found.items() if each.bound},
@@ -44,6 +47,13 @@ def _row(kind: str, op: str, cases: Sequence[OnnxCase], outcomes: Outcomes) -> d
     }
 
 
+def without_reasons(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of a peer: what it says about its own failures is not ours to keep."""
+    return [
+        {**row, "failed": {name: each["status"] for name, each in row["failed"].items()}} for row in found
+    ]
+
+
 def totals(cases: Iterable[OnnxCase], outcomes: Outcomes) -> dict[str, dict[str, Any]]:
     """Counts and the share that passed: of each kind, and of the core."""
     groups: dict[str, list[str]] = {}
@@ -51,7 +61,7 @@ def totals(cases: Iterable[OnnxCase], outcomes: Outcomes) -> dict[str, dict[str,
         status = outcomes[key(case)].status
         groups.setdefault(case.kind, []).append(status)
         if case.is_core:
-            groups.setdefault("core", []).append(status)
+            groups.setdefault(CORE, []).append(status)
     return {
         name: {
             "cases": len(found),

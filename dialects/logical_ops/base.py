@@ -29,7 +29,7 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
 from aicf.dialects.logical_ops.properties import Properties, check_property, ints, is_ints, properties_of
-from aicf.dialects.types import AnyTensor, TensorInfo, tensor_info
+from aicf.dialects.types import AnyTensor, TensorInfo, check_filled, tensor_info
 
 
 class Elementwise(OpTrait):
@@ -97,6 +97,7 @@ class LogicalOp(IRDLOperation, ABC):
 
     TYPE_TEXT: ClassVar[TypeText] = TypeText.FUNCTIONAL
     HAS_MORE_RESULTS: ClassVar[bool] = False
+    MAY_BE_EMPTY: ClassVar[bool] = False
 
     result = result_def()
 
@@ -161,6 +162,9 @@ class LogicalOp(IRDLOperation, ABC):
     def verify_(self) -> None:
         try:
             tensor_info(self.result.type)
+            if not self.MAY_BE_EMPTY:
+                for type_ in (*self.operand_types, *self.result_types):
+                    check_filled(type_)
             self.check_result(self.operand_types, self.properties, self.result.type)
             self._check_more()
         except VerifyException as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Self, TypeAlias, cast
+from typing import Any, ClassVar, Self, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -43,6 +43,8 @@ class ConstantOp(LogicalOp):
     """
 
     name = "logical.constant"
+    MAY_BE_EMPTY: ClassVar[bool] = True
+
     value = prop_def(DenseIntOrFPElementsAttr)
     traits = traits_def(Pure())
 

@@ -188,9 +188,9 @@ def _slice_size(info: TensorInfo, axis: int, start: int, size: int, stride: int)
         return whole
     if not isinstance(whole, int):
         raise VerifyException(f"{where} is symbolic; take it whole with size -1")
-    if start < 0 or size < 1 or stride < 1:
+    if start < 0 or size < 0 or stride < 1:
         raise VerifyException(
-            f"{where}: start {start} is at least 0, size {size} and stride {stride} at least 1"
+            f"{where}: start {start} and size {size} are at least 0, stride {stride} at least 1"
         )
     last = start + (size - 1) * stride
     if last >= whole:

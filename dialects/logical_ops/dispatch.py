@@ -61,9 +61,9 @@ class DispatchOp(IRDLOperation):
             raise VerifyException(f"logical.dispatch: a dimension name is repeated in {list(self.names)}")
         for key in self.keys:
             sizes = int_values(key)
-            if len(sizes) != len(self.names) or any(size < 1 for size in sizes):
+            if len(sizes) != len(self.names) or any(size < 0 for size in sizes):
                 raise VerifyException(
-                    f"logical.dispatch: row {list(sizes)} needs one size of at least 1 for each of "
+                    f"logical.dispatch: row {list(sizes)} needs one size of at least 0 for each of "
                     f"{list(self.names)}"
                 )
         if len(self.table) != len(self.keys):

@@ -11,8 +11,8 @@
 // UNBOUND: unbound symbolic dimensions: N, M; give sizes for each, as in dims="N=1;M=1"
 // PARTLY: unbound symbolic dimensions: M; give sizes for each, as in dims="M=1"
 // UNKNOWN: dims: the program has no symbolic dimension K; its dimensions are: N, M
-// ZERO: dims: cannot read 'N=0'; write sizes of at least 1 per name, as in N=1,32;M=4
-// SYNTAX: dims: cannot read 'N:1'; write sizes of at least 1 per name, as in N=1,32;M=4
+// ZERO: specialize_shapes_invalid.mlir:[[# @LINE + 6]]:1: error: func.func: size N is 0 for N=0, M=2; a dimension has at least 1 element
+// SYNTAX: dims: cannot read 'N:1'; write sizes per name, as in N=1,32;M=4
 // REPEATED: dims: 'N=1,1' repeats a name or a size; give each once
 // TWICE: dims: 'N=3' repeats a name or a size; give each once
 // EMPTY: specialize_shapes_invalid.mlir:[[# @LINE + 2]]:1: error: func.func: size M - 1 is 0 for N=1, M=1; a dimension has at least 1 element

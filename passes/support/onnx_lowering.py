@@ -18,7 +18,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects import onnx
-from aicf.dialects.logical import MAX_CONSTANT_ELEMENTS, NAME_ATTR, ROLE_ATTR, ConstantOp, LogicalOp
+from aicf.dialects.logical import MAX_CONSTANT_ELEMENTS, NAME_ATTR, ROLE_ATTR, ConcatOp, ConstantOp, LogicalOp
 from aicf.dialects.types import element_of_dtype, tensor, tensor_info
 from aicf.errors import InvalidIR, UnsupportedOp
 from aicf.passes.support.identity import (
@@ -34,11 +34,14 @@ from aicf.passes.support.identity import (
 from aicf.passes.support.onnx_names import node_id, node_name
 from aicf.passes.support.onnx_ops import Header, Items, Known, Node, Result, Row, Value, find_row
 from aicf.passes.support.onnx_ops.attributes import Attributes
-from aicf.passes.support.onnx_ops.base import Array, OneResult
+from aicf.passes.support.onnx_ops.base import Array, OneResult, Tensor
 from aicf.semantics import evaluate
 
 MAX_FOLDED_ELEMENTS = 1 << 16
 """Largest operand or result, in elements, of a node that is evaluated instead of written."""
+
+MAX_NODES = 1 << 17
+"""Most nodes of a graph whose loops are unrolled."""
 
 
 def lower_graph(graph: onnx.GraphOp, ids: IdTable) -> FuncOp:
@@ -69,13 +72,20 @@ class _GraphLowering:
         self.values: dict[SSAValue, Value] = {}
         self._written: dict[int, tuple[Known, SSAValue]] = {}
         self._versions = graph.versions
+        self._count = 0
 
     def run(self) -> FuncOp:
         graph = self.graph
         for argument in graph.block.args:
-            self.values[argument] = self._argument(argument)
-        results = [self.tensor(value, graph.terminator) for value in self.run_block(graph.block, ())]
-        self._check_results(results)
+            new = self._argument(argument)
+            info = tensor_info(new.type)
+            empty = 0 in info.shape
+            self.values[argument] = Known(np.empty(info.shape, info.element.dtype)) if empty else new
+        values = self.run_block(graph.block, ())
+        results = [
+            self.tensor(value, f"result '{name.data}'")
+            for name, value in zip(graph.result_names, values, strict=True)
+        ]
         self.block.add_op(ReturnOp(*results))
         return self._function(results)
 
@@ -105,6 +115,11 @@ class _GraphLowering:
 
     def _run_node(self, op: onnx.NodeOp, parts: tuple[str, ...]) -> None:
         header = self._header(op)
+        self._count += 1
+        if self._count > MAX_NODES:
+            raise UnsupportedOp(
+                f"{header}: the graph unrolls into more than {MAX_NODES} nodes; make its loops shorter"
+            )
         operands = [self.values[operand] for operand in op.ins]
         lower = self._row_of(op, header).lower
         results = self._fold(header, lower, operands, op, parts)
@@ -187,7 +202,7 @@ class _GraphLowering:
                     "constant of the program; make it an initializer of the model",
                     location=position_of(op),
                 )
-            return self.tensor(written, op)
+            return self.tensor(written, f"output {index} of {header}")
 
         return Known(value.array, write)
 
@@ -198,9 +213,7 @@ class _GraphLowering:
     ) -> list[Value]:
         writing = _Writing(self, op, header, parts)
         found = self._call(header, lower, operands, writing, op)
-        results = [_known_if_array(result) for result in _listed(found)]
-        writing.finish(results)
-        return results
+        return writing.finish(_listed(found))
 
     def _call(
         self,
@@ -215,14 +228,16 @@ class _GraphLowering:
         except (VerifyException, ValueError, OverflowError) as error:
             raise InvalidIR(f"{header}: {error}", location=position_of(op)) from error
 
-    def tensor(self, value: Value, reader: Operation) -> SSAValue:
-        """A value as a tensor of the function."""
-        if isinstance(value, SSAValue):
-            return value
-        if not isinstance(value, Known):
-            what = "a sequence" if isinstance(value, Items) else "absent"
-            raise UnsupportedOp(f"{what}: a tensor is wanted here; sequences exist at compile time only")
-        return self.write_known(value)
+    def tensor(self, value: Value, what: str) -> SSAValue:
+        """A value as a tensor of the function; ``what`` says which it is."""
+        match value:
+            case Known():
+                return self.write_known(value)
+            case SSAValue():
+                return value
+            case _:
+                kind = "an optional value that is absent" if value is None else "a sequence"
+                raise UnsupportedOp(f"{what} is {kind}; a program gives tensors: take it apart in the model")
 
     def write_known(self, known: Known) -> SSAValue:
         """The constant of a known tensor, or the ops that compute it; each is written once."""
@@ -234,7 +249,7 @@ class _GraphLowering:
         array = known.array
         if not _fits(array) and known.write is not None:
             return known.write()
-        value = array.reshape(-1)[0] if _is_splat(array) else array
+        value = array.reshape(-1)[0] if _is_splat(array) else array if array.size else 0
         op = ConstantOp(value, tensor(array.shape, element_of_dtype(array.dtype)))
         identity = self.ids.fresh("constant")
         set_identity(op, identity, [identity])
@@ -262,9 +277,6 @@ class _GraphLowering:
         ]
 
     # The function
-
-    def _check_results(self, results: Sequence[SSAValue]) -> None:
-        """Holds results to what the graph says that their types are."""
 
     def _function(self, results: Sequence[SSAValue]) -> FuncOp:
         entries: list[DictionaryAttr] = []
@@ -309,8 +321,7 @@ class _Folding:
         array = known.array
         if array.size > MAX_FOLDED_ELEMENTS:
             raise _TooLarge
-        value = Block(arg_types=[tensor(array.shape, element_of_dtype(array.dtype))]).args[0]
-        tensor_info(value.type)
+        value = _placeholder(array)
         self._arrays[value] = array
         return value
 
@@ -348,22 +359,58 @@ class _Writing:
             base = derived_id(base, part)
         self._id = lowering.ids.fresh(base)
         self._own: set[Operation] = set()
+        self._arrays: dict[SSAValue, Array] = {}
+        """Empty tensors, and what is computed of them alone: they are known, and no op of the program reads them."""
 
     def emit(self, op: LogicalOp, suffix: str) -> None:
-        """Append an op."""
+        """Append an op, unless what it gives is known because tensors are empty."""
+        if (self._arrays or _is_empty(op)) and self._evaluated(op):
+            return
+        op.verify()
         self._own.add(op)
         identity = self._lowering.ids.fresh(derived_id(self._id, suffix))
         self._name(op, identity)
         op.location = self._op.location
         self._lowering.block.add_op(op)
 
+    def _evaluated(self, op: LogicalOp) -> bool:
+        """Whether the results are known; if not, the op is made to read no empty tensors."""
+        shapes = [tensor_info(result.type).shape for result in op.results]
+        if all(0 in shape for shape in shapes):
+            elements = [tensor_info(result.type).element for result in op.results]
+            arrays = [np.empty(shape, element.dtype) for shape, element in zip(shapes, elements, strict=True)]
+        elif op.operands and all(operand in self._arrays for operand in op.operands):
+            if any(math.prod(shape) > MAX_FOLDED_ELEMENTS for shape in shapes):
+                raise UnsupportedOp(
+                    f"{op.name} of empty tensors gives more than {MAX_FOLDED_ELEMENTS} elements"
+                )
+            arrays = list(evaluate(op, [self._arrays[operand] for operand in op.operands], "typed"))
+        else:
+            self._without_empty(op)
+            return False
+        self._arrays.update(zip(op.results, arrays, strict=True))
+        return True
+
+    def _without_empty(self, op: LogicalOp) -> None:
+        operands = list(op.operands)
+        if isinstance(op, ConcatOp):
+            operands = [operand for operand in operands if 0 not in tensor_info(operand.type).shape]
+        op.operands = [
+            self._lowering.write_known(Known(self._arrays[operand])) if operand in self._arrays else operand
+            for operand in operands
+        ]
+
     def _name(self, op: Operation, identity: str) -> None:
         set_identity(op, identity, self._src)
         op.results[0].name_hint = value_hint(identity)
 
     def tensor(self, known: Known) -> SSAValue:
-        """The constant of a known tensor."""
-        return self._lowering.write_known(known)
+        """The constant of a known tensor; a placeholder of an empty one."""
+        if known.array.size:
+            return self._lowering.write_known(known)
+        value = _placeholder(known.array)
+        self._arrays[value] = known.array
+        return value
 
     def inputs_behind(self, index: int) -> list[str]:
         """The inputs of the graph that an operand is computed from at run time."""
@@ -374,11 +421,39 @@ class _Writing:
         self._lowering.values.update(zip(body.block.args, values, strict=True))
         return self._lowering.run_block(body.block, (*self._parts, part) if part else self._parts)
 
-    def finish(self, results: Sequence[Value]) -> None:
-        """The op that gives the first result is called as the node is."""
+    def finish(self, results: Sequence[OneResult]) -> list[Value]:
+        """What the node gives; the op of the first result is called as the node is."""
+        values = [self._value(result) for result in results]
+        self._name_first(values)
+        return values
+
+    def _value(self, result: OneResult) -> Value:
+        match result:
+            case SSAValue() if result in self._arrays:
+                return Known(self._arrays[result])
+            case Items(items):
+                return Items(tuple(self._item(item) for item in items))
+            case _:
+                return _known_if_array(result)
+
+    def _item(self, item: Tensor) -> Tensor:
+        if isinstance(item, SSAValue) and item in self._arrays:
+            return Known(self._arrays[item])
+        return item
+
+    def _name_first(self, results: Sequence[Value]) -> None:
         first = results[0] if results else None
         if isinstance(first, SSAValue) and first.owner in self._own and isinstance(first.owner, Operation):
             self._name(first.owner, self._id)
+
+
+def _placeholder(array: Array) -> SSAValue:
+    """A value of the type of an array, which no op gives."""
+    return Block(arg_types=[tensor(array.shape, element_of_dtype(array.dtype))]).args[0]
+
+
+def _is_empty(op: LogicalOp) -> bool:
+    return any(0 in tensor_info(result.type).shape for result in op.results)
 
 
 def _listed(result: Result) -> list[OneResult]:
@@ -398,13 +473,11 @@ def _is_known(value: Value) -> bool:
 
 
 def _is_splat(array: Array) -> bool:
-    """Whether all elements are one, as far as their layout tells; the elements of small tensors are compared."""
-    if array.size > MAX_CONSTANT_ELEMENTS:
+    """Whether all elements have the same bits, as far as the layout tells where there are many."""
+    if array.size > MAX_FOLDED_ELEMENTS:
         return all(stride == 0 for stride, size in zip(array.strides, array.shape, strict=True) if size > 1)
-    return (
-        array.size > 0
-        and len({array.reshape(-1)[0].tobytes()} | {e.tobytes() for e in array.reshape(-1)}) == 1
-    )
+    raw = array.tobytes()
+    return array.size > 0 and raw == raw[: array.itemsize] * array.size
 
 
 def _fits(array: Array) -> bool:

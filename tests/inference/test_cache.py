@@ -107,7 +107,7 @@ def test_a_damaged_entry_is_made_anew(folder: Path, damage: Callable[[bytes], by
     """It is never run, and the next session finds a good one."""
     (path,) = entries(folder)
     path.write_bytes(damage(path.read_bytes()))
-    assert served(folder) == [("rebuilt", "N=2"), ("rebuilt", "N=2"), ("compiled", "N=2")]
+    assert served(folder) == [("rebuilt", "N=2"), ("compiled", "N=2")]
     assert served(folder) == [("loaded", "N=2")]
 
 
@@ -154,15 +154,15 @@ print(served(Path(sys.argv[2])))
 
 
 def test_processes_that_start_together_compile_once(tmp_path: Path) -> None:
-    """One makes the program; the others wait for it, and find it."""
+    """One makes the program; the other waits for it, and finds it."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", SERVE, str(ROOT), str(tmp_path)]
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    processes = [subprocess.Popen(command, cwd=ROOT, env=environment, **pipes) for _ in range(3)]
+    processes = [subprocess.Popen(command, cwd=ROOT, env=environment, **pipes) for _ in range(2)]
     said = [process.communicate(timeout=120) for process in processes]
-    assert [process.returncode for process in processes] == [0, 0, 0], said
+    assert [process.returncode for process in processes] == [0, 0], said
     assert sum("compiled" in out for out, _ in said) == 1, said
-    assert sum("loaded" in out for out, _ in said) == 2, said
+    assert sum("loaded" in out for out, _ in said) == 1, said
     assert len(entries(tmp_path)) == 1 and not list(tmp_path.glob("*.tmp"))
 
 

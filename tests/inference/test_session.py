@@ -16,6 +16,7 @@ import pytest
 import aicf
 from aicf import InferenceSession
 from aicf.errors import ArtifactError, BackendUnavailable, InputMismatch, PolicyError, SessionClosed
+from aicf.inference.interface import Bucket
 from tests.inference.models import (
     SCORES,
     WEIGHTS,
@@ -329,19 +330,20 @@ def test_threads_meet_eviction() -> None:
 
 def test_what_fails_for_one_thread_is_told_to_all_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     with InferenceSession(classifier(), WEIGHTS) as session:
-        make, calls = session._engine.make, []
+        make = session._engine.make
+        calls: list[Bucket] = []
 
-        def fail_once(sizes: tuple[int, ...]) -> Any:
-            calls.append(sizes)
+        def fail_once(bucket: Bucket) -> Any:
+            calls.append(bucket)
             if len(calls) == 1:
                 raise BackendUnavailable("not now")
-            return make(sizes)
+            return make(bucket)
 
         monkeypatch.setattr(session._engine, "make", fail_once)
         with pytest.raises(BackendUnavailable, match="not now"):
             session.run([rows(2, 24)])
         assert_classified(session.run([rows(2, 24)]), rows(2, 24))
-        assert calls == [(2,), (2,)]
+        assert [bucket.sizes for bucket in calls] == [(2,), (2,)]
 
 
 # State
@@ -529,7 +531,7 @@ OPTIONS: list[tuple[dict[str, Any], type[Exception], str]] = [
         "execution: expected a ExecutionPolicy, got a KernelPolicy",
     ),
     ({"dims": {"M": 2}}, PolicyError, "dims: the program has no symbolic dimension M; its dimensions are: N"),
-    ({"dims": {"N": 0}}, PolicyError, "dims: cannot read 'N=0'"),
+    ({"dims": {"N": -1}}, PolicyError, "dims: cannot read 'N=-1'"),
     ({"threads": 0}, PolicyError, "threads must be at least 1, got 0"),
 ]
 

@@ -282,7 +282,7 @@ CASES: list[Case] = [
     ),
 ]
 
-ELEMENTS = {"float32": "f32", "int64": "i64", "bool": "i1"}
+ELEMENTS = {"float32": "f32", "int64": "i64", "uint8": "u8", "bool": "i1"}
 
 
 def run_onnx(

@@ -6,8 +6,8 @@ and compares all outputs. Values are the caller's: random, and away from where a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
@@ -119,6 +119,44 @@ def expect_model(
                 atol,
                 err_msg=f"{name} on {target}",
             )
+
+
+Use: TypeAlias = tuple[str, Sequence[int | None], Mapping[str, Any]]
+"""A node of a model of several: its op type, which inputs of the model its operands are, and its attributes."""
+
+
+def expect_all(
+    uses: Sequence[Use],
+    inputs: Sequence[Array],
+    *,
+    known: Sequence[int] = (),
+    opset: int = OPSET,
+    **options: Any,
+) -> None:
+    """As `expect`, of several nodes with one output each in one model: one compilation for all of them."""
+    nodes = [
+        helper.make_node(
+            op_type,
+            ["" if at is None else f"x{at}" for at in operands],
+            [f"y{number}"],
+            f"node{number}",
+            **attributes,
+        )
+        for number, (op_type, operands, attributes) in enumerate(uses)
+    ]
+    outputs = [
+        helper.make_tensor_value_info(f"y{number}", onnx.TensorProto.FLOAT, None)
+        for number in range(len(nodes))
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "several_nodes",
+        [_info(f"x{i}", v) for i, v in enumerate(inputs) if i not in known],
+        outputs,
+        [numpy_helper.from_array(v, f"x{i}") for i, v in enumerate(inputs) if i in known],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+    expect_model(model, feeds(inputs, known), **options)
 
 
 def _info(name: str, value: Array) -> onnx.ValueInfoProto:

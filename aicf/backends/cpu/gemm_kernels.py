@@ -349,6 +349,10 @@ class BlasKernel(PlainOperands):
                 return (
                     f"{LIBRARY} needs contiguous rows or columns, the strides of {what} are {list(strides)}"
                 )
+        sizes = {"A": (problem.m, problem.k), "B": (problem.k, problem.n)}
+        for what, strides in (("A", problem.a_strides), ("B", problem.b_strides)):
+            if _overlaps(sizes[what], strides):
+                return f"{LIBRARY} takes no rows that overlap, the strides of {what} are {list(strides)}"
         return None
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
@@ -374,6 +378,12 @@ class BlasKernel(PlainOperands):
             "library": StringAttr(version),
             "combination_order": StringAttr("the library's, fixed by version and core"),
         }
+
+
+def _overlaps(sizes: tuple[int, int], strides: tuple[int, int]) -> bool:
+    """Whether lines of a matrix that are contiguous reach into the next one, as those of a window do."""
+    inner = 1 if strides[1] == 1 else 0
+    return sizes[1 - inner] > 1 and strides[1 - inner] < sizes[inner]
 
 
 def library_version(target: TargetAttr) -> str | None:

@@ -33,7 +33,7 @@ from aicf.dialects.logical import (
     LogicalOp,
     Role,
 )
-from aicf.dialects.types import TensorInfo, element_named, tensor, tensor_info
+from aicf.dialects.types import TensorInfo, check_filled, element_named, tensor, tensor_info
 from aicf.errors import InvalidIR
 
 if TYPE_CHECKING:
@@ -283,7 +283,7 @@ class GraphCore:
     def _type(self, shape: Shape, dtype: str) -> Attribute:
         try:
             type_ = tensor(self._sizes(shape), element_named(dtype))
-            tensor_info(type_)
+            check_filled(type_)
         except (ValueError, VerifyException) as error:
             raise self._error(str(error)) from error
         return type_

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from aicf.frontends.onnx.reading import HasRow
 
 _MAX_DEPTH = 64
+MAX_EXPANDED = 1 << 15
+"""Most nodes that the calls of a model expand into."""
 
 
 class Functions:
@@ -28,7 +30,8 @@ class Functions:
         self._graph_opsets = dict(opsets)
         self._opsets = dict(opsets)
         self._has_row = has_row
-        self._open: list[str] = []
+        self._depth = 0
+        self._expanded = 0
         self.prefix = ""
 
     def domain_of(self, node: onnx.NodeProto) -> str:
@@ -66,7 +69,16 @@ class Functions:
         )
 
     def nodes_of(self, function: onnx.FunctionProto, call: onnx.NodeProto, name: str) -> list[onnx.NodeProto]:
-        """The nodes of a function with the attributes of the call in the places that refer to them."""
+        """The nodes of a function with the attributes of the call in the places that refer to them.
+
+        Raises:
+            UnsupportedOp: the calls of the model grow beyond bounds.
+        """
+        self._expanded += len(function.node)
+        if self._expanded > MAX_EXPANDED:
+            raise UnsupportedOp(
+                f"the model: its calls of functions expand into more than {MAX_EXPANDED} nodes"
+            )
         given = {attr.name: attr for attr in function.attribute_proto}
         given.update({attr.name: attr for attr in call.attribute})
         return [_bound(node, given) for node in function.node]
@@ -76,19 +88,18 @@ class Functions:
         """While the nodes of a function are read, the function's own opsets hold.
 
         Raises:
-            InvalidIR: it calls itself.
+            UnsupportedOp: calls are nested too deeply, as where the bodies of the standard lead back to one another.
         """
-        key = f"{function.domain}.{function.name}"
-        if (key in self._open and (_domain(function.domain), function.name) in self._own) or len(
-            self._open
-        ) > _MAX_DEPTH:
-            raise InvalidIR(f"function {function.name} calls itself (node '{name}'); functions may not")
+        if self._depth == _MAX_DEPTH:
+            raise UnsupportedOp(
+                f"function {function.name}: calls are nested more than {_MAX_DEPTH} deep; inline some"
+            )
         opsets, prefix = self._opsets, self.prefix
         self._opsets = {**opsets, **{_domain(entry.domain): entry.version for entry in function.opset_import}}
         self.prefix = f"{name}/"
-        self._open.append(key)
+        self._depth += 1
         yield
-        self._open.pop()
+        self._depth -= 1
         self._opsets, self.prefix = opsets, prefix
 
 
@@ -102,7 +113,15 @@ def _schema_body(node: onnx.NodeProto, domain: str, version: int) -> onnx.Functi
         return None
     schema = onnx.defs.get_schema(node.op_type, version, domain)
     body: onnx.FunctionProto = schema.function_body
-    return body if body.node else None
+    if not body.node:
+        return None
+    # What a node leaves out has the schema's default, which the body's references to attributes do not say.
+    found = onnx.FunctionProto()
+    found.CopyFrom(body)
+    found.attribute_proto.extend(
+        attribute.default_value for attribute in schema.attributes.values() if attribute.default_value.type
+    )
+    return found
 
 
 def _bound(node: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto]) -> onnx.NodeProto:

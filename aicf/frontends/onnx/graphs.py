@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import NameLoc, StringAttr, UnknownLoc
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from aicf.dialects.onnx import INPUT, PARAM, ConstantOp, GraphOp, NodeOp, NoneOp, ValueType, YieldOp
-from aicf.dialects.types import element_of_dtype
+from aicf.dialects.types import ElementType, element_of_dtype
 from aicf.errors import InvalidIR, UnsupportedOp
 from aicf.frontends.onnx.attributes import read_attributes
 from aicf.frontends.onnx.functions import Functions
@@ -76,15 +76,13 @@ class _Reader:
                     entry.name,
                     self._argument(entry.name, INPUT, ValueType.of(element, sizes.sizes_of(entry))),
                 )
-            results = self._read_body(graph)
+            self._read_body(graph)
         names = [entry.name for entry in graph.output]
-        op = GraphOp(name, opsets, self._entries, names, Region(self._top))
-        self._declare_results(graph.output, results)
-        return op, self._weights
+        return GraphOp(name, opsets, self._entries, names, Region(self._top)), self._weights
 
     # Graphs
 
-    def _read_body(self, graph: onnx.GraphProto) -> list[SSAValue]:
+    def _read_body(self, graph: onnx.GraphProto) -> None:
         """Everything of a graph but its inputs, into the current block and scope."""
         if graph.sparse_initializer:
             name = graph.sparse_initializer[0].values.name
@@ -95,7 +93,6 @@ class _Reader:
         self._read_nodes(graph.node)
         results = [self._value(entry.name, f"the outputs of graph '{graph.name}'") for entry in graph.output]
         self._block.add_op(YieldOp(results))
-        return results
 
     def _read_initializers(self, graph: onnx.GraphProto) -> None:
         used = _used_names(graph)
@@ -248,9 +245,6 @@ class _Reader:
         op.location = NameLoc(StringAttr(name), UnknownLoc())
         self._block.add_op(op)
 
-    def _declare_results(self, outputs: Sequence[onnx.ValueInfoProto], results: Sequence[SSAValue]) -> None:
-        """Gives results the static types that the model declares, for `lower-onnx` to hold them to."""
-
 
 def _initializer_names(graph: onnx.GraphProto) -> set[str]:
     return {tensor.name for tensor in graph.initializer}
@@ -267,7 +261,7 @@ def _used_names(graph: onnx.GraphProto) -> set[str]:
     return used
 
 
-def _element_of_input(entry: onnx.ValueInfoProto):
+def _element_of_input(entry: onnx.ValueInfoProto) -> ElementType:
     kind = entry.type.WhichOneof("value")
     if kind != "tensor_type":
         shown = (kind or "no type").removesuffix("_type").replace("_", " ")

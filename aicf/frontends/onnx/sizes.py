@@ -11,6 +11,9 @@ from aicf.dialects import dims
 from aicf.dialects.dims import NAME_PATTERN, Poly, Size
 from aicf.errors import InvalidIR, UnsupportedOp
 
+_NOT_KNOWN, _NO_NAME = -1, "?"
+"""How Paddle writes a size that it does not know."""
+
 
 class SizeNames:
     """Gives every name of a size in the inputs of a graph a name of ours, and every size without a name one."""
@@ -41,13 +44,13 @@ class SizeNames:
         return [self._size(entry.name, axis, dim) for axis, dim in enumerate(shape.shape.dim)]
 
     def _size(self, name: str, axis: int, dim: onnx.TensorShapeProto.Dimension) -> Size:
-        if dim.HasField("dim_value"):
+        if dim.HasField("dim_value") and dim.dim_value != _NOT_KNOWN:
             if dim.dim_value < 0:
                 raise InvalidIR(
                     f"input '{name}': dimension {axis} has size {dim.dim_value}; a size that is not known has a name"
                 )
             return dim.dim_value
-        if dim.dim_param:
+        if _is_named(dim):
             return self._names[dim.dim_param]
         return dims.symbol(self._fresh(f"{name}_{axis}"))
 
@@ -70,3 +73,7 @@ class SizeNames:
             name = f"{stem}_{number}"
         self._used.add(name)
         return name
+
+
+def _is_named(dim: onnx.TensorShapeProto.Dimension) -> bool:
+    return dim.dim_param not in ("", _NO_NAME)

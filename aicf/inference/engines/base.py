@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from aicf.compiled import CompiledModel
-from aicf.inference.interface import Interface, Sizes
+from aicf.inference.interface import Bucket, Interface
 from aicf.inference.usage import Meter
 
 GIVEN, COMPILED, LOADED = "given", "compiled", "loaded"
@@ -62,14 +62,14 @@ class Engine(Protocol):
         """The executable of all sizes that were given ahead; None if they were not, or not for all dimensions."""
         ...
 
-    def sizes_of(self, arguments: Sequence[Any]) -> Sizes:
-        """The sizes of the symbolic dimensions in a call. Raises InputMismatch for inputs that do not fit."""
+    def bucket_of(self, arguments: Sequence[Any]) -> Bucket:
+        """What the program of a call is made for. Raises InputMismatch for inputs that do not fit."""
         ...
 
-    def refusal(self, sizes: Sizes) -> str | None:
-        """Why no program can be made for these sizes, with the way out; None if one can."""
+    def refusal(self, bucket: Bucket) -> str | None:
+        """Why no program can be made for a bucket, with the way out; None if one can."""
         ...
 
-    def make(self, sizes: Sizes) -> Made:
-        """The executable of one program, for these sizes."""
+    def make(self, bucket: Bucket) -> Made:
+        """The executable of one program. Raises ValueNeeded if the bucket must have more values."""
         ...

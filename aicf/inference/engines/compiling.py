@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,14 +19,15 @@ from aicf.inference.devices import target_for
 from aicf.inference.engines.base import COMPILED, LOADED, Engine, Made
 from aicf.inference.engines.fixed import FixedEngine
 from aicf.inference.engines.opening import Asked, compile_policy
-from aicf.inference.interface import Interface, Sizes
+from aicf.inference.interface import Bucket, Interface
 from aicf.inference.models import interface_of
 from aicf.inference.report import Report
 from aicf.inference.usage import Meter
 from aicf.passes.specialize_shapes import parse_dims
+from aicf.passes.support.onnx_values import parse_values
 from aicf.runtime.plan_from_ir import target_of
 from aicf.runtime.tensors import Array
-from aicf.sources import Source, dims_text, read_model, tuning_text
+from aicf.sources import Source, dims_text, read_model, tuning_text, values_text
 from aicf.weight_arrays import read_weights
 
 _COMPILING = threading.Lock()
@@ -47,10 +49,11 @@ def open_model(asked: Asked, report: Report) -> Engine:
     cache = None if asked.cache_dir is None else ProgramCache(asked.cache_dir, report)
     compiler = _Compiler(source, read_weights(asked.weights), options, cache)
     dims = dims_text(asked.dims)
-    interface = interface_of(source.module)
+    values = values_text(asked.values)
+    interface = interface_of(source.module, parse_values(values))
     if source.is_emit or interface is None:
-        return FixedEngine(compiler.make(dims))
-    return CompilingEngine(compiler, interface, dims)
+        return FixedEngine(compiler.make(dims, values, dims))
+    return CompilingEngine(compiler, interface, dims, values)
 
 
 class _Compiler:
@@ -78,35 +81,33 @@ class _Compiler:
         spec = self.options.target or target_spec(target_of(self.source.module))
         return spec.partition("+")[0]
 
-    def make(self, dims: str, label: str = "") -> Made:
-        """The executable for these dims, out of the cache if it is there."""
+    def make(self, dims: str, values: str, label: str = "") -> Made:
+        """The executable for these dims and values, out of the cache if it is there."""
         started, meter = perf_counter(), Meter()
+        options = replace(self.options, dims=dims, values=values)
         with meter.open():
             if self._cache is None or self.source.is_emit:
-                executable, origin, detail = self._compile(dims), COMPILED, f"for {self.target}"
+                executable, origin, detail = self._compile(options), COMPILED, f"for {self.target}"
             else:
-                executable, origin, detail = self._cached(self._cache, dims, label)
+                executable, origin, detail = self._cached(self._cache, options, label)
         return Made(executable, origin, detail, perf_counter() - started, meter)
 
-    def _cached(self, cache: ProgramCache, dims: str, label: str) -> tuple[CompiledModel, str, str]:
-        options = replace(self.options, dims=dims)
+    def _cached(self, cache: ProgramCache, options: Options, label: str) -> tuple[CompiledModel, str, str]:
         key = key_of(self._text, options)
 
-        def find() -> CompiledModel | None:
-            return cache.load(key, label, self._text, options, self._weights)
-
-        if (found := find()) is not None:
+        weights = {**self.source.weights, **self._weights}
+        if (found := cache.load(key, None, self._text, options, weights)) is not None:
             return found, LOADED, f"from {cache.path(key)}"
         with cache.alone(key, label):
-            if (found := find()) is not None:
+            if (found := cache.load(key, label, self._text, options, weights)) is not None:
                 return found, LOADED, f"from {cache.path(key)}, where another process put it"
-            executable = self._compile(dims)
+            executable = self._compile(options)
             where = cache.save(key, label, executable)
         return executable, COMPILED, f"for {self.target}, {where}"
 
-    def _compile(self, dims: str) -> CompiledModel:
+    def _compile(self, options: Options) -> CompiledModel:
         with _COMPILING:
-            return compile_source(self.source, self._weights, replace(self.options, dims=dims))
+            return compile_source(self.source, self._weights, options)
 
 
 class CompilingEngine:
@@ -115,18 +116,18 @@ class CompilingEngine:
     Args:
         compiler: Makes its executables.
         interface: Of the model.
-        dims: Sizes that were given ahead, as text.
+        dims, values: That were given ahead, as text.
     """
 
     makes_programs = True
 
-    def __init__(self, compiler: _Compiler, interface: Interface, dims: str) -> None:
+    def __init__(self, compiler: _Compiler, interface: Interface, dims: str, values: str) -> None:
         self._compiler = compiler
         self.model = compiler.source.name
         self.name = compiler.target
         self.threads = compiler.options.threads
         self.interface = interface
-        self._dims = dims
+        self._dims, self._values = dims, values
         self._sizes = parse_dims(dims)
         if unknown := [name for name in self._sizes if name not in self.interface.dims]:
             listed = ", ".join(self.interface.dims) or "none"
@@ -136,24 +137,24 @@ class CompilingEngine:
 
     def ahead(self) -> Made | None:
         """See `Engine`."""
-        if any(name not in self._sizes for name in self.interface.dims):
+        if any(name not in self._sizes for name in self.interface.open_dims):
             return None
-        return self._compiler.make(self._dims, self._dims)
+        return self._compiler.make(self._dims, self._values, self._dims)
 
-    def sizes_of(self, arguments: Sequence[Any]) -> Sizes:
+    def bucket_of(self, arguments: Sequence[Any]) -> Bucket:
         """See `Engine`."""
-        return self.interface.sizes_of(arguments)
+        return self.interface.bucket_of(arguments)
 
-    def refusal(self, sizes: Sizes) -> str | None:
+    def refusal(self, bucket: Bucket) -> str | None:
         """See `Engine`."""
-        for name, size in zip(self.interface.dims, sizes, strict=True):
-            if size < 1:
-                return f"{name} must be at least 1"
-        return None
+        if self._compiler.source.is_onnx:
+            return None  # empty tensors are ONNX's own, and the compile says what becomes of them
+        empty = [name for name, size in zip(self.interface.dims, bucket.sizes, strict=True) if size < 1]
+        return f"{empty[0]} must be at least 1" if empty else None
 
-    def make(self, sizes: Sizes) -> Made:
+    def make(self, bucket: Bucket) -> Made:
         """See `Engine`."""
-        pairs = zip(self.interface.dims, sizes, strict=True)
-        return self._compiler.make(
-            ";".join(f"{name}={size}" for name, size in pairs), self.interface.label(sizes)
-        )
+        interface = self.interface
+        dims = ";".join(f"{name}={size}" for name, size in zip(interface.dims, bucket.sizes, strict=True))
+        values = interface.values_of(bucket)
+        return self._compiler.make(dims, json.dumps(values) if values else "", interface.label(bucket))

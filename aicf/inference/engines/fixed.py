@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from aicf.inference.engines.base import Made
-from aicf.inference.interface import Interface, Sizes
+from aicf.inference.interface import Bucket, Interface
 
 
 class FixedEngine:
@@ -30,14 +30,14 @@ class FixedEngine:
         """See `Engine`."""
         return self._made
 
-    def sizes_of(self, arguments: Sequence[Any]) -> Sizes:
+    def bucket_of(self, arguments: Sequence[Any]) -> Bucket:
         """See `Engine`; sizes that it has no program for are among those that do not fit."""
-        return tuple(self._made.executable.dims_of(*arguments).values())
+        return Bucket(tuple(self._made.executable.dims_of(*arguments).values()))
 
-    def refusal(self, sizes: Sizes) -> str:
+    def refusal(self, bucket: Bucket) -> str:
         """See `Engine`."""
         return "it is compiled already; compile the model for these sizes too"
 
-    def make(self, sizes: Sizes) -> Made:
+    def make(self, bucket: Bucket) -> Made:
         """See `Engine`; never called, for `refusal` always has a reason."""
-        raise AssertionError(self.refusal(sizes))
+        raise AssertionError(self.refusal(bucket))

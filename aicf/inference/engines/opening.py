@@ -17,7 +17,7 @@ from aicf.inference.usage import Meter
 from aicf.policies.policy import Policy
 
 if TYPE_CHECKING:
-    from aicf.sources import Dims, Model, Tuning
+    from aicf.sources import Dims, Model, Tuning, Values
     from aicf.weight_arrays import Weights
 
 ARTIFACT = ".aicf"
@@ -34,6 +34,7 @@ class Asked:
     policy: Policy
     cache_dir: Path | None
     dims: Dims | None
+    values: Values | None
     threads: int | None
     tuning: Tuning | None
 
@@ -75,7 +76,7 @@ def _reject_options(asked: Asked, *more: str) -> None:
         "exec_policy": compiles_by.execution != Policy().execution,
         **{
             name: getattr(asked, name) is not None
-            for name in ("cache_dir", "dims", "threads", "tuning", *more)
+            for name in ("cache_dir", "dims", "values", "threads", "tuning", *more)
         },
     }
     if wrong := [name for name, is_given in given.items() if is_given]:

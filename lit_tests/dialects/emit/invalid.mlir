@@ -929,8 +929,8 @@ emit.ledger {
 
 // Kernels
 
-// Every dim of the iteration space has a point.
-// CHECK: error: emit.kernel: the dims of the iteration space have 1 point or more, got (4, 0)
+// Every reduce dim of the iteration space has a point.
+// CHECK: error: emit.kernel: parallel dims have 0 points or more, reduce dims 1 or more, got (4, 0)
 emit.kernel @k parallel [4] reduce [0] ins [affine_map<(d0, d1) -> (d0, d1)>] outs [affine_map<(d0, d1) -> (d0)>] {
 ^bb0(%x : f32):
   %m = emit.phase -> f32 {
@@ -946,7 +946,7 @@ emit.kernel @k parallel [4] reduce [0] ins [affine_map<(d0, d1) -> (d0, d1)>] ou
 // -----
 
 // A size is not negative.
-// CHECK: error: emit.kernel: the dims of the iteration space have 1 point or more, got (-4, 8)
+// CHECK: error: emit.kernel: parallel dims have 0 points or more, reduce dims 1 or more, got (-4, 8)
 emit.kernel @k parallel [-4] reduce [8] ins [affine_map<(d0, d1) -> (d0, d1)>] outs [affine_map<(d0, d1) -> (d0)>] {
 ^bb0(%x : f32):
   %m = emit.phase -> f32 {

@@ -81,7 +81,7 @@ func.func @slice_end(%x : tensor<4x6xf32>) {
 // -----
 
 func.func @slice_stride(%x : tensor<4xf32>) {
-  // CHECK: error: logical.slice: dimension 0 of 4: start 3 is at least 0, size 4 and stride -1 at least 1
+  // CHECK: error: logical.slice: dimension 0 of 4: start 3 and size 4 are at least 0, stride -1 at least 1
   %0 = logical.slice %x {starts = [3], sizes = [4], strides = [-1]} : tensor<4xf32> -> tensor<4xf32>
   func.return
 }

@@ -10,13 +10,13 @@ logical.dispatch @f dims ["N"] []
 
 // -----
 
-// CHECK: error: logical.dispatch: row [1] needs one size of at least 1 for each of ['N', 'M']
+// CHECK: error: logical.dispatch: row [1] needs one size of at least 0 for each of ['N', 'M']
 logical.dispatch @f dims ["N", "M"] [[1] = @a]
 
 // -----
 
-// CHECK: error: logical.dispatch: row [0] needs one size of at least 1 for each of ['N']
-logical.dispatch @f dims ["N"] [[0] = @a]
+// CHECK: error: logical.dispatch: row [-1] needs one size of at least 0 for each of ['N']
+logical.dispatch @f dims ["N"] [[-1] = @a]
 
 // -----
 

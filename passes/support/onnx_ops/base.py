@@ -26,7 +26,7 @@ from xdsl.ir import Region, SSAValue
 from aicf.dialects import logical
 from aicf.dialects.logical import LogicalOp
 from aicf.dialects.types import ElementType, TensorInfo, element_of_dtype, tensor_info
-from aicf.errors import InvalidIR, UnsupportedOp
+from aicf.errors import InvalidIR, UnsupportedOp, ValueNeeded
 from aicf.passes.support.onnx_ops.attributes import Attributes
 from aicf.passes.support.writing import Writer
 
@@ -308,10 +308,11 @@ class Node(Writer):
                 else ("is computed at run time")
             )
             bind = f", or bind the input: values={{{names[0]!r}: ...}} (--values)" if names else ""
-            raise self.unsupported(
+            error = self.unsupported(
                 f"{what} (operand {index}) {computed}, and which ops there are depends on it; make it a constant of "
                 f"the model{bind}"
             )
+            raise ValueNeeded(error.message, inputs=tuple(names)) if names else error
         return array
 
     def ints(self, index: int, what: str) -> list[int]:
@@ -335,7 +336,6 @@ class Node(Writer):
 
     def add_all(self, op: LogicalOp, suffix: str = "") -> Sequence[SSAValue]:
         """Insert an op and give all its results."""
-        op.verify()
         self._emitter.emit(op, suffix or op.name.removeprefix("logical."))
         return op.results
 

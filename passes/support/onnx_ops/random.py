@@ -1,4 +1,4 @@
-"""Dropout and Bernoulli. At inference a dropout changes nothing; what is random comes from a Philox stream.
+"""Dropout and random numbers. At inference a dropout changes nothing; what is random comes from a Philox stream.
 
 The stream's seed is the node's ``seed``, or 0, and its offset follows from the node's name: a program gives the same
 numbers at every run.
@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from collections.abc import Sequence
 
 import numpy as np
 from xdsl.ir import SSAValue
 
 from aicf.dialects import logical
+from aicf.dialects.logical import PhiloxForm
 from aicf.dialects.types import ElementType, element_named
 from aicf.passes.support.onnx_ops.base import Node, Result, row
 from aicf.passes.support.onnx_ops.element_types import element_of_onnx
@@ -33,7 +35,7 @@ def _dropout(node: Node) -> Result:
     x, training = node.operand(0), node.known(2)
     if not node.has(2) or (training is not None and not training):
         return [x, node.full(1, node.shape(0), _BOOL)][: node.outputs]
-    uniform = _uniform(node, node.attributes.int("seed", 0), _F32)
+    uniform = _draw(node, node.attributes.int("seed", 0), "uniform", node.shape(0), _F32)
     ratio = node.cast(node.operand(1), _F32, "ratio") if node.has(1) else node.full(0.5, (), _F32)
     kept = node.add(logical.CompareOp("ge", uniform, node.broadcast_to(ratio, node.shape(0))), "kept")
     if training is None:
@@ -50,15 +52,46 @@ def _bernoulli(node: Node) -> Result:
     """1 with the probability that the operand says, else 0."""
     stated = node.attributes.int("dtype", 0)
     chance = node.operand(0)
-    bits: int = struct.unpack("<i", struct.pack("<f", node.attributes.float("seed", 0.0)))[0]
-    uniform = _uniform(node, bits, node.element(0))
+    uniform = _draw(node, _seed_of_float(node), "uniform", node.shape(0), node.element(0))
     drawn = node.add(logical.CompareOp("lt", uniform, chance), "drawn")
     return node.cast(drawn, element_of_onnx(stated) if stated else node.element(0), "cast")
 
 
-def _uniform(node: Node, seed: int, element: ElementType) -> SSAValue:
-    """Numbers in [0, 1) in the shape of operand 0, other ones for each node and seed."""
+@row("RandomUniform", since=1)
+@row("RandomUniformLike", since=1)
+def _random_uniform(node: Node) -> Result:
+    """Numbers from low to high, all equally likely."""
+    low, high = (node.attributes.float(name, default) for name, default in (("low", 0.0), ("high", 1.0)))
+    return _moved(node, "uniform", high - low, low)
+
+
+@row("RandomNormal", since=1)
+@row("RandomNormalLike", since=1)
+def _random_normal(node: Node) -> Result:
+    """Numbers of the normal distribution."""
+    return _moved(node, "normal", node.attributes.float("scale", 1.0), node.attributes.float("mean", 0.0))
+
+
+def _moved(node: Node, form: PhiloxForm, factor: float, start: float) -> SSAValue:
+    """factor * random + start, in the shape that is stated or the operand's."""
+    if node.op_type.endswith("Like"):
+        sizes, default = node.shape(0), node.element(0)
+    else:
+        sizes, default = tuple(node.attributes.ints("shape", [])), _F32
+    stated = node.attributes.int("dtype", 0)
+    element = element_of_onnx(stated) if stated else default
+    numbers = _draw(node, _seed_of_float(node), form, sizes, element)
+    return node.apply(logical.AddOp, node.apply(logical.MulOp, numbers, factor), start)
+
+
+def _seed_of_float(node: Node) -> int:
+    """The bits of the attribute ``seed``, a float; 0 if there is none."""
+    return struct.unpack("<i", struct.pack("<f", node.attributes.float("seed", 0.0)))[0]
+
+
+def _draw(node: Node, seed: int, form: PhiloxForm, sizes: Sequence[int], element: ElementType) -> SSAValue:
+    """Random numbers, other ones for each node and seed."""
     # Streams of one seed are told apart by where they begin, 2^40 counters or more from each other.
     place = int.from_bytes(hashlib.sha256(node.name.encode()).digest()[:2], "little")
     key, offset = (node.constant(np.int64(number)) for number in (seed, place << 40))
-    return node.apply(logical.PhiloxOp, key, offset, form="uniform", sizes=node.shape(0), element=element)
+    return node.apply(logical.PhiloxOp, key, offset, form=form, sizes=sizes, element=element)

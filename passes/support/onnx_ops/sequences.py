@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+from xdsl.ir import SSAValue
 
-from aicf.passes.support.onnx_ops.base import Items, Node, Result, row
+from aicf.passes.support.onnx_ops.base import Items, Known, Node, Result, Tensor, Value, row
 
 
 @row("SequenceConstruct", since=11)
@@ -94,6 +95,29 @@ def _split(node: Node) -> Result:
     return Items(
         tuple(node.part(value, axis, start, size) for start, size in zip(starts, sizes, strict=True))
     )
+
+
+@row("SequenceMap", since=17)
+def _map(node: Node) -> Result:
+    """What a graph gives for each element; further operands are elements of sequences too, or the same for all."""
+    count = len(node.items(0).items)
+    results: list[list[Tensor]] = [[] for _ in range(node.outputs)]
+    for index in range(count):
+        given = [_element(node, value, index) for value in node.values(0)]
+        found = node.run(node.body("body"), given, str(index))
+        for collected, value in zip(results, found, strict=True):
+            if not isinstance(value, SSAValue | Known):
+                raise node.unsupported("its graph gives no tensor; sequences of tensors are supported")
+            collected.append(value)
+    return [Items(tuple(collected)) for collected in results]
+
+
+def _element(node: Node, value: Value, index: int) -> Value:
+    if not isinstance(value, Items):
+        return value
+    if index >= len(value.items):
+        raise node.invalid(f"a sequence of {len(value.items)} has no element {index}; all have one length")
+    return value.items[index]
 
 
 @row("Optional", since=15)

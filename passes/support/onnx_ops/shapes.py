@@ -44,7 +44,7 @@ def _identity(node: Node) -> Result:
 def reshaped(node: Node, sizes: Sequence[int]) -> OneResult:
     """Operand 0 under another shape."""
     array = node.known(0)
-    if array is not None:
+    if array is not None and array.size == 0:
         return array.reshape(tuple(sizes))
     return node.reshape(node.operand(0), sizes)
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from aicf.backends.cpu.blas import LIBRARY, function_address, host_libraries, table_name
 from aicf.backends.cpu.target import host_level
-from aicf.errors import BackendUnavailable
+from aicf.errors import BackendUnavailable, PolicyError
 from tests.backends.cpu.harness import NUMPY, runnable_levels
 from tests.backends.cpu.programs import (
     argument,
@@ -232,6 +232,25 @@ def test_library_gemm(a_shape: Any, b_shape: Any, transpose_a: bool, transpose_b
     }
     assert kernels_of(lower(text, HOST, **options)) == ["cpu.gemm_blas"]
     close(compile_program(text, HOST, {}, **options)(a, b), exact, 1e-13)
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_the_library_is_given_no_windows_that_overlap(left: bool) -> None:
+    view = "%v = logical.window %x {sizes = [64], strides = [8], dilations = [1]}"
+    product = (
+        "%r = logical.matmul %v, %w : (tensor<30x64xf32>, tensor<64x40xf32>) -> tensor<30x40xf32>"
+        if left
+        else "%r = logical.matmul %w, %v {transpose_a, transpose_b} : (tensor<64x40xf32>, tensor<30x64xf32>)"
+        " -> tensor<40x30xf32>"
+    )
+    text = function(
+        [argument("x", (300,)), argument("w", (64, 40))],
+        ((30, 40) if left else (40, 30), "f32"),
+        f"{view} : tensor<300xf32> -> tensor<30x64xf32>\n{product}",
+    )
+    policy = {"kernels": {"gemm": "cpu.gemm_blas"}}
+    with pytest.raises(PolicyError, match="takes no rows that overlap, the strides of"):
+        lower(text, HOST, policy=policy, library="0.1 Core")
 
 
 def test_another_library_version_is_refused() -> None:

@@ -161,3 +161,15 @@ def test_program(name: str, threads: int) -> None:
             assert np.shape(given) == wanted.shape
             np.testing.assert_allclose(given, wanted, rtol=0, atol=2e-6)
         expected_states |= expected.updates
+
+
+def test_windows_that_overlap_are_no_matrix_of_a_library() -> None:
+    """The columns of the right operand share elements: a library takes the distance of two for a mistake."""
+    random = np.random.default_rng(6)
+    x = random.standard_normal((1, 1, 640)).astype(np.float32)
+    w = random.standard_normal((64, 1, 256)).astype(np.float32)
+    graph = aicf.Graph("windows")
+    graph.output(graph.conv(graph.input("x", x.shape), graph.param("w", w.shape), strides=[128]), "y")
+    windows = np.lib.stride_tricks.sliding_window_view(x[0, 0].astype(np.float64), 256)[::128]
+    found = aicf.compile(graph, {"w": w})(x)
+    np.testing.assert_allclose(found[0], w[:, 0].astype(np.float64) @ windows.T, rtol=0, atol=1e-4)

@@ -1,4 +1,4 @@
-"""Dropout and Bernoulli: what is kept, how often, and that a node always draws the same."""
+"""Dropout and random numbers: what is kept, how often, and that a node always draws the same."""
 
 from __future__ import annotations
 
@@ -50,3 +50,28 @@ def test_bernoulli() -> None:
         inside = (chance >= quarter / 4) & (chance < (quarter + 1) / 4)
         assert abs(first[inside].mean() - chance[inside].mean()) < 0.02
     assert 0.2 < (first != other).mean() < 0.45
+
+
+@pytest.mark.parametrize(
+    ("op", "attributes", "mean", "deviation"),
+    [
+        ("RandomUniform", {"low": -2.0, "high": 4.0}, 1.0, 6 / 12**0.5),
+        ("RandomNormal", {"mean": 3.0, "scale": 0.5}, 3.0, 0.5),
+    ],
+)
+@pytest.mark.parametrize("like", [False, True])
+def test_random_numbers(
+    op: str, attributes: dict[str, float], mean: float, deviation: float, like: bool
+) -> None:
+    inputs = [normal(100, 300)] if like else []
+    shape = {} if like else {"shape": [100, 300]}
+    model = one_node(op + "Like" * like, inputs, opset=13, seed=3.0, **shape, **attributes)
+    exe = aicf.compile(model)
+    drawn = exe.run(feeds(inputs))["y0"]
+    assert (drawn.dtype, drawn.shape) == (np.float32, (100, 300))
+    assert abs(drawn.mean() - mean) < 0.05
+    assert abs(drawn.std() - deviation) < 0.05
+    assert np.array_equal(exe.run(feeds(inputs))["y0"], drawn)
+    if op == "RandomUniform":
+        assert -2.0 <= drawn.min() < -1.9
+        assert 3.9 < drawn.max() < 4.0

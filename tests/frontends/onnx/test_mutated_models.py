@@ -1,0 +1,132 @@
+# pyright: basic
+"""Bytes of real models with some of them changed: whatever comes of it, it is a program or a clear error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aicf.errors import AicfError
+from aicf.frontends.text import make_context
+from aicf.passes.lower_onnx import LowerOnnxPass
+from aicf.passes.specialize_shapes import SpecializeShapesPass
+from aicf.sources import read_model
+
+pytestmark = pytest.mark.peers
+
+CASES = 700
+"""Of each model: 2,100 in all."""
+WEIGHTS_FROM = 256
+"""Bytes of a tensor from which on its elements are left alone: one number or another makes no difference."""
+
+
+@dataclass(frozen=True)
+class Packaged:
+    """A model of a package, and the sizes of its open dimensions."""
+
+    package: str
+    path: str
+    dims: str
+    values: str = ""
+
+
+MODELS = {
+    "magika": Packaged("magika", "models/standard_v3_3/model.onnx", "unk__214=1"),
+    "silero": Packaged(
+        "silero_vad", "data/silero_vad_op18_ifless.onnx", "batch=1;sequence=576", '{"sr": 16000}'
+    ),
+    "ppocr-cls": Packaged(
+        "rapidocr_onnxruntime", "models/ch_ppocr_mobile_v2.0_cls_infer.onnx", "x_0=1;x_2=48;x_3=192"
+    ),
+}
+
+
+@cache
+def pieces(name: str) -> tuple[bytes, tuple[int, ...]]:
+    """The bytes of a model, and the places of those that are no weights."""
+    found = MODELS[name]
+    spec = find_spec(found.package)
+    assert spec is not None and spec.submodule_search_locations
+    data = (Path(spec.submodule_search_locations[0]) / found.path).read_bytes()
+    kept = bytearray(b"\1") * len(data)
+    for tensor in _tensors(onnx.load_from_string(data)):
+        if len(tensor.raw_data) >= WEIGHTS_FROM:
+            start = data.find(tensor.raw_data)
+            kept[start : start + len(tensor.raw_data)] = bytes(len(tensor.raw_data))
+    return data, tuple(place for place, keep in enumerate(kept) if keep)
+
+
+def _tensors(model: onnx.ModelProto) -> list[onnx.TensorProto]:
+    attributes = [attribute for node in model.graph.node for attribute in node.attribute]
+    return [*model.graph.initializer, *(each.t for each in attributes if each.HasField("t"))]
+
+
+Edit = Callable[[bytearray, int, int], None]
+
+
+def _replace(data: bytearray, place: int, byte: int) -> None:
+    data[place] = byte
+
+
+def _flip(data: bytearray, place: int, byte: int) -> None:
+    data[place] ^= 1 << byte % 8
+
+
+def _insert(data: bytearray, place: int, byte: int) -> None:
+    data[place:place] = bytes([byte]) * (byte % 4 + 1)
+
+
+def _delete(data: bytearray, place: int, byte: int) -> None:
+    del data[place : place + byte % 8 + 1]
+
+
+def _repeat(data: bytearray, place: int, byte: int) -> None:
+    data[place:place] = data[place : place + byte]
+
+
+def _cut(data: bytearray, place: int, byte: int) -> None:
+    del data[place:]
+
+
+EDITS: tuple[Edit, ...] = (_replace, _flip, _insert, _delete, _repeat, _cut)
+edits = st.lists(
+    st.tuples(st.sampled_from(EDITS[:-1]), st.floats(0, 1, exclude_max=True), st.integers(0, 255)),
+    min_size=1,
+    max_size=4,
+)
+cuts = st.tuples(st.just(_cut), st.floats(0, 1, exclude_max=True), st.just(0)).map(lambda edit: [edit])
+
+
+@pytest.mark.parametrize("name", MODELS)
+@given(changes=edits | edits | edits | cuts)
+@settings(max_examples=CASES)
+def test_changed_bytes_are_a_program_or_a_clear_error(
+    name: str, changes: list[tuple[Edit, float, int]]
+) -> None:
+    original, places = pieces(name)
+    data = bytearray(original)
+    for edit, where, byte in changes:
+        edit(data, min(places[int(where * len(places))], len(data) - 1), byte)
+        if not data:
+            break
+    try:
+        lowered(bytes(data), MODELS[name])
+    except AicfError as error:
+        assert "\n" not in str(error)
+
+
+def lowered(data: bytes, model: Packaged) -> None:
+    """Reads a model and writes it in logical ops, which is where all is known of it that a file can get wrong."""
+    context = make_context()
+    module = read_model(data, context).module
+    SpecializeShapesPass(model.dims, model.values).apply(context, module)
+    LowerOnnxPass().apply(context, module)
+    module.verify()

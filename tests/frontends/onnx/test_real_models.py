@@ -1,0 +1,158 @@
+# pyright: basic, reportMissingImports=false
+# The modules of examples/models are found by a path that the fixture sets.
+"""Models of three packages with their own weights, on real input: all outputs are ONNX Runtime's, labels included."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+onnxruntime = pytest.importorskip("onnxruntime")
+pytestmark = pytest.mark.peers
+
+ROOT = Path(__file__).parents[3]
+FOLDER = ROOT / "examples" / "models"
+WITHIN = 1e-4
+
+
+@pytest.fixture(autouse=True)
+def _modules(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(FOLDER)
+
+
+def reference(path: Path) -> Any:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+
+class Recorder:
+    """Passes calls on, and keeps what they got and gave."""
+
+    def __init__(self, run: Callable[..., Any]) -> None:
+        self.run = run
+        self.calls: list[tuple[Any, Any]] = []
+
+    def __call__(self, *args: Any) -> Any:
+        found = self.run(*args)
+        self.calls.append((args, found))
+        return found
+
+
+# silero-vad
+
+
+@pytest.mark.parametrize("name", ["silero_vad_op18_ifless.onnx", "silero_vad_16k_op15.onnx"])
+def test_speech_is_found_where_onnxruntime_finds_it(name: str) -> None:
+    """Each carries its own state from frame to frame, so that what differs would add up."""
+    from detect_speech import SPEECH, frames, judge, model_path, open_session
+    from voice import RATE, speak
+
+    sound, _ = speak(" aei oua ", seed=1)
+    peer, state = reference(model_path(name)), np.zeros((2, 1, 128), np.float32)
+    found = list(judge(open_session(model_path(name)), sound))
+    labels = set()
+    for frame, (probability, carried) in zip(frames(sound), found, strict=True):
+        expected, state = peer.run(None, {"input": frame, "state": state, "sr": np.array(RATE)})
+        assert abs(probability - expected[0, 0]) < WITHIN
+        assert (probability > SPEECH) == (expected[0, 0] > SPEECH)
+        np.testing.assert_allclose(carried, state, rtol=WITHIN, atol=WITHIN)
+        labels.add(probability > SPEECH)
+    assert labels == {True, False}
+
+
+# magika
+
+
+def files_of_this_repository() -> list[Path]:
+    """Every fourth of some folders, and the pages at the top."""
+    folders = ("aicf", "benchmarks", "dialects", "docs", "examples", "lit_tests", "tests")
+    inner = sorted(path for folder in folders for path in (ROOT / folder).rglob("*.*") if path.is_file())
+    kept = [path for path in inner if "__pycache__" not in path.parts][::4]
+    return [*sorted(path for path in ROOT.iterdir() if path.is_file()), *kept]
+
+
+def test_files_have_the_types_that_onnxruntime_gives_them() -> None:
+    from file_types import detector
+    from magika import Magika
+
+    ours, peers = detector(), Magika()
+    wanted, got = Recorder(peers._onnx_session.run), Recorder(ours._onnx_session.run)
+    peers._onnx_session, ours._onnx_session = _Running(wanted), _Running(got)
+    paths = files_of_this_repository()
+    labels = set()
+    for start in range(0, len(paths) - 15, 16):
+        chunk = paths[start : start + 16]
+        for found, expected in zip(ours.identify_paths(chunk), peers.identify_paths(chunk), strict=True):
+            assert (found.output.label, found.dl.label) == (expected.output.label, expected.dl.label)
+            labels.add(str(found.output.label))
+    for (_, found), (_, expected) in zip(got.calls, wanted.calls, strict=True):
+        np.testing.assert_allclose(found[0], expected[0], rtol=WITHIN, atol=WITHIN)
+    assert {"python", "markdown", "toml", "json"} <= labels
+
+
+class _Running:
+    """An object that has nothing but `run`."""
+
+    def __init__(self, run: Recorder) -> None:
+        self.run = run
+
+
+# rapidocr-onnxruntime
+
+PARTS = (("text_det", "infer"), ("text_cls", "infer"), ("text_rec", "session"))
+IMAGES = {"large": (32, 480, 3), "small": (20, 320, 2), "one line": (40, 560, 1)}
+"""Height of letters, width of the image, and lines."""
+
+
+def test_text_is_read_as_onnxruntime_reads_it() -> None:
+    """Every output of the three models, on three images of other sizes, and what is read in the end."""
+    from rapidocr_onnxruntime import RapidOCR
+    from read_text import LINES, draw, read, reader
+
+    options = {"det_limit_side_len": 160.0}
+    ours, peers = reader(**options), RapidOCR(**options)
+    recorders = [_recorded(ocr) for ocr in (ours, peers)]
+    for size, width, count in IMAGES.values():
+        image = draw(LINES[:count], size, width)
+        found, expected = read(ours, image), read(peers, image)
+        assert [text for text, _ in found] == [text for text, _ in expected]
+        assert len(found) == count and "raphs" in found[0][0]
+    for got, wanted in zip(*recorders, strict=True):
+        assert len({call[0][0].shape for call in got.calls}) > 1
+        for (_, mine), (_, theirs) in zip(got.calls, wanted.calls, strict=True):
+            np.testing.assert_allclose(mine[0], theirs[0], rtol=WITHIN, atol=WITHIN)
+
+
+def _recorded(ocr: Any) -> list[Recorder]:
+    recorders: list[Recorder] = []
+    for part, name in PARTS:
+        model = getattr(ocr, part)
+        recorders.append(Recorder(getattr(model, name)))
+        setattr(model, name, recorders[-1])
+    return recorders
+
+
+# The scripts
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("detect_speech.py", "frames as spoken"),
+        ("file_types.py", "python"),
+        ("read_text.py", "Static graphs replay"),
+    ],
+)
+def test_the_examples_run(script: str, said: str) -> None:
+    done = subprocess.run(
+        [sys.executable, str(FOLDER / script)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert said in done.stdout

@@ -1,0 +1,48 @@
+"""Tensors without elements: inputs, outputs and what is computed of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+import aicf
+from tests.support.onnx_models import expect
+
+F = TensorProto.FLOAT
+
+
+def test_elementwise_of_nothing() -> None:
+    x = np.empty((2, 0, 3), np.float32)
+    expect("Relu", [x])
+    expect("Add", [x, np.ones((1, 1, 3), np.float32)])
+
+
+def test_concatenation_drops_what_is_empty() -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((2, 3)).astype(np.float32), np.empty((0, 3), np.float32)
+    expect("Concat", [x, y], axis=0)
+    expect("Concat", [y, y], axis=0)
+    expect("Concat", [y, x, x], axis=0)
+
+
+def test_a_size_of_zero_is_a_bucket() -> None:
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [helper.make_node("Concat", ["past", "x"], ["y"], axis=0)],
+        "cache",
+        [info("past", F, ["n", 2]), info("x", F, [1, 2])],
+        [info("y", F, None)],
+    )
+    exe = aicf.compile(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]),
+        dims={"n": [0, 2]},
+        target="cpu",
+    )
+    x = np.random.default_rng(1).standard_normal((1, 2)).astype(np.float32)
+    past = np.empty((0, 2), np.float32)
+    np.testing.assert_array_equal(exe({"past": past, "x": x}), x)
+    two = np.concatenate([x, x + 1])
+    np.testing.assert_array_equal(exe({"past": two, "x": x}), np.concatenate([two, x]))
+    with pytest.raises(aicf.InputMismatch, match="no program for n=1"):
+        exe({"past": x, "x": x})
