@@ -1,4 +1,4 @@
-"""`fuse-epilogues`: pointwise ops behind a product or convolution join it, or a copy of its result, to be written once."""
+"""`fuse-epilogues`: pointwise ops, or a copy, behind a product or convolution join it, so that it is written once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from aicf.passes.support.work import target_of
 
 @dataclass(frozen=True)
 class FuseEpiloguesPass(ModulePass):
-    """Groups each matmul and each convolution with the pointwise ops that follow it: bias, activation, residual, any scalar program.
+    """Groups each matmul and convolution with the pointwise ops that follow it: bias, activation, any scalar program.
 
     The largest set with one result for which the target has a legal kernel is taken; larger ones are recorded with
     the reason. A matmul whose epilogue no kernel takes becomes a group of one, but with what transposes its rows where

@@ -84,8 +84,15 @@ def bias_apart(ids: IdTable) -> PatternTable:
 def _bias_apart(lower: Lowering, op: logical.ConvOp) -> SSAValue | None:
     if op.bias is None:
         return None
-    lists = {name: int_values(op.properties[name]) for name in ("strides", "low", "high", "dilations")}
-    plain = logical.ConvOp(op.operand, op.weight, **lists, groups=op.groups.value.data)
+    plain = logical.ConvOp(
+        op.operand,
+        op.weight,
+        strides=int_values(op.strides),
+        low=int_values(op.low),
+        high=int_values(op.high),
+        dilations=int_values(op.dilations),
+        groups=op.groups.value.data,
+    )
     sums = lower.add(plain, "sums")
     bias = lower.broadcast(op.bias, [1], op.info.sizes, "bias.broadcast")
     return lower.add(logical.AddOp(sums, bias), "bias")

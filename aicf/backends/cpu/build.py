@@ -352,7 +352,8 @@ def _conv(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
     workspace = call.ws[0] if call.ws else None
     pointers = [(*call.ins[2:], *call.outs)]
     epilogue = make_epilogue(em, launch.code, accesses, pointers, read_rounding(launch.record))
-    emit_conv(em, spec, ConvPointers(*call.ins[:2], workspace, call.tid, call.nthreads), epilogue)
+    pixels, weights = call.ins[:2]
+    emit_conv(em, spec, ConvPointers(pixels, weights, workspace, call.tid, call.nthreads), epilogue)
 
 
 def _pool(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:

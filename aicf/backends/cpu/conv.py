@@ -44,7 +44,7 @@ def emit_conv(em: Emitter, spec: ConvSpec, pointers: ConvPointers, epilogue: Epi
 
 @dataclass(frozen=True)
 class _Image:
-    """Channels as tiles read them: the first element of the first window, and elements between channels, rows, columns."""
+    """Channels as tiles read them: the first element, and elements between channels, rows and columns."""
 
     start: Value
     channel: int
@@ -81,9 +81,7 @@ _CHANNELS_UNROLLED = 4
 class _Conv:
     """What both algorithms share: workspace, and the copy of the input with zeros around it."""
 
-    def __init__(
-        self, em: Emitter, spec: ConvSpec, pointers: ConvPointers, epilogue: EpilogueOf
-    ) -> None:
+    def __init__(self, em: Emitter, spec: ConvSpec, pointers: ConvPointers, epilogue: EpilogueOf) -> None:
         self.em = em
         self.spec = spec
         self.p = spec.problem
@@ -272,9 +270,7 @@ class _Direct(_Conv):
             return []
 
         if spec.threads > 1:
-            emit_share(
-                em, full + (tail > 0), full, self.threads, body, lambda: panel(em.index(full), tail)
-            )
+            emit_share(em, full + (tail > 0), full, self.threads, body, lambda: panel(em.index(full), tail))
             return
         em.loop(0, full, 1, [], body)
         if tail:
@@ -354,7 +350,8 @@ class _Direct(_Conv):
         def row_of(start: Value, weight: Value, acc: list[Value], row: int, number: int) -> None:
             for column in range(columns):
                 at = row * p.dilations[0] * image.row + column * p.dilations[1] * image.column
-                add(start, weight, acc, at, number + column)
+                # Windows overlap: what LLVM would keep of one element for the next takes all registers.
+                add(em.opaque(em.address(start, at, self.dtype)), weight, acc, 0, number + column)
 
         def channel(c: Value, acc: list[Value]) -> list[Value]:
             start = em.moved(image.start, c, image.channel, self.dtype)
@@ -483,7 +480,12 @@ class _Depthwise(_Conv):
         # Two loads and a shuffle; what lies behind the last pixel is not touched.
         needed = 2 * active - 1
         halves = [
-            em.load(em.address(address, half * lanes, self.dtype), self.dtype, lanes, min(lanes, needed - half * lanes))
+            em.load(
+                em.address(address, half * lanes, self.dtype),
+                self.dtype,
+                lanes,
+                min(lanes, needed - half * lanes),
+            )
             if needed > half * lanes
             else self.zero(lanes)
             for half in range(2)

@@ -110,7 +110,9 @@ def _conv_reason(work: Work) -> str | None:
         return "what follows the convolution has no generated code"
     if work.code.reduce_sizes or len(work.code.phases) != 1:
         return "a reduction follows the convolution"
-    if index_ops(work.code) or any(not isinstance(type_, AnyFloat | IntegerType) for type_ in _arguments(work.code)):
+    if index_ops(work.code) or any(
+        not isinstance(type_, AnyFloat | IntegerType) for type_ in _arguments(work.code)
+    ):
         return "what follows the convolution reads at computed places"
     if (reason := code_reason(work.code)) is not None:
         return reason

@@ -12,8 +12,10 @@ where they lie, or from a copy of a block of rows with zeros around it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import product
 from math import prod
 from typing import Literal, cast
 
@@ -24,13 +26,14 @@ from aicf.backends.cpu.gemm_spec import (
     CACHE_LINE,
     MEETING_CYCLES,
     NOMINAL_GHZ,
+    BSource,
     GemmProblem,
     GemmSpec,
     propose,
     traffic_cycles,
 )
 from aicf.backends.cpu.pack_spec import packed_elements
-from aicf.backends.cpu.records import Record, get_bool, get_int, get_record, gemm_spec, integer, one_of
+from aicf.backends.cpu.records import Record, gemm_spec, get_bool, get_int, get_record, integer, one_of
 from aicf.backends.cpu.target import ELEMENT_BYTES, CpuLevel
 from aicf.errors import PlanError
 
@@ -50,7 +53,6 @@ class ConvProblem:
         sizes, taps, counts: Rows and columns of the input, of a window, and of the result.
         strides, dilations, low: Between windows, between elements of one, and zeros in front.
         x_strides: Elements between images, channels, rows and columns of the input.
-        whole: Whether what reads or writes the result takes all pixels of a channel as one run.
     """
 
     dtype: str
@@ -261,25 +263,28 @@ def choose(
     """Predicted microseconds and the spec that is predicted to take least, on one thread or on all."""
     shares = sorted({1, threads})
     if problem.is_pointwise:
-        found = [
-            (us, ConvSpec(problem, "gemm", spec.lanes, prepared=False, threads=spec.threads, product=spec))
-            for share in shares
-            for source in ("direct", "workspace")
-            for us, spec in propose(
-                problem.product(),
-                level,
-                cast(Literal["direct", "workspace"], source),
-                threads=share,
-                epilogue_cycles=epilogue_cycles,
-                splits=(1,),
-                count=1,
-            )
-        ]
-        return min(found, key=lambda entry: entry[0])
-    specs = _depthwise(problem, level, shares) if problem.channels == 1 and problem.groups > 1 else None
-    if specs is None:
-        specs = _direct(problem, level, shares, is_param)
+        return min(_products(problem, level, shares, epilogue_cycles), key=lambda entry: entry[0])
+    is_depthwise = problem.channels == 1 and problem.groups > 1
+    specs = _depthwise(problem, level, shares) if is_depthwise else _direct(problem, level, shares, is_param)
     return min(((cost_us(spec, epilogue_cycles), spec) for spec in specs), key=lambda entry: entry[0])
+
+
+def _products(
+    problem: ConvProblem, level: CpuLevel, shares: Sequence[int], epilogue_cycles: float
+) -> Iterator[tuple[float, ConvSpec]]:
+    """Ways to multiply the weight with the pixels, with predicted microseconds."""
+    sources: tuple[BSource, ...] = ("direct", "workspace")
+    for share, source in product(shares, sources):
+        for us, spec in propose(
+            problem.product(),
+            level,
+            source,
+            threads=share,
+            epilogue_cycles=epilogue_cycles,
+            splits=(1,),
+            count=1,
+        ):
+            yield us, ConvSpec(problem, "gemm", spec.lanes, threads=spec.threads, product=spec)
 
 
 def _depthwise(problem: ConvProblem, level: CpuLevel, shares: list[int]) -> list[ConvSpec]:
@@ -334,7 +339,7 @@ def _blocked(spec: ConvSpec) -> ConvSpec:
     rows = max(_BLOCK_BYTES // row // spec.tile_rows, 1) * spec.tile_rows
     blocks = -(-p.counts[0] // rows)
     even = -(-p.counts[0] // (blocks * spec.tile_rows)) * spec.tile_rows
-    return ConvSpec(**{**spec.__dict__, "block_rows": min(even, p.counts[0])})
+    return replace(spec, block_rows=min(even, p.counts[0]))
 
 
 def conv_record(spec: ConvSpec) -> dict[str, Attribute]:
@@ -356,9 +361,9 @@ def conv_record(spec: ConvSpec) -> dict[str, Attribute]:
 def read_conv_spec(record: Record, problem: ConvProblem, fused: bool) -> ConvSpec:
     """The decisions of a record for `problem`. Raises PlanError if they contradict each other."""
     algorithm = cast(Algorithm, one_of(record, "algorithm", ("gemm", "direct", "depthwise")))
-    product = None
+    own = None
     if algorithm == "gemm":
-        product = gemm_spec(get_record(record, "product"), problem.product(), fused)
+        own = gemm_spec(get_record(record, "product"), problem.product(), fused)
     spec = ConvSpec(
         problem,
         algorithm,
@@ -369,7 +374,7 @@ def read_conv_spec(record: Record, problem: ConvProblem, fused: bool) -> ConvSpe
         get_bool(record, "copies"),
         get_bool(record, "prepared"),
         get_int(record, "threads"),
-        product,
+        own,
     )
     if (wrong := check(spec)) is not None:
         raise PlanError(
@@ -389,7 +394,10 @@ def check(spec: ConvSpec) -> str | None:
         return "zeros around the input are in a copy of it"
     if min(spec.tile_pixels, spec.tile_vectors, spec.block_rows, spec.threads) < 1:
         return "tiles, blocks and threads are 1 at least"
-    if spec.algorithm == "direct" and (spec.tile_pixels > spec.lanes or spec.block_rows % spec.tile_rows):
-        if spec.block_rows != p.counts[0] or spec.tile_pixels > spec.lanes:
-            return "a tile has no more pixels than a vector lanes, and blocks are of whole tiles"
+    if spec.algorithm == "direct" and spec.tile_pixels > spec.lanes:
+        return "a tile has more pixels than a vector lanes"
+    if spec.algorithm == "depthwise" and spec.block_rows != p.counts[0]:
+        return "depthwise is one block of all rows"
+    if spec.block_rows < p.counts[0] and spec.algorithm == "direct" and spec.block_rows % spec.tile_rows:
+        return "blocks are of whole tiles"
     return None

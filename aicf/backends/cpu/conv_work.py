@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from xdsl.ir import Attribute
 
@@ -23,8 +24,8 @@ def read_conv(attrs: Mapping[str, Attribute], x: Strided, weight: Strided, resul
         values = [get_int(attrs, f"{name}_{dim}") for dim in range(rank)]
         return _pair(values, absent)
 
-    rows = () if rank == 2 else (0,)
     batch, channel, *steps = x.strides
+    rows, columns = _pair(steps, 0)
     return ConvProblem(
         x.dtype,
         batch=x.shape[0],
@@ -37,7 +38,7 @@ def read_conv(attrs: Mapping[str, Attribute], x: Strided, weight: Strided, resul
         strides=pair("stride", 1),
         dilations=pair("dilation", 1),
         low=pair("low", 0),
-        x_strides=(batch, channel, *rows, *steps),  # type: ignore[arg-type]
+        x_strides=(batch, channel, rows, columns),
     )
 
 
@@ -63,7 +64,7 @@ def pixel_accesses(
     moved: list[Access] = []
     for access in found:
         steps = [(n, step) for n, step in zip(shape[2:], access.strides[2:], strict=True) if n != 1]
-        for (_, outer), (inner_size, inner) in zip(steps, steps[1:], strict=False):
+        for (_, outer), (inner_size, inner) in pairwise(steps):
             if outer != inner_size * inner:
                 return None
         pixel = steps[-1][1] if steps else 0

@@ -370,6 +370,11 @@ class Emitter:
         """`base` moved by ``index * stride`` elements."""
         return base if stride == 0 else self.address(base, self.scaled(index, stride), dtype)
 
+    def opaque(self, address: Value) -> Value:
+        """The same address, of which LLVM knows nothing: what is loaded from it is not kept for a load elsewhere."""
+        same = ir.InlineAsm(ir.FunctionType(PTR, [PTR]), "", "=r,0")
+        return self.b.call(same, [address])
+
     def fma(self, a: Value, b: Value, c: Value) -> Value:
         """a * b + c of floats: one rounding where the level has FMA, else two (never a call into libm)."""
         if self.level.has_fma:
