@@ -29,6 +29,7 @@ lint: $(READY)
 demo: $(READY)
 	$(BIN)/python examples/digits/demo.py
 	$(BIN)/python examples/digits/train.py
+	$(BIN)/python examples/inference_basic.py
 
 test-peers: $(PEERS_READY)
 	$(BIN)/python -m pytest -m peers

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import types
+from collections.abc import Callable
 from functools import cache
-from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, TypeAlias, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from aicf.errors import ArtifactError
 
@@ -37,62 +38,119 @@ def from_plain(cls: type[T], value: object, where: str) -> T:
     Raises:
         ArtifactError: a field is missing, unknown or of another type; the message names its path.
     """
-    return cast(T, _read(cls, value, where))
+    try:
+        return cast(T, _reader(cls)(value))
+    except _Wrong as wrong:
+        raise ArtifactError(
+            f"{where}{''.join(reversed(wrong.path))} {wrong.problem}; the file is corrupt or of another version"
+        ) from None
+
+
+class _Wrong(Exception):
+    """What is wrong with a value, and the steps of the path to it, the last one first."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.path: list[str] = []
+
+
+_Reader: TypeAlias = Callable[[object], object]
+"""Checks a plain value and gives what the dataclass holds. Raises _Wrong."""
 
 
 @cache
-def _fields(cls: type[Any]) -> dict[str, Any]:
-    hints = get_type_hints(cls)
-    return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
-
-
-def _read(hint: Any, value: object, where: str) -> object:
+def _reader(hint: Any) -> _Reader:
+    """The reader of a type; plans have many values of few types, so each is looked at once."""
     if dataclasses.is_dataclass(hint):
-        return _read_dataclass(cast(type[Any], hint), value, where)
+        return _dataclass_reader(cast(type[Any], hint))
     origin = get_origin(hint)
     if origin in (Union, types.UnionType):
-        return _read_union(get_args(hint), value, where)
+        return _union_reader(get_args(hint))
     if origin is tuple:
-        return _read_tuple(get_args(hint), value, where)
+        return _tuple_reader(get_args(hint))
     if origin is dict:
-        _expect(isinstance(value, dict), "an object", value, where)
-        return dict(cast(dict[str, object], value))
-    kinds = (int, float) if hint is float else hint
-    is_bool_for_number = isinstance(value, bool) and hint is not bool
-    _expect(isinstance(value, kinds) and not is_bool_for_number, hint.__name__, value, where)
-    return value
+        return _read_dict
+    return _scalar_reader(hint)
 
 
-def _read_dataclass(cls: type[Any], value: object, where: str) -> object:
-    _expect(isinstance(value, dict), "an object", value, where)
-    entries = cast(dict[str, object], value)
-    hints = _fields(cls)
-    if odd := sorted(hints.keys() ^ entries.keys(), key=str):
-        problem = "lacks" if odd[0] in hints else "has an unknown"
-        raise ArtifactError(f"{where} {problem} field '{odd[0]}'; the file is corrupt or of another version")
-    return cls(**{name: _read(hint, entries[name], f"{where}.{name}") for name, hint in hints.items()})
+def _dataclass_reader(cls: type[Any]) -> _Reader:
+    hints = get_type_hints(cls)
+    fields = {field.name: hints[field.name] for field in dataclasses.fields(cls)}
+
+    def read(value: object) -> object:
+        if not isinstance(value, dict):
+            raise _Wrong(_expected("an object", value))
+        entries = cast(dict[str, object], value)
+        if entries.keys() != fields.keys():
+            odd = min(fields.keys() ^ entries.keys(), key=str)
+            raise _Wrong(f"{'lacks' if odd in fields else 'has an unknown'} field '{odd}'")
+        given: dict[str, object] = {}
+        for name, hint in fields.items():
+            try:
+                given[name] = _reader(hint)(entries[name])  # found now: a type may hold itself
+            except _Wrong as wrong:
+                wrong.path.append(f".{name}")
+                raise
+        return cls(**given)
+
+    return read
 
 
-def _read_union(choices: tuple[Any, ...], value: object, where: str) -> object:
-    if value is None and types.NoneType in choices:
-        return None
+def _union_reader(choices: tuple[Any, ...]) -> _Reader:
     some = [choice for choice in choices if choice is not types.NoneType]
-    fitting = [choice for choice in some if type(value) is choice]
-    return _read((fitting or some)[0], value, where)
+    may_be_none = len(some) < len(choices)
+    readers = {choice: _reader(choice) for choice in some}
+    first = readers[some[0]]
+
+    def read(value: object) -> object:
+        if value is None and may_be_none:
+            return None
+        return readers.get(type(value), first)(value)
+
+    return read
 
 
-def _read_tuple(items: tuple[Any, ...], value: object, where: str) -> object:
-    _expect(isinstance(value, list), "a list", value, where)
-    values = cast(list[object], value)
-    if items[-1] is Ellipsis:
-        return tuple(_read(items[0], item, f"{where}[{index}]") for index, item in enumerate(values))
-    _expect(len(values) == len(items), f"{len(items)} values", value, where)
-    pairs = zip(items, values, strict=True)
-    return tuple(_read(hint, item, f"{where}[{index}]") for index, (hint, item) in enumerate(pairs))
+def _tuple_reader(items: tuple[Any, ...]) -> _Reader:
+    is_long = items[-1] is Ellipsis
+    readers = [_reader(hint) for hint in (items[:1] if is_long else items)]
+
+    def read(value: object) -> object:
+        if not isinstance(value, list):
+            raise _Wrong(_expected("a list", value))
+        values = cast(list[object], value)
+        if not is_long and len(values) != len(readers):
+            raise _Wrong(_expected(f"{len(readers)} values", values))
+        found: list[object] = []
+        for index, item in enumerate(values):
+            try:
+                found.append(readers[0 if is_long else index](item))
+            except _Wrong as wrong:
+                wrong.path.append(f"[{index}]")
+                raise
+        return tuple(found)
+
+    return read
 
 
-def _expect(holds: bool, wanted: str, value: object, where: str) -> None:
-    if not holds:
-        raise ArtifactError(
-            f"{where} must be {wanted}, got {type(value).__name__}; the file is corrupt or of another version"
-        )
+def _read_dict(value: object) -> object:
+    if not isinstance(value, dict):
+        raise _Wrong(_expected("an object", value))
+    return dict(cast(dict[str, object], value))
+
+
+def _scalar_reader(hint: Any) -> _Reader:
+    kinds = (int, float) if hint is float else (hint,)
+
+    def read(value: object) -> object:
+        if type(value) in kinds:
+            return value
+        if not isinstance(value, kinds) or isinstance(value, bool):
+            raise _Wrong(_expected(hint.__name__, value))
+        return value
+
+    return read
+
+
+def _expected(wanted: str, value: object) -> str:
+    return f"must be {wanted}, got {type(value).__name__}"

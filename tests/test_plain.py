@@ -26,3 +26,39 @@ def test_unions_give_the_same_value_back(number: Number):
 def test_what_no_member_of_a_union_is_is_refused(value: object):
     with pytest.raises(ArtifactError, match="number.value must be"):
         from_plain(Number, {"value": value, "name": None}, "number")
+
+
+@dataclass(frozen=True)
+class Box:
+    numbers: tuple[Number, ...]
+    pair: tuple[int, str]
+    more: dict[str, object]
+    inner: Box | None = None
+
+
+def box() -> Box:
+    return Box((Number(1), Number(2.5, "half")), (3, "c"), {"any": [1, None]}, Box((), (0, ""), {}))
+
+
+def test_a_type_may_hold_itself():
+    assert from_plain(Box, to_plain(box()), "box") == box()
+
+
+WRONG: list[tuple[dict[str, object], str]] = [
+    ({"numbers": [{"value": 1, "name": 2}]}, "box.numbers[0].name must be str, got int"),
+    ({"numbers": [{"value": 1}]}, "box.numbers[0] lacks field 'name'"),
+    ({"numbers": {}}, "box.numbers must be a list, got dict"),
+    ({"pair": [1]}, "box.pair must be 2 values, got list"),
+    ({"pair": [1, 2]}, "box.pair[1] must be str, got int"),
+    ({"pair": [True, "c"]}, "box.pair[0] must be int, got bool"),
+    ({"more": []}, "box.more must be an object, got list"),
+    ({"inner": {}}, "box.inner lacks field 'inner'"),
+    ({"size": 1}, "box has an unknown field 'size'"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), WRONG)
+def test_messages_name_the_path(change: dict[str, object], message: str):
+    with pytest.raises(ArtifactError) as error:
+        from_plain(Box, {**to_plain(box()), **change}, "box")
+    assert error.value.message == f"{message}; the file is corrupt or of another version"

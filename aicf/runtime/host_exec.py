@@ -47,6 +47,11 @@ class HostProgram(Boundary):
         self.consts = {bind.name: read_const(bind) for bind in plan.graph.with_role("const")}
 
     @property
+    def const_bytes(self) -> int:
+        """What its constants request."""
+        return sum(requested(bind.nbytes) for bind in self.plan.graph.with_role("const") if bind.nbytes)
+
+    @property
     def instance_bytes(self) -> int:
         """What a GraphExec and one call of it request: the arena, staging of small inputs and outputs, and the fresh
         arrays of large outputs."""

@@ -75,17 +75,19 @@ class HostStore:
 
     @property
     def _shared_bytes(self) -> int:
-        """What is requested once: prepared weights, and the state."""
+        """What is requested once: prepared weights, constants, and the state."""
         derived = [bind.nbytes for bind in self._plan.derived]
         state = [self._weights[name].nbytes for name in self._plan.mutable]
-        return sum(map(requested, (*derived, *state)))
+        consts = [program.const_bytes for program in self._programs.values()]
+        return sum(map(requested, (*derived, *state))) + sum(consts)
 
     @property
     def _prepare_bytes(self) -> int:
         """What making the prepared weights takes for a while."""
         if self._plan.prepare is None or self._cached is not None:
             return 0
-        return self._program(self._plan.prepare).instance_bytes
+        program = self._program(self._plan.prepare)
+        return program.const_bytes + program.instance_bytes
 
     def _program(self, plan: CapturePlan) -> HostProgram:
         return HostProgram(plan, self._plan.threads, self._code, self._arrays)

@@ -30,10 +30,18 @@ def _slice(node: Node) -> Result:
         raise node.invalid(f"axes {axes} and steps {steps} have one entry for each start; no step is 0")
     places = [range(size) for size in shape]
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
-        places[axis] = range(shape[axis])[start:end:step]
+        places[axis] = _places(shape[axis], start, end, step)
     if any(len(taken) == 0 for taken in places):
         return np.empty([len(taken) for taken in places], node.element(0).dtype)
     return _taken(node, node.operand(0), places)
+
+
+def _places(size: int, start: int, end: int, step: int) -> range:
+    """The places of a window. Unlike Python, ONNX lets one that walks back begin at the first element at least."""
+    start, end = (place + size if place < 0 else place for place in (start, end))
+    if step > 0:
+        return range(min(max(start, 0), size), min(max(end, 0), size), step)
+    return range(min(max(start, 0), size - 1), min(max(end, -1), size - 1), step)
 
 
 def _taken(node: Node, value: SSAValue, places: Sequence[range]) -> SSAValue:

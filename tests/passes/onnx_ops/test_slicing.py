@@ -79,3 +79,10 @@ def test_pads_by_attributes() -> None:
     )
     with pytest.raises(aicf.InvalidIR, match="mode is 'mirror'; use one of constant, reflect, wrap, edge"):
         expect("Pad", [x], opset=10, pads=[0, 0, 0, 0], mode="mirror", expected=[])
+
+
+def test_a_walk_back_begins_at_the_first_element_at_least() -> None:
+    """By the text of the op; the reference slices as NumPy does, where nothing is left."""
+    x = np.array([3.0, 4.0, 5.0], "f4")
+    lists = map(list_of, ([-9], [-8], [0], [-1]))
+    expect("Slice", [x, *lists], known=[1, 2, 3, 4], expected=[x[:1]])
