@@ -167,8 +167,9 @@ def _as_reshape(value: SSAValue, context: FusionContext) -> SSAValue:
     """A returned broadcast or window that repeats and moves nothing as the reshape that it is, others as they are."""
     if not isinstance(value, OpResult) or not isinstance(value.op, logical.BroadcastOp | logical.WindowOp):
         return value
-    view = View.whole(tensor_info(value.op.operand.type).shape).then(value.op)
-    if view is None or not view.is_whole:
+    source = tensor_info(value.op.operand.type)
+    view = View.whole(source.shape).then(value.op)
+    if view is None or not view.is_whole or source.elements != value.op.info.elements:
         return value
     reshape = logical.ReshapeOp(value.op.operand, view.shape)
     set_identity(reshape, derived_id(id_of(value.op), "reshape"), sources(value.op))

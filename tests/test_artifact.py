@@ -399,3 +399,41 @@ def test_any_contents_come_back(entries: dict[str, bytes]):
         path = Path(folder) / "m.aicf"
         artifact.write(path, entries, MANIFEST)
         assert artifact.read(path).entries == entries
+
+
+# Large entries
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> tuple[Path, bytes]:
+    """An artifact with an entry that is mapped, and that entry."""
+    data = os.urandom(artifact._MAPPED_FROM + 5)  # pyright: ignore[reportPrivateUsage]
+    target = tmp_path / "large.aicf"
+    artifact.write(target, {**ENTRIES, "weights": data}, MANIFEST)
+    return target, data
+
+
+def test_a_large_entry_is_a_view_of_the_file(large: tuple[Path, bytes]):
+    path, data = large
+    entries = artifact.read(path).entries
+    view = entries["weights"]
+    assert isinstance(view, memoryview) and view.readonly and view == data
+    assert all(isinstance(entries[name], bytes) and entries[name] == ENTRIES[name] for name in ENTRIES)
+    path.unlink()  # the mapping outlives the name
+    assert bytes(view) == data
+
+
+def test_a_large_entry_is_checked_too(large: tuple[Path, bytes]):
+    path, data = large
+    whole = path.read_bytes()
+    place = whole.index(data) + len(data) // 2
+    path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+    refuse(path, "was damaged or edited: entry 'weights' fails its hash")
+
+
+def test_every_entry_begins_at_a_cache_line(large: tuple[Path, bytes]):
+    path, data = large
+    whole = path.read_bytes()
+    assert whole.index(data) % 64 == 0
+    for name in ("emit.mlir", "native/cpu.o"):
+        assert whole.index(ENTRIES[name]) % 64 == 0

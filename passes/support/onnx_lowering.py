@@ -93,7 +93,13 @@ class _GraphLowering:
         assert isinstance(argument.type, onnx.ValueType)
         info = argument.type.info
         assert info is not None
-        new = self.block.insert_arg(info.with_sizes(info.sizes), len(self.block.args))
+        type_ = info.with_sizes(info.sizes)
+        try:
+            tensor_info(type_)
+        except VerifyException as error:
+            index = len(self.block.args)
+            raise InvalidIR(f"input '{self.graph.argument_name(index)}': {error}") from error
+        new = self.block.insert_arg(type_, len(self.block.args))
         new.name_hint = argument.name_hint
         return new
 
@@ -225,7 +231,7 @@ class _GraphLowering:
     ) -> Result:
         try:
             return lower(Node(header, operands, emitter))
-        except (VerifyException, ValueError, OverflowError) as error:
+        except (VerifyException, ValueError, ArithmeticError) as error:
             raise InvalidIR(f"{header}: {error}", location=position_of(op)) from error
 
     def tensor(self, value: Value, what: str) -> SSAValue:

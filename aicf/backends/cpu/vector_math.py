@@ -1,7 +1,7 @@
 """Code for roots, rounding, exp, log and what follows from them, of f32 and f64 vectors, without calls into a library.
 
-Sine and cosine are in `vector_trig.py`, powers in `vector_pow.py`, and the table of all functions in
-`vector_functions.py`; this file holds the ground they stand on.
+Sine and cosine are in `vector_trig.py`, the arc tangent in `vector_atan.py`, powers in `vector_pow.py`, and the table
+of all functions in `vector_functions.py`; this file holds the ground they stand on.
 
 Every function is within 4 ulp on its whole domain, subnormal arguments and results included, and handles signed zero,
 infinities and NaN as C99 Annex F does. With one lane the same code works on a scalar, with the same bits. Levels

@@ -19,7 +19,7 @@ _P = onnx.AttributeProto
 def read_attributes(
     attributes: Sequence[onnx.AttributeProto], folder: Path | None, what: str
 ) -> dict[str, Attribute]:
-    """The attributes of a node by name, graphs left out.
+    """The attributes of a node by name, graphs and types left out.
 
     Raises:
         InvalidIR: one is given twice, or is damaged.
@@ -31,7 +31,7 @@ def read_attributes(
         if attr.name in seen:
             raise InvalidIR(f"{what}: attribute {attr.name} is given twice")
         seen.add(attr.name)
-        if attr.type != _P.GRAPH:
+        if attr.type not in (_P.GRAPH, _P.TYPE_PROTO):  # a type says nothing that values do not
             found[attr.name] = _read(attr, folder, what)
     return found
 

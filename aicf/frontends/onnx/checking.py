@@ -46,6 +46,9 @@ def check_model(model: onnx.ModelProto) -> None:
     Raises:
         InvalidIR: a rule of ONNX is broken; the message is the checker's.
     """
+    if not model.graph.output:
+        raise InvalidIR("the graph has no outputs; name what it computes")
+    _check_defined_once(model.graph)
     light = onnx.ModelProto()
     light.ir_version = max(model.ir_version, 4)  # from 4 on an initializer need not be an input
     light.opset_import.extend(model.opset_import)
@@ -55,6 +58,19 @@ def check_model(model: onnx.ModelProto) -> None:
         onnx.checker.check_model(light.SerializeToString())  # pyright: ignore[reportUnknownMemberType]
     except onnx.checker.ValidationError as error:
         raise InvalidIR(f"the model breaks a rule of ONNX: {error}") from None
+
+
+def _check_defined_once(graph: onnx.GraphProto) -> None:
+    """The checker says this too, but not of which nodes."""
+    givers: dict[str, str] = {}
+    for node in graph.node:
+        for output in filter(None, node.output):
+            what = f"{node.op_type} '{node.name or output}'"
+            if output in givers:
+                raise InvalidIR(
+                    f"{what} gives '{output}', which {givers[output]} gives too; every value has one name"
+                )
+            givers[output] = what
 
 
 def _copy_graph(graph: onnx.GraphProto, light: onnx.GraphProto) -> None:

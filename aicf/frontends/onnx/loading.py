@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import DecodeError, Message
 
 from aicf.errors import InvalidIR
 
@@ -24,9 +25,28 @@ def load_model(model: str | Path | bytes | onnx.ModelProto) -> onnx.ModelProto:
         proto.CopyFrom(model)
     else:
         proto = _parse(model if isinstance(model, bytes) else _bytes_of(Path(model)))
+    _check_texts(proto)
     if not proto.HasField("graph") or not proto.ir_version or not proto.opset_import:
         raise InvalidIR("no ONNX model: it has no graph, no IR version or no opset; export the model again")
     return proto
+
+
+def _check_texts(message: Message) -> None:
+    """Refuses names that are no text: protobuf hands these over as bytes.
+
+    Raises:
+        InvalidIR: a string of the message, or of one inside of it, is not UTF-8.
+    """
+    for field, value in message.ListFields():
+        if field.type == FieldDescriptor.TYPE_MESSAGE:
+            for inner in [value] if isinstance(value, Message) else value:
+                _check_texts(inner)
+        elif field.type == FieldDescriptor.TYPE_STRING:
+            for text in [value] if isinstance(value, str | bytes) else value:
+                if not isinstance(text, str):
+                    raise InvalidIR(
+                        f"the model is damaged: {field.name} {text!r} is no UTF-8 text; export it again"
+                    )
 
 
 def _bytes_of(path: Path) -> bytes:

@@ -31,7 +31,7 @@ def _loop(node: Node) -> Result:
     """The body, as often as the trip count and the conditions say; scan outputs are stacked."""
     body = node.body("body")
     trips = int(node.value(0, "the trip count").reshape(-1)[0]) if node.has(0) else None
-    condition: Value = node.raw(1) if node.has(1) else Known(np.asarray(True))
+    condition: Value = Known(node.value(1, "the condition") if node.has(1) else np.asarray(True))
     variables = node.values(2)
     carried = len(variables)
     _check_inputs(node, body, 2 + carried)
@@ -79,6 +79,9 @@ def _stack_all(node: Node, scanned: Sequence[Sequence[Tensor]], count: int) -> l
     """Scan outputs: for each, what the iterations gave, one after the other along a new first axis."""
     if count and not scanned:
         raise node.unsupported("no iteration runs, so that the sizes of its scan outputs are not known")
+    for values in scanned:
+        if len(values) < count:
+            raise node.invalid(f"it has {count} scan outputs, its body gives {len(values)}")
     return [node.stack([values[index] for values in scanned], 0) for index in range(count)]
 
 
@@ -142,6 +145,8 @@ def _scan_over(node: Node, states: Sequence[Value], scanned: Sequence[Tensor], p
 def _stack_outputs(node: Node, collected: Sequence[Sequence[Tensor]], count: int) -> list[Tensor]:
     if count and not collected:
         raise node.unsupported("nothing is scanned, so that the sizes of its outputs are not known")
+    if any(len(values) < count for values in collected):
+        raise node.invalid(f"it has {count} scan outputs, its body gives fewer")
     ranks = [len(node.shape_of(value)) + 1 for value in collected[0]] if collected else []
     axes = _axes(node, "scan_output_axes", ranks[:count])
     backward = _directions(node, "scan_output_directions", count)

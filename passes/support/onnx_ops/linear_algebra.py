@@ -10,7 +10,7 @@ from aicf.passes.support.onnx_ops.base import Node, Result, row
 from aicf.passes.support.onnx_ops.elementwise import compare, select
 from aicf.passes.support.onnx_ops.pointwise import narrow, widen
 
-_MOST_ROWS = 64
+_MOST_ROWS = 32
 
 
 @row("Det", since=11)

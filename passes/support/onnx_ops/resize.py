@@ -184,6 +184,9 @@ def _either(names: Mapping[str, object]) -> str:
 
 # Writing
 
+MAX_RESIZED = 1 << 20
+"""Most elements that an axis is resized to."""
+
 
 def _resized(node: Node, wanted: Sequence[_Along]) -> SSAValue:
     """Operand 0 with other sizes along some axes."""
@@ -196,6 +199,11 @@ def _resized(node: Node, wanted: Sequence[_Along]) -> SSAValue:
     outside: list[tuple[int, Array]] = []
     moved = [along for along in wanted if not _stays(along, mode)]
     for along in moved:
+        if not 0 < along.wanted <= MAX_RESIZED:
+            raise node.unsupported(
+                f"axis {along.axis} gets {along.wanted} elements; where each comes from is worked out at compile time, "
+                f"for 1 to {MAX_RESIZED} of an axis: resize in front of the model"
+            )
         places = _COORDINATES[mode](along, np.arange(along.wanted, dtype=np.float64))
         x = _along_axis(node, x, along.axis, _taps(node, along, places))
         if mode == _CROP:

@@ -163,6 +163,8 @@ def _split(node: Node) -> Result:
     sizes = node.ints_of("split", 1)
     if sizes is None:
         count = node.attributes.int("num_outputs", node.outputs)
+        if not 0 < count <= max(node.outputs, shape[axis]):
+            raise node.invalid(f"num_outputs is {count}; it is the number of outputs, {node.outputs}")
         part = -(-shape[axis] // count)
         sizes = [min(part, max(shape[axis] - part * index, 0)) for index in range(count)]
     if sum(sizes) != shape[axis] or any(size < 0 for size in sizes):

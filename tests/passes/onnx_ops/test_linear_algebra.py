@@ -25,3 +25,10 @@ def test_permutations_have_a_sign() -> None:
 def test_a_matrix_that_is_not_square() -> None:
     with pytest.raises(aicf.InvalidIR, match="it holds square matrices"):
         expect("Det", [np.ones((3, 4), "f4")], expected=[])
+
+
+def test_a_matrix_of_many_rows() -> None:
+    with pytest.raises(
+        aicf.UnsupportedOp, match="Det 'node': matrices have 40 rows; up to 32 are eliminated here"
+    ):
+        expect("Det", [np.ones((40, 40), "f4")], expected=[])
