@@ -35,7 +35,7 @@ class LowerPoolingsPass(ModulePass):
     name = "lower-poolings"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        refused = {
+        refused: set[Operation] = {
             pooling
             for context in fusion_contexts(op, target_of(op), grouped=True)
             for pooling in context.function.body.block.ops
@@ -43,8 +43,11 @@ class LowerPoolingsPass(ModulePass):
         }
         if refused:
             patterns = lowerings(IdTable(op))
-            kept = {each: _only(refused, patterns[each]) for each in POOLINGS}
-            apply_patterns(op, kept)
+            formulas: PatternTable = {
+                each: tuple(_Only(frozenset(refused), pattern) for pattern in patterns[each])
+                for each in POOLINGS
+            }
+            apply_patterns(op, formulas)
 
 
 def _has_kernel(pooling: logical.PoolOp, context: FusionContext) -> bool:
@@ -52,10 +55,6 @@ def _has_kernel(pooling: logical.PoolOp, context: FusionContext) -> bool:
     if reason is not None:
         record(context.module, LowerPoolingsPass.name, [id_of(pooling)], "as a reduction of windows", reason)
     return reason is None
-
-
-def _only(ops: set[logical.PoolOp], patterns: tuple[RewritePattern, ...]) -> tuple[RewritePattern, ...]:
-    return tuple(_Only(frozenset(ops), pattern) for pattern in patterns)
 
 
 @dataclass(frozen=True)

@@ -147,9 +147,20 @@ def choose(problem: PoolProblem, level: CpuLevel, threads: int) -> PoolSpec:
 
 def read_pool(attrs: Mapping[str, Attribute], x: Strided, y: Strided) -> PoolProblem:
     """The problem of an instruction, from the attributes of its kind or a record that holds them."""
-    names = ("size", "stride", "dilation", "low", "high")
+
+    def value(name: str, dim: int) -> int:
+        return get_int(attrs, f"{name}_{dim}")
+
     axes = [
-        PoolAxis(whole, *(get_int(attrs, f"{name}_{dim}") for name in names), count)
+        PoolAxis(
+            whole,
+            size=value("size", dim),
+            stride=value("stride", dim),
+            dilation=value("dilation", dim),
+            low=value("low", dim),
+            high=value("high", dim),
+            count=count,
+        )
         for dim, (whole, count) in enumerate(zip(x.shape[2:], y.shape[2:], strict=True))
     ]
     return PoolProblem(
