@@ -26,6 +26,7 @@ FUSES = (
     "fuse-epilogues",
     "fuse-casts",
     "fuse-elementwise",
+    "sink-casts",
     "fuse-multi-output",
 )
 """The passes that form instructions of several ops."""
