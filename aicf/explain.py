@@ -26,8 +26,8 @@ FUSES = (
     "fuse-epilogues",
     "fuse-casts",
     "fuse-elementwise",
-    "sink-casts",
     "fuse-multi-output",
+    "sink-casts",
 )
 """The passes that form instructions of several ops."""
 
