@@ -60,8 +60,9 @@ def _widenings(group: GroupOp) -> Iterator[tuple[int, logical.CastOp]]:
     """The results that are a cast of an operand to wider elements, each behind its place."""
     for place, value in enumerate(yielded(group.body.block)):
         cast = value.owner
-        of_operand = isinstance(cast, logical.CastOp) and isinstance(cast.operand, BlockArgument)
-        if of_operand and byte_count(cast.result.type) > byte_count(cast.operand.type):
+        if not isinstance(cast, logical.CastOp) or not isinstance(cast.operand, BlockArgument):
+            continue
+        if byte_count(cast.result.type) > byte_count(cast.operand.type):
             yield place, cast
 
 
