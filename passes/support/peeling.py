@@ -15,6 +15,7 @@ from xdsl.ir import Block, Operation, OpResult, SSAValue
 
 from aicf.dialects.emit import YieldOp
 from aicf.dialects.logical import (
+    AvgPoolOp,
     BroadcastOp,
     ConcatOp,
     ConstantOp,
@@ -22,6 +23,7 @@ from aicf.dialects.logical import (
     IndexedRead,
     LastUpdateOp,
     MatmulOp,
+    MaxPoolOp,
     ScatterCombineOp,
     TopkIndicesOp,
 )
@@ -91,7 +93,17 @@ def peel(body: Block, lies: Lies | None = None) -> PeeledBody:
     return _Peeler(body, lies or Lies.alone(body)).run()
 
 
-_STRIDED_READERS = (MatmulOp, ConvOp, ConcatOp, YieldOp, LastUpdateOp, ScatterCombineOp, TopkIndicesOp)
+_STRIDED_READERS = (
+    MatmulOp,
+    ConvOp,
+    MaxPoolOp,
+    AvgPoolOp,
+    ConcatOp,
+    YieldOp,
+    LastUpdateOp,
+    ScatterCombineOp,
+    TopkIndicesOp,
+)
 """Ops that take operands with any strides, 0 included."""
 
 _IN_MEMORY = 1
