@@ -15,6 +15,7 @@ from xdsl.ir import Block, Operation, OpResult, SSAValue
 
 from aicf.dialects.emit import YieldOp
 from aicf.dialects.logical import (
+    AvgPoolOp,
     BroadcastOp,
     ConcatOp,
     ConstantOp,
@@ -23,6 +24,7 @@ from aicf.dialects.logical import (
     LastUpdateOp,
     LstmOp,
     MatmulOp,
+    MaxPoolOp,
     ScatterCombineOp,
     TopkIndicesOp,
 )
@@ -95,6 +97,8 @@ def peel(body: Block, lies: Lies | None = None) -> PeeledBody:
 _STRIDED_READERS = (
     MatmulOp,
     ConvOp,
+    MaxPoolOp,
+    AvgPoolOp,
     ConcatOp,
     YieldOp,
     LastUpdateOp,

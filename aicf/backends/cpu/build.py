@@ -35,6 +35,8 @@ from aicf.backends.cpu.module import compile_module, new_module
 from aicf.backends.cpu.pack import emit_pack
 from aicf.backends.cpu.place_code import Topk, emit_last_update, emit_scatter
 from aicf.backends.cpu.place_kernels import scatter_parts, summed_apart
+from aicf.backends.cpu.pool import PoolPointers, emit_pool
+from aicf.backends.cpu.pool_spec import read_pool, read_pool_spec
 from aicf.backends.cpu.records import (
     attention_spec,
     gemm_spec,
@@ -356,6 +358,12 @@ def _conv(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
     emit_conv(em, spec, ConvPointers(pixels, weights, workspace, call.tid, call.nthreads), epilogue)
 
 
+def _pool(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
+    problem = read_pool(launch.record, _strided(launch.ins[0]), _strided(launch.outs[0]))
+    pointers = PoolPointers(call.ins[0], call.outs[0], call.tid, call.nthreads)
+    emit_pool(em, read_pool_spec(launch.record, problem), pointers)
+
+
 _CBLAS_ROW_MAJOR = 101
 _CBLAS_TRANSPOSE = {False: 111, True: 112}
 
@@ -563,6 +571,7 @@ _EMITTERS: Mapping[str, Callable[[Emitter, Launch, _Call, Sequence[str]], None]]
     "cpu.conv_avx512": _conv,
     "cpu.conv_avx2": _conv,
     "cpu.conv_portable": _conv,
+    "cpu.pool": _pool,
     "cpu.attention_avx512": _attention,
     "cpu.attention_avx2": _attention,
     "cpu.attention_portable": _attention,
