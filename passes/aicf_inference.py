@@ -29,8 +29,10 @@ from aicf.passes.generate_kernels import GenerateKernelsPass
 from aicf.passes.logical_canonicalize import LogicalCanonicalizePass
 from aicf.passes.logical_cse import LogicalCsePass
 from aicf.passes.logical_dce import LogicalDcePass
+from aicf.passes.lower_convolutions import LowerConvolutionsPass
 from aicf.passes.lower_logical import LowerLogicalPass
 from aicf.passes.lower_onnx import LowerOnnxPass
+from aicf.passes.lower_poolings import LowerPoolingsPass
 from aicf.passes.lower_to_emit import LowerToEmitPass
 from aicf.passes.materialize_views import MaterializeViewsPass
 from aicf.passes.plan_capture import PlanCapturePass
@@ -138,6 +140,8 @@ def lowering_passes() -> tuple[ModulePass, ...]:
 def decision_passes(tuning: str = "") -> tuple[ModulePass, ...]:
     """From lowered logical IR to a final program."""
     return (
+        LowerConvolutionsPass(),
+        LowerPoolingsPass(),
         FuseAttentionPass(),
         MaterializeViewsPass(),
         FuseGatedPass(),

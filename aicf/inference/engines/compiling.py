@@ -18,9 +18,10 @@ from aicf.inference.cache import ProgramCache, key_of
 from aicf.inference.devices import target_for
 from aicf.inference.engines.base import COMPILED, LOADED, Engine, Made
 from aicf.inference.engines.fixed import FixedEngine
-from aicf.inference.engines.opening import Asked, compile_policy
+from aicf.inference.engines.opening import Asked
 from aicf.inference.interface import Bucket, Interface
 from aicf.inference.models import interface_of
+from aicf.inference.policies import compile_text
 from aicf.inference.report import Report
 from aicf.inference.usage import Meter
 from aicf.passes.specialize_shapes import parse_dims
@@ -44,7 +45,7 @@ def open_model(asked: Asked, report: Report) -> Engine:
     source = read_model(asked.model, make_context())
     target = target_for(asked.device, asked.engine) or ""
     threads = 1 if asked.threads is None else asked.threads
-    texts = compile_policy(asked.policy), "", threads, tuning_text(asked.tuning)
+    texts = compile_text(asked.policy), "", threads, tuning_text(asked.tuning)
     options = resolve_options(source, Options(target, *texts))
     cache = None if asked.cache_dir is None else ProgramCache(asked.cache_dir, report)
     compiler = _Compiler(source, read_weights(asked.weights), options, cache)
