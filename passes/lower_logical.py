@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from aicf.passes.lower_convolutions import bias_apart, has_kernels
+from aicf.passes.lower_poolings import without_poolings
 from aicf.passes.support.greedy import apply_patterns
 from aicf.passes.support.identity import IdTable
 from aicf.passes.support.lowerings import lowerings
@@ -31,4 +32,4 @@ class LowerLogicalPass(ModulePass):
         patterns = dict(lowerings(ids))
         if has_kernels(op):
             patterns |= bias_apart(ids)
-        apply_patterns(op, patterns)
+        apply_patterns(op, without_poolings(op, patterns))

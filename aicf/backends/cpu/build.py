@@ -35,6 +35,8 @@ from aicf.backends.cpu.module import compile_module, new_module
 from aicf.backends.cpu.pack import emit_pack
 from aicf.backends.cpu.place_code import Topk, emit_last_update, emit_scatter
 from aicf.backends.cpu.place_kernels import scatter_parts, summed_apart
+from aicf.backends.cpu.pool import PoolPointers, emit_pool
+from aicf.backends.cpu.pool_spec import read_pool, read_pool_spec
 from aicf.backends.cpu.records import (
     attention_spec,
     gemm_spec,
@@ -47,6 +49,8 @@ from aicf.backends.cpu.records import (
     read_rounding,
     sub_records,
 )
+from aicf.backends.cpu.recurrent_code import Lstm, LstmPointers
+from aicf.backends.cpu.recurrent_kernels import LstmSizes
 from aicf.backends.cpu.row_program import make_rows
 from aicf.backends.cpu.subnormals import emit_flushed
 from aicf.backends.cpu.target import ACCUMULATORS, HALVES, CpuLevel
@@ -354,6 +358,12 @@ def _conv(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
     emit_conv(em, spec, ConvPointers(pixels, weights, workspace, call.tid, call.nthreads), epilogue)
 
 
+def _pool(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
+    problem = read_pool(launch.record, _strided(launch.ins[0]), _strided(launch.outs[0]))
+    pointers = PoolPointers(call.ins[0], call.outs[0], call.tid, call.nthreads)
+    emit_pool(em, read_pool_spec(launch.record, problem), pointers)
+
+
 _CBLAS_ROW_MAJOR = 101
 _CBLAS_TRANSPOSE = {False: 111, True: 112}
 
@@ -542,6 +552,17 @@ def _topk(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
     topk.emit(em, call.ins[0], call.outs[0], tid, nthreads)
 
 
+def _lstm(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
+    if not call.ws:
+        raise PlanError(f"instruction '{launch.name}' needs workspace: run lower-to-emit again")
+    lanes, rows, split = (get_int(launch.record, name) for name in ("lanes", "tile_rows", "k_split"))
+    steps, batch, hidden = launch.outs[0].shape[1:]
+    sizes = LstmSizes(steps, batch, hidden, lanes, rows, split)
+    x, weight, first, states = (_strided(ref) for ref in (*launch.ins, *launch.outs))
+    lstm = Lstm(x, weight, first, states, sizes, get_bool(launch.record, "reverse"))
+    lstm.emit(em, LstmPointers(call.ins[0], call.ins[1], call.ins[2], call.outs[0], call.ws[0]))
+
+
 _EMITTERS: Mapping[str, Callable[[Emitter, Launch, _Call, Sequence[str]], None]] = {
     "cpu.gemm_avx512": _gemm,
     "cpu.gemm_avx2": _gemm,
@@ -550,6 +571,7 @@ _EMITTERS: Mapping[str, Callable[[Emitter, Launch, _Call, Sequence[str]], None]]
     "cpu.conv_avx512": _conv,
     "cpu.conv_avx2": _conv,
     "cpu.conv_portable": _conv,
+    "cpu.pool": _pool,
     "cpu.attention_avx512": _attention,
     "cpu.attention_avx2": _attention,
     "cpu.attention_portable": _attention,
@@ -563,6 +585,7 @@ _EMITTERS: Mapping[str, Callable[[Emitter, Launch, _Call, Sequence[str]], None]]
     "cpu.last_update": _last_update,
     "cpu.scatter": _scatter,
     "cpu.topk": _topk,
+    "cpu.lstm": _lstm,
     "cpu.multi_tensor": _multi_tensor,
 }
 """Kernel id -> code."""
