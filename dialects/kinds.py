@@ -53,6 +53,9 @@ KIND_IDS: dict[str, int] = {
     "topk_indices": 35,
     "attention_step": 36,
     "update": 37,
+    "conv": 38,
+    "pool": 39,
+    "lstm": 40,
 }
 """Append-only: a number, once given, never changes and is never used again."""
 
@@ -62,6 +65,12 @@ ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "sigmoid", "tanh", "generate
 
 SCATTER_MODES = ("add", "max", "min", "mul")
 """Values of the `mode` field of a scatter, in the order of their packed code."""
+
+POOL_MODES = ("max", "avg")
+"""Values of the `mode` field of a pooling, in the order of their packed code."""
+
+CONV_DIMS = 3
+"""Most dimensions of a window; attributes of those that a convolution has not are those of one element."""
 
 FLAGS = (BoolAttr.from_bool(False), BoolAttr.from_bool(True))
 """The two i1 attributes, by truth: made once, for every instruction has some."""
@@ -148,7 +157,21 @@ SCHEMAS: dict[str, tuple[Field, ...]] = {
     ),
     "gemm_norm.v1": (Field("transpose_a", "?"), Field("transpose_b", "?")),
     "scatter_combine.v1": (Field("mode", "B", SCATTER_MODES),),
+    "lstm.v1": (Field("reverse", "?"),),
     "topk_indices.v1": (Field("axis", "q"), Field("smallest", "?")),
+    "conv.v1": (
+        Field("groups", "q"),
+        *(Field(f"{name}_{dim}", "q") for name in ("stride", "dilation", "low") for dim in range(CONV_DIMS)),
+    ),
+    "pool.v1": (
+        Field("mode", "B", POOL_MODES),
+        Field("count_include_pad", "?"),
+        *(
+            Field(f"{name}_{dim}", "q")
+            for name in ("size", "stride", "dilation", "low", "high")
+            for dim in range(CONV_DIMS)
+        ),
+    ),
 }
 """Field layouts by schema name, packed without padding; a changed layout gets a new version, never a new meaning."""
 

@@ -29,8 +29,10 @@ from aicf.passes.generate_kernels import GenerateKernelsPass
 from aicf.passes.logical_canonicalize import LogicalCanonicalizePass
 from aicf.passes.logical_cse import LogicalCsePass
 from aicf.passes.logical_dce import LogicalDcePass
+from aicf.passes.lower_convolutions import LowerConvolutionsPass
 from aicf.passes.lower_logical import LowerLogicalPass
 from aicf.passes.lower_onnx import LowerOnnxPass
+from aicf.passes.lower_poolings import LowerPoolingsPass
 from aicf.passes.lower_to_emit import LowerToEmitPass
 from aicf.passes.materialize_views import MaterializeViewsPass
 from aicf.passes.plan_capture import PlanCapturePass
@@ -39,6 +41,7 @@ from aicf.passes.schedule import SchedulePass
 from aicf.passes.select_kernels import SelectKernelsPass
 from aicf.passes.select_layouts import SelectLayoutsPass
 from aicf.passes.set_target import SetTargetPass
+from aicf.passes.sink_casts import SinkCastsPass
 from aicf.passes.specialize_shapes import SpecializeShapesPass
 from aicf.passes.support.collector import collector_paused
 from aicf.passes.support.driver import drive
@@ -138,6 +141,8 @@ def lowering_passes() -> tuple[ModulePass, ...]:
 def decision_passes(tuning: str = "") -> tuple[ModulePass, ...]:
     """From lowered logical IR to a final program."""
     return (
+        LowerConvolutionsPass(),
+        LowerPoolingsPass(),
         FuseAttentionPass(),
         MaterializeViewsPass(),
         FuseGatedPass(),
@@ -148,6 +153,7 @@ def decision_passes(tuning: str = "") -> tuple[ModulePass, ...]:
         FuseCastsPass(),
         FuseElementwisePass(),
         FuseMultiOutputPass(),
+        SinkCastsPass(),
         ElideConcatsPass(),
         SelectKernelsPass(tuning),
         GenerateKernelsPass(),

@@ -1,4 +1,4 @@
-"""`fuse-epilogues`: pointwise ops behind a matmul join it, or a copy of its result, so that it is written once."""
+"""`fuse-epilogues`: pointwise ops, or a copy, behind a product or convolution join it, so that it is written once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from xdsl.passes import ModulePass
 
 from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp
-from aicf.passes.support.clusters import POINTWISE_ON_SUMS, Cluster, pointwise_like
+from aicf.passes.support.clusters import POINTWISE_ON_SUMS, Cluster, Product, pointwise_like
 from aicf.passes.support.fusion import FusionContext, first_legal, form_group, fusion_contexts, refusal
 from aicf.passes.support.ledger import record
 from aicf.passes.support.matching import only_reader
@@ -24,7 +24,7 @@ from aicf.passes.support.work import target_of
 
 @dataclass(frozen=True)
 class FuseEpiloguesPass(ModulePass):
-    """Groups each matmul with the pointwise ops that follow it: bias, activation, residual, any scalar program.
+    """Groups each matmul and convolution with the pointwise ops that follow it: bias, activation, any scalar program.
 
     The largest set with one result for which the target has a legal kernel is taken; larger ones are recorded with
     the reason. A matmul whose epilogue no kernel takes becomes a group of one, but with what transposes its rows where
@@ -36,11 +36,11 @@ class FuseEpiloguesPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for context in fusion_contexts(op, target_of(op)):
             for matmul in list(context.function.body.block.ops):
-                if isinstance(matmul, logical.MatmulOp):
+                if isinstance(matmul, Product):
                     _fuse(matmul, context)
 
 
-def _fuse(matmul: logical.MatmulOp, context: FusionContext) -> None:
+def _fuse(matmul: Product, context: FusionContext) -> None:
     accept = pointwise_like(matmul)
     cluster = Cluster([matmul], context)
     if context.policy.fusion.epilogue:
@@ -65,9 +65,9 @@ def _fuse(matmul: logical.MatmulOp, context: FusionContext) -> None:
     record(context.module, FuseEpiloguesPass.name, [group.id.data, *subjects], choice, because, refused)
 
 
-def _copy_behind(matmul: logical.MatmulOp, context: FusionContext) -> GroupOp | None:
+def _copy_behind(matmul: Product, context: FusionContext) -> GroupOp | None:
     """The instruction that only moves whole rows of a product, and is all that reads it."""
-    reader = only_reader(matmul.result)
+    reader = only_reader(matmul.result) if isinstance(matmul, logical.MatmulOp) else None
     if not context.policy.fusion.epilogue or not isinstance(reader, GroupOp):
         return None
     id_ = reader.id.data
@@ -80,7 +80,7 @@ def _copy_behind(matmul: logical.MatmulOp, context: FusionContext) -> GroupOp | 
     return reader if view is not None and view.strides[-1] == 1 else None
 
 
-def _take_copy(matmul: logical.MatmulOp, copy: GroupOp, context: FusionContext) -> bool:
+def _take_copy(matmul: Product, copy: GroupOp, context: FusionContext) -> bool:
     """Makes the product and `copy` one group if a kernel writes the result with the strides that it has then."""
     moves = _moves_in_function(matmul, copy)
     members = (matmul, *moves)
@@ -110,7 +110,7 @@ def _take_copy(matmul: logical.MatmulOp, copy: GroupOp, context: FusionContext) 
     return True
 
 
-def _moves_in_function(matmul: logical.MatmulOp, copy: GroupOp) -> list[Operation]:
+def _moves_in_function(matmul: Product, copy: GroupOp) -> list[Operation]:
     """Clones of what `copy` does, behind the product in the function."""
     block = matmul.parent
     assert block is not None

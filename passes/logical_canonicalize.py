@@ -31,11 +31,13 @@ from aicf.dialects.logical import (
     SliceOp,
     SubOp,
     TransposeOp,
+    WindowOp,
     int_values,
 )
 from aicf.dialects.types import element_of, tensor_info
 from aicf.passes.support.greedy import PatternTable, apply_patterns
 from aicf.passes.support.identity import replace_with_op, replace_with_value
+from aicf.passes.support.views import View
 
 
 class RemoveIdentity(RewritePattern):
@@ -70,6 +72,17 @@ class BroadcastToReshape(RewritePattern):
         if any(isinstance(use.operation, LogicalOp) for use in op.result.uses):
             return  # to whoever computes with it, a broadcast row says more than a reshaped one
         if tensor_info(op.operand.type).elements == op.info.elements and list(targets) == sorted(targets):
+            replace_with_op(rewriter, op, ReshapeOp(op.operand, op.info.sizes))
+
+
+class WindowToReshape(RewritePattern):
+    """Windows that leave every element where it is: of one element each, or one of all."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: WindowOp, rewriter: PatternRewriter, /) -> None:
+        info = tensor_info(op.operand.type)
+        view = View.whole(info.shape).then(op) if info.is_static else None
+        if view is not None and view.is_whole and tensor_info(op.operand.type).elements == op.info.elements:
             replace_with_op(rewriter, op, ReshapeOp(op.operand, op.info.sizes))
 
 
@@ -194,6 +207,7 @@ PATTERNS: PatternTable = {
     BroadcastOp: (RemoveIdentity(), BroadcastToReshape(), MergeBroadcasts()),
     SliceOp: (RemoveIdentity(), SliceOfConcat(), SliceOfBroadcast()),
     ConcatOp: (RemoveIdentity(), MergeConcats()),
+    WindowOp: (WindowToReshape(),),
     CastOp: (RemoveIdentity(),),
     NegOp: (RemoveDoubleNegation(),),
     AddOp: (RemoveNeutralOperand(),),

@@ -14,6 +14,8 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
+from aicf.passes.lower_convolutions import bias_apart, has_kernels
+from aicf.passes.lower_poolings import without_poolings
 from aicf.passes.support.greedy import apply_patterns
 from aicf.passes.support.identity import IdTable
 from aicf.passes.support.lowerings import lowerings
@@ -26,4 +28,8 @@ class LowerLogicalPass(ModulePass):
     name = "lower-logical"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        apply_patterns(op, lowerings(IdTable(op)))
+        ids = IdTable(op)
+        patterns = dict(lowerings(ids))
+        if has_kernels(op):
+            patterns |= bias_apart(ids)
+        apply_patterns(op, without_poolings(op, patterns))

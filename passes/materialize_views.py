@@ -153,13 +153,30 @@ def _copy_returns(context: FusionContext) -> None:
     terminator = context.function.body.block.last_op
     assert isinstance(terminator, func.ReturnOp)
     seen: set[SSAValue] = set()
-    for index, value in enumerate(list(terminator.operands)):
+    for index, given in enumerate(list(terminator.operands)):
+        terminator.operands[index] = value = _as_reshape(given, context)
         reason = _copy_reason(value, index, context.function, seen)
         seen.add(_computed(value))
         if reason is None:
             continue
         copy = _returned_copy(terminator.operands[index], index, context, reason)
         terminator.operands[index] = copy
+
+
+def _as_reshape(value: SSAValue, context: FusionContext) -> SSAValue:
+    """A returned broadcast or window that repeats and moves nothing as the reshape that it is, others as they are."""
+    if not isinstance(value, OpResult) or not isinstance(value.op, logical.BroadcastOp | logical.WindowOp):
+        return value
+    source = tensor_info(value.op.operand.type)
+    view = View.whole(source.shape).then(value.op)
+    if view is None or not view.is_whole or source.elements != value.op.info.elements:
+        return value
+    reshape = logical.ReshapeOp(value.op.operand, view.shape)
+    set_identity(reshape, derived_id(id_of(value.op), "reshape"), sources(value.op))
+    reshape.result.name_hint = value.name_hint
+    context.function.body.block.insert_op_after(reshape, value.op)
+    context.renumber()
+    return reshape.result
 
 
 def _computed(value: SSAValue) -> SSAValue:

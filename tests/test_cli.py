@@ -18,6 +18,7 @@ import safetensors.numpy
 import aicf
 from aicf.backends.cpu.target import host_level
 from aicf.explain import WIDTH, microseconds
+from aicf.inference import report
 from aicf.tools.aicf_cli import main
 from tests.support.processes import interruptible
 from tests.support.training_graphs import mlp as training_mlp
@@ -130,6 +131,51 @@ def test_run_writes_what_the_call_updated(folder: Path, tmp_path: Path):
     loss = expected(x, y)
     np.testing.assert_array_equal(np.load(tmp_path / "loss.npy"), loss)
     np.testing.assert_array_equal(np.load(tmp_path / "w.npy"), expected.state()["w"])
+
+
+def test_run_takes_a_model_of_the_sizes_of_its_inputs(
+    tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    """The second time its program comes out of the cache; weights and inputs are the same."""
+    monkeypatch.setattr(report.LOGGER, "propagate", False)
+    model = MLP
+    arguments = [
+        "run",
+        str(model),
+        "--weights",
+        str(folder / "mlp.safetensors"),
+        "--cache",
+        str(tmp_path / "c"),
+    ]
+    arguments += ["--input", f"x={folder / 'x.npy'}", "--output", str(tmp_path)]
+    for said in ("compiled N=3", "loaded N=3"):
+        assert main(arguments) == 0
+        printed = capsys.readouterr()
+        assert printed.out == f"{tmp_path / 'probabilities.npy'}: f32[3, 10]\n" and said in printed.err
+    found = np.load(tmp_path / "probabilities.npy")
+    np.testing.assert_allclose(found, mlp_exact(np.load(folder / "x.npy"), mlp_weights()), rtol=2e-5)
+
+
+def test_run_and_bench_take_no_options_of_a_compile_for_an_artifact(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+):
+    artifact = str(folder / "mlp.aicf")
+    for command, option in (
+        ("run", ["--device", "cpu"]),
+        ("run", ["--cache", "c"]),
+        ("bench", ["--dims", "N=1"]),
+    ):
+        assert main([command, artifact, *option]) == 1
+        message = f"aicf: error: {option[0]} has no effect on an artifact, which is compiled; leave it out\n"
+        assert capsys.readouterr().err == message
+
+
+def test_bench_compiles_a_model(folder: Path, capsys: pytest.CaptureFixture[str]):
+    model = str(MLP)
+    weights = str(folder / "mlp.safetensors")
+    assert main(["bench", model, "--weights", weights, "--dims", "N=2", "--repeats", "2"]) == 0
+    out = capsys.readouterr().out
+    assert "N=2: call " in out and "fc1@N=2" in out
 
 
 def test_explain_is_plain_in_a_pipe(folder: Path, capsys: pytest.CaptureFixture[str]):

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 from aicf.errors import PolicyError
-from aicf.policies.execution_policy import ExecutionPolicy
+from aicf.inference.limits import Limits
+from aicf.policies.execution_policy import COMPILE, ExecutionPolicy
 from aicf.policies.kernel_policy import KernelPolicy
 from aicf.policies.policy import EXECUTION, KERNEL, Policy, resolve_policy
 
@@ -29,6 +30,20 @@ def policies(kernel: KernelWish, execution: ExecutionWish) -> Policy:
         _section(KERNEL, KernelPolicy, kernel, lambda both: (both.kernel, both.execution)),
         _section(EXECUTION, ExecutionPolicy, execution, lambda both: (both.execution, both.kernel)),
     )
+
+
+def limits_of(policy: Policy) -> Limits:
+    """What it says of sessions."""
+    execution = policy.execution
+    return Limits(execution.new_shapes == COMPILE, execution.max_programs, execution.max_bytes)
+
+
+def compile_text(policy: Policy | None) -> str:
+    """What compiles follow of it, as inline JSON; empty if that is all default."""
+    if policy is None:
+        return ""
+    wanted = Policy(policy.kernel, policy.execution.for_compile())
+    return wanted.to_line() if wanted != Policy() else ""
 
 
 def _section(

@@ -20,6 +20,7 @@ from aicf.compiled import CompiledModel
 from aicf.errors import InputMismatch, PolicyError, SessionClosed, ValueNeeded
 from aicf.inference.engines.base import Engine, Made
 from aicf.inference.interface import Bucket
+from aicf.inference.limits import Limits
 from aicf.inference.placement import placed
 from aicf.inference.report import Report
 from aicf.inference.usage import (
@@ -30,7 +31,6 @@ from aicf.inference.usage import (
     predicted_bytes,
     program_bytes,
 )
-from aicf.policies.execution_policy import ExecutionPolicy
 from aicf.runtime.capture_plan import CapturePlan
 from aicf.runtime.tensors import Array, numpy_dtype
 
@@ -138,7 +138,7 @@ class Programs:
         report: Is told of everything.
     """
 
-    def __init__(self, engine: Engine, limits: ExecutionPolicy, report: Report) -> None:
+    def __init__(self, engine: Engine, limits: Limits, report: Report) -> None:
         self._engine = engine
         self._limits = limits
         self._report = report
@@ -250,7 +250,7 @@ class Programs:
     def _made(self, bucket: Bucket) -> Program:
         label = self._engine.interface.label(bucket)
         refusal = self._engine.refusal(bucket)
-        if refusal is None and self._limits.new_shapes == "refuse":
+        if refusal is None and not self._limits.makes:
             refusal = "the execution policy says new_shapes: refuse; give these sizes in dims= too"
         if refusal is not None:
             have = " | ".join(program.label for program in self.all) or "no sizes"

@@ -14,13 +14,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from aicf.compiled import CompiledModel
-from aicf.errors import SessionClosed, ValueNeeded
+from aicf.errors import InputMismatch, SessionClosed, ValueNeeded
 from aicf.inference.binding import Binding
 from aicf.inference.engines.base import Engine, Made
 from aicf.inference.engines.opening import Asked, open_engine
 from aicf.inference.interface import UNKNOWN, Feeds
+from aicf.inference.limits import Limits
+from aicf.inference.packing import prepared_bytes
 from aicf.inference.placement import Placement, placed
-from aicf.inference.policies import ExecutionWish, KernelWish, policies
 from aicf.inference.programs import Program, Programs
 from aicf.inference.report import Report
 from aicf.inference.usage import MemoryUse
@@ -29,6 +30,8 @@ from aicf.runtime.profiler import Profile, Profiler
 from aicf.runtime.tensors import Array, describe
 
 if TYPE_CHECKING:
+    from aicf.inference.policies import ExecutionWish, KernelWish
+    from aicf.policies.policy import Policy
     from aicf.sources import Dims, Model, Tuning, Values
     from aicf.weight_arrays import Weights
 
@@ -77,14 +80,13 @@ class InferenceSession:
         threads: int | None = None,
         tuning: Tuning | None = None,
     ) -> None:
-        policy = policies(kernel_policy, exec_policy)
+        policy, self._limits = _read_policies(kernel_policy, exec_policy)
         folder = None if cache_dir is None else Path(cache_dir)
         asked = Asked(model, weights, device, engine, policy, folder, dims, values, threads, tuning)
         self._report = Report()
         self._engine: Engine = open_engine(asked, self._report)
         self._interface = self._engine.interface
         self._report.name = self._engine.model
-        self._limits = policy.execution
         self._programs = Programs(self._engine, self._limits, self._report)
         seconds, detail = 0.0, "no program yet, the first call of each shape makes one"
         if (made := self._ahead()) is not None:
@@ -139,12 +141,9 @@ class InferenceSession:
     def memory(self) -> MemoryUse:
         """Bytes: of weights, and of each program those predicted and those requested."""
         programs = self._programs.all
-        executables = {id(program.executable): program.executable.memory() for program in programs}.values()
-        return MemoryUse(
-            max((sizes["weights"] for sizes in executables), default=0),
-            sum(sizes["derived"] for sizes in executables),
-            tuple(program.memory for program in programs),
-        )
+        executables = [program.executable for program in programs]
+        weights = max((executable.memory()["weights"] for executable in executables), default=0)
+        return MemoryUse(weights, prepared_bytes(executables), tuple(program.memory for program in programs))
 
     def placement(self) -> Placement:
         """What runs where: device, kernels, memory and sizes of the programs that are there."""
@@ -164,7 +163,7 @@ class InferenceSession:
         if not self._interface.dims and not self._interface.followed:
             return "one program, its sizes are fixed"
         have = " | ".join(program.label for program in programs) or "no sizes yet"
-        makes = self._engine.makes_programs and self._limits.new_shapes == "compile"
+        makes = self._engine.makes_programs and self._limits.makes
         return f"{have}; others are {'made on first use' if makes else 'refused'}"
 
     # Running
@@ -236,6 +235,25 @@ class InferenceSession:
         program = self._programs.find(arguments)
         return Profiler(program.executable).measure(*program.own(arguments), repeats=repeats)
 
+    def state(self, *names: str) -> dict[str, Array]:
+        """Copies of what calls update, parameters and states: those of these names, by default all.
+
+        Raises:
+            InputMismatch: a name is none of them.
+            SessionClosed: the session is closed.
+        """
+        self.check_open()
+        programs = self._programs.all
+        return programs[0].executable.state(*names) if programs else {}
+
+    def set_state(self, values: Mapping[str, Any]) -> None:
+        """Replaces what calls update. Raises as `state`, and InputMismatch for what does not fit."""
+        self.check_open()
+        programs = self._programs.all
+        if not programs or not programs[0].executable.is_stateful:
+            raise InputMismatch(f"'{self._engine.model}' updates nothing, so it has no state")
+        programs[0].executable.set_state(values)
+
     # For bindings
 
     @property
@@ -278,6 +296,16 @@ class InferenceSession:
     def __repr__(self) -> str:
         inputs = ", ".join(f"{spec.name}: {describe(spec.shape, spec.dtype)}" for spec in self.input_info)
         return f"InferenceSession({self._engine.model}: {inputs}; {self._engine.name})"
+
+
+def _read_policies(kernel: KernelWish, execution: ExecutionWish) -> tuple[Policy | None, Limits]:
+    """The policy of compiles, None if nothing is given, and the limits of the session."""
+    if kernel is None and execution is None:
+        return None, Limits()
+    from aicf.inference.policies import limits_of, policies
+
+    policy = policies(kernel, execution)
+    return policy, limits_of(policy)
 
 
 def _warm(program: Program, inputs: Mapping[str, Any]) -> None:

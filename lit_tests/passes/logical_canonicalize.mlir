@@ -15,6 +15,19 @@ func.func @identities(%x : tensor<2x3xf32>) -> tensor<2x3xf32> {
   func.return %f : tensor<2x3xf32>
 }
 
+// Windows that overlap nowhere and leave nothing out are a reshape; others stay.
+// CHECK-LABEL: func.func @windows
+// CHECK-NEXT: [[A:%.*]] = logical.reshape %x
+// CHECK-NEXT: [[B:%.*]] = logical.window %y
+// CHECK-NEXT: [[C:%.*]] = logical.window %x
+// CHECK-NEXT: func.return [[A]], [[B]], [[C]]
+func.func @windows(%x : tensor<4x6xf32>, %y : tensor<4x7xf32>) -> (tensor<4x3x2xf32>, tensor<4x3x2xf32>, tensor<4x5x2xf32>) {
+  %0 = logical.window %x {sizes = [2], strides = [2], dilations = [1]} : tensor<4x6xf32> -> tensor<4x3x2xf32>
+  %1 = logical.window %y {sizes = [2], strides = [2], dilations = [1]} : tensor<4x7xf32> -> tensor<4x3x2xf32>
+  %2 = logical.window %x {sizes = [2], strides = [1], dilations = [1]} : tensor<4x6xf32> -> tensor<4x5x2xf32>
+  func.return %0, %1, %2 : tensor<4x3x2xf32>, tensor<4x3x2xf32>, tensor<4x5x2xf32>
+}
+
 // A square transposition has equal types on both sides and is none of them.
 // CHECK-LABEL: func.func @square
 func.func @square(%x : tensor<3x3xf32>) -> tensor<3x3xf32> {

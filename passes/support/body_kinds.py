@@ -13,9 +13,10 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, SSAVal
 
 from aicf.dialects import logical
 from aicf.dialects.emit_kernels import YieldOp
-from aicf.dialects.kinds import FLAGS
+from aicf.dialects.kinds import CONV_DIMS, FLAGS
 from aicf.dialects.types import tensor_info
 from aicf.passes.support.attention import Attention, attention_of
+from aicf.passes.support.convolutions import convolution_of
 from aicf.passes.support.matching import splat_number, spread_over
 from aicf.passes.support.peeling import yielded
 from aicf.passes.support.products import Products, has_kernel_order, products_of, prologue_piece
@@ -51,6 +52,9 @@ def derive_kind(block: Block) -> tuple[str, Attrs]:
         return ("copy" if isinstance(yielded(block)[0], BlockArgument) else "generated"), {}
     if any(isinstance(op, logical.MatmulOp) for op in ops):
         return _products(block, ops)
+    if any(isinstance(op, logical.ConvOp) for op in ops):
+        found = convolution_of(block)
+        return ("generated", {}) if found is None else ("conv", found.attrs)
     if len(ops) == 1 and (single := _single(ops[0])) is not None:
         return single
     if (update := body_update(block)) is not None:
@@ -71,13 +75,34 @@ def _single(op: Operation) -> tuple[str, Attrs] | None:
             return "concat", {"axis": IntegerAttr(op.axis.value.data, i64)}
         case logical.LastUpdateOp():
             return "last_update", {}
+        case logical.LstmOp():
+            return "lstm", {"reverse": FLAGS[op.reverse is not None]}
         case logical.ScatterCombineOp():
             return "scatter_combine", {"mode": op.mode}
         case logical.TopkIndicesOp():
             attrs = {"axis": IntegerAttr(op.axis.value.data, i64), "smallest": FLAGS[op.smallest is not None]}
             return "topk_indices", attrs
+        case logical.MaxPoolOp() | logical.AvgPoolOp():
+            return _pooling(op)
         case _:
             return None
+
+
+def _pooling(op: logical.MaxPoolOp | logical.AvgPoolOp) -> tuple[str, Attrs] | None:
+    """Kind of a pooling; none of more dimensions than its attributes have room for."""
+    windows = op.windows
+    if len(windows) > CONV_DIMS:
+        return None
+    included = isinstance(op, logical.AvgPoolOp) and op.count_include_pad is not None
+    attrs: dict[str, Attribute] = {
+        "mode": StringAttr("max" if isinstance(op, logical.MaxPoolOp) else "avg"),
+        "count_include_pad": FLAGS[included],
+    }
+    for name, absent in (("size", 1), ("stride", 1), ("dilation", 1), ("low", 0), ("high", 0)):
+        for dim in range(CONV_DIMS):
+            value = getattr(windows[dim], name) if dim < len(windows) else absent
+            attrs[f"{name}_{dim}"] = IntegerAttr(value, i64)
+    return "pool", attrs
 
 
 def _update(update: BodyUpdate) -> tuple[str, Attrs]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 from xdsl.ir import Block, Operation, OpResult, SSAValue
 
@@ -41,7 +42,11 @@ POINTWISE_ON_SUMS = "only pointwise ops of the product's shape run on its sums"
 """What `pointwise_like` accepts, in words."""
 
 
-def pointwise_like(matmul: logical.MatmulOp) -> Accept:
+Product: TypeAlias = logical.MatmulOp | logical.ConvOp
+"""What sums products, and hands the sums to an epilogue."""
+
+
+def pointwise_like(matmul: Product) -> Accept:
     """Accepts the pointwise ops that can run on the accumulator of a product: those of its shape."""
     shape = tensor_info(matmul.result.type).shape
 

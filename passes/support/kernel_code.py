@@ -18,6 +18,7 @@ from aicf.dialects import logical
 from aicf.dialects.emit_kernels import KernelOp, PhaseOp, ReduceOp, ScanOp, StoreOp, YieldOp
 from aicf.dialects.types import element_of, tensor_info
 from aicf.passes.support.body_kinds import is_contraction_of_arguments
+from aicf.passes.support.convolutions import Convolution, convolution_of
 from aicf.passes.support.indexed_reads import index_operand_dims, write_place, write_read
 from aicf.passes.support.peeling import yielded
 from aicf.passes.support.products import (
@@ -78,6 +79,8 @@ def derive_prologue(block: Block, symbol: str) -> KernelOp | None:
 
 def _code(block: Block, products: Products | None, symbol: str) -> KernelOp:
     if products is None:
+        if (convolution := _convolution(block)) is not None:
+            return _Writer(_Indexing(convolution.piece), symbol).write()
         if (update := body_update(block)) is not None:
             return _update_code(update, block, symbol)
         ops = tuple(op for op in block.ops if not isinstance(op, YieldOp))
@@ -102,6 +105,16 @@ def _prologue(products: Products | None, symbol: str) -> KernelOp | None:
     if products is None or not products.prologue:
         return None
     return _Writer(_Indexing(prologue_piece(products)), symbol).write()
+
+
+def _convolution(block: Block) -> Convolution | None:
+    """The convolution of a body, None if it has none."""
+    if not any(isinstance(op, logical.ConvOp) for op in block.ops):
+        return None
+    _refuse_places(block)
+    if (found := convolution_of(block)) is None:
+        raise NoCode("more than one convolution with pointwise ops behind it")
+    return found
 
 
 def _products(block: Block) -> Products | None:

@@ -15,12 +15,16 @@ from xdsl.ir import Block, Operation, OpResult, SSAValue
 
 from aicf.dialects.emit import YieldOp
 from aicf.dialects.logical import (
+    AvgPoolOp,
     BroadcastOp,
     ConcatOp,
     ConstantOp,
+    ConvOp,
     IndexedRead,
     LastUpdateOp,
+    LstmOp,
     MatmulOp,
+    MaxPoolOp,
     ScatterCombineOp,
     TopkIndicesOp,
 )
@@ -90,7 +94,18 @@ def peel(body: Block, lies: Lies | None = None) -> PeeledBody:
     return _Peeler(body, lies or Lies.alone(body)).run()
 
 
-_STRIDED_READERS = (MatmulOp, ConcatOp, YieldOp, LastUpdateOp, ScatterCombineOp, TopkIndicesOp)
+_STRIDED_READERS = (
+    MatmulOp,
+    ConvOp,
+    MaxPoolOp,
+    AvgPoolOp,
+    ConcatOp,
+    YieldOp,
+    LastUpdateOp,
+    LstmOp,
+    ScatterCombineOp,
+    TopkIndicesOp,
+)
 """Ops that take operands with any strides, 0 included."""
 
 _IN_MEMORY = 1
@@ -102,7 +117,7 @@ def reads_in_memory(reader: Operation, place: int) -> bool:
     return isinstance(reader, _STRIDED_READERS) or (place == 0 and reader.has_trait(IndexedRead))
 
 
-_POSITIONAL = (MatmulOp, ConcatOp, LastUpdateOp, ScatterCombineOp, TopkIndicesOp)
+_POSITIONAL = (MatmulOp, ConvOp, ConcatOp, LastUpdateOp, LstmOp, ScatterCombineOp, TopkIndicesOp)
 """Ops whose kernels know operands by their place: each place gets a block argument of its own, in order."""
 
 

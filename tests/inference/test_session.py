@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +31,7 @@ from tests.inference.models import (
 )
 
 THREADS = 8
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -269,6 +272,19 @@ def test_memory_is_what_was_predicted() -> None:
     assert memory.requested == sum(row.requested or 0 for row in memory.programs)
 
 
+def test_programs_made_one_by_one_share_packed_weights() -> None:
+    """What is packed once is requested once, and outlives the program that packed it."""
+    with InferenceSession(classifier(), WEIGHTS, exec_policy={"max_programs": 2}) as session:
+        for count in (2, 7, 64):
+            assert_classified(session.run([rows(count, 24)]), rows(count, 24))
+            assert session.memory.prepared == 1536
+        assert [event.program for event in session.report.of("evicted")] == ["N=2"]
+        for row in session.memory.programs:
+            assert row.requested == row.predicted
+        packed = [program.executable.prepared()["fc.weight:packed_b"] for program in session._programs.all]
+        assert np.shares_memory(*packed)
+
+
 def test_the_profile_joins_instructions_to_the_ops_of_the_model(session: InferenceSession) -> None:
     profile = session.profile([rows(5, 24)], repeats=3)
     assert set(profile.by_source()) == {"fc", "prob"}
@@ -349,6 +365,12 @@ def test_what_fails_for_one_thread_is_told_to_all_and_tried_again(monkeypatch: p
 # State
 
 
+def test_a_model_without_state_has_none(session: InferenceSession) -> None:
+    assert session.state() == {}
+    with pytest.raises(InputMismatch, match="'classifier' updates nothing, so it has no state"):
+        session.set_state({"x": rows(1)})
+
+
 def test_a_model_with_state_is_one_executable_and_its_calls_take_turns() -> None:
     """All its programs share the state, so sizes are given ahead."""
     start = {"total": np.zeros(8, np.float32)}
@@ -365,6 +387,9 @@ def test_a_model_with_state_is_one_executable_and_its_calls_take_turns() -> None
         )
         with pytest.raises(InputMismatch, match="no program for N=2; compiled for N=1 | N=3"):
             session.run([rows(2, 8)])
+        np.testing.assert_array_equal(session.state("total")["total"], np.full(8, THREADS * 4, np.float32))
+        session.set_state(start)
+        np.testing.assert_array_equal(session.run([np.ones((3, 8), np.float32)])["sum"], np.full(8, 3))
     with pytest.raises(PolicyError, match="unbound symbolic dimensions: N"):
         InferenceSession(counter(), start)
 
@@ -499,6 +524,23 @@ def test_an_artifact_is_served_as_it_is(artifact: Path) -> None:
         with pytest.raises(InputMismatch, match=r"no program for N=2; compiled for N=1 \| N=5"):
             session.run([rows(2, 24)])
         assert session.memory.programs[1].requested == session.memory.programs[1].predicted
+
+
+SERVE = """
+import sys
+import numpy as np
+import aicf
+with aicf.InferenceSession(sys.argv[1]) as session:
+    session.run([np.ones((5, 24), np.float32)])
+print([name for name in ("xdsl", "numba", "onnx") if name in sys.modules])
+"""
+
+
+def test_an_artifact_is_served_without_the_compiler(artifact: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SERVE, str(artifact)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.strip() == "[]", done.stderr
 
 
 def test_a_compiled_model_is_served_as_it_is() -> None:

@@ -70,7 +70,7 @@ def _check(instruction: ResolvedOp, values: Values, table: Mapping[str, Operatio
     name = instruction.instruction.data
     body = interpreter.body_of(instruction, table)
     largest = max((_largest(value) for value in values.values() if value.dtype.kind == "f"), default=1.0)
-    if any(isinstance(op, logical.MatmulOp) for op in body.ops):
+    if any(isinstance(op, logical.MatmulOp | logical.ConvOp) for op in body.ops):
         pairs = _products(body, code, prologue, values)
     else:
         results = [values[value] for value in _yielded(body)]
@@ -115,12 +115,12 @@ def _products(
     Operands are the left one, or what the prologue makes it of, the right ones, the prologue's others, and then those
     of the epilogue: of each in turn, if there is one for each product.
     """
-    matmuls = [op for op in body.ops if isinstance(op, logical.MatmulOp)]
+    matmuls = [op for op in body.ops if isinstance(op, logical.MatmulOp | logical.ConvOp)]
     given = [values[argument] for argument in body.args]
     rest, pairs = given[1 + len(matmuls) :], list[tuple[Array, Array]]()
     if prologue is not None:
         others = len(prologue.ins) - 1
-        left = values[matmuls[0].lhs]
+        left = values[matmuls[0].operands[0]]
         pairs += zip(run_kernel(prologue, [given[0], *rest[:others]], [left.shape]), [left], strict=True)
         rest = rest[others:]
     sums = [values[matmul.result] for matmul in matmuls]

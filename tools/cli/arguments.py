@@ -11,6 +11,14 @@ import typer
 Model = Annotated[
     Path, typer.Argument(metavar="MODEL", help="The model, an .mlir or .onnx file.", show_default=False)
 ]
+ArtifactOrModel = Annotated[
+    Path,
+    typer.Argument(
+        metavar="ARTIFACT|MODEL",
+        help="What `aicf compile` wrote, or an .onnx or .mlir file.",
+        show_default=False,
+    ),
+]
 Output = Annotated[
     Path, typer.Option("--output", "-o", help="Artifact to write, as in model.aicf.", show_default=False)
 ]
@@ -68,3 +76,8 @@ MemoryBudget = Annotated[
 Name = Annotated[
     str | None, typer.Option(help="Name of the model; the file's by default.", show_default=False)
 ]
+
+
+def is_model(path: Path) -> bool:
+    """Whether a file is a model that is not compiled yet, by its name."""
+    return path.suffix in (".onnx", ".mlir")

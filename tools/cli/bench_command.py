@@ -1,22 +1,22 @@
-"""`aicf bench`: how long an artifact takes on this machine, as a whole and by instruction, on random inputs."""
+"""`aicf bench`: how long a program takes on this machine, as a whole and by instruction, on random inputs."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
 
-from aicf.errors import CaptureError
+from aicf.errors import CaptureError, PolicyError
 from aicf.explain import format_table, microseconds
 from aicf.runtime.graph import Bind
 from aicf.runtime.profiler import Profile, Profiler
 from aicf.runtime.tensors import Array, numpy_dtype
+from aicf.tools.cli.arguments import ArtifactOrModel, Dims, Target, Threads, Values, Weights, is_model
 
 if TYPE_CHECKING:
     from aicf.compiled import CompiledModel
@@ -37,18 +37,27 @@ class Timing:
 
 
 def bench_command(
-    model: Annotated[
-        Path, typer.Argument(metavar="ARTIFACT", help="What `aicf compile` wrote.", show_default=False)
-    ],
+    model: ArtifactOrModel,
     repeats: Annotated[int, typer.Option(min=1, help="Runs that are timed.")] = 100,
+    weights: Weights = None,
+    target: Target = None,
+    dims: Dims = "",
+    values: Values = "",
+    threads: Threads = 1,
 ) -> None:
-    """Time an artifact on random inputs.
+    """Time an artifact, or a model, on random inputs.
 
-    Whole calls, replays, and each instruction.
+    Whole calls, replays, and each instruction. Target, dims, values and threads are for models.
     """
-    from aicf.compiled import load
+    if is_model(model):
+        from aicf.compiler import compile
 
-    compiled = load(model)
+        compiled = compile(model, weights, target, dims=dims, values=values, threads=threads)
+    else:
+        from aicf.compiled import load
+
+        _reject_options(target=target, dims=dims, values=values, threads=None if threads == 1 else threads)
+        compiled = load(model, weights=weights)
     rng = np.random.default_rng(0)
     for row in compiled.plan.rows:
         program = compiled.plan.by_name[row.program]
@@ -64,6 +73,12 @@ def bench_command(
             print(f"  no times by instruction: {error.message}")
         else:
             print(profile_table(compiled, profile))
+
+
+def _reject_options(**options: object) -> None:
+    for name, value in options.items():
+        if value:
+            raise PolicyError(f"--{name} has no effect on an artifact, which is compiled; leave it out")
 
 
 def random_input(bind: Bind, rng: np.random.Generator) -> Array:

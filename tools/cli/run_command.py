@@ -1,23 +1,22 @@
-"""`aicf run`: one call of an artifact, from .npy files to .npy files."""
+"""`aicf run`: one call of an artifact, or of a model, from .npy files to .npy files."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import typer
 
-from aicf.errors import ArtifactError, InputMismatch
+from aicf.errors import ArtifactError, InputMismatch, PolicyError
 from aicf.files import write_whole
 from aicf.runtime.tensors import Array, describe_array
+from aicf.tools.cli.arguments import ArtifactOrModel, Weights, is_model
 
 
 def run_command(
-    model: Annotated[
-        Path, typer.Argument(metavar="ARTIFACT", help="What `aicf compile` wrote.", show_default=False)
-    ],
+    model: ArtifactOrModel,
     input: Annotated[
         list[str] | None,
         typer.Option(
@@ -30,15 +29,47 @@ def run_command(
             help="Folder for one NAME.npy for each output, and for each parameter or state that the call updated."
         ),
     ] = Path("."),
+    weights: Weights = None,
+    device: Annotated[
+        str | None, typer.Option(help="Of a model: cpu, cuda or reference.", show_default=False)
+    ] = None,
+    cache: Annotated[
+        Path | None, typer.Option(help="Of a model: folder of compiled programs.", show_default=False)
+    ] = None,
 ) -> None:
-    """Run an artifact once on .npy files."""
-    from aicf.compiled import load
-
-    compiled = load(model)
-    results = compiled.run(read_inputs(input or []))
-    for name, array in {**results, **compiled.state()}.items():
+    """Run an artifact, or a model of the sizes of the inputs, once on .npy files."""
+    inputs = read_inputs(input or [])
+    results = (
+        _run_model(model, weights, device, cache, inputs)
+        if is_model(model)
+        else _run_artifact(model, weights, device, cache, inputs)
+    )
+    for name, array in results.items():
         path = write_array(output, name, array)
         print(f"{path}: {describe_array(array)}")
+
+
+def _run_artifact(
+    path: Path, weights: Path | None, device: str | None, cache: Path | None, inputs: Mapping[str, Array]
+) -> dict[str, Array]:
+    """The outputs, and what the call updated."""
+    from aicf.compiled import load
+
+    for option, value in (("--device", device), ("--cache", cache)):
+        if value is not None:
+            raise PolicyError(f"{option} has no effect on an artifact, which is compiled; leave it out")
+    compiled = load(path, weights=weights)
+    return {**compiled.run(inputs), **compiled.state()}
+
+
+def _run_model(
+    path: Path, weights: Path | None, device: str | None, cache: Path | None, inputs: Mapping[str, Array]
+) -> dict[str, Array]:
+    """The same, by a session, which picks sizes by the inputs."""
+    from aicf.inference import InferenceSession
+
+    with InferenceSession(path, weights, device=device, cache_dir=cache) as session:
+        return {**session.run(inputs), **session.state()}
 
 
 def read_inputs(pairs: Sequence[str]) -> dict[str, Array]:

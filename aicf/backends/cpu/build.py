@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from math import prod
 from typing import Any
 
 from llvmlite import ir
@@ -20,6 +21,9 @@ from aicf.backends.cpu.attention import AttentionPointers, emit_attention
 from aicf.backends.cpu.attention_spec import read_attention
 from aicf.backends.cpu.barrier import emit_barrier_function
 from aicf.backends.cpu.blas import FUNCTIONS, table_name
+from aicf.backends.cpu.conv import ConvPointers, emit_conv
+from aicf.backends.cpu.conv_spec import read_conv_spec
+from aicf.backends.cpu.conv_work import pixel_accesses, read_conv
 from aicf.backends.cpu.epilogue import make_epilogue
 from aicf.backends.cpu.gemm import GemmPointers, RowProgram, emit_gemm
 from aicf.backends.cpu.gemm_spec import GemmSpec
@@ -31,6 +35,8 @@ from aicf.backends.cpu.module import compile_module, new_module
 from aicf.backends.cpu.pack import emit_pack
 from aicf.backends.cpu.place_code import Topk, emit_last_update, emit_scatter
 from aicf.backends.cpu.place_kernels import scatter_parts, summed_apart
+from aicf.backends.cpu.pool import PoolPointers, emit_pool
+from aicf.backends.cpu.pool_spec import read_pool, read_pool_spec
 from aicf.backends.cpu.records import (
     attention_spec,
     gemm_spec,
@@ -43,6 +49,8 @@ from aicf.backends.cpu.records import (
     read_rounding,
     sub_records,
 )
+from aicf.backends.cpu.recurrent_code import Lstm, LstmPointers
+from aicf.backends.cpu.recurrent_kernels import LstmSizes
 from aicf.backends.cpu.row_program import make_rows
 from aicf.backends.cpu.subnormals import emit_flushed
 from aicf.backends.cpu.target import ACCUMULATORS, HALVES, CpuLevel
@@ -329,6 +337,33 @@ def _attention(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> No
     emit_attention(em, spec, get_float(launch.record, "scale"), pointers)
 
 
+def _conv(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
+    x, weight, *extras = (_strided(ref) for ref in launch.ins)
+    outs = [_strided(ref) for ref in launch.outs]
+    spec = read_conv_spec(launch.record, read_conv(launch.record, x, weight, outs[0]), em.level.has_fma)
+    accesses = pixel_accesses(launch.code, extras, outs)
+    layout = launch.ins[1].layout
+    if accesses is None or spec.prepared != (layout is not None):
+        raise PlanError(
+            f"instruction '{launch.name}': its operands do not lie as its kernel record says: run lower-to-emit again"
+        )
+    if spec.workspace_bytes and not call.ws:
+        raise PlanError(
+            f"instruction '{launch.name}' needs {spec.workspace_bytes} bytes of workspace: run lower-to-emit again"
+        )
+    workspace = call.ws[0] if call.ws else None
+    pointers = [(*call.ins[2:], *call.outs)]
+    epilogue = make_epilogue(em, launch.code, accesses, pointers, read_rounding(launch.record))
+    pixels, weights = call.ins[:2]
+    emit_conv(em, spec, ConvPointers(pixels, weights, workspace, call.tid, call.nthreads), epilogue)
+
+
+def _pool(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
+    problem = read_pool(launch.record, _strided(launch.ins[0]), _strided(launch.outs[0]))
+    pointers = PoolPointers(call.ins[0], call.outs[0], call.tid, call.nthreads)
+    emit_pool(em, read_pool_spec(launch.record, problem), pointers)
+
+
 _CBLAS_ROW_MAJOR = 101
 _CBLAS_TRANSPOSE = {False: 111, True: 112}
 
@@ -468,13 +503,22 @@ def _multi_tensor(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) ->
 def _pack(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
     source = launch.ins[0]
     k_dim, nr = get_int(launch.record, "k_dim"), get_int(launch.record, "nr")
-    k, n = source.shape[k_dim], source.shape[1 - k_dim]
-    strides = (source.strides[k_dim], source.strides[1 - k_dim])
+    shape, steps = _as_matrix(source)
+    k, n = shape[k_dim], shape[1 - k_dim]
+    strides = (steps[k_dim], steps[1 - k_dim])
     lanes = get_int(launch.record, "lanes")
     into = get_text(launch.record, "element") if "element" in launch.record else source.dtype
     # Elements that keep their type move as they are.
     moved = ("i16", "i16") if into == source.dtype and into in HALVES else (source.dtype, into)
     emit_pack(em, moved[0], lanes, k, n, nr, strides, call.ins[0], call.outs[0], moved[1])
+
+
+def _as_matrix(source: BufferRef) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Sizes and strides of a weight whose dims behind the first are one."""
+    if len(source.shape) == 2:
+        (rows, columns), (row, column) = source.shape, source.strides
+        return (rows, columns), (row, column)
+    return (source.shape[0], prod(source.shape[1:])), (source.strides[0], 1)
 
 
 def _last_update(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
@@ -508,11 +552,26 @@ def _topk(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
     topk.emit(em, call.ins[0], call.outs[0], tid, nthreads)
 
 
+def _lstm(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
+    if not call.ws:
+        raise PlanError(f"instruction '{launch.name}' needs workspace: run lower-to-emit again")
+    lanes, rows, split = (get_int(launch.record, name) for name in ("lanes", "tile_rows", "k_split"))
+    steps, batch, hidden = launch.outs[0].shape[1:]
+    sizes = LstmSizes(steps, batch, hidden, lanes, rows, split)
+    x, weight, first, states = (_strided(ref) for ref in (*launch.ins, *launch.outs))
+    lstm = Lstm(x, weight, first, states, sizes, get_bool(launch.record, "reverse"))
+    lstm.emit(em, LstmPointers(call.ins[0], call.ins[1], call.ins[2], call.outs[0], call.ws[0]))
+
+
 _EMITTERS: Mapping[str, Callable[[Emitter, Launch, _Call, Sequence[str]], None]] = {
     "cpu.gemm_avx512": _gemm,
     "cpu.gemm_avx2": _gemm,
     "cpu.gemm_portable": _gemm,
     "cpu.gemm_blas": _blas,
+    "cpu.conv_avx512": _conv,
+    "cpu.conv_avx2": _conv,
+    "cpu.conv_portable": _conv,
+    "cpu.pool": _pool,
     "cpu.attention_avx512": _attention,
     "cpu.attention_avx2": _attention,
     "cpu.attention_portable": _attention,
@@ -526,6 +585,7 @@ _EMITTERS: Mapping[str, Callable[[Emitter, Launch, _Call, Sequence[str]], None]]
     "cpu.last_update": _last_update,
     "cpu.scatter": _scatter,
     "cpu.topk": _topk,
+    "cpu.lstm": _lstm,
     "cpu.multi_tensor": _multi_tensor,
 }
 """Kernel id -> code."""

@@ -85,6 +85,10 @@ def _literal(dtype: str, value: float | int) -> str:
     return f"0x{struct.unpack('<Q', struct.pack('<d', number))[0]:016x}"
 
 
+_MAX_SHUFFLED = 4
+"""Elements up to so far apart are shuffled out of vectors that hold them all; others are loaded one by one."""
+
+
 class Emitter:
     """Emits into one function at a time; `b` is the raw ``IRBuilder``."""
 
@@ -292,8 +296,36 @@ class Emitter:
             return self.load(address, dtype, lanes, active)
         if stride == 0:
             return self.splat(self.load(address, dtype, 1), lanes)
-        places = [lane * stride for lane in range(lanes if active is None else active)]
+        count = lanes if active is None else active
+        if stride <= _MAX_SHUFFLED and count > 1:
+            return self._register(self._every(address, stride, dtype, lanes, count), dtype, lanes)
+        places = [lane * stride for lane in range(count)]
         return self.load_apart([self.address(address, place, dtype) for place in places], dtype, lanes)
+
+    def _every(self, address: Value, stride: int, dtype: str, lanes: int, count: int) -> Value:
+        """`count` elements `stride` apart as they lie in memory: whole vectors, the last of which ends at the last one
+        wanted, and shuffles of them."""
+        scalar, span = MEMORY[dtype], (count - 1) * stride + 1
+        starts = [*range(0, span - lanes, lanes), max(span - lanes, 0)]
+        active = span if span < lanes else None
+        loads = [
+            self._load_raw(self.address(address, start, dtype), scalar, ELEMENT_BYTES[dtype], lanes, active)
+            for start in starts
+        ]
+        zero = ir.Constant(ir.VectorType(scalar, lanes), None)
+        (base, first), later = ((zero, -1), 0) if count < lanes or len(loads) == 1 else ((loads[0], 0), 1)
+        vector = base
+        for number in range(later, len(loads)):
+            order = list[int]()
+            for lane in range(lanes):
+                offset = lane * stride - starts[number]
+                if lane < count and 0 <= offset < lanes:
+                    order.append(lanes + offset)
+                else:
+                    order.append(lane if number > later or first < 0 else min(lane * stride, lanes - 1))
+            shuffle = ir.Constant(ir.VectorType(I32, lanes), order)
+            vector = self.b.shuffle_vector(vector, loads[number], shuffle)
+        return vector
 
     def load_apart(self, addresses: Sequence[Value], dtype: str, lanes: int) -> Value:
         """An element from each address, in the first of `lanes` (2 or more) lanes; the others are zero."""
@@ -337,6 +369,11 @@ class Emitter:
     def moved(self, base: Value, index: Value, stride: int, dtype: str) -> Value:
         """`base` moved by ``index * stride`` elements."""
         return base if stride == 0 else self.address(base, self.scaled(index, stride), dtype)
+
+    def opaque(self, address: Value) -> Value:
+        """The same address, of which LLVM knows nothing: what is loaded from it is not kept for a load elsewhere."""
+        same = ir.InlineAsm(ir.FunctionType(PTR, [PTR]), "", "=r,0")
+        return self.b.call(same, [address])
 
     def fma(self, a: Value, b: Value, c: Value) -> Value:
         """a * b + c of floats: one rounding where the level has FMA, else two (never a call into libm)."""

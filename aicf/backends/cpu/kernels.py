@@ -13,6 +13,7 @@ from xdsl.ir import Attribute
 
 from aicf.backends.base import KernelDescriptor, Work
 from aicf.backends.cpu.attention_kernels import AttentionKernel
+from aicf.backends.cpu.conv_kernels import ConvKernel
 from aicf.backends.cpu.gemm_kernels import BlasKernel, GemmKernel, PackKernel
 from aicf.backends.cpu.gemm_norm_kernels import GemmNormKernel
 from aicf.backends.cpu.legality import (
@@ -27,7 +28,9 @@ from aicf.backends.cpu.legality import (
 )
 from aicf.backends.cpu.loop_spec import LoopSpec, choose, cost_us, sharings
 from aicf.backends.cpu.place_kernels import KERNELS as PLACE_KERNELS
+from aicf.backends.cpu.pool_kernels import PoolKernel
 from aicf.backends.cpu.records import get_int, integer, loop_record
+from aicf.backends.cpu.recurrent_kernels import KERNELS as RECURRENT_KERNELS
 from aicf.backends.cpu.update_kernels import KERNELS as UPDATE_KERNELS
 from aicf.backends.moves import Move, moves
 from aicf.backends.nests import LoopNest, nest_of
@@ -143,17 +146,22 @@ KERNELS: tuple[KernelDescriptor, ...] = (
     GemmKernel("cpu.gemm_avx2", "x86-64-v3", 3),
     GemmKernel("cpu.gemm_portable", "generic", 2),
     BlasKernel(),
+    ConvKernel("cpu.conv_avx512", "x86-64-v4", 4),
+    ConvKernel("cpu.conv_avx2", "x86-64-v3", 3),
+    ConvKernel("cpu.conv_portable", "generic", 2),
     AttentionKernel("cpu.attention_avx512", "x86-64-v4", 4),
     AttentionKernel("cpu.attention_avx2", "x86-64-v3", 3),
     AttentionKernel("cpu.attention_portable", "generic", 2),
     GemmNormKernel("cpu.gemm_norm_avx512", "x86-64-v4", 4),
     GemmNormKernel("cpu.gemm_norm_avx2", "x86-64-v3", 3),
     GemmNormKernel("cpu.gemm_norm_portable", "generic", 2),
+    PoolKernel(),
     GeneratedKernel(),
     MoveKernel("cpu.copy", frozenset({"copy"})),
     MoveKernel("cpu.concat", frozenset({"concat"})),
     PackKernel(),
     *PLACE_KERNELS,
+    *RECURRENT_KERNELS,
     *UPDATE_KERNELS,
 )
 """All kernels of the backend, in the order in which they are considered."""

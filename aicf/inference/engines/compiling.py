@@ -18,9 +18,11 @@ from aicf.inference.cache import ProgramCache, key_of
 from aicf.inference.devices import target_for
 from aicf.inference.engines.base import COMPILED, LOADED, Engine, Made
 from aicf.inference.engines.fixed import FixedEngine
-from aicf.inference.engines.opening import Asked, compile_policy
+from aicf.inference.engines.opening import Asked
 from aicf.inference.interface import Bucket, Interface
 from aicf.inference.models import interface_of
+from aicf.inference.packing import PackedWeights
+from aicf.inference.policies import compile_text
 from aicf.inference.report import Report
 from aicf.inference.usage import Meter
 from aicf.passes.specialize_shapes import parse_dims
@@ -44,7 +46,7 @@ def open_model(asked: Asked, report: Report) -> Engine:
     source = read_model(asked.model, make_context())
     target = target_for(asked.device, asked.engine) or ""
     threads = 1 if asked.threads is None else asked.threads
-    texts = compile_policy(asked.policy), "", threads, tuning_text(asked.tuning)
+    texts = compile_text(asked.policy), "", threads, tuning_text(asked.tuning)
     options = resolve_options(source, Options(target, *texts))
     cache = None if asked.cache_dir is None else ProgramCache(asked.cache_dir, report)
     compiler = _Compiler(source, read_weights(asked.weights), options, cache)
@@ -73,6 +75,7 @@ class _Compiler:
         self.options = options
         self._weights = weights
         self._cache = cache
+        self._packed = PackedWeights()
         self._text = "" if cache is None else logical_text(source.module)
 
     @property
@@ -90,16 +93,17 @@ class _Compiler:
                 executable, origin, detail = self._compile(options), COMPILED, f"for {self.target}"
             else:
                 executable, origin, detail = self._cached(self._cache, options, label)
+        self._packed.keep(executable)
         return Made(executable, origin, detail, perf_counter() - started, meter)
 
     def _cached(self, cache: ProgramCache, options: Options, label: str) -> tuple[CompiledModel, str, str]:
         key = key_of(self._text, options)
 
         weights = {**self.source.weights, **self._weights}
-        if (found := cache.load(key, None, self._text, options, weights)) is not None:
+        if (found := cache.load(key, None, self._text, options, weights, self._packed.of)) is not None:
             return found, LOADED, f"from {cache.path(key)}"
         with cache.alone(key, label):
-            if (found := cache.load(key, label, self._text, options, weights)) is not None:
+            if (found := cache.load(key, label, self._text, options, weights, self._packed.of)) is not None:
                 return found, LOADED, f"from {cache.path(key)}, where another process put it"
             executable = self._compile(options)
             where = cache.save(key, label, executable)
@@ -107,7 +111,7 @@ class _Compiler:
 
     def _compile(self, options: Options) -> CompiledModel:
         with _COMPILING:
-            return compile_source(self.source, self._weights, options)
+            return compile_source(self.source, self._weights, options, self._packed.of)
 
 
 class CompilingEngine:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -14,9 +14,9 @@ from aicf.inference.engines.base import GIVEN, Engine, Made
 from aicf.inference.engines.fixed import FixedEngine
 from aicf.inference.report import Report
 from aicf.inference.usage import Meter
-from aicf.policies.policy import Policy
 
 if TYPE_CHECKING:
+    from aicf.policies.policy import Policy
     from aicf.sources import Dims, Model, Tuning, Values
     from aicf.weight_arrays import Weights
 
@@ -31,7 +31,7 @@ class Asked:
     weights: Weights | None
     device: str | None
     engine: str | None
-    policy: Policy
+    policy: Policy | None
     cache_dir: Path | None
     dims: Dims | None
     values: Values | None
@@ -70,10 +70,8 @@ def _fixed(asked: Asked, made: Made) -> Engine:
 
 def _reject_options(asked: Asked, *more: str) -> None:
     """Raises PolicyError for an option that only a compile could follow: none is ignored."""
-    compiles_by = Policy(asked.policy.kernel, asked.policy.execution.for_compile())
     given = {
-        "kernel_policy": compiles_by.kernel != Policy().kernel,
-        "exec_policy": compiles_by.execution != Policy().execution,
+        **_stated(asked.policy),
         **{
             name: getattr(asked, name) is not None
             for name in ("cache_dir", "dims", "values", "threads", "tuning", *more)
@@ -85,7 +83,12 @@ def _reject_options(asked: Asked, *more: str) -> None:
         )
 
 
-def compile_policy(policy: Policy) -> str:
-    """What compiles follow, as inline JSON; empty if it is all default."""
-    wanted = replace(policy, execution=policy.execution.for_compile())
-    return wanted.to_line() if wanted != Policy() else ""
+def _stated(policy: Policy | None) -> dict[str, bool]:
+    """Which sections say something that a compile follows."""
+    if policy is None:
+        return {}
+    default = type(policy)()
+    return {
+        "kernel_policy": policy.kernel != default.kernel,
+        "exec_policy": policy.execution.for_compile() != default.execution,
+    }

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 
 import numpy as np
 from xdsl.ir import SSAValue
 
 from aicf.dialects import logical
-from aicf.dialects.types import ElementType, element_named, tensor, tensor_info
+from aicf.dialects.types import ElementType, element_named, tensor_info
 from aicf.passes.support.lowerings.base import Formulas, Lowering
 
 
@@ -17,16 +18,16 @@ def _lowest(element: ElementType) -> float:
     return -np.inf if element.is_float else int(np.iinfo(element.dtype).min)
 
 
-def _windows(lower: Lowering, op: logical.PoolOp, x: SSAValue, beyond: float, name: str = "") -> SSAValue:
+def _windows(lower: Lowering, op: logical.PoolOp, x: SSAValue, beyond: float) -> SSAValue:
     """``[.., O1..Ok, K1..Kk]`` of x, whose last dims are the operand's spatial ones; ``beyond`` lies around."""
     windows, info = op.windows, tensor_info(x.type)
     front = [0] * (info.rank - len(windows))
     low, high = [*front, *(w.low for w in windows)], [*front, *(w.reach for w in windows)]
     if any(low) or any(high):
-        value = lower.add(logical.ConstantOp(beyond, info.with_sizes([])), f"{name}beyond")
-        x = lower.add(logical.PadOp(x, value, low, high), f"{name}padded")
+        value = lower.add(logical.ConstantOp(beyond, info.with_sizes([])), "beyond")
+        x = lower.add(logical.PadOp(x, value, low, high), "padded")
     sizes, strides, dilations = zip(*((w.size, w.stride, w.dilation) for w in windows), strict=True)
-    return lower.add(logical.WindowOp(x, sizes, strides, dilations), f"{name}windows")
+    return lower.add(logical.WindowOp(x, sizes, strides, dilations), "windows")
 
 
 def _inner(op: logical.PoolOp) -> range:
@@ -44,8 +45,7 @@ def _max_pool(lower: Lowering, op: logical.MaxPoolOp) -> SSAValue:
 def _max_pool_indices(lower: Lowering, op: logical.MaxPoolIndicesOp) -> SSAValue:
     """The smallest place that holds the largest element, or a NaN if there is one; padding has no place."""
     info = tensor_info(op.operand.type)
-    spatial = info.shape[2:]
-    count = prod(spatial)
+    count = prod(info.shape[2:])
     elements = _windows(lower, op, op.operand, _lowest(info.element))
     sizes = tensor_info(elements.type).sizes
     largest = lower.add(logical.ReduceMaxOp(elements, _inner(op), keepdims=True), "max")
@@ -55,17 +55,43 @@ def _max_pool_indices(lower: Lowering, op: logical.MaxPoolIndicesOp) -> SSAValue
         missing = lower.add(logical.CompareOp("ne", elements, elements), "nan")
         found = lower.apply(logical.MaxOp, found, missing, name="or")
     element = element_named("i32" if count < 1 << 31 else "i64")
-    numbers = lower.add(logical.IotaOp(0, [count], element), "numbers")
-    places = _windows(lower, op, lower.add(logical.ReshapeOp(numbers, spatial), "places"), count, "places.")
-    own = range(2, len(sizes))
-    candidate = lower.apply(
-        logical.SelectOp,
-        found,
-        lower.broadcast(places, own, sizes, "place"),
-        lower.add(logical.ConstantOp(count, tensor(sizes, element)), "none"),
-    )
+    place, inside = _places(lower, op, lambda axis: lower.add(logical.IotaOp(axis, sizes, element), "number"))
+    if inside is not None:
+        found = lower.apply(logical.AndOp, found, inside, name="here")
+    candidate = lower.apply(logical.SelectOp, found, place, lower.splat(count, place, "none"))
     least = lower.add(logical.ReduceMinOp(candidate, _inner(op)), "first")
     return lower.cast(least, op.info.element, "i64")
+
+
+def _places(
+    lower: Lowering, op: logical.PoolOp, number: Callable[[int], SSAValue]
+) -> tuple[SSAValue, SSAValue | None]:
+    """Where each element of each window lies in the operand, in row-major order, and whether it does; None if all do.
+
+    Args:
+        number: The coordinate along an axis of the windows.
+    """
+    rank = op.info.rank
+    total: SSAValue | None = None
+    inside: SSAValue | None = None
+    for dim, window in enumerate(op.windows):
+        start = lower.apply(logical.MulOp, number(2 + dim), window.stride, name="start")
+        step = lower.apply(logical.MulOp, number(rank + dim), window.dilation, name="step")
+        place = lower.apply(logical.AddOp, start, step, name="place")
+        if window.low or window.reach:
+            place = lower.apply(logical.SubOp, place, window.low, name="place")
+            first = lower.add(logical.CompareOp("ge", place, lower.splat(0, place, "first")), "behind")
+            last = lower.add(
+                logical.CompareOp("lt", place, lower.splat(window.whole, place, "end")), "before"
+            )
+            for bound in (first, last):
+                inside = bound if inside is None else lower.apply(logical.AndOp, inside, bound, name="inside")
+        if total is not None:
+            rows = lower.apply(logical.MulOp, total, window.whole, name="rows")
+            place = lower.apply(logical.AddOp, rows, place, name="place")
+        total = place
+    assert total is not None
+    return total, inside
 
 
 def _avg_pool(lower: Lowering, op: logical.AvgPoolOp) -> SSAValue:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
 
@@ -11,92 +10,39 @@ from aicf.dialects import logical
 from aicf.dialects.types import element_named, tensor_info
 from aicf.passes.support.onnx_ops.base import Node, Result, row
 from aicf.passes.support.onnx_ops.quantization import centered, rounded
+from aicf.passes.support.onnx_ops.sliding import Sliding, sliding
 
 _F32 = element_named("f32")
 
 
-@dataclass(frozen=True)
-class Sliding:
-    """How windows slide along the dimensions behind the channels.
-
-    Args:
-        low, high: Elements in front and behind along each.
-    """
-
-    strides: list[int]
-    dilations: list[int]
-    low: list[int]
-    high: list[int]
-
-    def lists(self) -> dict[str, list[int]]:
-        """As the attributes of a convolution."""
-        return {"strides": self.strides, "low": self.low, "high": self.high, "dilations": self.dilations}
-
-
-def steps(node: Node, rank: int) -> tuple[list[int], list[int]]:
-    """The attributes `strides` and `dilations`, for as many dimensions."""
-    return _list(node, "strides", rank), _list(node, "dilations", rank)
-
-
-def _list(node: Node, name: str, rank: int) -> list[int]:
-    values = node.attributes.ints(name, [1] * rank)
-    if len(values) != rank:
-        raise node.invalid(f"{name} {values} has {len(values)} values for {rank} dimensions")
-    return values
-
-
-def check_kernel_shape(node: Node, taps: Sequence[int]) -> None:
-    """Refuses an attribute that says otherwise than the weight."""
-    stated = node.attributes.ints("kernel_shape", list(taps))
-    if stated != list(taps):
-        raise node.invalid(f"kernel_shape is {stated}, the weight has {list(taps)}")
-
-
-def sliding(node: Node, sizes: Sequence[int], taps: Sequence[int]) -> Sliding:
-    """What the attributes say of windows of ``taps`` elements over ``sizes``; auto_pad is worked out."""
-    strides, dilations = steps(node, len(sizes))
-    mode = node.attributes.string("auto_pad", "NOTSET")
-    if mode in ("NOTSET", "VALID"):
-        pads = (
-            node.attributes.ints("pads", [0] * 2 * len(sizes)) if mode == "NOTSET" else [0] * 2 * len(sizes)
-        )
-        if len(pads) != 2 * len(sizes):
-            raise node.invalid(
-                f"pads {pads} has {len(pads)} values for {len(sizes)} dimensions; each has two"
-            )
-        return Sliding(strides, dilations, pads[: len(sizes)], pads[len(sizes) :])
-    wanted = [
-        max((-(-size // stride) - 1) * stride + (tap - 1) * dilation + 1 - size, 0)
-        for size, tap, stride, dilation in zip(sizes, taps, strides, dilations, strict=True)
-    ]
-    return Sliding(strides, dilations, *halves(node, mode, wanted))
-
-
-def halves(node: Node, mode: str, amounts: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Amounts of padding shared between both sides as `auto_pad` says."""
-    if mode not in ("SAME_UPPER", "SAME_LOWER"):
-        raise node.invalid(f"auto_pad is {mode}; it is NOTSET, VALID, SAME_UPPER or SAME_LOWER")
-    smaller = [amount // 2 for amount in amounts]
-    larger = [amount - half for amount, half in zip(amounts, smaller, strict=True)]
-    return (smaller, larger) if mode == "SAME_UPPER" else (larger, smaller)
-
-
-def _dimensions(node: Node, index: int, weight: int) -> tuple[list[int], list[int]]:
-    """Sizes of the operand and of the weight behind their channels."""
+def _windows(node: Node, index: int, weight: int) -> tuple[list[int], Sliding]:
+    """Sizes of the operand behind its channels, and how windows of the weight slide along them."""
     sizes, taps = node.shape(index)[2:], node.shape(weight)[2:]
     if not sizes or len(sizes) != len(taps):
         raise node.invalid(
             f"operand {index} is {node.type(index)} and the weight {node.type(weight)}; both have two dimensions "
             "for channels and one or more behind"
         )
-    check_kernel_shape(node, taps)
-    return list(sizes), list(taps)
+    windows = sliding(node, sizes, taps)
+    if windows.sizes != list(taps):
+        raise node.invalid(f"kernel_shape is {windows.sizes}, the weight has {list(taps)}")
+    return list(sizes), windows
+
+
+def _lists(windows: Sliding) -> dict[str, list[int]]:
+    """As the attributes of a convolution."""
+    return {
+        "strides": windows.strides,
+        "low": windows.low,
+        "high": windows.high,
+        "dilations": windows.dilations,
+    }
 
 
 @row("Conv", since=1)
 def _conv(node: Node) -> Result:
     """A convolution with padding by zeros, groups and an optional bias."""
-    lists = sliding(node, *_dimensions(node, 0, 1)).lists()
+    lists = _lists(_windows(node, 0, 1)[1])
     operands = (node.operand(0), node.operand(1), node.optional(2))
     return node.add(logical.ConvOp(*operands, **lists, groups=node.attributes.int("group", 1)), "conv")
 
@@ -104,22 +50,25 @@ def _conv(node: Node) -> Result:
 @row("ConvTranspose", since=1)
 def _conv_transpose(node: Node) -> Result:
     """The way back of a convolution; the padding follows from `output_shape` if that is given."""
-    sizes, taps = _dimensions(node, 0, 1)
-    strides, dilations = steps(node, len(sizes))
+    sizes, windows = _windows(node, 0, 1)
     extra = node.attributes.ints("output_padding", [0] * len(sizes))
+    if len(extra) != len(sizes):
+        raise node.invalid(f"output_padding {extra} is no list of {len(sizes)} numbers")
     whole = [
         (size - 1) * stride + (tap - 1) * dilation + 1 + more
-        for size, tap, stride, dilation, more in zip(sizes, taps, strides, dilations, extra, strict=True)
+        for size, tap, stride, dilation, more in zip(
+            sizes, windows.sizes, windows.strides, windows.dilations, extra, strict=True
+        )
     ]
-    low, high, missing = _cut(node, sizes, strides, whole)
+    low, high, missing = _cut(node, sizes, windows, whole)
     return node.add(
         logical.ConvTransposeOp(
             *(node.operand(0), node.operand(1), node.optional(2)),
-            strides=strides,
+            strides=windows.strides,
             low=low,
             high=high,
             extra=[more + behind for more, behind in zip(extra, missing, strict=True)],
-            dilations=dilations,
+            dilations=windows.dilations,
             groups=node.attributes.int("group", 1),
         ),
         "conv_transpose",
@@ -127,25 +76,22 @@ def _conv_transpose(node: Node) -> Result:
 
 
 def _cut(
-    node: Node, sizes: Sequence[int], strides: Sequence[int], whole: Sequence[int]
+    node: Node, sizes: Sequence[int], windows: Sliding, whole: Sequence[int]
 ) -> tuple[list[int], list[int], list[int]]:
     """How much is cut off in front and behind, and how many zeros an `output_shape` asks for behind all windows."""
     mode = node.attributes.string("auto_pad", "NOTSET")
     stated = node.attributes.ints("output_shape", None)
     if stated is None and mode in ("SAME_UPPER", "SAME_LOWER"):
-        stated = [size * stride for size, stride in zip(sizes, strides, strict=True)]
+        stated = [size * stride for size, stride in zip(sizes, windows.strides, strict=True)]
     if stated is None:
-        pads = (
-            node.attributes.ints("pads", [0] * 2 * len(sizes)) if mode == "NOTSET" else [0] * 2 * len(sizes)
-        )
-        if len(pads) != 2 * len(sizes):
-            raise node.invalid(
-                f"pads {pads} has {len(pads)} values for {len(sizes)} dimensions; each has two"
-            )
-        return pads[: len(sizes)], pads[len(sizes) :], [0] * len(sizes)
+        return windows.low, windows.high, [0] * len(sizes)
+    if len(stated) < len(sizes):
+        raise node.invalid(f"output_shape {stated} is no list of {len(sizes)} numbers")
     amounts = [size - wanted for size, wanted in zip(whole, stated[-len(sizes) :], strict=True)]
-    cut = halves(node, "SAME_LOWER" if mode == "NOTSET" else mode, [max(amount, 0) for amount in amounts])
-    return *cut, [max(-amount, 0) for amount in amounts]
+    smaller = [max(amount, 0) // 2 for amount in amounts]
+    larger = [max(amount, 0) - half for amount, half in zip(amounts, smaller, strict=True)]
+    low, high = (smaller, larger) if mode == "SAME_UPPER" else (larger, smaller)
+    return low, high, [max(-amount, 0) for amount in amounts]
 
 
 @row("ConvInteger", since=10)
@@ -173,7 +119,7 @@ def _centered_conv(
     """The i32 convolution of two operands less their zero points, each given as the operands' numbers."""
     x = centered(node, node.operand(operand[0]), _zero_point(node, operand, 1))
     w = centered(node, node.operand(weight[0]), _zero_point(node, weight, 0))
-    lists = sliding(node, *_dimensions(node, operand[0], weight[0])).lists()
+    lists = _lists(_windows(node, operand[0], weight[0])[1])
     own = None if bias is None else node.optional(bias)
     return node.add(logical.ConvOp(x, w, own, **lists, groups=node.attributes.int("group", 1)), "conv")
 

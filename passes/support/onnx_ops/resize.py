@@ -199,10 +199,10 @@ def _resized(node: Node, wanted: Sequence[_Along]) -> SSAValue:
     outside: list[tuple[int, Array]] = []
     moved = [along for along in wanted if not _stays(along, mode)]
     for along in moved:
-        if along.wanted > MAX_RESIZED:
+        if not 0 < along.wanted <= MAX_RESIZED:
             raise node.unsupported(
                 f"axis {along.axis} gets {along.wanted} elements; where each comes from is worked out at compile time, "
-                f"for at most {MAX_RESIZED} of an axis: resize in front of the model"
+                f"for 1 to {MAX_RESIZED} of an axis: resize in front of the model"
             )
         places = _COORDINATES[mode](along, np.arange(along.wanted, dtype=np.float64))
         x = _along_axis(node, x, along.axis, _taps(node, along, places))

@@ -125,8 +125,8 @@ def test_quantized_conv() -> None:
     ("attributes", "message"),
     [
         ({"kernel_shape": [2, 2]}, r"Conv 'node': kernel_shape is \[2, 2\], the weight has \[3, 3\]"),
-        ({"pads": [1, 1]}, r"Conv 'node': pads \[1, 1\] has 2 values for 2 dimensions"),
-        ({"strides": [1]}, r"Conv 'node': strides \[1\] has 1 values for 2 dimensions"),
+        ({"pads": [1, 1]}, r"Conv 'node': pads \[1, 1\] is no list of 4 numbers"),
+        ({"strides": [1]}, r"Conv 'node': strides \[1\] is no list of 2 numbers"),
         (
             {"auto_pad": "SAME"},
             "Conv 'node': auto_pad is SAME; it is NOTSET, VALID, SAME_UPPER or SAME_LOWER",

@@ -1,0 +1,269 @@
+"""Code for poolings: the rows of a window are combined into one row with a border, then the columns of that.
+
+Rows beyond the operand are replaced by a row of what changes nothing, so that no vector asks where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from aicf.backends.cpu.ir_builder import I8, Emitter, Value
+from aicf.backends.cpu.loops import share_of
+from aicf.backends.cpu.pool_spec import ROWS_AT_ONCE, PoolAxis, PoolSpec
+from aicf.backends.cpu.scalar_ops import Scalars
+from aicf.backends.cpu.target import ELEMENT_BYTES
+
+_COLUMNS_UNROLLED = 16
+"""Most columns of a window that are written out one after the other."""
+
+
+@dataclass(frozen=True)
+class PoolPointers:
+    """Run-time operands of the emitted code."""
+
+    x: Value
+    y: Value
+    tid: Value
+    nthreads: Value
+
+
+def emit_pool(em: Emitter, spec: PoolSpec, pointers: PoolPointers) -> None:
+    """Emit a pooling at the current position of `em`."""
+    _Pool(em, spec, pointers).run()
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """What the windows along one dimension find: a number, or a table of one for each."""
+
+    number: int | None
+    table: Value | None
+
+
+class _Pool:
+    """Planes, rows of results, rows of windows, columns."""
+
+    def __init__(self, em: Emitter, spec: PoolSpec, pointers: PoolPointers) -> None:
+        self.em = em
+        self.spec = spec
+        self.p = spec.problem
+        self.dtype = spec.problem.dtype
+        self.pointers = pointers
+        self.scalars = Scalars(em, spec.lanes)
+        self.last = self.p.axes[-1]
+        self.block = self.row_of_nothing(spec.block_rows * spec.pitch)
+        self.nothing = self.row_of_nothing(-(-self.last.whole // spec.lanes) * spec.lanes)
+        self.counts = [self.found(axis) for axis in self.p.axes] if self.p.mode == "avg" else []
+
+    def run(self) -> None:
+        em, p = self.em, self.p
+        planes = p.batch * p.channels
+
+        def plane(number: Value, _: list[Value]) -> list[Value]:
+            channels = em.index(p.channels)
+            n, c = em.b.sdiv(number, channels), em.b.srem(number, channels)
+            x, y = (
+                em.moved(em.moved(base, n, strides[0], self.dtype), c, strides[1], self.dtype)
+                for base, strides in ((self.pointers.x, p.x_strides), (self.pointers.y, p.y_strides))
+            )
+            self.outer(0, [], x, y)
+            return []
+
+        if self.spec.threads == 1:
+            em.loop(0, planes, 1, [], plane)
+        else:
+            low, high = share_of(em, planes, self.pointers.tid, self.pointers.nthreads)
+            em.loop(low, high, 1, [], plane)
+
+    # What is there before the first row
+
+    def row_of_nothing(self, count: int) -> Value:
+        """Elements on the stack that change nothing."""
+        em, lanes = self.em, self.spec.lanes
+        row = em.stack(I8, count * ELEMENT_BYTES[self.dtype])
+        nothing = self.scalars.identity(self.p.how, self.dtype)
+
+        def body(at: Value, _: list[Value]) -> list[Value]:
+            em.store(nothing, em.address(row, at, self.dtype), self.dtype, lanes)
+            return []
+
+        em.loop(0, count, lanes, [], body)
+        return row
+
+    def found(self, axis: PoolAxis) -> _Counts:
+        em, found = self.em, axis.found(padding=self.p.padding_counts)
+        if len(set(found)) == 1:
+            return _Counts(found[0], None)
+        size = -(-axis.count // self.spec.lanes) * self.spec.lanes
+        table = em.stack(I8, size * ELEMENT_BYTES[self.dtype])
+        for place in range(size):
+            number = found[place] if place < axis.count else 1
+            em.store(em.const(self.dtype, 1, number), em.address(table, place, self.dtype), self.dtype, 1)
+        return _Counts(None, table)
+
+    # Rows
+
+    def outer(self, dim: int, places: list[Value], x: Value, y: Value) -> None:
+        """Loops over all dimensions of the result but the last; `places` are those of the loops outside."""
+        if dim == len(self.p.axes) - 1:
+            self.line(places, x, y)
+            return
+        if dim == len(self.p.axes) - 2 and self.spec.block_rows > 1:
+            self.blocks(places, x, y)
+            return
+
+        def body(place: Value, _: list[Value]) -> list[Value]:
+            self.outer(
+                dim + 1, [*places, place], x, self.em.moved(y, place, self.p.y_strides[2 + dim], self.dtype)
+            )
+            return []
+
+        self.em.loop(0, self.p.axes[dim].count, 1, [], body)
+
+    def blocks(self, places: list[Value], x: Value, y: Value) -> None:
+        """All rows of results of a plane, block by block."""
+        em, rows, step = self.em, self.p.axes[-2].count, self.spec.block_rows
+        full = rows // step * step
+
+        def block(first: Value, count: int) -> None:
+            def combine(number: Value, _: list[Value]) -> list[Value]:
+                at = em.b.add(first, number)
+                self.rows_into(em.moved(self.block, number, self.spec.pitch, self.dtype), [*places, at], x)
+                return []
+
+            def columns(number: Value, _: list[Value]) -> list[Value]:
+                at = em.b.add(first, number)
+                row = em.moved(self.block, number, self.spec.pitch, self.dtype)
+                self.columns(row, [*places, at], em.moved(y, at, self.p.y_strides[-2], self.dtype))
+                return []
+
+            em.loop(0, count, 1, [], combine)
+            em.loop(0, count, 1, [], columns)
+
+        def body(first: Value, _: list[Value]) -> list[Value]:
+            block(first, step)
+            return []
+
+        em.loop(0, full, step, [], body)
+        if full < rows:
+            block(em.index(full), rows - full)
+
+    def line(self, places: Sequence[Value], x: Value, y: Value) -> None:
+        """One row of results."""
+        if self.spec.in_place:
+            self.columns(self.rows(places, x)[0], places, y)
+            return
+        self.rows_into(self.block, places, x)
+        self.columns(self.block, places, y)
+
+    def rows_into(self, target: Value, places: Sequence[Value], x: Value) -> None:
+        """The rows of a window combined into one with a border."""
+        rows = self.rows(places, x)
+        for first in range(0, len(rows), ROWS_AT_ONCE):
+            self.combine(target, rows[first : first + ROWS_AT_ONCE], first == 0)
+
+    def rows(self, places: Sequence[Value], x: Value) -> list[Value]:
+        """Where the rows of a window start; one of nothing for those beyond the operand."""
+        em, outer = self.em, self.p.axes[:-1]
+        found: list[Value] = []
+        for taps in product(*(range(axis.size) for axis in outer)):
+            row, inside = x, None
+            for dim, (axis, place, tap) in enumerate(zip(outer, places, taps, strict=True)):
+                offset = tap * axis.dilation - axis.low
+                at = em.b.add(em.scaled(place, axis.stride), em.index(offset))
+                row = em.moved(row, at, self.p.x_strides[2 + dim], self.dtype)
+                if not axis.is_inside:
+                    below = em.b.icmp_unsigned("<", at, em.index(axis.whole))  # negative numbers are large
+                    inside = below if inside is None else em.b.and_(inside, below)
+            found.append(row if inside is None else em.b.select(inside, row, self.nothing))
+        return found
+
+    def combine(self, target: Value, rows: Sequence[Value], is_first: bool) -> None:
+        """Rows into one behind its border, or into what that holds already."""
+        em, lanes = self.em, self.spec.lanes
+        target = em.address(target, self.last.low, self.dtype)
+
+        def vector(at: Value, active: int) -> None:
+            sources = rows if is_first else [target, *rows]
+            first, *rest = (
+                em.load(em.address(row, at, self.dtype), self.dtype, lanes, active) for row in sources
+            )
+            value = self.all_of([first, *rest])
+            em.store(value, em.address(target, at, self.dtype), self.dtype, lanes, active)
+
+        self.vectors(self.last.whole, vector)
+
+    def all_of(self, values: Sequence[Value]) -> Value:
+        total, *rest = values
+        for value in rest:
+            total = self.scalars.combine(self.p.how, self.dtype, total, value)
+        return total
+
+    # Columns
+
+    def columns(self, row: Value, places: Sequence[Value], y: Value) -> None:
+        """The results of a row whose first element is the first that a window finds."""
+        em, axis, lanes = self.em, self.last, self.spec.lanes
+        found = self.outer_count(places) if self.counts else None
+
+        def vector(at: Value, active: int) -> None:
+            start = em.moved(row, at, axis.stride, self.dtype)
+
+            def tap(number: Value) -> Value:
+                place = em.moved(start, number, axis.dilation, self.dtype)
+                return em.load_strided(place, axis.stride, self.dtype, lanes, active)
+
+            value = self.over_columns(tap)
+            if found is not None:
+                value = em.b.fdiv(value, self.divisor(found, at))
+            em.store(value, em.address(y, at, self.dtype), self.dtype, lanes, active)
+
+        self.vectors(axis.count, vector)
+
+    def over_columns(self, tap: Callable[[Value], Value]) -> Value:
+        em, size = self.em, self.last.size
+        if size <= _COLUMNS_UNROLLED:
+            return self.all_of([tap(em.index(number)) for number in range(size)])
+
+        def body(number: Value, acc: list[Value]) -> list[Value]:
+            return [self.scalars.combine(self.p.how, self.dtype, acc[0], tap(number))]
+
+        start = self.scalars.identity(self.p.how, self.dtype)
+        return em.loop(0, size, 1, [start], body)[0]
+
+    def outer_count(self, places: Sequence[Value]) -> Value:
+        """How many rows a window finds, in every lane."""
+        em, number, total = self.em, 1, None
+        for counts, place in zip(self.counts[:-1], places, strict=True):
+            if counts.number is not None:
+                number *= counts.number
+                continue
+            assert counts.table is not None
+            own = em.load(em.address(counts.table, place, self.dtype), self.dtype, 1)
+            total = own if total is None else em.b.fmul(total, own)
+        if total is None:
+            return em.const(self.dtype, self.spec.lanes, number)
+        return em.splat(em.b.fmul(total, em.const(self.dtype, 1, number)), self.spec.lanes)
+
+    def divisor(self, rows: Value, at: Value) -> Value:
+        """How many elements each of a vector of windows finds."""
+        em, lanes, counts = self.em, self.spec.lanes, self.counts[-1]
+        if counts.table is None:
+            assert counts.number is not None
+            return em.b.fmul(rows, em.const(self.dtype, lanes, counts.number))
+        return em.b.fmul(rows, em.load(em.address(counts.table, at, self.dtype), self.dtype, lanes))
+
+    def vectors(self, count: int, vector: Callable[[Value, int], None]) -> None:
+        """All vectors of `count` elements, the last of which may be short."""
+        em, lanes = self.em, self.spec.lanes
+        full = count // lanes * lanes
+
+        def body(at: Value, _: list[Value]) -> list[Value]:
+            vector(at, lanes)
+            return []
+
+        em.loop(0, full, lanes, [], body)
+        if full < count:
+            vector(em.index(full), count - full)
