@@ -17,11 +17,12 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
 from onnx_cases import OnnxCase
+from onnx_exact import is_noise
 from onnx_judge import difference
 from onnx_runners import RUNNERS, Unsupported
 
-PASS, RANDOM, WRONG, UNSUPPORTED, CRASH = "pass", "random", "wrong", "unsupported", "crash"
-STATUSES = (PASS, RANDOM, WRONG, UNSUPPORTED, CRASH)
+PASS, RANDOM, NOISE, WRONG, UNSUPPORTED, CRASH = "pass", "random", "noise", "wrong", "unsupported", "crash"
+STATUSES = (PASS, RANDOM, NOISE, WRONG, UNSUPPORTED, CRASH)
 _FORK = multiprocessing.get_context("fork")
 
 
@@ -31,7 +32,8 @@ class Outcome:
 
     Attributes:
         status: `pass`, `random` (other numbers than the reference drew, of an op whose definition leaves them open),
-            `wrong`, `unsupported` (said so), or `crash` (an exception that is no clear error, a dead or a late worker).
+            `noise` (about as near to the outputs in f64 as the reference is), `wrong`, `unsupported` (said so), or
+            `crash` (an exception that is no clear error, a dead or a late worker).
         reason: One line; empty if it passed.
         bound: Inputs whose values were given to the compiler.
     """
@@ -137,4 +139,6 @@ def _outcome(case: OnnxCase, rival: str) -> Outcome:
     wrong = difference(ran.outputs, case.outputs, case.rtol, case.atol)
     if wrong is None:
         return Outcome(PASS, "", ran.bound)
-    return Outcome(RANDOM if case.is_random else WRONG, wrong, ran.bound)
+    if case.is_random:
+        return Outcome(RANDOM, wrong, ran.bound)
+    return Outcome(NOISE if is_noise(case, ran.outputs) else WRONG, wrong, ran.bound)

@@ -26,7 +26,8 @@ AICF reads ONNX files of opset 7 to 28. This page is made by `python benchmarks/
 that the `onnx` package brings; edit nothing here. A case passes if all outputs have the shape and type of the reference
 and its values within the tolerances of onnx's own runner. "Wrong" is another value, "unsupported" an error that says
 so, and "crash" any other end. "Random" are cases whose reference drew random numbers, which no
-definition prescribes. The peers ran the same cases in the same run: {versions}.
+definition prescribes. "Noise" are outputs at most twice as far from those in f64 as the
+reference: its own rounding is of the size of the tolerance. The peers ran the same cases in the same run: {versions}.
 """
 _BOUND = """\
 ## Values that programs are made for

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
 from pathlib import Path
@@ -88,6 +89,17 @@ def test_what_passes(found: Any, expected: Any, wrong: str | None) -> None:
 
     told = difference([found], [expected], 1e-3, 1e-7)
     assert told is None if wrong is None else wrong in (told or "")
+
+
+@pytest.mark.parametrize(("off", "noise"), [(-1.5e-3, True), (3e-3, False), (0.0, True)])
+def test_noise_is_as_near_to_f64_as_the_reference(off: float, noise: bool) -> None:
+    from onnx_exact import is_noise
+
+    true = np.sqrt(np.arange(3, dtype=np.float32))
+    case = dataclasses.replace(one_node("Sqrt", "a"), outputs=(true + np.float32(1e-3),))
+    assert is_noise(case, [true + np.float32(off)]) == noise
+    assert not is_noise(case, [true.astype(np.float64)])
+    assert not is_noise(dataclasses.replace(case, model=one_node("NoSuchOp", "a").model), [true])
 
 
 def doubles(case: Any) -> Any:
