@@ -7,11 +7,11 @@ stages that are not kept, and `native="rebuild"`, import the compiler when they 
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypeAlias, overload
 
 import safetensors
 import safetensors.numpy
@@ -31,6 +31,10 @@ from aicf.why_not import WhyNot, why_not
 EMIT, LOGICAL, LEDGER, PLAN = "emit.mlir", "logical.mlir", "ledger.json", "plan.json"
 PLACES, TRAINED = "places.json", "trained.json"
 NATIVE, WEIGHTS, PREPARED = "native.bin", "weights.safetensors", "prepared.safetensors"
+
+
+Packed: TypeAlias = Callable[[ModulePlan], Mapping[str, Array] | None]
+"""Gives all prepared weights of a plan, if they are there already."""
 
 
 @dataclass(frozen=True)
@@ -269,11 +273,15 @@ def load(
         return _load(file, native == "rebuild", weights)
 
 
-def load_program(path: str | Path, offered: Mapping[str, Array]) -> CompiledModel:
-    """Loads an artifact that was saved without weights, on those of `offered` that it reads. Raises as `load`."""
+def load_program(path: str | Path, offered: Mapping[str, Array], packed: Packed) -> CompiledModel:
+    """Loads an artifact that was saved without weights, on those of `offered` that it reads. Raises as `load`.
+
+    Args:
+        packed: Gives prepared weights of a plan that are there already.
+    """
     file = artifact.read(path)
     with _located(path):
-        return _load(file, False, offered, only_read=True)
+        return _load(file, False, offered, packed)
 
 
 @contextmanager
@@ -348,12 +356,11 @@ def _load(
     file: Artifact,
     rebuild: bool,
     given: Mapping[str, Array] | str | Path | None,
-    *,
-    only_read: bool = False,
+    packed: Packed | None = None,
 ) -> CompiledModel:
     ours = _read_manifest(file)
     plan, decisions = _read_plan(file)
-    if only_read and isinstance(given, Mapping):
+    if packed is not None and isinstance(given, Mapping):
         given = {bind.name: given[bind.name] for bind in plan.weights if bind.name in given}
     logical = file.text(LOGICAL) if LOGICAL in file.entries else None
     record = Record(
@@ -369,6 +376,8 @@ def _load(
     weights = _weights(file, given)
     is_current = given is None and ours.prepared_for == file.sha256(WEIGHTS)
     derived = _read_tensors(file, PREPARED) if plan.prepare is not None and is_current else None
+    if packed is not None:
+        derived = packed(plan)
     code = _read_native(file, ours)
     if rebuild:
         from aicf.compiler import rebuild_native

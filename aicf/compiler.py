@@ -20,7 +20,7 @@ from aicf.artifact import toolchain_lock
 from aicf.backends.base import MachineBackend
 from aicf.backends.native import NativeCode
 from aicf.backends.registry import get_backend, resolve_target, target_spec
-from aicf.compiled import CompiledModel, Options, Record
+from aicf.compiled import CompiledModel, Options, Packed, Record
 from aicf.dialects.emit import find_ledger
 from aicf.dialects.logical import ROLE_ATTR
 from aicf.dialects.plain_values import plain_value
@@ -129,15 +129,26 @@ def compile(
         return _compiled(source, read_weights(weights), asked, name or source.name, step)
 
 
-def compile_source(source: Source, weights: Mapping[str, Array], asked: Options) -> CompiledModel:
-    """Compiles a model that was read, and leaves it as it is. Raises as `compile`."""
+def compile_source(
+    source: Source, weights: Mapping[str, Array], asked: Options, packed: Packed
+) -> CompiledModel:
+    """Compiles a model that was read, and leaves it as it is. Raises as `compile`.
+
+    Args:
+        packed: Gives prepared weights of a plan that are there already.
+    """
     own = replace(source, module=source.module.clone())
     with progress("compiling") as step:
-        return _compiled(own, weights, asked, source.name, step)
+        return _compiled(own, weights, asked, source.name, step, packed)
 
 
 def _compiled(
-    source: Source, weights: Mapping[str, Array], asked: Options, name: str, step: Step
+    source: Source,
+    weights: Mapping[str, Array],
+    asked: Options,
+    name: str,
+    step: Step,
+    packed: Packed | None = None,
 ) -> CompiledModel:
     context = make_context()
     options = resolve_options(source, asked)
@@ -159,7 +170,7 @@ def _compiled(
         places,
     )
     step("preparing weights")
-    return CompiledModel(record, plan, native, arrays)
+    return CompiledModel(record, plan, native, arrays, None if packed is None else packed(plan))
 
 
 def _weights_of(source: Source, plan: ModulePlan, given: Mapping[str, Array]) -> dict[str, Array]:

@@ -27,6 +27,7 @@ FUSES = (
     "fuse-casts",
     "fuse-elementwise",
     "fuse-multi-output",
+    "sink-casts",
 )
 """The passes that form instructions of several ops."""
 

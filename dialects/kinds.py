@@ -55,6 +55,7 @@ KIND_IDS: dict[str, int] = {
     "update": 37,
     "conv": 38,
     "pool": 39,
+    "lstm": 40,
 }
 """Append-only: a number, once given, never changes and is never used again."""
 
@@ -156,6 +157,7 @@ SCHEMAS: dict[str, tuple[Field, ...]] = {
     ),
     "gemm_norm.v1": (Field("transpose_a", "?"), Field("transpose_b", "?")),
     "scatter_combine.v1": (Field("mode", "B", SCATTER_MODES),),
+    "lstm.v1": (Field("reverse", "?"),),
     "topk_indices.v1": (Field("axis", "q"), Field("smallest", "?")),
     "conv.v1": (
         Field("groups", "q"),

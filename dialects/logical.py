@@ -37,6 +37,7 @@ from aicf.dialects.logical_ops import (
     optimizers,
     pooling,
     random,
+    recurrent,
     reduction,
     scattering,
     training,
@@ -76,6 +77,7 @@ from aicf.dialects.logical_ops.optimizers import *
 from aicf.dialects.logical_ops.pooling import *
 from aicf.dialects.logical_ops.properties import int_values, ints
 from aicf.dialects.logical_ops.random import *
+from aicf.dialects.logical_ops.recurrent import *
 from aicf.dialects.logical_ops.reduction import *
 from aicf.dialects.logical_ops.scattering import *
 from aicf.dialects.logical_ops.training import *
@@ -125,6 +127,7 @@ __all__ += normalization.__all__
 __all__ += optimizers.__all__
 __all__ += pooling.__all__
 __all__ += random.__all__
+__all__ += recurrent.__all__
 __all__ += reduction.__all__
 __all__ += scattering.__all__
 __all__ += training.__all__
@@ -161,6 +164,7 @@ FAMILIES: tuple[ModuleType, ...] = (
     optimizers,
     pooling,
     random,
+    recurrent,
     reduction,
     scattering,
     training,

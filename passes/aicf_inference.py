@@ -41,6 +41,7 @@ from aicf.passes.schedule import SchedulePass
 from aicf.passes.select_kernels import SelectKernelsPass
 from aicf.passes.select_layouts import SelectLayoutsPass
 from aicf.passes.set_target import SetTargetPass
+from aicf.passes.sink_casts import SinkCastsPass
 from aicf.passes.specialize_shapes import SpecializeShapesPass
 from aicf.passes.support.collector import collector_paused
 from aicf.passes.support.driver import drive
@@ -152,6 +153,7 @@ def decision_passes(tuning: str = "") -> tuple[ModulePass, ...]:
         FuseCastsPass(),
         FuseElementwisePass(),
         FuseMultiOutputPass(),
+        SinkCastsPass(),
         ElideConcatsPass(),
         SelectKernelsPass(tuning),
         GenerateKernelsPass(),

@@ -21,7 +21,7 @@ from aicf.errors import UnsupportedOp
 from aicf.passes.support.gradients import GRADIENTS, Adjoint, ByFormula, Gradient, Tape
 from aicf.passes.support.gradients.totals import total
 from aicf.passes.support.identity import IdTable, invalid, op_id, position_of, replace_with_value
-from aicf.passes.support.lowerings import FORMULAS
+from aicf.passes.support.lowerings import GRADIENT_FORMULAS
 from aicf.passes.support.lowerings.base import LowerBy
 from aicf.passes.support.work import argument_attrs
 
@@ -119,7 +119,7 @@ def _expanded(op: Operation, ids: IdTable) -> list[Operation]:
     """The ops of the formula in its place, in order."""
     before, after, block = op.prev_op, op.next_op, op.parent
     assert block is not None
-    LowerBy(FORMULAS[type(op)], ids).match_and_rewrite(op, PatternRewriter(op))
+    LowerBy(GRADIENT_FORMULAS[type(op)], ids).match_and_rewrite(op, PatternRewriter(op))
     current = block.first_op if before is None else before.next_op
     parts: list[Operation] = []
     while current is not None and current is not after:

@@ -22,7 +22,7 @@ from functools import cache
 from pathlib import Path
 
 from aicf.artifact import FORMAT_VERSION, toolchain_lock
-from aicf.compiled import CompiledModel, Options, load_program
+from aicf.compiled import CompiledModel, Options, Packed, load_program
 from aicf.errors import AicfError, ArtifactError
 from aicf.inference.report import Report
 from aicf.plain import to_plain
@@ -59,7 +59,13 @@ class ProgramCache:
         return self._folder / f"{key}.aicf"
 
     def load(
-        self, key: str, label: str | None, logical: str, options: Options, weights: Mapping[str, Array]
+        self,
+        key: str,
+        label: str | None,
+        logical: str,
+        options: Options,
+        weights: Mapping[str, Array],
+        packed: Packed,
     ) -> CompiledModel | None:
         """The program of `key`; None if there is none that can be used.
 
@@ -67,12 +73,13 @@ class ProgramCache:
             label: Its sizes in words, for the report of one that cannot; None for no report.
             logical, options: What it must have been made of.
             weights: Of the model; it takes those that it reads.
+            packed: Gives prepared weights of a plan that are there already.
         """
         path = self.path(key)
         if not path.exists():
             return None
         try:
-            found = load_program(path, weights)
+            found = load_program(path, weights, packed)
             if found.record.logical != logical or not _is_made_by(found.record.options, options):
                 raise ArtifactError("it is the program of another model", location=str(path))
         except AicfError as error:

@@ -1,4 +1,4 @@
-"""What bounds the programs of a session. Policies, where it is written down, need xDSL; sessions of artifacts do not."""
+"""What bounds the programs of a session. Policies, where it is written down, need xDSL, which serving does not."""
 
 from __future__ import annotations
 

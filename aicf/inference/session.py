@@ -20,6 +20,7 @@ from aicf.inference.engines.base import Engine, Made
 from aicf.inference.engines.opening import Asked, open_engine
 from aicf.inference.interface import UNKNOWN, Feeds
 from aicf.inference.limits import Limits
+from aicf.inference.packing import prepared_bytes
 from aicf.inference.placement import Placement, placed
 from aicf.inference.programs import Program, Programs
 from aicf.inference.report import Report
@@ -140,12 +141,9 @@ class InferenceSession:
     def memory(self) -> MemoryUse:
         """Bytes: of weights, and of each program those predicted and those requested."""
         programs = self._programs.all
-        executables = {id(program.executable): program.executable.memory() for program in programs}.values()
-        return MemoryUse(
-            max((sizes["weights"] for sizes in executables), default=0),
-            sum(sizes["derived"] for sizes in executables),
-            tuple(program.memory for program in programs),
-        )
+        executables = [program.executable for program in programs]
+        weights = max((executable.memory()["weights"] for executable in executables), default=0)
+        return MemoryUse(weights, prepared_bytes(executables), tuple(program.memory for program in programs))
 
     def placement(self) -> Placement:
         """What runs where: device, kernels, memory and sizes of the programs that are there."""

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
+import numpy as np
+
 from aicf.backends.native import DeviceCode, LoadedCode, NativeCode
 from aicf.backends.registry import load_device, load_native
 from aicf.dialects.step_names import BAD_STEP
@@ -106,7 +108,8 @@ class Executable:
         native: Their code.
         weights: Initial values of parameters, states and meta tensors by name. Parameters that no program
             updates are used where they are, so do not change them.
-        derived: Prepared weights from an artifact's cache; computed by `@prepare` if None.
+        derived: Prepared weights from an artifact's cache, or of another executable on the host; computed by
+            `@prepare` if None.
         texts: IR text by stage name, for `ir`.
 
     Raises:
@@ -128,10 +131,13 @@ class Executable:
         self.weights: Mapping[str, Array] = bind_weights(plan.weights, weights)
         self._texts = dict(texts or {})
         cached = None if derived is None else bind_derived(plan.derived, derived)
+        is_shared = cached is not None and all(
+            np.may_share_memory(cached[name], given) for name, given in (derived or {}).items()
+        )
         self._lock = threading.RLock()
         self._code = _Code(plan.backend, native, self)
         self._store: Store = (
-            HostStore(plan, self.weights, cached, self._code.on_host)
+            HostStore(plan, self.weights, cached, self._code.on_host, shares_derived=is_shared)
             if native.place == "host"
             else DeviceStore(plan, self.weights, cached, self._code.on_device, native.reserves)
         )

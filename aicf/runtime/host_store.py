@@ -20,6 +20,7 @@ class HostStore:
         plan: Plans of all programs.
         weights: Initial values by name; those that no program updates are used where they are.
         derived: Prepared weights from a cache; computed by `@prepare` if None.
+        shares_derived: Whether those are another executable's, so that they are not requested for this one.
         code: Gives the loaded code, loading it if need be.
     """
 
@@ -29,10 +30,13 @@ class HostStore:
         weights: Mapping[str, Array],
         derived: Mapping[str, Array] | None,
         code: Callable[[], LoadedCode],
+        *,
+        shares_derived: bool = False,
     ) -> None:
         self._plan = plan
         self._weights = weights
         self._cached = derived
+        self._shares_derived = shares_derived
         self._code = code
         self._lock = threading.RLock()
         self._shared: Mapping[str, Array] | None = None
@@ -76,7 +80,7 @@ class HostStore:
     @property
     def _shared_bytes(self) -> int:
         """What is requested once: prepared weights, constants, and the state."""
-        derived = [bind.nbytes for bind in self._plan.derived]
+        derived = [] if self._shares_derived else [bind.nbytes for bind in self._plan.derived]
         state = [self._weights[name].nbytes for name in self._plan.mutable]
         consts = [program.const_bytes for program in self._programs.values()]
         return sum(map(requested, (*derived, *state))) + sum(consts)

@@ -12,9 +12,9 @@ import numpy as np
 from aicf.errors import ArtifactError, InputMismatch
 from aicf.runtime.consts import read_const
 from aicf.runtime.graph import Bind
-from aicf.runtime.memory import copy_of
+from aicf.runtime.memory import CACHE_LINE, copy_of
 from aicf.runtime.ports import reject_unknown
-from aicf.runtime.tensors import Array, dense_strides, describe, describe_array, numpy_dtype
+from aicf.runtime.tensors import Array, address, dense_strides, describe, describe_array, numpy_dtype
 
 
 def bind_weights(binds: Sequence[Bind], weights: Mapping[str, Array]) -> dict[str, Array]:
@@ -52,7 +52,8 @@ def _in_place(bind: Bind, weight: Array) -> Array:
 
 
 def bind_derived(binds: Sequence[Bind], cached: Mapping[str, Array]) -> dict[str, Array]:
-    """Copies of prepared weights from an artifact's cache, on cache-line boundaries and, if large, on huge pages.
+    """Prepared weights that are there already, on cache-line boundaries: those of another executable as they are, those
+    of an artifact, which are not to be written, as copies of ours.
 
     Raises:
         ArtifactError: one is missing or has another size.
@@ -65,4 +66,7 @@ def bind_derived(binds: Sequence[Bind], cached: Mapping[str, Array]) -> dict[str
                 f"prepared weight '{bind.name}' needs {bind.nbytes} bytes, found {size}; compile again"
             )
     arrays = {bind.name: np.ascontiguousarray(cached[bind.name]).reshape(-1).view(np.uint8) for bind in binds}
-    return {name: copy_of(array) for name, array in arrays.items()}
+    return {
+        name: array if array.flags.writeable and not address(array) % CACHE_LINE else copy_of(array)
+        for name, array in arrays.items()
+    }

@@ -23,6 +23,7 @@ from aicf.semantics import (
     normalization,
     pooling,
     random,
+    recurrent,
     reduction,
     training,
 )
@@ -39,6 +40,7 @@ SEMANTICS: Mapping[type[Operation], Meaning] = {
     **data_movement.MEANINGS,
     **indexing.MEANINGS,
     **random.MEANINGS,
+    **recurrent.MEANINGS,
     **losses.MEANINGS,
     **training.MEANINGS,
 }

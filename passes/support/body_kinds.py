@@ -75,6 +75,8 @@ def _single(op: Operation) -> tuple[str, Attrs] | None:
             return "concat", {"axis": IntegerAttr(op.axis.value.data, i64)}
         case logical.LastUpdateOp():
             return "last_update", {}
+        case logical.LstmOp():
+            return "lstm", {"reverse": FLAGS[op.reverse is not None]}
         case logical.ScatterCombineOp():
             return "scatter_combine", {"mode": op.mode}
         case logical.TopkIndicesOp():

@@ -248,12 +248,15 @@ def fusion_contexts(
 
 
 def _check_groups(policy: KernelPolicy, module: ModuleOp) -> None:
-    """Raises PolicyError for ids in `groups` that no op has, nor a copy of one that a product may get for itself."""
+    """Raises PolicyError for ids in `groups` that no op has, nor a copy of one that a product may get for itself, nor
+    one of a cast that any group may."""
     ids = [identity for op in module.walk() if (identity := op_id(op)) is not None]
     known, copies = with_stems(ids), dict[str, None]()
     if any(id_ not in known for group in policy.groups for id_ in group):
         products = [id_of(op) for op in module.walk() if isinstance(op, logical.MatmulOp) and op_id(op)]
+        casts = [id_of(op) for op in module.walk() if isinstance(op, logical.CastOp) and op_id(op)]
         copies = with_stems(copied_id(id_, product) for product in products for id_ in ids)
+        copies |= with_stems(copied_id(cast, reader) for cast in casts for reader in ids)
     policy.check_groups(known, copies)
 
 

@@ -22,6 +22,7 @@ from aicf.dialects.logical import (
     ConvOp,
     IndexedRead,
     LastUpdateOp,
+    LstmOp,
     MatmulOp,
     MaxPoolOp,
     ScatterCombineOp,
@@ -101,6 +102,7 @@ _STRIDED_READERS = (
     ConcatOp,
     YieldOp,
     LastUpdateOp,
+    LstmOp,
     ScatterCombineOp,
     TopkIndicesOp,
 )
@@ -115,7 +117,7 @@ def reads_in_memory(reader: Operation, place: int) -> bool:
     return isinstance(reader, _STRIDED_READERS) or (place == 0 and reader.has_trait(IndexedRead))
 
 
-_POSITIONAL = (MatmulOp, ConvOp, ConcatOp, LastUpdateOp, ScatterCombineOp, TopkIndicesOp)
+_POSITIONAL = (MatmulOp, ConvOp, ConcatOp, LastUpdateOp, LstmOp, ScatterCombineOp, TopkIndicesOp)
 """Ops whose kernels know operands by their place: each place gets a block argument of its own, in order."""
 
 

@@ -41,6 +41,7 @@ CODELESS_KINDS = frozenset(
         "attention",
         "attention_step",
         "last_update",
+        "lstm",
         "scatter_combine",
         "topk_indices",
     }

@@ -73,6 +73,7 @@ RECORDS: Mapping[str, tuple[int, str]] = {
     "cpu.last_update": (1, "threads"),
     "cpu.scatter": (1, "mode parts threads combination_order"),
     "cpu.topk": (1, "axis smallest threads"),
+    "cpu.lstm": (1, "reverse lanes tile_rows k_split threads workspace_bytes combination_order"),
     "cpu.multi_tensor": (2, "parts subnormals threads may_alias"),
     "cuda.cublaslt": (
         1,
@@ -139,6 +140,13 @@ PACKED = """func.func @f(%x : tensor<1x8xf16> {logical.name = "x", logical.role 
   %y = logical.matmul %x, %w : (tensor<1x8xf16>, tensor<8x8xf16>) -> tensor<1x8xf16>
   func.return %y : tensor<1x8xf16>
 }"""
+RECURRENT = """func.func @f(%x : tensor<3x1x64xf32> {logical.name = "x", logical.role = "input"},
+    %w : tensor<64x16xf32> {logical.name = "w", logical.role = "param"},
+    %f : tensor<2x1x16xf32> {logical.name = "f", logical.role = "input"})
+    -> (tensor<2x3x1x16xf32> {logical.name = "y"}) {
+  %y = logical.lstm %x, %w, %f : (tensor<3x1x64xf32>, tensor<64x16xf32>, tensor<2x1x16xf32>) -> tensor<2x3x1x16xf32>
+  func.return %y : tensor<2x3x1x16xf32>
+}"""
 LIBRARY = PACKED.replace("f16", "f32").replace('"param"', '"input"')
 
 
@@ -164,6 +172,7 @@ def _records() -> Iterator[tuple[str, Mapping[str, Attribute]]]:
     policy = {"kernels": {"gemm": "cpu.gemm_blas"}}
     for module in (
         lower(PACKED, "x86-64-v4"),
+        lower(RECURRENT, "x86-64-v4"),
         lower(LIBRARY, "x86-64-v4", policy=policy, library="0.3 Prescott"),
         *map(_update, ("cpu:x86-64-v4", "cuda:sm_90a")),
     ):

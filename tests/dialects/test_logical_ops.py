@@ -112,7 +112,7 @@ def test_traits_say_what_kind_of_op_it_is() -> None:
         },
         logical.ViewLike: {"reshape", "transpose", "broadcast", "slice", "window", "concat"},
         logical.Scan: {"cumsum"},
-        logical.Composite: {op.name.removeprefix("logical.") for op in FORMULAS} - {"matmul", "pow"},
+        logical.Composite: {op.name.removeprefix("logical.") for op in FORMULAS} - {"lstm", "matmul", "pow"},
         logical.Normalization: {
             *("softmax", "layer_norm", "log_softmax", "rms_norm", "batch_norm", "group_norm"),
         },

@@ -109,6 +109,7 @@ def _graphs() -> dict[str, Case]:
         "truths": (programs.truths, ("i1",), (GENERATED,)),
         "other_norms": (programs.other_norms, ("f32", "f16", "bf16", "f64"), (GENERATED,)),
         "pooling": (programs.pooling, ("f32", "f16", "bf16", "f64"), (GENERATED,)),
+        "recurrent": (programs.recurrent, ("f32", "f64"), (GENERATED,)),
         "moves": (programs.moves, ("f32", "bf16", "i64", "i16", "u8"), (COPY, CONCAT)),
         "convolutions": (programs.convolutions, ("f32", "f16"), ()),
         "philox": (random_numbers, ("f32", "f16", "bf16", "f64"), (GENERATED,)),

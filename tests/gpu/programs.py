@@ -359,6 +359,25 @@ def pooling(dtype: str) -> Graph:
     return g
 
 
+def recurrent(dtype: str) -> Graph:
+    """An LSTM forwards, and one backwards over its states."""
+    g = Graph("recurrent")
+    x, first = g.input("x", (4, 3, 96), dtype), g.input("first", (2, 3, 24), dtype)
+    states = g.lstm(x, g.param("weight", (96, 24), dtype) * 0.2, first)
+    gates = g.matmul(
+        g.reshape(g.slice(states, (0, 0, 0, 0), (1, 4, 3, 24)), (12, 24)), g.param("in", (24, 20), dtype)
+    )
+    back = g.lstm(
+        g.reshape(gates, (4, 3, 20)),
+        g.param("back_weight", (20, 5), dtype),
+        g.input("last", (2, 3, 5), dtype),
+        reverse=True,
+    )
+    g.output(states, "states")
+    g.output(back, "back_states")
+    return g
+
+
 def losses(dtype: str) -> Graph:
     """Losses of pairs and of classes, of which some samples are ignored, in every reduction; labels that are none."""
     g = Graph("losses")

@@ -272,6 +272,19 @@ def test_memory_is_what_was_predicted() -> None:
     assert memory.requested == sum(row.requested or 0 for row in memory.programs)
 
 
+def test_programs_made_one_by_one_share_packed_weights() -> None:
+    """What is packed once is requested once, and outlives the program that packed it."""
+    with InferenceSession(classifier(), WEIGHTS, exec_policy={"max_programs": 2}) as session:
+        for count in (2, 7, 64):
+            assert_classified(session.run([rows(count, 24)]), rows(count, 24))
+            assert session.memory.prepared == 1536
+        assert [event.program for event in session.report.of("evicted")] == ["N=2"]
+        for row in session.memory.programs:
+            assert row.requested == row.predicted
+        packed = [program.executable.prepared()["fc.weight:packed_b"] for program in session._programs.all]
+        assert np.shares_memory(*packed)
+
+
 def test_the_profile_joins_instructions_to_the_ops_of_the_model(session: InferenceSession) -> None:
     profile = session.profile([rows(5, 24)], repeats=3)
     assert set(profile.by_source()) == {"fc", "prob"}

@@ -402,6 +402,23 @@ def test_normalisations_of_channels(rest: tuple[int, ...]) -> None:
         close(result[n, c], (x[n, c] - group.mean()) / deviation * scale[c] + bias[c])
 
 
+def test_lstm() -> None:
+    x = np.array([[[0.0, 1.0, 2.0, 3.0]], [[-1.0, 0.5, 0.0, -2.0]]])
+    weight, first = np.array([[1.0], [0.0], [-1.0], [0.5]]), np.array([[[0.25]], [[0.75]]])
+
+    def sigmoid(z: float) -> float:
+        return 1 / (1 + math.exp(-z))
+
+    c1 = sigmoid(2 - 0.25) * 0.75 + sigmoid(0.25) * math.tanh(3.125)
+    h1 = sigmoid(1) * math.tanh(c1)
+    c2 = sigmoid(-h1) * c1 + sigmoid(h1 - 1) * math.tanh(h1 / 2 - 2)
+    h2 = sigmoid(0.5) * math.tanh(c2)
+    forwards = run(logical.LstmOp, x, weight, first)
+    close(forwards, np.array([h1, h2, c1, c2]).reshape(2, 2, 1, 1))
+    turned = run(lambda *values: logical.LstmOp(*values, reverse=True), x[::-1].copy(), weight, first)
+    close(turned, np.array([h2, h1, c2, c1]).reshape(2, 2, 1, 1))
+
+
 def test_poolings() -> None:
     x = np.array([[[1.0, -4.0, 3.0, 3.0, 2.0]]])
     windows = ([2], [2], [2], [1], [2])  # at -1, 1, 3 and 5: (-4), (-4, 3), (3) and nothing

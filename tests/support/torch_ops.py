@@ -349,7 +349,20 @@ def lp_pool(x: Tensor, p: int, **attributes: Any) -> Tensor:
     return torch.linalg.vector_norm(Pooling(wide, 0.0, **attributes).windows, p, -1).to(x.dtype)
 
 
+def lstm(x: Tensor, weight: Tensor, first: Tensor, reverse: bool) -> Tensor:
+    """By their gates: their layer has the input's product inside, which would spread NaN over all gates."""
+    h, c = first
+    found: dict[int, Tensor] = {}
+    for step in reversed(range(len(x))) if reverse else range(len(x)):
+        enter, leave, keep, new = functional.linear(h, weight).add(x[step]).chunk(4, -1)
+        c = torch.addcmul(keep.sigmoid() * c, enter.sigmoid(), new.tanh())
+        h = leave.sigmoid() * c.tanh()
+        found[step] = torch.stack([h, c])
+    return torch.stack([found[step] for step in range(len(x))], 1)
+
+
 TORCH: Mapping[str, Callable[..., Tensor]] = {
+    "lstm": lstm,
     "max_pool": max_pool,
     "max_pool_indices": max_pool_indices,
     "avg_pool": avg_pool,

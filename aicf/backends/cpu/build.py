@@ -49,6 +49,8 @@ from aicf.backends.cpu.records import (
     read_rounding,
     sub_records,
 )
+from aicf.backends.cpu.recurrent_code import Lstm, LstmPointers
+from aicf.backends.cpu.recurrent_kernels import LstmSizes
 from aicf.backends.cpu.row_program import make_rows
 from aicf.backends.cpu.subnormals import emit_flushed
 from aicf.backends.cpu.target import ACCUMULATORS, HALVES, CpuLevel
@@ -550,6 +552,17 @@ def _topk(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
     topk.emit(em, call.ins[0], call.outs[0], tid, nthreads)
 
 
+def _lstm(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
+    if not call.ws:
+        raise PlanError(f"instruction '{launch.name}' needs workspace: run lower-to-emit again")
+    lanes, rows, split = (get_int(launch.record, name) for name in ("lanes", "tile_rows", "k_split"))
+    steps, batch, hidden = launch.outs[0].shape[1:]
+    sizes = LstmSizes(steps, batch, hidden, lanes, rows, split)
+    x, weight, first, states = (_strided(ref) for ref in (*launch.ins, *launch.outs))
+    lstm = Lstm(x, weight, first, states, sizes, get_bool(launch.record, "reverse"))
+    lstm.emit(em, LstmPointers(call.ins[0], call.ins[1], call.ins[2], call.outs[0], call.ws[0]))
+
+
 _EMITTERS: Mapping[str, Callable[[Emitter, Launch, _Call, Sequence[str]], None]] = {
     "cpu.gemm_avx512": _gemm,
     "cpu.gemm_avx2": _gemm,
@@ -572,6 +585,7 @@ _EMITTERS: Mapping[str, Callable[[Emitter, Launch, _Call, Sequence[str]], None]]
     "cpu.last_update": _last_update,
     "cpu.scatter": _scatter,
     "cpu.topk": _topk,
+    "cpu.lstm": _lstm,
     "cpu.multi_tensor": _multi_tensor,
 }
 """Kernel id -> code."""

@@ -30,6 +30,7 @@ from aicf.backends.cpu.loop_spec import LoopSpec, choose, cost_us, sharings
 from aicf.backends.cpu.place_kernels import KERNELS as PLACE_KERNELS
 from aicf.backends.cpu.pool_kernels import PoolKernel
 from aicf.backends.cpu.records import get_int, integer, loop_record
+from aicf.backends.cpu.recurrent_kernels import KERNELS as RECURRENT_KERNELS
 from aicf.backends.cpu.update_kernels import KERNELS as UPDATE_KERNELS
 from aicf.backends.moves import Move, moves
 from aicf.backends.nests import LoopNest, nest_of
@@ -160,6 +161,7 @@ KERNELS: tuple[KernelDescriptor, ...] = (
     MoveKernel("cpu.concat", frozenset({"concat"})),
     PackKernel(),
     *PLACE_KERNELS,
+    *RECURRENT_KERNELS,
     *UPDATE_KERNELS,
 )
 """All kernels of the backend, in the order in which they are considered."""

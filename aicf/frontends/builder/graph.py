@@ -13,6 +13,7 @@ from aicf.frontends.builder.normalization import NormalizationOps
 from aicf.frontends.builder.optimizers import OptimizerOps
 from aicf.frontends.builder.pooling import PoolingOps
 from aicf.frontends.builder.random import RandomOps
+from aicf.frontends.builder.recurrent import RecurrentOps
 from aicf.frontends.builder.reduction import ReductionOps
 from aicf.frontends.builder.training import TrainingOps
 
@@ -27,6 +28,7 @@ class Graph(
     PoolingOps,
     IndexingOps,
     RandomOps,
+    RecurrentOps,
     LossOps,
     TrainingOps,
     OptimizerOps,

@@ -21,6 +21,7 @@ from aicf.inference.engines.fixed import FixedEngine
 from aicf.inference.engines.opening import Asked
 from aicf.inference.interface import Bucket, Interface
 from aicf.inference.models import interface_of
+from aicf.inference.packing import PackedWeights
 from aicf.inference.policies import compile_text
 from aicf.inference.report import Report
 from aicf.inference.usage import Meter
@@ -74,6 +75,7 @@ class _Compiler:
         self.options = options
         self._weights = weights
         self._cache = cache
+        self._packed = PackedWeights()
         self._text = "" if cache is None else logical_text(source.module)
 
     @property
@@ -91,16 +93,17 @@ class _Compiler:
                 executable, origin, detail = self._compile(options), COMPILED, f"for {self.target}"
             else:
                 executable, origin, detail = self._cached(self._cache, options, label)
+        self._packed.keep(executable)
         return Made(executable, origin, detail, perf_counter() - started, meter)
 
     def _cached(self, cache: ProgramCache, options: Options, label: str) -> tuple[CompiledModel, str, str]:
         key = key_of(self._text, options)
 
         weights = {**self.source.weights, **self._weights}
-        if (found := cache.load(key, None, self._text, options, weights)) is not None:
+        if (found := cache.load(key, None, self._text, options, weights, self._packed.of)) is not None:
             return found, LOADED, f"from {cache.path(key)}"
         with cache.alone(key, label):
-            if (found := cache.load(key, label, self._text, options, weights)) is not None:
+            if (found := cache.load(key, label, self._text, options, weights, self._packed.of)) is not None:
                 return found, LOADED, f"from {cache.path(key)}, where another process put it"
             executable = self._compile(options)
             where = cache.save(key, label, executable)
@@ -108,7 +111,7 @@ class _Compiler:
 
     def _compile(self, options: Options) -> CompiledModel:
         with _COMPILING:
-            return compile_source(self.source, self._weights, options)
+            return compile_source(self.source, self._weights, options, self._packed.of)
 
 
 class CompilingEngine:

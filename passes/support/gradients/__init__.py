@@ -12,6 +12,7 @@ from aicf.passes.support.gradients import (
     losses,
     normalization,
     pooling,
+    recurrent,
     reduction,
     training,
 )
@@ -23,6 +24,7 @@ GRADIENTS: Gradients = {
     **activations.GRADIENTS,
     **contraction.GRADIENTS,
     **convolution.GRADIENTS,
+    **recurrent.GRADIENTS,
     **reduction.GRADIENTS,
     **normalization.GRADIENTS,
     **pooling.GRADIENTS,

@@ -1,5 +1,6 @@
 """How composite ops are written with primitive ones: a table of formulas, one entry an op, by family."""
 
+from aicf.dialects import logical
 from aicf.passes.support.greedy import PatternTable
 from aicf.passes.support.identity import IdTable
 from aicf.passes.support.lowerings import (
@@ -14,6 +15,7 @@ from aicf.passes.support.lowerings import (
     normalization,
     pooling,
     random,
+    recurrent,
     reduction,
     training,
 )
@@ -31,9 +33,13 @@ FORMULAS: Formulas = {
     **pooling.FORMULAS,
     **indexing.FORMULAS,
     **random.FORMULAS,
+    **recurrent.FORMULAS,
     **losses.FORMULAS,
     **training.FORMULAS,
 }
+
+GRADIENT_FORMULAS: Formulas = {**FORMULAS, logical.LstmOp: recurrent.lstm_steps}
+"""What an op is written as before its gradient is taken: steps, also where a kernel runs all of them."""
 
 
 def lowerings(ids: IdTable) -> PatternTable:
@@ -41,4 +47,4 @@ def lowerings(ids: IdTable) -> PatternTable:
     return {op_class: (LowerBy(formula, ids),) for op_class, formula in FORMULAS.items()}
 
 
-__all__ = ["FORMULAS", "lowerings"]
+__all__ = ["FORMULAS", "GRADIENT_FORMULAS", "lowerings"]

@@ -1,4 +1,5 @@
-"""ONNX's recurrent layers: RNN, GRU and LSTM, written out step by step, for the number of steps is static.
+"""ONNX's recurrent layers: RNN, GRU and LSTM. The number of steps is static, and each is written out, but for those of
+a long LSTM without extras, which are one op.
 
 All that does not depend on the state is one product over all steps; a step adds the product of its state to a slice
 of it. Weights stand gate by gate in the order that ONNX gives them: LSTM input, output, forget, cell; GRU update,
@@ -19,6 +20,9 @@ from aicf.passes.support.onnx_ops.base import Node, Result, row
 
 _X, _W, _R, _B, _LENGTHS, _FIRST_H, _FIRST_C, _PEEPHOLES = range(8)
 """The operands' numbers; only an LSTM has the last two."""
+
+_LONG = 16
+"""Steps from which a layer is one op where there is one."""
 
 _DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 """For each direction whether it goes from the last step to the first."""
@@ -241,6 +245,8 @@ def _run(direction: _Direction, cell: _Cell, x: SSAValue, backward: bool) -> tup
     node, hidden = direction.node, direction.hidden
     steps, batch, _ = tensor_info(x.type).shape
     projected = _projected(direction, cell, x)
+    if _is_one_loop(node, steps):
+        return _loop(direction, projected, (steps, batch, hidden), backward)
     state: State = tuple(direction.first_state(index, batch) for index in cell.states)
     step, valid = cell.step(direction), _validity(node, steps, batch, hidden)
     outputs: dict[int, SSAValue] = {}
@@ -258,6 +264,49 @@ def _run(direction: _Direction, cell: _Cell, x: SSAValue, backward: bool) -> tup
         outputs[number], state = node.reshape(output, (1, 1, batch, hidden), "output"), after
     joined = node.concat([outputs[number] for number in range(steps)], 0, "steps")
     return joined, [node.reshape(value, (1, batch, hidden), "state") for value in state]
+
+
+def _is_one_loop(node: Node, steps: int) -> bool:
+    """Whether ``logical.lstm`` says all of it, and there are so many steps that one op for each would be many."""
+    plain = not (
+        node.has(_PEEPHOLES) or node.attributes.int("input_forget", 0) or node.attributes.float("clip", 0.0)
+    )
+    usual = [name.lower() for name in node.attributes.strings("activations", [])]
+    known = node.known(_LENGTHS)
+    return (
+        node.op_type == "LSTM"
+        and steps >= _LONG
+        and plain
+        and usual in ([], ["sigmoid", "tanh", "tanh"], ["sigmoid", "tanh", "tanh"] * 2)
+        and node.element(_X).name in ("f32", "f64")
+        and (not node.has(_LENGTHS) or (known is not None and bool((known >= steps).all())))
+    )
+
+
+def _loop(
+    direction: _Direction, projected: SSAValue, sizes: tuple[int, int, int], backward: bool
+) -> tuple[SSAValue, list[SSAValue]]:
+    """As :func:`_run`, in one op."""
+    node, (steps, batch, hidden) = direction.node, sizes
+    x = node.reshape(projected, (steps, batch, _LSTM.gates * hidden), "steps")
+    first = node.concat(
+        [
+            node.reshape(direction.first_state(index, batch), (1, batch, hidden), "first")
+            for index in _LSTM.states
+        ],
+        0,
+        "first",
+    )
+    states = node.apply(logical.LstmOp, x, direction.of(_R), first, reverse=backward)
+    last = 0 if backward else steps - 1
+    rows = [
+        node.slice(states, (place, last, 0, 0), (1, 1, batch, hidden), suffix="last") for place in range(2)
+    ]
+    outputs = node.slice(states, (0, 0, 0, 0), (1, steps, batch, hidden), suffix="outputs")
+    return (
+        node.reshape(outputs, (steps, 1, batch, hidden), "outputs"),
+        [node.reshape(value, (1, batch, hidden), "state") for value in rows],
+    )
 
 
 def _projected(direction: _Direction, cell: _Cell, x: SSAValue) -> SSAValue:

@@ -356,7 +356,8 @@ def test_streaming_kernels_move_sixteen_bytes_at_a_time(
 
 @pytest.mark.parametrize("dtype", ["bf16", "f64", "i64", "i32"])
 def test_clusters_hear_of_sums_by_barriers(dtype: str) -> None:
-    """All loads of a thread are 16 bytes wide and under way together; no fence of all memory, nothing atomic."""
+    """All loads of a thread are 16 bytes wide and under way together; no fence of all memory, nothing atomic. What a
+    barrier expects is said behind the wait that orders its start for every thread, as racecheck wants to see it."""
     shapes = [(4096, 256), (256,)]
     nest, spec = decided(reduction("256", "4096", "d1, d0", "d0", "sum", dtype), shapes, [dtype] * 2)
     (launch,) = launches_of("k", nest, recorded(nest, spec), references(shapes, [dtype] * 2))
@@ -367,6 +368,8 @@ def test_clusters_hear_of_sums_by_barriers(dtype: str) -> None:
     assert not starting(names, (*ATOMICS, *SPILLS, "MEMBAR.ALL"))
     assert names.count("LDG.E.128") == spec.unroll
     assert names.count("STAS") + names.count("STAS.64") == spec.cluster
+    started, expects = names.index("UCGABAR_WAIT"), [n.startswith("SYNCS.ARRIVE") for n in names].index(True)
+    assert started < expects
 
 
 def test_the_same_decisions_give_the_same_text() -> None:

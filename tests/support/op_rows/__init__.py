@@ -11,6 +11,7 @@ from tests.support.op_rows import (
     normalization,
     pooling,
     random_numbers,
+    recurrent,
     reduction,
 )
 
@@ -22,6 +23,7 @@ FAMILIES = {
     "convolution": convolution.ROWS,
     "data_movement": data_movement.ROWS,
     "indexing": indexing.ROWS,
+    "recurrent": recurrent.ROWS,
     "losses": losses.ROWS,
     "random_numbers": random_numbers.ROWS,
     "counters": counters.ROWS,

@@ -12,6 +12,7 @@ from tests.support.random_steps import (
     losses,
     pooling,
     random_numbers,
+    recurrent,
     reduction,
 )
 
@@ -24,6 +25,7 @@ OF_MODELS = (
     *data_movement.STEPS,
     *indexing.STEPS,
     *attention.STEPS,
+    *recurrent.STEPS,
     *random_numbers.STEPS,
 )
 OF_TRAINING = (*losses.STEPS, *counters.STEPS, *clipping.STEPS)

@@ -89,15 +89,16 @@ def sweep(operands: object):
                 if REDUCTIONS[k]:
                     barrier_init(u32(heard + 8 * k), u32(1))
             fence_barrier_init()
-            for k in unrolled(PHASES):
-                if REDUCTIONS[k]:
-                    barrier_expect(u32(heard + 8 * k), u32(TOLD_BYTES[k]))
         cluster_arrive_relaxed()
     if PROGRAMMATIC:
         launch_dependents()
         wait_for_predecessors()
     if CLUSTER > 1:  # whom a block tells something has begun
         cluster_wait()
+        if thread == 0:  # it may hear the first already: a barrier waits for this arrival too
+            for k in unrolled(PHASES):
+                if REDUCTIONS[k]:
+                    barrier_expect(u32(heard + 8 * k), u32(TOLD_BYTES[k]))
     known = registers(KNOWN, 0)
     known[0:KNOWN_INPUTS] = splice(LOAD_POINT, point, index(0))
     for k in unrolled(FIRST):
