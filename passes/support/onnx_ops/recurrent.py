@@ -21,7 +21,7 @@ from aicf.passes.support.onnx_ops.base import Node, Result, row
 _X, _W, _R, _B, _LENGTHS, _FIRST_H, _FIRST_C, _PEEPHOLES = range(8)
 """The operands' numbers; only an LSTM has the last two."""
 
-_LONG = 16
+_LONG = 4
 """Steps from which a layer is one op where there is one."""
 
 _DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
