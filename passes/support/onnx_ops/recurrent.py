@@ -262,6 +262,11 @@ def _run(direction: _Direction, cell: _Cell, x: SSAValue, backward: bool) -> tup
                 for new, old in zip(after, state, strict=True)
             )
         outputs[number], state = node.reshape(output, (1, 1, batch, hidden), "output"), after
+    if (some := valid(0)) is not None:
+        # What has no step has no last state either: 0, as in ONNX Runtime.
+        state = tuple(
+            node.apply(logical.SelectOp, some, value, node.splat(0.0, value), name="last") for value in state
+        )
     joined = node.concat([outputs[number] for number in range(steps)], 0, "steps")
     return joined, [node.reshape(value, (1, batch, hidden), "state") for value in state]
 

@@ -69,7 +69,7 @@ class Layer:
             for sample in range(BATCH):
                 steps = range(self.steps if self.lengths is None else int(self.lengths[sample]))
                 state = [np.zeros(HIDDEN)] * states
-                if self.first is not None:
+                if self.first is not None and steps:
                     state = [each[direction, sample].astype(np.float64) for each in self.first]
                 for step in reversed(steps) if backward else steps:
                     state = self.step(direction, self.x[step, sample].astype(np.float64), state)
