@@ -162,6 +162,10 @@ def _embedding(op: Operation, info: TensorInfo, numbers: _Numbers) -> Array:
 _BEGINNINGS: Mapping[tuple[type[Operation], int], _Beginning] = {
     (logical.LinearOp, 1): _of_weight,
     (logical.LinearOp, 2): _of_bias,
+    (logical.ConvOp, 1): _of_weight,
+    (logical.ConvOp, 2): _of_bias,
+    (logical.ConvTransposeOp, 1): _of_weight,
+    (logical.ConvTransposeOp, 2): _of_bias,
     (logical.MatmulOp, 1): _of_factor,
     (logical.LayerNormOp, 1): _ones,
     (logical.LayerNormOp, 2): _zeros,
