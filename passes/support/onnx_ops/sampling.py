@@ -152,6 +152,28 @@ _MODES: dict[str, Callable[[_Places, SSAValue], list[_Tap]]] = {
 }
 
 
+def between(node: Node, planes: SSAValue, places: Sequence[SSAValue], spatial: Sequence[int]) -> SSAValue:
+    """Elements at places between those of planes: by the distances of all neighbours, which are 0 beyond the border.
+
+    Args:
+        planes: ``[B, C, elements]``, in row-major order.
+        places: For each dimension of a plane a coordinate, ``[B, count]``: 0 is the first element, 1 the next.
+        spatial: The sizes of a plane.
+
+    Returns:
+        ``[B, C, count]``, in the element type of the places.
+    """
+    batch, channels, _ = tensor_info(planes.type).shape
+    wide, count = element_of(places[0].type), tensor_info(places[0].type).shape[-1]
+    taps = [_linear(_Places(node, size, True, "zeros"), x) for x, size in zip(places, spatial, strict=True)]
+
+    def read(index: SSAValue) -> SSAValue:
+        spread = node.broadcast(index, [0, 2], [batch, channels, count], "spread")
+        return node.cast(node.add(logical.GatherElementsOp(planes, spread, 2), "read"), wide, "widen")
+
+    return _weighted(node, taps, spatial, read, [0, 2])
+
+
 @row("GridSample", since=16)
 def _grid_sample(node: Node) -> Result:
     """Elements of each plane at the places of a grid, whose last coordinate is of the first dimension."""

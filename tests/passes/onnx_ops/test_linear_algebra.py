@@ -9,7 +9,7 @@ import aicf
 from tests.support.onnx_models import expect
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 5])
+@pytest.mark.parametrize("size", [1, 2, 4])
 def test_determinants(size: int) -> None:
     x = np.random.default_rng(size).normal(size=(2, 3, size, size))
     x[0, 0, 0, 0] = 0  # no pivot of its own
