@@ -73,7 +73,7 @@ RECORDS: Mapping[str, tuple[int, str]] = {
     "cpu.last_update": (1, "threads"),
     "cpu.scatter": (1, "mode parts threads combination_order"),
     "cpu.topk": (1, "axis smallest threads"),
-    "cpu.lstm": (1, "reverse lanes tile_rows k_split threads workspace_bytes combination_order"),
+    "cpu.lstm": (1, "reverse lanes tile_rows k_split b_source threads workspace_bytes combination_order"),
     "cpu.multi_tensor": (2, "parts subnormals threads may_alias"),
     "cuda.cublaslt": (
         1,
@@ -173,6 +173,7 @@ def _records() -> Iterator[tuple[str, Mapping[str, Attribute]]]:
     for module in (
         lower(PACKED, "x86-64-v4"),
         lower(RECURRENT, "x86-64-v4"),
+        lower(RECURRENT.replace('"param"', '"input"'), "x86-64-v4"),
         lower(LIBRARY, "x86-64-v4", policy=policy, library="0.3 Prescott"),
         *map(_update, ("cpu:x86-64-v4", "cuda:sm_90a")),
     ):
