@@ -32,7 +32,6 @@ from timed_models import TIMED_MODELS, TimedModel  # noqa: E402
 from timing import interleaved, machine, write_result  # noqa: E402
 
 import aicf  # noqa: E402
-from aicf.runtime import memory as runtime_memory  # noqa: E402
 
 FRESH_RUNS = 3
 SLOWEST_RATIO, SLOWEST_BUILD, SLOWEST_LOAD = 1.15, 10.0, 0.1
@@ -138,34 +137,26 @@ def _fresh(program: str, files: Sequence[str]) -> float:
 
 
 def memory(models: Sequence[TimedModel], seconds: float) -> Iterator[Row]:
-    """The arena against the heaviest set of values that are alive together, and the bytes that a first run requests
-    against what was predicted before anything was allocated."""
+    """The arena against the heaviest set of values that are alive together, and the bytes that a session requests for
+    its first run against what was predicted before anything was allocated."""
     for timed in models:
-        exe = aicf.compile(timed.model, target="cpu", **timed.options())
-        (program,) = (each for each in exe.explain().programs if each.name != "prepare")
-        predicted = exe.memory()[f"peak@{program.name}"]
-        requested = _requested(exe, timed)
-        bound = program.lower_bound_bytes or program.arena_bytes
-        arena_ratio = program.arena_bytes / bound if bound else 1.0
-        off = abs(predicted - requested) / requested
+        with aicf.InferenceSession(timed.model, device="cpu", **timed.options()) as session:
+            session.run(dict(timed.feeds))
+            (program,) = session.memory.programs
+        assert program.requested is not None
+        bound = program.lower_bound or program.arena
+        ratio = program.arena / bound if bound else 1.0
+        off = abs(program.predicted - program.requested) / program.requested
         yield {
             "model": timed.name,
-            "arena_bytes": program.arena_bytes,
+            "arena_bytes": program.arena,
             "lower_bound_bytes": bound,
-            "arena_ratio": round(arena_ratio, 3),
-            "predicted_bytes": predicted,
-            "requested_bytes": requested,
+            "arena_ratio": round(ratio, 3),
+            "predicted_bytes": program.predicted,
+            "requested_bytes": program.requested,
             "off": round(off, 4),
-            "reached": arena_ratio <= ARENA_RATIO and off <= PREDICTED_WITHIN,
+            "reached": ratio <= ARENA_RATIO and off <= PREDICTED_WITHIN,
         }
-
-
-def _requested(exe: aicf.CompiledModel, timed: TimedModel) -> int:
-    """Bytes that the runtime has allocated at most at once in a first run, and that were not there before."""
-    before = runtime_memory.statistics().live_bytes
-    runtime_memory.reset_peak()
-    exe.run({spec.name: timed.feeds[spec.name] for spec in exe.inputs})
-    return runtime_memory.statistics().peak_bytes - before
 
 
 SECTIONS: dict[str, Callable[[Sequence[TimedModel], float], Iterator[Row]]] = {
