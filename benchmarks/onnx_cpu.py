@@ -91,24 +91,25 @@ def _faster(rows: Sequence[Row]) -> Row:
 FRESH_BUILD = """
 import pickle, sys, time
 options = pickle.load(open(sys.argv[2], "rb"))
-start = time.perf_counter()
+start, used = time.perf_counter(), time.process_time()
 import aicf
 exe = aicf.compile(sys.argv[1], target="cpu", **options)
-print(time.perf_counter() - start)
+print(time.perf_counter() - start, time.process_time() - used)
 exe.save(sys.argv[3])
 """
 FRESH_LOAD = """
 import sys, time
 import aicf; aicf.load; import llvmlite.binding
-start = time.perf_counter()
+start, used = time.perf_counter(), time.process_time()
 aicf.load(sys.argv[3])
-print(time.perf_counter() - start)
+print(time.perf_counter() - start, time.process_time() - used)
 assert "numba" not in sys.modules and "xdsl" not in sys.modules and "onnx" not in sys.modules
 """
 
 
 def cold(models: Sequence[TimedModel], seconds: float) -> Iterator[Row]:
-    """Building an executable, imports included, and loading its artifact, imports apart; each in new processes."""
+    """Building an executable, imports included, and loading its artifact, imports apart; each in new processes, in
+    seconds and in those of the processor, which others on the machine do not lengthen."""
     import pickle
 
     for timed in models:
@@ -117,11 +118,14 @@ def cold(models: Sequence[TimedModel], seconds: float) -> Iterator[Row]:
             model.write_bytes(timed.model)
             options.write_bytes(pickle.dumps(timed.options()))
             files = [str(model), str(options), str(artifact)]
-            build, load = (_fresh(program, files) for program in (FRESH_BUILD, FRESH_LOAD))
+            build, build_cpu = _fresh(FRESH_BUILD, files)
+            load, load_cpu = _fresh(FRESH_LOAD, files)
             yield {
                 "model": timed.name,
                 "build_s": round(build, 3),
+                "build_cpu_s": round(build_cpu, 3),
                 "load_s": round(load, 4),
+                "load_cpu_s": round(load_cpu, 4),
                 "artifact_bytes": artifact.stat().st_size,
                 "reach_build": SLOWEST_BUILD,
                 "reach_load": SLOWEST_LOAD,
@@ -129,11 +133,12 @@ def cold(models: Sequence[TimedModel], seconds: float) -> Iterator[Row]:
             }
 
 
-def _fresh(program: str, files: Sequence[str]) -> float:
-    """What the program prints in a new process; the median of a few."""
+def _fresh(program: str, files: Sequence[str]) -> tuple[float, float]:
+    """The two numbers that the program prints in a new process; the medians of a few."""
     command = [sys.executable, "-c", program, *files]
     runs = [subprocess.run(command, capture_output=True, text=True, check=True) for _ in range(FRESH_RUNS)]
-    return float(np.median([float(run.stdout) for run in runs]))
+    wall, used = np.median([[float(word) for word in run.stdout.split()] for run in runs], axis=0)
+    return float(wall), float(used)
 
 
 def memory(models: Sequence[TimedModel], seconds: float) -> Iterator[Row]:

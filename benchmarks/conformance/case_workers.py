@@ -106,7 +106,11 @@ class _Worker:
 def _started(cases: Sequence[OnnxCase], rival: str) -> tuple[Connection, BaseProcess]:
     ours, theirs = _FORK.Pipe()
     process = _FORK.Process(target=_serve, args=(cases, rival, theirs), daemon=True)
-    process.start()
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore", DeprecationWarning
+        )  # of threads: those of a test runner wait for messages
+        process.start()
     theirs.close()
     return ours, process
 
@@ -123,11 +127,12 @@ def _serve(cases: Sequence[OnnxCase], rival: str, pipe: Connection) -> None:
         except EOFError:
             return
         started = time.monotonic()
-        outcome = _outcome(cases[number], rival)
+        outcome = outcome_of(cases[number], rival)
         pipe.send(Outcome(outcome.status, outcome.reason, outcome.bound, time.monotonic() - started))
 
 
-def _outcome(case: OnnxCase, rival: str) -> Outcome:
+def outcome_of(case: OnnxCase, rival: str) -> Outcome:
+    """Runs a case in this process."""
     try:
         ran = RUNNERS[rival](case)
     except Unsupported as error:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import time
 from pathlib import Path
@@ -19,6 +20,8 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "benchmarks" / "conformance"
 RESULT = ROOT / "benchmarks" / "results" / "onnx_conformance.json"
 BF16_ONE = np.ones(1, ml_dtypes.bfloat16)
+SAMPLE = 23
+"""One node case in so many is run again."""
 PAGE = ROOT / "docs" / "onnx-support.md"
 
 
@@ -163,3 +166,31 @@ def test_every_end_of_a_case_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         "unsupported": 1,
         "percent": 28.57,
     }
+
+
+def test_the_page_is_that_of_the_result() -> None:
+    """`benchmarks/onnx_conformance.py --page` wrote it after the last result."""
+    from support_page import page
+
+    assert PAGE.read_text("utf-8") == page(json.loads(RESULT.read_text("utf-8")))
+
+
+def test_the_result_has_no_wrong_answer_and_no_crash() -> None:
+    result = json.loads(RESULT.read_text("utf-8"))
+    totals = result["rivals"]["aicf"]["totals"]
+    for kind, total in totals.items():
+        assert not total.get("wrong") and not total.get("crash"), kind
+    assert totals["core"]["percent"] >= 97 and totals["light"]["pass"] == 9
+
+
+def test_the_result_is_that_of_this_compiler() -> None:
+    """Some of all node cases, run again."""
+    from case_workers import PASS, outcome_of
+    from onnx_cases import load_cases
+
+    rows = json.loads(RESULT.read_text("utf-8"))["rivals"]["aicf"]["rows"]
+    failed = {name: each["status"] for row in rows for name, each in row["failed"].items()}
+    cases = load_cases(("node",))[::SAMPLE]
+    found = {case.name: outcome_of(case, "aicf").status for case in cases}
+    assert found == {case.name: failed.get(case.name, PASS) for case in cases}
+    assert list(found.values()).count(PASS) > len(cases) / 2
