@@ -48,14 +48,20 @@ _CPU_GEMM_NORM = (
     f"{_inside('product', f'{_TILES} {_PRODUCT}')} {_inside('rows', _LOOPS)} sums_bytes threads combination_order "
     "workspace_bytes"
 )
-_WINDOWS = " ".join(f"{name}_{dim}" for name in ("stride", "dilation", "low") for dim in range(3))
+
+
+def _of_dims(*names: str) -> str:
+    """An entry for each of three dimensions."""
+    return " ".join(f"{name}_{dim}" for name in names for dim in range(3))
+
+
+_WINDOWS = _of_dims("stride", "dilation", "low")
 _CPU_CONV = (
     f"{_WINDOWS} algorithm groups block_rows copies lanes tile_pixels tile_vectors prefetch_lines prepared layouts "
     "threads may_alias workspace_bytes combination_order"
 )
 _CPU_POOL = (
-    f"{_WINDOWS} {_WINDOWS.replace('stride', 'size').replace('low', 'high')} mode count_include_pad block_rows lanes "
-    "threads combination_order"
+    f"{_WINDOWS} {_of_dims('size', 'high')} mode count_include_pad block_rows lanes threads combination_order"
 )
 _EARLY = "triggers early_reads rounding"
 _LAUNCH = f"grid block cluster shared_bytes {_EARLY}"
