@@ -15,7 +15,6 @@ from xdsl.rewriter import Rewriter
 
 from aicf.dialects.onnx import GraphOp
 from aicf.passes.support.identity import IdTable, invalid
-from aicf.passes.support.onnx_lowering import lower_graph
 
 
 @dataclass(frozen=True)
@@ -26,6 +25,11 @@ class LowerOnnxPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         graphs = [inner for inner in op.body.block.ops if isinstance(inner, GraphOp)]
+        if not graphs:
+            return
+        # The op map is a few dozen files, which a model of another kind does not wait for.
+        from aicf.passes.support.onnx_lowering import lower_graph
+
         ids = IdTable(*(inner for inner in op.body.block.ops if not isinstance(inner, GraphOp)))
         for graph in graphs:
             _check_static(graph)

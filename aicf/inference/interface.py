@@ -33,11 +33,16 @@ class Bucket(NamedTuple):
 
     Args:
         sizes: Of the symbolic dimensions, in the order of their names.
-        values: Of the inputs that programs are made for the values of, in the order of these, as JSON.
+        values: Of the inputs that programs are made for the values of: their indices, in order, and values as JSON.
     """
 
     sizes: tuple[int, ...]
-    values: tuple[str, ...] = ()
+    values: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def followed(self) -> set[int]:
+        """The indices of those inputs."""
+        return {index for index, _ in self.values}
 
 
 @dataclass(frozen=True)
@@ -139,7 +144,7 @@ class Interface:
                     self._bind(wanted, size, spec.name, bound)
         if unknown := [name for name in self.dims if name not in bound]:
             raise InputMismatch(f"no input has the dimension {unknown[0]}; give its size in dims=")
-        values = tuple(_value_text(self._inputs[index], arguments[index]) for index in self.followed)
+        values = tuple((index, _value_text(self._inputs[index], arguments[index])) for index in self.followed)
         return Bucket(tuple(bound[name][0] for name in self.dims), values)
 
     def follow(self, names: Iterable[str]) -> None:
@@ -147,16 +152,15 @@ class Interface:
         indices = {self.input_names.index(name) for name in names}
         self.followed = tuple(sorted({*self.followed, *indices}))
 
-    def can_follow(self, names: Sequence[str], arguments: Sequence[Any]) -> bool:
-        """Whether these inputs are few enough numbers, and not followed yet."""
-        indices = [self.input_names.index(name) for name in names]
+    def can_follow(self, names: Sequence[str], bucket: Bucket, arguments: Sequence[Any]) -> bool:
+        """Whether these inputs are few enough numbers, and not all in the bucket already."""
+        indices = {self.input_names.index(name) for name in names}
         sizes = [math.prod(tensor_of(arguments[index], self._inputs[index])[0]) for index in indices]
-        return not set(indices) <= set(self.followed) and max(sizes, default=0) <= MOST_ELEMENTS
+        return not indices <= bucket.followed and max(sizes, default=0) <= MOST_ELEMENTS
 
     def values_of(self, bucket: Bucket) -> dict[str, object]:
         """The values in a bucket, by name."""
-        names = [self.input_names[index] for index in self.followed]
-        return {name: json.loads(text) for name, text in zip(names, bucket.values, strict=False)}
+        return {self.input_names[index]: json.loads(text) for index, text in bucket.values}
 
     def _bind(self, name: str, size: int, where: str, bound: dict[str, tuple[int, str]]) -> None:
         known, first = bound.setdefault(name, (size, where))
@@ -176,12 +180,12 @@ class Interface:
         if missing := [name for name in self.dims if name not in sizes]:
             listed = ", ".join(self.dims)
             raise InputMismatch(f"no size is given for {', '.join(missing)}; its dimensions are {listed}")
-        names = [self.input_names[index] for index in self.followed]
-        if unknown := [name for name in names if name not in self.known]:
+        names = {index: self.input_names[index] for index in self.followed}
+        if unknown := [name for name in names.values() if name not in self.known]:
             raise InputMismatch(
                 f"programs are made for the values of '{unknown[0]}'; give inputs, as in feeds="
             )
-        values = tuple(json.dumps(self.known[name].tolist()) for name in names)
+        values = tuple((index, json.dumps(self.known[name].tolist())) for index, name in names.items())
         return Bucket(tuple(sizes[name] for name in self.dims), values)
 
     def _settled(self) -> dict[str, int]:

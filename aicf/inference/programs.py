@@ -38,7 +38,7 @@ Key: TypeAlias = tuple[Any, ...]
 """Shapes of the inputs of a call, and the bytes of those whose values are followed."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Program:
     """One program of a session.
 
@@ -175,15 +175,20 @@ class Programs:
         if program is None:
             self._check_open()
             program = self._settle(arguments)
+            self._remember(key, program)
         with self._lock:
             program.runs += 1
             program.used = next(self._clock)
             is_first = program.runs == 1
-            if key is not None and key not in program.keys and not self._is_closed:
-                program.keys.add(key)
-                self._by_key[key] = program
         self._report.picked(program.label, is_first=is_first)
         return program
+
+    def _remember(self, key: Key | None, program: Program) -> None:
+        """Lets calls like this one find the program at once, if it was not evicted in the meantime."""
+        with self._lock:
+            if key is not None and self._by_bucket.get(program.bucket) is program:
+                program.keys.add(key)
+                self._by_key[key] = program
 
     def _key(self, arguments: Sequence[Any]) -> Key | None:
         """What the program of a call is found under; None for what only a closer look can tell."""
@@ -203,17 +208,22 @@ class Programs:
         """The program of a call that was not seen before. Inputs that it follows from are followed from now on."""
         interface = self._engine.interface
         while True:
+            bucket = self._engine.bucket_of(arguments)
             try:
-                return self.for_bucket(self._engine.bucket_of(arguments))
+                return self.for_bucket(bucket)
             except ValueNeeded as error:
-                if not interface.can_follow(error.inputs, arguments):
+                if not interface.can_follow(error.inputs, bucket, arguments):
                     raise
                 self._follow(error)
 
     def _follow(self, error: ValueNeeded) -> None:
         """Programs are made for the values of more inputs. Those made before are for none, and are found no more."""
+        interface = self._engine.interface
         with self._lock:
-            self._engine.interface.follow(error.inputs)
+            before = interface.followed
+            interface.follow(error.inputs)
+            if interface.followed == before:
+                return  # another thread had the same error
             self._by_key.clear()
         names = " and ".join(map(repr, error.inputs))
         self._report.add(

@@ -100,6 +100,11 @@ def read_forward(model: Model, dims: str = "") -> Forward:
     source = read_model(model, context)
     if source.is_emit or source.has_groups:
         raise InvalidIR(f"'{source.name}' is compiled or lowered; a training step is made of logical IR")
+    if source.is_onnx:
+        raise InvalidIR(
+            f"'{source.name}' is an ONNX model, whose small weights are constants; a training step is made of a "
+            "model in Python or logical IR"
+        )
     AssignIdsPass().apply(context, source.module)
     VerifyLogicalPass().apply(context, source.module)
     if dims:

@@ -18,9 +18,9 @@
 // CUDA: logical.concat
 // CUDA-NEXT: logical.reshape
 
-// Sums are split where one row would wait for each multiply-add.
+// Sums are split where one row would wait for each multiply-add. A weight is packed ahead, a panel a vector.
 // KERNEL: emit.group "y"
-// KERNEL-SAME: kernel("cpu.lstm", {version = 1 : i64, determinism = "bitwise", reverse = true, lanes = 8 : i64, tile_rows = 1 : i64, k_split = 2 : i64, threads = 1 : i64, workspace_bytes = 4096 : i64, combination_order = "ascending k in 2 strided sums, added pairwise"
+// KERNEL-SAME: kernel("cpu.lstm", {version = 1 : i64, determinism = "bitwise", reverse = true, lanes = 8 : i64, tile_rows = 1 : i64, k_split = 2 : i64, b_source = "packed", threads = 1 : i64, combination_order = "ascending k in 2 strided sums, added pairwise", layouts = [unit, #emit.layout<"packed_b", {bytes = 4096 : i64, k_dim = 1 : i64, nr = 8 : i64}>, unit]
 func.func @layer(
     %x : tensor<2x1x64xf32> {logical.name = "x", logical.role = "input"},
     %w : tensor<64x16xf32> {logical.name = "w", logical.role = "param"},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +152,25 @@ def test_a_branch_follows_a_scalar() -> None:
         np.testing.assert_array_equal(binding["y"], rows(5) ** 2)
         binding.bind(rate=np.array(16000)).run()
         np.testing.assert_array_equal(binding["y"], rows(5) + np.float32(1))
+
+
+def test_threads_that_come_first_together_are_all_served() -> None:
+    """They learn together that programs follow from the rate, each at a rate of its own."""
+    with InferenceSession(branching(), device="reference") as session:
+        gate = threading.Barrier(8)
+
+        def work(number: int) -> None:
+            gate.wait()
+            x = rows(5, seed=number)
+            for rate in (16000, number):
+                found = session.run({"x": x, "rate": np.array(rate)})["y"]
+                np.testing.assert_array_equal(found, x + np.float32(1) if rate == 16000 else x * x)
+
+        with ThreadPoolExecutor(8) as pool:
+            for done in [pool.submit(work, number) for number in range(8)]:
+                done.result()
+        assert len(session.report.of("followed")) == 1
+        assert len(session.report.of("compiled")) == 9
 
 
 def test_values_that_are_given_ahead_may_be_left_out() -> None:

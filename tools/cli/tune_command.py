@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aicf.tools.cli.arguments import CheckFinite, Meta
+from aicf.tools.cli.arguments import CheckFinite, Meta, Values
 from aicf.tools.cli.outputs import check_output
 
 if TYPE_CHECKING:
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 def tune_command(
     model: Annotated[
-        Path | None, typer.Argument(metavar="MODEL", help="The model, an .mlir file.", show_default=False)
+        Path | None,
+        typer.Argument(metavar="MODEL", help="The model, an .mlir or .onnx file.", show_default=False),
     ] = None,
     output: Annotated[
         Path | None,
@@ -32,6 +33,7 @@ def tune_command(
     dims: Annotated[
         str, typer.Option(help="Sizes of symbolic dimensions, as in 'N=1,540;M=4'.", show_default=False)
     ] = "",
+    values: Values = "",
     policy: Annotated[
         str | None,
         typer.Option(help="'auto', inline JSON, or a .json or .yaml file.", show_default=False),
@@ -77,7 +79,7 @@ def tune_command(
     if output is not None:
         older = _checked_before(output, add, target if measure is None else None)
     if model is not None:
-        options = _options(target, policy, dims, threads, meta, check_finite)
+        options = _options(target, policy, dims, values, threads, meta, check_finite)
         prepared = _compiled(model, options, variants)
     else:
         from aicf.tuning.cases import load
@@ -99,14 +101,26 @@ def _check(holds: bool, message: str) -> None:
 
 
 def _options(
-    target: str | None, policy: str | None, dims: str, threads: int, meta: Meta, check_finite: bool
+    target: str | None,
+    policy: str | None,
+    dims: str,
+    values: str,
+    threads: int,
+    meta: Meta,
+    check_finite: bool,
 ) -> Options:
     from aicf.compiled import Options
     from aicf.sources import policy_text
 
     managed_by = "" if meta is None else meta.value
     return Options(
-        target or "", policy_text(policy), dims, threads, meta=managed_by, check_finite=check_finite
+        target or "",
+        policy_text(policy),
+        dims,
+        threads,
+        meta=managed_by,
+        check_finite=check_finite,
+        values=values,
     )
 
 

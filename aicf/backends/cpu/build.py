@@ -553,14 +553,16 @@ def _topk(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
 
 
 def _lstm(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
-    if not call.ws:
+    ahead = get_text(launch.record, "b_source") == "packed"
+    if not (ahead or call.ws):
         raise PlanError(f"instruction '{launch.name}' needs workspace: run lower-to-emit again")
     lanes, rows, split = (get_int(launch.record, name) for name in ("lanes", "tile_rows", "k_split"))
     steps, batch, hidden = launch.outs[0].shape[1:]
-    sizes = LstmSizes(steps, batch, hidden, lanes, rows, split)
+    sizes = LstmSizes(steps, batch, hidden, lanes, rows, split, ahead)
     x, weight, first, states = (_strided(ref) for ref in (*launch.ins, *launch.outs))
     lstm = Lstm(x, weight, first, states, sizes, get_bool(launch.record, "reverse"))
-    lstm.emit(em, LstmPointers(call.ins[0], call.ins[1], call.ins[2], call.outs[0], call.ws[0]))
+    workspace = None if ahead else call.ws[0]
+    lstm.emit(em, LstmPointers(call.ins[0], call.ins[1], call.ins[2], call.outs[0], workspace))
 
 
 _EMITTERS: Mapping[str, Callable[[Emitter, Launch, _Call, Sequence[str]], None]] = {

@@ -169,19 +169,20 @@ class GemmKernel:
 
     def prepare(self, work: Work, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
         """See `KernelDescriptor`: the record of `cpu.pack`."""
-        level = self._variant(target)
-        return KernelAttr(
-            PackKernel.id,
-            {
-                "version": integer(PackKernel.version),
-                "determinism": StringAttr(DETERMINISM),
-                "lanes": integer(level.lanes(work.operands[operand].dtype)),
-                "threads": integer(1),
-                "nr": layout.parameters_.data["nr"],
-                "k_dim": layout.parameters_.data["k_dim"],
-                **_panel_entries(layout),
-            },
-        )
+        return pack_record(layout, self._variant(target).lanes(work.operands[operand].dtype))
+
+
+def pack_record(layout: LayoutAttr, lanes: int) -> KernelAttr:
+    """The record of `cpu.pack` that makes a layout."""
+    entries = {
+        "version": integer(PackKernel.version),
+        "determinism": StringAttr(DETERMINISM),
+        "lanes": integer(lanes),
+        "threads": integer(1),
+        "nr": layout.parameters_.data["nr"],
+        "k_dim": layout.parameters_.data["k_dim"],
+    }
+    return KernelAttr(PackKernel.id, entries | _panel_entries(layout))
 
 
 def _panel_entries(layout: LayoutAttr) -> dict[str, Attribute]:

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import llvmlite.ir
 
 from aicf.backends.cpu import narrow_floats
-from aicf.backends.cpu.target import ELEMENT_BYTES, HALVES, REGISTERS, CpuLevel
+from aicf.backends.cpu.target import ELEMENT_BYTES, HALVES, MAX_SHUFFLED, REGISTERS, CpuLevel
 from aicf.dialects.types import element_named
 
 ir: Any = llvmlite.ir
@@ -83,10 +83,6 @@ def _literal(dtype: str, value: float | int) -> str:
         return str(int(value))
     number = float(element_named(dtype).dtype.type(value))
     return f"0x{struct.unpack('<Q', struct.pack('<d', number))[0]:016x}"
-
-
-_MAX_SHUFFLED = 4
-"""Elements up to so far apart are shuffled out of vectors that hold them all; others are loaded one by one."""
 
 
 class Emitter:
@@ -196,17 +192,22 @@ class Emitter:
 
     def store(self, value: Value, address: Value, dtype: str, lanes: int, active: int | None = None) -> None:
         """Write `lanes` contiguous elements; lanes from `active` on leave memory alone."""
-        scalar, align = MEMORY[dtype], ELEMENT_BYTES[dtype]
         value = self._stored(value, dtype, lanes)
         if lanes == 1 or active is None or active >= lanes:
-            self.b.store(value, address, align=align)
+            self.b.store(value, address, align=ELEMENT_BYTES[dtype])
             return
-        if active == 1:
+        self._store_under(value, address, dtype, [lane < active for lane in range(lanes)])
+
+    def _store_under(self, value: Value, address: Value, dtype: str, held: Sequence[bool]) -> None:
+        """Write the lanes of a vector, as memory holds them, that are held; at least one is."""
+        align, lanes = ELEMENT_BYTES[dtype], len(held)
+        if held.count(True) == 1:
             # LLVM turns a masked store of one truncated lane into a store of the lane before it was truncated.
-            self.b.store(self.lane(value, 0), address, align=align)
+            lane = held.index(True)
+            self.b.store(self.lane(value, lane), self.address(address, lane, dtype), align=align)
             return
-        mask = self.lane_mask(lanes, active)
-        name = f"llvm.masked.store.v{lanes}{_suffix(scalar)}.p0"
+        mask = ir.Constant(ir.VectorType(I1, lanes), [int(here) for here in held])
+        name = f"llvm.masked.store.v{lanes}{_suffix(MEMORY[dtype])}.p0"
         callee = self.declare(name, ir.FunctionType(VOID, [value.type, PTR, I32, mask.type]), immediates=(2,))
         self.b.call(callee, [value, address, ir.Constant(I32, align), mask])
 
@@ -297,7 +298,7 @@ class Emitter:
         if stride == 0:
             return self.splat(self.load(address, dtype, 1), lanes)
         count = lanes if active is None else active
-        if stride <= _MAX_SHUFFLED and count > 1:
+        if stride <= MAX_SHUFFLED and count > 1:
             return self._register(self._every(address, stride, dtype, lanes, count), dtype, lanes)
         places = [lane * stride for lane in range(count)]
         return self.load_apart([self.address(address, place, dtype) for place in places], dtype, lanes)
@@ -342,10 +343,24 @@ class Emitter:
         if stride == 1 or lanes == 1:
             self.store(value, address, dtype, lanes, active)
             return
-        stored = self._stored(value, dtype, lanes)
-        for lane in range(lanes if active is None else active):
+        stored, count = self._stored(value, dtype, lanes), lanes if active is None else active
+        if stride <= MAX_SHUFFLED and count > 1:
+            self._store_every(stored, address, stride, dtype, lanes, count)
+            return
+        for lane in range(count):
             element = self.b.extract_element(stored, ir.Constant(I32, lane))
             self.b.store(element, self.address(address, lane * stride, dtype), align=ELEMENT_BYTES[dtype])
+
+    def _store_every(
+        self, stored: Value, address: Value, stride: int, dtype: str, lanes: int, count: int
+    ) -> None:
+        """Whole vectors with `count` lanes of one `stride` apart, under masks that spare what lies between."""
+        for start in range(0, (count - 1) * stride + 1, lanes):
+            sources = [divmod(start + place, stride) for place in range(lanes)]
+            held = [not rest and lane < count for lane, rest in sources]
+            order = [lane if here else 0 for (lane, _), here in zip(sources, held, strict=True)]
+            spread = self.b.shuffle_vector(stored, stored, ir.Constant(ir.VectorType(I32, lanes), order))
+            self._store_under(spread, self.address(address, start, dtype), dtype, held)
 
     def gather(self, table: Value, index: Value, dtype: str, lanes: int) -> Value:
         """Elements of `table` at an index of its own per lane."""

@@ -13,7 +13,7 @@ from xdsl.ir import Operation, SSAValue
 
 from aicf.backends.cpu.gemm_spec import MEETING_CYCLES, NOMINAL_GHZ
 from aicf.backends.cpu.scalar_costs import SCALAR_CYCLES
-from aicf.backends.cpu.target import ELEMENT_BYTES, CpuLevel, register_bytes
+from aicf.backends.cpu.target import ELEMENT_BYTES, MAX_SHUFFLED, CpuLevel, register_bytes
 from aicf.backends.lanes import LaneSteps
 from aicf.backends.nests import LoopNest, element_types, load_ops, reduces_innermost
 from aicf.dialects.emit_kernels import (
@@ -83,11 +83,19 @@ class LoopSpec:
 def _vector_score(nest: LoopNest, index: int, lanes: int) -> float:
     """Higher is better: contiguous accesses, full vectors, inner position."""
     dim = nest.dims[index]
-    strided = sum(stride not in (0, 1) for stride in dim.strides)
-    strided += 2 * sum(stride != 1 for stride in dim.strides[nest.inputs :] if not dim.is_reduce)
+    strided = sum(map(_apart, dim.strides))
+    if not dim.is_reduce:
+        strided += 2 * sum(_apart(stride) if stride else 1.0 for stride in dim.strides[nest.inputs :])
     filled = dim.size / (max(1, -(-dim.size // lanes)) * lanes)
     horizontal = 0.3 if dim.is_reduce else 0.0
     return filled * 2 - strided * 1.5 - horizontal + 0.01 * index
+
+
+def _apart(stride: int) -> float:
+    """What it costs that the lanes of a vector are a stride apart, between 0 and 1."""
+    if stride in (0, 1):
+        return 0.0
+    return 0.3 if stride <= MAX_SHUFFLED else 1.0
 
 
 def sharings(
@@ -195,8 +203,8 @@ def _traffic_cycles(nest: LoopNest, spec: LoopSpec) -> float:
     for number, access in enumerate(nest.accesses):
         size = ELEMENT_BYTES[access.dtype]
         touched = prod(dim.size for dim in nest.dims if dim.strides[number])
-        contiguous = spec.vector_dim < 0 or nest.dims[spec.vector_dim].strides[number] in (0, 1)
-        cycles += touched * (size / 24 if contiguous else 2.0)
+        stride = 1 if spec.vector_dim < 0 else nest.dims[spec.vector_dim].strides[number]
+        cycles += touched * (max(stride, 1) * size / 24 if stride <= MAX_SHUFFLED else 2.0)
         if number >= nest.inputs and _goes_down_columns(nest, spec, number):
             cycles += touched * size / _LINE_BYTES * _COLUMN_STORE_CYCLES
     steps = LaneSteps(nest, spec.vector_dim if spec.vector_dim >= 0 else None, spec.lanes)

@@ -23,7 +23,7 @@ class LstmPointers:
     weight: Value
     first: Value
     states: Value
-    packed: Value
+    workspace: Value | None
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Lstm:
 
     def emit(self, em: Emitter, at: LstmPointers) -> None:
         """Packs, then steps."""
-        self._pack(em, at)
+        packed = at.weight if at.workspace is None else self._pack(em, at.weight, at.workspace)
         last = em.index(self.sizes.steps - 1)
 
         def body(count: Value, before: list[Value]) -> Sequence[Value]:
@@ -52,13 +52,13 @@ class Lstm:
             x = em.moved(at.x, step, self.x.strides[0], self.dtype)
             h = em.moved(at.states, step, self.states.strides[1], self.dtype)
             c = em.address(h, self.states.strides[0], self.dtype)
-            self._step(em, at.packed, x, before, (h, c))
+            self._step(em, packed, x, before, (h, c))
             return [h, c, em.index(self.states.strides[2])]
 
         c = em.address(at.first, self.first.strides[0], self.dtype)
         em.loop(0, self.sizes.steps, 1, [at.first, c, em.index(self.first.strides[1])], body)
 
-    def _pack(self, em: Emitter, at: LstmPointers) -> None:
+    def _pack(self, em: Emitter, weight: Value, packed: Value) -> Value:
         """Row k of block b: the gates' weights of state k for the states of the block; 0 past the last of them."""
         sizes, lanes = self.sizes, self.sizes.lanes
         rows, columns = self.weight.strides
@@ -68,10 +68,10 @@ class Lstm:
 
             def row(k: Value, _: list[Value]) -> list[Value]:
                 place = em.b.add(em.b.mul(number, em.index(sizes.hidden)), k)
-                target = em.moved(at.packed, place, GATES * lanes, self.dtype)
+                target = em.moved(packed, place, GATES * lanes, self.dtype)
                 for gate in range(GATES):
                     below = em.b.add(first, em.index(gate * sizes.hidden))
-                    source = em.moved(em.moved(at.weight, below, rows, self.dtype), k, columns, self.dtype)
+                    source = em.moved(em.moved(weight, below, rows, self.dtype), k, columns, self.dtype)
                     values = self._column(em, source, rows, active)
                     em.store(values, em.address(target, gate * lanes, self.dtype), self.dtype, lanes)
                 return []
@@ -79,6 +79,7 @@ class Lstm:
             em.loop(0, sizes.hidden, 1, [], row)
 
         self._blocks(em, block)
+        return packed
 
     def _column(self, em: Emitter, source: Value, stride: int, active: int) -> Value:
         """A vector of elements `stride` apart, of which the first `active` exist and the others are 0."""
@@ -107,7 +108,7 @@ class Lstm:
         sizes = self.sizes
 
         def block(number: Value, active: int) -> None:
-            panel = em.moved(packed, number, sizes.hidden * GATES * sizes.lanes, self.dtype)
+            panel = em.moved(packed, number, sizes.strides[0], self.dtype)
             column = em.b.mul(number, em.index(sizes.lanes))
             full = sizes.batch // sizes.rows * sizes.rows
 
@@ -170,14 +171,15 @@ class Lstm:
         split = sizes.split if len(olds) == 1 else 1
         full = sizes.hidden // split * split
         zero = em.const(self.dtype, lanes, 0)
+        _, k_stride, gate_stride = sizes.strides
 
         def add(k: Value, sums: list[Value], parts: int) -> list[Value]:
             found = list(sums)
             for part in range(parts):
                 place = em.b.add(k, em.index(part))
-                line = em.moved(panel, place, GATES * lanes, self.dtype)
+                line = em.moved(panel, place, k_stride, self.dtype)
                 weights = [
-                    em.load(em.address(line, gate * lanes, self.dtype), self.dtype, lanes)
+                    em.load(em.address(line, gate * gate_stride, self.dtype), self.dtype, lanes)
                     for gate in range(GATES)
                 ]
                 for number, old in enumerate(olds):

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.builtin import ArrayAttr, StringAttr, UnitAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.base import Work
+from aicf.backends.cpu.gemm_kernels import PACKED_B, pack_record
 from aicf.backends.cpu.gemm_spec import NOMINAL_GHZ
-from aicf.backends.cpu.legality import DETERMINISM, VERSION, PlainOperands, level_of
+from aicf.backends.cpu.legality import DETERMINISM, VERSION, level_of
 from aicf.backends.cpu.records import integer
-from aicf.backends.cpu.target import ELEMENT_BYTES, CpuLevel
-from aicf.dialects.emit_types import TargetAttr
+from aicf.backends.cpu.target import ELEMENT_BYTES
+from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
 
 GATES = 4
 """Of an LSTM: input, output, forget and cell, in this order."""
@@ -32,6 +33,8 @@ class LstmSizes:
     Args:
         rows: Rows of the batch whose sums are in registers at a time.
         split: Sums over K that an element has, for the latency of a chain.
+        ahead: Whether the weight was packed when it was bound, a panel for each vector of each gate; else it is packed
+            into workspace, the gates of a vector of states side by side.
     """
 
     steps: int
@@ -40,6 +43,7 @@ class LstmSizes:
     lanes: int
     rows: int
     split: int
+    ahead: bool
 
     @property
     def blocks(self) -> int:
@@ -51,19 +55,29 @@ class LstmSizes:
         """Elements of the weight as the steps read it."""
         return self.blocks * self.hidden * GATES * self.lanes
 
+    @property
+    def strides(self) -> tuple[int, int, int]:
+        """Elements of the packed weight from one vector of states, one k, and one gate to the next."""
+        if self.ahead:
+            return self.hidden * self.lanes, self.lanes, self.packed // GATES
+        return self.hidden * GATES * self.lanes, GATES * self.lanes, self.lanes
 
-def lstm_sizes(shape: tuple[int, ...], dtype: str, level: CpuLevel) -> LstmSizes:
-    """For the states' shape, [2, S, B, H]: as many rows as registers hold sums of."""
-    _, steps, batch, hidden = shape
+
+def _sizes(work: Work, target: TargetAttr) -> LstmSizes:
+    """As many rows as registers hold sums of. A weight whose gates are whole vectors is packed ahead."""
+    level, weight, (result,) = level_of(target), work.operands[1], work.results
+    lanes = level.lanes(result.dtype)
+    _, steps, batch, hidden = result.shape
     most = max(1, (level.registers - GATES - 1) // GATES)
     rows = min(batch, most, 4)
     split = 2 if rows == 1 and hidden > 1 and level.registers > 2 * GATES + GATES else 1
-    return LstmSizes(steps, batch, hidden, level.lanes(dtype), rows, split)
+    is_weight = weight.role == "param" and not weight.updated and 0 not in weight.strides
+    return LstmSizes(steps, batch, hidden, lanes, rows, split, is_weight and hidden % lanes == 0)
 
 
 @dataclass(frozen=True)
-class LstmKernel(PlainOperands):
-    """All steps in one loop: the weight is packed once, states are read where the step before wrote them."""
+class LstmKernel:
+    """All steps in one loop over a packed weight; states are read where the step before wrote them."""
 
     id: str = "cpu.lstm"
     version: int = VERSION
@@ -87,7 +101,8 @@ class LstmKernel(PlainOperands):
         sizes = _sizes(work, target)
         products = sizes.hidden * GATES * (0.5 if level_of(target).has_fma else 1.0)
         step = sizes.batch * sizes.blocks * (products + _GATE_CYCLES)
-        return (sizes.steps * step + sizes.packed * _PACK_CYCLES) / NOMINAL_GHZ / 1000
+        packing = 0.0 if sizes.ahead else sizes.packed * _PACK_CYCLES
+        return (sizes.steps * step + packing) / NOMINAL_GHZ / 1000
 
     def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
         """See `KernelDescriptor`."""
@@ -102,15 +117,24 @@ class LstmKernel(PlainOperands):
             "lanes": integer(sizes.lanes),
             "tile_rows": integer(sizes.rows),
             "k_split": integer(sizes.split),
+            "b_source": StringAttr("packed" if sizes.ahead else "workspace"),
             "threads": integer(1),
-            "workspace_bytes": integer(sizes.packed * ELEMENT_BYTES[work.results[0].dtype]),
             "combination_order": StringAttr(order),
+            **_packing(sizes, work.results[0].dtype),
         }
 
+    def prepare(self, work: Work, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
+        """See `KernelDescriptor`: the record of `cpu.pack`."""
+        return pack_record(layout, _sizes(work, target).lanes)
 
-def _sizes(work: Work, target: TargetAttr) -> LstmSizes:
-    result = work.results[0]
-    return lstm_sizes(result.shape, result.dtype, level_of(target))
+
+def _packing(sizes: LstmSizes, dtype: str) -> dict[str, Attribute]:
+    """What the record says of the packed weight: its layout, or the workspace that it takes."""
+    bytes_ = sizes.packed * ELEMENT_BYTES[dtype]
+    if not sizes.ahead:
+        return {"workspace_bytes": integer(bytes_)}
+    entries = {"bytes": integer(bytes_), "k_dim": integer(1), "nr": integer(sizes.lanes)}
+    return {"layouts": ArrayAttr([UnitAttr(), LayoutAttr(PACKED_B, entries), UnitAttr()])}
 
 
 KERNELS = (LstmKernel(),)

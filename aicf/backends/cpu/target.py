@@ -42,6 +42,10 @@ def register_bytes(dtype: str) -> int:
     return ELEMENT_BYTES[REGISTERS[dtype]]
 
 
+MAX_SHUFFLED = 4
+"""Elements up to so far apart are shuffled out of whole vectors, and into them; others go one by one."""
+
+
 @dataclass(frozen=True)
 class CpuLevel:
     """One instruction-set level."""

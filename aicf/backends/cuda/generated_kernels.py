@@ -44,11 +44,13 @@ _STRUCTURE = (YieldOp, StoreOp, ReduceOp, ScanOp, IndexOp, LoadOp)
 _NUMBERS = ("vector", "threads", "lanes", "unroll", "splits", "blocks_per_sm")
 
 
-def dtype_reason(work: Work) -> str | None:
+def operand_reason(work: Work) -> str | None:
     """Why an operand or result is of no use here."""
     for operand in (*work.operands, *work.results):
         if operand.dtype not in ELEMENT_BYTES:
             return _unsupported(operand.dtype)
+    if any(0 in result.shape for result in work.results):
+        return "a result has no elements, and a launch has at least one block: take it out of the model"
     return None
 
 
@@ -96,7 +98,7 @@ class GeneratedKernel(PlainOperands):
 
     def legal(self, work: Work, target: TargetAttr) -> str | None:
         """See `KernelDescriptor`."""
-        if (reason := dtype_reason(work)) is not None:
+        if (reason := operand_reason(work)) is not None:
             return reason
         if work.code is None:
             return "it is not one set of loops over all elements"
@@ -176,7 +178,7 @@ class MoveKernel(PlainOperands):
 
     def legal(self, work: Work, target: TargetAttr) -> str | None:
         """See `KernelDescriptor`."""
-        if (reason := dtype_reason(work)) is not None:
+        if (reason := operand_reason(work)) is not None:
             return reason
         if len(work.results) != 1 or self._moves(work) is None:
             return "it does more than move elements to one result"

@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.base import Work
-from aicf.backends.cuda.generated_kernels import DETERMINISM, dtype_reason
+from aicf.backends.cuda.generated_kernels import DETERMINISM, operand_reason
 from aicf.backends.cuda.records import (
     PlainOperands,
     Record,
@@ -85,7 +85,7 @@ def _size_reason(work: Work) -> str | None:
     """Places are counted in i32."""
     if any(prod(operand.shape) >= 1 << 31 for operand in (*work.operands, *work.results)):
         return "an operand has 2^31 elements or more"
-    return dtype_reason(work)
+    return operand_reason(work)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from aicf.backends.cuda.generated_kernels import (
     DETERMINISM,
     VERSION,
     code_reason,
-    dtype_reason,
+    operand_reason,
 )
 from aicf.backends.cuda.records import (
     PlainOperands,
@@ -114,7 +114,7 @@ class MultiTensorKernel(PlainOperands):
 
     def legal(self, work: Work, target: TargetAttr) -> str | None:
         """See `KernelDescriptor`."""
-        if (reason := dtype_reason(work) or update_reason(work)) is not None:
+        if (reason := operand_reason(work) or update_reason(work)) is not None:
             return reason
         assert work.code is not None
         return code_reason(work.code)

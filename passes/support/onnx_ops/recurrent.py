@@ -21,7 +21,7 @@ from aicf.passes.support.onnx_ops.base import Node, Result, row
 _X, _W, _R, _B, _LENGTHS, _FIRST_H, _FIRST_C, _PEEPHOLES = range(8)
 """The operands' numbers; only an LSTM has the last two."""
 
-_LONG = 16
+_LONG = 4
 """Steps from which a layer is one op where there is one."""
 
 _DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
@@ -262,6 +262,11 @@ def _run(direction: _Direction, cell: _Cell, x: SSAValue, backward: bool) -> tup
                 for new, old in zip(after, state, strict=True)
             )
         outputs[number], state = node.reshape(output, (1, 1, batch, hidden), "output"), after
+    if (some := valid(0)) is not None:
+        # What has no step has no last state either: 0, as in ONNX Runtime.
+        state = tuple(
+            node.apply(logical.SelectOp, some, value, node.splat(0.0, value), name="last") for value in state
+        )
     joined = node.concat([outputs[number] for number in range(steps)], 0, "steps")
     return joined, [node.reshape(value, (1, batch, hidden), "state") for value in state]
 

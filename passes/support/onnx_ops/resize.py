@@ -53,6 +53,26 @@ class _Taps:
 
     indices: Array
     weights: Array
+    size: int
+    """Elements of the operand."""
+
+    @property
+    def picks(self) -> bool:
+        """Whether each element of the result is one of the operand."""
+        return self.weights.shape[1] == 1 and bool((self.weights == 1).all())
+
+    @property
+    def repeats(self) -> int:
+        """How many times each element of the operand stands in the result, one after the other; 0 if it does not."""
+        times, left = divmod(len(self.indices), self.size)
+        repeated = np.repeat(np.arange(self.size), times)
+        is_repeated = not left and self.picks and np.array_equal(self.indices[:, 0], repeated)
+        return times if is_repeated else 0
+
+    def used(self) -> _Taps:
+        """Without those that have no weight anywhere."""
+        used = np.any(self.weights != 0, axis=0)
+        return _Taps(self.indices[:, used], self.weights[:, used], self.size)
 
 
 # Where elements of the result lie in the operand
@@ -143,7 +163,7 @@ def _interpolated(
         weights = np.where((indices < 0) | (indices >= along.size), 0.0, weights)
         total = weights.sum(1, keepdims=True)
         weights = weights / np.where(total == 0, 1.0, total)
-    return _Taps(_clamped(indices, along.size), weights)
+    return _Taps(_clamped(indices, along.size), weights, along.size).used()
 
 
 def _clamped(indices: Array, size: int) -> Array:
@@ -162,7 +182,7 @@ def _taps(node: Node, along: _Along, x: Array) -> _Taps:
             if how not in _NEAREST:
                 raise node.invalid(f"nearest_mode is {how}; it is {_either(_NEAREST)}")
             indices = _clamped(_NEAREST[how](x), along.size)[:, None]
-            return _Taps(indices, np.ones(indices.shape))
+            return _Taps(indices, np.ones(indices.shape), along.size)
         case "linear" | "bilinear" | "trilinear":
             return _interpolated(along, x, _tent, 1, widen, inside_only)
         case "cubic":
@@ -197,6 +217,7 @@ def _resized(node: Node, wanted: Sequence[_Along]) -> SSAValue:
     x = node.operand(0)
     element = element_of(x.type)
     outside: list[tuple[int, Array]] = []
+    repeats: dict[int, int] = {}
     moved = [along for along in wanted if not _stays(along, mode)]
     for along in moved:
         if not 0 < along.wanted <= MAX_RESIZED:
@@ -205,10 +226,14 @@ def _resized(node: Node, wanted: Sequence[_Along]) -> SSAValue:
                 f"for 1 to {MAX_RESIZED} of an axis: resize in front of the model"
             )
         places = _COORDINATES[mode](along, np.arange(along.wanted, dtype=np.float64))
-        x = _along_axis(node, x, along.axis, _taps(node, along, places))
+        taps = _taps(node, along, places)
+        if taps.repeats:
+            repeats[along.axis] = taps.repeats
+        else:
+            x = _along_axis(node, x, along.axis, taps)
         if mode == _CROP:
             outside.append((along.axis, (places < 0) | (places > along.size - 1)))
-    x = _narrowed(node, x, element)
+    x = _repeated(node, _narrowed(node, x, element), repeats)
     for axis, beyond in outside:
         x = _extrapolated(node, x, axis, beyond)
     return x
@@ -228,9 +253,8 @@ def _narrowed(node: Node, x: SSAValue, element: ElementType) -> SSAValue:
 
 def _along_axis(node: Node, x: SSAValue, axis: int, taps: _Taps) -> SSAValue:
     """The weighted elements along one axis."""
-    used = np.any(taps.weights != 0, axis=0)
-    indices, weights = taps.indices[:, used], taps.weights[:, used]
-    if np.array_equal(weights, np.ones((len(indices), 1))):
+    indices, weights = taps.indices, taps.weights
+    if taps.picks:
         return _picked(node, x, axis, indices[:, 0])
     x = node.cast(x, composite_element(element_of(x.type)), "widen")
     if indices.shape[1] <= FEW_TAPS:
@@ -239,11 +263,8 @@ def _along_axis(node: Node, x: SSAValue, axis: int, taps: _Taps) -> SSAValue:
 
 
 def _picked(node: Node, x: SSAValue, axis: int, indices: Array) -> SSAValue:
-    """One element for each of the result: a slice where they are evenly spaced, a repetition, or a read."""
+    """One element for each of the result: a slice where they are evenly spaced, or a read."""
     sizes = list(tensor_info(x.type).shape)
-    times, left = divmod(len(indices), sizes[axis])
-    if not left and np.array_equal(indices, np.repeat(np.arange(sizes[axis]), times)):
-        return _repeated(node, x, axis, times)
     step = int(indices[1] - indices[0]) if len(indices) > 1 else 1
     if step > 0 and np.array_equal(indices, indices[0] + step * np.arange(len(indices))):
         starts, strides = [0] * len(sizes), [1] * len(sizes)
@@ -252,13 +273,18 @@ def _picked(node: Node, x: SSAValue, axis: int, indices: Array) -> SSAValue:
     return node.add(logical.GatherOp(x, table(node, indices), axis), "taken")
 
 
-def _repeated(node: Node, x: SSAValue, axis: int, times: int) -> SSAValue:
-    """Each element several times."""
-    sizes = list(tensor_info(x.type).shape)
-    spread = [*sizes[: axis + 1], times, *sizes[axis + 1 :]]
-    dims = [dim for dim in range(len(spread)) if dim != axis + 1]
-    repeated = node.broadcast(x, dims, spread, "repeated")
-    return node.reshape(repeated, [*sizes[:axis], sizes[axis] * times, *sizes[axis + 1 :]], "merged")
+def _repeated(node: Node, x: SSAValue, repeats: Mapping[int, int]) -> SSAValue:
+    """Each element several times along some axes."""
+    if not repeats:
+        return x
+    sizes = tensor_info(x.type).shape
+    apart = [n for axis, size in enumerate(sizes) for n in ((size, 1) if axis in repeats else (size,))]
+    spread = [
+        n for axis, size in enumerate(sizes) for n in ((size, repeats[axis]) if axis in repeats else (size,))
+    ]
+    split = node.reshape(x, apart, "apart")
+    repeated = node.broadcast(split, range(len(apart)), spread, "repeated")
+    return node.reshape(repeated, [size * repeats.get(axis, 1) for axis, size in enumerate(sizes)], "merged")
 
 
 def _sum_of_few(node: Node, x: SSAValue, axis: int, indices: Array, weights: Array) -> SSAValue:

@@ -46,3 +46,22 @@ def test_a_size_of_zero_is_a_bucket() -> None:
     np.testing.assert_array_equal(exe({"past": two, "x": x}), np.concatenate([two, x]))
     with pytest.raises(aicf.InputMismatch, match="no program for n=1"):
         exe({"past": x, "x": x})
+
+
+def test_cuda_refuses_a_result_without_elements() -> None:
+    """A launch has at least one block; what reads nothing empty is no matter."""
+    text = """
+    func.func @f(%x : tensor<3xf32> {logical.name = "x", logical.role = "input"},
+                 %e : tensor<0x4xf32> {logical.name = "e", logical.role = "input"})
+        -> (tensor<3xf32> {logical.name = "y"}) {
+      %y = logical.exp %x : tensor<3xf32>
+      func.return %y : tensor<3xf32>
+    }"""
+    assert "cuda" in aicf.compile(text, target="cuda:sm_90a").ir("emit")
+    empty = text.replace("-> (tensor<3xf32>", "-> (tensor<0x4xf32>").replace(
+        "return %y : tensor<3xf32>", "return %e : tensor<0x4xf32>"
+    )
+    with pytest.raises(
+        aicf.UnsupportedOp, match="a result has no elements, and a launch has at least one block"
+    ):
+        aicf.compile(empty, target="cuda:sm_90a")

@@ -13,7 +13,7 @@ from aicf.errors import InvalidIR
 from tests.support.onnx_models import Array, expect, one_node
 
 RNG = np.random.default_rng(19)
-STEPS, BATCH, SIZE, HIDDEN = 4, 3, 5, 6
+STEPS, BATCH, SIZE, HIDDEN = 3, 3, 5, 6
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 
 Function = Callable[[Array], Array]
@@ -38,7 +38,8 @@ class Layer:
         self.lengths: Array | None = options.pop("lengths", None)
         self.functions: Sequence[Function] = options.pop("functions", DEFAULTS[op])
         count, rows = len(directions), GATES[op] * HIDDEN
-        self.x = normal(STEPS, BATCH, SIZE)
+        self.steps: int = options.pop("steps", STEPS)
+        self.x = normal(self.steps, BATCH, SIZE)
         self.w, self.r = normal(count, rows, SIZE) / 2, normal(count, rows, HIDDEN) / 2
         self.b = normal(count, 2 * rows) if options.pop("bias", True) else None
         states = 2 if op == "LSTM" else 1
@@ -62,13 +63,13 @@ class Layer:
     def expected(self) -> list[Array]:
         """Y and the last states."""
         count, states = len(self.directions), 2 if self.op == "LSTM" else 1
-        y = np.zeros((STEPS, count, BATCH, HIDDEN))
+        y = np.zeros((self.steps, count, BATCH, HIDDEN))
         last = np.zeros((states, count, BATCH, HIDDEN))
         for direction, backward in enumerate(self.directions):
             for sample in range(BATCH):
-                steps = range(STEPS if self.lengths is None else int(self.lengths[sample]))
+                steps = range(self.steps if self.lengths is None else int(self.lengths[sample]))
                 state = [np.zeros(HIDDEN)] * states
-                if self.first is not None:
+                if self.first is not None and steps:
                     state = [each[direction, sample].astype(np.float64) for each in self.first]
                 for step in reversed(steps) if backward else steps:
                     state = self.step(direction, self.x[step, sample].astype(np.float64), state)
@@ -119,7 +120,7 @@ class Layer:
 
 BOTH, FORWARD, REVERSE = (False, True), (False,), (True,)
 NAMES = {BOTH: "bidirectional", FORWARD: "forward", REVERSE: "reverse"}
-LENGTHS = np.array([4, 0, 2], np.int32)
+LENGTHS = np.array([3, 0, 2], np.int32)
 
 CASES: list[tuple[str, tuple[bool, ...], dict[str, Any]]] = [
     ("RNN", FORWARD, {"bias": False}),
@@ -134,6 +135,10 @@ CASES: list[tuple[str, tuple[bool, ...], dict[str, Any]]] = [
     ("LSTM", REVERSE, {"layout": 1, "states": True, "clip": 0.3, "peepholes": True}),
     ("LSTM", FORWARD, {"input_forget": 1, "peepholes": True}),
     ("LSTM", BOTH, {"layout": 1, "states": True}),
+    # So long that it is one op, and with lengths again a step at a time.
+    ("LSTM", BOTH, {"steps": 20, "states": True}),
+    ("LSTM", REVERSE, {"steps": 17, "bias": False, "layout": 1}),
+    ("LSTM", FORWARD, {"steps": 16, "lengths": LENGTHS}),
 ]
 
 

@@ -1,0 +1,181 @@
+"""Types and small tensors of the onnx dialect: values that nobody has typed yet, and tensors that may be empty."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import (
+    AnyDenseElement,
+    ArrayAttr,
+    BytesAttr,
+    DenseIntOrFPElementsAttr,
+    IntAttr,
+    NoneAttr,
+    StringAttr,
+    TensorType,
+)
+from xdsl.ir import Attribute, ParametrizedAttribute, TypeAttribute
+from xdsl.irdl import irdl_attr_definition, param_def
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.hints import isa
+
+from aicf.dialects import dims
+from aicf.dialects.dims import Size
+from aicf.dialects.emit_syntax import parse_optional_string
+from aicf.dialects.logical_ops.constant import Literal, dense_value, typed_literal
+from aicf.dialects.types import ElementType, TensorInfo, dense_array, element_of, element_of_dtype, is_tensor
+
+
+@irdl_attr_definition
+class ValueType(ParametrizedAttribute, TypeAttribute):
+    """``!onnx.value``, of a type that is not known, or ``!onnx.value<f32, ["batch", 3]>``.
+
+    A size is a number or the text of a symbolic size.
+    """
+
+    name = "onnx.value"
+
+    element: Attribute = param_def()
+    dims: ArrayAttr[Attribute] | NoneAttr = param_def()
+
+    @classmethod
+    def unknown(cls) -> ValueType:
+        """The type of what a node gives, as long as nobody has worked it out."""
+        return cls(NoneAttr(), NoneAttr())
+
+    @classmethod
+    def of(cls, element: ElementType, sizes: Sequence[Size]) -> ValueType:
+        """The type of a tensor."""
+        return cls(
+            element.type,
+            ArrayAttr(IntAttr(size) if isinstance(size, int) else StringAttr(str(size)) for size in sizes),
+        )
+
+    @property
+    def info(self) -> TensorInfo | None:
+        """Sizes and element type, None if they are not known; a size may be 0."""
+        if isinstance(self.dims, NoneAttr):
+            return None
+        sizes = [_size_of(entry) for entry in self.dims]
+        return TensorInfo(tuple(sizes), element_of(self.element))
+
+    def verify(self) -> None:
+        if isinstance(self.element, NoneAttr) and isinstance(self.dims, NoneAttr):
+            return
+        element_of(self.element)
+        if isinstance(self.dims, NoneAttr):
+            raise VerifyException('!onnx.value: sizes are a list, such as ["batch", 3]')
+        for entry in self.dims:
+            _check_size(entry)
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        """Read ``<f32, ["batch", 3]>`` or nothing."""
+        if parser.parse_optional_punctuation("<") is None:
+            return [NoneAttr(), NoneAttr()]
+        element = parser.parse_type()
+        parser.parse_punctuation(",")
+        entries = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: _parse_size(parser))
+        parser.parse_punctuation(">")
+        return [element, ArrayAttr(entries)]
+
+    def print_parameters(self, printer: Printer) -> None:
+        """Write ``<f32, ["batch", 3]>`` or nothing."""
+        if isinstance(self.dims, NoneAttr):
+            return
+        with printer.in_angle_brackets():
+            printer.print_attribute(self.element)
+            printer.print_string(", ")
+            with printer.in_square_brackets():
+                printer.print_list(self.dims, lambda size: _print_size(printer, size))
+
+
+def _size_of(entry: Attribute) -> Size:
+    if isa(entry, IntAttr):
+        return entry.data
+    assert isinstance(entry, StringAttr)
+    return dims.parse_size(entry.data)
+
+
+def _check_size(entry: Attribute) -> None:
+    if isa(entry, IntAttr):
+        if entry.data < 0:
+            raise VerifyException(
+                f"!onnx.value: size {entry.data} is negative; name a size that is not known"
+            )
+        return
+    assert isinstance(entry, StringAttr)
+    try:
+        size = dims.parse_size(entry.data)
+    except ValueError as error:
+        raise VerifyException(f"!onnx.value: {error}") from error
+    if str(size) != entry.data or isinstance(size, int):
+        raise VerifyException(f"!onnx.value: write '{entry.data}' in normal form: {size}")
+
+
+def _parse_size(parser: AttrParser) -> Attribute:
+    text = parse_optional_string(parser)
+    return IntAttr(parser.parse_integer(allow_boolean=False)) if text is None else StringAttr(text)
+
+
+def _print_size(printer: Printer, entry: Attribute) -> None:
+    size = _size_of(entry)
+    if isinstance(size, int):
+        printer.print_string(str(size))
+    else:
+        printer.print_string_literal(str(size))
+
+
+# Small tensors
+
+
+def dense_of(array: NDArray[Any]) -> DenseIntOrFPElementsAttr:
+    """The attribute that holds a small tensor; it may be empty.
+
+    Raises:
+        ValueError: the dtype is none of the element table.
+    """
+    element = element_of_dtype(array.dtype)
+    data = dense_value(array, TensorInfo(array.shape, element)).data.data if array.size else b""
+    return _dense(array.shape, element, data)
+
+
+def _dense(shape: Sequence[int], element: ElementType, data: bytes) -> DenseIntOrFPElementsAttr:
+    type_ = cast("TensorType[AnyDenseElement]", TensorType(element.type, shape))
+    return DenseIntOrFPElementsAttr(type_, BytesAttr(data))
+
+
+def elements_of(value: DenseIntOrFPElementsAttr) -> NDArray[Any]:
+    """The elements of such an attribute, read-only, in the host dtype."""
+    shape = value.get_shape()
+    if 0 in shape:
+        return np.empty(shape, element_of(value.get_element_type()).dtype)
+    return dense_array(value)
+
+
+def type_of(value: DenseIntOrFPElementsAttr) -> ValueType:
+    """The type of a small tensor."""
+    return ValueType.of(element_of(value.get_element_type()), value.get_shape())
+
+
+def dense_literal(literal: Literal, type_: Attribute) -> DenseIntOrFPElementsAttr:
+    """The attribute of what stands between the angle brackets.
+
+    Raises:
+        VerifyException: it is no tensor of that type.
+    """
+    if not is_tensor(type_):
+        raise VerifyException(f"{type_} is not a ranked tensor type")
+    shape, element = type_.get_shape(), element_of(type_)
+    if any(size < 0 for size in shape):
+        raise VerifyException(f"{type_}: the sizes of a constant are numbers")
+    if 0 not in shape:
+        return _dense(shape, element, typed_literal(literal, TensorInfo(shape, element)).data.data)
+    if literal != []:
+        raise VerifyException(f"{type_} is empty; write dense<[]>")
+    return _dense(shape, element, b"")
