@@ -103,7 +103,7 @@ MISUSES: dict[str, tuple[Callable, str]] = {
         lambda g, x, i, **_: g.scatter(x, i, x),
         "scatter: updates have shape 4x6, the indices ask for 3x6",
     ),
-    "scatter-mode": (lambda g, x, i, **_: g.scatter(x, i, x, "mul"), "use one of set, add, max, min"),
+    "scatter-mode": (lambda g, x, i, **_: g.scatter(x, i, x, "mean"), "use one of set, add, max, min"),
     "topk": (lambda g, x, **_: g.topk(x, 7), "topk_indices: k is 7; dimension 1 of 4x6 allows 1 to 6"),
     "cumsum": (lambda g, x, **_: g.cumsum(x, 2), "cumsum: axis 2 is out of range for rank 2"),
     "argmax": (lambda g, x, **_: g.argmax(x, 5), "argmax: axis 5 is out of range for rank 2"),

@@ -1,4 +1,4 @@
-"""A small residual network for images of 8 by 8: batch norms with the statistics of the batch, and their running means."""
+"""A small residual network for images of 8 by 8: batch norms of the batch, and their running means."""
 
 from __future__ import annotations
 

@@ -74,8 +74,6 @@ class _Box:
 
 _UNROLLED = 12
 """Most elements of a window whose products are written out one after the other."""
-_CHANNELS_UNROLLED = 4
-"""Channels written out where a window is one element."""
 
 
 class _Conv:
@@ -313,7 +311,8 @@ class _Direct(_Conv):
             for column in range(box.columns)
         ]
         vectors = -(-spot.channels // spec.lanes)
-        acc = self.sums(_Image(start, image.channel, image.row, image.column), panel, places, vectors)
+        moved = _Image(start, image.channel, image.row, image.column)
+        acc = self.sums(moved, panel, places, vectors, self.next_panel(panel, box))
         pixel = em.b.add(em.scaled(em.b.add(spot.row, box.row), p.counts[1]), box.column)
         for vector in range(vectors):
             existing = min(spec.lanes, spot.channels - vector * spec.lanes)
@@ -324,7 +323,35 @@ class _Direct(_Conv):
             tile = Tile((spot.n,), channel, pixel, spec.lanes, (len(places),), lines, self.dtype)
             self.epilogue(em, tile)
 
-    def sums(self, image: _Image, panel: Value, places: Sequence[int], vectors: int) -> list[Value]:
+    def next_panel(self, panel: Value, box: _Box) -> Value | None:
+        """Where this tile's share of the next panel starts; each tile of a panel fetches one."""
+        em, p, spec = self.em, self.p, self.spec
+        if not spec.prefetch_lines:
+            return None
+        share = p.channels // spec.channel_step * spec.prefetch_lines * CACHE_LINE
+        number = em.b.add(
+            em.scaled(em.b.sdiv(box.row, em.index(spec.tile_rows)), len(spec.tile_widths)),
+            em.b.sdiv(box.column, em.index(spec.tile_widths[0])),
+        )
+        following = em.address(panel, p.inner * spec.nr, self.dtype)
+        return em.b.gep(following, [em.scaled(number, share)], source_etype=I8)
+
+    def prefetch(self, start: Value | None, channel: Value) -> None:
+        """The lines that one step of the loop over channels asks for."""
+        em, spec = self.em, self.spec
+        if start is None:
+            return
+        own = em.b.gep(
+            start,
+            [em.scaled(channel, spec.prefetch_lines * CACHE_LINE // spec.channel_step)],
+            source_etype=I8,
+        )
+        for line in range(spec.prefetch_lines):
+            em.prefetch(em.b.gep(own, [em.index(line * CACHE_LINE)], source_etype=I8))
+
+    def sums(
+        self, image: _Image, panel: Value, places: Sequence[int], vectors: int, following: Value | None
+    ) -> list[Value]:
         """``[pixel][vector]``: the products of all channels and elements of the windows."""
         em, p, spec = self.em, self.p, self.spec
         rows, columns = p.taps
@@ -354,6 +381,8 @@ class _Direct(_Conv):
                 add(em.opaque(em.address(start, at, self.dtype)), weight, acc, 0, number + column)
 
         def channel(c: Value, acc: list[Value]) -> list[Value]:
+            if spec.channel_step == 1:
+                self.prefetch(following, c)
             start = em.moved(image.start, c, image.channel, self.dtype)
             weight = em.moved(panel, c, window * spec.nr, self.dtype)
             if window <= _UNROLLED:
@@ -378,15 +407,16 @@ class _Direct(_Conv):
             return em.loop(0, rows, 1, acc, one_row)
 
         def channels(c: Value, acc: list[Value]) -> list[Value]:
+            self.prefetch(following, c)
             start = em.moved(image.start, c, image.channel, self.dtype)
             weight = em.moved(panel, c, spec.nr, self.dtype)
-            for number in range(_CHANNELS_UNROLLED):
+            for number in range(spec.channel_step):
                 add(start, weight, acc, number * image.channel, number)
             return acc
 
         acc = [self.zero(spec.lanes)] * (len(places) * vectors)
-        unrolled = p.channels // _CHANNELS_UNROLLED * _CHANNELS_UNROLLED if window == 1 else 0
-        acc = em.loop(0, unrolled, _CHANNELS_UNROLLED, acc, channels)
+        unrolled = p.channels // spec.channel_step * spec.channel_step if window == 1 else 0
+        acc = em.loop(0, unrolled, spec.channel_step, acc, channels)
         return em.loop(unrolled, p.channels, 1, acc, channel)
 
 

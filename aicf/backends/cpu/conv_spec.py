@@ -24,6 +24,7 @@ from xdsl.ir import Attribute
 
 from aicf.backends.cpu.gemm_spec import (
     CACHE_LINE,
+    L2_BYTES,
     MEETING_CYCLES,
     NOMINAL_GHZ,
     BSource,
@@ -102,6 +103,14 @@ class ConvProblem:
         plain = self.taps == (1, 1) and self.strides == (1, 1) and not self.is_padded
         return plain and self.counts == self.sizes and in_a_row and self.groups == 1
 
+    def in_one_row(self) -> ConvProblem:
+        """A pointwise convolution with all of its pixels as one row."""
+        assert self.is_pointwise
+        image, channel, _, column = self.x_strides
+        row = (1, self.pixels)
+        steps = (image, channel, self.pixels * column, column)
+        return replace(self, sizes=row, counts=row, x_strides=steps)
+
     def product(self) -> GemmProblem:
         """The product that a pointwise convolution is: weight times pixels, for every image."""
         image, channel, _, column = self.x_strides
@@ -125,6 +134,7 @@ class ConvSpec:
         block_rows: Rows of pixels of the result that are made from one copy of the input; all of them without one.
         copies: Whether the input is copied, with zeros around it, a block at a time.
         prepared: Whether the weight was packed ahead of time; else it is packed at the start.
+        prefetch_lines: Cache lines of the next panel that each step of the innermost loop over channels asks for.
         product: Of a pointwise convolution.
     """
 
@@ -137,6 +147,7 @@ class ConvSpec:
     copies: bool = False
     prepared: bool = False
     threads: int = 1
+    prefetch_lines: int = 0
     product: GemmSpec | None = None
 
     @property
@@ -160,6 +171,16 @@ class ConvSpec:
         columns = self.problem.counts[1]
         tiles = -(-columns // self.tile_pixels)
         return sorted(((columns + place) // tiles for place in range(tiles)), reverse=True)
+
+    @property
+    def tiles(self) -> int:
+        """Tiles of a block against one panel."""
+        return -(-self.block_rows // self.tile_rows) * len(self.tile_widths)
+
+    @property
+    def channel_step(self) -> int:
+        """Channels of one step of the innermost loop over them."""
+        return min(4, self.problem.channels) if prod(self.problem.taps) == 1 else 1
 
     def rows_read(self, rows: int) -> int:
         """Rows of the input that so many rows of the result are made of."""
@@ -262,11 +283,14 @@ def choose(
 ) -> tuple[float, ConvSpec]:
     """Predicted microseconds and the spec that is predicted to take least, on one thread or on all."""
     shares = sorted({1, threads})
+    if problem.channels == 1 and problem.groups > 1:
+        specs = _depthwise(problem, level, shares)
+    else:
+        specs = _direct(problem, level, shares, is_param)
+    found = [(cost_us(spec, epilogue_cycles), spec) for spec in specs]
     if problem.is_pointwise:
-        return min(_products(problem, level, shares, epilogue_cycles), key=lambda entry: entry[0])
-    is_depthwise = problem.channels == 1 and problem.groups > 1
-    specs = _depthwise(problem, level, shares) if is_depthwise else _direct(problem, level, shares, is_param)
-    return min(((cost_us(spec, epilogue_cycles), spec) for spec in specs), key=lambda entry: entry[0])
+        found += _products(problem, level, shares, epilogue_cycles)
+    return min(found, key=lambda entry: entry[0])
 
 
 def _products(
@@ -326,8 +350,17 @@ def _direct(problem: ConvProblem, level: CpuLevel, shares: list[int], is_param: 
                     share,
                 )
                 if share <= spec.panels:
-                    found.append(_blocked(spec))
+                    found.append(_prefetching(_blocked(spec)))
     return found
+
+
+def _prefetching(spec: ConvSpec) -> ConvSpec:
+    """The spec with the next panel fetched meanwhile, if panels do not stay in L2 and tiles are few."""
+    p, size = spec.problem, ELEMENT_BYTES[spec.problem.dtype]
+    if spec.panels * spec.nr * p.inner * size < L2_BYTES:
+        return spec
+    lines = spec.channel_step * prod(p.taps) * spec.nr * size // CACHE_LINE
+    return replace(spec, prefetch_lines=-(-lines // spec.tiles)) if spec.tiles <= lines else spec
 
 
 def _blocked(spec: ConvSpec) -> ConvSpec:
@@ -353,6 +386,7 @@ def conv_record(spec: ConvSpec) -> dict[str, Attribute]:
         "copies": integer(spec.copies),
         "prepared": integer(spec.prepared),
         "threads": integer(spec.threads),
+        "prefetch_lines": integer(spec.prefetch_lines),
         "workspace_bytes": integer(spec.workspace_bytes),
         "combination_order": StringAttr(spec.combination_order),
     }
@@ -374,6 +408,7 @@ def read_conv_spec(record: Record, problem: ConvProblem, fused: bool) -> ConvSpe
         get_bool(record, "copies"),
         get_bool(record, "prepared"),
         get_int(record, "threads"),
+        get_int(record, "prefetch_lines"),
         own,
     )
     if (wrong := check(spec)) is not None:

@@ -16,7 +16,7 @@ from aicf.dialects.emit_kernels import KernelOp
 def read_conv(attrs: Mapping[str, Attribute], x: Strided, weight: Strided, result: Strided) -> ConvProblem:
     """The problem of an instruction, from the attributes of its kind or a record that holds them.
 
-    One dimension is a row of pixels.
+    One dimension is a row of pixels, and so are all pixels where windows are single ones.
     """
     rank, groups = len(x.shape) - 2, get_int(attrs, "groups")
 
@@ -26,7 +26,7 @@ def read_conv(attrs: Mapping[str, Attribute], x: Strided, weight: Strided, resul
 
     batch, channel, *steps = x.strides
     rows, columns = _pair(steps, 0)
-    return ConvProblem(
+    problem = ConvProblem(
         x.dtype,
         batch=x.shape[0],
         groups=groups,
@@ -40,6 +40,7 @@ def read_conv(attrs: Mapping[str, Attribute], x: Strided, weight: Strided, resul
         low=pair("low", 0),
         x_strides=(batch, channel, rows, columns),
     )
+    return problem.in_one_row() if problem.is_pointwise else problem
 
 
 def _pair(values: Sequence[int], absent: int) -> Pair:
