@@ -68,7 +68,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--core", action="store_true", help="core cases only")
     parser.add_argument("--rivals", default="aicf", help=f"of {', '.join(RUNNERS)} (default: %(default)s)")
     parser.add_argument("--jobs", type=int, default=1, help="worker processes")
-    parser.add_argument("--seconds", type=float, default=120.0, help="time limit of a case")
+    parser.add_argument("--seconds", type=float, default=600.0, help="time limit of a case")
     parser.add_argument("--output", type=Path, nargs="?", const=RESULT, help="write the result as JSON")
     parser.add_argument(
         "--page", action="store_true", help=f"write {PAGE.name} from the result that is there"

@@ -22,12 +22,18 @@ KINDS = {
 _HEAD = """\
 # ONNX support
 
-AICF reads ONNX files of opset 7 to 28. This page is made by `python benchmarks/onnx_conformance.py` from the test cases
-that the `onnx` package brings; edit nothing here. A case passes if all outputs have the shape and type of the reference
-and its values within the tolerances of onnx's own runner. "Wrong" is another value, "unsupported" an error that says
-so, and "crash" any other end. "Random" are cases whose reference drew random numbers, which no
-definition prescribes. "Noise" are outputs at most twice as far from those in f64 as the
-reference: its own rounding is of the size of the tolerance. The peers ran the same cases in the same run: {versions}.
+AICF reads ONNX files of opset 7 to 28. This page is made by `python benchmarks/onnx_conformance.py --page` from a run
+of the test cases that the `onnx` package brings; edit nothing here. A case passes if all outputs have the shape and
+type of the reference, and values within the tolerances of onnx's own runner. What else becomes of one:
+
+- random: the reference drew random numbers, which no definition prescribes;
+- noise: outputs are at most twice as far from those in f64 as the reference, whose own rounding is of the size of the
+  tolerance;
+- wrong: other values;
+- unsupported: an error says so;
+- crash: any other end.
+
+The peers ran the same cases in the same run: {versions}.
 """
 _BOUND = """\
 ## Values that programs are made for
