@@ -157,9 +157,9 @@ def _compiled(
     try:
         _run(passes_of(source, options), source.module, context, step)
     except (InvalidIR, UnsupportedOp) as error:
-        if source.path is None or error.location is not None:
-            raise
-        raise error.at(source.path)  # noqa: B904, the same error
+        if source.path is not None and error.location is None:
+            error.locate(source.path)
+        raise
     verify_module(source.module)
     plan = read_module(source.module)
     arrays = bind_weights(plan.weights, _weights_of(source, plan, weights))

@@ -6,8 +6,6 @@ is about, and the way out. Nothing here formats tracebacks or decides exit codes
 
 from __future__ import annotations
 
-from typing import Self
-
 
 class AicfError(Exception):
     """Base of all AICF errors.
@@ -22,11 +20,10 @@ class AicfError(Exception):
         self.location = location
         super().__init__(f"{location}: {self.message}" if location else self.message)
 
-    def at(self, location: str) -> Self:
-        """This very error, with the position where it arose; raise it again."""
+    def locate(self, location: str) -> None:
+        """Adds where it arose, which who raised it did not know."""
         self.location = location
         self.args = (f"{location}: {self.message}",)
-        return self
 
 
 class InvalidIR(AicfError):
