@@ -405,6 +405,15 @@ def test_a_node_of_too_many_ops(monkeypatch: pytest.MonkeyPatch) -> None:
         compile_(found)
 
 
+def test_what_is_wrong_with_a_node_names_the_file(tmp_path: Path) -> None:
+    onnx.save_model(contradictory_shapes(), tmp_path / "m.onnx")
+    with pytest.raises(
+        aicf.InvalidIR, match="m.onnx: Add 'sum': shapes 2x3 and 4x5 do not broadcast"
+    ) as caught:
+        compile_(tmp_path / "m.onnx")
+    assert caught.value.location == str(tmp_path / "m.onnx")
+
+
 def test_inputs_of_one_name() -> None:
     found = model()
     found.graph.input.append(info("x", F, [2, 3]))
