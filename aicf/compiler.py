@@ -24,7 +24,7 @@ from aicf.compiled import CompiledModel, Options, Packed, Record
 from aicf.dialects.emit import find_ledger
 from aicf.dialects.logical import ROLE_ATTR
 from aicf.dialects.plain_values import plain_value
-from aicf.errors import ArtifactError, InputMismatch, PolicyError
+from aicf.errors import ArtifactError, InputMismatch, InvalidIR, PolicyError, UnsupportedOp
 from aicf.explain import Decision
 from aicf.frontends.text import make_context, parse_module, verify_module
 from aicf.passes.aicf_inference import AicfInferencePass, emit_passes, instruction_passes
@@ -154,7 +154,12 @@ def _compiled(
     options = resolve_options(source, asked)
     logical = None if source.is_emit else _with_ids(source.module, context)
     places = _places(source.module)
-    _run(passes_of(source, options), source.module, context, step)
+    try:
+        _run(passes_of(source, options), source.module, context, step)
+    except (InvalidIR, UnsupportedOp) as error:
+        if source.path is not None and error.location is None:
+            error.locate(source.path)
+        raise
     verify_module(source.module)
     plan = read_module(source.module)
     arrays = bind_weights(plan.weights, _weights_of(source, plan, weights))

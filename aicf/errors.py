@@ -20,6 +20,11 @@ class AicfError(Exception):
         self.location = location
         super().__init__(f"{location}: {self.message}" if location else self.message)
 
+    def locate(self, location: str) -> None:
+        """Adds where it arose, which who raised it did not know."""
+        self.location = location
+        self.args = (f"{location}: {self.message}",)
+
 
 class InvalidIR(AicfError):
     """The program text or an IR module breaks a rule of its dialect."""

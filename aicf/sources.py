@@ -58,11 +58,17 @@ class Source:
         module: Verified.
         name: Of the model: its file's, else its function's.
         weights: Values of parameters that came with it.
+        outputs: What an ONNX model declares of its results: element type and sizes by name.
+        path: Of the file, where its ops have no positions of their own.
     """
 
     module: ModuleOp
     name: str
     weights: Mapping[str, Array] = field(default_factory=dict[str, Array])
+    outputs: Mapping[str, tuple[str, tuple[int | str, ...]]] = field(
+        default_factory=dict[str, tuple[str, tuple[int | str, ...]]]
+    )
+    path: str | None = None
 
     @property
     def is_emit(self) -> bool:
@@ -140,7 +146,8 @@ def _read_onnx(model: Path | bytes | ModelProto) -> Source:
 
     found = read_onnx(model, has_row)
     verify_module(found.module)
-    return Source(found.module, found.name, found.weights)
+    path = str(model) if isinstance(model, Path) else None
+    return Source(found.module, found.name, found.weights, found.outputs, path)
 
 
 def _is_proto(model: Model) -> TypeIs[ModelProto]:

@@ -43,7 +43,7 @@ class SinkCastsPass(ModulePass):
         for context in fusion_contexts(op, target_of(op), grouped=True):
             if context.policy.fusion.elementwise:
                 for group in list(context.function.body.block.ops):
-                    if isinstance(group, GroupOp) and _is_loops(group):
+                    if isinstance(group, GroupOp) and group.parent is not None and _is_loops(group):
                         _sink_all(group, context)
 
 

@@ -203,8 +203,12 @@ COMMANDS = {
         "dims: the program has no symbolic dimension M; its dimensions are: N",
     ),
     "malformed dims": (
+        ["compile", str(MLP), "-o", "x", "--dims", "N=one"],
+        "dims: cannot read 'N=one'; write sizes",
+    ),
+    "no elements": (
         ["compile", str(MLP), "-o", "x", "--dims", "N=0"],
-        "dims: cannot read 'N=0'; write sizes of at least 1 per name, as in N=1,32;M=4",
+        "size N is 0 for N=0; a dimension has at least 1 element",
     ),
     "overflowing dims": (
         ["compile", str(MLP), "-o", "x", "--dims", "N=99999999999999999999999"],

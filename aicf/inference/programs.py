@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Sequence
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, TypeAlias
@@ -232,30 +233,35 @@ class Programs:
 
     def for_bucket(self, bucket: Bucket) -> Program:
         """The program of a bucket, made if need be. Raises as `find`, and ValueNeeded."""
-        with self._lock:
-            self._check_open()
-            if (known := self._by_bucket.get(bucket)) is not None:
-                return known
-            future, is_mine = self._making.get(bucket), False
-            if future is None:
-                future = self._making[bucket] = Future()
-                is_mine = True
-        if is_mine:
-            self._make_into(future, bucket)
-        return future.result()
+        while True:
+            with self._lock:
+                self._check_open()
+                if (known := self._by_bucket.get(bucket)) is not None:
+                    return known
+                theirs = self._making.get(bucket)
+                if theirs is None:
+                    mine = self._making[bucket] = Future()
+                    break
+            with suppress(CancelledError):  # whoever was making it was interrupted
+                return theirs.result()
+        return self._make_into(mine, bucket)
 
-    def _make_into(self, future: Future[Program], bucket: Bucket) -> None:
-        """Makes a program for everyone who waits for it; what fails is tried again at the next call."""
+    def _make_into(self, future: Future[Program], bucket: Bucket) -> Program:
+        """Makes a program, also for those who wait for it. What fails is tried again at the next call."""
         try:
             program = self._made(bucket)
         except BaseException as error:
             with self._lock:
                 del self._making[bucket]
-            future.set_exception(error)
-            return
+            if isinstance(error, Exception):
+                future.set_exception(error)
+            else:
+                future.cancel()
+            raise
         with self._lock:
             del self._making[bucket]
         future.set_result(program)
+        return program
 
     def _made(self, bucket: Bucket) -> Program:
         label = self._engine.interface.label(bucket)

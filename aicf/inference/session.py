@@ -18,7 +18,7 @@ from aicf.errors import InputMismatch, SessionClosed, ValueNeeded
 from aicf.inference.binding import Binding
 from aicf.inference.engines.base import Engine, Made
 from aicf.inference.engines.opening import Asked, open_engine
-from aicf.inference.interface import UNKNOWN, Feeds
+from aicf.inference.interface import Feeds
 from aicf.inference.limits import Limits
 from aicf.inference.packing import prepared_bytes
 from aicf.inference.placement import Placement, placed
@@ -117,14 +117,15 @@ class InferenceSession:
     def output_info(self) -> tuple[TensorSpec, ...]:
         """Name, shape and dtype of each output, in order; a symbolic size is its name, `?` one that has none.
 
-        A model may not say what an output is; it is then what the first program gives, and `?[?]` before that.
+        An ONNX model may declare nothing of an output, or declare it wrongly; it is then what the first program gives,
+        and `?[?]` before that.
         """
         outputs = self._interface.outputs
-        if all(spec.dtype != UNKNOWN for spec in outputs) or not (programs := self._programs.all):
+        if not (programs := self._programs.all):
             return outputs
         made = programs[0].executable.outputs
         return tuple(
-            spec if spec.dtype != UNKNOWN else known for spec, known in zip(outputs, made, strict=True)
+            spec if _agree(spec, known) else known for spec, known in zip(outputs, made, strict=True)
         )
 
     @property
@@ -296,6 +297,16 @@ class InferenceSession:
     def __repr__(self) -> str:
         inputs = ", ".join(f"{spec.name}: {describe(spec.shape, spec.dtype)}" for spec in self.input_info)
         return f"InferenceSession({self._engine.model}: {inputs}; {self._engine.name})"
+
+
+def _agree(declared: TensorSpec, made: TensorSpec) -> bool:
+    """Whether what a model says of an output is true of a program."""
+    pairs = zip(declared.shape, made.shape, strict=False)
+    return (
+        declared.dtype == made.dtype
+        and len(declared.shape) == len(made.shape)
+        and all(isinstance(said, str) or said == size for said, size in pairs)
+    )
 
 
 def _read_policies(kernel: KernelWish, execution: ExecutionWish) -> tuple[Policy | None, Limits]:

@@ -21,6 +21,9 @@ from aicf.passes.support.onnx_ops import Header, Items, Known, Lower, Value
 from aicf.passes.support.onnx_ops.base import Array, OneResult, Tensor
 from aicf.semantics import evaluate
 
+MAX_OPS = 1 << 16
+"""Most ops that one node becomes, such as the steps of a recurrent layer."""
+
 
 @dataclass(frozen=True)
 class Visit:
@@ -126,6 +129,7 @@ class Writing:
         for part in visit.parts:
             stem = derived_id(stem, part)
         self._reader = Reader(walk.ids.fresh(stem), sources(visit.op) or (visit.header.name,))
+        self._name_of_node = str(visit.header)
         self._own: set[Operation] = set()
         self._arrays: dict[SSAValue, Array] = {}
 
@@ -135,6 +139,10 @@ class Writing:
             return
         op.verify()
         self._own.add(op)
+        if len(self._own) > MAX_OPS:
+            raise UnsupportedOp(
+                f"{self._name_of_node}: it is written out as more than {MAX_OPS} ops; make its sizes smaller"
+            )
         self._name(op, self._walk.ids.fresh(derived_id(self._reader.id, suffix)))
         op.location = self._op.location
         self._walk.block.add_op(op)

@@ -250,3 +250,13 @@ def _called(visit: Visit, emitter: Folding | Writing) -> Result:
         return visit.lower(Node(visit.header, visit.operands, emitter))
     except (VerifyException, ValueError, ArithmeticError) as error:
         raise InvalidIR(f"{visit.header}: {error}", location=position_of(visit.op)) from error
+    except IndexError as error:
+        raise InvalidIR(
+            f"{visit.header}: an operand or attribute has fewer dimensions or entries than the op takes ({error})",
+            location=position_of(visit.op),
+        ) from error
+    except MemoryError as error:
+        raise UnsupportedOp(
+            f"{visit.header}: working out what it gives takes more memory than there is; make its sizes smaller",
+            location=position_of(visit.op),
+        ) from error

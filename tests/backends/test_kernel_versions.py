@@ -48,6 +48,21 @@ _CPU_GEMM_NORM = (
     f"{_inside('product', f'{_TILES} {_PRODUCT}')} {_inside('rows', _LOOPS)} sums_bytes threads combination_order "
     "workspace_bytes"
 )
+
+
+def _of_dims(*names: str) -> str:
+    """An entry for each of three dimensions."""
+    return " ".join(f"{name}_{dim}" for name in names for dim in range(3))
+
+
+_WINDOWS = _of_dims("stride", "dilation", "low")
+_CPU_CONV = (
+    f"{_WINDOWS} algorithm groups block_rows copies lanes tile_pixels tile_vectors prefetch_lines prepared layouts "
+    "threads may_alias workspace_bytes combination_order"
+)
+_CPU_POOL = (
+    f"{_WINDOWS} {_of_dims('size', 'high')} mode count_include_pad block_rows lanes threads combination_order"
+)
 _EARLY = "triggers early_reads rounding"
 _LAUNCH = f"grid block cluster shared_bytes {_EARLY}"
 _LAUNCHES = f"grids block cluster shared_bytes {_EARLY}"
@@ -73,6 +88,10 @@ RECORDS: Mapping[str, tuple[int, str]] = {
     "cpu.last_update": (1, "threads"),
     "cpu.scatter": (1, "mode parts threads combination_order"),
     "cpu.topk": (1, "axis smallest threads"),
+    "cpu.conv_avx512": (1, _CPU_CONV),
+    "cpu.conv_avx2": (1, _CPU_CONV),
+    "cpu.conv_portable": (1, _CPU_CONV),
+    "cpu.pool": (1, _CPU_POOL),
     "cpu.lstm": (1, "reverse lanes tile_rows k_split b_source threads workspace_bytes combination_order"),
     "cpu.multi_tensor": (2, "parts subnormals threads may_alias"),
     "cuda.cublaslt": (
@@ -133,6 +152,9 @@ PROGRAMS = (
 )
 """Cases of the GPU's table; together with the fused programs they have work for every kernel of either backend."""
 
+ON_CPU = ("convolutions-f32", "pooling-f32", "recurrent-f32")
+"""Those for whose kernels cuda has none."""
+
 FUSED = ("attention", "norm_product", "gated")
 
 PACKED = """func.func @f(%x : tensor<1x8xf16> {logical.name = "x", logical.role = "input"},
@@ -168,6 +190,8 @@ def _records() -> Iterator[tuple[str, Mapping[str, Attribute]]]:
             yield from _offered(CASES[name].make().module, target, {})
         # Norms join their products where a policy asks for it: of these sizes they take less apart.
         yield from _offered(CASES[PROGRAMS[0]].make().module, target, {"kernels": {"gemm_norm": own}})
+    for name in ON_CPU:
+        yield from _offered(CASES[name].make().module, "cpu:x86-64-v4", {})
     yield from _offered(CASES["simt-dense-f32"].make().module, "cuda:sm_90a", {"tf32": True})
     policy = {"kernels": {"gemm": "cpu.gemm_blas"}}
     for module in (

@@ -103,7 +103,7 @@ MISUSES: dict[str, tuple[Callable, str]] = {
         lambda g, x, i, **_: g.scatter(x, i, x),
         "scatter: updates have shape 4x6, the indices ask for 3x6",
     ),
-    "scatter-mode": (lambda g, x, i, **_: g.scatter(x, i, x, "mul"), "use one of set, add, max, min"),
+    "scatter-mode": (lambda g, x, i, **_: g.scatter(x, i, x, "mean"), "use one of set, add, max, min"),
     "topk": (lambda g, x, **_: g.topk(x, 7), "topk_indices: k is 7; dimension 1 of 4x6 allows 1 to 6"),
     "cumsum": (lambda g, x, **_: g.cumsum(x, 2), "cumsum: axis 2 is out of range for rank 2"),
     "argmax": (lambda g, x, **_: g.argmax(x, 5), "argmax: axis 5 is out of range for rank 2"),
@@ -114,6 +114,19 @@ MISUSES: dict[str, tuple[Callable, str]] = {
         lambda g, x, v, **_: g.group_norm(x, v, v, 2),
         "group_norm: scale is 7xf32, but the channels",
     ),
+    "max_pool": (
+        lambda g, q, **_: g.max_pool(q, [9]),
+        "max_pool: dimension 2 of 2x5x8 is smaller than a window, padding included",
+    ),
+    "avg_pool": (
+        lambda g, q, **_: g.avg_pool(q, [2], [1, 1]),
+        r"avg_pool: strides \[1, 1\] has 2 values for 1 spatial dimension",
+    ),
+    "lp_pool": (
+        lambda g, q, **_: g.lp_pool(q, 0, [2]),
+        "lp_pool: p is 0; it is a whole number of at least 1",
+    ),
+    "max_pool_indices": (lambda g, x, **_: g.max_pool_indices(x, [2]), "operand 4x6xf32 has rank 2"),
     "attention": (lambda g, q, x, **_: g.attention(q, x, q), "attention: key 4x6xf32 has rank 2"),
     "attention-past": (lambda g, q, **_: g.attention(q, q, q, past=1), "past without causal has no meaning"),
     "philox": (

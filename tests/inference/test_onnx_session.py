@@ -113,6 +113,23 @@ def test_bytes_and_protos_are_models_too() -> None:
             np.testing.assert_allclose(session.run(feeds)["y"], wanted(mlp(), feeds), rtol=1e-4, atol=1e-6)
 
 
+def test_outputs_are_what_the_model_declares() -> None:
+    """Sizes of inputs go by our names, others by `?`; what is declared wrongly is corrected by a program."""
+    proto = mlp()
+    proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "batch size"
+    proto.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", FLOAT, ["batch size", 600]))
+    with InferenceSession(proto) as session:
+        assert session.input_info[0].shape == ("batch_size", 24)
+        assert (session.output_info[0].dtype, session.output_info[0].shape) == ("f32", ("batch_size", 600))
+        session.run([rows(2, 24)])
+        assert session.output_info[0].shape == ("batch_size", 600)
+    proto.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", FLOAT, ["rows", 599]))
+    with InferenceSession(proto) as session:
+        assert session.output_info[0].shape == ("?", 599)
+        session.run([rows(2, 24)])
+        assert session.output_info[0].shape == (2, 600)
+
+
 def test_an_undeclared_output_is_known_after_the_first_program() -> None:
     with InferenceSession(mlp()) as session:
         session.run([rows(2, 24)])

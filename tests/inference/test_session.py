@@ -7,6 +7,7 @@ import hashlib
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -360,6 +361,32 @@ def test_what_fails_for_one_thread_is_told_to_all_and_tried_again(monkeypatch: p
             session.run([rows(2, 24)])
         assert_classified(session.run([rows(2, 24)]), rows(2, 24))
         assert [bucket.sizes for bucket in calls] == [(2,), (2,)]
+
+
+def test_who_waits_goes_on_when_the_one_that_makes_it_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    with InferenceSession(classifier(), WEIGHTS, device="reference") as session:
+        make, started, waited = session._engine.make, threading.Event(), threading.Event()
+
+        def interrupted(bucket: Bucket) -> Any:
+            monkeypatch.setattr(session._engine, "make", make)
+            started.set()
+            assert waited.wait(60)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(session._engine, "make", interrupted)
+        with ThreadPoolExecutor(2) as pool:
+            first = pool.submit(session.run, [rows(2, 24)])
+            assert started.wait(60)
+            second = pool.submit(session.run, [rows(2, 24)])
+            (future,) = session._programs._making.values()
+            for _ in range(60_000):
+                if future._condition._waiters:  # pyright: ignore[reportAttributeAccessIssue]
+                    break
+                time.sleep(0.001)
+            waited.set()
+            with pytest.raises(KeyboardInterrupt):
+                first.result(60)
+            assert_classified(second.result(60), rows(2, 24))
 
 
 # State

@@ -42,6 +42,7 @@ BOUNDS = (np.array(-0.5, np.float32), np.array(0.75, np.float32))
 
 BYTES = RNG.integers(0, 256, 8).astype(np.uint8)
 
+PLANES = normal(2, 3, 8, 9)
 PLACES = RNG.integers(-4, 4, (3, 4))
 ROWS = RNG.permuted(np.tile(np.arange(-2, 2), (3, 1)), axis=1)
 """ONNX leaves open which of two updates stays: none meet."""
@@ -219,6 +220,37 @@ CASES: list[Case] = [
         (),
         lambda *values: logical.GroupNormOp(*values, groups=4, epsilon=1e-3),
         (X, normal(4), normal(4)),
+    ),
+    *(
+        (
+            f"{op} {name}",
+            op,
+            {"kernel_shape": [3, 2], "strides": strides, "pads": [*low, *high], "ceil_mode": int(ceil_mode)},
+            (),
+            lambda x, make=make, strides=strides, border=(low, high), ceil_mode=ceil_mode: make(
+                x, [3, 2], strides, None, *border, ceil_mode=ceil_mode
+            ),
+            (PLANES,),
+        )
+        for op, make in (
+            ("MaxPool", logical.MaxPoolOp),
+            ("AveragePool", logical.AvgPoolOp),
+            ("LpPool", lambda x, *windows, ceil_mode: logical.LpPoolOp(x, 2, *windows, ceil_mode=ceil_mode)),
+        )
+        for name, strides, low, high, ceil_mode in (
+            ("plain", [1, 1], [0, 0], [0, 0], False),
+            ("padded", [2, 1], [1, 0], [1, 1], False),
+            ("rounded up", [3, 3], [0, 0], [1, 0], True),
+        )
+        if op != "LpPool" or not ceil_mode
+    ),
+    (
+        "AveragePool counting padding",
+        "AveragePool",
+        {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "count_include_pad": 1},
+        (),
+        lambda x: logical.AvgPoolOp(x, [3, 3], None, None, [1, 1], [1, 1], count_include_pad=True),
+        (PLANES,),
     ),
     ("Softmax", "Softmax", {"axis": 1}, (), lambda x: logical.SoftmaxOp(x, 1), (X,)),
     (

@@ -180,6 +180,7 @@ WRITES: dict[str, Callable[[Inputs], Value]] = {
     "scatter-add": partial(_scatter, mode="add"),
     "scatter-max": partial(_scatter, mode="max", dtype="i32"),
     "scatter-min": partial(_scatter, mode="min"),
+    "scatter-mul": partial(_scatter, mode="mul"),
     "scatter-row": _scatter_row,
     "scatter-wide": _scatter_wide,
     "scatter-scalars": _scatter_scalars,

@@ -13,7 +13,7 @@ from aicf.backends.cpu.ir_builder import I8, Emitter, Value
 from aicf.backends.cpu.loops import share_of
 from aicf.backends.cpu.pool_spec import ROWS_AT_ONCE, PoolAxis, PoolSpec
 from aicf.backends.cpu.scalar_ops import Scalars
-from aicf.backends.cpu.target import ELEMENT_BYTES
+from aicf.backends.cpu.target import ELEMENT_BYTES, REGISTERS
 
 _COLUMNS_UNROLLED = 16
 """Most columns of a window that are written out one after the other."""
@@ -50,11 +50,13 @@ class _Pool:
         self.spec = spec
         self.p = spec.problem
         self.dtype = spec.problem.dtype
+        self.held = REGISTERS[self.dtype]
+        """The type of combined rows: sums of f16 and bf16 are f32."""
         self.pointers = pointers
         self.scalars = Scalars(em, spec.lanes)
         self.last = self.p.axes[-1]
-        self.block = self.row_of_nothing(spec.block_rows * spec.pitch)
-        self.nothing = self.row_of_nothing(-(-self.last.whole // spec.lanes) * spec.lanes)
+        self.block = self.row_of_nothing(spec.block_rows * spec.pitch, self.held)
+        self.nothing = self.row_of_nothing(-(-self.last.whole // spec.lanes) * spec.lanes, self.dtype)
         self.counts = [self.found(axis) for axis in self.p.axes] if self.p.mode == "avg" else []
 
     def run(self) -> None:
@@ -79,14 +81,14 @@ class _Pool:
 
     # What is there before the first row
 
-    def row_of_nothing(self, count: int) -> Value:
+    def row_of_nothing(self, count: int, dtype: str) -> Value:
         """Elements on the stack that change nothing."""
         em, lanes = self.em, self.spec.lanes
-        row = em.stack(I8, count * ELEMENT_BYTES[self.dtype])
-        nothing = self.scalars.identity(self.p.how, self.dtype)
+        row = em.stack(I8, count * ELEMENT_BYTES[dtype])
+        nothing = self.scalars.identity(self.p.how, dtype)
 
         def body(at: Value, _: list[Value]) -> list[Value]:
-            em.store(nothing, em.address(row, at, self.dtype), self.dtype, lanes)
+            em.store(nothing, em.address(row, at, dtype), dtype, lanes)
             return []
 
         em.loop(0, count, lanes, [], body)
@@ -97,10 +99,10 @@ class _Pool:
         if len(set(found)) == 1:
             return _Counts(found[0], None)
         size = -(-axis.count // self.spec.lanes) * self.spec.lanes
-        table = em.stack(I8, size * ELEMENT_BYTES[self.dtype])
+        table = em.stack(I8, size * ELEMENT_BYTES[self.held])
         for place in range(size):
             number = found[place] if place < axis.count else 1
-            em.store(em.const(self.dtype, 1, number), em.address(table, place, self.dtype), self.dtype, 1)
+            em.store(em.const(self.held, 1, number), em.address(table, place, self.held), self.held, 1)
         return _Counts(None, table)
 
     # Rows
@@ -130,13 +132,13 @@ class _Pool:
         def block(first: Value, count: int) -> None:
             def combine(number: Value, _: list[Value]) -> list[Value]:
                 at = em.b.add(first, number)
-                self.rows_into(em.moved(self.block, number, self.spec.pitch, self.dtype), [*places, at], x)
+                self.rows_into(em.moved(self.block, number, self.spec.pitch, self.held), [*places, at], x)
                 return []
 
             def columns(number: Value, _: list[Value]) -> list[Value]:
                 at = em.b.add(first, number)
-                row = em.moved(self.block, number, self.spec.pitch, self.dtype)
-                self.columns(row, [*places, at], em.moved(y, at, self.p.y_strides[-2], self.dtype))
+                row = em.moved(self.block, number, self.spec.pitch, self.held)
+                self.columns(row, self.held, [*places, at], em.moved(y, at, self.p.y_strides[-2], self.dtype))
                 return []
 
             em.loop(0, count, 1, [], combine)
@@ -153,10 +155,10 @@ class _Pool:
     def line(self, places: Sequence[Value], x: Value, y: Value) -> None:
         """One row of results."""
         if self.spec.in_place:
-            self.columns(self.rows(places, x)[0], places, y)
+            self.columns(self.rows(places, x)[0], self.dtype, places, y)
             return
         self.rows_into(self.block, places, x)
-        self.columns(self.block, places, y)
+        self.columns(self.block, self.held, places, y)
 
     def rows_into(self, target: Value, places: Sequence[Value], x: Value) -> None:
         """The rows of a window combined into one with a border."""
@@ -183,37 +185,35 @@ class _Pool:
     def combine(self, target: Value, rows: Sequence[Value], is_first: bool) -> None:
         """Rows into one behind its border, or into what that holds already."""
         em, lanes = self.em, self.spec.lanes
-        target = em.address(target, self.last.low, self.dtype)
+        target = em.address(target, self.last.low, self.held)
 
         def vector(at: Value, active: int) -> None:
-            sources = rows if is_first else [target, *rows]
-            first, *rest = (
-                em.load(em.address(row, at, self.dtype), self.dtype, lanes, active) for row in sources
-            )
-            value = self.all_of([first, *rest])
-            em.store(value, em.address(target, at, self.dtype), self.dtype, lanes, active)
+            place = em.address(target, at, self.held)
+            before = [] if is_first else [em.load(place, self.held, lanes, active)]
+            added = [em.load(em.address(row, at, self.dtype), self.dtype, lanes, active) for row in rows]
+            em.store(self.all_of([*before, *added]), place, self.held, lanes, active)
 
         self.vectors(self.last.whole, vector)
 
     def all_of(self, values: Sequence[Value]) -> Value:
         total, *rest = values
         for value in rest:
-            total = self.scalars.combine(self.p.how, self.dtype, total, value)
+            total = self.scalars.combine(self.p.how, self.held, total, value)
         return total
 
     # Columns
 
-    def columns(self, row: Value, places: Sequence[Value], y: Value) -> None:
-        """The results of a row whose first element is the first that a window finds."""
+    def columns(self, row: Value, dtype: str, places: Sequence[Value], y: Value) -> None:
+        """The results of a row of some type whose first element is the first that a window finds."""
         em, axis, lanes = self.em, self.last, self.spec.lanes
         found = self.outer_count(places) if self.counts else None
 
         def vector(at: Value, active: int) -> None:
-            start = em.moved(row, at, axis.stride, self.dtype)
+            start = em.moved(row, at, axis.stride, dtype)
 
             def tap(number: Value) -> Value:
-                place = em.moved(start, number, axis.dilation, self.dtype)
-                return em.load_strided(place, axis.stride, self.dtype, lanes, active)
+                place = em.moved(start, number, axis.dilation, dtype)
+                return em.load_strided(place, axis.stride, dtype, lanes, active)
 
             value = self.over_columns(tap)
             if found is not None:
@@ -228,9 +228,9 @@ class _Pool:
             return self.all_of([tap(em.index(number)) for number in range(size)])
 
         def body(number: Value, acc: list[Value]) -> list[Value]:
-            return [self.scalars.combine(self.p.how, self.dtype, acc[0], tap(number))]
+            return [self.scalars.combine(self.p.how, self.held, acc[0], tap(number))]
 
-        start = self.scalars.identity(self.p.how, self.dtype)
+        start = self.scalars.identity(self.p.how, self.held)
         return em.loop(0, size, 1, [start], body)[0]
 
     def outer_count(self, places: Sequence[Value]) -> Value:
@@ -241,19 +241,19 @@ class _Pool:
                 number *= counts.number
                 continue
             assert counts.table is not None
-            own = em.load(em.address(counts.table, place, self.dtype), self.dtype, 1)
+            own = em.load(em.address(counts.table, place, self.held), self.held, 1)
             total = own if total is None else em.b.fmul(total, own)
         if total is None:
-            return em.const(self.dtype, self.spec.lanes, number)
-        return em.splat(em.b.fmul(total, em.const(self.dtype, 1, number)), self.spec.lanes)
+            return em.const(self.held, self.spec.lanes, number)
+        return em.splat(em.b.fmul(total, em.const(self.held, 1, number)), self.spec.lanes)
 
     def divisor(self, rows: Value, at: Value) -> Value:
         """How many elements each of a vector of windows finds."""
         em, lanes, counts = self.em, self.spec.lanes, self.counts[-1]
         if counts.table is None:
             assert counts.number is not None
-            return em.b.fmul(rows, em.const(self.dtype, lanes, counts.number))
-        return em.b.fmul(rows, em.load(em.address(counts.table, at, self.dtype), self.dtype, lanes))
+            return em.b.fmul(rows, em.const(self.held, lanes, counts.number))
+        return em.b.fmul(rows, em.load(em.address(counts.table, at, self.held), self.held, lanes))
 
     def vectors(self, count: int, vector: Callable[[Value, int], None]) -> None:
         """All vectors of `count` elements, the last of which may be short."""

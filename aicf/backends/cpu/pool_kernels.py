@@ -23,7 +23,6 @@ from aicf.backends.cpu.pool_spec import (
     pool_record,
     read_pool,
 )
-from aicf.backends.cpu.records import get_text
 from aicf.dialects.emit_types import TargetAttr
 
 
@@ -40,8 +39,6 @@ class PoolKernel(PlainOperands):
     def legal(self, work: Work, target: TargetAttr) -> str | None:
         """See `KernelDescriptor`."""
         x, y = work.operands[0], work.results[0]
-        if get_text(work.attrs, "mode") == "avg" and x.dtype not in ("f32", "f64"):
-            return f"it takes means of f32 and f64, not of {x.dtype}"
         if max(x.shape[-1], y.shape[-1]) > 1 and (x.strides[-1], y.strides[-1]) != (1, 1):
             return "the elements of its rows are not side by side"
         problem = read_pool(work.attrs, strided(x), strided(y))

@@ -15,7 +15,8 @@ from aicf.errors import AicfError, InvalidIR
 from aicf.frontends.onnx.checking import check_model, opsets_of
 from aicf.frontends.onnx.graphs import read_graph
 from aicf.frontends.onnx.loading import load_model
-from aicf.frontends.onnx.tensors import Array
+from aicf.frontends.onnx.sizes import SizeNames
+from aicf.frontends.onnx.tensors import Array, element_of_data_type
 
 OnnxModel: TypeAlias = str | Path | bytes | onnx.ModelProto
 """A path, the bytes of a file, or the model as package `onnx` holds it."""
@@ -32,11 +33,14 @@ class Reading:
         module: One `onnx.graph`.
         weights: The values of its parameters by name, as they lie in the file where that is possible.
         name: Of the file or else of the graph.
+        outputs: What it declares of its results, element type and sizes by name; one that it declares nothing of is
+            missing.
     """
 
     module: ModuleOp
     weights: Mapping[str, Array]
     name: str
+    outputs: Mapping[str, tuple[str, tuple[int | str, ...]]]
 
 
 def read_onnx(model: OnnxModel, has_row: HasRow) -> Reading:
@@ -70,4 +74,19 @@ def _read(model: OnnxModel, path: Path | None, has_row: HasRow) -> Reading:
     check_model(proto)
     name = path.stem if path is not None else proto.graph.name or "model"
     graph, weights = read_graph(proto, name, opsets, None if path is None else path.parent, has_row)
-    return Reading(ModuleOp([graph]), weights, name)
+    return Reading(ModuleOp([graph]), weights, name, _declared(proto.graph))
+
+
+def _declared(graph: onnx.GraphProto) -> dict[str, tuple[str, tuple[int | str, ...]]]:
+    """What a graph says of its results, for people to read: what they are is for `lower-onnx` to find out."""
+    initialized = {tensor.name for tensor in graph.initializer}
+    sizes = SizeNames([entry for entry in graph.input if entry.name not in initialized])
+    found: dict[str, tuple[str, tuple[int | str, ...]]] = {}
+    for entry in graph.output:
+        try:
+            element = element_of_data_type(entry.type.tensor_type.elem_type, f"output '{entry.name}'")
+        except AicfError:
+            continue
+        if (shape := sizes.texts_of(entry)) is not None:
+            found[entry.name] = (element.name, shape)
+    return found

@@ -43,6 +43,22 @@ class SizeNames:
             )
         return [self._size(entry.name, axis, dim) for axis, dim in enumerate(shape.shape.dim)]
 
+    def texts_of(self, entry: onnx.ValueInfoProto) -> tuple[int | str, ...] | None:
+        """What the model declares of the sizes of a result: numbers, the sizes of inputs, and `?` for others.
+
+        None if it declares nothing. Nothing is checked: a program says what its results are.
+        """
+        shape = entry.type.tensor_type
+        if not shape.HasField("shape"):
+            return None
+        return tuple(
+            dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else self._text(dim.dim_param)
+            for dim in shape.shape.dim
+        )
+
+    def _text(self, name: str) -> str:
+        return str(self._names.get(name, _NO_NAME))
+
     def _size(self, name: str, axis: int, dim: onnx.TensorShapeProto.Dimension) -> Size:
         if dim.HasField("dim_value") and dim.dim_value != _NOT_KNOWN:
             if dim.dim_value < 0:

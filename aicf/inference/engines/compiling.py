@@ -52,7 +52,7 @@ def open_model(asked: Asked, report: Report) -> Engine:
     compiler = _Compiler(source, read_weights(asked.weights), options, cache)
     dims = dims_text(asked.dims)
     values = values_text(asked.values)
-    interface = interface_of(source.module, parse_values(values))
+    interface = interface_of(source, parse_values(values))
     if source.is_emit or interface is None:
         return FixedEngine(compiler.make(dims, values, dims))
     return CompilingEngine(compiler, interface, dims, values)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
 from aicf.dialects import logical
-from aicf.dialects.types import ElementType, element_named, tensor_info
+from aicf.dialects.logical import MAX_CONSTANT_ELEMENTS
+from aicf.dialects.types import ElementType, TensorInfo, element_named, tensor_info
 from aicf.passes.support.lowerings.base import Formulas, Lowering
 
 
@@ -112,10 +115,19 @@ def _found(lower: Lowering, op: logical.AvgPoolOp, like: SSAValue) -> SSAValue:
             continue
         factor = uniform if product is None else 1
         numbers = np.array(along, info.element.dtype) * factor
-        row = lower.add(logical.ConstantOp(numbers, info.with_sizes([len(along)])), "found")
+        row = _table(lower, numbers, info)
         spread = lower.broadcast(row, [axis], info.sizes, "spread")
         product = spread if product is None else lower.apply(logical.MulOp, product, spread, name="found")
     return lower.splat(uniform, like, "found") if product is None else product
+
+
+def _table(lower: Lowering, numbers: NDArray[Any], info: TensorInfo) -> SSAValue:
+    """A vector of any length in the element type of ``info``; a long one is constants side by side."""
+    parts = [
+        lower.add(logical.ConstantOp(part, info.with_sizes([len(part)])), "found")
+        for part in np.split(numbers, range(MAX_CONSTANT_ELEMENTS, len(numbers), MAX_CONSTANT_ELEMENTS))
+    ]
+    return parts[0] if len(parts) == 1 else lower.add(logical.ConcatOp(parts, 0), "found")
 
 
 def _lp_pool(lower: Lowering, op: logical.LpPoolOp) -> SSAValue:

@@ -32,6 +32,9 @@ from aicf.passes.support.writing import Writer
 
 Array: TypeAlias = NDArray[Any]
 
+MAX_WORKED_OUT = 1 << 22
+"""Most elements that a row computes in NumPy, of a table or of places."""
+
 
 @dataclass(frozen=True, eq=False)
 class Known:
@@ -321,6 +324,18 @@ class Node(Writer):
         if array.dtype.kind not in "iu" or array.ndim > 1:
             raise self.invalid(f"{what} (operand {index}) is no list of integers")
         return [int(entry) for entry in array.reshape(-1)]
+
+    def bounded(self, count: int, what: str) -> int:
+        """A number of elements that are worked out here, as long as that takes no more than some megabytes.
+
+        Raises:
+            UnsupportedOp: there are more than :data:`MAX_WORKED_OUT`.
+        """
+        if count > MAX_WORKED_OUT:
+            raise self.unsupported(
+                f"{what} is {count}; at most {MAX_WORKED_OUT} elements are worked out when the model is compiled"
+            )
+        return count
 
     def ints_of(self, name: str, index: int) -> list[int] | None:
         """What an attribute says, or in later opsets an operand; None if neither is given."""

@@ -14,8 +14,8 @@ from aicf.dialects import logical
 from aicf.dialects.types import ElementType, tensor_info
 from aicf.passes.support.onnx_ops.base import Node, Result, row
 from aicf.passes.support.onnx_ops.pointwise import narrow, widen
-from aicf.passes.support.onnx_ops.sampling import between
 from aicf.passes.support.onnx_ops.sliding import Sliding, sliding
+from aicf.passes.support.onnx_ops.taps import between
 from aicf.semantics import composite_element
 
 

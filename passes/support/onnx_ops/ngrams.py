@@ -64,7 +64,7 @@ def _counted(node: Node, tokens: SSAValue, grams: Array) -> SSAValue:
     number, size = grams.shape
     low, high = (node.attributes.int(name, 1) for name in ("min_gram_length", "max_gram_length"))
     skips = node.attributes.int("max_skip_count", 0) if size > 1 else 0
-    steps = [step for step in range(1, skips + 2) if (size - 1) * step < length]
+    steps = [step for step in range(1, min(skips, length) + 2) if (size - 1) * step < length]
     nothing = node.full(0, (number, sequences), element_named("f32"))
     if not low <= size <= high:
         return nothing

@@ -269,7 +269,7 @@ def _lrn(node: Node) -> Result:
     attributes, sizes = node.attributes, node.shape(0)
     if not attributes.has("size"):
         raise node.invalid("attribute size is missing")
-    size = attributes.int("size", 1)
+    size = node.bounded(attributes.int("size", 1), "size")
     x = node.operand(0)
     square = node.apply(logical.MulOp, x, x, name="square")
     before = (size - 1) // 2

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from functools import partial
 from math import prod
 
-import numpy as np
 from xdsl.ir import SSAValue
 
 from aicf.dialects import logical
-from aicf.dialects.types import element_named, tensor_info
+from aicf.dialects.types import tensor_info
 from aicf.passes.support.onnx_ops.base import Node, Result, row
 from aicf.passes.support.onnx_ops.sliding import explicit_padding, sliding
 
@@ -152,73 +151,3 @@ def _max_unpool(node: Node) -> Result:
         raise node.invalid(f"output_shape {wanted} is smaller than what the windows cover, {sizes}")
     zero = node.full(0, [], node.element(0))
     return node.apply(logical.PadOp, placed, zero, low=[0] * len(sizes), high=behind)
-
-
-# Regions
-
-
-@row("MaxRoiPool")
-def _max_roi_pool(node: Node) -> Result:
-    """The largest of each cell of a grid over each region, both rounded to whole elements; 0 of an empty cell."""
-    cells = node.attributes.ints("pooled_shape", None)
-    if cells is None or len(cells) != 2:
-        raise node.invalid("attribute pooled_shape is no list of two integers")
-    rois = node.operand(1)
-    batch = node.cast(_column(node, rois, 0), element_named("i64"), "batch")
-    images = node.add(logical.GatherOp(node.operand(0), batch, 0), "images")
-    _, _, height, width = node.shape(0)
-    columns = _inside(node, rois, (1, 3), cells[1], width)
-    rows = _inside(node, rois, (2, 4), cells[0], height)
-    narrow = _largest_inside(node, images, columns)
-    turned = node.transpose(narrow, [0, 1, 3, 2], "turned")
-    found = node.transpose(_largest_inside(node, turned, rows), [0, 1, 3, 2], "upright")
-    empty = node.add(logical.CompareOp("eq", found, node.splat(-np.inf, found)), "empty")
-    return node.add(logical.SelectOp(empty, node.splat(0, found), found), "found")
-
-
-def _column(node: Node, rois: SSAValue, column: int) -> SSAValue:
-    """One number of each region."""
-    regions = tensor_info(rois.type).shape[0]
-    return node.reshape(node.slice(rois, [0, column], [regions, 1], suffix="column"), [regions], "column")
-
-
-def _inside(node: Node, rois: SSAValue, columns: tuple[int, int], cells: int, size: int) -> SSAValue:
-    """``[R, cells, size]``: whether an element along one dimension lies in a cell of a region."""
-    scale = node.attributes.float("spatial_scale", 1.0)
-    regions, element = tensor_info(rois.type).shape[0], tensor_info(rois.type).element
-
-    def rounded(column: int) -> SSAValue:
-        scaled = node.apply(logical.MulOp, _column(node, rois, column), scale, name="scaled")
-        return node.apply(logical.FloorOp, node.apply(logical.AddOp, scaled, 0.5), name="rounded")
-
-    first, last = map(rounded, columns)
-    extent = node.apply(logical.AddOp, node.apply(logical.SubOp, last, first), 1.0, name="extent")
-    step = node.apply(logical.DivOp, node.apply(logical.MaxOp, extent, 1.0), float(cells), name="step")
-    spread = [node.broadcast(value, [0], [regions, cells], "spread") for value in (first, step)]
-    cell = node.add(logical.IotaOp(1, [regions, cells], element), "cell")
-
-    def bound(number: SSAValue, to_whole: Callable[..., logical.LogicalOp], name: str) -> SSAValue:
-        along = node.apply(to_whole, node.apply(logical.MulOp, number, spread[1]), name=name)
-        own = node.apply(logical.AddOp, along, spread[0], name=name)
-        return node.broadcast(own, [0, 1], [regions, cells, size], name)
-
-    low = bound(cell, logical.FloorOp, "low")
-    high = bound(node.apply(logical.AddOp, cell, 1.0, name="next"), logical.CeilOp, "high")
-    place = node.add(logical.IotaOp(2, [regions, cells, size], element), "place")
-    return node.apply(
-        logical.AndOp,
-        node.add(logical.CompareOp("ge", place, low), "behind"),
-        node.add(logical.CompareOp("lt", place, high), "before"),
-        name="inside",
-    )
-
-
-def _largest_inside(node: Node, x: SSAValue, inside: SSAValue) -> SSAValue:
-    """``[R, C, S, L]`` and ``[R, cells, L]`` to ``[R, C, S, cells]``; what is smaller than all of an empty cell."""
-    info, cells = tensor_info(x.type), tensor_info(inside.type).shape[1]
-    regions, channels, others, size = info.shape
-    sizes = [regions, channels, others, cells, size]
-    elements = node.broadcast(x, [0, 1, 2, 4], sizes, "elements")
-    mask = node.broadcast(inside, [0, 3, 4], sizes, "mask")
-    kept = node.add(logical.SelectOp(mask, elements, node.splat(-np.inf, elements)), "kept")
-    return node.add(logical.ReduceMaxOp(kept, [4]), "largest")

@@ -195,7 +195,7 @@ def _frame_length(node: Node, signal: int) -> int:
 
 def _window(node: Node, *amplitudes: float) -> Array:
     """The sum of cosines with rising frequencies and alternating signs, over the size of operand 0."""
-    size = int(node.value(0, "size").reshape(-1)[0])
+    size = node.bounded(int(node.value(0, "size").reshape(-1)[0]), "size")
     period = size if node.attributes.int("periodic", 1) else size - 1
     turns = np.arange(size) / max(period, 1)
     waves = [(-1) ** n * a * np.cos(2 * np.pi * n * turns) for n, a in enumerate(amplitudes)]
@@ -238,6 +238,7 @@ def _mel_weight_matrix(node: Node) -> Result:
         2595 * math.log10(1 + float(node.value(index, what).reshape(-1)[0]) / 700)
         for index, what in ((3, "lower_edge_hertz"), (4, "upper_edge_hertz"))
     )
+    node.bounded(bins * length, "num_mel_bins * dft_length")
     mels = np.arange(bins + 2) * ((high - low) / (bins + 2)) + low
     edges = ((length + 1) * (700 * (10 ** (mels / 2595) - 1)) // rate).astype(np.int64)
     first, middle, last = edges[:-2], edges[1:-1], edges[2:]

@@ -133,6 +133,7 @@ def _extended(node: Node, value: SSAValue, axis: int, amounts: tuple[int, int], 
     size = tensor_info(value.type).shape[axis]
     if mode == "edge":
         return _with_edges(node, value, axis, amounts)
+    node.bounded(size + sum(amounts), "the padded size")
     places = np.pad(np.arange(size), amounts, mode)
     return node.concat([_run(node, value, axis, run) for run in _runs(places.tolist())], axis)
 

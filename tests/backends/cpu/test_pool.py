@@ -75,6 +75,17 @@ def test_element_types(dtype: str) -> None:
     np.testing.assert_array_equal(exe(x).astype(np.float64), wanted("max_pool", numbers, windows))
 
 
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize("case", ["blocks and a rest", "one row in place"])
+def test_means_of_half_floats_add_up_in_f32(dtype: str, case: str) -> None:
+    shape, windows = CASES[case]
+    element = element_named(dtype).dtype
+    x = np.random.default_rng(6).normal(size=shape).astype(element)
+    found = program("avg_pool", shape, windows, dtype, target="cpu")(x)
+    exact = wanted("avg_pool", x.astype(np.float64), windows)
+    np.testing.assert_array_equal(found, exact.astype(np.float32).astype(element))
+
+
 @pytest.mark.parametrize("op", ["max_pool", "avg_pool"])
 def test_threads_share_planes(op: str) -> None:
     shape = (3, 21, 40, 44)
@@ -99,6 +110,9 @@ def test_rows_that_do_not_fit_on_the_stack_are_windows() -> None:
     assert "its rows are longer than 4096 elements" in exe.ir("emit")
     x = np.random.default_rng(4).normal(size=(1, 1, 5000)).astype(np.float32)
     np.testing.assert_array_equal(exe(x), x.reshape(1, 1, -1, 2).max(-1))
+    windows = {"sizes": [3], "strides": [2], "low": [1], "high": [1]}
+    means = program("avg_pool", x.shape, windows, "f32", target="cpu")
+    np.testing.assert_allclose(means(x), wanted("avg_pool", x.astype(np.float64), windows), 1e-5, 1e-6)
 
 
 def test_transposed_planes_are_read_by_their_strides() -> None:

@@ -303,6 +303,20 @@ def reshape_at_run_time() -> onnx.ModelProto:
     return found
 
 
+def gigantic_window() -> onnx.ModelProto:
+    return model(
+        node("HannWindow", ["s"], ["h"], name="window"),
+        node("Add", ["x", "h"], ["y"]),
+        constants={"s": np.array(1 << 40)},
+    )
+
+
+def split_of_a_scalar() -> onnx.ModelProto:
+    found = model(node("Split", ["x"], ["y"], name="split", num_outputs=1))
+    del found.graph.input[0].type.tensor_type.shape.dim[:]
+    return found
+
+
 def opset(version: int) -> Callable[[], onnx.ModelProto]:
     return lambda: model(opset=version)
 
@@ -361,6 +375,16 @@ def opset(version: int) -> Callable[[], onnx.ModelProto]:
         (attribute_of_another_type, aicf.InvalidIR, "soft.*axis|axis.*soft"),
         (no_outputs, aicf.InvalidIR, "the graph has no outputs"),
         (
+            gigantic_window,
+            aicf.UnsupportedOp,
+            "HannWindow 'window': size is 1099511627776; at most 4194304 elements",
+        ),
+        (
+            split_of_a_scalar,
+            aicf.InvalidIR,
+            "Split 'split': an operand or attribute has fewer dimensions or entries",
+        ),
+        (
             reshape_at_run_time,
             aicf.UnsupportedOp,
             r"Reshape 'flat': shape .* follows from input 's'.*values={'s': ...}",
@@ -371,6 +395,23 @@ def test_graphs(make: Callable[[], onnx.ModelProto], error: type[aicf.AicfError]
     with pytest.raises(error, match=message) as caught:
         compile_(make())
     assert "\n" not in str(caught.value)
+
+
+def test_a_node_of_too_many_ops(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aicf.passes.support.onnx_emitters.MAX_OPS", 100)
+    found = model(node("LRN", ["x"], ["y"], name="norm", size=99))
+    found.graph.input[0].CopyFrom(info("x", F, [1, 3, 4, 4]))
+    with pytest.raises(aicf.UnsupportedOp, match="LRN 'norm': it is written out as more than 100 ops"):
+        compile_(found)
+
+
+def test_what_is_wrong_with_a_node_names_the_file(tmp_path: Path) -> None:
+    onnx.save_model(contradictory_shapes(), tmp_path / "m.onnx")
+    with pytest.raises(
+        aicf.InvalidIR, match="m.onnx: Add 'sum': shapes 2x3 and 4x5 do not broadcast"
+    ) as caught:
+        compile_(tmp_path / "m.onnx")
+    assert caught.value.location == str(tmp_path / "m.onnx")
 
 
 def test_inputs_of_one_name() -> None:

@@ -87,9 +87,9 @@ def files_of_this_repository() -> list[Path]:
 
 
 def test_files_have_the_types_that_onnxruntime_gives_them() -> None:
-    """Labels are the same, and scores of 49 files in 50 within 1e-4. The model's norms take the mean of squares less the
-    square of the mean, which cancels digits of f32: ONNX Runtime is up to 6e-4 away from the scores in f64. Where the two
-    differ by more, ours are held to those in f64."""
+    """Labels are the same, and scores of 49 files in 50 within 1e-4. The model's norms take the mean of squares less
+    the square of the mean, which cancels digits of f32: ONNX Runtime is up to 6e-4 away from the scores in f64. Where
+    the two differ by more, ours are held to those in f64."""
     from file_types import detector
     from magika import Magika
 
@@ -111,7 +111,7 @@ def test_files_have_the_types_that_onnxruntime_gives_them() -> None:
     ]
     others = [row for row in rows if np.abs(row[1] - row[2]).max() > WITHIN]
     assert len(others) <= len(rows) / 50
-    for inputs, found, expected in others:
+    for inputs, found, _ in others:
         exact = in_f64(Path(peers._model_path), np.array([inputs], np.int32))
         assert np.abs(found - exact).max() < 2 * WITHIN
 

@@ -46,3 +46,18 @@ def test_a_negative_size_is_none() -> None:
         InvalidIR, match="input 'x': dimension 0 has size -2; a size that is not known has a name"
     ):
         aicf.compile(relu([-2, 3]))
+
+
+def test_arithmetic_that_gives_a_negative_size() -> None:
+    with pytest.raises(PolicyError, match=r'input "x" is nx\(n - 4\)xf32: a size is -2 for n=2'):
+        aicf.compile(relu(["n", "n - 4"]), dims={"n": 2})
+
+
+def test_a_size_that_contradicts_another_input() -> None:
+    info = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 3]) for name in "abc"]
+    graph = helper.make_graph([helper.make_node("Add", ["a", "b"], ["c"])], "add", info[:2], info[2:])
+    exe = aicf.compile(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)]), dims={"n": [1, 2]}
+    )
+    with pytest.raises(aicf.InputMismatch, match="n"):
+        exe(np.ones((1, 3), np.float32), np.ones((2, 3), np.float32))

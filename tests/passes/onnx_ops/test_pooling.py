@@ -1,4 +1,4 @@
-"""ONNX's poolings against loops over their windows, planes and regions."""
+"""ONNX's poolings against loops over their windows and planes."""
 
 from __future__ import annotations
 
@@ -144,22 +144,6 @@ def test_elements_go_back_to_where_they_were_largest() -> None:
     expect("MaxUnpool", [x, places, np.array([2, 3, 7, 9])], known=[2], **windows)
 
 
-def test_largest_of_cells_of_regions() -> None:
-    x = floats(9, 2, 3, 9, 12)
-    rois = np.array([[0, 2, 4, 17, 11], [1, 0, 0, 22, 17], [1, 5, 5, 6, 6], [0, 21, 15, 40, 30]], np.float32)
-    largest = np.zeros((4, 3, 2, 3), np.float32)
-    for region, (batch, *borders) in enumerate(rois):
-        left, top, right, bottom = (int(np.floor(border / 2 + 0.5)) for border in borders)
-        height, width = max(bottom - top + 1, 1) / 2, max(right - left + 1, 1) / 3
-        for i, j in np.ndindex(2, 3):
-            across = slice(left + int(j * width), left + int(np.ceil((j + 1) * width)))
-            down = slice(top + int(i * height), top + int(np.ceil((i + 1) * height)))
-            cell = x[int(batch), :, down, across]
-            if cell.size:
-                largest[region, :, i, j] = cell.max((1, 2))
-    expect("MaxRoiPool", [x, rois], pooled_shape=[2, 3], spatial_scale=0.5, expected=[largest])
-
-
 WRONG: dict[str, tuple[str, tuple[int, ...], dict[str, Any], str]] = {
     "no kernel": ("MaxPool", (1, 2, 3, 4), {}, "kernel_shape' is missing"),
     "rank": ("MaxPool", (2, 3), {"kernel_shape": [1]}, "operand 0 has rank 2"),
@@ -177,15 +161,13 @@ WRONG: dict[str, tuple[str, tuple[int, ...], dict[str, Any], str]] = {
         {"kernel_shape": [6]},
         "dimension 2 of 1x2x5 is smaller than a window",
     ),
-    "regions": ("MaxRoiPool", (1, 2, 5, 5), {"pooled_shape": [2]}, "pooled_shape is no list of two integers"),
 }
 
 
 @pytest.mark.parametrize("case", WRONG.values(), ids=WRONG)
 def test_what_is_wrong_is_said(case: tuple[str, tuple[int, ...], dict[str, Any], str]) -> None:
     op, shape, attributes, message = case
-    operands = [floats(0, *shape), *([floats(1, 2, 5)] if op == "MaxRoiPool" else [])]
-    model = one_node(op, operands, **attributes)
+    model = one_node(op, [floats(0, *shape)], **attributes)
     with pytest.raises(InvalidIR, match=message) as error:
         aicf.compile(model, target="cpu")
     assert "node" in str(error.value)

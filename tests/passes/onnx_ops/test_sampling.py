@@ -1,4 +1,4 @@
-"""GridSample, AffineGrid and RoiAlign of ONNX against the reference implementation of package onnx."""
+"""GridSample and AffineGrid of ONNX against the reference implementation of package onnx."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 import aicf
-from aicf.errors import InvalidIR, UnsupportedOp
+from aicf.errors import InvalidIR
 from tests.support.onnx_models import expect, one_node
 
 Array = NDArray[Any]
@@ -71,44 +71,15 @@ def test_affine_grid(sizes: list[int], align: int) -> None:
     expect("AffineGrid", [theta, np.array(sizes)], known=[1], align_corners=align, atol=1e-5)
 
 
-ROIS = np.array([[0.5, 1.0, 7.0, 8.5], [2.0, 0.0, 2.5, 0.25], [-4.0, 3.0, 15.0, 13.0]], np.float32)
-
-
-@pytest.mark.parametrize("place", ["half_pixel", "output_half_pixel"])
-@pytest.mark.parametrize("mode", ["avg", "max"])
-def test_roi_align(mode: str, place: str) -> None:
-    expect(
-        "RoiAlign",
-        [floats(8, 2, 3, 9, 10), ROIS, np.array([1, 0, 1])],
-        mode=mode,
-        coordinate_transformation_mode=place,
-        output_height=2,
-        output_width=3,
-        sampling_ratio=2,
-        spatial_scale=0.75,
-        atol=1e-5,
-    )
-
-
-def test_points_that_follow_from_regions_are_refused() -> None:
-    model = one_node("RoiAlign", [floats(9, 2, 3, 9, 10), ROIS, np.array([1, 0, 1])])
-    with pytest.raises(UnsupportedOp, match="sampling_ratio 0 takes a number of points that follows from"):
-        aicf.compile(model, target="cpu")
-
-
 WRONG: dict[str, tuple[str, list[tuple[int, ...]], dict[str, Any], str]] = {
     "grid": ("GridSample", [(1, 2, 3, 4), (1, 2, 3, 3)], {}, r"the grid has shape \[1, 2, 3, 3\]"),
     "mode": ("GridSample", [(1, 2, 3, 4), (1, 2, 3, 2)], {"mode": "area"}, "mode is area and padding_mode"),
-    "roi mode": (
-        *("RoiAlign", [(1, 2, 3, 4), (2, 4), (2,)], {"sampling_ratio": 1, "mode": "sum"}),
-        "mode is sum; it is avg or max",
-    ),
 }
 
 
 @pytest.mark.parametrize("case", WRONG.values(), ids=WRONG)
 def test_what_is_wrong_is_said(case: tuple[str, list[tuple[int, ...]], dict[str, Any], str]) -> None:
     op, shapes, attributes, message = case
-    operands = [floats(0, *shape) for shape in shapes[:2]] + [np.zeros(s, np.int64) for s in shapes[2:]]
+    operands = [floats(0, *shape) for shape in shapes]
     with pytest.raises(InvalidIR, match=message):
         aicf.compile(one_node(op, operands, **attributes), target="cpu")

@@ -136,13 +136,12 @@ def _other_type(draw: Draw, dtype: str) -> Drawn:
 
 def _reread(x: Array, element: str) -> Array:
     target = element_named(element)
-    stored = x.astype(f"f{target.bytes}") if x.dtype.kind == "f" else x
-    raw = np.frombuffer(stored.tobytes(), np.uint8 if target.kind == "bool" else target.dtype)
+    raw = np.frombuffer(x.tobytes(), np.uint8 if target.kind == "bool" else target.dtype)
     return raw.reshape(x.shape) != 0 if target.kind == "bool" else raw.reshape(x.shape)
 
 
-SAME_SIZE = {8: ("f64", "i64"), 4: ("f32", "i32"), 1: ("i8", "u8", "i1")}
-"""Types by their bytes; of two bytes there are two floats, which the oracle could not tell apart."""
+SAME_SIZE = {8: ("f64", "i64"), 4: ("f32", "i32"), 2: ("f16", "bf16", "i16"), 1: ("i8", "u8", "i1")}
+"""Types by their bytes."""
 
 
 def _converted(x: Array, element: str) -> Array:
@@ -195,5 +194,6 @@ ROWS = (
         _reread,
         tuple(name for names in SAME_SIZE.values() for name in names),
         True,
+        typed=True,
     ),
 )

@@ -48,6 +48,8 @@ class Row:
     moves: bool = False
     """Whether elements come out bit for bit as they went in."""
     name: str = ""
+    typed: bool = False
+    """Whether the oracle takes floats in their own type, whose bits it reads."""
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -79,7 +81,7 @@ class Use:
 
     def wanted(self) -> Array:
         """What the oracle says, floats in float64."""
-        arrays = [_in_float64(array) for array in self.arrays]
+        arrays = self.arrays if self.row.typed else [_in_float64(array) for array in self.arrays]
         with np.errstate(all="ignore"):
             return _in_float64(np.asarray(self.row.oracle(*arrays, **self.attributes)))
 
