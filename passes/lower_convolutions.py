@@ -13,13 +13,15 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from aicf.backends.registry import get_kernels
 from aicf.dialects import logical
 from aicf.dialects.logical import int_values
-from aicf.passes.support.fusion import FusionContext, fusion_contexts, refusal
+from aicf.passes.materialize_views import copy_name
+from aicf.passes.support.fusion import FusionContext, form_group, fusion_contexts, refusal
 from aicf.passes.support.greedy import PatternTable, apply_patterns
 from aicf.passes.support.identity import IdTable
 from aicf.passes.support.ledger import record
 from aicf.passes.support.lowerings import lowerings
 from aicf.passes.support.lowerings.base import LowerBy, Lowering
 from aicf.passes.support.outlining import id_of, outline
+from aicf.passes.support.views import VIEW_OPS
 from aicf.passes.support.work import TARGET_ATTR, target_of
 
 KINDS = ("conv",)
@@ -27,7 +29,8 @@ KINDS = ("conv",)
 
 @dataclass(frozen=True)
 class LowerConvolutionsPass(ModulePass):
-    """Writes the formula of each `logical.conv` that kernels of the target refuse; the ledger has their reasons.
+    """Writes the formula of each `logical.conv` that kernels of the target refuse; the ledger has their reasons. A
+    weight that is seen through views is copied where kernels then take it.
 
     `lower-logical` leaves convolutions to this pass where the target has kernels for some. What is left here is one
     instruction later, with what is pointwise behind it.
@@ -39,7 +42,7 @@ class LowerConvolutionsPass(ModulePass):
         refused = {
             conv
             for context in fusion_contexts(op, target_of(op), grouped=True)
-            for conv in context.function.body.block.ops
+            for conv in list(context.function.body.block.ops)
             if isinstance(conv, logical.ConvOp) and not _has_kernel(conv, context)
         }
         if not refused:
@@ -51,9 +54,29 @@ class LowerConvolutionsPass(ModulePass):
 
 def _has_kernel(conv: logical.ConvOp, context: FusionContext) -> bool:
     reason = refusal(outline([conv], id_of(conv), [conv.result]), context, KINDS)
-    if reason is not None:
-        record(context.module, LowerConvolutionsPass.name, [id_of(conv)], "as a product of windows", reason)
-    return reason is None
+    if reason is None or _copies_weight(conv, context):
+        return True
+    record(context.module, LowerConvolutionsPass.name, [id_of(conv)], "as a product of windows", reason)
+    return False
+
+
+def _copies_weight(conv: logical.ConvOp, context: FusionContext) -> bool:
+    """Copies a weight that is seen through views, if kernels take it when it lies in one piece."""
+    view = conv.weight.owner
+    if not isinstance(view, VIEW_OPS):
+        return False
+    if refusal(outline([conv], id_of(conv), [conv.result], [view]), context, KINDS) is not None:
+        return False
+    # A reshape that strides cannot express is free behind the copy of what it reshapes.
+    while isinstance(view, VIEW_OPS):
+        plan = outline([view], copy_name(view, context), view.results)
+        if refusal(plan, context) is None:
+            group = form_group(plan, context)
+            because = f"'{id_of(conv)}' takes its weight in one piece"
+            record(context.module, LowerConvolutionsPass.name, [group.id.data], "copy", because)
+            return True
+        view = view.operands[0].owner
+    return False
 
 
 @dataclass(frozen=True)

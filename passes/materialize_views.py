@@ -5,6 +5,7 @@ What follows from coordinates alone gets memory where its reader knows no coordi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -18,7 +19,7 @@ from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp, YieldOp
 from aicf.dialects.types import tensor_info
 from aicf.passes.support.fusion import FusionContext, form_group, fusion_contexts
-from aicf.passes.support.identity import derived_id, set_identity, sources
+from aicf.passes.support.identity import derived_id, op_id, set_identity, sources
 from aicf.passes.support.ledger import record
 from aicf.passes.support.matching import is_placed, only_reader
 from aicf.passes.support.outlining import id_of, is_feeder, outline, sources_of
@@ -127,7 +128,7 @@ def _materialize(
     op: Operation, context: FusionContext, because: str, refused: Mapping[str, str] = _STRIDES
 ) -> GroupOp:
     """Makes the op a group; `refused`: where else its elements could have come from, and why they do not."""
-    plan = outline([op], _copy_name(op, context), op.results)
+    plan = outline([op], copy_name(op, context), op.results)
     group = form_group(plan, context)
     record(
         context.module,
@@ -140,13 +141,24 @@ def _materialize(
     return group
 
 
-def _copy_name(op: Operation, context: FusionContext) -> str:
-    """The id of the group; one that goes with a product in a raised program does not take the product's."""
+def copy_name(op: Operation, context: FusionContext) -> str:
+    """The id of the group that copies a view; one that goes with a product in a raised program does not take the
+    product's. There a view that feeds an instruction is called after it, and so is its copy: by the instruction's name.
+    """
     name, source = context.group_id([op]), _behind_views(op.operands[0]) if op.operands else None
     product = (
         source is not None and isinstance(source.owner, logical.MatmulOp) and id_of(source.owner) == name
     )
-    return id_of(op) if product else name
+    own = id_of(op)
+    if not product and name != own:
+        return name
+    stem = _FEEDER.sub("", own)
+    taken = stem in context.used or any(op_id(other) == stem for other in context.position)
+    return own if taken else stem
+
+
+_FEEDER = re.compile(r"\.feeder\d+(?=@|$)")
+"""What raising a program puts behind the name of an instruction that a view feeds."""
 
 
 def _copy_returns(context: FusionContext) -> None:

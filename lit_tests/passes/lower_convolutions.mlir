@@ -45,3 +45,15 @@ func.func @half(%x : tensor<1x16x8x8xf16> {logical.name = "x", logical.role = "i
   %half = logical.conv %x, %w {strides = [1, 1], low = [0, 0], high = [0, 0], dilations = [1, 1], groups = 1} : (tensor<1x16x8x8xf16>, tensor<32x16x3x3xf16>) -> tensor<1x32x6x6xf16>
   func.return %half : tensor<1x32x6x6xf16>
 }
+
+// A transposed convolution is one convolution of all places between two windows, whose weight is moved into one piece.
+// CHECK-LABEL: func.func @back
+// CHECK: emit.group "t" from ["t"]
+// CHECK: logical.transpose
+// CHECK: logical.conv {{.*}} {strides = [1, 1], low = [1, 1], high = [1, 1], dilations = [1, 1], groups = 1, {{.*}} : (tensor<1x16x8x8xf32>, tensor<32x16x2x2xf32>) -> tensor<1x32x9x9xf32>
+// CHECK: logical.slice
+// CHECK-SAME: tensor<1x8x18x18xf32> -> tensor<1x8x16x16xf32>
+func.func @back(%x : tensor<1x16x8x8xf32> {logical.name = "x", logical.role = "input"}, %w : tensor<16x8x4x4xf32> {logical.name = "w", logical.role = "param"}) -> (tensor<1x8x16x16xf32> {logical.name = "y"}) {
+  %t = logical.conv_transpose %x, %w {strides = [2, 2], low = [1, 1], high = [1, 1], extra = [0, 0], dilations = [1, 1], groups = 1} : (tensor<1x16x8x8xf32>, tensor<16x8x4x4xf32>) -> tensor<1x8x16x16xf32>
+  func.return %t : tensor<1x8x16x16xf32>
+}

@@ -74,15 +74,94 @@ def _widened(lower: Lowering, value: SSAValue) -> SSAValue:
 def _with_bias(lower: Lowering, op: logical.ConvOp | logical.ConvTransposeOp, value: SSAValue) -> SSAValue:
     if op.bias is None:
         return value
-    bias = op.bias
-    if tensor_info(value.type).element != op.info.element:
+    bias, info = op.bias, tensor_info(value.type)
+    if info.element != op.info.element:
         bias = lower.widen(bias)
-    return lower.add(
-        logical.AddOp(value, lower.broadcast(bias, [1], op.info.sizes, "bias.broadcast")), "bias"
-    )
+    return lower.add(logical.AddOp(value, lower.broadcast(bias, [1], info.sizes, "bias.broadcast")), "bias")
 
 
 def _conv_transpose(lower: Lowering, op: logical.ConvTransposeOp) -> SSAValue:
+    """A convolution with the weight turned round, or a product whose results are added up as windows.
+
+    The former moves the weight, the latter many times the operand.
+    """
+    batch, channels, *sizes = (static_size(op, size) for size in tensor_info(op.operand.type).sizes)
+    apart = all(1 in pair for pair in zip(int_values(op.strides), int_values(op.dilations), strict=True))
+    return _turned(lower, op) if apart and 2 * batch * prod(sizes) >= channels else _spread(lower, op)
+
+
+def _turned(lower: Lowering, op: logical.ConvTransposeOp) -> SSAValue:
+    """Each place among `strides` ones of the result is a convolution with every `strides`-th element of the weight.
+
+    All of them are one convolution, with so many times the output channels, whose results are put side by side.
+    """
+    strides, low, wanted = int_values(op.strides), int_values(op.low), op.info.shape[2:]
+    weight, taps = _turned_weight(lower, op)
+    border = [(tap - 1) * dilation for tap, dilation in zip(taps, int_values(op.dilations), strict=True)]
+    sizes = tensor_info(op.operand.type).shape[2:]
+    whole = [(size + more) * stride for size, more, stride in zip(sizes, border, strides, strict=True)]
+    short = [max(start + size - have, 0) for start, size, have in zip(low, wanted, whole, strict=True)]
+    sums = lower.add(
+        logical.ConvOp(
+            *(op.operand, weight, None if any(short) else _spread_bias(lower, op, prod(strides))),
+            strides=[1] * len(strides),
+            low=border,
+            high=border,
+            dilations=int_values(op.dilations),
+            groups=op.groups.value.data,
+        ),
+        "sums",
+    )
+    sums = _side_by_side(lower, sums, strides)
+    if any(short):
+        sums = _with_bias(lower, op, zeros_around(lower, sums, [0, 0, *(0 for _ in short)], [0, 0, *short]))
+    return _cut(lower, sums, low, wanted)
+
+
+def _side_by_side(lower: Lowering, value: SSAValue, strides: Sequence[int]) -> SSAValue:
+    """[N, M * strides, Q..] to [N, M, (Q * strides)..]."""
+    if prod(strides) == 1:
+        return value
+    batch, outputs, *counts = tensor_info(value.type).shape
+    rank = len(strides)
+    value = lower.add(
+        logical.ReshapeOp(value, [batch, outputs // prod(strides), *strides, *counts]), "places"
+    )
+    order = [0, 1, *(dim + offset for dim in range(2, 2 + rank) for offset in (rank, 0))]
+    value = lower.add(logical.TransposeOp(value, order), "order")
+    whole = [count * stride for count, stride in zip(counts, strides, strict=True)]
+    return lower.add(logical.ReshapeOp(value, [batch, outputs // prod(strides), *whole]), "joined")
+
+
+def _turned_weight(lower: Lowering, op: logical.ConvTransposeOp) -> tuple[SSAValue, list[int]]:
+    """[M * strides, C / groups, J..] of the weight [C, M / groups, K..], and J: how many elements of a window reach one
+    place, the last one first."""
+    channels, outputs, *taps = tensor_info(op.weight.type).shape
+    groups, strides, rank = op.groups.value.data, int_values(op.strides), len(taps)
+    reached = [-(-tap // stride) for tap, stride in zip(taps, strides, strict=True)]
+    short = [count * stride - tap for count, stride, tap in zip(reached, strides, taps, strict=True)]
+    weight = zeros_around(lower, op.weight, [0] * (rank + 2), [0, 0, *short])
+    split = [size for pair in zip(reached, strides, strict=True) for size in pair]
+    weight = lower.add(logical.ReshapeOp(weight, [groups, channels // groups, outputs, *split]), "weight")
+    elements, places = range(3, 3 + 2 * rank, 2), range(4, 4 + 2 * rank, 2)
+    turned = [axis for axis, count in zip(elements, reached, strict=True) if count > 1]
+    if turned:
+        weight = lower.add(logical.FlipOp(weight, turned), "flip")
+    weight = lower.add(logical.TransposeOp(weight, [0, 2, *places, 1, *elements]), "turned")
+    sizes = [groups * outputs * prod(strides), channels // groups, *reached]
+    return lower.add(logical.ReshapeOp(weight, sizes), "weights"), reached
+
+
+def _spread_bias(lower: Lowering, op: logical.ConvTransposeOp, places: int) -> SSAValue | None:
+    """The bias once for each place."""
+    if op.bias is None or places == 1:
+        return op.bias
+    outputs = op.info.shape[1]
+    spread = lower.broadcast(op.bias, [0], [outputs, places], "bias.broadcast")
+    return lower.add(logical.ReshapeOp(spread, [outputs * places]), "bias")
+
+
+def _spread(lower: Lowering, op: logical.ConvTransposeOp) -> SSAValue:
     """weight [M * K, C] @ operand [N, C, S], whose results are added up as windows."""
     batch, channels, *sizes = (static_size(op, size) for size in tensor_info(op.operand.type).sizes)
     groups = op.groups.value.data
