@@ -298,7 +298,7 @@ class Pooling:
             before + start[-1] + (size - 1) * dilation + 1
             for start, (_, size, _, dilation, before, _) in zip(self.starts, along, strict=True)
         ]
-        shape = [before + whole + size * dilation for whole, size, _, dilation, before, _ in along]
+        shape = [max(one[4] + one[0], cover) for one, cover in zip(along, covered, strict=True)]
         self.x = torch.full([*x.shape[:2], *shape], beyond, dtype=x.dtype)
         self.x[(..., *(slice(one[4], one[4] + one[0]) for one in along))] = x
         self.x = self.x[(..., *map(slice, covered))]
