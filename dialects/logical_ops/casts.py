@@ -54,7 +54,7 @@ class CastOp(LogicalOp):
 @irdl_op_definition
 class BitcastOp(LogicalOp):
     """The bits of each element as an element of another type of as many bytes; i1 is a byte of 0 or 1, and any but 0 is
-    true."""
+    true. Of a NaN of 16 bits it is left to the target which NaN it is."""
 
     name = "logical.bitcast"
     TYPE_TEXT: ClassVar[TypeText] = TypeText.ARROW
