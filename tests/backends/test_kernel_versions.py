@@ -58,7 +58,8 @@ def _of_dims(*names: str) -> str:
 _WINDOWS = _of_dims("stride", "dilation", "low")
 _CPU_CONV = (
     f"{_WINDOWS} algorithm groups block_rows copies lanes tile_pixels tile_vectors prefetch_lines prepared layouts "
-    "threads may_alias workspace_bytes combination_order"
+    "threads may_alias workspace_bytes combination_order "
+    + _inside("product", " ".join(entry for entry in _TILES.split() if entry != "b_element"))
 )
 _CPU_POOL = (
     f"{_WINDOWS} {_of_dims('size', 'high')} mode count_include_pad block_rows lanes threads combination_order"
