@@ -105,11 +105,12 @@ class Use:
         """A result in its own element type, which a cast in exact arithmetic leaves to the reader."""
         with np.errstate(all="ignore"):
             typed = found.astype(element_named(self.attributes.get("element", self.dtype)).dtype)
-        return typed.astype(np.float64)
+            return typed.astype(np.float64)
 
 
 def _in_float64(array: Array) -> Array:
-    return array.astype(np.float64) if is_float(array) else array
+    with np.errstate(invalid="ignore"):  # of a NaN that signals
+        return array.astype(np.float64) if is_float(array) else array
 
 
 def is_float(array: Array) -> bool:
