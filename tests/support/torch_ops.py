@@ -132,8 +132,14 @@ def conv(
     """Theirs pads both sides alike."""
     sides = [amount for pair in zip(reversed(low), reversed(high), strict=True) for amount in pair]
     function = CONVOLUTIONS[False][len(low) - 1]
-    padded = functional.pad(x, sides)
-    return function(padded, weight, *(bias or (None,)), stride=strides, dilation=dilations, groups=groups)
+    padded, wide, *rest = map(_widened, (functional.pad(x, sides), weight, *bias))
+    sums = function(padded, wide, *(rest or (None,)), stride=strides, dilation=dilations, groups=groups)
+    return sums.to(x.dtype)
+
+
+def _widened(x: Tensor) -> Tensor:
+    """Halves as f32: their convolution of bf16 gives some places of small operands what was in memory before."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 def conv_transpose(
@@ -149,10 +155,11 @@ def conv_transpose(
 ) -> Tensor:
     """Theirs cuts both sides alike: here all of it, then what is cut off, or more zeros."""
     function = CONVOLUTIONS[True][len(low) - 1]
-    total = function(x, weight, stride=strides, dilation=dilations, groups=groups)
+    total = function(_widened(x), _widened(weight), stride=strides, dilation=dilations, groups=groups)
     lists = zip(reversed(low), reversed(high), reversed(extra), strict=True)
     result = functional.pad(total, [amount for lo, hi, more in lists for amount in (-lo, more - hi)])
-    return result + bias[0].reshape(-1, *[1] * len(low)) if bias else result
+    sums = result + _widened(bias[0]).reshape(-1, *[1] * len(low)) if bias else result
+    return sums.to(x.dtype)
 
 
 def attention(
