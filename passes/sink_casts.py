@@ -75,7 +75,7 @@ def _is_loops(op: Operation) -> bool:
     work = work_of_group(op).work
     if work.code is None or is_update(work.code):
         return False
-    return not any(isinstance(each, logical.MatmulOp) for each in work.body.ops)
+    return not any(each.has_trait(logical.Contraction) for each in work.body.ops)
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def _sink(sinking: _Sinking) -> GroupOp | None:
     readers = [op for op in sinking.readers if isinstance(op, GroupOp) and _is_loops(op)]
     if len(readers) < len(sinking.readers):
         return giver
-    rest = _without(giver, sinking.place, context)
+    rest = _without(giver, sinking.place)
     apart = sum(_us(group, context) for group in (giver, *readers))
     if rest is None:
         context.used.discard(giver.id.data)
@@ -160,7 +160,7 @@ def _sink(sinking: _Sinking) -> GroupOp | None:
     return rest
 
 
-def _without(group: GroupOp, place: int, context: FusionContext) -> GroupOp | None:
+def _without(group: GroupOp, place: int) -> GroupOp | None:
     """A group without one of its results and without what only that needed, in no block; None if it has no other."""
     kept = [value for number, value in enumerate(yielded(group.body.block)) if number != place]
     if not kept:
@@ -205,8 +205,8 @@ def _against(merge: Merge) -> str | None:
     context, listed = merge.context, _is_listed(merge)
     if not context.may_be_one(merge.members):
         return context.why_apart(merge.members)
-    if not listed and (lost := next(_named_by_policy(merge), None)) is not None:
-        return f"the policy names '{lost}', which would not be an instruction"
+    if not listed and _loses_its_name(merge):
+        return f"the policy names '{merge.second.id.data}', which would not be an instruction"
     return refusal(merge.plan, context) or merge.plan.work.no_code
 
 
@@ -214,12 +214,11 @@ def _is_listed(merge: Merge) -> bool:
     return merge.context.are_listed(merge.members)
 
 
-def _named_by_policy(merge: Merge) -> Iterator[str]:
-    """The reader's name, if the policy gives it a kernel and the whole would be called otherwise."""
+def _loses_its_name(merge: Merge) -> bool:
+    """Whether the policy gives the reader a kernel by its name, and the whole would be called otherwise."""
     policy, name = merge.context.policy, merge.second.id.data
     named = {*policy.kernels, *policy.records}
-    if name != merge.plan.id and not named.isdisjoint((name, without_bucket(name))):
-        yield name
+    return name != merge.plan.id and not named.isdisjoint((name, without_bucket(name)))
 
 
 def _whole_us(merge: Merge) -> float:
