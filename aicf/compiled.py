@@ -7,11 +7,11 @@ stages that are not kept, and `native="rebuild"`, import the compiler when they 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, overload
+from typing import Any, Literal, Protocol, overload
 
 import safetensors
 import safetensors.numpy
@@ -23,6 +23,7 @@ from aicf.errors import ArtifactError, InputMismatch
 from aicf.explain import Decision, Explanation, ValueExplanation, explain_programs, explain_value
 from aicf.plain import from_plain, to_plain
 from aicf.runtime.capture_plan import ModulePlan
+from aicf.runtime.device_weights import DeviceWeights
 from aicf.runtime.executable import Executable
 from aicf.runtime.tensors import Array
 from aicf.summary import Summary, summarize
@@ -33,8 +34,17 @@ PLACES, TRAINED = "places.json", "trained.json"
 NATIVE, WEIGHTS, PREPARED = "native.bin", "weights.safetensors", "prepared.safetensors"
 
 
-Packed: TypeAlias = Callable[[ModulePlan], Mapping[str, Array] | None]
-"""Gives all prepared weights of a plan, if they are there already."""
+class SharedWeights(Protocol):
+    """What the executables of one model have in common."""
+
+    @property
+    def on_device(self) -> DeviceWeights:
+        """On the device."""
+        ...
+
+    def packed(self, plan: ModulePlan) -> Mapping[str, Array] | None:
+        """All prepared weights of a plan, if they are on the host already."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -119,7 +129,7 @@ class CompiledModel(Executable):
 
     Args:
         record: What it knows of its making.
-        plan, native, weights, derived: See `Executable`.
+        plan, native, weights, derived, on_device: See `Executable`.
     """
 
     def __init__(
@@ -129,9 +139,10 @@ class CompiledModel(Executable):
         native: NativeCode,
         weights: Mapping[str, Array],
         derived: Mapping[str, Array] | None = None,
+        on_device: DeviceWeights | None = None,
     ) -> None:
         texts = {"emit": record.emit} | ({} if record.logical is None else {"logical": record.logical})
-        super().__init__(plan, native, weights, derived=derived, texts=texts)
+        super().__init__(plan, native, weights, derived=derived, texts=texts, on_device=on_device)
         self.record = record
         if native.place == "host":
             self._code.on_host()  # what this machine lacks is an error now; a device is asked for at the first use
@@ -273,15 +284,15 @@ def load(
         return _load(file, native == "rebuild", weights)
 
 
-def load_program(path: str | Path, offered: Mapping[str, Array], packed: Packed) -> CompiledModel:
+def load_program(path: str | Path, offered: Mapping[str, Array], shared: SharedWeights) -> CompiledModel:
     """Loads an artifact that was saved without weights, on those of `offered` that it reads. Raises as `load`.
 
     Args:
-        packed: Gives prepared weights of a plan that are there already.
+        shared: What other executables of the model have already.
     """
     file = artifact.read(path)
     with _located(path):
-        return _load(file, False, offered, packed)
+        return _load(file, False, offered, shared)
 
 
 @contextmanager
@@ -356,11 +367,11 @@ def _load(
     file: Artifact,
     rebuild: bool,
     given: Mapping[str, Array] | str | Path | None,
-    packed: Packed | None = None,
+    shared: SharedWeights | None = None,
 ) -> CompiledModel:
     ours = _read_manifest(file)
     plan, decisions = _read_plan(file)
-    if packed is not None and isinstance(given, Mapping):
+    if shared is not None and isinstance(given, Mapping):
         given = {bind.name: given[bind.name] for bind in plan.weights if bind.name in given}
     logical = file.text(LOGICAL) if LOGICAL in file.entries else None
     record = Record(
@@ -376,15 +387,17 @@ def _load(
     weights = _weights(file, given)
     is_current = given is None and ours.prepared_for == file.sha256(WEIGHTS)
     derived = _read_tensors(file, PREPARED) if plan.prepare is not None and is_current else None
-    if packed is not None:
-        derived = packed(plan)
+    if shared is not None:
+        derived = shared.packed(plan)
     code = _read_native(file, ours)
     if rebuild:
         from aicf.compiler import rebuild_native
 
         plan, code = rebuild_native(record.emit, file.path)
     try:
-        return CompiledModel(record, plan, code, weights, derived)
+        return CompiledModel(
+            record, plan, code, weights, derived, None if shared is None else shared.on_device
+        )
     except InputMismatch as error:
         if given is not None:
             raise

@@ -20,7 +20,7 @@ from aicf.artifact import toolchain_lock
 from aicf.backends.base import MachineBackend
 from aicf.backends.native import NativeCode
 from aicf.backends.registry import get_backend, resolve_target, target_spec
-from aicf.compiled import CompiledModel, Options, Packed, Record
+from aicf.compiled import CompiledModel, Options, Record, SharedWeights
 from aicf.dialects.emit import find_ledger
 from aicf.dialects.logical import ROLE_ATTR
 from aicf.dialects.plain_values import plain_value
@@ -55,7 +55,7 @@ from aicf.sources import (
     Values,
     dims_text,
     policy_text,
-    read_model,
+    read_weighted,
     tuning_text,
     values_text,
 )
@@ -121,25 +121,25 @@ def compile(
         raise PolicyError(f"memory_budget: {memory_budget!r} is no number of bytes; give 0 or more, whole")
     with progress("compiling") as step:
         step("reading")
-        source = read_model(model, make_context())
+        source, given = read_weighted(model, read_weights(weights), make_context())
         texts = policy_text(policy), dims_text(dims), threads, tuning_text(tuning)
         asked = Options(
             target or "", *texts, meta or "", check_finite, int(memory_budget), values_text(values)
         )
-        return _compiled(source, read_weights(weights), asked, name or source.name, step)
+        return _compiled(source, given, asked, name or source.name, step)
 
 
 def compile_source(
-    source: Source, weights: Mapping[str, Array], asked: Options, packed: Packed
+    source: Source, weights: Mapping[str, Array], asked: Options, shared: SharedWeights
 ) -> CompiledModel:
     """Compiles a model that was read, and leaves it as it is. Raises as `compile`.
 
     Args:
-        packed: Gives prepared weights of a plan that are there already.
+        shared: What other executables of the model have already.
     """
     own = replace(source, module=source.module.clone())
     with progress("compiling") as step:
-        return _compiled(own, weights, asked, source.name, step, packed)
+        return _compiled(own, weights, asked, source.name, step, shared)
 
 
 def _compiled(
@@ -148,7 +148,7 @@ def _compiled(
     asked: Options,
     name: str,
     step: Step,
-    packed: Packed | None = None,
+    shared: SharedWeights | None = None,
 ) -> CompiledModel:
     context = make_context()
     options = resolve_options(source, asked)
@@ -175,7 +175,9 @@ def _compiled(
         places,
     )
     step("preparing weights")
-    return CompiledModel(record, plan, native, arrays, None if packed is None else packed(plan))
+    if shared is None:
+        return CompiledModel(record, plan, native, arrays)
+    return CompiledModel(record, plan, native, arrays, shared.packed(plan), shared.on_device)
 
 
 def _weights_of(source: Source, plan: ModulePlan, given: Mapping[str, Array]) -> dict[str, Array]:

@@ -34,6 +34,10 @@ FUSES = (
 ELIDES = "elide-concats"
 """The pass that makes instructions views of what others write."""
 
+LAYS_OUT = "select-layouts"
+"""The pass that says in which order results lie in memory."""
+_USUAL_LAYOUT = "row_major"
+
 _SELECTS = "select-kernels"
 _PLANS_MEMORY = "plan-memory"
 
@@ -249,18 +253,31 @@ def _is_about(decision: Decision, made_by: str, subject: str) -> bool:
     return decision.made_by == made_by and subject in decision.subjects
 
 
+def _layout_of(name: str, decisions: Sequence[Decision]) -> Iterator[tuple[str, str]]:
+    """How the results of an instruction lie in memory, if that was a question: in full where the ledger has it first,
+    and short for those that were decided with it and lie otherwise than by default."""
+    for decision in decisions:
+        if _is_about(decision, LAYS_OUT, name):
+            first, layout = decision.subjects[0], decision.choice.partition(" ")[0]
+            if first == name:
+                yield decision.choice, decision.because
+            elif layout != _USUAL_LAYOUT:
+                yield layout, f"with {first}"
+
+
 def _row(node: Node, launch: Launch, plan: CapturePlan, decisions: Sequence[Decision]) -> InstructionRow:
     own = [decision for decision in decisions if decision.subjects[:1] == (node.name,)]
     fused = [decision for decision in own if decision.made_by in FUSES]
     selected = next((decision for decision in reversed(own) if decision.made_by == _SELECTS), None)
     telling = [*fused, *([selected] if selected else own[:1])]
+    laid_out = _layout_of(node.name, decisions)
     expected = selected.cost.get("expected_us") if selected else None
     return InstructionRow(
         name=node.name,
         kind=node.kind,
         kernel=launch.kernel,
         src=node.src,
-        decisions=tuple((decision.choice, decision.because) for decision in telling),
+        decisions=(*((decision.choice, decision.because) for decision in telling), *laid_out),
         expected_us=float(expected) if isinstance(expected, int | float) else None,
         measured=selected is not None and "cold_us" in selected.cost,
         rejected=tuple(selected.against()) if selected else (),

@@ -6,9 +6,10 @@ Nothing is compiled here. Weights are in `weight_arrays`.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -58,6 +59,8 @@ class Source:
         module: Verified.
         name: Of the model: its file's, else its function's.
         weights: Values of parameters that came with it.
+        trainable: Which of these are trained where nothing else is said: of an ONNX model.
+        taken: Names of weights that were given for constants of an ONNX model, which have their values.
         outputs: What an ONNX model declares of its results: element type and sizes by name.
         path: Of the file, where its ops have no positions of their own.
     """
@@ -65,6 +68,8 @@ class Source:
     module: ModuleOp
     name: str
     weights: Mapping[str, Array] = field(default_factory=dict[str, Array])
+    trainable: frozenset[str] = frozenset()
+    taken: frozenset[str] = frozenset()
     outputs: Mapping[str, tuple[str, tuple[int | str, ...]]] = field(
         default_factory=dict[str, tuple[str, tuple[int | str, ...]]]
     )
@@ -95,8 +100,18 @@ class Source:
         return [op for op in self.module.body.block.ops if isinstance(op, ProgramOp)]
 
 
-def read_model(model: Model, context: Context) -> Source:
+def read_model(
+    model: Model,
+    context: Context,
+    *,
+    training: bool = False,
+    given: Mapping[str, Array] = MappingProxyType({}),
+) -> Source:
     """Reads a model.
+
+    Args:
+        training: Whether it is read to be trained: small weights of an ONNX model have names then.
+        given: Weights by name; constants of an ONNX model take those of their names.
 
     Raises:
         InvalidIR: it cannot be read, does not parse or does not verify.
@@ -104,7 +119,7 @@ def read_model(model: Model, context: Context) -> Source:
         BackendUnavailable: it is an ONNX model, and package `onnx` is not installed.
     """
     if isinstance(model, bytes) or _is_proto(model):
-        return _read_onnx(model)
+        return _read_onnx(model, training, given)
     if isinstance(model, ModuleOp | Graph):
         module = model.module() if isinstance(model, Graph) else model.clone()
         verify_module(module)
@@ -120,7 +135,7 @@ def read_model(model: Model, context: Context) -> Source:
             f"a model is a path, program text, a module, a builder graph or an ONNX model, not {kind}"
         ) from None
     if path.suffix == ".onnx":
-        return _read_onnx(path)
+        return _read_onnx(path, training, given)
     if path.suffix != ".mlir":
         raise InvalidIR(f"unknown model file type '{path.suffix}'; known: .mlir, .onnx", location=str(path))
     try:
@@ -132,7 +147,15 @@ def read_model(model: Model, context: Context) -> Source:
     return Source(parse_module(text, str(path), context=context), path.stem)
 
 
-def _read_onnx(model: Path | bytes | ModelProto) -> Source:
+def read_weighted(
+    model: Model, weights: Mapping[str, Array], context: Context
+) -> tuple[Source, Mapping[str, Array]]:
+    """A model, and those of the weights that are parameters of it. Raises as `read_model`."""
+    source = read_model(model, context, given=weights)
+    return source, {name: array for name, array in weights.items() if name not in source.taken}
+
+
+def _read_onnx(model: Path | bytes | ModelProto, training: bool, given: Mapping[str, Array]) -> Source:
     try:
         from aicf.frontends.onnx import read_onnx
     except ModuleNotFoundError as error:
@@ -144,10 +167,10 @@ def _read_onnx(model: Path | bytes | ModelProto) -> Source:
     def has_row(domain: str, op_type: str, opset: int) -> bool:
         return find_row(op_type, domain, opset) is not None
 
-    found = read_onnx(model, has_row)
+    found = read_onnx(model, has_row, training=training, given=given)
     verify_module(found.module)
     path = str(model) if isinstance(model, Path) else None
-    return Source(found.module, found.name, found.weights, found.outputs, path)
+    return Source(found.module, found.name, found.weights, found.trainable, found.taken, found.outputs, path)
 
 
 def _is_proto(model: Model) -> TypeIs[ModelProto]:
@@ -171,13 +194,20 @@ def dims_text(dims: Dims | None) -> str:
     """The option `dims` of the pipeline. Raises PolicyError for what cannot be sizes."""
     if dims is None or isinstance(dims, str):
         return dims or ""
+    _check_dictionary("dims", dims, "{'N': [1, 32]}")
     return ";".join(f"{name}={_sizes_text(name, sizes)}" for name, sizes in dims.items())
+
+
+def _check_dictionary(option: str, value: object, example: str) -> None:
+    if not isinstance(value, Mapping):
+        raise PolicyError(f"{option}: {value!r} is neither text nor a dictionary; write {example}")
 
 
 def values_text(values: Values | None) -> str:
     """The option `values` of the pipeline, JSON on one line. Raises PolicyError for what are no numbers."""
     if values is None or isinstance(values, str):
         return values or ""
+    _check_dictionary("values", values, "{'shape': [2, 3]}")
     try:
         return json.dumps({name: np.asarray(value).tolist() for name, value in values.items()})
     except (TypeError, ValueError) as error:
@@ -185,7 +215,7 @@ def values_text(values: Values | None) -> str:
 
 
 def _sizes_text(name: str, sizes: int | Sequence[int]) -> str:
-    values = [sizes] if isinstance(sizes, int) else list(sizes)
+    values = list(sizes) if isinstance(sizes, Iterable) else [sizes]
     if not values or not all(type(value) is int for value in values):
         raise PolicyError(f"dims: '{name}' needs an integer or a list of integers, got {sizes!r}")
     return ",".join(str(value) for value in values)

@@ -31,7 +31,13 @@ def read_weights(weights: Weights | None) -> dict[str, Array]:
         return {}
     if isinstance(weights, str | Path):
         return _read_weights_file(Path(weights))
+    _check_mapping(weights)
     return {name: _as_weight(name, value) for name, value in weights.items()}
+
+
+def _check_mapping(weights: object) -> None:
+    if not isinstance(weights, Mapping):
+        raise InputMismatch(f"weights are a path or arrays by name, not {type(weights).__name__}")
 
 
 def _as_weight(name: str, value: ArrayLike) -> Array:

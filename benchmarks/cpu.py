@@ -262,7 +262,7 @@ def pipeline(seconds: float) -> Iterator[Row]:
 
 
 def _count_lowered(counts: list[int], done: ModulePass, module: ModuleOp) -> None:
-    if done.name == "select-layouts":
+    if done.name == "fold-transposes":
         counts.append(sum(1 for op in module.walk() if isinstance(op, LogicalOp)))
 
 

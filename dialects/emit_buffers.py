@@ -75,8 +75,9 @@ class BindOp(IRDLOperation):
     overwrites. A
     `const` carries its value: a tensor of the buffer's shape, or one element (rank 0) that stands everywhere; the
     `value` of a meta is what it starts with unless the weights have another. `host` says how the executable computes a
-    meta in front of each run, or what it keeps for the next one, see `host_formulas`. A `derived` has the layout it was
-    prepared in.
+    meta in front of each run, or what it keeps for the next one, see `host_formulas`. A `derived` is what `@prepare`
+    makes of parameters: computed, packed in a layout, or both. `counts` says of an output of one i64 for which outputs
+    it tells how many slices are there, and along which dimension of each.
     """
 
     name = "emit.bind"
@@ -88,6 +89,7 @@ class BindOp(IRDLOperation):
     updated = opt_prop_def(UnitAttr)
     value = opt_prop_def(DenseIntOrFPElementsAttr)
     host = opt_prop_def(DictionaryAttr)
+    counts = opt_prop_def(DictionaryAttr)
     buffer = result_def(BufferType)
 
     def __init__(
@@ -101,6 +103,7 @@ class BindOp(IRDLOperation):
         updated: bool = False,
         value: DenseIntOrFPElementsAttr | None = None,
         host: DictionaryAttr | None = None,
+        counts: DictionaryAttr | None = None,
     ):
         super().__init__(
             result_types=[type_],
@@ -112,6 +115,7 @@ class BindOp(IRDLOperation):
                 "updated": UnitAttr() if updated else None,
                 "value": None if value is None else _canonical(value),
                 "host": host,
+                "counts": counts,
             },
         )
 
@@ -127,11 +131,12 @@ class BindOp(IRDLOperation):
         space = "const" if role in _CONST_ROLES else "bound"
         if type_.space.data != space:
             raise VerifyException(f"{role} '{name}' is a buffer in space '{space}', got '{type_.space.data}'")
-        if (type_.get_layout() is not None) != (role == "derived"):
-            raise VerifyException(f"a derived bind, and only that, has a layout; '{name}' is {role}")
+        if type_.get_layout() is not None and role != "derived":
+            raise VerifyException(f"only a derived bind has a layout; '{name}' is {role}")
         _verify_starts_at_zero(self, type_)
         self._verify_value(type_)
         self._verify_host(type_)
+        self._verify_counts(type_)
 
     def _verify_align(self) -> None:
         if self.align is None:
@@ -172,6 +177,15 @@ class BindOp(IRDLOperation):
             raise VerifyException(f"'{name}' is computed in front of each run: nothing updates or starts it")
         check_host(self.host)
 
+    def _verify_counts(self, type_: BufferType) -> None:
+        if self.counts is None:
+            return
+        name = self.bind_name.data
+        if self.role.data != "output" or type_.get_shape() or type_.element_type != i64:
+            raise VerifyException(f"only an output of one i64 counts slices of others, '{name}' is none")
+        if not all(isinstance(axis, IntegerAttr) for axis in self.counts.data.values()):
+            raise VerifyException(f"the counts of '{name}' are dimensions by the names of outputs")
+
     @classmethod
     def parse(cls, parser: Parser) -> BindOp:
         role = parser.parse_identifier()
@@ -180,10 +194,11 @@ class BindOp(IRDLOperation):
         align: int | None = None
         literal: Literal | None = None
         host: DictionaryAttr | None = None
+        counts: DictionaryAttr | None = None
         start = end = parser.pos
         seen: set[str] = set()
         while parser.parse_optional_punctuation(":") is None:
-            keyword = parser.parse_keyword_in(("binding", "align", "updated", "value", "host"))
+            keyword = parser.parse_keyword_in(("binding", "align", "updated", "value", "host", "counts"))
             if keyword in seen:
                 parser.raise_error(f"'{keyword}' is given twice")
             seen.add(keyword)
@@ -197,6 +212,8 @@ class BindOp(IRDLOperation):
                 end = parser.pos
             elif keyword == "host":
                 host = parse_in_parens(parser, parse_dictionary)
+            elif keyword == "counts":
+                counts = parse_in_parens(parser, parse_dictionary)
         type_ = parse_buffer_type(parser, cls.name)
         value: DenseIntOrFPElementsAttr | None = None
         if literal is not None:
@@ -207,7 +224,17 @@ class BindOp(IRDLOperation):
             except VerifyException as error:
                 parser.raise_error(f"{cls.name}: {error}", start, end)
         updated = "updated" in seen
-        op = cls(role, name, type_, binding=binding, align=align, updated=updated, value=value, host=host)
+        op = cls(
+            role,
+            name,
+            type_,
+            binding=binding,
+            align=align,
+            updated=updated,
+            value=value,
+            host=host,
+            counts=counts,
+        )
         op.attributes |= parse_attributes(parser)
         return op
 
@@ -227,6 +254,10 @@ class BindOp(IRDLOperation):
         if self.host is not None:
             printer.print_string(" host(")
             printer.print_attribute(self.host)
+            printer.print_string(")")
+        if self.counts is not None:
+            printer.print_string(" counts(")
+            printer.print_attribute(self.counts)
             printer.print_string(")")
         printer.print_string(" : ")
         printer.print_attribute(self.buffer.type)

@@ -56,6 +56,7 @@ KIND_IDS: dict[str, int] = {
     "conv": 38,
     "pool": 39,
     "lstm": 40,
+    "non_max_suppression": 41,
 }
 """Append-only: a number, once given, never changes and is never used again."""
 
@@ -125,6 +126,14 @@ class Field:
         )
 
 
+_ATTENTION = (
+    Field("scale", "d"),
+    Field("mask", "?"),
+    Field("causal", "?"),
+    Field("past", "q"),
+    Field("nan_as_zero", "?"),
+)
+
 SCHEMAS: dict[str, tuple[Field, ...]] = {
     "": (),
     "gemm.v1": (Field("transpose_a", "?"), Field("transpose_b", "?")),
@@ -148,7 +157,9 @@ SCHEMAS: dict[str, tuple[Field, ...]] = {
     ),
     "attention.v1": (Field("scale", "d"), Field("mask", "?"), Field("causal", "?")),
     "attention.v2": (Field("scale", "d"), Field("mask", "?"), Field("causal", "?"), Field("past", "q")),
+    "attention.v3": _ATTENTION,
     "attention_step.v1": (Field("scale", "d"), Field("mask", "?"), Field("causal", "?"), Field("past", "q")),
+    "attention_step.v2": _ATTENTION,
     "gemm_multi.v1": (Field("transpose_a", "?"), Field("transpose_b", "?"), Field("products", "q")),
     "norm_gated.v1": (
         Field("transpose_a", "?"),
@@ -158,6 +169,7 @@ SCHEMAS: dict[str, tuple[Field, ...]] = {
     "gemm_norm.v1": (Field("transpose_a", "?"), Field("transpose_b", "?")),
     "scatter_combine.v1": (Field("mode", "B", SCATTER_MODES),),
     "lstm.v1": (Field("reverse", "?"),),
+    "non_max_suppression.v1": (Field("centred", "?"),),
     "topk_indices.v1": (Field("axis", "q"), Field("smallest", "?")),
     "conv.v1": (
         Field("groups", "q"),

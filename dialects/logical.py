@@ -27,6 +27,7 @@ from aicf.dialects.logical_ops import (
     contraction,
     convolution,
     data_movement,
+    detection,
     dispatch,
     elementwise,
     functions,
@@ -66,6 +67,7 @@ from aicf.dialects.logical_ops.constant import *
 from aicf.dialects.logical_ops.contraction import *
 from aicf.dialects.logical_ops.convolution import *
 from aicf.dialects.logical_ops.data_movement import *
+from aicf.dialects.logical_ops.detection import *
 from aicf.dialects.logical_ops.dispatch import *
 from aicf.dialects.logical_ops.elementwise import *
 from aicf.dialects.logical_ops.functions import *
@@ -83,6 +85,7 @@ from aicf.dialects.logical_ops.scattering import *
 from aicf.dialects.logical_ops.training import *
 
 __all__ = [
+    "COUNTS_ATTR",
     "HOST_ATTR",
     "ID_ATTR",
     "NAME_ATTR",
@@ -117,6 +120,7 @@ __all__ += constant.__all__
 __all__ += contraction.__all__
 __all__ += convolution.__all__
 __all__ += data_movement.__all__
+__all__ += detection.__all__
 __all__ += dispatch.__all__
 __all__ += elementwise.__all__
 __all__ += functions.__all__
@@ -137,11 +141,14 @@ ROLE_ATTR = "logical.role"
 UPDATES_ATTR = "logical.updates"
 START_ATTR = "aicf.start"
 """Of a meta argument: the tensor it starts with unless the weights have another."""
+COUNTS_ATTR = "aicf.counts"
+"""Of a result of one i64: of which results it says how many slices are there, and along which dimension of each."""
 HOST_ATTR = "aicf.host"
 """Of a meta argument: how the executable computes it, see `host_formulas`."""
 
-Role = Literal["input", "param", "state", "meta"]
+Role = Literal["input", "param", "state", "meta", "derived"]
 ROLES: tuple[Role, ...] = ("input", "param", "state", "meta")
+"""Of arguments of models. A `derived` argument is what `@prepare` makes of parameters; only passes add some."""
 
 FAMILIES: tuple[ModuleType, ...] = (
     activations,
@@ -154,6 +161,7 @@ FAMILIES: tuple[ModuleType, ...] = (
     contraction,
     convolution,
     data_movement,
+    detection,
     dispatch,
     elementwise,
     functions,

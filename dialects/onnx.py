@@ -86,17 +86,25 @@ Entry: TypeAlias = Mapping[str, Attribute]
 
 @irdl_op_definition
 class ConstantOp(IRDLOperation):
-    """``onnx.constant dense<[1, 2]> : tensor<2xi64>``: a small tensor; it may be empty."""
+    """``onnx.constant dense<[1, 2]> : tensor<2xi64>``: a small tensor; it may be empty.
+
+    With a name, ``onnx.constant "fc1.bias" dense<0.5> : tensor<3xf32>``, it is a weight that may be trained: what reads
+    its elements while the graph is lowered reads these, and what computes with it reads a parameter of that name.
+    """
 
     name = "onnx.constant"
 
     value = prop_def(DenseIntOrFPElementsAttr)
+    weight = opt_prop_def(StringAttr)
     result = result_def(ValueType)
     traits = traits_def(Pure())
 
-    def __init__(self, array: NDArray[Any]):
+    def __init__(self, array: NDArray[Any], weight: str = ""):
         value = dense_of(array)
-        super().__init__(properties={"value": value}, result_types=[type_of(value)])
+        super().__init__(
+            properties={"value": value, "weight": StringAttr(weight) if weight else None},
+            result_types=[type_of(value)],
+        )
 
     @property
     def array(self) -> NDArray[Any]:
@@ -109,7 +117,8 @@ class ConstantOp(IRDLOperation):
 
     @classmethod
     def parse(cls, parser: Parser) -> Self:
-        """Read ``dense<...> {attributes} : tensor<...>``."""
+        """Read ``"name" dense<...> {attributes} : tensor<...>``, the name if it has one."""
+        weight = parse_optional_string(parser)
         parser.parse_keyword("dense")
         position = parser.pos
         with parser.in_angle_brackets():
@@ -124,13 +133,16 @@ class ConstantOp(IRDLOperation):
             parser.raise_error(f"onnx.constant: {error}", position, end)
         return cls.create(
             result_types=[type_of(value)],
-            properties={"value": value},
+            properties={"value": value} if weight is None else {"value": value, "weight": StringAttr(weight)},
             attributes={} if attributes is None else dict(attributes.data),
         )
 
     def print(self, printer: Printer) -> None:
-        """Write ``dense<...> {attributes} : tensor<...>``."""
+        """Write ``"name" dense<...> {attributes} : tensor<...>``."""
         printer.print_string(" ")
+        if self.weight is not None:
+            printer.print_string_literal(self.weight.data)
+            printer.print_string(" ")
         if 0 in self.value.get_shape():
             printer.print_string("dense<[]>")
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -31,11 +32,48 @@ from aicf.dialects.logical_ops.constant import Literal, dense_value, typed_liter
 from aicf.dialects.types import ElementType, TensorInfo, dense_array, element_of, element_of_dtype, is_tensor
 
 
+@dataclass(frozen=True)
+class Claim:
+    """What is said of a tensor: its element type, and its sizes where these are numbers.
+
+    Args:
+        element: Of its elements.
+        sizes: None for a size that is not said; None as a whole if the rank is not.
+    """
+
+    element: ElementType
+    sizes: tuple[int | None, ...] | None
+
+    @classmethod
+    def of(cls, info: TensorInfo) -> Claim:
+        """What is true of a tensor."""
+        return cls(info.element, tuple(size if isinstance(size, int) else None for size in info.sizes))
+
+    def joined(self, other: Claim) -> Claim | None:
+        """All that two say of one tensor; None if they contradict each other."""
+        if self.element != other.element:
+            return None
+        if self.sizes is None or other.sizes is None:
+            return other if self.sizes is None else self
+        if len(self.sizes) != len(other.sizes):
+            return None
+        pairs = list(zip(self.sizes, other.sizes, strict=True))
+        if any(None not in pair and pair[0] != pair[1] for pair in pairs):
+            return None
+        return Claim(self.element, tuple(theirs if ours is None else ours for ours, theirs in pairs))
+
+    def __str__(self) -> str:
+        if self.sizes is None:
+            return f"{self.element.name} of any shape"
+        return "x".join([*("?" if size is None else str(size) for size in self.sizes), self.element.name])
+
+
 @irdl_attr_definition
 class ValueType(ParametrizedAttribute, TypeAttribute):
     """``!onnx.value``, of a type that is not known, or ``!onnx.value<f32, ["batch", 3]>``.
 
-    A size is a number or the text of a symbolic size.
+    A size is a number or the text of a symbolic size. Of what a node gives, the model may declare only a part:
+    ``!onnx.value<f32, [?, 3]>``, or ``!onnx.value<f32>`` of any rank.
     """
 
     name = "onnx.value"
@@ -56,10 +94,30 @@ class ValueType(ParametrizedAttribute, TypeAttribute):
             ArrayAttr(IntAttr(size) if isinstance(size, int) else StringAttr(str(size)) for size in sizes),
         )
 
+    @classmethod
+    def declared(cls, claim: Claim) -> ValueType:
+        """The type of what a node gives, as far as the model declares it."""
+        return cls(
+            claim.element.type,
+            NoneAttr()
+            if claim.sizes is None
+            else ArrayAttr(NoneAttr() if size is None else IntAttr(size) for size in claim.sizes),
+        )
+
+    @property
+    def claim(self) -> Claim | None:
+        """Element type, rank and the sizes that are numbers; None if nothing is known."""
+        if isinstance(self.element, NoneAttr):
+            return None
+        element = element_of(self.element)
+        if isinstance(self.dims, NoneAttr):
+            return Claim(element, None)
+        return Claim(element, tuple(entry.data if isa(entry, IntAttr) else None for entry in self.dims))
+
     @property
     def info(self) -> TensorInfo | None:
-        """Sizes and element type, None if they are not known; a size may be 0."""
-        if isinstance(self.dims, NoneAttr):
+        """Sizes and element type, None if they are not all known; a size may be 0."""
+        if isinstance(self.dims, NoneAttr) or any(isinstance(entry, NoneAttr) for entry in self.dims):
             return None
         sizes = [_size_of(entry) for entry in self.dims]
         return TensorInfo(tuple(sizes), element_of(self.element))
@@ -69,7 +127,7 @@ class ValueType(ParametrizedAttribute, TypeAttribute):
             return
         element_of(self.element)
         if isinstance(self.dims, NoneAttr):
-            raise VerifyException('!onnx.value: sizes are a list, such as ["batch", 3]')
+            return
         for entry in self.dims:
             _check_size(entry)
 
@@ -79,17 +137,21 @@ class ValueType(ParametrizedAttribute, TypeAttribute):
         if parser.parse_optional_punctuation("<") is None:
             return [NoneAttr(), NoneAttr()]
         element = parser.parse_type()
-        parser.parse_punctuation(",")
+        if parser.parse_optional_punctuation(",") is None:
+            parser.parse_punctuation(">")
+            return [element, NoneAttr()]
         entries = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: _parse_size(parser))
         parser.parse_punctuation(">")
         return [element, ArrayAttr(entries)]
 
     def print_parameters(self, printer: Printer) -> None:
         """Write ``<f32, ["batch", 3]>`` or nothing."""
-        if isinstance(self.dims, NoneAttr):
+        if isinstance(self.element, NoneAttr):
             return
         with printer.in_angle_brackets():
             printer.print_attribute(self.element)
+            if isinstance(self.dims, NoneAttr):
+                return
             printer.print_string(", ")
             with printer.in_square_brackets():
                 printer.print_list(self.dims, lambda size: _print_size(printer, size))
@@ -103,6 +165,8 @@ def _size_of(entry: Attribute) -> Size:
 
 
 def _check_size(entry: Attribute) -> None:
+    if isinstance(entry, NoneAttr):
+        return
     if isa(entry, IntAttr):
         if entry.data < 0:
             raise VerifyException(
@@ -119,11 +183,16 @@ def _check_size(entry: Attribute) -> None:
 
 
 def _parse_size(parser: AttrParser) -> Attribute:
+    if parser.parse_optional_punctuation("?") is not None:
+        return NoneAttr()
     text = parse_optional_string(parser)
     return IntAttr(parser.parse_integer(allow_boolean=False)) if text is None else StringAttr(text)
 
 
 def _print_size(printer: Printer, entry: Attribute) -> None:
+    if isinstance(entry, NoneAttr):
+        printer.print_string("?")
+        return
     size = _size_of(entry)
     if isinstance(size, int):
         printer.print_string(str(size))

@@ -15,6 +15,7 @@ from aicf.passes.assign_ids import AssignIdsPass
 from aicf.passes.decide_inplace import DecideInplacePass
 from aicf.passes.elide_concats import ElideConcatsPass
 from aicf.passes.fold_constants import FoldConstantsPass
+from aicf.passes.fold_transposes import FoldTransposesPass
 from aicf.passes.fuse_attention import FuseAttentionPass
 from aicf.passes.fuse_casts import FuseCastsPass
 from aicf.passes.fuse_elementwise import FuseElementwisePass
@@ -37,6 +38,7 @@ from aicf.passes.lower_to_emit import LowerToEmitPass
 from aicf.passes.materialize_views import MaterializeViewsPass
 from aicf.passes.plan_capture import PlanCapturePass
 from aicf.passes.plan_memory import PlanMemoryPass
+from aicf.passes.prepare_parameters import PrepareParametersPass
 from aicf.passes.schedule import SchedulePass
 from aicf.passes.select_kernels import SelectKernelsPass
 from aicf.passes.select_layouts import SelectLayoutsPass
@@ -49,6 +51,7 @@ from aicf.passes.verify_capture_safe import VerifyCaptureSafePass
 from aicf.passes.verify_emit import VerifyEmitPass
 from aicf.passes.verify_logical import VerifyLogicalPass
 from aicf.passes.verify_order import VerifyOrderPass
+from aicf.passes.widen_products import WidenProductsPass
 
 STARTS = ("logical", "lowered")
 
@@ -133,7 +136,7 @@ def lowering_passes() -> tuple[ModulePass, ...]:
         LowerLogicalPass(),
         *simplifications(),
         FoldConstantsPass(),
-        SelectLayoutsPass(),
+        FoldTransposesPass(),
         LogicalDcePass(),
     )
 
@@ -141,8 +144,10 @@ def lowering_passes() -> tuple[ModulePass, ...]:
 def decision_passes(tuning: str = "") -> tuple[ModulePass, ...]:
     """From lowered logical IR to a final program."""
     return (
+        PrepareParametersPass(),
         LowerConvolutionsPass(),
         LowerPoolingsPass(),
+        WidenProductsPass(),
         FuseAttentionPass(),
         MaterializeViewsPass(),
         FuseGatedPass(),
@@ -155,6 +160,7 @@ def decision_passes(tuning: str = "") -> tuple[ModulePass, ...]:
         FuseMultiOutputPass(),
         SinkCastsPass(),
         ElideConcatsPass(),
+        SelectLayoutsPass(),
         SelectKernelsPass(tuning),
         GenerateKernelsPass(),
         LowerToEmitPass(),

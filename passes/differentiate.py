@@ -128,6 +128,13 @@ def _expanded(op: Operation, ids: IdTable) -> list[Operation]:
     return parts
 
 
+def passes_to(op: Operation, place: int) -> bool:
+    """Whether the op passes anything back to an operand, as far as that can be told before its formula is written."""
+    if isinstance(GRADIENTS.get(type(op), ByFormula()), ByFormula):
+        return element_of(op.operands[place].type).is_float
+    return _passes_to(op, place)
+
+
 def _passes_to(op: Operation, place: int) -> bool:
     """Whether the op passes anything back to an operand."""
     rules = _rule_of(op)

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import ReturnOp
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Block, Operation, OpResult, SSAValue
 from xdsl.passes import ModulePass
 
 from aicf.dialects import logical
-from aicf.dialects.types import tensor_info
+from aicf.dialects.types import tensor, tensor_info
 from aicf.passes.support.attention import Attention, NoAttention, attention_behind
 from aicf.passes.support.fusion import FusionContext, form_group, fusion_contexts, refusal
 from aicf.passes.support.ledger import record
+from aicf.passes.support.mask_sums import join, two_masks
 from aicf.passes.support.matching import computed_from, is_placed, only_reader
 from aicf.passes.support.outlining import Outline, id_of, outline
 from aicf.passes.support.row_writes import move_behind_views, row_writes
@@ -56,7 +57,14 @@ def _drop_unread_places(context: FusionContext) -> None:
 def _fuse(output: logical.MatmulOp, context: FusionContext) -> None:
     try:
         attention = attention_behind(output)
-    except NoAttention:
+    except NoAttention as error:
+        if error.scores is None:
+            return
+        if _join_masks(error, output, context):
+            _fuse(output, context)
+            return
+        subjects = [id_of(output), id_of(error.scores)]
+        record(context.module, FuseAttentionPass.name, subjects, "apart", str(error))
         return
     members = _members(attention, context)
     plan, refused = None, dict[str, str]()
@@ -98,6 +106,27 @@ def _fuse(output: logical.MatmulOp, context: FusionContext) -> None:
         because,
         refused,
     )
+
+
+def _join_masks(error: NoAttention, output: logical.MatmulOp, context: FusionContext) -> bool:
+    """Whether the scores had two masks, which are one now; only where a kernel may gain by it."""
+    if error.scores is None or error.logits is None or context.policy.rounding == "strict":
+        return False
+    if not context.policy.fusion.attention or context.why_none_of(KINDS) is not None:
+        return False
+    found = two_masks(error.logits, error.scores)
+    if found is None or not context.may_be_one((found.inner, found.outer)):
+        return False
+    total = join(found, context.position)
+    context.renumber()
+    record(
+        context.module,
+        FuseAttentionPass.name,
+        [id_of(total), id_of(output)],
+        "one mask of two",
+        "their sum follows from no score, and attention reads one mask",
+    )
+    return True
 
 
 def _members(attention: Attention, context: FusionContext) -> tuple[Operation, ...]:
@@ -195,11 +224,24 @@ def _use_kernel_layout(body: Block) -> None:
         product.result.replace_all_uses_with(made.result)
         product.detach()
         product.erase()
+    for op in reversed(list(body.ops)):
+        if op.results and op.results[0].first_use is None:
+            body.erase_op(op)  # a multiple of keys that is one of other views of them now
 
 
 def _swapped(value: SSAValue, reader: Operation, body: Block) -> SSAValue:
-    """`value` with its last two dims swapped, in front of `reader`."""
-    rank = tensor_info(value.type).rank
-    view = logical.TransposeOp(value, [*range(rank - 2), rank - 1, rank - 2])
-    body.insert_op_before(view, reader)
-    return view.result
+    """`value` with its last two dims swapped, in front of `reader`; of a multiple of something the same multiple of
+    that swapped, as views stand in front of all that computes."""
+    if isinstance(value, OpResult) and isinstance(value.op, logical.MulOp):
+        made = logical.MulOp(*(_swapped(operand, reader, body) for operand in value.op.operands))
+        made.attributes |= value.op.attributes
+    elif isinstance(value, OpResult) and isinstance(value.op, logical.ConstantOp):
+        info = tensor_info(value.type)
+        swapped = (*info.shape[:-2], info.shape[-1], info.shape[-2])
+        made = logical.ConstantOp(value.op.array, tensor(swapped, info.element))
+    else:
+        rank = tensor_info(value.type).rank
+        made = logical.TransposeOp(value, [*range(rank - 2), rank - 1, rank - 2])
+    body.insert_op_before(made, reader)
+    made.results[0].name_hint = value.name_hint
+    return made.results[0]

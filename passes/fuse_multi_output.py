@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from math import inf, prod
+from math import prod
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, ModuleOp, f64, i64
@@ -20,13 +20,13 @@ from aicf.dialects.emit_updates import is_update
 from aicf.dialects.types import byte_count, tensor_info
 from aicf.passes.support.clusters import MEMBER_LIMIT, REFUSAL_LIMIT
 from aicf.passes.support.fusion import FusionContext, fusion_contexts, refusal
+from aicf.passes.support.group_loops import alone_us, is_named
 from aicf.passes.support.identity import op_id
 from aicf.passes.support.ledger import record
 from aicf.passes.support.merging import Merge, members, window
 from aicf.passes.support.outlining import id_of, name_of
-from aicf.passes.support.policy import without_bucket
 from aicf.passes.support.saved_values import is_given
-from aicf.passes.support.verdicts import SAME_TIME, Verdict
+from aicf.passes.support.verdicts import SAME_TIME
 from aicf.passes.support.work import target_of, work_of_group
 from aicf.policies.kernel_policy import BATCH_INVARIANT
 
@@ -255,16 +255,13 @@ class _Joiner:
 
     def _named_by_policy(self, merge: Merge) -> str | None:
         """A part whose kernel the policy pins, and whose name the whole would not have."""
-        policy = self.context.policy
         lost = (part.id.data for part in merge.parts if part.id.data != merge.plan.id)
-        named = {*policy.kernels, *policy.records}
-        return next((id_ for id_ in lost if not named.isdisjoint((id_, without_bucket(id_)))), None)
+        return next((id_ for id_ in lost if is_named(id_, self.context.policy)), None)
 
     def _us(self, group: GroupOp) -> float:
-        """Predicted microseconds of a group by itself, infinite if no kernel runs it alone."""
+        """As `alone_us`, worked out once."""
         if group not in self.times:
-            verdict = Verdict.of(work_of_group(group), self.context.target, self.context.policy)
-            self.times[group] = verdict.whole_us if verdict.legal else inf
+            self.times[group] = alone_us(group, self.context)
         return self.times[group]
 
     def _record(self, group: GroupOp) -> None:

@@ -1,11 +1,13 @@
 """``logical-canonicalize``: one form for what can be written in several, by rewrites that change no bit.
 
 Views that change nothing disappear, chains of views become one, and so do double negation and arithmetic with
-the neutral element. ``x + 0`` of floats is not among them: it turns -0.0 into 0.0.
+the neutral element. A pad that a pooling or convolution could say itself is its padding. ``x + 0`` of floats
+is not among them: it turns -0.0 into 0.0.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,16 +17,20 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
+from aicf.dialects.dims import Size
 from aicf.dialects.logical import (
     WHOLE,
     AddOp,
+    AvgPoolOp,
     BinaryOp,
     BroadcastOp,
     CastOp,
     ConcatOp,
     ConstantOp,
+    ConvOp,
     DivOp,
     LogicalOp,
+    MaxPoolOp,
     MulOp,
     NegOp,
     ReshapeOp,
@@ -37,6 +43,7 @@ from aicf.dialects.logical import (
 from aicf.dialects.types import element_of, tensor_info
 from aicf.passes.support.greedy import PatternTable, apply_patterns
 from aicf.passes.support.identity import replace_with_op, replace_with_value
+from aicf.passes.support.pads import TakePadIn
 from aicf.passes.support.views import View
 
 
@@ -106,6 +113,39 @@ class MergeTransposes(RewritePattern):
             first = int_values(inner.permutation)
             composed = [first[axis] for axis in int_values(op.permutation)]
             replace_with_op(rewriter, op, TransposeOp(inner.operand, composed), inner)
+
+
+class TransposeBetweenReshapes(RewritePattern):
+    """Dimensions that are joined, moved and taken apart again as they were: a transposition of them as they are."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: ReshapeOp, rewriter: PatternRewriter, /) -> None:
+        moved = op.operand.owner
+        joined = moved.operand.owner if isinstance(moved, TransposeOp) else None
+        if not isinstance(moved, TransposeOp) or not isinstance(joined, ReshapeOp):
+            return
+        sizes = tensor_info(joined.operand.type).sizes
+        runs = _runs(sizes, joined.info.sizes)
+        if runs is None:
+            return
+        permutation = [dim for run in int_values(moved.permutation) for dim in runs[run]]
+        if tuple(sizes[dim] for dim in permutation) == op.info.sizes:
+            replace_with_op(rewriter, op, TransposeOp(joined.operand, permutation), moved, joined)
+
+
+def _runs(sizes: Sequence[Size], joined: Sequence[Size]) -> list[range] | None:
+    """The dims of `sizes` that each dim of `joined` is made of; None if it is not of neighbours that are joined, or a
+    size is not known."""
+    runs: list[range] = []
+    end = 0
+    for size in joined:
+        start, found = end, 1
+        while end < len(sizes) and isinstance(each := sizes[end], int) and (found != size or each == 1):
+            found, end = found * each, end + 1
+        if found != size:
+            return None
+        runs.append(range(start, end))
+    return runs if end == len(sizes) else None
 
 
 class MergeBroadcasts(RewritePattern):
@@ -202,13 +242,16 @@ def _is_neutral(op: BinaryOp, operand: SSAValue) -> bool:
 
 
 PATTERNS: PatternTable = {
-    ReshapeOp: (RemoveIdentity(), MergeReshapes()),
+    ReshapeOp: (RemoveIdentity(), MergeReshapes(), TransposeBetweenReshapes()),
     TransposeOp: (RemoveIdentityTranspose(), MergeTransposes()),
     BroadcastOp: (RemoveIdentity(), BroadcastToReshape(), MergeBroadcasts()),
     SliceOp: (RemoveIdentity(), SliceOfConcat(), SliceOfBroadcast()),
     ConcatOp: (RemoveIdentity(), MergeConcats()),
     WindowOp: (WindowToReshape(),),
     CastOp: (RemoveIdentity(),),
+    ConvOp: (TakePadIn(),),
+    MaxPoolOp: (TakePadIn(),),
+    AvgPoolOp: (TakePadIn(),),
     NegOp: (RemoveDoubleNegation(),),
     AddOp: (RemoveNeutralOperand(),),
     SubOp: (RemoveNeutralOperand(),),

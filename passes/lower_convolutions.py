@@ -115,6 +115,7 @@ def _bias_apart(lower: Lowering, op: logical.ConvOp) -> SSAValue | None:
         high=int_values(op.high),
         dilations=int_values(op.dilations),
         groups=op.groups.value.data,
+        widening=op.widening is not None,
     )
     sums = lower.add(plain, "sums")
     bias = lower.broadcast(op.bias, [1], op.info.sizes, "bias.broadcast")

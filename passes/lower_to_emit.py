@@ -25,6 +25,7 @@ from aicf.backends.base import Work
 from aicf.backends.registry import get_kernels
 from aicf.dialects import logical
 from aicf.dialects.emit import (
+    PREPARE,
     BindOp,
     BodyOp,
     DecisionOp,
@@ -41,7 +42,7 @@ from aicf.errors import PlanError
 from aicf.passes.select_kernels import SelectKernelsPass
 from aicf.passes.support.bindings import decide_bindings
 from aicf.passes.support.identity import value_hint
-from aicf.passes.support.interface import argument_entry, meta_attrs
+from aicf.passes.support.interface import argument_entry, counts_of, meta_attrs
 from aicf.passes.support.peeling import PeeledOperand
 from aicf.passes.support.places import check_written_in_place, place_of
 from aicf.passes.support.policy import execution_of
@@ -51,6 +52,7 @@ from aicf.passes.support.prepare import (
     buffer_type,
     drop_prepared_params,
     identity,
+    keep_for_a_while,
     viewed,
 )
 from aicf.passes.support.records import RecordParts, kernel_record, take_apart
@@ -74,23 +76,35 @@ class LowerToEmitPass(ModulePass):
 
     A concatenation outside of groups is one buffer, which the instructions of its parts write through views.
     A result is written straight into its output bind; the new value of a parameter or state goes to a slot and is
-    then copied, which `decide-inplace` may prove away. An operand whose kernel wants a prepared layout reads a
-    `derived` bind, filled by the program `@prepare`. An input or output whose address a kernel embeds is staged.
+    then copied, which `decide-inplace` may prove away. The function `@prepare` becomes the program of that name, whose
+    results are `derived` binds. An operand whose kernel wants a prepared layout reads a `derived` bind that `@prepare`
+    fills behind what it computes; what only that reads is in its arena. An input or output whose address a kernel
+    embeds is staged.
     """
 
     name = "lower-to-emit"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        prepare = Prepare(op, target_of(op), self.name)
         expected = _expected_times(op)
-        functions = [f for f in op.body.block.ops if isinstance(f, func.FuncOp) and not f.is_declaration]
+        every = [f for f in op.body.block.ops if isinstance(f, func.FuncOp) and not f.is_declaration]
+        functions = [function for function in every if function.sym_name.data != PREPARE]
         execution_of(op).check_bindings({name for function in functions for name in boundary_names(function)})
-        for function in functions:
-            program = _Bufferizer(op, function, prepare, expected).run()
-            op.body.block.insert_op_before(program, function)
-            function.detach()
-            function.erase()
+        for function in every:
+            if function not in functions:
+                _replace(function, _Bufferizer(op, function, None, expected).run())
+        prepare = Prepare(op, target_of(op), self.name)
+        programs = [_Bufferizer(op, function, prepare, expected).run() for function in functions]
+        for function, program in zip(functions, programs, strict=True):
+            _replace(function, program)
         prepare.finish()
+        keep_for_a_while(prepare.program, programs)
+
+
+def _replace(function: func.FuncOp, program: ProgramOp) -> None:
+    block = function.parent
+    assert isinstance(block, Block)
+    block.insert_op_before(program, function)
+    block.erase_op(function)
 
 
 def _expected_times(module: ModuleOp) -> dict[str, Attribute]:
@@ -113,10 +127,10 @@ def _strings(array: ArrayAttr[StringAttr]) -> list[str]:
 
 
 class _Bufferizer:
-    """One function to one program."""
+    """One function to one program. `@prepare` itself has no `prepare`: its kernels want nothing packed."""
 
     def __init__(
-        self, module: ModuleOp, function: func.FuncOp, prepare: Prepare, expected: dict[str, Attribute]
+        self, module: ModuleOp, function: func.FuncOp, prepare: Prepare | None, expected: dict[str, Attribute]
     ):
         self.module = module
         self.function = function
@@ -144,7 +158,8 @@ class _Bufferizer:
                     f"{op.name} is outside any group; run materialize-views and fuse-elementwise first"
                 )
         self._copy_updates()
-        drop_prepared_params(self.program, self.prepare)
+        if self.prepare is not None:
+            drop_prepared_params(self.program, self.prepare)
         decide_bindings(self.module, self.program, LowerToEmitPass.name)
         return self.program
 
@@ -160,11 +175,12 @@ class _Bufferizer:
             attrs = argument_attrs(self.function, argument.index)
             name, role = attrs[logical.NAME_ATTR].data, attrs[logical.ROLE_ATTR].data
             host, start = meta_attrs(argument_entry(self.function, argument.index))
+            is_derived = role == "derived"
             bind = BindOp(
                 role,
                 name,
-                buffer_type(argument.type, "bound"),
-                binding="direct",
+                buffer_type(argument.type, "const" if is_derived else "bound"),
+                binding=None if is_derived else "direct",
                 updated=name in updated,
                 value=start,
                 host=host,
@@ -179,8 +195,13 @@ class _Bufferizer:
             if (updates := attrs.get(logical.UPDATES_ATTR)) is not None:
                 self.updates.append((updates.data, value))
             if (name := attrs.get(logical.NAME_ATTR)) is not None:
-                bind = BindOp("output", name.data, buffer_type(value.type, "bound"), binding="direct")
-                self._claim(value, self._add_bind(bind))
+                self._claim(value, self._add_bind(self._result_bind(index, name.data, value.type)))
+
+    def _result_bind(self, index: int, name: str, type_: Attribute) -> BindOp:
+        if self.prepare is None:
+            return BindOp("derived", name, buffer_type(type_, "const"))
+        counts = counts_of(self.function, index)
+        return BindOp("output", name, buffer_type(type_, "bound"), binding="direct", counts=counts)
 
     def _claim(self, value: SSAValue, buffer: SSAValue) -> None:
         """Has the group behind `value` (through reshapes) write straight into `buffer`."""
@@ -254,7 +275,7 @@ class _Bufferizer:
             return viewed(self.block, held, operand.view)
         assert isinstance(value, BlockArgument)
         name = argument_attrs(self.function, value.index)[logical.NAME_ATTR].data
-        assert group.kernel is not None
+        assert group.kernel is not None and self.prepare is not None
         work, src = work_of_group(group).work, tuple(_strings(group.src))
         packing = Packing(name, value.type, operand.view, layout, work, group.kernel, place, src)
         return self._derived(self.prepare.bind_for(packing))
@@ -299,7 +320,7 @@ class _Bufferizer:
     def _add_copy(self, name: str, source: SSAValue, target: SSAValue, src: Sequence[str]) -> None:
         body = BodyOp(body_symbol(f"{self.program.sym_name.data}.{name}"), identity(target.type))
         self.module.body.block.insert_op_before(body, self.function)
-        kernel, us = _copy_kernel(name, source, target, body.body.block, self.prepare.target)
+        kernel, us = _copy_kernel(name, source, target, body.body.block, target_of(self.module))
         hints = {"expected_us": FloatAttr(round(us, 3), f64)}
         copy = ResolvedOp(
             "copy", name, src, [source], [target], body=body.sym_name.data, kernel=kernel, hints=hints

@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
 from xdsl.passes import ModulePass
 
+from aicf.backends.registry import get_kernels
 from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp, YieldOp
 from aicf.dialects.types import tensor_info
@@ -33,8 +34,9 @@ class MaterializeViewsPass(ModulePass):
     """Turns into groups (later `copy` instructions) the views that strides cannot express, and returned views.
 
     A concatenation that would be transposed by a copy is made of transposed parts: whoever computes them may write them
-    there. A reshape of a computed value that is only returned stays a view. What remains of reshape, transpose, slice
-    and broadcast after this pass is free: operand strides or index maps.
+    there. A reshape of a computed value that is only returned stays a view. A copy of a raised program stays one if the
+    policy names a kernel for it. What remains of reshape, transpose, slice and broadcast after this pass is free:
+    operand strides or index maps.
     """
 
     name = "materialize-views"
@@ -43,14 +45,16 @@ class MaterializeViewsPass(ModulePass):
         for context in fusion_contexts(op, target_of(op)):
             _give_memory(context)
             _break_chains(context)
+            if _keep_copies(context):
+                _break_chains(context)
             _copy_returns(context)
 
 
 def _give_memory(context: FusionContext) -> None:
     """Materialises coordinates, and what follows from them alone, for ops that take operands from memory."""
     for op in list(context.function.body.block.ops):
-        for place, operand in enumerate(op.operands):
-            source = _behind_views(operand)
+        for place in range(len(op.operands)):
+            source = _behind_views(op.operands[place])  # as it is now: another operand may have been the same
             if (_moves_elements(op) or reads_in_memory(op, place)) and is_placed(source):
                 assert isinstance(source, OpResult)
                 _materialize(source.op, context, f"'{id_of(op)}' takes it as it lies in memory", _READERS)
@@ -87,6 +91,25 @@ def _break_chains(context: FusionContext) -> None:
                 _materialize(source.op, context, because)
             view = View.whole(tensor_info(op.results[0].type).shape)
         views[op.results[0]] = view
+
+
+def _keep_copies(context: FusionContext) -> bool:
+    """Materialises further copies that the policy has a kernel for; whether there are any. What reads them in a raised
+    program may be a view of what they copy."""
+    kept = False
+    last = {
+        without_feeder(id_of(op)): op for op in context.function.body.block.ops if isinstance(op, VIEW_OPS)
+    }
+    for name, op in last.items():
+        kernel = context.policy.kernels.get(name)
+        if kernel is None or name == id_of(op) or copy_name(op, context) != name:
+            continue
+        known = get_kernels(context.target.backend.data).get(kernel)
+        is_returned = any(isinstance(use.operation, func.ReturnOp) for use in op.results[0].uses)
+        if known is not None and known.kinds == {"copy"} and not is_returned:
+            _materialize(op, context, "the policy has a kernel for the copy", {})
+            kept = True
+    return kept
 
 
 def _transposed_parts(op: Operation, context: FusionContext, because: str) -> bool:
@@ -152,9 +175,14 @@ def copy_name(op: Operation, context: FusionContext) -> str:
     own = id_of(op)
     if not product and name != own:
         return name
-    stem = _FEEDER.sub("", own)
+    stem = without_feeder(own)
     taken = stem in context.used or any(op_id(other) == stem for other in context.position)
     return own if taken else stem
+
+
+def without_feeder(id_: str) -> str:
+    """The instruction that a view feeds in a raised program, by the view's id; other ids as they are."""
+    return _FEEDER.sub("", id_)
 
 
 _FEEDER = re.compile(r"\.feeder\d+(?=@|$)")

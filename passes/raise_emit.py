@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain, count
 
 from xdsl.context import Context
@@ -37,6 +37,7 @@ from aicf.passes.support.assembling import Operand, Piece, Pieces, box_of, filli
 from aicf.passes.support.decisions import Pins, decisions_of
 from aicf.passes.support.identity import invalid, set_identity, value_hint
 from aicf.passes.support.policy import EXECUTION_ATTR, POLICY_ATTR
+from aicf.passes.support.prepared_values import Inliner, Origin, PreparedValues
 from aicf.passes.support.programs import programs
 from aicf.passes.support.unviewing import laid_out, view_ops
 from aicf.passes.support.views import VIEW_OPS, View
@@ -50,9 +51,9 @@ ARGUMENT_ROLES = ("input", "param", "state", "meta")
 class RaiseEmitPass(ModulePass):
     """Inlines the bodies of every program into a function and drops buffers, slots, prepared weights and the ledger.
 
-    The groups, the kernels with their records and the number of streams become the module's policy, so that running
-    the pipeline again from `start=lowered` gives the same programs. For another target `pin=groups` leaves the kernels
-    open, and `pin=nothing` the groups too.
+    The groups and how their results lie, the kernels with their records and the number of streams become the module's
+    policy, so that running the pipeline again from `start=lowered` gives the same programs. For another target
+    `pin=groups` leaves the kernels open, and `pin=nothing` the groups too.
     """
 
     name = "raise-emit"
@@ -64,7 +65,7 @@ class RaiseEmitPass(ModulePass):
             raise PolicyError(f"pin: '{self.pin}' is not known; legal: {', '.join(PINS)}")
         table = symbols(op)
         taken = _ids(op)
-        prepared = _prepared(op)
+        prepared = _prepared(op, taken)
         every = self.pin == "all"
         decided = decisions_of(op, Pins(groups=self.pin != "nothing", kernels=every, records=every))
         for program in programs(op):
@@ -75,35 +76,22 @@ class RaiseEmitPass(ModulePass):
         _drop_emit(op)
 
 
-def _ids(module: ModuleOp) -> set[str]:
-    """All op ids in the module's bodies."""
-    ids = (op.attributes.get(logical.ID_ATTR) for op in module.walk())
+def _ids(root: Operation) -> set[str]:
+    """All op ids in the bodies of a module, or in one."""
+    ids = (op.attributes.get(logical.ID_ATTR) for op in root.walk())
     return {id_.data for id_ in ids if isinstance(id_, StringAttr)}
 
 
-@dataclass(frozen=True)
-class _Prepared:
-    """A derived bind in terms of a parameter."""
-
-    param: str
-    type: BufferType
-    view: View
-
-
-def _prepared(module: ModuleOp) -> dict[str, _Prepared]:
+def _prepared(module: ModuleOp, taken: set[str]) -> PreparedValues:
     """What each derived bind holds, read from `@prepare`."""
-    found: dict[str, _Prepared] = {}
-    for program in programs(module):
-        if program.sym_name.data != PREPARE:
-            continue
-        for instruction in program.instructions:
-            source, target = region_of(instruction.ins[0]), region_of(instruction.outs[0]).root
-            if not isinstance(source.root, BindOp) or not isinstance(target, BindOp):
-                raise invalid(instruction, "@prepare packs parameters into derived binds only")
-            assert isinstance(source.root.buffer.type, BufferType)
-            found[target.bind_name.data] = _Prepared(
-                source.root.bind_name.data, source.root.buffer.type, _view_in_elements(source)
-            )
+    table = symbols(module)
+    program = table.get(PREPARE)
+    if not isinstance(program, ProgramOp):
+        return PreparedValues()
+    found = _Raiser(program, table, PreparedValues(), set(taken)).prepare()
+    for instruction in program.instructions:  # what is inlined keeps its ids
+        if instruction.body is not None and (body := table.get(symbol_name(instruction.body))) is not None:
+            taken -= _ids(body)
     return found
 
 
@@ -130,7 +118,7 @@ class _Raiser:
 
     program: ProgramOp
     table: Mapping[str, Operation]
-    prepared: Mapping[str, _Prepared]
+    prepared: PreparedValues
     taken: set[str]
     block: Block = field(default_factory=Block)
     held: dict[BindOp | SlotOp, SSAValue] = field(default_factory=dict[BindOp | SlotOp, SSAValue])
@@ -142,6 +130,35 @@ class _Raiser:
     joined: list[logical.ConcatOp] = field(default_factory=list[logical.ConcatOp])
     """Copies of several parts, whose operands are those of the concatenation that they are a part of."""
     feeders: int = 0
+
+    def prepare(self) -> PreparedValues:
+        """What `@prepare` makes, as values of a block of its own."""
+        for bind in self.program.binds:
+            self._take_bind(bind)
+        origins: dict[str, Origin] = {}
+        for instruction in self.program.instructions:
+            if instruction.kind.data == "pack":
+                origins |= self._packed(instruction)
+            else:
+                self._raise(instruction)
+        for bind in self.program.binds:
+            if bind.role.data == "derived" and (value := self._held(bind)) is not None:
+                origins[bind.bind_name.data] = Origin(value, View.whole(buffer_of(bind.buffer).get_shape()))
+        types = {bind.bind_name.data: bind.buffer.type for bind in self.program.binds}
+        return PreparedValues(origins, {value: (name, types[name]) for name, value in self.params.items()})
+
+    def _packed(self, instruction: ResolvedOp) -> dict[str, Origin]:
+        source, target = region_of(instruction.ins[0]), region_of(instruction.outs[0]).root
+        held = self._held(source.root)
+        if held is None or not isinstance(target, BindOp):
+            raise invalid(
+                instruction, "@prepare packs parameters, and what it computes, into derived binds only"
+            )
+        return {target.bind_name.data: Origin(held, _view_in_elements(source))}
+
+    def _held(self, root: BindOp | SlotOp) -> SSAValue | None:
+        """All that a bind or slot holds, if anything was written."""
+        return self.parts[root].whole if root in self.parts else self.held.get(root)
 
     def run(self) -> func.FuncOp:
         """The function; the program stays as it is."""
@@ -180,11 +197,23 @@ class _Raiser:
 
     def _take_derived(self, bind: BindOp) -> None:
         name = bind.bind_name.data
-        if (origin := self.prepared.get(name)) is None:
+        if (origin := self.prepared.origins.get(name)) is None:
             raise invalid(bind, f"derived bind '{name}' is not filled by @{PREPARE}")
-        if origin.param not in self.params:
-            self.params[origin.param] = self._argument(origin.param, "param", origin.type)
-        self.held[bind] = self.params[origin.param]
+        self.held[bind] = self.inliner.value(origin.value)
+
+    @cached_property
+    def inliner(self) -> Inliner:
+        """Computes in this function what `@prepare` does."""
+        _, at, bucket = self.program.sym_name.data.partition("@")
+        return Inliner(self.block, self._parameter, at + bucket, self.taken)
+
+    def _parameter(self, prepared: SSAValue) -> SSAValue:
+        """The argument for a parameter that `@prepare` reads."""
+        name, type_ = self.prepared.params[prepared]
+        if name not in self.params:
+            assert isinstance(type_, BufferType)
+            self.params[name] = self._argument(name, "param", type_)
+        return self.params[name]
 
     def _add(self, op: Operation, id_: str, src: Sequence[str]) -> None:
         op.attributes[logical.ID_ATTR] = StringAttr(id_)
@@ -205,7 +234,7 @@ class _Raiser:
         if held in self.copies and held.name_hint is None:
             held.name_hint = called
         if isinstance(region.root, BindOp) and region.root.role.data == "derived":
-            view = self.prepared[region.root.bind_name.data].view
+            view = self._view_of_derived(region.root, view)
         try:
             ops = view_ops(held, view)
         except ValueError as error:
@@ -215,6 +244,11 @@ class _Raiser:
         for op in ops:
             self._add(op, self._feeder_id(instruction), [s.data for s in instruction.src])
         return ops[-1].results[0] if ops else held
+
+    def _view_of_derived(self, bind: BindOp, view: View) -> View:
+        """What is read of the value behind a derived bind: packed ones are read whole."""
+        is_packed = buffer_of(bind.buffer).get_layout() is not None
+        return self.prepared.origins[bind.bind_name.data].view if is_packed else view
 
     def _new_id(self, wanted: str) -> str:
         """`wanted`, numbered where another op has it, in the program's bucket."""
@@ -293,8 +327,8 @@ class _Raiser:
             self._add(op, self._feeder_id(instruction), [s.data for s in instruction.src])
         known = self.parts.get(region.root)
         if known is None or known.shape != shape:
-            hint = region.root.buffer.name_hint if isinstance(region.root, SlotOp) else None
-            known = self.parts[region.root] = Pieces(shape, self.block, partial(self._add_concat, hint))
+            add = partial(self._add_concat, self._joined_name(region.root))
+            known = self.parts[region.root] = Pieces(shape, self.block, add)
         said = Operand.named(instruction.instruction.data) if self._only_copies(instruction) else None
         operands: tuple[SSAValue, ...] = ()
         if (
@@ -316,15 +350,23 @@ class _Raiser:
             logical.ID_ATTR in op.attributes for op in body.body.block.ops
         )
 
+    def _joined_name(self, root: BindOp | SlotOp) -> str:
+        """What a concatenation that fills a bind or slot is called. The name of what `@prepare` computes says which op
+        made it, and so the concatenation has that op's id again."""
+        if isinstance(root, BindOp) and root.role.data == "derived":
+            return root.bind_name.data.rpartition(":")[2]
+        hint = root.buffer.name_hint if isinstance(root, SlotOp) else None
+        return f"{hint or self.program.sym_name.data.partition('@')[0]}.concat"
+
     def _add_concat(
         self,
-        hint: str | None,
+        name: str,
         op: logical.ConcatOp,
         behind: Operation | None,
         id_: str | None,
         src: Sequence[str],
     ) -> None:
-        own = id_ or self._new_id(f"{hint or self.program.sym_name.data.partition('@')[0]}.concat")
+        own = id_ or self._new_id(name)
         self.taken.add(own)
         self.copies.add(op.result)
         set_identity(op, own, src or [own])
@@ -347,7 +389,8 @@ class _Raiser:
             if bind not in self.held:
                 raise PlanError(f"output '{bind.bind_name.data}' is never written")
             results.append(self._shaped(bind))
-            entries.append(DictionaryAttr({key: bind.bind_name}))
+            counts = {} if bind.counts is None else {logical.COUNTS_ATTR: bind.counts}
+            entries.append(DictionaryAttr({key: bind.bind_name, **counts}))
         self.block.add_op(func.ReturnOp(*results))
         for op in self.joined:
             if not op.result.uses:

@@ -17,6 +17,7 @@ from aicf.backends.base import (
     DeviceGivenKernel,
     KernelDescriptor,
     SharingKernel,
+    WeighingKernel,
     Work,
 )
 from aicf.backends.registry import get_kernels
@@ -196,6 +197,8 @@ class _Chooser:
                 rejected[option.variant.label] = _against(option, best)
         chosen = best.variant
         rejected |= _other_threads(chosen, weighed)
+        if isinstance(chosen.kernel, WeighingKernel):
+            rejected |= chosen.kernel.against(work, chosen.record.record.data, self.target)
         cost = _microseconds(best.own_us)
         record(
             self.module,

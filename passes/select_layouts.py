@@ -1,69 +1,229 @@
-"""``select-layouts``: a transposition that feeds a matrix product becomes the product's own transpose flag.
-
-Kernels read either order of the last two dimensions at no cost, a transposition of its own would copy. The
-transposition stays for its other users; dce removes it if there are none.
-"""
+"""`select-layouts`: which values between instructions lie row-major in memory, and which channels-last."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import SSAValue
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, ModuleOp, f64, i64
+from xdsl.ir import Attribute
 from xdsl.passes import ModulePass
-from xdsl.pattern_rewriter import PatternRewriter
 
-from aicf.dialects.logical import MatmulOp, TransposeOp, int_values
-from aicf.passes.support.identity import op_id, replace_with_op
+from aicf.backends.registry import get_kernels
+from aicf.dialects.emit import PREPARE, GroupOp
+from aicf.errors import PolicyError
+from aicf.passes.support.fusion import FusionContext, fusion_contexts
+from aicf.passes.support.layout_prices import LayoutPrices
+from aicf.passes.support.layout_rewrite import lay_out
+from aicf.passes.support.layout_search import LEAST_GAIN, LEAST_GAIN_US, Found, LayoutSearch
+from aicf.passes.support.layouts import WINDOWED, Component, LayoutGraph
 from aicf.passes.support.ledger import record
+from aicf.passes.support.policy import policy_of, with_stems, without_bucket
+from aicf.passes.support.work import target_of, work_of_group
+from aicf.policies.kernel_policy import BATCH_INVARIANT, CHANNELS_LAST, EVERY_VALUE, ROW_MAJOR
+
+_TOLD = 8
+"""How many values that no kernel takes channels-last have the reason in the ledger."""
 
 
 @dataclass(frozen=True)
 class SelectLayoutsPass(ModulePass):
-    """Folds transpositions of the last two dimensions into ``transpose_a`` and ``transpose_b``."""
+    """Lays results of groups channels-last where the sum of predicted times of all that give and read them is less.
+
+    Candidates are results of three to five dimensions that groups alone read, connected with a convolution, a pooling,
+    or a transposition from one order to the other. The meaning of a program stays: the body of a group that gives such
+    a value ends with a transposition, the body of each that reads it begins with the inverse, and both are strides to
+    kernels. A group that copies a value into the order in which it lies already goes: its readers read that value. The
+    policy may say `row_major` or `channels_last` of each group, or of all; without it, nothing changes on a target that
+    has no kernel of a convolution or pooling, or where results may not depend on the batch.
+
+    Raises PolicyError for a group that is no candidate, or whose kernels do not take what the policy says.
+    """
 
     name = "select-layouts"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for inner in list(op.walk()):
-            if isinstance(inner, MatmulOp):
-                _fold_transposes(op, inner)
+        target = target_of(op)
+        if not any(
+            kind in kernel.kinds for kernel in get_kernels(target.backend.data).values() for kind in WINDOWED
+        ):
+            return
+        deciding = [
+            _Deciding(context)
+            for context in fusion_contexts(op, target, grouped=True)
+            if context.function.sym_name.data != PREPARE  # it runs once
+        ]
+        policy_of(op).check_layout_keys(with_stems(id_ for each in deciding for id_ in each.candidates))
+        for each in deciding:
+            each.run()
 
 
-def _fold_transposes(module: ModuleOp, matmul: MatmulOp) -> None:
-    lhs, rhs = _swapped_operand(matmul.lhs), _swapped_operand(matmul.rhs)
-    folded = {name: op for name, op in (("transpose_a", lhs), ("transpose_b", rhs)) if op is not None}
-    if not folded:
-        return
-    replacement = MatmulOp(
-        matmul.lhs if lhs is None else lhs.operand,
-        matmul.rhs if rhs is None else rhs.operand,
-        transpose_a=(matmul.transpose_a is not None) != (lhs is not None),
-        transpose_b=(matmul.transpose_b is not None) != (rhs is not None),
-    )
-    replace_with_op(PatternRewriter(matmul), matmul, replacement, *folded.values())
-    for flag, transpose in folded.items():
-        _record(module, replacement, flag, transpose)
+class _Deciding:
+    """The decisions about one function."""
+
+    def __init__(self, context: FusionContext):
+        self.context = context
+        self.graph = LayoutGraph(context.function)
+        self.components = self.graph.components()
+        self.prices = LayoutPrices(self.graph, context)
+
+    @property
+    def candidates(self) -> list[str]:
+        """Ids of the groups with results that may lie either way."""
+        return [giver.id.data for component in self.components for giver in component.givers]
+
+    def run(self) -> None:
+        """Decides, rewrites, and writes the ledger."""
+        decided = [self._decide(component) for component in self.components]
+        last = frozenset(giver for _, found in decided for giver in found.last)
+        saved = {
+            group: work_of_group(group).operands[0].argument
+            for group in self.graph.groups
+            if self.prices.is_none(group, last)
+        }
+        for search, found in decided:
+            _Telling(self.context, search, found, [g for g in search.component.touching if g in saved]).run()
+        lay_out(self.graph, last, saved)
+
+    def _decide(self, component: Component) -> tuple[LayoutSearch, Found]:
+        named = {giver: said for giver in component.givers if (said := self._said_of(giver)) is not None}
+        everything = self.context.policy.layouts.get(EVERY_VALUE)
+        if everything is None and self.context.policy.determinism == BATCH_INVARIANT:
+            everything = ROW_MAJOR
+        search = LayoutSearch(
+            component, self.graph, self.prices, {g: s == CHANNELS_LAST for g, s in named.items()}
+        )
+        self._check_legal(search)
+        if everything is None:
+            return search, search.run()
+        wanted = {giver for giver, last in search.fixed.items() if last}
+        if everything == CHANNELS_LAST:
+            wanted |= set(component.givers) - named.keys()
+        last, refused = search.legal(wanted)
+        us, plain_us = search.total(last), search.total(())
+        return search, Found(last, us, plain_us, us, refused)
+
+    def _said_of(self, giver: GroupOp) -> str | None:
+        layouts, id_ = self.context.policy.layouts, giver.id.data
+        return layouts.get(id_, layouts.get(without_bucket(id_)))
+
+    def _check_legal(self, search: LayoutSearch) -> None:
+        """Raises PolicyError if kernels do not take what the policy names."""
+        wanted = [giver for giver, last in search.fixed.items() if last]
+        for giver in wanted:
+            for group in self.graph.touching(giver):
+                if (why := self.prices.why_not(group, wanted)) is not None:
+                    raise PolicyError(
+                        f"layouts.{giver.id.data}: '{group.id.data}' cannot run with it {CHANNELS_LAST}: {why}; "
+                        f"say {ROW_MAJOR}, or leave it out"
+                    )
 
 
-def _swapped_operand(value: SSAValue) -> TransposeOp | None:
-    """The transposition that gives the value, if it swaps the last two dimensions and nothing else."""
-    op = value.owner
-    if not isinstance(op, TransposeOp):
+@dataclass(frozen=True)
+class _Telling:
+    """What the ledger gets to know of a component."""
+
+    context: FusionContext
+    search: LayoutSearch
+    found: Found
+    saved: Sequence[GroupOp]
+
+    def run(self) -> None:
+        """One decision for the values of each layout."""
+        last = [giver for giver in self.search.component.givers if giver in self.found.last]
+        plain = [giver for giver in self.search.component.givers if giver not in self.found.last]
+        if last:
+            because = self._by_policy(last) or self._gain
+            if self.saved:
+                because += f"; {_count(self.saved, 'transpose')} saved: {_quoted(self.saved)}"
+            self._record(CHANNELS_LAST, last, because, {ROW_MAJOR: self._plainly}, [*last, *self.saved])
+        if plain:
+            against = {giver.id.data: why for giver, why in list(self.found.refused.items())[:_TOLD]}
+            against |= {} if last else {CHANNELS_LAST: self._leaning}
+            because = self._by_policy(plain) or (self._least if last else self._no_gain)
+            self._record(ROW_MAJOR, plain, because, against, plain)
+
+    def _record(
+        self,
+        layout: str,
+        givers: Sequence[GroupOp],
+        because: str,
+        rejected: Mapping[str, str],
+        subjects: Iterable[GroupOp],
+    ) -> None:
+        every = self.search.component.givers
+        choice = f"{layout} for {len(givers)} of {_count(every, 'instruction')}"
+        record(
+            self.context.module,
+            SelectLayoutsPass.name,
+            [group.id.data for group in subjects],
+            choice,
+            because,
+            rejected,
+            self._figures,
+        )
+
+    @property
+    def _figures(self) -> Mapping[str, Attribute]:
+        found = self.found
+        figures: dict[str, Attribute] = {
+            "row_major_us": _us(found.plain_us),
+            "channels_last_us": _us(found.leaning_us),
+            "chosen_us": _us(found.us),
+        }
+        if self.saved:
+            figures["transposes_saved"] = IntegerAttr(len(self.saved), i64)
+        return figures
+
+    def _by_policy(self, givers: Sequence[GroupOp]) -> str | None:
+        """Why, if nothing was weighed."""
+        policy = self.context.policy
+        if self.search.fixed.keys() >= set(givers):
+            return "the policy says so of each"
+        if EVERY_VALUE in policy.layouts:
+            refused = any(giver in self.found.refused for giver in givers)
+            return "kernels do not take the other" if refused else "the policy says so of all"
+        if policy.determinism == BATCH_INVARIANT:
+            return "predicted times depend on the batch, the policy wants results that do not"
         return None
-    permutation = int_values(op.permutation)
-    rank = len(permutation)
-    return op if rank >= 2 and permutation == (*range(rank - 2), rank - 1, rank - 2) else None
+
+    @property
+    def _gain(self) -> str:
+        found, groups = self.found, self.search.component.touching
+        return f"predicted {found.us:.4g} us for all {len(groups)} that touch one, not {found.plain_us:.4g}{self._end}"
+
+    @property
+    def _no_gain(self) -> str:
+        found = self.found
+        bound = max(LEAST_GAIN * found.plain_us, LEAST_GAIN_US)
+        return f"predicted {found.plain_us:.4g} us, and no other order saves {bound:.3g} us{self._end}"
+
+    @property
+    def _least(self) -> str:
+        return f"none is predicted to take less in the other order by itself{self._end}"
+
+    @property
+    def _end(self) -> str:
+        return f"; {self.found.end}" if self.found.end else ""
+
+    @property
+    def _plainly(self) -> str:
+        return f"predicted {self.found.plain_us:.4g} us, not {self.found.us:.4g}"
+
+    @property
+    def _leaning(self) -> str:
+        return f"predicted {self.found.leaning_us:.4g} us where kernels take it"
 
 
-def _record(module: ModuleOp, matmul: MatmulOp, flag: str, transpose: TransposeOp) -> None:
-    subjects = [identity for op in (transpose, matmul) if (identity := op_id(op)) is not None]
-    record(
-        module,
-        SelectLayoutsPass.name,
-        subjects,
-        f"transposition read as {flag} of the product",
-        "a product reads either order of the last two dimensions",
-        rejected={"transposed copy": "moves every element once more"},
-    )
+def _us(value: float) -> FloatAttr:
+    return FloatAttr(round(value, 3), f64)
+
+
+def _count(groups: Sequence[GroupOp], noun: str) -> str:
+    return f"{len(groups)} {noun}" if len(groups) == 1 else f"{len(groups)} {noun}s"
+
+
+def _quoted(groups: Sequence[GroupOp]) -> str:
+    named = ", ".join(f"'{group.id.data}'" for group in groups[:_TOLD])
+    return named if len(groups) <= _TOLD else f"{named} and {len(groups) - _TOLD} more"

@@ -14,17 +14,16 @@ from xdsl.passes import ModulePass
 
 from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp, YieldOp
-from aicf.dialects.emit_updates import is_update
 from aicf.dialects.types import byte_count
 from aicf.passes.support.fusion import FusionContext, fusion_contexts, refusal
-from aicf.passes.support.identity import copied_id, op_id, set_identity, sources
+from aicf.passes.support.group_loops import alone_us, is_loops, is_named
+from aicf.passes.support.identity import copied_id, set_identity, sources
 from aicf.passes.support.ledger import record
 from aicf.passes.support.merging import Merge, members
 from aicf.passes.support.outlining import id_of, sources_of
 from aicf.passes.support.peeling import yielded
-from aicf.passes.support.policy import without_bucket
-from aicf.passes.support.verdicts import SAME_TIME, Verdict
-from aicf.passes.support.work import target_of, work_of_group
+from aicf.passes.support.verdicts import SAME_TIME
+from aicf.passes.support.work import target_of
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class SinkCastsPass(ModulePass):
         for context in fusion_contexts(op, target_of(op), grouped=True):
             if context.policy.fusion.elementwise:
                 for group in list(context.function.body.block.ops):
-                    if isinstance(group, GroupOp) and group.parent is not None and _is_loops(group):
+                    if isinstance(group, GroupOp) and group.parent is not None and is_loops(group):
                         _sink_all(group, context)
 
 
@@ -64,18 +63,6 @@ def _widenings(group: GroupOp) -> Iterator[tuple[int, logical.CastOp]]:
             continue
         if byte_count(cast.result.type) > byte_count(cast.operand.type):
             yield place, cast
-
-
-def _is_loops(op: Operation) -> bool:
-    """Whether an op is a group of pointwise ops, reductions and scans alone, without a kernel yet."""
-    if not isinstance(op, GroupOp) or op.kernel is not None:
-        return False
-    if any(op_id(member) is None for member in members(op)):
-        return False
-    work = work_of_group(op).work
-    if work.code is None or is_update(work.code):
-        return False
-    return not any(each.has_trait(logical.Contraction) for each in work.body.ops)
 
 
 @dataclass(frozen=True)
@@ -132,15 +119,15 @@ class _Sinking:
 def _sink(sinking: _Sinking) -> GroupOp | None:
     """Gives the readers their copies and takes the result from the giver, or notes why not; the giver as it is then."""
     giver, context = sinking.giver, sinking.context
-    readers = [op for op in sinking.readers if isinstance(op, GroupOp) and _is_loops(op)]
+    readers = [op for op in sinking.readers if isinstance(op, GroupOp) and is_loops(op)]
     if len(readers) < len(sinking.readers):
         return giver
     rest = _without(giver, sinking.place)
-    apart = sum(_us(group, context) for group in (giver, *readers))
+    apart = sum(alone_us(group, context) for group in (giver, *readers))
     if rest is None:
         context.used.discard(giver.id.data)
     merges = [sinking.merge(reader) for reader in readers]
-    whole = sum(map(_whole_us, merges)) + (0.0 if rest is None else _us(rest, context))
+    whole = sum(map(_whole_us, merges)) + (0.0 if rest is None else alone_us(rest, context))
     reason = next(filter(None, map(_against, merges)), None)
     if reason is None and not whole <= apart * SAME_TIME and not all(map(_is_listed, merges)):
         reason = f"predicted {whole:.3g} us, and {apart:.3g} us apart"
@@ -216,17 +203,10 @@ def _is_listed(merge: Merge) -> bool:
 
 def _loses_its_name(merge: Merge) -> bool:
     """Whether the policy gives the reader a kernel by its name, and the whole would be called otherwise."""
-    policy, name = merge.context.policy, merge.second.id.data
-    named = {*policy.kernels, *policy.records}
-    return name != merge.plan.id and not named.isdisjoint((name, without_bucket(name)))
+    name = merge.second.id.data
+    return name != merge.plan.id and is_named(name, merge.context.policy)
 
 
 def _whole_us(merge: Merge) -> float:
     verdict = merge.context.verdict(merge.plan)
-    return verdict.whole_us if verdict.legal else inf
-
-
-def _us(group: GroupOp, context: FusionContext) -> float:
-    """Predicted microseconds of a group by itself, infinite if no kernel runs it alone."""
-    verdict = Verdict.of(work_of_group(group), context.target, context.policy)
     return verdict.whole_us if verdict.legal else inf

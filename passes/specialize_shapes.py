@@ -29,6 +29,9 @@ from aicf.errors import PolicyError
 from aicf.passes.support.identity import invalid, op_id, set_identity, sources
 from aicf.passes.support.onnx_values import Values, bind_sizes, bind_values, check_inputs, parse_values
 
+_MOST_DIGITS = 19
+"""Of a size; one more may exceed 64 bits."""
+
 Buckets: TypeAlias = Mapping[str, Sequence[int]]
 """Dimension name to the sizes wanted."""
 
@@ -91,7 +94,7 @@ def parse_dims(text: str) -> dict[str, tuple[int, ...]]:
 
 
 def _is_size(word: str) -> bool:
-    return word.isascii() and word.isdigit()
+    return word.isascii() and word.isdigit() and len(word) < _MOST_DIGITS
 
 
 def symbolic_names(program: FuncOp | GraphOp) -> list[str]:

@@ -11,7 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, DenseIntOrFPElementsAttr, DictionaryAttr, ModuleOp, StringAttr
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DenseIntOrFPElementsAttr,
+    DictionaryAttr,
+    IntegerAttr,
+    ModuleOp,
+    StringAttr,
+)
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Operation
 from xdsl.passes import ModulePass
@@ -22,6 +29,7 @@ from aicf.dialects.dims import Poly
 from aicf.dialects.emit import GroupOp
 from aicf.dialects.host_formulas import check_host
 from aicf.dialects.logical import (
+    COUNTS_ATTR,
     HOST_ATTR,
     NAME_ATTR,
     ROLE_ATTR,
@@ -32,7 +40,7 @@ from aicf.dialects.logical import (
     LogicalOp,
 )
 from aicf.dialects.onnx import GraphOp
-from aicf.dialects.types import is_tensor, tensor_info
+from aicf.dialects.types import is_tensor, tensor, tensor_info
 from aicf.errors import InvalidIR
 from aicf.passes.support.identity import invalid, op_id, position_of, sources
 
@@ -170,6 +178,7 @@ def _check_results(function: FuncOp, arguments: Sequence[Entry], results: Sequen
     updated: set[str] = set()
     for index, entry in enumerate(results):
         _check_known(function, f"result {index}", entry, (NAME_ATTR, UPDATES_ATTR))
+        _check_counts(function, results, index)
         target = _text(entry, UPDATES_ATTR)
         if target is None:
             if _text(entry, NAME_ATTR) is None:
@@ -182,6 +191,26 @@ def _check_results(function: FuncOp, arguments: Sequence[Entry], results: Sequen
             raise _in_function(function, f'"{target}" is updated by two results; return its new value once')
         updated.add(target)
         _check_update(function, arguments, index, target)
+
+
+def _check_counts(function: FuncOp, results: Sequence[Entry], index: int) -> None:
+    """A count is one i64, and says of named results how many slices along one of their dimensions are there."""
+    counts = results[index].get(COUNTS_ATTR)
+    if counts is None:
+        return
+    types = function.function_type.outputs.data
+    if not isinstance(counts, DictionaryAttr) or types[index] != tensor((), "i64"):
+        raise _in_function(
+            function, f"result {index} has {COUNTS_ATTR}; it is one i64, and {COUNTS_ATTR} a dictionary"
+        )
+    ranks = {
+        _text(entry, NAME_ATTR): tensor_info(type_).rank for entry, type_ in zip(results, types, strict=True)
+    }
+    for name, axis in counts.data.items():
+        if not isinstance(axis, IntegerAttr) or not 0 <= axis.value.data < ranks.get(name, 0):
+            raise _in_function(
+                function, f'result {index} counts "{name}" along {axis}; no result has that dimension'
+            )
 
 
 def _check_update(function: FuncOp, arguments: Sequence[Entry], index: int, target: str) -> None:

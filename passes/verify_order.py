@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import OpResult
 from xdsl.passes import ModulePass
 
-from aicf.dialects.emit import BindOp, ProgramOp, ResolvedOp, SlotOp
+from aicf.dialects.emit import PREPARE, BindOp, ProgramOp, ResolvedOp, SlotOp
 from aicf.passes.analysis.accesses import (
     Access,
     AccessTable,
@@ -33,8 +33,9 @@ class VerifyOrderPass(ModulePass):
 
     Values are defined before they are used; the text is a topological order of the edges; two accesses that share
     bytes, one of them a write, are ordered; slots that share bytes are never alive together; all that is read of a
-    slot is written before, and all of every output is written. A programmatic edge comes from a kernel that lets
-    others start early; what starts early waits inside, and reads nothing before its wait that the program writes.
+    slot is written before, and all of every output is written, as is all that `@prepare` makes. A programmatic edge
+    comes from a kernel that lets others start early; what starts early waits inside, and reads nothing before its wait
+    that the program writes.
     Raises InvalidIR naming both instructions.
     """
 
@@ -104,13 +105,18 @@ def _verify_root(
                 _verify_pair(write, other, root, order)
     if isinstance(root, SlotOp):
         _verify_written_first(root, accesses, order)
-    elif root.role.data == "output" and not is_covered(
+    elif _is_result(root, program) and not is_covered(
         region_of(root.buffer), [write.region for write in writes]
     ):
         part = "part of " if writes else ""
-        raise invalid(
-            root, f"{part}output '{root.bind_name.data}' of @{program.sym_name.data} is never written"
-        )
+        raise invalid(root, f"{part}{_root_name(root)} of @{program.sym_name.data} is never written")
+    elif writes and root.role.data == "derived":
+        _verify_written_first(root, accesses, order)
+
+
+def _is_result(bind: BindOp, program: ProgramOp) -> bool:
+    """Whether a program has to write a bind: an output, or what `@prepare` makes."""
+    return bind.role.data == "output" or (bind.role.data == "derived" and program.sym_name.data == PREPARE)
 
 
 def _verify_pair(write: Access, other: Access, root: BindOp | SlotOp, order: HappensBefore) -> None:
@@ -132,7 +138,7 @@ def _root_name(root: BindOp | SlotOp) -> str:
     return f"slot %{root.buffer.name_hint or '?'}"
 
 
-def _verify_written_first(root: SlotOp, accesses: Sequence[Access], order: HappensBefore) -> None:
+def _verify_written_first(root: BindOp | SlotOp, accesses: Sequence[Access], order: HappensBefore) -> None:
     """A slot that results take over in place has as many writes as reads: a read mostly finds all in the last one."""
     writes: list[Access] = []
     for access in accesses:
@@ -149,7 +155,7 @@ def _before(reader: ResolvedOp, writes: Sequence[Access], order: HappensBefore) 
     return (write.region for write in reversed(writes) if order.before(write.instruction, reader))
 
 
-def _verify_read(root: SlotOp, access: Access, earlier: Sequence[Region]) -> None:
+def _verify_read(root: BindOp | SlotOp, access: Access, earlier: Sequence[Region]) -> None:
     if is_covered(access.region, earlier):
         return
     part, reader = "part of " if earlier else "", access.instruction

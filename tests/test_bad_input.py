@@ -135,7 +135,7 @@ PROGRAMS = {
     ),
     "a group whose record is not whole": (
         grouped(
-            ' kernel("cpu.gemm_portable", {version = 2 : i64, determinism = "bitwise"})',
+            ' kernel("cpu.gemm_portable", {version = 4 : i64, determinism = "bitwise"})',
             "logical.relu %1 : tensor<2x3xf32>",
         ),
         "error: instruction 'two': kernel record lacks the integer 'threads': run select-kernels again",
@@ -212,7 +212,7 @@ COMMANDS = {
     ),
     "overflowing dims": (
         ["compile", str(MLP), "-o", "x", "--dims", "N=99999999999999999999999"],
-        "takes 25599999999999999999999744 bytes; the largest tensor takes 140737488355328 (2^47)",
+        "aicf: error: dims: cannot read 'N=99999999999999999999999'; write sizes per name, as in N=1,32;M=4",
     ),
     "no threads": (["compile", str(MLP), "-o", "x", "--threads", "0"], "threads must be at least 1, got 0"),
     "unknown policy": (
@@ -221,9 +221,9 @@ COMMANDS = {
     ),
     "unknown field of a policy": (
         ["compile", str(MLP), "-o", "x", "--policy", '{"speed": 1}'],
-        "speed: unknown field; legal: bindings, determinism, forbid, fusion, groups, inplace, kernels, max_bytes, "
-        "max_programs, measurements, memory, new_shapes, order, prepared_weights, records, rounding, saves, streams, "
-        "streams_of, tf32, version",
+        "speed: unknown field; legal: bindings, determinism, forbid, fusion, groups, inplace, kernels, layouts, "
+        "max_bytes, max_programs, measurements, memory, new_shapes, order, prepared_weights, records, rounding, "
+        "saves, streams, streams_of, tf32, version",
     ),
     "unknown kernel": (
         ["compile", str(MLP), "-o", "x", "--dims", "N=1", "--policy", '{"kernels": {"fc1": "cpu.gem"}}'],
@@ -529,9 +529,9 @@ EDITS = {
         "backend cpu has no kernel 'cpu.genius'; it has ",
     ),
     "kernel of another version": (
-        r"version = 1 ",
+        r"version = 2 ",
         "version = 9 ",
-        "is version 1 here, the record has 9: run select-kernels again",
+        "is version 2 here, the record has 9: run select-kernels again",
     ),
     "no source": (r'src\(\["prob"\]\)', "src([])", "instruction 'prob@N=4': it names no source op (src)"),
     "another meaning": (r"logical.relu", "logical.exp", "the body is authoritative"),

@@ -124,7 +124,8 @@ def test_rows_have_the_same_bits_in_every_batch(name: str, target: str, threads:
 
 
 def test_without_the_class_they_have_not() -> None:
-    assert {found.partition(" ")[0] for found in differing("mlp", {})} == {"y"}
+    """Decided for no machine in particular: on some, one row and many happen to be added up alike."""
+    assert {found.partition(" ")[0] for found in differing("mlp", {}, "cpu:generic")} == {"y"}
 
 
 # On a GPU, decided here

@@ -72,6 +72,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     ),
     "aicf.runtime": (
         *EMIT,
+        "aicf.dialects.body_text",
         "aicf.dialects.types",
         "aicf.dialects.logical",
         "aicf.dialects.step_names",

@@ -43,6 +43,7 @@ __all__ = [
     "ProfileEntry",
     "SharingKernel",
     "TunableKernel",
+    "WeighingKernel",
     "Work",
 ]
 
@@ -71,6 +72,11 @@ class OperandInfo:
     strides: tuple[int, ...]
     updated: bool = False
     offset: int = 0
+
+    @property
+    def is_weight(self) -> bool:
+        """Whether it may be packed ahead: a parameter that no program overwrites, or what is made of such alone."""
+        return self.role in ("param", "derived") and not self.updated
 
 
 @dataclass(frozen=True)
@@ -174,6 +180,15 @@ class SharingKernel(Protocol):
     def threads_us(self, work: Work, target: TargetAttr) -> Mapping[int, float]:
         """Predicted microseconds by number of threads, for each number that was weighed: `record` has the best. Only
         for legal work."""
+        ...
+
+
+@runtime_checkable
+class WeighingKernel(Protocol):
+    """What a `KernelDescriptor` also says if it knows several algorithms: what speaks against those not taken."""
+
+    def against(self, work: Work, record: Mapping[str, Attribute], target: TargetAttr) -> Mapping[str, str]:
+        """The reason against each algorithm but that of `record`, one of those it gives. Only for legal work."""
         ...
 
 

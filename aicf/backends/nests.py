@@ -95,6 +95,11 @@ class LoopNest:
         return tuple(i for i, dim in enumerate(self.dims) if dim.is_reduce)
 
 
+def sums_type(code: KernelOp | None, results: Sequence[str]) -> str:
+    """Element type of the sums of a product or convolution: what its scalar program starts from, or its result's."""
+    return results[0] if code is None else element_of(code.body.block.args[0].type).name
+
+
 def is_linear(map_: AffineMap) -> bool:
     """Whether every result is a sum of dims times constants."""
     return all(_is_linear(expr) for expr in map_.results)
@@ -127,7 +132,10 @@ def _access_of(map_: AffineMap, strides: tuple[int, ...], dtype: str) -> Access:
 
 
 def nest_of(kernel: KernelOp, strides: Sequence[Sequence[int]], dtypes: Sequence[str]) -> LoopNest:
-    """The nest of `kernel` for buffers (inputs, then outputs) with these strides and element types."""
+    """The nest of `kernel` for buffers (inputs, then outputs) with these strides and element types.
+
+    Parallel dims are in the order in which the first output lies, so that the innermost one has neighbours.
+    """
     maps = (*kernel.in_maps, *kernel.out_maps)
     indexed = {number: tuple(strides[number]) for number in kernel.indexed}
     still = (0,) * (len(kernel.parallel_sizes) + len(kernel.reduce_sizes))
@@ -139,7 +147,8 @@ def nest_of(kernel: KernelOp, strides: Sequence[Sequence[int]], dtypes: Sequence
     counted = {op.number for op in index_ops(kernel)}
     coordinates: list[int | None] = [None] * len(sizes)
     dims: list[Dim] = []
-    for index, (size, is_reduce) in enumerate(sizes):
+    for index in range(len(sizes)) if counted else _memory_order(kernel, accesses):
+        size, is_reduce = sizes[index]
         if size == 1:
             continue
         dim = Dim(size, is_reduce, tuple(access.strides[index] for access in accesses))
@@ -151,6 +160,14 @@ def nest_of(kernel: KernelOp, strides: Sequence[Sequence[int]], dtypes: Sequence
         if index in counted:
             coordinates[index] = len(dims) - 1
     return LoopNest(kernel, tuple(dims), accesses, len(kernel.in_maps), tuple(coordinates), indexed)
+
+
+def _memory_order(kernel: KernelOp, accesses: Sequence[Access]) -> list[int]:
+    """The dims of a kernel: the parallel ones as the first output lies, far steps first, then the reduced ones."""
+    count = len(kernel.parallel_sizes)
+    steps = accesses[len(kernel.in_maps)].strides if kernel.out_maps else (0,) * count
+    parallel = sorted(range(count), key=lambda dim: -abs(steps[dim]))
+    return [*parallel, *range(count, count + len(kernel.reduce_sizes))]
 
 
 def load_ops(kernel: KernelOp) -> list[LoadOp]:

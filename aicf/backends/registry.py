@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from aicf.backends.base import Backend, KernelDescriptor
     from aicf.dialects.emit_types import TargetAttr
 
+MAX_THREADS = 1024
+"""More than a machine has: what a program is split for is decided thread by thread when it is compiled."""
+
 ENTRY_POINTS = "aicf.backends"
 
 _BUILT_IN = {
@@ -100,20 +103,30 @@ def _load(backend: str, native: NativeCode) -> LoadedCode | DeviceCode:
     return loader.load_native(native)
 
 
+def check_threads(threads: object) -> None:
+    """Raises PolicyError for what is no number of threads."""
+    if isinstance(threads, bool) or not isinstance(threads, int):
+        raise PolicyError(f"threads is a whole number, got {threads!r}")
+    if threads < 1:
+        raise PolicyError(f"threads must be at least 1, got {threads}")
+    if threads > MAX_THREADS:
+        raise PolicyError(f"threads must be at most {MAX_THREADS}, got {threads}")
+
+
 def resolve_target(spec: str, threads: int = 1) -> TargetAttr:
     """The target that `spec` names: `backend:level`, then `+library=version` for each library it may call.
 
     A bare `backend` means this machine: its level and its libraries.
 
-    Raises PolicyError for an unknown backend, level or library, a malformed library, or threads < 1.
+    Raises PolicyError for an unknown backend, level or library, a malformed library, or a number of threads that is
+    none from 1 to MAX_THREADS.
     """
     from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, StringAttr, i64
 
     from aicf.dialects.emit_types import TargetAttr
 
     name, _, rest = spec.partition(":")
-    if threads < 1:
-        raise PolicyError(f"threads must be at least 1, got {threads}")
+    check_threads(threads)
     backend = get_backend(name)
     level, *listed = rest.split("+")
     arch = backend.resolve_arch(level or None)

@@ -97,5 +97,12 @@ class Binding:
         return self.graph_exec[name]
 
     def outputs(self) -> dict[str, Any]:
-        """The memory of all outputs by name."""
-        return {spec.name: self.graph_exec[spec.name] for spec in self._session.output_info}
+        """The memory of all outputs by name.
+
+        Of one whose number of rows follows from the data it is all rows that there could be, and another output,
+        called `<name>.count`, says how many of them are there.
+        """
+        names = [spec.name for spec in self._session.output_info]
+        program = self._program
+        counts = () if program is None else tuple(name for name in program.outputs if name not in names)
+        return {name: self.graph_exec[name] for name in (*names, *counts)}

@@ -22,7 +22,7 @@ from functools import cache
 from pathlib import Path
 
 from aicf.artifact import FORMAT_VERSION, toolchain_lock
-from aicf.compiled import CompiledModel, Options, Packed, load_program
+from aicf.compiled import CompiledModel, Options, SharedWeights, load_program
 from aicf.errors import AicfError, ArtifactError
 from aicf.inference.report import Report
 from aicf.plain import to_plain
@@ -65,7 +65,7 @@ class ProgramCache:
         logical: str,
         options: Options,
         weights: Mapping[str, Array],
-        packed: Packed,
+        shared: SharedWeights,
     ) -> CompiledModel | None:
         """The program of `key`; None if there is none that can be used.
 
@@ -73,13 +73,13 @@ class ProgramCache:
             label: Its sizes in words, for the report of one that cannot; None for no report.
             logical, options: What it must have been made of.
             weights: Of the model; it takes those that it reads.
-            packed: Gives prepared weights of a plan that are there already.
+            shared: What other executables of the model have already.
         """
         path = self.path(key)
         if not path.exists():
             return None
         try:
-            found = load_program(path, weights, packed)
+            found = load_program(path, weights, shared)
             if found.record.logical != logical or not _is_made_by(found.record.options, options):
                 raise ArtifactError("it is the program of another model", location=str(path))
         except AicfError as error:

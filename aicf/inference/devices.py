@@ -23,6 +23,8 @@ def target_for(device: str | None, engine: str | None) -> str | None:
         PolicyError: there is no such device or engine, or the engine does not run on the device.
         BackendUnavailable: the device is not the one that programs run on.
     """
+    _check_name("device", device)
+    _check_name("engine", engine)
     place = None if device is None else _place_of(device)
     if engine is None:
         return place
@@ -48,6 +50,11 @@ def check_device(device: str | None, engine: str | None, backend: str, arch: str
         raise PolicyError(
             f"engine: '{engine}' is asked for, the program is compiled for {own}; compile it again"
         )
+
+
+def _check_name(option: str, name: object) -> None:
+    if name is not None and not isinstance(name, str):
+        raise PolicyError(f"{option}: {name!r} is no name; legal: {', '.join(DEVICES)}")
 
 
 def _place_of(device: str) -> str:

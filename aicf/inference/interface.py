@@ -115,6 +115,7 @@ class Interface:
             raise InputMismatch(
                 f"output names are a list of names, got the string '{names}'; write ['{names}']"
             )
+        _check_iterable(names)
         reject_unknown(names, self.output_names, "output")
 
     def _missing(self, given: Mapping[str, Any]) -> InputMismatch:
@@ -208,6 +209,11 @@ class Interface:
         """Sizes and values in words: `batch=8, length=128, rate=16000`."""
         pairs = [*zip(self.dims, bucket.sizes, strict=True), *self.values_of(bucket).items()]
         return ", ".join(f"{name}={json.dumps(value)}" for name, value in pairs) or "fixed sizes"
+
+
+def _check_iterable(names: object) -> None:
+    if not isinstance(names, Iterable):
+        raise InputMismatch(f"output names are a list of names, got {type(names).__name__}")
 
 
 def _value_text(spec: _Input, value: object) -> str:

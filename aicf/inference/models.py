@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 
-from aicf.dialects.logical import NAME_ATTR, ROLE_ATTR
+from aicf.dialects.logical import COUNTS_ATTR, NAME_ATTR, ROLE_ATTR
 from aicf.dialects.onnx import GraphOp
-from aicf.dialects.types import TensorInfo, tensor_info
+from aicf.dialects.types import TensorInfo, element_named, tensor_info
+from aicf.inference.counting import OPEN
 from aicf.inference.interface import UNKNOWN, Interface
 from aicf.passes.specialize_shapes import symbolic_names
-from aicf.passes.support.interface import argument_entry, results_of
-from aicf.passes.support.onnx_values import check_inputs
+from aicf.passes.support.interface import Result, argument_entry, results_of
+from aicf.passes.support.onnx_values import check_inputs, converted
 from aicf.runtime.executable import TensorSpec
-from aicf.runtime.tensors import Array, numpy_dtype
+from aicf.runtime.tensors import Array
 from aicf.sources import Source
 
 
@@ -45,8 +47,21 @@ def _of_function(function: FuncOp) -> Interface:
         for argument in function.args
         if _text(entry := argument_entry(function, argument.index), ROLE_ATTR) == "input"
     ]
-    outputs = [_spec(result.name or "", tensor_info(result.value.type)) for result in results_of(function)]
+    results = results_of(function)
+    counts = [result.attrs[COUNTS_ATTR] for result in results if COUNTS_ATTR in result.attrs]
+    outputs = [_result_spec(result, counts) for result in results if COUNTS_ATTR not in result.attrs]
     return Interface(inputs, outputs, symbolic_names(function))
+
+
+def _result_spec(result: Result, counts: Sequence[Attribute]) -> TensorSpec:
+    """A size that another result counts is open."""
+    spec = _spec(result.name or "", tensor_info(result.value.type))
+    sizes = list(spec.shape)
+    for entry in counts:
+        axis = entry.data.get(spec.name) if isinstance(entry, DictionaryAttr) else None
+        if isinstance(axis, IntegerAttr):
+            sizes[axis.value.data] = OPEN
+    return replace(spec, shape=tuple(sizes))
 
 
 def _of_graph(graph: GraphOp, source: Source, values: Mapping[str, Array]) -> Interface:
@@ -61,8 +76,8 @@ def _of_graph(graph: GraphOp, source: Source, values: Mapping[str, Array]) -> In
     for name in graph.result_names:
         dtype, shape = source.outputs.get(name.data, nothing)
         outputs.append(TensorSpec(name.data, shape, dtype))
-    types = {spec.name: numpy_dtype(spec.dtype) for spec in inputs}
-    known = {name: value.astype(types[name]) for name, value in values.items()}
+    types = {spec.name: element_named(spec.dtype) for spec in inputs}
+    known = {name: converted(name, value, types[name]) for name, value in values.items()}
     return Interface(inputs, outputs, symbolic_names(graph), known)
 
 

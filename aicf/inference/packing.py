@@ -1,8 +1,9 @@
-"""Weights that are packed ahead, shared among the executables of one model on the host.
+"""Weights that the executables of one model share: those that are packed ahead, and on a device all of them.
 
-Each program made on first use is an executable of its own, and would pack the weights once more. What a pack makes
-follows from its kernel, its record and what it reads, all of which the plan tells: equal ones are taken from an
-executable that has them, as long as there is one.
+Each program made on first use is an executable of its own, and would pack the weights once more. What an instruction of
+`@prepare` makes follows from its meaning, its kernel, its record and what it reads, all of which the plan tells: equal
+ones are taken from an executable that has them, as long as there is one. On the host the weights themselves are used
+where they are.
 """
 
 from __future__ import annotations
@@ -10,24 +11,31 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from math import prod
 from weakref import WeakValueDictionary
 
 from aicf.compiled import CompiledModel
 from aicf.plain import to_plain
 from aicf.runtime.capture_plan import ARENA, CapturePlan, Launch, ModulePlan, Place
-from aicf.runtime.tensors import Array, address
+from aicf.runtime.device_weights import DeviceWeights
+from aicf.runtime.executable import Executable
+from aicf.runtime.graph import Node
+from aicf.runtime.store import DERIVED, WEIGHT, CommonKey
+from aicf.runtime.tensors import Array, numpy_dtype
 
 
-class PackedWeights:
-    """The packed weights of the executables of one model that are alive."""
+class ModelWeights:
+    """The weights of the executables of one model that are alive; see `SharedWeights`."""
 
     def __init__(self) -> None:
+        self.on_device = DeviceWeights(packing_keys)
         self._lock = threading.Lock()
         self._arrays: WeakValueDictionary[str, Array] = WeakValueDictionary()
 
-    def of(self, plan: ModulePlan) -> Mapping[str, Array] | None:
-        """All that `plan` needs by name, if all of it is there."""
+    def packed(self, plan: ModulePlan) -> Mapping[str, Array] | None:
+        """All that `plan` needs by name, if all of it is on the host already."""
         keys = packing_keys(plan)
         with self._lock:
             found = {name: self._arrays.get(key) for name, key in keys.items()}
@@ -35,7 +43,7 @@ class PackedWeights:
         return whole if whole and len(whole) == len(plan.derived) else None
 
     def keep(self, executable: CompiledModel) -> None:
-        """Offers those of an executable from now on."""
+        """Offers what an executable has packed on the host from now on."""
         if executable.native.place != "host" or executable.plan.prepare is None:
             return
         keys, arrays = packing_keys(executable.plan), executable.prepared()
@@ -49,22 +57,26 @@ def packing_keys(plan: ModulePlan) -> dict[str, str]:
     if plan.prepare is None:
         return {}
     made = _Made(plan.prepare)
-    for launch in plan.prepare.launches:
-        made.run(launch)
+    for node, launch in zip(plan.prepare.graph.nodes, plan.prepare.launches, strict=True):
+        made.run(node, launch)
     return made.keys()
 
 
-def prepared_bytes(executables: Iterable[CompiledModel]) -> int:
-    """Bytes of prepared weights, those that several executables share once."""
-    different = {id(executable): executable for executable in executables}.values()
-    shared: dict[int, int] = {}
-    own = 0
-    for executable in different:
-        if executable.native.place == "host":
-            shared.update((address(array), array.nbytes) for array in executable.prepared().values())
-        else:
-            own += executable.memory()["derived"]
-    return own + sum(shared.values())
+def common_bytes(executables: Iterable[Executable], kinds: Collection[str] = (WEIGHT, DERIVED)) -> int:
+    """Bytes of these kinds that executables may have in common, those that several have once."""
+    parts: dict[CommonKey, int] = {}
+    for executable in {id(each): each for each in executables}.values():
+        parts.update(executable.common())
+    return sum(nbytes for (kind, *_), nbytes in parts.items() if kind in kinds)
+
+
+@dataclass(frozen=True)
+class _Written:
+    """Bytes that an instruction wrote: where they begin and end, and the hash of how."""
+
+    start: int
+    stop: int
+    key: str
 
 
 class _Made:
@@ -72,34 +84,57 @@ class _Made:
 
     def __init__(self, prepare: CapturePlan) -> None:
         self._binds = prepare.graph.binds
-        self._by_place: dict[tuple[int, int], str] = {}
-        self._by_base: dict[int, list[str]] = {}
+        self._written: dict[int, list[_Written]] = {}
 
-    def run(self, launch: Launch) -> None:
-        """One instruction: what it writes follows from its kernel and from what it reads."""
+    def run(self, node: Node, launch: Launch) -> None:
+        """One instruction: what it writes follows from what it computes, by which kernel, and from what it reads."""
         read = [[self._source(place), _walk(place)] for place in launch.ins]
         written = [[place.base != ARENA and place.offset, _walk(place)] for place in launch.outs]
-        text = json.dumps([launch.kernel, launch.record, read, written], sort_keys=True)
+        text = json.dumps([node.meaning, launch.kernel, launch.record, read, written], sort_keys=True)
         for number, place in enumerate(launch.outs):
             key = f"{hashlib.sha256(text.encode()).hexdigest()}.{number}"
-            self._by_place[place.base, place.offset] = key
-            self._by_base.setdefault(place.base, []).append(key)
+            self._note(place, _Written(*self._bytes(place), key))
+
+    def _note(self, place: Place, new: _Written) -> None:
+        """Notes what was written; what lay there before is gone if all bytes are new."""
+        known = self._written.setdefault(place.base, [])
+        if place.layout is None and new.stop - new.start == prod(place.shape) * _element_bytes(place):
+            known[:] = [each for each in known if each.start < new.start or new.stop < each.stop]
+        known.append(new)
+
+    def _bytes(self, place: Place) -> tuple[int, int]:
+        """Where an operand begins and ends, in bytes; in a layout, all of its bind."""
+        if place.layout is not None:
+            return 0, self._binds[place.base - ARENA - 1].nbytes
+        low = sum((n - 1) * step for n, step in zip(place.shape, place.strides, strict=True) if step < 0)
+        high = sum((n - 1) * step for n, step in zip(place.shape, place.strides, strict=True) if step > 0) + 1
+        size = _element_bytes(place)
+        return place.offset + low * size, place.offset + high * size
 
     def _source(self, place: Place) -> object:
-        """What is read: what an instruction in front wrote there, else a weight or a constant."""
-        made = self._by_place.get((place.base, place.offset))
-        if made is not None or place.base == ARENA:
+        """What is read: what instructions in front wrote there, in order, and in a bind its weight or constant."""
+        start, stop = self._bytes(place)
+        written = self._written.get(place.base, ())
+        made = [[each.key, each.start - start] for each in written if each.start < stop and start < each.stop]
+        if place.base == ARENA:
             return made
         bind = self._binds[place.base - ARENA - 1]
-        return [bind.name, bind.value, place.offset]
+        return made or [bind.name, bind.value, place.offset]
 
     def keys(self) -> dict[str, str]:
         """The hash of each derived bind."""
         return {
-            bind.name: json.dumps([to_plain(bind), self._by_base.get(index, [])], sort_keys=True)
+            bind.name: json.dumps([to_plain(bind), self._keys_of(index)], sort_keys=True)
             for index, bind in enumerate(self._binds, ARENA + 1)
             if bind.role == "derived"
         }
+
+    def _keys_of(self, base: int) -> list[str]:
+        return [each.key for each in self._written.get(base, ())]
+
+
+def _element_bytes(place: Place) -> int:
+    return numpy_dtype(place.dtype).itemsize
 
 
 def _walk(place: Place) -> list[object]:

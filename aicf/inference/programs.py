@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
 from aicf.compiled import CompiledModel
 from aicf.errors import InputMismatch, PolicyError, SessionClosed, ValueNeeded
+from aicf.inference.counting import Counts
 from aicf.inference.engines.base import Engine, Made
 from aicf.inference.interface import Bucket
 from aicf.inference.limits import Limits
+from aicf.inference.packing import common_bytes
 from aicf.inference.placement import placed
 from aicf.inference.report import Report
 from aicf.inference.usage import (
@@ -49,7 +51,7 @@ class Program:
         executable: Shared by the programs that were given ahead.
         plan: Its own part of the executable's plan.
         is_ahead: Whether it was given ahead, and so stays.
-        nbytes: What it holds while it is idle: arena, prepared weights, state.
+        nbytes: What it holds alone while it is idle: arena, constants, state.
         meter: Counts what its executable requests; None if that was made elsewhere.
         first_run: What its first run requested; None before that.
         runs: Calls so far.
@@ -71,11 +73,13 @@ class Program:
     used: int = 0
     guard: threading.Lock = field(default_factory=threading.Lock)
     outputs: tuple[str, ...] = ()
+    counts: Counts = field(init=False)
     takes: tuple[int, ...] | None = None
     keys: set[Key] = field(default_factory=set[Key])
 
     def __post_init__(self) -> None:
         self.outputs = tuple(bind.name for bind in self.plan.graph.outputs)
+        self.counts = Counts.read(self.plan.graph)
 
     @property
     def inputs(self) -> list[str]:
@@ -98,8 +102,11 @@ class Program:
         return arguments if self.takes is None else [arguments[index] for index in self.takes]
 
     def call(self, arguments: Sequence[Any], out: Any = None) -> dict[str, Array]:
-        """Runs it once on inputs of the model; the outputs by name."""
-        return self.call_own(self.own(arguments), out)
+        """Runs it once on inputs of the model; the outputs by name, as much of them as there is."""
+        results = self.call_own(self.own(arguments), out)
+        if not self.counts.names:
+            return results
+        return self.counts.taken(results, () if out is None else cast("Mapping[str, Any]", out))
 
     def call_own(self, arguments: Sequence[Any], out: Any = None) -> dict[str, Array]:
         """Runs it once on inputs of its own. The first call is counted."""
@@ -311,7 +318,7 @@ class Programs:
 
     def _check_bytes(self, programs: Sequence[Program], what: str) -> None:
         """Raises PolicyError if these programs alone exceed the limit of bytes."""
-        needed, limit = sum(program.nbytes for program in programs), self._limits.max_bytes
+        needed, limit = _held(programs), self._limits.max_bytes
         if limit and needed > limit:
             raise PolicyError(
                 f"max_bytes: {what} the session holds {needed:,} bytes, and the limit is {limit:,}; raise it, or use "
@@ -321,18 +328,17 @@ class Programs:
     def _evict(self, newest: Program) -> None:
         """Drops the least recently used of what was made on first use, as long as a limit is exceeded."""
         while (evicted := self._drop_one(newest)) is not None:
-            program, why = evicted
+            program, why, nbytes = evicted
             program.executable.release()
-            self._report.add(
-                logging.INFO, "evicted", program.label, f"{why}; {program.nbytes:,} bytes given back"
-            )
+            self._report.add(logging.INFO, "evicted", program.label, f"{why}; {nbytes:,} bytes given back")
 
-    def _drop_one(self, newest: Program) -> tuple[Program, str] | None:
+    def _drop_one(self, newest: Program) -> tuple[Program, str, int] | None:
+        """Forgets a program, if a limit is exceeded: the program, why, and the bytes that others do not hold too."""
         limits = self._limits
         with self._lock:
             programs = list(self._by_bucket.values())
             loose = [program for program in programs if not program.is_ahead]
-            held = sum(program.nbytes for program in programs)
+            held = _held(programs)
             if limits.max_programs and len(loose) > limits.max_programs:
                 why = f"max_programs is {limits.max_programs}"
             elif limits.max_bytes and held > limits.max_bytes:
@@ -343,7 +349,7 @@ class Programs:
             del self._by_bucket[oldest.bucket]
             for key in oldest.keys:
                 self._by_key.pop(key, None)
-            return oldest, why
+            return oldest, why, held - _held(self._by_bucket.values())
 
     # The end
 
@@ -367,3 +373,9 @@ class Programs:
             raise SessionClosed(
                 f"the session of '{self._engine.model}' is closed; make a new InferenceSession"
             )
+
+
+def _held(programs: Iterable[Program]) -> int:
+    """Bytes that programs hold while they are idle; what several share counts once."""
+    listed = list(programs)
+    return sum(program.nbytes for program in listed) + common_bytes(each.executable for each in listed)

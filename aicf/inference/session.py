@@ -20,13 +20,14 @@ from aicf.inference.engines.base import Engine, Made
 from aicf.inference.engines.opening import Asked, open_engine
 from aicf.inference.interface import Feeds
 from aicf.inference.limits import Limits
-from aicf.inference.packing import prepared_bytes
+from aicf.inference.packing import common_bytes
 from aicf.inference.placement import Placement, placed
 from aicf.inference.programs import Program, Programs
 from aicf.inference.report import Report
 from aicf.inference.usage import MemoryUse
 from aicf.runtime.executable import TensorSpec
 from aicf.runtime.profiler import Profile, Profiler
+from aicf.runtime.store import DERIVED
 from aicf.runtime.tensors import Array, describe
 
 if TYPE_CHECKING:
@@ -117,13 +118,12 @@ class InferenceSession:
     def output_info(self) -> tuple[TensorSpec, ...]:
         """Name, shape and dtype of each output, in order; a symbolic size is its name, `?` one that has none.
 
-        An ONNX model may declare nothing of an output, or declare it wrongly; it is then what the first program gives,
-        and `?[?]` before that.
+        An ONNX model may declare nothing of an output; it is then what the first program gives, and `?[?]` before that.
         """
         outputs = self._interface.outputs
         if not (programs := self._programs.all):
             return outputs
-        made = programs[0].executable.outputs
+        made = programs[0].counts.visible(programs[0].executable.outputs)
         return tuple(
             spec if _agree(spec, known) else known for spec, known in zip(outputs, made, strict=True)
         )
@@ -144,7 +144,8 @@ class InferenceSession:
         programs = self._programs.all
         executables = [program.executable for program in programs]
         weights = max((executable.memory()["weights"] for executable in executables), default=0)
-        return MemoryUse(weights, prepared_bytes(executables), tuple(program.memory for program in programs))
+        prepared = common_bytes(executables, [DERIVED])
+        return MemoryUse(weights, prepared, tuple(program.memory for program in programs))
 
     def placement(self) -> Placement:
         """What runs where: device, kernels, memory and sizes of the programs that are there."""

@@ -59,14 +59,14 @@ def predicted_bytes(executable: CompiledModel, name: str, *, is_first: bool) -> 
 
 
 def program_bytes(executable: CompiledModel, name: str, *, with_shared: bool) -> int:
-    """What one program holds while it is idle; `with_shared` adds what all programs of its executable share."""
+    """What one program holds while it is idle, apart from what `Executable.common` tells.
+
+    Args:
+        with_shared: Whether with what all programs of its executable share.
+    """
     sizes = executable.memory()
-    shared = (
-        ("derived", "state")
-        if executable.native.place == "host"
-        else ("weights", "derived", "consts", "state")
-    )
-    return sizes[f"arena@{name}"] + (sum(sizes[key] for key in shared) if with_shared else 0)
+    shared = (sizes["state"] + sizes.get("consts", 0)) if with_shared else 0
+    return sizes[f"arena@{name}"] + shared
 
 
 def lower_bound_of(executable: CompiledModel, name: str) -> int | None:

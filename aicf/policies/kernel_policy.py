@@ -1,4 +1,4 @@
-"""`KernelPolicy`: what a user wants of fusion, kernels, records, rounding and determinism, as plain data.
+"""`KernelPolicy`: what a user wants of fusion, kernels, records, layouts, rounding and determinism, as plain data.
 
 It says what runs; how that is executed is in `execution_policy`. A policy narrows or pins what passes would choose; it
 holds no code and chooses nothing itself. It travels in a policy file (`policy`), and as the module attribute
@@ -35,6 +35,11 @@ BATCH_INVARIANT = "batch_invariant"
 DETERMINISM = ("bitwise", BATCH_INVARIANT, "any")
 ROUNDING = ("fused", "strict")
 MEASUREMENTS = ("cold", "warm")
+ROW_MAJOR = "row_major"
+CHANNELS_LAST = "channels_last"
+LAYOUTS = (ROW_MAJOR, CHANNELS_LAST)
+EVERY_VALUE = "*"
+"""Key of `layouts` that speaks of all values which have no key of their own."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,9 @@ class KernelPolicy(Section):
             predicted: it stands in for the prediction.
         forbid: Kernel ids that are never chosen.
         groups: Ids of ops that form one group each; a list of one keeps that op alone.
+        layouts: Id of a group, or `*` for all that are not named, to how its results of three to five dimensions lie
+            between it and its readers: `row_major`, or `channels_last` with the second dimension innermost. `*` asks
+            where kernels take it.
         measurements: Which times of a tuning table count: `cold`, with nothing in the device's cache, or `warm`.
 
     Raises:
@@ -100,6 +108,7 @@ class KernelPolicy(Section):
         "records": map_of(map_of(plain)),
         "forbid": strings,
         "groups": string_lists,
+        "layouts": map_of(choice(LAYOUTS)),
         "measurements": choice(MEASUREMENTS),
     }
     BOUNDS: ClassVar[tuple[str, ...]] = ("determinism", "rounding", "tf32")
@@ -112,6 +121,7 @@ class KernelPolicy(Section):
     records: Mapping[str, Mapping[str, object]] = field(default_factory=dict[str, Mapping[str, object]])
     forbid: tuple[str, ...] = ()
     groups: tuple[tuple[str, ...], ...] = ()
+    layouts: Mapping[str, str] = field(default_factory=dict[str, str])
     measurements: str = "cold"
 
     def __post_init__(self) -> None:
@@ -119,6 +129,8 @@ class KernelPolicy(Section):
         one_of("determinism", self.determinism, DETERMINISM)
         one_of("rounding", self.rounding, ROUNDING)
         one_of("measurements", self.measurements, MEASUREMENTS)
+        for id_, layout in self.layouts.items():
+            one_of(f"layouts.{id_}", layout, LAYOUTS)
         self._check_groups()
         for id_ in self.records:
             self.expected_us(id_)
@@ -164,6 +176,16 @@ class KernelPolicy(Section):
         for key in self.records:
             if key not in groups:
                 raise PolicyError(f"records.{key}: no group has that name; {suggest(key, groups, 'it has')}")
+
+    def check_layout_keys(self, groups: Collection[str]) -> None:
+        """Raises PolicyError, naming the path, for a key of `layouts` that is no group whose results may lie in either
+        layout."""
+        for key in self.layouts:
+            if key != EVERY_VALUE and key not in groups:
+                raise PolicyError(
+                    f"layouts.{key}: no group of that name has results that may lie either way; "
+                    f"{suggest(key, groups, 'these have')}"
+                )
 
     def check_groups(self, ops: Collection[str], copies: Collection[str] = ()) -> None:
         """Raises PolicyError, naming the path, for an id in `groups` that is no op's, nor one of the `copies` of ops

@@ -182,6 +182,7 @@ def contradictions(plan: ModulePlan) -> Iterator[str]:
             if weights.setdefault(bind.name, described) != described:
                 yield f"{bind.role} '{bind.name}' has another shape in @{program.name}; weights are shared"
         yield from _wrong_derived(program, plan.prepare)
+        yield from _wrong_counts(program)
     written = {bind.name for program in plan.programs for bind in program.graph.binds if bind.is_host_written}
     for name in sorted(written.intersection(plan.updated)):
         yield f"meta '{name}' is kept by the executable for one program and updated by another; choose one"
@@ -199,6 +200,18 @@ def _wrong_derived(program: CapturePlan, prepare: CapturePlan | None) -> Iterato
             yield f"@{program.name}: derived '{bind.name}' is not made by @prepare; run lower-to-emit again"
         elif bind != made[bind.name]:
             yield f"@{program.name}: derived '{bind.name}' has another type than in @prepare; make them equal"
+
+
+def _wrong_counts(program: CapturePlan) -> Iterator[str]:
+    ranks = {bind.name: len(bind.shape) for bind in program.graph.outputs}
+    for bind in program.graph.binds:
+        is_count = bind.role == "output" and not bind.shape and bind.dtype == "i64"
+        for counted in bind.counts:
+            if not is_count or not 0 <= counted.axis < ranks.get(counted.output, 0):
+                yield (
+                    f"@{program.name}: {bind.role} '{bind.name}' counts dimension {counted.axis} of "
+                    f"'{counted.output}'; an output of one i64 counts dimensions that outputs have"
+                )
 
 
 def _check(plan: ModulePlan) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -15,11 +16,14 @@ from aicf.runtime.consts import read_const
 from aicf.runtime.device_exec import DeviceGraphExec, DeviceProgram
 from aicf.runtime.device_memory import Block, Queue, padded
 from aicf.runtime.device_state import DeviceState
+from aicf.runtime.device_weights import DeviceWeights, Resident
 from aicf.runtime.graph import WEIGHT_ROLES, Bind
 from aicf.runtime.state import State
+from aicf.runtime.store import DERIVED, WEIGHT, CommonKey
 from aicf.runtime.tensors import Array, address
 
-_WEIGHT, _DERIVED = "weight", "derived"
+PartKey: TypeAlias = tuple[str, ...]
+"""Kind and name of what is uploaded once."""
 
 
 class DeviceStore:
@@ -31,6 +35,7 @@ class DeviceStore:
         derived: Prepared weights from a cache; made by `@prepare` on the device if None.
         code: Gives the loaded code, loading it if need be.
         reserves: Bytes that the graph of each program needs for itself, by entry.
+        common: What executables of the same model have on the device in common.
 
     Raises:
         ArtifactError: `reserves` lacks a program.
@@ -43,6 +48,7 @@ class DeviceStore:
         derived: Mapping[str, Array] | None,
         code: Callable[[], DeviceCode],
         reserves: Mapping[str, int],
+        common: DeviceWeights,
     ) -> None:
         self._plan = plan
         self._weights = weights
@@ -52,9 +58,11 @@ class DeviceStore:
         self._mutable = frozenset(plan.mutable)
         self._of_host = frozenset(plan.kept) - frozenset(plan.updated)
         self._lock = threading.RLock()
-        self._shared: Block | None = None
+        self._shared: _Shared | None = None
         self._programs = {program.name: self._program(program) for program in plan.programs}
         self._parts = self._shared_parts()
+        self._common = common
+        self._common_keys = self._keys_in_common()
 
     def instance(self, plan: CapturePlan, state: State | None) -> DeviceGraphExec:
         """See `Store`."""
@@ -75,7 +83,7 @@ class DeviceStore:
         arrays: dict[str, Array] = {}
         for bind in self._plan.derived:
             arrays[bind.name] = array = np.empty(bind.nbytes, np.uint8)
-            shared.memory.download(address(array), shared[_DERIVED, bind.name], bind.nbytes, queue.handle)
+            shared.memory.download(address(array), shared[DERIVED, bind.name], bind.nbytes, queue.handle)
         shared.memory.synchronize(queue.handle)
         return arrays
 
@@ -83,6 +91,10 @@ class DeviceStore:
         """See `Store`."""
         with self._lock:
             self._shared = None
+
+    def common(self) -> Mapping[CommonKey, int]:
+        """See `Store`."""
+        return {key: padded(self._parts[part]) for part, key in self._common_keys.items()}
 
     # Sizes
 
@@ -95,9 +107,9 @@ class DeviceStore:
             sizes[f"io@{name}"] = ports
             sizes[f"descriptors@{name}"] = padded(program.reserve)
             sizes[f"instance@{name}"] = program.block_bytes
-        for kind in (_WEIGHT, _DERIVED, "const"):
+        for kind in (WEIGHT, DERIVED, "const"):
             parts = {key: nbytes for key, nbytes in self._parts.items() if key[0] == kind}
-            sizes[{_WEIGHT: "weights", "const": "consts"}.get(kind, kind)] = _padded(parts)
+            sizes[{WEIGHT: "weights", "const": "consts"}.get(kind, kind)] = _padded(parts)
         sizes["state"] = self._state_bytes
         for name in self._programs:
             sizes[f"peak@{name}"] = self._peak(name)
@@ -112,12 +124,19 @@ class DeviceStore:
         """The most that is requested at once when this program is the first to run."""
         running = self._state_bytes + self._programs[name].block_bytes
         preparing = 0 if self._shared is not None else self._prepare_bytes
-        return _padded(self._parts) + max(running, preparing)
+        return _padded(self._own_parts()) + max(running, preparing)
+
+    def _own_parts(self) -> Mapping[PartKey, int]:
+        """The parts that it has, or would now have, to request itself."""
+        if self._shared is not None:
+            return {key: self._parts[key] for key in self._shared.own.offsets}
+        found = self._found()
+        return {key: nbytes for key, nbytes in self._parts.items() if key not in found}
 
     @property
     def _prepare_bytes(self) -> int:
         """What making the prepared weights takes for a while."""
-        if self._plan.prepare is None or self._cached is not None:
+        if self._plan.prepare is None or not self._prepares(self._found()):
             return 0
         program = self._program(self._plan.prepare)
         return _padded(self._only_prepared()) + program.block_bytes
@@ -125,7 +144,7 @@ class DeviceStore:
     def admit(self, plan: CapturePlan, state: State | None) -> None:
         """See `Source`; with it what is shared, if that is not there yet."""
         is_resident = isinstance(state, DeviceState) and state.is_resident
-        held = _padded(self._parts) if self._shared is not None else 0
+        held = _padded(self._own_parts()) if self._shared is not None else 0
         needed = self._peak(plan.name) - held - (self._state_bytes if is_resident else 0)
         memory = self._memory()
         free, total = memory.available()
@@ -145,22 +164,22 @@ class DeviceStore:
             raise ArtifactError(f"the native code has no entry '{plan.entry}'; compile the program again")
         return DeviceProgram(plan, self._reserves[plan.entry])
 
-    def _shared_parts(self) -> dict[tuple[str, ...], int]:
+    def _shared_parts(self) -> dict[PartKey, int]:
         """What is uploaded once: bytes by kind and name. Weights that only `@prepare` reads are not in it."""
-        parts: dict[tuple[str, ...], int] = {}
+        parts: dict[PartKey, int] = {}
         for plan in self._plan.programs:
             for bind in plan.graph.binds:
                 if (key := self._key(plan, bind)) is not None:
                     parts[key] = bind.nbytes
         return parts
 
-    def _key(self, plan: CapturePlan, bind: Bind) -> tuple[str, ...] | None:
+    def _key(self, plan: CapturePlan, bind: Bind) -> PartKey | None:
         """Where the shared block holds a bind; None for inputs, outputs, state and what the executable writes."""
         if bind.role in WEIGHT_ROLES:
             is_own = bind.name in self._mutable or bind.is_host_written
-            return None if is_own else (_WEIGHT, bind.name)
+            return None if is_own else (WEIGHT, bind.name)
         if bind.role == "derived":
-            return (_DERIVED, bind.name)
+            return (DERIVED, bind.name)
         return ("const", plan.name, bind.name) if bind.role == "const" else None
 
     def fixed(self, plan: CapturePlan, state: State | None) -> dict[int, int]:
@@ -175,58 +194,126 @@ class DeviceStore:
                 places[index] = state.resident().block[bind.name]
         return places
 
-    def _take(self) -> Block:
-        """The block of everything shared, uploaded and prepared."""
+    def _take(self) -> _Shared:
+        """Everything shared, uploaded and prepared."""
         with self._lock:
             if self._shared is None:
-                memory = self._memory()
-                shared, queue = Block(memory, self._parts), Queue(memory)
-                for key, array in self._initial().items():
-                    _upload(shared, key, array, queue)
-                memory.synchronize(queue.handle)
-                if self._plan.prepare is not None and self._cached is None:
-                    self._prepare(self._plan.prepare, shared)
-                self._shared = shared
+                with self._common.lock:
+                    self._shared = self._uploaded(self._found())
             return self._shared
 
-    def _initial(self) -> dict[tuple[str, ...], Array]:
+    def _uploaded(self, found: Mapping[PartKey, Resident]) -> _Shared:
+        """What was found, and the rest in a block of its own, which others find from now on."""
+        memory = self._memory()
+        own = Block(memory, {key: nbytes for key, nbytes in self._parts.items() if key not in found})
+        shared, queue, initial = _Shared(own, dict(found)), Queue(memory), self._initial()
+        for key in own.offsets:
+            if key in initial:
+                _upload(own, key, initial[key], queue)
+        memory.synchronize(queue.handle)
+        if self._plan.prepare is not None and self._prepares(found):
+            self._prepare(self._plan.prepare, shared)
+        for part, key in self._common_keys.items():
+            if part in own.offsets:
+                shared.residents[part] = Resident(own, own[part], initial.get(part))
+                self._common.keep(key, shared.residents[part])
+        return shared
+
+    # What executables of one model have in common
+
+    def _keys_in_common(self) -> dict[PartKey, CommonKey]:
+        """What tells that a part is that of another executable: the memory of a weight, how a packed one is made."""
+        packed, nobody = self._common.packing_keys(self._plan), object()
+        keys: dict[PartKey, CommonKey] = {}
+        for part in self._parts:
+            if part[0] == WEIGHT:
+                array = self._weights[part[1]]
+                keys[part] = (WEIGHT, address(array), array.nbytes)
+            elif part[0] == DERIVED:
+                keys[part] = (DERIVED, packed.get(part[1], nobody), part[1])
+        return keys
+
+    def _found(self) -> dict[PartKey, Resident]:
+        """The parts that are on the device already; packed weights only if all of them are: one run makes them."""
+        found: dict[PartKey, Resident] = {}
+        for part, key in self._common_keys.items():
+            if (resident := self._common.find(key)) is not None:
+                found[part] = resident
+        if self._prepares(found):
+            return {part: resident for part, resident in found.items() if part[0] != DERIVED}
+        return found
+
+    def _prepares(self, found: Mapping[PartKey, Resident]) -> bool:
+        """Whether packed weights are still to be made."""
+        return self._cached is None and any(part[0] == DERIVED and part not in found for part in self._parts)
+
+    def _initial(self) -> dict[PartKey, Array]:
         """What is uploaded into the shared block, by its key."""
-        arrays: dict[tuple[str, ...], Array] = {}
+        arrays: dict[PartKey, Array] = {}
         for plan in self._plan.programs:
             for bind in plan.graph.with_role("const"):
                 arrays["const", plan.name, bind.name] = read_const(bind)
         for kind, *names in self._parts:
-            if kind == _WEIGHT:
+            if kind == WEIGHT:
                 arrays[kind, names[0]] = self._weights[names[0]]
-            elif kind == _DERIVED and self._cached is not None:
+            elif kind == DERIVED and self._cached is not None:
                 arrays[kind, names[0]] = self._cached[names[0]]
         return arrays
 
     # Preparing weights
 
-    def _only_prepared(self) -> dict[tuple[str, ...], int]:
+    def _only_prepared(self) -> dict[PartKey, int]:
         """Weights, consts and results that only `@prepare` uses: bytes by key."""
         prepare = self._plan.prepare
         assert prepare is not None
         keys = {self._key(prepare, bind): bind.nbytes for bind in prepare.graph.binds}
         return {key: nbytes for key, nbytes in keys.items() if key is not None and key not in self._parts}
 
-    def _prepare(self, prepare: CapturePlan, shared: Block) -> None:
-        """Runs `@prepare` on the device, into the shared block; what only it reads is there for the time being."""
+    def _prepare(self, prepare: CapturePlan, shared: _Shared) -> None:
+        """Runs `@prepare` on the device, into the shared memory; what only it reads is there for the time being."""
         memory = shared.memory
         extra, queue = Block(memory, self._only_prepared()), Queue(memory)
         consts = {self._key(prepare, bind): bind for bind in prepare.graph.with_role("const")}
         for key in self._only_prepared():
             if key in consts:
                 _upload(extra, key, read_const(consts[key]), queue)
-            elif key[0] == _WEIGHT:
+            elif key[0] == WEIGHT:
                 _upload(extra, key, self._weights[key[1]], queue)
         memory.synchronize(queue.handle)
         keys = {index: self._key(prepare, bind) for index, bind in enumerate(prepare.graph.binds, ARENA + 1)}
-        places = {index: (shared if key in shared.offsets else extra)[key] for index, key in keys.items()}
+        places = {
+            index: shared[key] if key in shared else extra[key]
+            for index, key in keys.items()
+            if key is not None
+        }
         run = DeviceGraphExec(self._program(prepare), _Preparing(self.code, places))
         run.replay()
         run.synchronize()
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """Where everything shared is.
+
+    Args:
+        own: What this executable requested.
+        residents: What others may use too, or others requested, by part.
+    """
+
+    own: Block
+    residents: dict[PartKey, Resident]
+
+    @property
+    def memory(self) -> DeviceMemory:
+        """Of the device."""
+        return self.own.memory
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.own.offsets or key in self.residents
+
+    def __getitem__(self, key: PartKey) -> int:
+        """Address of a part."""
+        return self.own[key] if key in self.own.offsets else self.residents[key].address
 
 
 @dataclass(frozen=True)
@@ -244,7 +331,7 @@ class _Preparing:
         return self.places
 
 
-def _padded(parts: Mapping[tuple[str, ...], int]) -> int:
+def _padded(parts: Mapping[PartKey, int]) -> int:
     return sum(padded(nbytes) for nbytes in parts.values())
 
 

@@ -25,13 +25,14 @@ from aicf.runtime import ranges
 from aicf.runtime.capture_plan import CapturePlan, ModulePlan
 from aicf.runtime.device_array import tensor_of
 from aicf.runtime.device_store import DeviceStore
+from aicf.runtime.device_weights import DeviceWeights
 from aicf.runtime.graph import Bind
 from aicf.runtime.graph_exec import GraphExec
 from aicf.runtime.host_store import HostStore
 from aicf.runtime.lifecycle import register
 from aicf.runtime.ports import reject_unknown
 from aicf.runtime.state import State
-from aicf.runtime.store import Store
+from aicf.runtime.store import CommonKey, Store
 from aicf.runtime.tensors import Array, describe
 from aicf.runtime.weights import bind_derived, bind_weights
 
@@ -111,6 +112,7 @@ class Executable:
         derived: Prepared weights from an artifact's cache, or of another executable on the host; computed by
             `@prepare` if None.
         texts: IR text by stage name, for `ir`.
+        on_device: What executables of the same model have on the device already; None shares with no other.
 
     Raises:
         InputMismatch: the weights do not fit the plan.
@@ -125,6 +127,7 @@ class Executable:
         *,
         derived: Mapping[str, Array] | None = None,
         texts: Mapping[str, str] | None = None,
+        on_device: DeviceWeights | None = None,
     ) -> None:
         self.plan = plan
         self.native = native
@@ -139,7 +142,16 @@ class Executable:
         self._store: Store = (
             HostStore(plan, self.weights, cached, self._code.on_host, shares_derived=is_shared)
             if native.place == "host"
-            else DeviceStore(plan, self.weights, cached, self._code.on_device, native.reserves)
+            else DeviceStore(
+                *(
+                    plan,
+                    self.weights,
+                    cached,
+                    self._code.on_device,
+                    native.reserves,
+                    on_device or DeviceWeights(),
+                )
+            )
         )
         self._lent: weakref.WeakSet[GraphExec] = weakref.WeakSet()
         self._lanes = {
@@ -320,6 +332,11 @@ class Executable:
     def prepared(self) -> dict[str, Array]:
         """The derived binds as bytes, for an artifact's cache: u8[nbytes] by name."""
         return self._store.prepared()
+
+    def common(self) -> Mapping[CommonKey, int]:
+        """What executables of one model may have in common, by what tells that two have the same: bytes of prepared
+        weights, on a device of all weights. Those on the host are used where they are, and belong to nobody here."""
+        return self._store.common()
 
     def memory(self) -> dict[str, int]:
         """Bytes by use: `arena@program` of one GraphExec of each program, `weights`, `derived`, `state`.

@@ -34,6 +34,14 @@ class HostValue:
 
 
 @dataclass(frozen=True)
+class Counted:
+    """An output of which another one says how many slices along `axis` are there; what is behind them means nothing."""
+
+    output: str
+    axis: int
+
+
+@dataclass(frozen=True)
 class Bind:
     """One buffer of the boundary; its place in `Graph.binds` plus one is its index in the pointer table.
 
@@ -51,6 +59,7 @@ class Bind:
         layout: Text of the prepared layout, None for plain strided memory.
         value: Bytes of a const, or of what a meta starts with, in hexadecimal, row-major.
         host: How the executable computes a meta; None for all others.
+        counts: Of an output of one i64: the outputs of which it says how much is there. Empty for all others.
     """
 
     name: str
@@ -65,6 +74,7 @@ class Bind:
     layout: str | None
     value: str | None
     host: HostValue | None = None
+    counts: tuple[Counted, ...] = ()
 
     @property
     def is_mutable(self) -> bool:
@@ -99,12 +109,14 @@ class Node:
         kind: Opcode name.
         src: Ids of the logical ops it stands for.
         after: Its happens-before edges.
+        meaning: Hash of what it computes, of an operation of `@prepare`: what equal ones make can be shared.
     """
 
     name: str
     kind: str
     src: tuple[str, ...]
     after: tuple[Edge, ...]
+    meaning: str | None = None
 
 
 @dataclass(frozen=True)

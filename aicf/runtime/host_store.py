@@ -10,7 +10,8 @@ from aicf.runtime.capture_plan import CapturePlan, ModulePlan
 from aicf.runtime.host_exec import HostGraphExec, HostProgram
 from aicf.runtime.memory import allocate, requested
 from aicf.runtime.state import State
-from aicf.runtime.tensors import Array
+from aicf.runtime.store import DERIVED, CommonKey
+from aicf.runtime.tensors import Array, address
 
 
 class HostStore:
@@ -76,6 +77,10 @@ class HostStore:
         """See `Store`."""
         with self._lock:
             self._shared = None
+
+    def common(self) -> Mapping[CommonKey, int]:
+        """See `Store`: the prepared weights."""
+        return {(DERIVED, address(array)): array.nbytes for array in self.prepared().values()}
 
     @property
     def _shared_bytes(self) -> int:

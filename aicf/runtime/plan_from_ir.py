@@ -7,6 +7,7 @@ and all blockers of a program come in one PlanError, each with its fix. Whether 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -24,6 +25,7 @@ from xdsl.ir import Operation, SSAValue
 from aicf.backends.base import BoundaryBackend, BufferRef, CodeUnit, KernelDescriptor
 from aicf.backends.base import Launch as CodeLaunch
 from aicf.backends.registry import get_backend, get_kernels
+from aicf.dialects.body_text import body_text
 from aicf.dialects.emit import (
     PREPARE,
     BindOp,
@@ -44,7 +46,7 @@ from aicf.dialects.plain_values import plain_value
 from aicf.dialects.types import dense_array, element_of
 from aicf.errors import PlanError
 from aicf.runtime.capture_plan import ARENA, CapturePlan, Launch, ModulePlan, Place, Row, contradictions
-from aicf.runtime.graph import Bind, Edge, Graph, HostValue, Node
+from aicf.runtime.graph import Bind, Counted, Edge, Graph, HostValue, Node
 from aicf.runtime.tensors import Array
 
 TARGET = "aicf.target"
@@ -100,10 +102,14 @@ def read_module(module: ModuleOp) -> ModulePlan:
 
 def read_graph(program: ProgramOp) -> Graph:
     """Operations, order and boundary of `program`, which may be in any phase."""
+    module = program.parent_op()
+    bodies: Mapping[str, Operation] = {}
+    if isinstance(module, ModuleOp) and program.sym_name.data == PREPARE:
+        bodies = symbols(module)
     return Graph(
         name=program.sym_name.data,
         binds=tuple(_read_bind(bind) for bind in program.binds),
-        nodes=tuple(_read_node(instruction) for instruction in program.instructions),
+        nodes=tuple(_read_node(instruction, bodies) for instruction in program.instructions),
     )
 
 
@@ -198,7 +204,13 @@ def _read_bind(op: BindOp) -> Bind:
         layout=None if layout is None else str(layout),
         value=None if op.value is None else _spread(op.value, type_.get_shape()).tobytes().hex(),
         host=None if op.host is None else _read_host(op.host),
+        counts=() if op.counts is None else _read_counts(op.counts),
     )
+
+
+def _read_counts(counts: DictionaryAttr) -> tuple[Counted, ...]:
+    axes = {name: plain_value(axis) for name, axis in counts.data.items()}
+    return tuple(Counted(name, axis) for name, axis in axes.items() if isinstance(axis, int))
 
 
 def _read_host(host: DictionaryAttr) -> HostValue:
@@ -213,13 +225,22 @@ def _spread(value: DenseIntOrFPElementsAttr, shape: tuple[int, ...]) -> Array:
     return np.broadcast_to(dense_array(value), shape)
 
 
-def _read_node(op: ResolvedOp) -> Node:
+def _read_node(op: ResolvedOp, bodies: Mapping[str, Operation]) -> Node:
+    """The operation that an instruction is; `bodies`: symbols by name, where what it means is to be known."""
     return Node(
         name=op.instruction.data,
         kind=op.kind.data,
         src=tuple(source.data for source in op.src),
         after=tuple(Edge(edge.source.data, edge.kind.data) for edge in op.after),
+        meaning=_read_meaning(op, bodies),
     )
+
+
+def _read_meaning(op: ResolvedOp, bodies: Mapping[str, Operation]) -> str | None:
+    body = None if op.body is None else bodies.get(op.body.root_reference.data)
+    if not isinstance(body, BodyOp):
+        return None
+    return hashlib.sha256(body_text(body.body.block).encode()).hexdigest()
 
 
 def _read_launch(op: ResolvedOp, places: _Places) -> Launch:

@@ -14,7 +14,7 @@ from typing import Any
 
 from aicf.errors import CaptureError
 from aicf.runtime.executable import Executable
-from aicf.runtime.graph_exec import GraphExec
+from aicf.runtime.graph_exec import GraphExec, check_runs
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,7 @@ class Profiler:
             InputMismatch: the inputs do not fit.
             CaptureError: the code has no profile entry.
         """
+        check_runs(repeats)
         executable = self._executable
         graph_exec = executable.instantiate(**executable.dims_of(*args))
         for spec, value in zip(executable.inputs, args, strict=True):

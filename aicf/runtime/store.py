@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Hashable, Mapping
+from typing import Protocol, TypeAlias
 
 from aicf.runtime.capture_plan import CapturePlan
 from aicf.runtime.graph_exec import GraphExec
 from aicf.runtime.state import State
 from aicf.runtime.tensors import Array
+
+WEIGHT, DERIVED = "weight", "derived"
+
+CommonKey: TypeAlias = tuple[Hashable, ...]
+"""Tells that two executables have the same: `WEIGHT` or `DERIVED`, then what it follows from."""
 
 
 class Store(Protocol):
@@ -31,4 +37,8 @@ class Store(Protocol):
 
     def release(self) -> None:
         """Gives back what is shared, once no GraphExec uses it; the next use takes it again."""
+        ...
+
+    def common(self) -> Mapping[CommonKey, int]:
+        """See `Executable.common`."""
         ...

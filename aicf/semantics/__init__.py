@@ -1,6 +1,7 @@
 """The NumPy meaning of every logical op: what ``reference`` runs, and what rewrites and kernels are held to."""
 
 from aicf.semantics.base import Array, coefficient, composite_element
+from aicf.semantics.detection import kept_boxes
 from aicf.semantics.evaluate import Mode, as_value, evaluate, evaluate_block, value_dtype
 from aicf.semantics.meanings import SEMANTICS
 
@@ -13,5 +14,6 @@ __all__ = [
     "composite_element",
     "evaluate",
     "evaluate_block",
+    "kept_boxes",
     "value_dtype",
 ]

@@ -14,6 +14,8 @@ from aicf.semantics.base import Array, Meaning
 
 def _conv(op: logical.ConvOp, operands: Sequence[Array]) -> Array:
     x, weight, *bias = operands
+    if op.widening is not None:
+        x, weight = x.astype(np.int32), weight.astype(np.int32)
     strides, low, high, dilations = map(int_values, (op.strides, op.low, op.high, op.dilations))
     padded = np.pad(x, [(0, 0), (0, 0), *zip(low, high, strict=True)])
     groups, counts = op.groups.value.data, op.info.shape[2:]

@@ -40,18 +40,20 @@ def train_step(
     """Compiles the training step of a model.
 
     Args:
-        model: What `aicf.compile` takes, logical IR of one function. With a loss it has one output, the prediction.
+        model: What `aicf.compile` takes, logical IR of one function or an ONNX model, whose float initializers of rank
+            1 or more are its parameters. With a loss it has one output, the prediction.
         loss: A loss of `aicf.losses` or its name (`cross_entropy`, `mse`, `huber`, `bce_with_logits`), which adds the
             input `y`; None if the model computes it, as its output `loss`.
         optimizer: One of `aicf.optimizers`, with its learning rate or schedule.
         weights: Every parameter and state of the model; by default they begin as `aicf.training.initial_weights` says.
-            Metas may be left out.
+            Metas may be left out, and what an ONNX model brings itself.
         frozen: Names or patterns (`encoder.*`) of parameters that stay as they are.
         clip_norm: The gradients together are made no longer than this (PyTorch's `clip_grad_norm_`).
         micro_batches: The batch is taken in that many parts, whose gradients are averaged (of a loss that is a sum,
             added up). The sizes of the model are those of one part: dimension 0 of every input is that much larger.
         seed: Of the first weights, and of the model's meta tensor `seed`.
-        target, dims, policy, tuning, threads, meta, memory_budget: As of `aicf.compile`; several sizes share one state.
+        target, dims, policy, tuning, threads, meta, memory_budget: As of `aicf.compile`; several sizes share one state,
+            and a dimension of an ONNX model has one.
         check_finite: A step whose loss or gradients are not all finite changes nothing, nor does any after it; its
             number is `TrainStep.bad_step`.
 
@@ -64,14 +66,14 @@ def train_step(
     check_optimizer(optimizer)
     sizes = dims_text(dims)
     recipe = Recipe(resolve_loss(loss), optimizer, frozen, clip_norm, micro_batches)
-    forward = read_forward(model, sizes if micro_batches > 1 else "")
+    forward = read_forward(model, sizes, bind=micro_batches > 1)
     program = write_step(forward, recipe)
     given = first_values(forward, seed, None if weights is None else read_weights(weights))
     executable = compile(
         program.graph,
         {**program.start, **given},
         target,
-        dims=sizes if micro_batches == 1 else None,
+        dims=None if forward.has_sizes else sizes,
         policy=policy,
         tuning=tuning,
         threads=threads,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
@@ -18,7 +19,9 @@ from aicf.passes.specialize_shapes import SpecializeShapesPass
 from aicf.passes.support.identity import op_id, part_id, set_identity, sources
 from aicf.passes.support.work import argument_attrs, result_attrs
 from aicf.passes.verify_logical import VerifyLogicalPass
+from aicf.runtime.tensors import Array
 from aicf.sources import Model, read_model
+from aicf.training.onnx_forward import lower_forward
 
 
 def shape_of(info: TensorInfo) -> tuple[int | str, ...]:
@@ -52,12 +55,18 @@ class Forward:
     Args:
         function: Its ops.
         name: Of the model.
+        weights: Values that came with it.
+        fixed: Names of parameters that are not trained, whatever a user says.
+        has_sizes: Whether its sizes are numbers because `dims` says so.
     """
 
     function: FuncOp
     name: str
     arguments: tuple[Argument, ...]
     results: tuple[Result, ...]
+    weights: Mapping[str, Array] = field(default_factory=dict[str, Array])
+    fixed: frozenset[str] = frozenset()
+    has_sizes: bool = False
 
     def with_role(self, role: str) -> list[Argument]:
         """The arguments of a role."""
@@ -86,31 +95,41 @@ class Forward:
         return copy
 
 
-def read_forward(model: Model, dims: str = "") -> Forward:
+def read_forward(model: Model, dims: str = "", *, bind: bool = False) -> Forward:
     """Reads a model.
 
     Args:
-        dims: Sizes of its symbolic dimensions, one each; "" leaves them symbolic.
+        dims: Sizes of its symbolic dimensions, one each where they are bound here.
+        bind: Whether they are; else they stay symbolic. Those of an ONNX model are bound in any case.
 
     Raises:
         InvalidIR: it does not verify, is no single function of logical IR, or is a training step already.
         PolicyError: the sizes do not fit it.
     """
     context = make_context()
-    source = read_model(model, context)
+    source = read_model(model, context, training=True)
     if source.is_emit or source.has_groups:
         raise InvalidIR(f"'{source.name}' is compiled or lowered; a training step is made of logical IR")
-    if source.is_onnx:
-        raise InvalidIR(
-            f"'{source.name}' is an ONNX model, whose small weights are constants; a training step is made of a "
-            "model in Python or logical IR"
-        )
     AssignIdsPass().apply(context, source.module)
     VerifyLogicalPass().apply(context, source.module)
-    if dims:
+    fixed: frozenset[str] = frozenset()
+    if is_onnx := source.is_onnx:
+        fixed = lower_forward(source, dims, context)
+    elif bind and dims:
         SpecializeShapesPass(dims).apply(context, source.module)
     function = _only_function(source.module, source.name)
-    forward = Forward(function, source.name, _arguments(function), _results(function))
+    arguments = _arguments(function)
+    read = {argument.name for argument in arguments}
+    weights = {name: array for name, array in source.weights.items() if name in read}
+    forward = Forward(
+        function,
+        source.name,
+        arguments,
+        _results(function),
+        weights,
+        fixed & read,
+        has_sizes=is_onnx or (bind and bool(dims)),
+    )
     _check_untrained(forward)
     return forward
 

@@ -33,7 +33,10 @@ def initial_weights(
 
     Weights and biases of `linear`, `conv` and `conv_transpose` are uniform within 1 / sqrt(fan in) (PyTorch's
     `kaiming_uniform_(a=sqrt(5))`); scales of norms are 1, their shifts 0; embeddings are normal. States are 0, running
-    variances 1. The meta tensor `seed` is the seed.
+    variances 1. The meta tensor `seed` is the seed. An ONNX model brings weights of its own.
+
+    Args:
+        model: As of `train_step`; an ONNX model has sizes that are numbers.
 
     Raises:
         InvalidIR: as `train_step`.
@@ -44,15 +47,15 @@ def initial_weights(
 
 def first_values(forward: Forward, seed: int, given: Mapping[str, Array] | None) -> dict[str, Array]:
     """All that a step begins with: from the seed, or as given, where metas may be left out."""
-    if given is None:
-        return _filled(forward, seed, {}, tuple(_BY_ROLE))
-    return _filled(forward, seed, given, ("meta",))
+    roles = tuple(_BY_ROLE) if given is None else ("meta",)
+    return _filled(forward, seed, given or {}, roles)
 
 
 def _filled(
     forward: Forward, seed: int, given: Mapping[str, Array], roles: Sequence[str]
 ) -> dict[str, Array]:
-    """What is given, and of these roles what is not."""
+    """What is given or came with the model, and of these roles what is not."""
+    given = {**forward.weights, **given}
     rest = [a for a in forward.arguments if a.role in roles and a.name not in given]
     return {**given, **{argument.name: _BY_ROLE[argument.role](argument, seed) for argument in rest}}
 

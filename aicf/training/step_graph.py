@@ -85,7 +85,7 @@ def write_step(forward: Forward, recipe: Recipe) -> StepProgram:
 
 
 def trained_names(forward: Forward, frozen: Sequence[str]) -> tuple[str, ...]:
-    """The parameters that no pattern of `frozen` names.
+    """The parameters that are not fixed, and that no pattern of `frozen` names.
 
     Raises:
         InvalidIR: a pattern names none, or nothing is left.
@@ -96,7 +96,11 @@ def trained_names(forward: Forward, frozen: Sequence[str]) -> tuple[str, ...]:
             raise InvalidIR(
                 f"frozen: '{pattern}' names no parameter; the model has {', '.join(names) or 'none'}"
             )
-    trained = tuple(name for name in names if not any(fnmatchcase(name, pattern) for pattern in frozen))
+    trained = tuple(
+        name
+        for name in names
+        if name not in forward.fixed and not any(fnmatchcase(name, pattern) for pattern in frozen)
+    )
     if not trained:
         raise InvalidIR("there is nothing to train: the model has no parameter that is not frozen")
     return trained

@@ -248,7 +248,7 @@ def _constant(value: SSAValue) -> logical.ConstantOp | None:
 def _argument(place: int, value: SSAValue) -> DictionaryAttr:
     """Weights stay weights, so that they may be prepared; all else is an input."""
     role, updated = origin_of(value)
-    kept = "param" if role == "param" and not updated else "input"
+    kept = "param" if role in ("param", "derived") and not updated else "input"
     return _named(_name(place), {logical.ROLE_ATTR: StringAttr(kept)})
 
 

@@ -8,7 +8,8 @@ and ``infer``; parsing, printing and verification come from here.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from enum import Enum
 from typing import ClassVar, Self, cast
 
@@ -29,7 +30,7 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
 from aicf.dialects.logical_ops.properties import Properties, check_property, ints, is_ints, properties_of
-from aicf.dialects.types import AnyTensor, TensorInfo, check_filled, tensor_info
+from aicf.dialects.types import AnyTensor, TensorInfo, check_filled, element_named, tensor_info
 
 
 class Elementwise(OpTrait):
@@ -353,6 +354,37 @@ def require_numeric(info: TensorInfo, hint: str) -> None:
     """
     if info.element.kind == "bool":
         raise VerifyException(f"not defined for i1; {hint}")
+
+
+SHORT_INTEGERS = ("i16", "i8", "u8")
+"""Element types whose products a widening contraction adds up in i32."""
+
+
+def check_elements(factors: Mapping[str, TensorInfo], widening: bool) -> None:
+    """Refuse factors of a contraction, by name, that are no numbers of one type, or no short integers where it widens.
+
+    Raises:
+        VerifyException: their element types do not go together.
+    """
+    (first, one), *others = factors.items()
+    if widening:
+        for name, info in factors.items():
+            if info.element.name not in SHORT_INTEGERS:
+                raise VerifyException(
+                    f"{name} {info} is of {info.element.name}; a widening product is of {', '.join(SHORT_INTEGERS)}"
+                )
+        return
+    for name, info in others:
+        if info.element != one.element:
+            raise VerifyException(
+                f"element types differ: {first} {one.element.name}, {name} {info.element.name}"
+            )
+    require_numeric(one, "cast to a number first")
+
+
+def sums_like(info: TensorInfo, widening: bool) -> TensorInfo:
+    """What a contraction with such a factor adds up to."""
+    return replace(info, element=element_named("i32")) if widening else info
 
 
 def require_float(info: TensorInfo) -> None:

@@ -1,7 +1,7 @@
 """Contractions: matrix products.
 
-f16 and bf16 products accumulate in f32; integers wrap around. What multiplies which tiles is no business of
-this file.
+f16 and bf16 products accumulate in f32; integers wrap around, in i32 where a product of short ones widens. What
+multiplies which tiles is no business of this file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,15 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects.dims import Size
-from aicf.dialects.logical_ops.base import Composite, Contraction, LogicalOp, Operand, require_numeric
+from aicf.dialects.logical_ops.base import (
+    Composite,
+    Contraction,
+    LogicalOp,
+    Operand,
+    check_elements,
+    require_numeric,
+    sums_like,
+)
 from aicf.dialects.logical_ops.properties import Properties
 from aicf.dialects.types import AnyTensor, TensorInfo, tensor_info
 
@@ -27,7 +35,8 @@ class MatmulOp(LogicalOp):
     """``a @ b`` over the last two dimensions, either transposed first.
 
     a: ``[batch..., M, K]``, b: ``[batch..., K, N]``; the batches broadcast: their sizes are equal or 1 from the right,
-    and those that one of them lacks are the other's.
+    and those that one of them lacks are the other's. With ``widening`` the operands are integers of at most 16 bits, of
+    one type or two, and the result is the exact sums in i32.
     """
 
     name = "logical.matmul"
@@ -35,6 +44,7 @@ class MatmulOp(LogicalOp):
     rhs = operand_def()
     transpose_a = opt_prop_def(UnitAttr)
     transpose_b = opt_prop_def(UnitAttr)
+    widening = opt_prop_def(UnitAttr)
     traits = traits_def(Pure(), Contraction())
 
     def __init__(
@@ -44,14 +54,16 @@ class MatmulOp(LogicalOp):
         *,
         transpose_a: bool = False,
         transpose_b: bool = False,
+        widening: bool = False,
     ):
-        super().__init__(lhs, rhs, transpose_a=transpose_a, transpose_b=transpose_b)
+        super().__init__(lhs, rhs, transpose_a=transpose_a, transpose_b=transpose_b, widening=widening)
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
-        """``[batch..., M, N]`` of the operands' element type."""
+        """``[batch..., M, N]`` of the operands' element type, or of i32 with ``widening``."""
         lhs, rhs = tensor_info(operands[0]), tensor_info(operands[1])
-        _check_factors(lhs, rhs)
+        widening = "widening" in properties
+        _check_factors(lhs, rhs, widening)
         row_dim, lhs_dim = _matrix_dims(lhs, "transpose_a" in properties)
         rhs_dim, column_dim = _matrix_dims(rhs, "transpose_b" in properties)
         if lhs.sizes[lhs_dim] != rhs.sizes[rhs_dim]:
@@ -60,16 +72,14 @@ class MatmulOp(LogicalOp):
                 f"rhs K = {rhs.sizes[rhs_dim]} (dim {rhs_dim} of {rhs.shape_text})"
             )
         batch = _joint_batch(lhs, rhs)
-        return lhs.with_sizes([*batch, lhs.sizes[row_dim], rhs.sizes[column_dim]])
+        return sums_like(lhs, widening).with_sizes([*batch, lhs.sizes[row_dim], rhs.sizes[column_dim]])
 
 
-def _check_factors(lhs: TensorInfo, rhs: TensorInfo) -> None:
+def _check_factors(lhs: TensorInfo, rhs: TensorInfo, widening: bool) -> None:
     for name, info in (("lhs", lhs), ("rhs", rhs)):
         if info.rank < 2:
             raise VerifyException(f"{name} {info} has rank {info.rank}; a matrix has at least 2 dimensions")
-    if lhs.element != rhs.element:
-        raise VerifyException(f"element types differ: lhs {lhs.element.name}, rhs {rhs.element.name}")
-    require_numeric(lhs, "cast to a number first")
+    check_elements({"lhs": lhs, "rhs": rhs}, widening)
 
 
 def _joint_batch(lhs: TensorInfo, rhs: TensorInfo) -> list[Size]:

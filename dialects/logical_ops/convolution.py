@@ -1,15 +1,16 @@
 """Convolutions along any number of dimensions, and their transposes; channels lie in front of those: [N, C, S1..Sk].
 
-f16 and bf16 accumulate in f32; integers wrap around. Which algorithm computes one is no business of this file.
+f16 and bf16 accumulate in f32; integers wrap around, in i32 where a convolution of short ones widens. Which algorithm
+computes one is no business of this file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import I64, DenseArrayBase, IntegerAttr
+from xdsl.dialects.builtin import I64, DenseArrayBase, IntegerAttr, UnitAttr
 from xdsl.ir import Attribute
-from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, prop_def, traits_def
+from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, opt_prop_def, prop_def, traits_def
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
@@ -18,8 +19,9 @@ from aicf.dialects.logical_ops.base import (
     Contraction,
     LogicalOp,
     Operand,
+    check_elements,
     plural,
-    require_numeric,
+    sums_like,
 )
 from aicf.dialects.logical_ops.properties import Properties, int_value, int_values
 from aicf.dialects.types import AnyTensor, TensorInfo, tensor_info
@@ -34,7 +36,8 @@ class ConvOp(LogicalOp):
     Operand [N, C, S1..Sk], weight [M, C / groups, K1..Kk], bias [M], result [N, M, O1..Ok]: ``low`` and ``high``
     zeros lie around, a window is K elements, ``dilations`` apart, and windows are ``strides`` apart, so
     O = (S + low + high - (K - 1) * dilation - 1) / stride + 1, rounded down. Output channel m sees the channels of
-    group m / (M / groups) alone.
+    group m / (M / groups) alone. With ``widening`` operand and weight are integers of at most 16 bits, of one type or
+    two, and bias and result are i32: the exact sums.
     """
 
     name = "logical.conv"
@@ -46,6 +49,7 @@ class ConvOp(LogicalOp):
     high = prop_def(DenseArrayBase[I64])
     dilations = prop_def(DenseArrayBase[I64])
     groups = prop_def(IntegerAttr[I64])
+    widening = opt_prop_def(UnitAttr)
     traits = traits_def(Pure(), Composite(), Contraction())
 
     def __init__(
@@ -59,14 +63,21 @@ class ConvOp(LogicalOp):
         high: Sequence[int],
         dilations: Sequence[int],
         groups: int = 1,
+        widening: bool = False,
     ):
         super().__init__(
-            *(operand, weight, bias), strides=strides, low=low, high=high, dilations=dilations, groups=groups
+            *(operand, weight, bias),
+            strides=strides,
+            low=low,
+            high=high,
+            dilations=dilations,
+            groups=groups,
+            widening=widening,
         )
 
     @classmethod
     def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
-        """``[N, M, O1..Ok]`` of the operands' element type."""
+        """``[N, M, O1..Ok]`` of the operands' element type, or of i32 with ``widening``."""
         x, weight, *rest = (tensor_info(operand) for operand in operands)
         groups = _check_operands(x, weight, rest, properties)
         _check_channels("operand", x, 1, weight.shape[1] * groups)
@@ -75,7 +86,7 @@ class ConvOp(LogicalOp):
         _check_bias(rest, weight.shape[0])
         lists = zip(_dims(x), weight.shape[2:], *_windows(x, properties), strict=True)
         counts = [_count(x, dim, *one) for dim, one in enumerate(lists, 2)]
-        return x.with_sizes([x.sizes[0], weight.sizes[0], *counts])
+        return sums_like(x, "widening" in properties).with_sizes([x.sizes[0], weight.sizes[0], *counts])
 
 
 @irdl_op_definition
@@ -150,7 +161,9 @@ def _check_operands(
     x: TensorInfo, weight: TensorInfo, rest: Sequence[TensorInfo], properties: Properties
 ) -> int:
     """Ranks, element types and known sizes; gives the number of groups."""
-    require_numeric(x, "cast to a number first")
+    widening = "widening" in properties
+    check_elements({"operand": x, "weight": weight}, widening)
+    sums = sums_like(x, widening).element
     if x.rank < 3 or weight.rank != x.rank:
         raise VerifyException(
             f"operand {x} and weight {weight} have ranks {x.rank} and {weight.rank}; both are channels of "
@@ -159,10 +172,10 @@ def _check_operands(
     for name, info, dims in (("operand", x, x.sizes[1:]), ("weight", weight, weight.sizes)):
         if not all(isinstance(size, int) for size in dims):
             raise VerifyException(f"{name} {info}: only the first size of the operand may be symbolic")
-    for name, other in zip(("weight", "bias"), (weight, *rest), strict=False):
-        if other.element != x.element:
+    for bias in rest:
+        if bias.element != sums:
             raise VerifyException(
-                f"element types differ: operand {x.element.name}, {name} {other.element.name}"
+                f"element types differ: {'sums' if widening else 'operand'} {sums.name}, bias {bias.element.name}"
             )
     groups = int_value(properties.get("groups"))
     if groups < 1:

@@ -169,6 +169,7 @@ _FLAGS = (
     "keepdims",
     "transpose_a",
     "transpose_b",
+    "widening",
     "smallest",
     "exclusive",
     "reverse",
@@ -177,8 +178,9 @@ _FLAGS = (
     "amsgrad",
     "ceil_mode",
     "count_include_pad",
+    "centred",
 )
-_INTEGERS = ("axis", "depth", "groups", "k", "p", "rows", "past", "ignore_index", "warmup", "total")
+_INTEGERS = ("axis", "depth", "groups", "k", "limit", "p", "rows", "past", "ignore_index", "warmup", "total")
 _STRINGS = ("mode", "form", "approximate", "predicate", "reduction", "schedule")
 _RATES = ("momentum", "dampening", "weight_decay", "beta1", "beta2", "base", "final", "max_norm")
 _FORMS: Mapping[str, _Form] = {

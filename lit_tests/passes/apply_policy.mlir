@@ -8,12 +8,12 @@
 // Every field that passes follow is written down, so that the module says all of its policy.
 // CHECK:      aicf.policy = {version = 1 : i64, determinism = "bitwise", rounding = "fused", tf32 = false,
 // CHECK-SAME:   fusion = {attention = true, gated = true, horizontal = true, prologue = true, norm = true, epilogue = true, elementwise = true, multi_output = true, concat = true}, kernels = {softmax = "reference.body"},
-// CHECK-SAME:   records = {}, forbid = [], groups = [["a", "b"]], measurements = "cold"},
+// CHECK-SAME:   records = {}, forbid = [], groups = [["a", "b"]], layouts = {}, measurements = "cold"},
 // CHECK-SAME:   aicf.execution = {version = 1 : i64, streams = 2 : i64, streams_of = {}, bindings = {}, inplace = true, memory = "shared", order = "reuse", prepared_weights = true, saves = {}}}
 // CHECK:      emit.decision "apply-policy" ["module"] choice "policy: given" because "option policy: kernels, groups, streams"
 
 // AUTO:       aicf.policy = {version = 1 : i64, determinism = "bitwise", rounding = "fused", tf32 = false,
-// AUTO-SAME:    kernels = {}, records = {}, forbid = [], groups = [], measurements = "cold"}, aicf.execution = {version = 1 : i64, streams = 0 : i64,
+// AUTO-SAME:    kernels = {}, records = {}, forbid = [], groups = [], layouts = {}, measurements = "cold"}, aicf.execution = {version = 1 : i64, streams = 0 : i64,
 // AUTO:       emit.decision "apply-policy" ["module"] choice "policy: the default"
 
 // KERNEL: error: kernels.fc1: backend 'reference' has no kernel 'reference.bodi'; did you mean 'reference.body'?

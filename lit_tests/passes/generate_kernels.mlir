@@ -94,7 +94,7 @@ func.func @epilogue(
     %x : tensor<4x8xf32> {logical.name = "x", logical.role = "input"},
     %w : tensor<6x8xf32> {logical.name = "w", logical.role = "param"},
     %b : tensor<6xf32> {logical.name = "b", logical.role = "param"}) -> (tensor<4x6xf32> {logical.name = "y"}) {
-  %y = emit.group "fc" from ["fc"] ins(%x1 = %x : tensor<4x8xf32>, %w1 = %w : tensor<6x8xf32>, %b1 = %b : tensor<6xf32>) -> (tensor<4x6xf32>) kernel("cpu.gemm_avx2", {version = 2 : i64, determinism = "bitwise"}) {
+  %y = emit.group "fc" from ["fc"] ins(%x1 = %x : tensor<4x8xf32>, %w1 = %w : tensor<6x8xf32>, %b1 = %b : tensor<6xf32>) -> (tensor<4x6xf32>) kernel("cpu.gemm_avx2", {version = 4 : i64, determinism = "bitwise"}) {
     %m = logical.matmul %x1, %w1 {transpose_b} : (tensor<4x8xf32>, tensor<6x8xf32>) -> tensor<4x6xf32>
     %bb = logical.broadcast %b1 {dimensions = [1]} : tensor<6xf32> -> tensor<4x6xf32>
     %s = logical.add %m, %bb : tensor<4x6xf32>
@@ -138,7 +138,7 @@ func.func @running(
 func.func @none(
     %x : tensor<4x8xf32> {logical.name = "x", logical.role = "input"},
     %w : tensor<6x8xf32> {logical.name = "w", logical.role = "param"}) -> (tensor<4x6xf32> {logical.name = "y"}, tensor<4x8xf32> {logical.name = "z"}) {
-  %y = emit.group "gemm" from ["gemm"] ins(%x1 = %x : tensor<4x8xf32>, %w1 = %w : tensor<6x8xf32>) -> (tensor<4x6xf32>) kernel("cpu.gemm_avx2", {version = 2 : i64, determinism = "bitwise"}) {
+  %y = emit.group "gemm" from ["gemm"] ins(%x1 = %x : tensor<4x8xf32>, %w1 = %w : tensor<6x8xf32>) -> (tensor<4x6xf32>) kernel("cpu.gemm_avx2", {version = 4 : i64, determinism = "bitwise"}) {
     %m = logical.matmul %x1, %w1 {transpose_b} : (tensor<4x8xf32>, tensor<6x8xf32>) -> tensor<4x6xf32>
     emit.yield %m : tensor<4x6xf32>
   }

@@ -146,3 +146,63 @@ func.func @repeated(%x : tensor<3xf32>, %y : tensor<1xf32>) -> (tensor<2x3xf32>,
   %u = logical.slice %c {starts = [4], sizes = [1], strides = [3], aicf.src = ["u"]} : tensor<9xf32> -> tensor<1xf32>
   func.return %s, %t, %u : tensor<2x3xf32>, tensor<2x2xf32>, tensor<1xf32>
 }
+
+// Heads joined with the batch around a transposition, as PyTorch exports keys: one transposition of four dims.
+// CHECK-LABEL: func.func @heads
+// CHECK-NEXT: [[Y:%.*]] = logical.transpose %x {permutation = [0, 2, 3, 1], aicf.src = ["d", "c", "b", "a"]} : tensor<2x5x3x4xf32> -> tensor<2x3x4x5xf32>
+// CHECK-NEXT: func.return [[Y]]
+func.func @heads(%x : tensor<2x5x3x4xf32>) -> tensor<2x3x4x5xf32> {
+  %a = logical.transpose %x {permutation = [0, 2, 1, 3], aicf.src = ["a"]} : tensor<2x5x3x4xf32> -> tensor<2x3x5x4xf32>
+  %b = logical.reshape %a {aicf.src = ["b"]} : tensor<2x3x5x4xf32> -> tensor<6x5x4xf32>
+  %c = logical.transpose %b {permutation = [0, 2, 1], aicf.src = ["c"]} : tensor<6x5x4xf32> -> tensor<6x4x5xf32>
+  %d = logical.reshape %c {aicf.src = ["d"]} : tensor<6x4x5xf32> -> tensor<2x3x4x5xf32>
+  func.return %d : tensor<2x3x4x5xf32>
+}
+
+// Dims that come apart otherwise than they were joined, and those that were split before they moved, stay as they are.
+// CHECK-LABEL: func.func @otherwise
+// CHECK-COUNT-4: logical.reshape
+// CHECK-NEXT: func.return
+func.func @otherwise(%x : tensor<2x3x5x4xf32>, %y : tensor<6x4xf32>) -> (tensor<3x2x4x5xf32>, tensor<8x3xf32>) {
+  %a = logical.reshape %x : tensor<2x3x5x4xf32> -> tensor<6x5x4xf32>
+  %b = logical.transpose %a {permutation = [0, 2, 1]} : tensor<6x5x4xf32> -> tensor<6x4x5xf32>
+  %u = logical.reshape %y : tensor<6x4xf32> -> tensor<2x3x4xf32>
+  %v = logical.transpose %u {permutation = [0, 2, 1]} : tensor<2x3x4xf32> -> tensor<2x4x3xf32>
+  %c = logical.reshape %b : tensor<6x4x5xf32> -> tensor<3x2x4x5xf32>
+  %w = logical.reshape %v : tensor<2x4x3xf32> -> tensor<8x3xf32>
+  func.return %c, %w : tensor<3x2x4x5xf32>, tensor<8x3xf32>
+}
+
+// Pads that poolings and convolutions could say themselves become their padding.
+// CHECK-LABEL: func.func @padding
+// CHECK: logical.max_pool %x {sizes = [3, 3], strides = [2, 2], dilations = [1, 1], low = [1, 2], high = [3, 4], aicf.src = ["m", "p"]}
+// CHECK-NEXT: logical.avg_pool %x {count_include_pad, {{.*}}low = [0, 1], high = [2, 3]}
+// CHECK-NEXT: logical.conv %x, %w {{.*}}low = [1, 2], high = [3, 4],
+// CHECK-NEXT: func.return
+func.func @padding(%x : tensor<1x2x5x5xf32>, %w : tensor<4x2x3x3xf32>) -> (tensor<1x2x4x5xf32>, tensor<1x2x5x7xf32>, tensor<1x4x7x9xf32>) {
+  %low = logical.constant dense<0xFF800000> : tensor<f32>
+  %zero = logical.constant dense<0.0> : tensor<f32>
+  %p = logical.pad %x, %low {low = [0, 0, 0, 1], high = [0, 0, 2, 3], aicf.src = ["p"]} : (tensor<1x2x5x5xf32>, tensor<f32>) -> tensor<1x2x7x9xf32>
+  %m = logical.max_pool %p {sizes = [3, 3], strides = [2, 2], dilations = [1, 1], low = [1, 1], high = [1, 1], aicf.src = ["m"]} : tensor<1x2x7x9xf32> -> tensor<1x2x4x5xf32>
+  %q = logical.pad %x, %zero {low = [0, 0, 0, 1], high = [0, 0, 2, 3]} : (tensor<1x2x5x5xf32>, tensor<f32>) -> tensor<1x2x7x9xf32>
+  %a = logical.avg_pool %q {sizes = [3, 3], strides = [1, 1], dilations = [1, 1], low = [0, 0], high = [0, 0]} : tensor<1x2x7x9xf32> -> tensor<1x2x5x7xf32>
+  %c = logical.conv %q, %w {strides = [1, 1], low = [1, 1], high = [1, 1], dilations = [1, 1], groups = 1} : (tensor<1x2x7x9xf32>, tensor<4x2x3x3xf32>) -> tensor<1x4x7x9xf32>
+  func.return %m, %a, %c : tensor<1x2x4x5xf32>, tensor<1x2x5x7xf32>, tensor<1x4x7x9xf32>
+}
+
+// Another element, a pad of channels, an average that leaves its own padding out, and windows of ceil_mode keep theirs.
+// CHECK-LABEL: func.func @other_padding
+// CHECK: logical.max_pool %q
+// CHECK-NEXT: logical.avg_pool %q
+// CHECK-NEXT: logical.avg_pool %q
+// CHECK: logical.conv %r, %w
+func.func @other_padding(%x : tensor<1x2x5x5xf32>, %w : tensor<4x3x3x3xf32>) -> (tensor<1x2x3x4xf32>, tensor<1x2x7x9xf32>, tensor<1x2x3x5xf32>, tensor<1x4x3x3xf32>) {
+  %zero = logical.constant dense<0.0> : tensor<f32>
+  %q = logical.pad %x, %zero {low = [0, 0, 0, 1], high = [0, 0, 2, 3]} : (tensor<1x2x5x5xf32>, tensor<f32>) -> tensor<1x2x7x9xf32>
+  %m = logical.max_pool %q {sizes = [3, 3], strides = [2, 2], dilations = [1, 1], low = [0, 0], high = [0, 0]} : tensor<1x2x7x9xf32> -> tensor<1x2x3x4xf32>
+  %a = logical.avg_pool %q {sizes = [3, 3], strides = [1, 1], dilations = [1, 1], low = [1, 1], high = [1, 1]} : tensor<1x2x7x9xf32> -> tensor<1x2x7x9xf32>
+  %b = logical.avg_pool %q {sizes = [2, 2], strides = [3, 2], dilations = [1, 1], low = [0, 0], high = [0, 0], ceil_mode} : tensor<1x2x7x9xf32> -> tensor<1x2x3x5xf32>
+  %r = logical.pad %x, %zero {low = [0, 1, 0, 0], high = [0, 0, 0, 0]} : (tensor<1x2x5x5xf32>, tensor<f32>) -> tensor<1x3x5x5xf32>
+  %c = logical.conv %r, %w {strides = [1, 1], low = [0, 0], high = [0, 0], dilations = [1, 1], groups = 1} : (tensor<1x3x5x5xf32>, tensor<4x3x3x3xf32>) -> tensor<1x4x3x3xf32>
+  func.return %m, %a, %b, %c : tensor<1x2x3x4xf32>, tensor<1x2x7x9xf32>, tensor<1x2x3x5xf32>, tensor<1x4x3x3xf32>
+}

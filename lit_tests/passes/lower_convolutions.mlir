@@ -3,7 +3,7 @@
 // RUN: aicf-opt %s -p 'aicf-inference{target="cpu:x86-64-v4"}' | filecheck %s --check-prefix=EMIT
 // RUN: aicf-opt %s -p 'aicf-inference{target="cpu:x86-64-v4"},raise-emit,aicf-inference{target="cpu:x86-64-v4" start=lowered}' | filecheck %s --check-prefix=EMIT
 
-// CHECK: emit.decision "lower-convolutions" ["half"] choice "as a product of windows" because "{{.*}}cpu.conv_avx512: it convolves f32 and f64, not f16
+// CHECK: emit.decision "lower-convolutions" ["volume"] choice "as a product of windows" because "{{.*}}cpu.conv_avx512: it convolves along one or two dimensions
 // CHECK: emit.decision "fuse-epilogues" ["c", "c.sums", "c.bias", "y"] choice "one kernel for 3 ops"
 
 // A convolution is one instruction, with its bias, the activation and what is added behind it.
@@ -29,7 +29,7 @@
 // EMIT: attrs {groups = 1 : i64, stride_0 = 1 : i64, stride_1 = 1 : i64, stride_2 = 1 : i64, dilation_0 = 1 : i64, dilation_1 = 1 : i64, dilation_2 = 1 : i64, low_0 = 1 : i64, low_1 = 1 : i64, low_2 = 0 : i64} schema("conv.v1")
 // EMIT: kernel("cpu.conv_avx512"
 // EMIT-NOT: emit.resolved
-// EMIT: emit.program @half
+// EMIT: emit.program @volume
 func.func @kernel(%x : tensor<1x16x8x8xf32> {logical.name = "x", logical.role = "input"}, %w : tensor<32x16x3x3xf32> {logical.name = "w", logical.role = "param"}, %b : tensor<32xf32> {logical.name = "b", logical.role = "param"}) -> (tensor<1x32x8x8xf32> {logical.name = "y"}) {
   %c = logical.conv %x, %w, %b {strides = [1, 1], low = [1, 1], high = [1, 1], dilations = [1, 1], groups = 1} : (tensor<1x16x8x8xf32>, tensor<32x16x3x3xf32>, tensor<32xf32>) -> tensor<1x32x8x8xf32>
   %y = logical.relu %c : tensor<1x32x8x8xf32>
@@ -37,13 +37,13 @@ func.func @kernel(%x : tensor<1x16x8x8xf32> {logical.name = "x", logical.role = 
 }
 
 // Where no kernel takes one, the ledger says why, and a product does it.
-// CHECK-LABEL: func.func @half
+// CHECK-LABEL: func.func @volume
 // CHECK-NOT: logical.conv
 // CHECK: logical.window
 // CHECK: logical.matmul
-func.func @half(%x : tensor<1x16x8x8xf16> {logical.name = "x", logical.role = "input"}, %w : tensor<32x16x3x3xf16> {logical.name = "w", logical.role = "param"}) -> (tensor<1x32x6x6xf16> {logical.name = "y"}) {
-  %half = logical.conv %x, %w {strides = [1, 1], low = [0, 0], high = [0, 0], dilations = [1, 1], groups = 1} : (tensor<1x16x8x8xf16>, tensor<32x16x3x3xf16>) -> tensor<1x32x6x6xf16>
-  func.return %half : tensor<1x32x6x6xf16>
+func.func @volume(%x : tensor<1x16x8x8x8xf16> {logical.name = "x", logical.role = "input"}, %w : tensor<32x16x3x3x3xf16> {logical.name = "w", logical.role = "param"}) -> (tensor<1x32x6x6x6xf16> {logical.name = "y"}) {
+  %volume = logical.conv %x, %w {strides = [1, 1, 1], low = [0, 0, 0], high = [0, 0, 0], dilations = [1, 1, 1], groups = 1} : (tensor<1x16x8x8x8xf16>, tensor<32x16x3x3x3xf16>) -> tensor<1x32x6x6x6xf16>
+  func.return %volume : tensor<1x32x6x6x6xf16>
 }
 
 // A transposed convolution is one convolution of all places between two windows, whose weight is moved into one piece.

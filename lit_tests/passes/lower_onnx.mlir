@@ -80,3 +80,20 @@ onnx.graph @empty opsets {"" = 17} (%x : !onnx.value<f32, [2, 3]> {logical.name 
   %y = onnx.node "Concat" "y"(%r, %x) {axis = 0 : i64} : (!onnx.value, !onnx.value<f32, [2, 3]>) -> !onnx.value
   onnx.yield %y : !onnx.value
 }
+
+// A constant with a name is a parameter where it is computed with, also behind what is computed of it alone; sizes that
+// follow from it are known. One that is read for its elements alone leaves nothing behind.
+// CHECK-LABEL: func.func @weights(%x: tensor<2x3xf32> {logical.name = "x", logical.role = "input"}, %w: tensor<3xf32> {logical.name = "w", logical.role = "param"})
+// CHECK-NEXT:    %neg = logical.neg %w
+// CHECK-NEXT:    %sum.broadcast = logical.broadcast %neg
+// CHECK-NEXT:    %sum = logical.add %x, %sum.broadcast
+// CHECK:         func.return
+onnx.graph @weights opsets {"" = 18} (%x : !onnx.value<f32, [2, 3]> {logical.name = "x", logical.role = "input"}) -> ["y"] {
+  %w = onnx.constant "w" dense<[1.0, 2.0, 3.0]> : tensor<3xf32>
+  %f = onnx.constant "factors" dense<[1.0, 2.0]> : tensor<2xf32>
+  %none = onnx.none
+  %n = onnx.node "Neg" "neg"(%w) : (!onnx.value<f32, [3]>) -> !onnx.value
+  %a = onnx.node "Add" "sum"(%x, %n) : (!onnx.value<f32, [2, 3]>, !onnx.value) -> !onnx.value
+  %y = onnx.node "Resize" "resize"(%a, %none, %f) {mode = "nearest"} : (!onnx.value, !onnx.value, !onnx.value<f32, [2]>) -> !onnx.value<f32, [2, 6]>
+  onnx.yield %y : !onnx.value<f32, [2, 6]>
+}

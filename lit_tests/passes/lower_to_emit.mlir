@@ -82,15 +82,15 @@ func.func @packed(
     %w : tensor<8x8xf32> {logical.name = "fc.weight", logical.role = "param"},
     %c : tensor<8x8xf32> {logical.name = "kept", logical.role = "state"})
     -> (tensor<4x8xf32> {logical.name = "y"}, tensor<8x8xf32> {logical.updates = "kept"}) {
-  %m = emit.group "one" from ["one"] ins(%a = %x : tensor<4x8xf32>, %b = %w : tensor<8x8xf32>) -> (tensor<4x8xf32>) kernel("cpu.gemm_avx2", {version = 2 : i64, determinism = "bitwise", layouts = [unit, #emit.layout<"packed_b", {bytes = 256 : i64, k_dim = 1 : i64, nr = 8 : i64}>]}) {
+  %m = emit.group "one" from ["one"] ins(%a = %x : tensor<4x8xf32>, %b = %w : tensor<8x8xf32>) -> (tensor<4x8xf32>) kernel("cpu.gemm_avx2", {version = 4 : i64, determinism = "bitwise", layouts = [unit, #emit.layout<"packed_b", {bytes = 256 : i64, k_dim = 1 : i64, nr = 8 : i64}>]}) {
     %1 = logical.matmul %a, %b {transpose_b} : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
     emit.yield %1 : tensor<4x8xf32>
   }
-  %n = emit.group "two" from ["two"] ins(%a = %m : tensor<4x8xf32>, %b = %w : tensor<8x8xf32>) -> (tensor<4x8xf32>) kernel("cpu.gemm_avx2", {version = 2 : i64, determinism = "bitwise", layouts = [unit, #emit.layout<"packed_b", {bytes = 256 : i64, k_dim = 1 : i64, nr = 8 : i64}>]}) {
+  %n = emit.group "two" from ["two"] ins(%a = %m : tensor<4x8xf32>, %b = %w : tensor<8x8xf32>) -> (tensor<4x8xf32>) kernel("cpu.gemm_avx2", {version = 4 : i64, determinism = "bitwise", layouts = [unit, #emit.layout<"packed_b", {bytes = 256 : i64, k_dim = 1 : i64, nr = 8 : i64}>]}) {
     %1 = logical.matmul %a, %b {transpose_b} : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
     emit.yield %1 : tensor<4x8xf32>
   }
-  %o = emit.group "three" from ["three"] ins(%a = %n : tensor<4x8xf32>, %b = %w : tensor<8x8xf32>) -> (tensor<4x8xf32>) kernel("cpu.gemm_avx2", {version = 2 : i64, determinism = "bitwise", layouts = [unit, #emit.layout<"packed_b", {bytes = 256 : i64, k_dim = 0 : i64, nr = 8 : i64}>]}) {
+  %o = emit.group "three" from ["three"] ins(%a = %n : tensor<4x8xf32>, %b = %w : tensor<8x8xf32>) -> (tensor<4x8xf32>) kernel("cpu.gemm_avx2", {version = 4 : i64, determinism = "bitwise", layouts = [unit, #emit.layout<"packed_b", {bytes = 256 : i64, k_dim = 0 : i64, nr = 8 : i64}>]}) {
     %1 = logical.matmul %a, %b : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
     emit.yield %1 : tensor<4x8xf32>
   }

@@ -27,7 +27,7 @@ emit.program @fine attributes {phase = "final", arena_bytes = 128 : i64, graphs 
   emit.resolved "gemm_epilogue" id(17) name("fc") src(["fc"])
     ins(%x, %w, %s : !emit.buffer<4x8xf32, bound>, !emit.buffer<8x8xf32, bound>, !emit.buffer<4x8xf32, bound>) outs(%s : !emit.buffer<4x8xf32, bound>)
     attrs {transpose_a = false, transpose_b = false, bias = false, residual = true, activation = "none"} schema("gemm_epilogue.v1") blob("0x0000000100")
-    body(@fc.body) code(@fc.code) kernel("cpu.gemm_avx2", {version = 2 : i64, determinism = "bitwise"})
+    body(@fc.body) code(@fc.code) kernel("cpu.gemm_avx2", {version = 4 : i64, determinism = "bitwise"})
     constraints {may_alias = [[0 : i64, 2 : i64]]} stream(0) after([])
   emit.resolved "relu" id(1) name("act") src(["act"]) ins(%flat : !emit.buffer<32xf32, bound>) outs(%s : !emit.buffer<4x8xf32, bound>)
     kernel("cpu.generated", {version = 1 : i64, determinism = "bitwise"}) constraints {may_alias = [[0 : i64, 0 : i64]]} stream(0) after(["fc" full])

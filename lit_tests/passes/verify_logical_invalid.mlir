@@ -213,3 +213,19 @@ func.func @f(%x : tensor<i64> {logical.name = "x", logical.role = "meta", aicf.h
 func.func @f(%x : tensor<i64> {logical.name = "x", logical.role = "meta", aicf.host = {formula = "pow", of = ["now", 2]}}) -> (tensor<i64> {logical.name = "z"}) {
   func.return %x : tensor<i64>
 }
+
+// -----
+
+// How many slices of a result are there is one whole number.
+// CHECK: error: @f: result 0 has aicf.counts; it is one i64, and aicf.counts a dictionary
+func.func @f(%x : tensor<3xi64> {logical.name = "x", logical.role = "input"}) -> (tensor<3xi64> {logical.name = "y", aicf.counts = {y = 0}}) {
+  func.return %x : tensor<3xi64>
+}
+
+// -----
+
+// CHECK: error: @f: result 1 counts "y" along 1 : i64; no result has that dimension
+func.func @f(%x : tensor<3xi64> {logical.name = "x", logical.role = "input"}, %n : tensor<i64> {logical.name = "n", logical.role = "input"})
+    -> (tensor<3xi64> {logical.name = "y"}, tensor<i64> {logical.name = "c", aicf.counts = {y = 1}}) {
+  func.return %x, %n : tensor<3xi64>, tensor<i64>
+}

@@ -2,7 +2,7 @@
 // RUN: filecheck %s --check-prefix=IDENTIFIED < %t.identified
 // RUN: aicf-opt %t.identified -p 'verify-logical,logical-canonicalize,logical-cse,logical-dce,fold-constants,specialize-shapes' > %t.specialized
 // RUN: filecheck %s --check-prefix=SPECIALIZED < %t.specialized
-// RUN: aicf-opt %t.specialized -p 'lower-logical,logical-canonicalize,logical-cse,logical-dce,fold-constants,select-layouts,logical-dce,verify-logical' > %t.lowered
+// RUN: aicf-opt %t.specialized -p 'lower-logical,logical-canonicalize,logical-cse,logical-dce,fold-constants,fold-transposes,logical-dce,verify-logical' > %t.lowered
 // RUN: filecheck %s --check-prefix=LOWERED < %t.lowered
 // RUN: aicf-opt %t.lowered -p 'fuse-attention,materialize-views,fuse-gated,fuse-horizontal,fuse-prologues,fuse-norms,fuse-epilogues,fuse-elementwise,fuse-multi-output' > %t.grouped
 // RUN: filecheck %s --check-prefix=GROUPED < %t.grouped

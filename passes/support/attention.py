@@ -2,20 +2,25 @@
 
 A causal mask is a select by coordinates between the scores and -inf, as `logical.attention` is lowered. Casts between
 float types may stand anywhere: lowered softmax of f16 and bf16 is computed in f32. The scale may be a factor or a
-divisor, and both scale and masks may be missing.
+divisor, of the scores or, as PyTorch exports it, its root of queries and of keys; both scale and masks may be missing.
+PyTorch also writes 0 for probabilities that are NaN, those of a row whose mask hides all keys.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container
 from dataclasses import dataclass, replace
+from math import copysign, isfinite
 from typing import TypeVar
 
 from xdsl.ir import Block, Operation, OpResult, SSAValue
 
 from aicf.dialects import logical
 from aicf.dialects.types import element_of, tensor_info
-from aicf.passes.support.matching import splat_number, spread_over, without_casts
+from aicf.passes.support.matching import only_reader, splat_number, spread_over, without_casts
+
+Read = tuple[Operation, int]
+"""An op, and the place of one of its operands."""
 
 
 @dataclass(frozen=True)
@@ -25,20 +30,26 @@ class Attention:
     Args:
         scores: The product of queries and keys.
         output: The product of probabilities and values.
-        scale: Factor of the scores.
+        queries, keys: Which op reads them: the product of both, or what multiplies them with a constant first.
+        scale: Factor of the scores, with those of queries and keys.
         mask_add: The addition of the mask, None without one.
         mask: What is added, of the shape of the scores; None without one.
         past: Query i sees keys 0 to i + past alone; None if it sees all.
         writes: What writes the row of a new token into keys and into values first; None where they are given.
+        nan_as_zero: Whether probabilities that are NaN are 0. They are those of whole rows: of one whose mask hides
+            every key, or with a score that is NaN or infinite.
     """
 
     scores: logical.MatmulOp
     output: logical.MatmulOp
+    queries: Read
+    keys: Read
     scale: float
     mask_add: logical.AddOp | None
     mask: SSAValue | None
     past: int | None = None
     writes: tuple[logical.WriteRowOp, logical.WriteRowOp] | None = None
+    nan_as_zero: bool = False
 
     @property
     def operands(self) -> tuple[SSAValue, ...]:
@@ -48,12 +59,12 @@ class Attention:
         return given if self.mask is None else (*given, self.mask)
 
     @property
-    def reads(self) -> tuple[tuple[Operation, int], ...]:
+    def reads(self) -> tuple[Read, ...]:
         """Which op reads each of the operands but the mask, and as which of its own."""
         if self.writes is None:
-            return (self.scores, 0), (self.scores, 1), (self.output, 1)
+            return self.queries, self.keys, (self.output, 1)
         keys, values = self.writes
-        return (self.scores, 0), (keys, 2), (values, 2), (keys, 1), (keys, 0), (values, 0)
+        return self.queries, (keys, 2), (values, 2), (keys, 1), (keys, 0), (values, 0)
 
     @property
     def results(self) -> tuple[SSAValue, ...]:
@@ -89,6 +100,8 @@ def attention_of(block: Block, given: Container[SSAValue]) -> Attention | None:
 
 def _writes_of(found: Attention) -> tuple[logical.WriteRowOp, logical.WriteRowOp] | None:
     """What writes one row, the same one, into keys and values."""
+    if found.keys[0] is not found.scores:
+        return None
     keys, values = found.scores.rhs.owner, found.output.rhs.owner
     if not isinstance(keys, logical.WriteRowOp) or not isinstance(values, logical.WriteRowOp):
         return None
@@ -98,7 +111,20 @@ def _writes_of(found: Attention) -> tuple[logical.WriteRowOp, logical.WriteRowOp
 
 
 class NoAttention(Exception):
-    """The product is not the second one of an attention; the message says what is missing."""
+    """The product is not the second one of an attention; the message says what is missing.
+
+    Args:
+        scores: The product that its softmax is of, by way of arithmetic; None if there is none, so that nobody would
+            take it for an attention.
+        logits: What the softmax is of; None if there is no softmax.
+    """
+
+    def __init__(
+        self, message: str, scores: logical.MatmulOp | None = None, logits: SSAValue | None = None
+    ) -> None:
+        super().__init__(message)
+        self.scores = scores
+        self.logits = logits
 
 
 def attention_behind(output: logical.MatmulOp) -> Attention:
@@ -109,8 +135,23 @@ def attention_behind(output: logical.MatmulOp) -> Attention:
     """
     if output.transpose_a is not None:
         raise NoAttention("its left operand is read transposed")
-    logits = _softmax_operand(output.lhs)
-    return _scores_of(without_casts(logits), output)
+    weights, nan_as_zero = _with_nan(without_casts(output.lhs))
+    logits = without_casts(_softmax_operand(weights))
+    return replace(_scores_of(logits, output), nan_as_zero=nan_as_zero)
+
+
+def _with_nan(value: SSAValue) -> tuple[SSAValue, bool]:
+    """What `value` is where it is not NaN, and whether it is 0 where that is NaN."""
+    if not isinstance(value, OpResult) or not isinstance(value.op, logical.SelectOp):
+        return value, False
+    is_nan, number, weights = value.op.operands
+    if not isinstance(is_nan, OpResult) or not isinstance(is_nan.op, logical.CompareOp):
+        return value, False
+    differs = is_nan.op.predicate.data == "ne" and all(side is weights for side in is_nan.op.operands)
+    zero = splat_number(number)
+    if not differs or zero != 0 or copysign(1.0, zero) < 0:
+        return value, False
+    return without_casts(weights), True
 
 
 def _scores_of(logits: SSAValue, output: logical.MatmulOp) -> Attention:
@@ -120,13 +161,45 @@ def _scores_of(logits: SSAValue, output: logical.MatmulOp) -> Attention:
         return replace(_scores_of(without_casts(seen), output), past=past)
     scores, scale = _scaled_product(logits)
     if scores is not None:
-        return Attention(scores, output, scale, None, None)
+        return _attention(scores, output, scale)
     if isinstance(logits, OpResult) and isinstance(logits.op, logical.AddOp):
-        for scaled, mask in (logits.op.operands, reversed(logits.op.operands)):
+        for scaled, mask in (logits.op.operands, [*reversed(logits.op.operands)]):
+            if splat_number(mask) == 0:
+                # -0.0 becomes 0.0, of which softmax knows no difference.
+                return _scores_of(without_casts(scaled), output)
             scores, scale = _scaled_product(without_casts(scaled))
             if scores is not None:
-                return Attention(scores, output, scale, logits.op, mask)
-    raise NoAttention("its softmax is not of a product with a constant scale and an added mask")
+                return replace(_attention(scores, output, scale), mask_add=logits.op, mask=mask)
+    message = "its softmax is not of a product with a constant scale and one added mask"
+    raise NoAttention(message, _product_behind(logits), logits)
+
+
+def _attention(scores: logical.MatmulOp, output: logical.MatmulOp, scale: float) -> Attention:
+    """An attention without masks, `scale` being the factor of the scores."""
+    (queries, of_queries), (keys, of_keys) = _scaled_operand(scores, 0), _scaled_operand(scores, 1)
+    return Attention(scores, output, queries, keys, scale * of_queries * of_keys, None, None)
+
+
+def _scaled_operand(scores: logical.MatmulOp, place: int) -> tuple[Read, float]:
+    """What reads queries or keys, and by how much they are multiplied."""
+    value = scores.operands[place]
+    if isinstance(value, OpResult) and only_reader(value) is scores and isinstance(value.op, logical.MulOp):
+        for side, number in enumerate(map(splat_number, reversed(value.op.operands))):
+            if number and isfinite(number):
+                return (value.op, side), number
+    return (scores, place), 1.0
+
+
+def _product_behind(value: SSAValue, depth: int = 8) -> logical.MatmulOp | None:
+    """A product that `value` is computed of element by element."""
+    if not isinstance(value, OpResult) or depth == 0:
+        return None
+    if isinstance(value.op, logical.MatmulOp):
+        return value.op
+    if not value.op.has_trait(logical.Elementwise):
+        return None
+    found = (_product_behind(operand, depth - 1) for operand in value.op.operands)
+    return next((product for product in found if product is not None), None)
 
 
 def _causal(logits: SSAValue) -> tuple[SSAValue, int] | None:

@@ -77,6 +77,8 @@ def _single(op: Operation) -> tuple[str, Attrs] | None:
             return "last_update", {}
         case logical.LstmOp():
             return "lstm", {"reverse": FLAGS[op.reverse is not None]}
+        case logical.NonMaxSuppressionOp():
+            return "non_max_suppression", {"centred": FLAGS[op.centred is not None]}
         case logical.ScatterCombineOp():
             return "scatter_combine", {"mode": op.mode}
         case logical.TopkIndicesOp():
@@ -176,6 +178,7 @@ def _attention(found: Attention) -> Attrs:
         "mask": FLAGS[found.mask is not None],
         "causal": FLAGS[found.past is not None],
         "past": IntegerAttr(found.past or 0, i64),
+        "nan_as_zero": FLAGS[found.nan_as_zero],
     }
 
 

@@ -1,4 +1,4 @@
-"""What was decided about emit programs, read back as policies: groups, kernels, records, streams.
+"""What was decided about emit programs, read back as policies: groups, layouts, kernels, records, streams.
 
 `raise-emit` leaves them in the module for another try, `aicf policy extract` writes them to a file. Which kernel record
 entries a policy may ask for is settled in `select-kernels`.
@@ -10,17 +10,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
 from aicf.dialects import logical
-from aicf.dialects.emit import PREPARE, BindOp, BodyOp, ProgramOp, ResolvedOp, symbols
+from aicf.dialects.emit import PREPARE, BindOp, BodyOp, ProgramOp, ResolvedOp, buffer_of, symbols
 from aicf.dialects.emit_types import KernelAttr
 from aicf.dialects.plain_values import plain_value
 from aicf.passes.analysis.accesses import region_of
+from aicf.passes.support.layouts import WINDOWED, lies_last, multiplies
 from aicf.passes.support.policy import execution_of, policy_of, without_bucket
 from aicf.passes.support.programs import programs
 from aicf.passes.support.work import symbol_name
-from aicf.policies.kernel_policy import EXPECTED_US
+from aicf.policies.kernel_policy import CHANNELS_LAST, EVERY_VALUE, EXPECTED_US, ROW_MAJOR
 from aicf.policies.policy import Policy
 
 _OWN_ENTRIES = ("version", "determinism")
@@ -29,7 +30,8 @@ _OWN_ENTRIES = ("version", "determinism")
 
 @dataclass(frozen=True)
 class Pins:
-    """Which decisions a policy gets: the groups, and with them the kernels, and with these their records."""
+    """Which decisions a policy gets: the groups and how their results lie, and with them the kernels, and with these
+    their records."""
 
     groups: bool = True
     kernels: bool = True
@@ -41,10 +43,9 @@ def decisions_of(module: ModuleOp, pins: Pins = Pins()) -> Policy:
     groups: dict[ResolvedOp, tuple[str, ...]] = {}
     kernels: dict[str, str] = {}
     records: dict[str, Mapping[str, object]] = {}
-    prepare = next((p for p in programs(module) if p.sym_name.data == PREPARE), None)
     for instruction, members in members_by_instruction(module).items():
-        if instruction.parent_op() is prepare:
-            continue
+        if instruction.kind.data == "pack":
+            continue  # the kernel that reads it asks for it
         if members:
             groups[instruction] = members
         if instruction.kernel is not None and not _is_update(instruction):
@@ -56,6 +57,7 @@ def decisions_of(module: ModuleOp, pins: Pins = Pins()) -> Policy:
     kernel = replace(
         policy_of(module),
         groups=tuple(groups[instruction] for instruction in order) if pins.groups else (),
+        layouts=_layouts(module) if pins.groups else {},
         kernels=kernels if pins.kernels else {},
         records=records if pins.records else {},
     )
@@ -85,6 +87,28 @@ def _members(instruction: ResolvedOp, table: Mapping[str, Operation]) -> tuple[s
 def _has_other_name(instruction: ResolvedOp) -> bool:
     """Whether an instruction is not called by its first source."""
     return without_bucket(instruction.instruction.data) != without_bucket(instruction.src.data[0].data)
+
+
+def _layouts(module: ModuleOp) -> dict[str, str]:
+    """The instructions that write channels-last, and that all others do not; nothing where none could."""
+    table, last, could = symbols(module), dict[str, str](), False
+    for program in programs(module):
+        for op in program.instructions if program.sym_name.data != PREPARE else ():
+            could |= op.kind.data in WINDOWED
+            body = None if op.body is None else table.get(symbol_name(op.body))
+            if (
+                isinstance(body, BodyOp)
+                and not multiplies(body.body.block)
+                and any(map(_is_written_last, op.outs))
+            ):
+                last[op.instruction.data] = CHANNELS_LAST
+    return {EVERY_VALUE: ROW_MAJOR, **last} if could or last else {}
+
+
+def _is_written_last(out: SSAValue) -> bool:
+    """Whether an instruction writes all of a bind or slot, in channels-last order."""
+    type_, whole = buffer_of(out), buffer_of(region_of(out).root.buffer)
+    return type_.element_count == whole.element_count and lies_last(type_.get_shape(), type_.get_strides())
 
 
 def _is_update(instruction: ResolvedOp) -> bool:

@@ -13,7 +13,7 @@ from xdsl.ir import Operation, Region
 
 from aicf.backends.registry import get_kernels
 from aicf.dialects import logical
-from aicf.dialects.emit import GroupOp
+from aicf.dialects.emit import PREPARE, GroupOp
 from aicf.dialects.emit_types import TargetAttr
 from aicf.passes.support.identity import copied_id, derived_id, op_id, part_of, sources
 from aicf.passes.support.outlining import Outline, id_of, is_feeder, outline, sources_of
@@ -101,10 +101,12 @@ class FusionContext:
         A number follows where another group is called that already, which is none of `free`. A policy that names a
         group by its first member, as that of a raised program may, is followed. Of several groups that a policy without
         kernels lists and that begin with ops of one source, the first has its name; a part without the first op of its
-        group is called by its own id.
+        group is called by its own id, and so is what `@prepare` computes: the source's name is that of what runs at
+        every call.
         """
         own = id_of(members[0])
-        src = sources_of(members) if self._is_named(members) else []
+        is_named = self.function.sym_name.data != PREPARE and self._is_named(members)
+        src = sources_of(members) if is_named else []
         name = src[0] + own[own.find("@") :] if src and "@" in own and "@" not in src[0] else None
         wanted = own if own in self.policy.kernels else name or (src[0] if src else own)
         numbered = (derived_id(own, str(number)) for number in count(1))

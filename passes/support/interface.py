@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, BlockArgument, SSAValue
 from xdsl.utils.hints import isa
 
-from aicf.dialects.logical import HOST_ATTR, NAME_ATTR, ROLE_ATTR, START_ATTR, UPDATES_ATTR, Role
+from aicf.dialects.logical import COUNTS_ATTR, HOST_ATTR, NAME_ATTR, ROLE_ATTR, START_ATTR, UPDATES_ATTR, Role
 from aicf.passes.support.identity import value_hint
 
 
@@ -99,6 +99,13 @@ def meta_attrs(
     assert host is None or isinstance(host, DictionaryAttr)
     assert start is None or isa(start, DenseIntOrFPElementsAttr)
     return host, start
+
+
+def counts_of(function: func.FuncOp, index: int) -> DictionaryAttr | None:
+    """Of which results one result says how many slices are there; None if of none."""
+    counts = _entries(function.res_attrs, len(function.function_type.outputs))[index].get(COUNTS_ATTR)
+    assert counts is None or isinstance(counts, DictionaryAttr)
+    return counts
 
 
 def add_argument(

@@ -17,7 +17,7 @@ from aicf.errors import UnsupportedOp
 from aicf.passes.support.identity import IdTable, derived_id, op_id, set_identity, sources, value_hint
 from aicf.passes.support.onnx_known import MAX_FOLDED_ELEMENTS, as_value, placeholder
 from aicf.passes.support.onnx_names import node_id
-from aicf.passes.support.onnx_ops import Header, Items, Known, Lower, Value
+from aicf.passes.support.onnx_ops import Counted, Header, Items, Known, Lower, Value
 from aicf.passes.support.onnx_ops.base import Array, OneResult, Tensor
 from aicf.semantics import evaluate
 
@@ -91,7 +91,9 @@ class Folding:
         """
         if _elements(op) > MAX_FOLDED_ELEMENTS:
             raise TooLarge
-        arrays = evaluate(op, [self._arrays[operand] for operand in op.operands], "typed")
+        arrays = _empty_results(op) or evaluate(
+            op, [self._arrays[operand] for operand in op.operands], "typed"
+        )
         self._arrays.update(zip(op.results, arrays, strict=True))
 
     def tensor(self, known: Known) -> SSAValue:
@@ -149,15 +151,14 @@ class Writing:
 
     def _evaluated(self, op: LogicalOp) -> bool:
         """Whether the results are known; if not, the op is made to read no empty tensors."""
-        infos = [tensor_info(result.type) for result in op.results]
-        if all(0 in info.shape for info in infos):
-            arrays = [np.empty(info.shape, info.element.dtype) for info in infos]
+        if empty := _empty_results(op):
+            arrays: Sequence[Array] = empty
         elif op.operands and all(operand in self._arrays for operand in op.operands):
             if _elements(op) > MAX_FOLDED_ELEMENTS:
                 raise UnsupportedOp(
                     f"{op.name} of empty tensors gives more than {MAX_FOLDED_ELEMENTS} elements"
                 )
-            arrays = list(evaluate(op, [self._arrays[operand] for operand in op.operands], "typed"))
+            arrays = evaluate(op, [self._arrays[operand] for operand in op.operands], "typed")
         else:
             self._without_empty(op)
             return False
@@ -198,9 +199,18 @@ class Writing:
         """What the node gives; the op of the first result is called as the node is."""
         values = [_with_known(result, self._arrays) for result in results]
         first = values[0] if values else None
+        first = first.value if isinstance(first, Counted) else first
         if isinstance(first, SSAValue) and isinstance(first.owner, Operation) and first.owner in self._own:
             self._name(first.owner, self._reader.id)
         return values
+
+
+def _empty_results(op: LogicalOp) -> list[Array]:
+    """The results of an op all of which have no elements; none for others. NumPy refuses to compute some of them."""
+    infos = [tensor_info(result.type) for result in op.results]
+    if not all(0 in info.shape for info in infos):
+        return []
+    return [np.empty(info.shape, info.element.dtype) for info in infos]
 
 
 def _elements(op: LogicalOp) -> int:

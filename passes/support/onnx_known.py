@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from xdsl.ir import Block, SSAValue
 
 from aicf.dialects.logical import MAX_CONSTANT_ELEMENTS
 from aicf.dialects.types import element_of_dtype, tensor
-from aicf.passes.support.onnx_ops import Items, Known, Result, Value
+from aicf.passes.support.onnx_ops import Counted, Items, Known, Result, Value
 from aicf.passes.support.onnx_ops.base import Array, OneResult
 
 MAX_FOLDED_ELEMENTS = 1 << 16
@@ -18,7 +20,7 @@ def is_known(value: Value) -> bool:
     """Whether nothing of a value is computed at run time."""
     if isinstance(value, Items):
         return not any(isinstance(item, SSAValue) for item in value.items)
-    return not isinstance(value, SSAValue)
+    return not isinstance(value, SSAValue | Counted)
 
 
 def placeholder(array: Array) -> SSAValue:
@@ -28,7 +30,7 @@ def placeholder(array: Array) -> SSAValue:
 
 def listed(result: Result) -> list[OneResult]:
     """What a row gave, as one entry for each output."""
-    if result is None or isinstance(result, SSAValue | Known | Items | np.ndarray):
+    if result is None or isinstance(result, SSAValue | Known | Items | Counted | np.ndarray):
         return [result]
     return list(result)
 
@@ -44,6 +46,12 @@ def is_splat(array: Array) -> bool:
         return all(stride == 0 for stride, size in zip(array.strides, array.shape, strict=True) if size > 1)
     raw = array.tobytes()
     return array.size > 0 and raw == raw[: array.itemsize] * array.size
+
+
+def follows_from_weights(value: Known, operands: Sequence[Value]) -> bool:
+    """Whether the elements of a known result are those of weights, computed with, and not sizes or places."""
+    is_float = element_of_dtype(value.array.dtype).is_float
+    return is_float and any(isinstance(operand, Known) and operand.is_weight for operand in operands)
 
 
 def fits(array: Array) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.utils.exceptions import VerifyException
@@ -20,10 +20,14 @@ from aicf.dialects.logical import NAME_ATTR, ROLE_ATTR, ConstantOp
 from aicf.dialects.types import element_of_dtype, tensor, tensor_info
 from aicf.errors import InvalidIR, UnsupportedOp
 from aicf.passes.support.identity import IdTable, derived_id, invalid, position_of, set_identity
+from aicf.passes.support.interface import Result
+from aicf.passes.support.onnx_counted import count_results, whole, with_counts
+from aicf.passes.support.onnx_declared import check_declared
 from aicf.passes.support.onnx_emitters import Folding, Reader, TooLarge, Visit, Writing
-from aicf.passes.support.onnx_known import fits, is_known, is_splat, listed
+from aicf.passes.support.onnx_known import fits, follows_from_weights, is_known, is_splat, listed
 from aicf.passes.support.onnx_names import node_name
-from aicf.passes.support.onnx_ops import Header, Known, Lower, Node, Result, Value, find_row
+from aicf.passes.support.onnx_ops import Counted, Header, Known, Lower, Node, Value, find_row
+from aicf.passes.support.onnx_ops import Result as Lowered
 from aicf.passes.support.onnx_ops.attributes import Attributes
 
 MAX_NODES = 1 << 17
@@ -54,6 +58,8 @@ class _GraphLowering:
         self._values: dict[SSAValue, Value] = {}
         self._constants: dict[int, tuple[Known, SSAValue]] = {}
         """By the identity of what is known, which stays alive here."""
+        self._weights: list[DictionaryAttr] = []
+        """What the function says of parameters that are constants of the graph."""
         self._versions = graph.versions
         self._count = 0
 
@@ -63,8 +69,12 @@ class _GraphLowering:
             self._take_argument(index)
         values = self._run_block(self.graph.block, ())
         names = [name.data for name in self.graph.result_names]
-        results = [self._result(name, value) for name, value in zip(names, values, strict=True)]
-        self.block.add_op(ReturnOp(*results))
+        results = [
+            Result(self._result(name, value), {NAME_ATTR: StringAttr(name)})
+            for name, value in zip(names, values, strict=True)
+        ]
+        results += count_results(names, values)
+        self.block.add_op(ReturnOp(*(result.value for result in results)))
         return self._function(results)
 
     def _take_argument(self, index: int) -> None:
@@ -83,11 +93,31 @@ class _GraphLowering:
 
     def _result(self, name: str, value: Value) -> SSAValue:
         if isinstance(value, Known):
-            return self.write_known(value, None)
+            try:
+                return self.write_known(value, None)
+            except VerifyException as error:
+                raise InvalidIR(f"result '{name}': {error}") from error
         if isinstance(value, SSAValue):
             return value
+        if isinstance(value, Counted):
+            return value.value
         kind = "an optional value that is absent" if value is None else "a sequence"
         raise UnsupportedOp(f"result '{name}' is {kind}; a program gives tensors: take it apart in the model")
+
+    def _constant_value(self, op: onnx.ConstantOp) -> Known:
+        """A constant; one with a name is a parameter where the program reads it."""
+        if op.weight is None:
+            return Known(op.array)
+        name = op.weight
+
+        def write() -> SSAValue:
+            type_ = tensor(op.array.shape, element_of_dtype(op.array.dtype))
+            self._weights.append(DictionaryAttr({NAME_ATTR: name, ROLE_ATTR: StringAttr(onnx.PARAM)}))
+            argument = self.block.insert_arg(type_, len(self.block.args))
+            argument.name_hint = op.result.name_hint
+            return argument
+
+        return Known(op.array, write, is_weight=bool(op.array.size))
 
     # Nodes
 
@@ -96,7 +126,7 @@ class _GraphLowering:
         for op in block.ops:
             match op:
                 case onnx.ConstantOp():
-                    self._values[op.result] = Known(op.array)
+                    self._values[op.result] = self._constant_value(op)
                 case onnx.NoneOp():
                     self._values[op.result] = None
                 case onnx.YieldOp():
@@ -115,7 +145,8 @@ class _GraphLowering:
                 f"{header}: the graph unrolls into more than {MAX_NODES} nodes; make its loops shorter"
             )
         operands = [self._values[operand] for operand in op.ins]
-        visit = Visit(op, header, _lower_of(op, header), operands, parts)
+        lower = with_counts(_lower_of(op, header), operands)
+        visit = Visit(op, header, lower, list(map(whole, operands)), parts)
         results = self._fold(visit)
         if results is None:
             results = self._write(visit)
@@ -124,6 +155,7 @@ class _GraphLowering:
                 f"{header}: it has {len(op.outs)} outputs, of which {len(results)} are supported",
                 location=position_of(op),
             )
+        check_declared(op, header, results)
         self._values.update(zip(op.outs, results, strict=False))
 
     def _header(self, op: onnx.NodeOp) -> Header:
@@ -152,21 +184,26 @@ class _GraphLowering:
         return [self._writable(value, visit, index) for index, value in enumerate(known)]
 
     def _writable(self, value: Value, visit: Visit, index: int) -> Value:
-        """A known result that can still be written if it is too large for a constant of the program."""
-        if not isinstance(value, Known) or fits(value.array):
+        """A known result that can still be written: too large for a constant of the program, or made of weights."""
+        if not isinstance(value, Known) or value.is_weight:
+            return value
+        is_weight = follows_from_weights(value, visit.operands)
+        if fits(value.array) and not is_weight:
             return value
 
         def write() -> SSAValue:
             written = self._write(visit)[index]
             if isinstance(written, SSAValue):
                 return written
+            if isinstance(written, Known) and fits(written.array):
+                return self.write_known(written, None)
             raise UnsupportedOp(
                 f"{visit.header}: its result is known, and its {value.array.size} elements are too many for a constant "
                 "of the program; make it an initializer of the model",
                 location=position_of(visit.op),
             )
 
-        return Known(value.array, write)
+        return Known(value.array, write, is_weight)
 
     def _write(self, visit: Visit) -> list[Value]:
         writing = Writing(self, visit)
@@ -177,8 +214,9 @@ class _GraphLowering:
     def write_known(self, known: Known, reader: Reader | None) -> SSAValue:
         """The constant of a known tensor, or the ops that compute it; each is written once, for its first reader."""
         if id(known) not in self._constants:
-            large = known.write if not fits(known.array) else None
-            value = self._constant(known, reader) if large is None else large()
+            is_written = known.is_weight or not fits(known.array)
+            write = known.write if is_written else None
+            value = self._constant(known, reader) if write is None else write()
             self._constants[id(known)] = (known, value)
         return self._constants[id(known)][1]
 
@@ -186,6 +224,7 @@ class _GraphLowering:
         array = known.array
         value = array.reshape(-1)[0] if is_splat(array) else array if array.size else 0
         op = ConstantOp(value, tensor(array.shape, element_of_dtype(array.dtype)))
+        op.verify()
         identity = self.ids.fresh("constant" if reader is None else derived_id(reader.id, "constant"))
         set_identity(op, identity, [identity] if reader is None else reader.src)
         self.block.add_op(op)
@@ -214,7 +253,7 @@ class _GraphLowering:
 
     # The function
 
-    def _function(self, results: Sequence[SSAValue]) -> FuncOp:
+    def _function(self, results: Sequence[Result]) -> FuncOp:
         entries = [
             DictionaryAttr({key: entry.data[key] for key in (NAME_ATTR, ROLE_ATTR)})
             for entry in self.graph.arg_attrs
@@ -223,12 +262,13 @@ class _GraphLowering:
             if self.block.args[index].first_use is None and not self.graph.is_input(index):
                 self.block.erase_arg(self.block.args[index])
                 del entries[index]
+        entries += self._weights
         function = FuncOp(
             self.graph.sym_name.data,
-            ([argument.type for argument in self.block.args], [value.type for value in results]),
+            ([argument.type for argument in self.block.args], [result.value.type for result in results]),
             Region(self.block),
             arg_attrs=ArrayAttr(entries),
-            res_attrs=ArrayAttr(DictionaryAttr({NAME_ATTR: name}) for name in self.graph.result_names),
+            res_attrs=ArrayAttr(DictionaryAttr(dict(result.attrs)) for result in results),
         )
         function.location = self.graph.location
         return function
@@ -245,7 +285,7 @@ def _lower_of(op: onnx.NodeOp, header: Header) -> Lower:
     return row.lower
 
 
-def _called(visit: Visit, emitter: Folding | Writing) -> Result:
+def _called(visit: Visit, emitter: Folding | Writing) -> Lowered:
     try:
         return visit.lower(Node(visit.header, visit.operands, emitter))
     except (VerifyException, ValueError, ArithmeticError) as error:

@@ -15,7 +15,7 @@ from aicf.dialects import dims
 from aicf.dialects.dims import NAME_PATTERN, Size
 from aicf.dialects.logical import MAX_CONSTANT_ELEMENTS
 from aicf.dialects.onnx import ConstantOp, GraphOp, ValueType
-from aicf.dialects.types import TensorInfo
+from aicf.dialects.types import ElementType, TensorInfo
 from aicf.errors import PolicyError
 
 Values: TypeAlias = Mapping[str, NDArray[Any]]
@@ -105,13 +105,24 @@ def _fitting(name: str, array: NDArray[Any], info: TensorInfo, settled: dict[str
         )
     for size, wanted in zip(array.shape, info.sizes, strict=True):
         _settle(name, size, wanted, info, settled)
-    converted = array.astype(info.element.dtype)
-    if array.size and (
-        not np.array_equal(converted.astype(array.dtype), array, equal_nan=array.dtype.kind == "f")
-        and info.element.kind != "float"
-    ):
-        raise PolicyError(f"values: {array.tolist()} is no {info.element.name}, of which {name} is")
-    return converted
+    return converted(name, array, info.element)
+
+
+def converted(name: str, array: NDArray[Any], element: ElementType) -> NDArray[Any]:
+    """The values of an input in its own type; floats may be rounded.
+
+    Raises:
+        PolicyError: they cannot be written in it.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):  # what does not fit is told below
+        own = array.astype(element.dtype)
+        if element.is_float:
+            fits = np.array_equal(np.isfinite(own.astype(np.float64)), np.isfinite(array))
+        else:
+            fits = np.array_equal(own.astype(array.dtype), array)
+    if not fits:
+        raise PolicyError(f"values: {str(array.tolist())[:80]} is no {element.name}, of which {name} is")
+    return own
 
 
 def _settle(name: str, size: int, wanted: Size, info: TensorInfo, settled: dict[str, int]) -> None:

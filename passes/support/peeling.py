@@ -1,5 +1,5 @@
 """Peeling a group's body: view ops in front of the computation become strides of the operands, and view ops behind a
-product strides of the result.
+product, or a transposition behind anything else, strides of the result.
 
 What is left computes; its block arguments are the operands as a kernel sees them, in the order that kernels of its kind
 read. Where arithmetic reads repeated elements the body says so with one broadcast of the rest: an index map of the
@@ -25,8 +25,10 @@ from aicf.dialects.logical import (
     LstmOp,
     MatmulOp,
     MaxPoolOp,
+    NonMaxSuppressionOp,
     ScatterCombineOp,
     TopkIndicesOp,
+    TransposeOp,
 )
 from aicf.dialects.types import ElementType, tensor, tensor_info
 from aicf.passes.support.attention import attention_of
@@ -103,6 +105,7 @@ _STRIDED_READERS = (
     YieldOp,
     LastUpdateOp,
     LstmOp,
+    NonMaxSuppressionOp,
     ScatterCombineOp,
     TopkIndicesOp,
 )
@@ -117,7 +120,16 @@ def reads_in_memory(reader: Operation, place: int) -> bool:
     return isinstance(reader, _STRIDED_READERS) or (place == 0 and reader.has_trait(IndexedRead))
 
 
-_POSITIONAL = (MatmulOp, ConvOp, ConcatOp, LastUpdateOp, LstmOp, ScatterCombineOp, TopkIndicesOp)
+_POSITIONAL = (
+    MatmulOp,
+    ConvOp,
+    ConcatOp,
+    LastUpdateOp,
+    LstmOp,
+    NonMaxSuppressionOp,
+    ScatterCombineOp,
+    TopkIndicesOp,
+)
 """Ops whose kernels know operands by their place: each place gets a block argument of its own, in order."""
 
 
@@ -132,6 +144,7 @@ class _Peeler:
         self.arguments: dict[tuple[PeeledOperand, int, int], SSAValue] = {}
         self.ways: dict[tuple[PeeledOperand, int], list[tuple[int, ...]]] = {}
         self.order = _Order(())
+        self.has_products = any(isinstance(op, MatmulOp | LstmOp) for op in body.ops)
 
     def run(self) -> PeeledBody:
         for index, argument in enumerate(self.body.args):
@@ -152,8 +165,8 @@ class _Peeler:
         return PeeledBody(self.block, tuple(self.operands), results)
 
     def _views_behind(self) -> dict[SSAValue, tuple[SSAValue, View]]:
-        """Results that are views of a product which nothing else reads, or of keys and values that an attention writes
-        a row of: the value, and its place in their memory."""
+        """Results that are views of a product which nothing else reads, of keys and values that an attention writes a
+        row of, or transpositions of what is computed otherwise: the value, and its place in their memory."""
         attention = attention_of(self.body, self.views)
         writes = () if attention is None else (attention.writes or ())
         found: dict[SSAValue, tuple[SSAValue, View]] = {}
@@ -165,11 +178,17 @@ class _Peeler:
             if not chain or not isinstance(value, OpResult):
                 continue
             is_product = isinstance(value.op, MatmulOp) and value.has_one_use()
-            if (is_product or value.op in writes) and (
-                view := place_behind(list(reversed(chain)), last)
-            ) is not None:
+            is_placed = is_product or value.op in writes or self._is_transposed(value, chain)
+            if is_placed and (view := place_behind(list(reversed(chain)), last)) is not None:
                 found[result] = value, view
         return found
+
+    def _is_transposed(self, value: OpResult, chain: Sequence[Operation]) -> bool:
+        """Whether a value, of a body without products, is given in transposed order and in no other."""
+        if not self.has_products and all(isinstance(op, TransposeOp) for op in chain):
+            others = (use.operation for use in value.uses if use.operation is not chain[-1])
+            return not any(isinstance(op, (YieldOp, *VIEW_OPS)) for op in others)
+        return False
 
     def _note_view(self, op: Operation) -> None:
         base = self.views.get(op.operands[0]) if isinstance(op, VIEW_OPS) else None
@@ -244,7 +263,7 @@ def _order_of(
         if add is not None:
             first.append((add, 0 if add.lhs is attention.mask else 1))
         slots = {place: slot for slot, place in enumerate(first, 1)}
-        strided = {add} if add is not None else set[Operation]()
+        strided = {attention.queries[0], attention.keys[0]} | ({add} if add is not None else set[Operation]())
         if attention.writes is not None:
             keys, values = attention.writes
             strided |= {keys, values}

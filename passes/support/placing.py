@@ -164,25 +164,11 @@ class Trial:
             if None in part.values.values()
         }
         for group, work in self.works.items():
-            if (reason := self._reason(group, work)) is not None:
+            if (reason := why_not_placed(group, work, self.context)) is not None:
                 verb = "writes" if any(result in self.views for result in group.results) else "reads"
                 said = f"'{group.id.data}', which {verb} it, cannot do so there: {reason}"
                 found |= {part.index: said for part in self.touched_by(group)}
         return found
-
-    def _reason(self, group: GroupOp, placed: GroupWork) -> str | None:
-        known = [type(op) for op in work_of_group(group).work.body.ops]
-        if [type(op) for op in placed.work.body.ops] != known:
-            return "strides cannot express its views of that"
-        policy = self.context.policy
-        legal, rejected = legal_kernels(placed.under(policy), self.context.target, frozenset(policy.forbid))
-        if not legal:
-            return "; ".join(f"{kernel}: {why}" for kernel, why in rejected.items())
-        keys = (group.id.data, without_bucket(group.id.data), placed.work.kind)
-        pinned = next((policy.kernels[key] for key in keys if key in policy.kernels), None)
-        if pinned is None or any(kernel.id == pinned for kernel in legal):
-            return None
-        return f"the policy pins {pinned}: {rejected.get(pinned, 'it does not run this kind')}"
 
     # Predicted times: what is decided before kernels never depends on a tuning table
 
@@ -204,8 +190,29 @@ class Trial:
 
     def us(self, work: GroupWork) -> float:
         """The least that a kernel is predicted to take."""
-        policy, target = self.context.policy, self.context.target
-        asked = work.under(policy)
-        legal, _ = legal_kernels(asked, target, frozenset(policy.forbid))
-        allowed = [k for k in legal if policy.determinism == "any" or k.determinism == "bitwise"]
-        return min(kernel.cost_us(asked.work, target) for kernel in allowed or legal)
+        return least_us(work, self.context)
+
+
+def why_not_placed(group: GroupOp, placed: GroupWork, context: FusionContext) -> str | None:
+    """Why no kernel, or not the one that the policy pins, runs a group whose values lie elsewhere; None if one does."""
+    known = [type(op) for op in work_of_group(group).work.body.ops]
+    if [type(op) for op in placed.work.body.ops] != known:
+        return "strides cannot express its views of that"
+    policy = context.policy
+    legal, rejected = legal_kernels(placed.under(policy), context.target, frozenset(policy.forbid))
+    if not legal:
+        return "; ".join(f"{kernel}: {why}" for kernel, why in rejected.items())
+    keys = (group.id.data, without_bucket(group.id.data), placed.work.kind)
+    pinned = next((policy.kernels[key] for key in keys if key in policy.kernels), None)
+    if pinned is None or any(kernel.id == pinned for kernel in legal):
+        return None
+    return f"the policy pins {pinned}: {rejected.get(pinned, 'it does not run this kind')}"
+
+
+def least_us(work: GroupWork, context: FusionContext) -> float:
+    """The least microseconds that a kernel is predicted to take for work that one runs."""
+    policy, target = context.policy, context.target
+    asked = work.under(policy)
+    legal, _ = legal_kernels(asked, target, frozenset(policy.forbid))
+    allowed = [k for k in legal if policy.determinism == "any" or k.determinism == "bitwise"]
+    return min(kernel.cost_us(asked.work, target) for kernel in allowed or legal)

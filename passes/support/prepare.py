@@ -1,18 +1,32 @@
 """The program `@prepare`: which weights are packed ahead, for which kernels, and the derived binds that hold them.
+Packing comes behind what `prepare-parameters` has it compute.
 
 Whether a kernel wants a prepared layout is in its record; this only writes it down.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.rewriter import Rewriter
 
 from aicf.backends.base import Work
-from aicf.dialects.emit import PREPARE, BindOp, BodyOp, ProgramOp, ResolvedOp, ViewOp, YieldOp, symbols
+from aicf.dialects.emit import (
+    PREPARE,
+    BindOp,
+    BodyOp,
+    ProgramOp,
+    ResolvedOp,
+    SlotOp,
+    ViewOp,
+    YieldOp,
+    buffer_of,
+    symbols,
+)
 from aicf.dialects.emit_types import BufferType, KernelAttr, LayoutAttr, TargetAttr
 from aicf.dialects.types import element_of, tensor, tensor_info
 from aicf.passes.support.identity import value_hint
@@ -26,8 +40,8 @@ class Packing:
     """A weight that a kernel wants prepared.
 
     Args:
-        param: Its name.
-        type_: Tensor type of the parameter.
+        param: Its name: of a parameter, or of what `@prepare` makes of some.
+        type_: Its tensor type.
         view: What of it the kernel reads.
         layout: How the kernel wants it.
         work, kernel, place: What the kernel runs, its record, and which operand of the work it is.
@@ -58,7 +72,7 @@ class Prepare:
     pass_name: str
     program: ProgramOp = field(init=False)
     params: dict[str, BindOp] = field(init=False)
-    taken: set[str] = field(init=False)
+    """What can be packed: parameters, and what is computed of them here."""
     derived: dict[tuple[str, View, LayoutAttr], BindOp] = field(
         default_factory=dict[tuple[str, View, LayoutAttr], BindOp]
     )
@@ -66,9 +80,11 @@ class Prepare:
 
     def __post_init__(self) -> None:
         self.program = _existing(self.module) or ProgramOp(PREPARE)
-        self.taken = {op.bind_name.data for op in self.program.binds}
-        self.taken |= {op.instruction.data for op in self.program.instructions}
-        self.params = {bind.bind_name.data: bind for bind in self.program.binds if bind.role.data == "param"}
+        self.params = {
+            bind.bind_name.data: bind
+            for bind in self.program.binds
+            if buffer_of(bind.buffer).get_layout() is None and bind.role.data in ("param", "derived")
+        }
         self.taken = {bind.bind_name.data for bind in self.program.binds}
         self.taken |= {op.instruction.data for op in self.program.instructions}
 
@@ -144,13 +160,37 @@ class Prepare:
 
 
 def drop_prepared_params(program: ProgramOp, prepare: Prepare) -> None:
-    """Erases the binds of parameters that only `@prepare` reads."""
-    prepared = {name for name, _, _ in prepare.derived}
+    """Erases the binds of what only `@prepare` reads: parameters, and what it computes and packs."""
     for bind in program.binds:
-        read_elsewhere = bind.bind_name.data in prepared and bind.role.data == "param"
+        read_elsewhere = bind.bind_name.data in prepare.params and bind.role.data in ("param", "derived")
         if read_elsewhere and bind.updated is None and not bind.buffer.uses:
             bind.detach()
             bind.erase()
+
+
+def keep_for_a_while(prepare: ProgramOp, programs: Iterable[ProgramOp]) -> None:
+    """Puts what `@prepare` computes and none of `programs` binds into its arena: only packing reads it."""
+    bound = {bind.bind_name.data for program in programs for bind in program.binds}
+    for bind in prepare.binds:
+        type_ = buffer_of(bind.buffer)
+        if bind.role.data != "derived" or type_.get_layout() is not None or bind.bind_name.data in bound:
+            continue
+        slot = SlotOp(BufferType(type_.get_shape(), type_.element_type, "arena"))
+        slot.buffer.name_hint = bind.buffer.name_hint
+        prepare.body.block.insert_op_after(slot, prepare.binds[-1])
+        bind.buffer.replace_all_uses_with(slot.buffer)
+        _see_in_arena(slot.buffer)
+        prepare.body.block.erase_op(bind)
+
+
+def _see_in_arena(buffer: SSAValue) -> None:
+    """Views of a buffer are in its space."""
+    for use in list(buffer.uses):
+        if isinstance(view := use.operation, ViewOp):
+            type_ = buffer_of(view.buffer)
+            there = BufferType(type_.get_shape(), type_.element_type, "arena", type_.get_strides())
+            Rewriter.replace_value_with_new_type(view.buffer, there)
+            _see_in_arena(view.buffer)
 
 
 @lru_cache(maxsize=8192)

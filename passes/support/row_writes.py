@@ -45,7 +45,9 @@ class RowWrite:
 
 def row_writes(attention: Attention) -> tuple[RowWrite, RowWrite] | None:
     """The writes of a row, the same one, into the keys and into the values that attention reads; None if either is
-    given, or something else reads them by heads."""
+    given or keys are scaled first, or something else reads them by heads."""
+    if attention.keys[0] is not attention.scores:
+        return None
     keys, values = _behind(attention.scores.rhs), _behind(attention.output.rhs)
     if keys is None or values is None or keys.write.index is not values.write.index:
         return None

@@ -13,12 +13,12 @@ from weakref import WeakKeyDictionary
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr, SymbolRefAttr
-from xdsl.ir import Block, BlockArgument, OpResult, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 
 from aicf.backends.base import BatchInvariantKernel, DeviceGivenKernel, KernelDescriptor, OperandInfo, Work
 from aicf.backends.registry import get_kernels
 from aicf.dialects import logical
-from aicf.dialects.emit import BindOp, GroupOp, ResolvedOp, buffer_of
+from aicf.dialects.emit import PREPARE, BindOp, GroupOp, ResolvedOp, buffer_of
 from aicf.dialects.emit_kernels import KernelOp
 from aicf.dialects.emit_types import KernelAttr, TargetAttr, canonical_strides
 from aicf.dialects.types import element_of
@@ -42,6 +42,7 @@ CODELESS_KINDS = frozenset(
         "attention_step",
         "last_update",
         "lstm",
+        "non_max_suppression",
         "scatter_combine",
         "topk_indices",
     }
@@ -196,9 +197,13 @@ def work_of_instruction(
 
 def _origin_of_buffer(value: SSAValue, may_prepare: bool) -> tuple[str, bool]:
     """Role and whether it is updated; a view of a bind, or a parameter that cannot be prepared, is just memory."""
-    if not isinstance(value.owner, BindOp) or (value.owner.role.data == "param" and not may_prepare):
+    if not isinstance(value.owner, BindOp) or (value.owner.role.data in _PACKED and not may_prepare):
         return "temp", False
     return value.owner.role.data, value.owner.updated is not None
+
+
+_PACKED = ("param", "derived")
+"""Roles of what kernels may want packed ahead."""
 
 
 def buffer_info(value: SSAValue, role: str, updated: bool = False) -> OperandInfo:
@@ -212,7 +217,8 @@ def buffer_info(value: SSAValue, role: str, updated: bool = False) -> OperandInf
 def origin_of(value: SSAValue) -> tuple[str, bool]:
     """Role of a value of a function, and whether the program updates it.
 
-    Where the policy lets no weights be prepared, parameters are plain memory to kernels, like any other value.
+    Where the policy lets no weights be prepared, and in `@prepare` itself, parameters are plain memory to kernels, like
+    any other value.
     """
     if isinstance(value, OpResult):
         return ("const" if isinstance(value.op, logical.ConstantOp) else "temp"), False
@@ -225,9 +231,14 @@ def origin_of(value: SSAValue) -> tuple[str, bool]:
     name = entry.get(logical.NAME_ATTR)
     assert isinstance(role, StringAttr) and isinstance(name, StringAttr)
     module = function.parent_op()
-    if role.data == "param" and isinstance(module, ModuleOp) and not execution_of(module).prepared_weights:
+    if role.data in _PACKED and not _may_pack(function, module):
         return "temp", False
     return role.data, name.data in updated_names(function)
+
+
+def _may_pack(function: func.FuncOp, module: Operation | None) -> bool:
+    is_allowed = not isinstance(module, ModuleOp) or execution_of(module).prepared_weights
+    return is_allowed and function.sym_name.data != PREPARE
 
 
 def argument_attrs(function: func.FuncOp, index: int) -> dict[str, StringAttr]:

@@ -37,12 +37,14 @@ _TILES = (
     "lanes tile_rows tile_vectors k_split k_unroll b_source b_element panel_group block_rows partition threads "
     "prefetch_lines prefetch_ahead epilogue_from combination_order"
 )
-_LOOPS = "lanes vector_dim unroll partition_dim threads rounding combination_order"
+_LOOPS = "lanes vector_dim unroll partition_dim threads sum_block rounding combination_order"
 _PRODUCT = "transpose_a transpose_b batch_in_rows"
-_CPU_GEMM = f"{_TILES} {_PRODUCT} {_inside('rows', _LOOPS)} rounding layouts may_alias workspace_bytes"
+_CPU_GEMM = (
+    f"{_TILES} pairs_of_k {_PRODUCT} {_inside('rows', _LOOPS)} rounding layouts may_alias workspace_bytes"
+)
 _CPU_ATTENTION = (
     f"{_inside('scores', _TILES)} {_inside('output', _TILES)} block_rows share threads key_steps scale causal past "
-    "combination_order workspace_bytes"
+    "nan_as_zero combination_order workspace_bytes"
 ).replace("scores.b_element ", "")
 _CPU_GEMM_NORM = (
     f"{_inside('product', f'{_TILES} {_PRODUCT}')} {_inside('rows', _LOOPS)} sums_bytes threads combination_order "
@@ -56,13 +58,15 @@ def _of_dims(*names: str) -> str:
 
 
 _WINDOWS = _of_dims("stride", "dilation", "low")
+_WIDE_TILES = " ".join(entry for entry in _TILES.split() if entry != "b_element")
 _CPU_CONV = (
-    f"{_WINDOWS} algorithm groups block_rows copies lanes tile_pixels tile_vectors prefetch_lines prepared layouts "
-    "threads may_alias workspace_bytes combination_order "
-    + _inside("product", " ".join(entry for entry in _TILES.split() if entry != "b_element"))
+    f"{_WINDOWS} algorithm output_tile groups block_rows copies lanes lanes_along tile_pixels tile_vectors "
+    "prefetch_lines prepared layouts threads may_alias workspace_bytes combination_order "
+    + f"{_inside('product', _WIDE_TILES)} winograd winograd.block_rows {_inside('winograd.product', _WIDE_TILES)}"
 )
 _CPU_POOL = (
-    f"{_WINDOWS} {_of_dims('size', 'high')} mode count_include_pad block_rows lanes threads combination_order"
+    f"{_WINDOWS} {_of_dims('size', 'high')} mode count_include_pad block_rows lanes lanes_along vectors threads "
+    "combination_order"
 )
 _EARLY = "triggers early_reads rounding"
 _LAUNCH = f"grid block cluster shared_bytes {_EARLY}"
@@ -72,28 +76,30 @@ _WGMMA = f"{_CUDA_GEMM} tile cluster_shape ring split_k may_alias workspace_byte
 _CUDA_ATTENTION = f"{_LAUNCH} scale causal past combination_order fixed_addresses"
 
 RECORDS: Mapping[str, tuple[int, str]] = {
-    "cpu.gemm_avx512": (2, _CPU_GEMM),
-    "cpu.gemm_avx2": (2, _CPU_GEMM),
-    "cpu.gemm_portable": (2, _CPU_GEMM),
+    "cpu.gemm_avx512": (4, _CPU_GEMM),
+    "cpu.gemm_avx2": (4, _CPU_GEMM),
+    "cpu.gemm_portable": (4, _CPU_GEMM),
     "cpu.gemm_blas": (1, f"{_PRODUCT} library threads combination_order"),
-    "cpu.gemm_norm_avx512": (2, _CPU_GEMM_NORM),
-    "cpu.gemm_norm_avx2": (2, _CPU_GEMM_NORM),
-    "cpu.gemm_norm_portable": (2, _CPU_GEMM_NORM),
-    "cpu.attention_avx512": (2, _CPU_ATTENTION),
-    "cpu.attention_avx2": (2, _CPU_ATTENTION),
-    "cpu.attention_portable": (2, _CPU_ATTENTION),
-    "cpu.generated": (1, f"{_LOOPS} may_alias"),
+    "cpu.gemm_norm_avx512": (4, _CPU_GEMM_NORM),
+    "cpu.gemm_norm_avx2": (4, _CPU_GEMM_NORM),
+    "cpu.gemm_norm_portable": (4, _CPU_GEMM_NORM),
+    "cpu.attention_avx512": (4, _CPU_ATTENTION),
+    "cpu.attention_avx2": (4, _CPU_ATTENTION),
+    "cpu.attention_portable": (4, _CPU_ATTENTION),
+    "cpu.generated": (2, f"{_LOOPS} may_alias"),
     "cpu.copy": (1, "axis parts threads"),
     "cpu.concat": (1, "axis parts threads"),
-    "cpu.pack": (2, "lanes threads nr k_dim element"),
+    "cpu.pack": (3, "lanes threads nr k_dim element pairs"),
+    "cpu.pack_winograd": (1, "lanes threads nr output_tile"),
     "cpu.last_update": (1, "threads"),
     "cpu.scatter": (1, "mode parts threads combination_order"),
     "cpu.topk": (1, "axis smallest threads"),
-    "cpu.conv_avx512": (1, _CPU_CONV),
-    "cpu.conv_avx2": (1, _CPU_CONV),
-    "cpu.conv_portable": (1, _CPU_CONV),
-    "cpu.pool": (1, _CPU_POOL),
+    "cpu.conv_avx512": (5, _CPU_CONV),
+    "cpu.conv_avx2": (5, _CPU_CONV),
+    "cpu.conv_portable": (5, _CPU_CONV),
+    "cpu.pool": (2, _CPU_POOL),
     "cpu.lstm": (1, "reverse lanes tile_rows k_split b_source threads workspace_bytes combination_order"),
+    "cpu.non_max_suppression": (1, "centred threads workspace_bytes combination_order"),
     "cpu.multi_tensor": (2, "parts subnormals threads may_alias"),
     "cuda.cublaslt": (
         1,
@@ -136,6 +142,7 @@ RECORDS: Mapping[str, tuple[int, str]] = {
         f"{_LAUNCHES} mode vector lanes items blocks looks may_alias workspace_bytes combination_order",
     ),
     "cuda.topk": (2, f"{_LAUNCHES} axis smallest parts unroll workspace_bytes"),
+    "cuda.non_max_suppression": (1, f"{_LAUNCHES} centred workspace_bytes"),
     "cuda.multi_tensor": (1, f"{_LAUNCH} vectors unroll may_alias"),
 }
 """Kernel to its version and the entries that its records may have, beside `version` and `determinism`."""
@@ -147,6 +154,7 @@ PROGRAMS = (
     "places-rows",
     "places-topk-f32",
     "bool_operations-i1",
+    "detection-f32",
     "attention_step-f16",
     "wgmma-product-f16",
     "mma-wide",
@@ -169,6 +177,18 @@ RECURRENT = """func.func @f(%x : tensor<3x1x64xf32> {logical.name = "x", logical
     -> (tensor<2x3x1x16xf32> {logical.name = "y"}) {
   %y = logical.lstm %x, %w, %f : (tensor<3x1x64xf32>, tensor<64x16xf32>, tensor<2x1x16xf32>) -> tensor<2x3x1x16xf32>
   func.return %y : tensor<2x3x1x16xf32>
+}"""
+TILES = """func.func @f(%x : tensor<1x32x16x16xf32> {logical.name = "x", logical.role = "input"},
+    %w : tensor<32x32x3x3xf32> {logical.name = "w", logical.role = "param"})
+    -> (tensor<1x32x14x14xf32> {logical.name = "y"}) {
+  %y = logical.conv %x, %w {strides = [1, 1], low = [0, 0], high = [0, 0], dilations = [1, 1], groups = 1}
+    : (tensor<1x32x16x16xf32>, tensor<32x32x3x3xf32>) -> tensor<1x32x14x14xf32>
+  func.return %y : tensor<1x32x14x14xf32>
+}"""
+PAIRS = """func.func @f(%x : tensor<1x8xi16> {logical.name = "x", logical.role = "input"},
+    %w : tensor<8x8xi8> {logical.name = "w", logical.role = "param"}) -> (tensor<1x8xi32> {logical.name = "y"}) {
+  %y = logical.matmul %x, %w {widening} : (tensor<1x8xi16>, tensor<8x8xi8>) -> tensor<1x8xi32>
+  func.return %y : tensor<1x8xi32>
 }"""
 LIBRARY = PACKED.replace("f16", "f32").replace('"param"', '"input"')
 
@@ -194,9 +214,12 @@ def _records() -> Iterator[tuple[str, Mapping[str, Attribute]]]:
     for name in ON_CPU:
         yield from _offered(CASES[name].make().module, "cpu:x86-64-v4", {})
     yield from _offered(CASES["simt-dense-f32"].make().module, "cuda:sm_90a", {"tf32": True})
+    yield from _offered(parse_module(TILES), "cpu:x86-64-v4", {})
     policy = {"kernels": {"gemm": "cpu.gemm_blas"}}
     for module in (
         lower(PACKED, "x86-64-v4"),
+        lower(TILES, "x86-64-v4"),
+        *(lower(PAIRS, level) for level in ("x86-64-v4", "x86-64-v3", "x86-64-v2")),
         lower(RECURRENT, "x86-64-v4"),
         lower(RECURRENT.replace('"param"', '"input"'), "x86-64-v4"),
         lower(LIBRARY, "x86-64-v4", policy=policy, library="0.3 Prescott"),

@@ -46,6 +46,7 @@ ATTENTION, ATTENTION_SIMT, LIBRARY = "cuda.attention", "cuda.attention_simt", "c
 ATTENTION_WGMMA, ATTENTION_STEP = "cuda.attention_wgmma", "cuda.attention_step"
 SCATTER, SCATTER_SORTED = "cuda.scatter", "cuda.scatter_sorted"
 LAST_UPDATE, TOPK = "cuda.last_update", "cuda.topk"
+NON_MAX_SUPPRESSION = "cuda.non_max_suppression"
 MULTI_TENSOR = "cuda.multi_tensor"
 
 
@@ -110,6 +111,7 @@ def _graphs() -> dict[str, Case]:
         "other_norms": (programs.other_norms, ("f32", "f16", "bf16", "f64"), (GENERATED,)),
         "pooling": (programs.pooling, ("f32", "f16", "bf16", "f64"), (GENERATED,)),
         "recurrent": (programs.recurrent, ("f32", "f64"), (GENERATED,)),
+        "detection": (programs.detection, ("f32", "f64"), (NON_MAX_SUPPRESSION,)),
         "moves": (programs.moves, ("f32", "bf16", "i64", "i16", "u8"), (COPY, CONCAT)),
         "convolutions": (programs.convolutions, ("f32", "f16"), ()),
         "philox": (random_numbers, ("f32", "f16", "bf16", "f64"), (GENERATED,)),

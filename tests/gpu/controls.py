@@ -49,7 +49,7 @@ def obtained_control(name: str) -> CompiledModel:
 
 
 def astray(device_program: DeviceProgram) -> DeviceProgram:
-    """The program, whose second kernel gets addresses where there is no memory."""
+    """A program, whose second kernel gets addresses where there is no memory."""
     kernels = list(device_program.kernels)
     away = tuple(replace(address, offset=1 << 46) for address in kernels[1].addresses)
     kernels[1] = replace(kernels[1], addresses=away)

@@ -378,6 +378,23 @@ def recurrent(dtype: str) -> Graph:
     return g
 
 
+def detection(dtype: str) -> Graph:
+    """The boxes that are kept of each class: by corners of few and of many, and by centre and size above a score."""
+    g = Graph("detection")
+    overlap = g.abs(g.input("overlap", (), dtype)) * 0.25
+    boxes, scores = g.input("boxes", (2, 700, 4), dtype), g.input("scores", (2, 3, 700), dtype)
+    g.output(g.non_max_suppression(boxes, scores, overlap, limit=50), "kept")
+    few = g.input("few", (1, 9, 4), dtype)
+    rounded = g.floor(g.input("few_scores", (1, 40, 9), dtype))
+    g.output(g.non_max_suppression(few, rounded, overlap, limit=100), "kept_of_equal_scores")
+    turned = g.transpose(scores, (0, 2, 1))
+    centred = g.non_max_suppression(
+        boxes, g.transpose(turned, (0, 2, 1)), overlap, g.input("floor", (), dtype), limit=20, centred=True
+    )
+    g.output(centred, "kept_of_centred")
+    return g
+
+
 def losses(dtype: str) -> Graph:
     """Losses of pairs and of classes, of which some samples are ignored, in every reduction; labels that are none."""
     g = Graph("losses")

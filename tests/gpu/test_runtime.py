@@ -13,6 +13,7 @@ import pytest
 import aicf
 from aicf.backends.cuda.device_program import DeviceProgram
 from aicf.backends.cuda.storage import read
+from aicf.compiled import CompiledModel
 from aicf.errors import AicfError, BackendUnavailable, CaptureError
 from aicf.runtime import Profiler
 from tests.gpu.artifacts import changed, obtained, with_module
@@ -115,8 +116,14 @@ def test_the_profile_names_every_instruction() -> None:
 # Failures
 
 
+def second_kernel(model: CompiledModel) -> str:
+    """The instruction of the second kernel that runs first; of `@prepare`, if there is one."""
+    plan = model.plan
+    return (plan.prepare or plan.programs[0]).graph.nodes[1].name
+
+
 def too_many_threads(device_program: DeviceProgram) -> DeviceProgram:
-    """The program, whose second kernel asks for more threads than a block can have."""
+    """A program, whose second kernel asks for more threads than a block can have."""
     kernels = list(device_program.kernels)
     kernels[1] = replace(kernels[1], block=(4096, 1, 1))
     return replace(device_program, kernels=tuple(kernels))
@@ -128,7 +135,7 @@ def test_a_launch_that_cannot_be_is_named_and_the_others_still_run() -> None:
     neighbour.replay()
     before = bits(neighbour)
     broken = changed(obtained(ONE), too_many_threads)
-    name = broken.plan.programs[0].graph.nodes[1].name
+    name = second_kernel(broken)
     with pytest.raises(CaptureError, match=f"instruction '{name}'"):
         broken(program(ONE).inputs)
     neighbour.replay()
@@ -159,7 +166,7 @@ def test_a_kernel_that_faults_is_named() -> None:
     """The first run goes instruction by instruction and tells which one it was; a graph that ran before says what is
     lost and what to do; the process ends in order. The driver gives up a process's context after a fault, so this
     happens in a process of its own."""
-    name = executable(CONTROLS[ASTRAY].case).plan.programs[0].graph.nodes[1].name
+    name = second_kernel(executable(CONTROLS[ASTRAY].case))
     done = subprocess.run(
         [sys.executable, "-c", FAULT], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
     )

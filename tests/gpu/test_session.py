@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import hashlib
-import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,7 +12,9 @@ import numpy as np
 import pytest
 
 from aicf import InferenceSession, runtime
-from tests.gpu.artifacts import FOLDER, obtained
+from aicf.backends.cuda.toolchain import toolchain_lock
+from aicf.errors import BackendUnavailable
+from tests.gpu.artifacts import obtained
 from tests.gpu.harness import assert_right, program
 from tests.gpu.test_bindings import Interface, on_gpu, to_host
 from tests.inference.models import WEIGHTS, classified, classifier, rows
@@ -22,6 +23,13 @@ pytestmark = pytest.mark.gpu
 
 NAME = "encoder-f16"
 THREADS, CALLS = 8, 25
+
+
+def _can_compile() -> bool:
+    try:
+        return bool(toolchain_lock())
+    except BackendUnavailable:
+        return False
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +102,7 @@ def test_the_profile_joins_times_to_the_ops_of_the_model(session: InferenceSessi
     assert all(0 <= each.best_us <= each.median_us < profile.replay_us for each in profile.instructions)
 
 
-@pytest.mark.skipif(FOLDER in os.environ, reason="the machine of the GPU does not compile")
+@pytest.mark.skipif(not _can_compile(), reason="this machine has nothing that compiles for cuda")
 def test_a_new_shape_is_compiled_for_the_gpu_and_found_again(tmp_path: Path) -> None:
     """The second session loads what the first one compiled, and gives the same bits."""
     x, hashes = rows(40, 24), set[str]()
@@ -107,3 +115,17 @@ def test_a_new_shape_is_compiled_for_the_gpu_and_found_again(tmp_path: Path) -> 
             np.testing.assert_allclose(results[name], wanted, rtol=1e-4, atol=1e-5)
         hashes.add(digest(results))
     assert len(hashes) == 1
+
+
+@pytest.mark.skipif(not _can_compile(), reason="this machine has nothing that compiles for cuda")
+def test_programs_made_one_by_one_share_their_weights_on_the_gpu() -> None:
+    """The second requests less by the weights, and no more than it said."""
+    with InferenceSession(classifier(), WEIGHTS, device="cuda") as session:
+        for count in (40, 41):
+            x = rows(count, 24)
+            for value, wanted in zip(session.run([x]).values(), classified(x), strict=True):
+                np.testing.assert_allclose(value, wanted, rtol=1e-4, atol=1e-5)
+        first, second = session.memory.programs
+    assert first.requested == first.predicted
+    assert second.requested == second.predicted
+    assert first.predicted - second.predicted >= sum(array.nbytes for array in WEIGHTS.values())

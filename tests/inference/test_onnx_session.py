@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from aicf import InferenceSession
-from aicf.errors import InputMismatch, PolicyError, ValueNeeded
+from aicf.errors import InputMismatch, InvalidIR, PolicyError, ValueNeeded
 from tests.inference.models import rows
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
@@ -27,7 +27,7 @@ def model(nodes: list[Any], inputs: list[Any], outputs: list[str], **tensors: np
         nodes,
         "model",
         [helper.make_tensor_value_info(*entry) for entry in inputs],
-        [helper.make_tensor_value_info(name, FLOAT, None) for name in outputs],
+        [helper.make_empty_tensor_value_info(name) for name in outputs],
         [numpy_helper.from_array(array, name) for name, array in tensors.items()],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
@@ -58,13 +58,13 @@ def branching() -> onnx.ModelProto:
         [helper.make_node("Add", ["x", "one"], ["a"], "plus")],
         "then",
         [],
-        [helper.make_tensor_value_info("a", FLOAT, None)],
+        [helper.make_empty_tensor_value_info("a")],
     )
     other = helper.make_graph(
         [helper.make_node("Mul", ["x", "x"], ["b"], "square")],
         "else",
         [],
-        [helper.make_tensor_value_info("b", FLOAT, None)],
+        [helper.make_empty_tensor_value_info("b")],
     )
     nodes = [
         helper.make_node("Equal", ["rate", "wide"], ["is_wide"], "compare"),
@@ -114,7 +114,7 @@ def test_bytes_and_protos_are_models_too() -> None:
 
 
 def test_outputs_are_what_the_model_declares() -> None:
-    """Sizes of inputs go by our names, others by `?`; what is declared wrongly is corrected by a program."""
+    """Sizes of inputs go by our names, others by `?` until there is a program; what is declared wrongly is an error."""
     proto = mlp()
     proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "batch size"
     proto.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", FLOAT, ["batch size", 600]))
@@ -123,11 +123,19 @@ def test_outputs_are_what_the_model_declares() -> None:
         assert (session.output_info[0].dtype, session.output_info[0].shape) == ("f32", ("batch_size", 600))
         session.run([rows(2, 24)])
         assert session.output_info[0].shape == ("batch_size", 600)
-    proto.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", FLOAT, ["rows", 599]))
+    proto.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", FLOAT, ["rows", None]))
     with InferenceSession(proto) as session:
-        assert session.output_info[0].shape == ("?", 599)
+        assert session.output_info[0].shape == ("?", "?")
         session.run([rows(2, 24)])
-        assert session.output_info[0].shape == (2, 600)
+        assert session.output_info[0].shape == ("?", "?")
+    proto.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", FLOAT, ["rows", 599]))
+    with (
+        InferenceSession(proto) as session,
+        pytest.raises(
+            InvalidIR, match=r"Softmax 'prob': contradictory shapes: .* is 2x600xf32, .* \?x599xf32"
+        ),
+    ):
+        session.run([rows(2, 24)])
 
 
 def test_an_undeclared_output_is_known_after_the_first_program() -> None:

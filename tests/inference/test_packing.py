@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import aicf
-from aicf.inference.packing import PackedWeights, packing_keys, prepared_bytes
+from aicf.inference.packing import ModelWeights, common_bytes, packing_keys
 from aicf.runtime.capture_plan import CapturePlan, Launch, ModulePlan
 from tests.inference.models import WEIGHTS, classifier, rows
 
@@ -73,20 +73,20 @@ def test_a_pack_of_what_was_packed_follows_from_both(model: aicf.CompiledModel) 
 
 
 def test_they_are_shared_as_long_as_somebody_has_them() -> None:
-    kept, packed = two_layers(7), PackedWeights()
-    assert packed.of(kept.plan) is None
-    packed.keep(kept)
-    found = packed.of(two_layers(9).plan)
+    kept, shared = two_layers(7), ModelWeights()
+    assert shared.packed(kept.plan) is None
+    shared.keep(kept)
+    found = shared.packed(two_layers(9).plan)
     assert found is not None and found.keys() == kept.prepared().keys()
     assert all(np.shares_memory(found[name], array) for name, array in kept.prepared().items())
-    assert prepared_bytes([kept, kept]) == sum(array.nbytes for array in kept.prepared().values())
+    assert common_bytes([kept, kept]) == sum(array.nbytes for array in kept.prepared().values())
     del found
     kept.release()
-    assert packed.of(two_layers(9).plan) is None
+    assert shared.packed(two_layers(9).plan) is None
 
 
 def test_nothing_is_shared_where_nothing_is_packed() -> None:
     plain = aicf.compile(classifier(), WEIGHTS, "reference", dims="N=3")
-    packed = PackedWeights()
-    packed.keep(plain)
-    assert packing_keys(plain.plan) == {} and packed.of(plain.plan) is None
+    shared = ModelWeights()
+    shared.keep(plain)
+    assert packing_keys(plain.plan) == {} and shared.packed(plain.plan) is None

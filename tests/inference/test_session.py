@@ -193,23 +193,35 @@ def test_the_least_recently_used_program_goes_first() -> None:
 
 
 def test_programs_go_when_they_hold_too_many_bytes() -> None:
-    with InferenceSession(classifier(), WEIGHTS, dims="N=1") as session:
-        session.run([rows(600, 24)])
-        sizes = [program.nbytes for program in session._programs.all]
-    policy = {"max_bytes": sum(sizes) + sizes[1] // 2}
-    with InferenceSession(classifier(), WEIGHTS, dims="N=1", exec_policy=policy) as session:
+    """The limit is on intermediates, and on packed weights, which count once."""
+    k, ahead = rows(3, 12), {"Q": 1, "K": 3}
+
+    def called(session: InferenceSession, count: int) -> None:
+        q, scale = rows(count, 24), rows(count, 1)
+        np.testing.assert_allclose(session.run([q, k, scale])["s"], scored(q, k, scale), rtol=1e-3, atol=1e-3)
+
+    with InferenceSession(scores(), SCORES, dims=ahead) as session:
+        called(session, 600)
+        one, many = (program.nbytes for program in session._programs.all)
+        packed = session.memory.prepared
+    assert many > 4 * 600 * 12 and packed > 0
+    policy = {"max_bytes": packed + one + many + many // 2}
+    with InferenceSession(scores(), SCORES, dims=ahead, exec_policy=policy) as session:
         for count in (600, 599):
-            session.run([rows(count, 24)])
+            called(session, count)
         (event,) = session.report.of("evicted")
-        assert event.program == "N=600" and event.detail.startswith(f"max_bytes is {policy['max_bytes']:,}, ")
-    with InferenceSession(classifier(), WEIGHTS, exec_policy={"max_bytes": sizes[1] - 1}) as session:
+        assert event.program == "Q=600, K=3" and event.detail.startswith(
+            f"max_bytes is {policy['max_bytes']:,}, "
+        )
+        assert event.detail.endswith(f"; {many:,} bytes given back")
+    with InferenceSession(scores(), SCORES, exec_policy={"max_bytes": packed + many - 1}) as session:
         with pytest.raises(
-            PolicyError, match=r"max_bytes: with the program for N=600 the session holds .*raise it"
+            PolicyError, match=r"max_bytes: with the program for Q=600, K=3 the session holds .*raise it"
         ):
-            session.run([rows(600, 24)])
+            called(session, 600)
         assert session._programs.all == ()
     with pytest.raises(PolicyError, match="max_bytes: with the programs given ahead the session holds"):
-        InferenceSession(classifier(), WEIGHTS, dims="N=1", exec_policy={"max_bytes": 10})
+        InferenceSession(scores(), SCORES, dims=ahead, exec_policy={"max_bytes": 10})
 
 
 def test_an_evicted_program_still_runs_for_whoever_bound_it() -> None:
@@ -247,6 +259,7 @@ def test_without_logging_it_is_said_on_standard_error(
 ) -> None:
     from aicf.inference.report import LOGGER
 
+    monkeypatch.setattr("aicf.progress.SHOW_AFTER", 3600.0)  # however slow the machine is
     monkeypatch.setattr(LOGGER, "propagate", False)
     with InferenceSession(classifier(), WEIGHTS, dims="N=5") as session:
         assert str(session.placement()) in capsys.readouterr().err
@@ -601,8 +614,28 @@ OPTIONS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ),
     ({"dims": {"M": 2}}, PolicyError, "dims: the program has no symbolic dimension M; its dimensions are: N"),
     ({"dims": {"N": -1}}, PolicyError, "dims: cannot read 'N=-1'"),
+    ({"dims": {"N": 2.0}}, PolicyError, "dims: 'N' needs an integer or a list of integers, got 2.0"),
+    ({"dims": 5}, PolicyError, "dims: 5 is neither text nor a dictionary"),
+    ({"dims": {"N": 10**30}}, PolicyError, "dims: cannot read 'N=1000"),
+    ({"values": 5}, PolicyError, "values: 5 is neither text nor a dictionary"),
+    ({"device": 5}, PolicyError, "device: 5 is no name; legal: cpu, "),
     ({"threads": 0}, PolicyError, "threads must be at least 1, got 0"),
+    ({"threads": 1.5}, PolicyError, "threads is a whole number, got 1.5"),
+    ({"threads": "2"}, PolicyError, "threads is a whole number, got '2'"),
+    ({"threads": 10**9}, PolicyError, "threads must be at most 1024, got 1000000000"),
 ]
+
+
+def test_weights_outputs_and_repeats_of_a_wrong_kind() -> None:
+    with pytest.raises(InputMismatch, match="weights are a path or arrays by name, not int"):
+        InferenceSession(classifier(), 5)  # pyright: ignore[reportArgumentType]
+    with InferenceSession(classifier(), WEIGHTS) as session:
+        feeds = session.input_info[0]
+        x = np.zeros([2 if isinstance(size, str) else size for size in feeds.shape], np.float32)
+        with pytest.raises(InputMismatch, match="output names are a list of names, got int"):
+            session.run([x], 3)  # pyright: ignore[reportArgumentType]
+        with pytest.raises(InputMismatch, match="0 is no number of runs"):
+            session.profile([x], repeats=0)
 
 
 @pytest.mark.parametrize(("options", "kind", "message"), OPTIONS)

@@ -17,6 +17,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
 from aicf import Graph, Value
+from aicf.dialects.emit import PREPARE
 from aicf.errors import AicfError
 from aicf.frontends.text import make_context, parse_module
 from aicf.passes.aicf_inference import AicfInferencePass
@@ -221,10 +222,10 @@ def plans(catalogue: Sequence[Mutation], seed: int) -> Iterator[tuple[Mutation, 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_no_racy_plan_is_accepted(name: str) -> None:
-    """And the undamaged program is, before and after."""
+    """And the undamaged program is, before and after. Damage is done to what runs at every call."""
     module = PROGRAMS[name]()
-    (program,) = programs(module)
-    assert find_race(program) is None and refusal(module) is None
+    assert not any(map(find_race, programs(module))) and refusal(module) is None
+    (program,) = (each for each in programs(module) if each.sym_name.data != PREPARE)
     original, found, racy = Original(program), Counter[str](), 0
     for plan in plans(mutations(program), seed=len(name)):
         for mutation in plan:

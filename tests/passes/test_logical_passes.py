@@ -26,7 +26,7 @@ from tests.support.random_graphs import random_program, run_program
 
 PIPELINE = (
     "assign-ids,logical-canonicalize,fold-constants,logical-cse,logical-dce,specialize-shapes,lower-logical,"
-    "select-layouts,logical-canonicalize,logical-cse,logical-dce"
+    "fold-transposes,logical-canonicalize,logical-cse,logical-dce"
 )
 
 

@@ -12,7 +12,7 @@ from tests.support.random_graphs import assert_same_results, random_program, run
 
 PIPELINE = (
     "verify-logical,assign-ids,logical-canonicalize,logical-cse,logical-dce,fold-constants,logical-dce,"
-    "specialize-shapes,lower-logical,select-layouts,logical-canonicalize,fold-constants,logical-cse,logical-dce,"
+    "specialize-shapes,lower-logical,fold-transposes,logical-canonicalize,fold-constants,logical-cse,logical-dce,"
     "verify-logical"
 )
 

@@ -14,6 +14,7 @@ from aicf.dialects.kinds import KIND_IDS
 from aicf.errors import PolicyError
 from aicf.policies.kernel_policy import (
     DETERMINISM,
+    LAYOUTS,
     MEASUREMENTS,
     ROUNDING,
     Fusion,
@@ -27,6 +28,7 @@ FULL = KernelPolicy(
     kernels={"fc1.matmul": "cpu.gemm", "softmax": "cpu.loop"},
     forbid=("cpu.blas",),
     groups=(("a", "b"), ("c",)),
+    layouts={"*": "row_major", "a": "channels_last"},
     records={
         "fc1.matmul": {"tile_rows": 6, "rows": {"unroll": 4, "ratio": 0.5}, "tail": True, "order": ["k"]}
     },
@@ -52,6 +54,7 @@ policies = st.builds(
     kernels=st.dictionaries(names, names, max_size=3),
     forbid=st.lists(names, max_size=3).map(tuple),
     groups=st.lists(names, unique=True, max_size=5).map(lambda ids: tuple((id_,) for id_ in ids)),
+    layouts=st.dictionaries(names, st.sampled_from(LAYOUTS), max_size=3),
     records=st.dictionaries(
         names,
         st.dictionaries(
@@ -80,6 +83,7 @@ def test_fields_have_a_fixed_order() -> None:
         "records",
         "forbid",
         "groups",
+        "layouts",
     ]
     wanted += ["measurements"]
     assert list(FULL.to_plain()) == wanted
@@ -133,6 +137,8 @@ WRONG: list[tuple[str, str]] = [
     ("{groups: [a]}", 'groups[0]: expected a list, got "a"'),
     ("{groups: [[a], []]}", "groups[1]: is empty; list op ids, or drop it"),
     ("{groups: [[a], [b, a]]}", "groups[1]: 'a' is in groups[0] already; name it once"),
+    ("{layouts: {a: nhwc}}", "layouts.a: 'nhwc' is not legal; legal: channels_last, row_major"),
+    ("{layouts: {a: 1}}", "layouts.a: expected one of row_major, channels_last, got 1"),
     ("{1: 2}", "1: unknown field; legal: "),
 ]
 
@@ -175,6 +181,12 @@ CHECKS: list[tuple[Callable[[KernelPolicy], None], dict[str, Any], str]] = [
         {"groups": (("a", "c"),)},
         "groups[0]: no op has the id 'c'; it has: a, b",
     ),
+    (
+        lambda policy: policy.check_layout_keys(["conv1", "conv2"]),
+        {"layouts": {"*": "row_major", "conv3": "channels_last"}},
+        "layouts.conv3: no group of that name has results that may lie either way; did you mean 'conv2' or 'conv1'? "
+        "these have: conv1, conv2",
+    ),
 ]
 
 
@@ -189,4 +201,5 @@ def test_right_names_pass() -> None:
     FULL.check_kernels(["cpu.gemm", "cpu.loop", "cpu.blas"], "cpu")
     FULL.check_kernel_keys(["fc1.matmul"])
     FULL.check_groups(["a", "b", "c"])
+    FULL.check_layout_keys(["a"])
     assert "softmax" in KIND_IDS

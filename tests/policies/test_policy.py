@@ -52,8 +52,8 @@ WRONG: list[tuple[str, str]] = [
     (
         "{stream: 2}",
         "stream: unknown field; did you mean 'streams' or 'streams_of'? legal: bindings, determinism, forbid, fusion, "
-        "groups, inplace, kernels, max_bytes, max_programs, measurements, memory, new_shapes, order, prepared_weights, "
-        "records, rounding, saves, streams, streams_of, tf32, version",
+        "groups, inplace, kernels, layouts, max_bytes, max_programs, measurements, memory, new_shapes, order, "
+        "prepared_weights, records, rounding, saves, streams, streams_of, tf32, version",
     ),
     ("{kernel: {streams: 2}}", "kernel.streams: unknown field; "),
     ("{execution: {kernels: {}}}", "execution.kernels: unknown field; legal: bindings, inplace, "),

@@ -419,6 +419,25 @@ def test_lstm() -> None:
     close(turned, np.array([h2, h1, c2, c1]).reshape(2, 2, 1, 1))
 
 
+def test_non_max_suppression() -> None:
+    """Boxes 0 and 1 share 2 of 6, 1 and 2 the same, 0 and 2 nothing; box 3 has no area, box 4 a NaN in it."""
+    boxes = np.array([[[0.0, 0, 2, 2], [2, 3, 0, 1], [0, 2, 2, 4], [1, 1, 1, 1], [0, 0, 2, math.nan]]])
+    scores = np.array([[[1.0, 3, 2, 0, 1], [3, 3, 3, -math.inf, math.nan]]])
+    third = np.array(0.3)
+    kept = run(lambda *values: logical.NonMaxSuppressionOp(*values, limit=4), boxes, scores, third)
+    assert kept.tolist() == [[[1, 4, 3, -1], [0, 2, 3, -1]]]
+    kept = run(
+        lambda *values: logical.NonMaxSuppressionOp(*values, limit=2), boxes, scores, np.array(0.5), third
+    )
+    assert kept.tolist() == [[[1, 2], [0, 1]]]
+    sized = np.array([[[1.0, 1, 2, 2], [1, 2, 2, 2], [1, 2, -2, 2]]])
+    scores = np.array([[[1.0, 2, 3]]])
+    kept = run(
+        lambda *values: logical.NonMaxSuppressionOp(*values, limit=3, centred=True), sized, scores, third
+    )
+    assert kept.tolist() == [[[2, 1, -1]]]
+
+
 def test_poolings() -> None:
     x = np.array([[[1.0, -4.0, 3.0, 3.0, 2.0]]])
     windows = ([2], [2], [2], [1], [2])  # at -1, 1, 3 and 5: (-4), (-4, 3), (3) and nothing

@@ -72,6 +72,8 @@ def _heads(w: _Writer, rows: int, heads: int, depth: int, batch: int) -> Value:
 
 def _attend(w: _Writer, q: Value, k: Value, v: Value, mask_shape: tuple[int, ...]) -> Value:
     """softmax(q k^T * scale + mask) v, with what is optional drawn at random."""
+    if w.chance(0.3):
+        q, k = q * 0.75, 0.625 * k if w.chance() else k
     if w.chance():
         scores = w.graph.matmul(q, k, transpose_b=True)
     else:

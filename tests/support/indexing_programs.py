@@ -175,6 +175,17 @@ def _topk_all(i: Inputs) -> Value:
     return i.graph.cast(i.graph.topk(i.data(2, 33), 33)[1], i.dtype)
 
 
+def _non_max_suppression(i: Inputs, *, centred: bool) -> Value:
+    """Whole numbers, so that scores are equal and boxes the same; more boxes than a block has threads."""
+    boxes, scores = (
+        i.graph.cast(i.data(*shape, dtype="i32"), i.dtype) for shape in ((1, 300, 4), (1, 2, 300))
+    )
+    overlap = i.graph.constant(0.25, (), i.dtype)
+    floor = i.graph.constant(-2.0, (), i.dtype) if centred else None
+    kept = i.graph.non_max_suppression(boxes, scores, overlap, floor, limit=6, centred=centred)
+    return i.graph.cast(kept, i.dtype)
+
+
 WRITES: dict[str, Callable[[Inputs], Value]] = {
     "scatter-set": partial(_scatter, mode="set"),
     "scatter-add": partial(_scatter, mode="add"),
@@ -192,6 +203,8 @@ WRITES: dict[str, Callable[[Inputs], Value]] = {
     "topk-smallest": partial(_topk, largest=False),
     "topk-middle": _topk_middle,
     "topk-all": _topk_all,
+    "non-max-suppression": partial(_non_max_suppression, centred=False),
+    "non-max-suppression-centred": partial(_non_max_suppression, centred=True),
 }
 """By name."""
 

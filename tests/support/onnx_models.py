@@ -52,8 +52,6 @@ def one_node(
         [helper.make_empty_tensor_value_info(name) for name in results],
         [numpy_helper.from_array(v, f"x{i}") for i, v in enumerate(inputs) if v is not None and i in known],
     )
-    for output in graph.output:
-        output.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
     imports = [helper.make_opsetid("", opset if not domain else OPSET)]
     if domain:
         imports.append(helper.make_opsetid(domain, opset))
@@ -144,10 +142,7 @@ def expect_all(
         )
         for number, (op_type, operands, attributes) in enumerate(uses)
     ]
-    outputs = [
-        helper.make_tensor_value_info(f"y{number}", onnx.TensorProto.FLOAT, None)
-        for number in range(len(nodes))
-    ]
+    outputs = [helper.make_empty_tensor_value_info(f"y{number}") for number in range(len(nodes))]
     graph = helper.make_graph(
         nodes,
         "several_nodes",

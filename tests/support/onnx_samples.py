@@ -24,7 +24,7 @@ def _model(
         nodes,
         "sample",
         inputs,
-        [info(name, F, None) for name in outputs],
+        [helper.make_empty_tensor_value_info(name) for name in outputs],
         [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
     )
     imports = [helper.make_opsetid("", 21), helper.make_opsetid("own", 1)]

@@ -95,6 +95,11 @@ def matmul(a: Tensor, b: Tensor, transpose_a: bool, transpose_b: bool) -> Tensor
     return torch.matmul(a.mT if transpose_a else a, b.mT if transpose_b else b)
 
 
+def widening_matmul(a: Tensor, b: Tensor, *, widening: bool, **flags: bool) -> Tensor:
+    assert widening
+    return matmul(a.int(), b.int(), **flags)
+
+
 def linear(x: Tensor, weight: Tensor, *bias: Tensor) -> Tensor:
     """Of integers their function knows no bias."""
     product = torch.matmul(x, weight.T)
@@ -111,6 +116,11 @@ def in_float64(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
         return function(*(operand.double() for operand in operands), **attributes).long().to(dtype)
 
     return apply
+
+
+def widening_conv(*operands: Tensor, widening: bool, **attributes: Any) -> Tensor:
+    assert widening
+    return in_float64(conv)(*(operand.int() for operand in operands), **attributes)
 
 
 CONVOLUTIONS = {
@@ -368,7 +378,35 @@ def lstm(x: Tensor, weight: Tensor, first: Tensor, reverse: bool) -> Tensor:
     return torch.stack([found[step] for step in range(len(x))], 1)
 
 
+def non_max_suppression(
+    boxes: Tensor, scores: Tensor, overlap: Tensor, *floor: Tensor, limit: int, centred: bool
+) -> Tensor:
+    """Class by class over sorted scores, with a table of overlaps; they have none of their own."""
+    centre, size = boxes.split(2, -1)
+    low, high = (
+        (centre - size / 2, centre + size / 2) if centred else (centre.minimum(size), centre.maximum(size))
+    )
+    area = (high - low).prod(-1)
+    ends = high[:, :, None].minimum(high[:, None]), low[:, :, None].maximum(low[:, None])
+    sides = ends[0] - ends[1]
+    shared = sides.prod(-1)
+    clash = (shared / (area[:, :, None] + area[:, None] - shared) > overlap) & (sides > 0).all(-1)
+    kept = torch.full((*scores.shape[:2], min(limit, scores.shape[2])), -1)
+    for sample in range(len(scores)):
+        for category, own in enumerate(scores[sample]):
+            allowed = own > floor[0] if floor else ~own.isnan()
+            found: list[int] = []
+            for box in own.argsort(descending=True, stable=True)[
+                allowed[own.argsort(descending=True, stable=True)]
+            ]:
+                if len(found) < kept.shape[2] and not any(clash[sample, box, other] for other in found):
+                    found.append(int(box))
+            kept[sample, category, : len(found)] = torch.tensor(found, dtype=torch.int64)
+    return kept
+
+
 TORCH: Mapping[str, Callable[..., Tensor]] = {
+    "non_max_suppression": non_max_suppression,
     "lstm": lstm,
     "max_pool": max_pool,
     "max_pool_indices": max_pool_indices,
@@ -393,8 +431,10 @@ TORCH: Mapping[str, Callable[..., Tensor]] = {
     "batch_norm": batch_norm,
     "group_norm": group_norm,
     "matmul": matmul,
+    "widening matmul": widening_matmul,
     "linear": linear,
     "conv": in_float64(conv),
+    "widening conv": widening_conv,
     "conv_transpose": in_float64(conv_transpose),
     "attention": attention,
     "reshape": in_order(torch.reshape),

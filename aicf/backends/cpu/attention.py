@@ -162,7 +162,10 @@ class _Attention:
         self.product(scores, q, self.keys, self.score(mask, block.first))
 
         def body(row: Value, _: list[Value]) -> list[Value]:
-            total = self.exponentials(em.moved(self.scores, row, spec.row_elements, self.dtype), keys)
+            weights = em.moved(self.scores, row, spec.row_elements, self.dtype)
+            total = self.exponentials(weights, keys)
+            if self.problem.nan_as_zero:
+                total = self.nan_as_zero(weights, total, keys)
             em.store(total, em.address(self.sums, row, self.dtype), self.dtype, 1)
             return []
 
@@ -262,6 +265,26 @@ class _Attention:
             return value
 
         return self.reduced("sum", exponential, keys)
+
+    def nan_as_zero(self, row: Value, total: Value, keys: int) -> Value:
+        """Turns the exponentials of a row whose sum is NaN into zeros; gives what divides the row.
+
+        One score that is NaN makes the sum NaN, and so does a largest one that is infinite; no sum is 0.
+        """
+        em, lanes = self.em, self.spec.lanes
+        is_nan = em.b.fcmp_unordered("uno", total, total)
+
+        def fill() -> None:
+            zero = em.const(self.dtype, lanes, 0.0)
+
+            def body(at: Value, _: list[Value]) -> list[Value]:
+                em.store(zero, em.address(row, em.scaled(at, lanes), self.dtype), self.dtype, lanes)
+                return []
+
+            em.loop(0, -(-keys // lanes), 1, [], body)
+
+        em.when(is_nan, fill)
+        return em.b.select(is_nan, em.const(self.dtype, 1, 1.0), total)
 
     def reduced(self, how: str, cell: Callable[[Value], Value], n: int) -> Value:
         """Combines the vectors that `cell` gives for the first `n` places of a row."""

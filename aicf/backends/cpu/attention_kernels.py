@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from xdsl.dialects.builtin import FloatAttr
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, BlockArgument
 
 from aicf.backends.base import OperandInfo, Work
 from aicf.backends.cpu.attention_spec import (
@@ -28,7 +28,7 @@ from aicf.backends.cpu.legality import (
     threads_of,
     variant_of,
 )
-from aicf.backends.cpu.records import GEMM_VERSION, attention_record, get_bool, get_int
+from aicf.backends.cpu.records import ATTENTION_VERSION, attention_record, get_bool, get_int
 from aicf.backends.cpu.target import ACCUMULATORS, ELEMENT_BYTES, FLOATS, HALVES
 from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.kinds import FLAGS
@@ -43,7 +43,7 @@ class AttentionKernel(PlainOperands):
     level: str
     """The lowest level that has its instructions; the portable variant runs anywhere."""
     simplicity: int
-    version: int = GEMM_VERSION
+    version: int = ATTENTION_VERSION
     determinism: str = DETERMINISM
     kinds: frozenset[str] = frozenset({"attention"})
 
@@ -56,7 +56,8 @@ class AttentionKernel(PlainOperands):
         return cost_us(self._spec(work, target))
 
     def apart_us(self, work: Work, target: TargetAttr) -> float:
-        """See `FusedKernel`: two products, a softmax, and a copy where the result is no matrix after the other."""
+        """See `FusedKernel`: two products, a softmax, what multiplies queries and keys first, and a copy where the
+        result is no matrix after the other."""
         problem = _problem(work)
         product = GemmKernel("", self.level, 0)
         parts = sum(product.product_us(part, target) for part in _products(work, problem))
@@ -66,6 +67,7 @@ class AttentionKernel(PlainOperands):
         cycles += MEETING_CYCLES if threads > 1 else 0.0
         # Scores are written, read and written by the softmax, and read again.
         cycles += 4 * traffic_cycles(problem.count * problem.m * problem.n * size)
+        cycles += sum(2 * traffic_cycles(elements * size) for elements in _scaled_first(work))
         if work.results[0].strides != contiguous(work.results[0].shape):
             cycles += 2 * traffic_cycles(problem.count * problem.m * problem.dv * size)
         return parts + cycles / NOMINAL_GHZ / 1000
@@ -79,6 +81,7 @@ class AttentionKernel(PlainOperands):
             "scale": scale,
             "causal": work.attrs["causal"],
             "past": work.attrs["past"],
+            "nan_as_zero": work.attrs["nan_as_zero"],
         }
 
     def _spec(self, work: Work, target: TargetAttr) -> AttentionSpec:
@@ -94,7 +97,9 @@ class AttentionKernel(PlainOperands):
 
 def _problem(work: Work) -> AttentionProblem:
     past = get_int(work.attrs, "past") if get_bool(work.attrs, "causal") else None
-    return read_attention([strided(operand) for operand in work.operands], strided(work.results[0]), past)
+    nan_as_zero = get_bool(work.attrs, "nan_as_zero")
+    operands = [strided(operand) for operand in work.operands]
+    return read_attention(operands, strided(work.results[0]), past, nan_as_zero)
 
 
 def _attention_reason(work: Work) -> str | None:
@@ -113,6 +118,17 @@ def _attention_reason(work: Work) -> str | None:
     if any(prod(operand.shape) == 0 for operand in work.operands):
         return "nothing to multiply"
     return None
+
+
+def _scaled_first(work: Work) -> list[int]:
+    """Elements of queries and of keys, where each is multiplied before the product."""
+    scaled = (op for op in work.body.ops if op.name == "logical.mul")
+    return [
+        prod(work.operands[operand.index].shape)
+        for op in scaled
+        for operand in op.operands
+        if isinstance(operand, BlockArgument)
+    ]
 
 
 def _products(work: Work, problem: AttentionProblem) -> tuple[Work, Work]:

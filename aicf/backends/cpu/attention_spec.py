@@ -53,6 +53,7 @@ class AttentionProblem:
         q, k, v, result: ``[m, d]``, ``[n, d]``, ``[n, dv]`` and ``[m, dv]``.
         mask: ``[m, n]``; None without one.
         past: Query i sees keys 0 to i + past alone; None if it sees all.
+        nan_as_zero: Whether the probabilities of a row are 0 where they are NaN.
     """
 
     dtype: str
@@ -69,6 +70,7 @@ class AttentionProblem:
     past: int | None = None
     operand_type: str = ""
     mask_type: str = ""
+    nan_as_zero: bool = False
 
     @property
     def element(self) -> str:
@@ -112,8 +114,10 @@ class AttentionProblem:
         )
 
 
-def read_attention(operands: Sequence[Strided], result: Strided, past: int | None) -> AttentionProblem:
-    """The problem of an instruction with operands q, k, v and perhaps a mask; `past` as `AttentionProblem` has it."""
+def read_attention(
+    operands: Sequence[Strided], result: Strided, past: int | None, nan_as_zero: bool
+) -> AttentionProblem:
+    """The problem of an instruction with operands q, k, v and perhaps a mask; the rest as `AttentionProblem` has it."""
     q, k, v = operands[:3]
     batch, m, n = q.shape[:-2], q.shape[-2], k.shape[-2]
     mask = _spread(operands[3], (*batch, m, n)) if len(operands) > 3 else None
@@ -121,7 +125,7 @@ def read_attention(operands: Sequence[Strided], result: Strided, past: int | Non
     mask_type = operands[3].dtype if len(operands) > 3 else ""
     sizes = (m, n, q.shape[-1], v.shape[-1])
     dtype = ACCUMULATORS[q.dtype]
-    return AttentionProblem(dtype, batch, *sizes, *given, mask, past, q.dtype, mask_type)
+    return AttentionProblem(dtype, batch, *sizes, *given, mask, past, q.dtype, mask_type, nan_as_zero)
 
 
 def _matrix(operand: Strided) -> Matrix:

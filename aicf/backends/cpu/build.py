@@ -21,11 +21,14 @@ from aicf.backends.cpu.attention import AttentionPointers, emit_attention
 from aicf.backends.cpu.attention_spec import read_attention
 from aicf.backends.cpu.barrier import emit_barrier_function
 from aicf.backends.cpu.blas import FUNCTIONS, table_name
-from aicf.backends.cpu.conv import ConvPointers, emit_conv
-from aicf.backends.cpu.conv_spec import read_conv_spec
-from aicf.backends.cpu.conv_work import pixel_accesses, read_conv
+from aicf.backends.cpu.conv import emit_conv
+from aicf.backends.cpu.conv_image import ConvPointers
+from aicf.backends.cpu.conv_spec import ConvSpec, read_conv_spec
+from aicf.backends.cpu.conv_work import pixel_accesses, read_conv, turned
+from aicf.backends.cpu.detection_code import Suppression, SuppressionPointers
 from aicf.backends.cpu.epilogue import make_epilogue
 from aicf.backends.cpu.gemm import GemmPointers, RowProgram, emit_gemm
+from aicf.backends.cpu.gemm_kernels import PACKED_B
 from aicf.backends.cpu.gemm_spec import GemmSpec
 from aicf.backends.cpu.gemm_work import GemmWork, contiguous, read_gemm
 from aicf.backends.cpu.ir_builder import F32, F64, I8, I32, I64, PTR, VOID, Emitter, Value
@@ -33,9 +36,11 @@ from aicf.backends.cpu.loader import BARRIER, PROFILE_SUFFIX, YIELD
 from aicf.backends.cpu.loops import LoopPointers, emit_loops
 from aicf.backends.cpu.module import compile_module, new_module
 from aicf.backends.cpu.pack import emit_pack
+from aicf.backends.cpu.pack_pairs import Pairs, emit_pack_pairs
 from aicf.backends.cpu.place_code import Topk, emit_last_update, emit_scatter
 from aicf.backends.cpu.place_kernels import scatter_parts, summed_apart
-from aicf.backends.cpu.pool import PoolPointers, emit_pool
+from aicf.backends.cpu.pool import emit_pool
+from aicf.backends.cpu.pool_code import PoolPointers
 from aicf.backends.cpu.pool_spec import read_pool, read_pool_spec
 from aicf.backends.cpu.records import (
     attention_spec,
@@ -55,6 +60,8 @@ from aicf.backends.cpu.row_program import make_rows
 from aicf.backends.cpu.subnormals import emit_flushed
 from aicf.backends.cpu.target import ACCUMULATORS, HALVES, CpuLevel
 from aicf.backends.cpu.update_kernels import KEEP, can_flush, part_nests, read_subnormals
+from aicf.backends.cpu.winograd_kernels import has_layout
+from aicf.backends.cpu.winograd_pack import emit_winograd_pack
 from aicf.backends.moves import moved_text, moves
 from aicf.backends.nests import LoopNest, Strided, nest_of, one_row
 from aicf.backends.scatters import Scatter
@@ -302,7 +309,8 @@ def _check_layouts(launch: Launch, spec: GemmSpec, rights: Sequence[int]) -> Non
     for place in rights:
         layout = launch.ins[place].layout
         if (spec.b_source == "packed") != (layout is not None) or (
-            layout is not None and _panels(layout, launch.ins[place].dtype) != (spec.nr, spec.b_element)
+            layout is not None
+            and _panels(layout, launch.ins[place].dtype) != (spec.nr, spec.b_element, int(spec.problem.pairs))
         ):
             raise PlanError(
                 f"instruction '{launch.name}': the layout of operand {place} is not the one its kernel record asks "
@@ -310,10 +318,12 @@ def _check_layouts(launch: Launch, spec: GemmSpec, rights: Sequence[int]) -> Non
             )
 
 
-def _panels(layout: LayoutAttr, dtype: str) -> tuple[int, str]:
-    """Columns of a panel of a packed weight of type `dtype`, and the type of its elements."""
+def _panels(layout: LayoutAttr, dtype: str) -> tuple[int, str, int]:
+    """Columns of a panel of a packed weight of type `dtype`, the type of its elements, and how far apart the terms of
+    pairs lie, 0 without pairs."""
     entries = layout.parameters_.data
-    return get_int(entries, "nr"), get_text(entries, "element") if "element" in entries else dtype
+    element = get_text(entries, "element") if "element" in entries else dtype
+    return get_int(entries, "nr"), element, get_int(entries, "pairs") if "pairs" in entries else 0
 
 
 def _row_program(launch: Launch, call: _Call, nest: LoopNest, operands: Sequence[int]) -> RowProgram:
@@ -325,7 +335,10 @@ def _row_program(launch: Launch, call: _Call, nest: LoopNest, operands: Sequence
 
 def _attention(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
     past = get_int(launch.record, "past") if get_bool(launch.record, "causal") else None
-    problem = read_attention([_strided(ref) for ref in launch.ins], _strided(launch.outs[0]), past)
+    nan_as_zero = get_bool(launch.record, "nan_as_zero")
+    problem = read_attention(
+        [_strided(ref) for ref in launch.ins], _strided(launch.outs[0]), past, nan_as_zero
+    )
     spec = attention_spec(launch.record, problem, em.level.has_fma)
     if not call.ws:
         raise PlanError(
@@ -342,8 +355,7 @@ def _conv(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
     outs = [_strided(ref) for ref in launch.outs]
     spec = read_conv_spec(launch.record, read_conv(launch.record, x, weight, outs[0]), em.level.has_fma)
     accesses = pixel_accesses(launch.code, extras, outs)
-    layout = launch.ins[1].layout
-    if accesses is None or spec.prepared != (layout is not None):
+    if accesses is None or not _has_weight(launch.ins[1].layout, spec):
         raise PlanError(
             f"instruction '{launch.name}': its operands do not lie as its kernel record says: run lower-to-emit again"
         )
@@ -353,9 +365,20 @@ def _conv(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
         )
     workspace = call.ws[0] if call.ws else None
     pointers = [(*call.ins[2:], *call.outs)]
+    if spec.lanes_along == "channels":
+        accesses = turned(accesses)
     epilogue = make_epilogue(em, launch.code, accesses, pointers, read_rounding(launch.record))
     pixels, weights = call.ins[:2]
     emit_conv(em, spec, ConvPointers(pixels, weights, workspace, call.tid, call.nthreads), epilogue)
+
+
+def _has_weight(layout: LayoutAttr | None, spec: ConvSpec) -> bool:
+    """Whether the weight of a convolution lies as its record says."""
+    if layout is None or not spec.prepared:
+        return layout is None and not spec.prepared
+    if spec.winograd is not None:
+        return has_layout(layout, spec.winograd)
+    return layout.layout.data == PACKED_B
 
 
 def _pool(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
@@ -508,9 +531,21 @@ def _pack(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
     strides = (steps[k_dim], steps[1 - k_dim])
     lanes = get_int(launch.record, "lanes")
     into = get_text(launch.record, "element") if "element" in launch.record else source.dtype
+    if "pairs" in launch.record:
+        pairs = Pairs(source.dtype, into, k, get_int(launch.record, "pairs"))
+        emit_pack_pairs(em, pairs, lanes, n, nr, strides, call.ins[0], call.outs[0])
+        return
     # Elements that keep their type move as they are.
     moved = ("i16", "i16") if into == source.dtype and into in HALVES else (source.dtype, into)
     emit_pack(em, moved[0], lanes, k, n, nr, strides, call.ins[0], call.outs[0], moved[1])
+
+
+def _pack_winograd(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
+    source = launch.ins[0]
+    lanes, tile, nr = (get_int(launch.record, name) for name in ("lanes", "output_tile", "nr"))
+    outputs, channels = source.shape[:2]
+    sizes = (outputs, channels)
+    emit_winograd_pack(em, source.dtype, lanes, sizes, tile, nr, call.ins[0], call.outs[0])
 
 
 def _as_matrix(source: BufferRef) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -565,6 +600,20 @@ def _lstm(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
     lstm.emit(em, LstmPointers(call.ins[0], call.ins[1], call.ins[2], call.outs[0], workspace))
 
 
+def _non_max_suppression(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
+    if not call.ws:
+        raise PlanError(f"instruction '{launch.name}' needs workspace: run lower-to-emit again")
+    boxes, scores = (_strided(ref) for ref in launch.ins[:2])
+    suppression = Suppression(boxes, scores, _strided(launch.outs[0]), get_bool(launch.record, "centred"))
+    overlap, *floor = call.ins[2:]
+    pointers = SuppressionPointers(
+        call.ins[0], call.ins[1], overlap, floor[0] if floor else None, call.outs[0], call.ws[0]
+    )
+    alone = _threads(launch) == 1
+    tid, nthreads = (em.index(0), em.index(1)) if alone else (call.tid, call.nthreads)
+    suppression.emit(em, pointers, tid, nthreads)
+
+
 _EMITTERS: Mapping[str, Callable[[Emitter, Launch, _Call, Sequence[str]], None]] = {
     "cpu.gemm_avx512": _gemm,
     "cpu.gemm_avx2": _gemm,
@@ -584,10 +633,12 @@ _EMITTERS: Mapping[str, Callable[[Emitter, Launch, _Call, Sequence[str]], None]]
     "cpu.copy": _move,
     "cpu.concat": _move,
     "cpu.pack": _pack,
+    "cpu.pack_winograd": _pack_winograd,
     "cpu.last_update": _last_update,
     "cpu.scatter": _scatter,
     "cpu.topk": _topk,
     "cpu.lstm": _lstm,
+    "cpu.non_max_suppression": _non_max_suppression,
     "cpu.multi_tensor": _multi_tensor,
 }
 """Kernel id -> code."""

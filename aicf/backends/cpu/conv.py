@@ -3,53 +3,40 @@
 Every decision is a field of `ConvSpec`; the emitter decides nothing.
 
 A direct tile holds some pixels times some vectors of output channels while channels and windows run: pixels are
-broadcast, rows of a panel of the packed weight are loaded as vectors. Finished vectors are transposed in registers, so
-that the epilogue reads and writes runs of pixels.
+broadcast, rows of a panel of the packed weight are loaded as vectors. Finished vectors go to the epilogue as they are
+where it reads and writes channels of a pixel; else they are transposed in registers, for runs of pixels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from aicf.backends.cpu.conv_depthwise import emit_depthwise
+from aicf.backends.cpu.conv_image import ConvCode, ConvPointers, Image
 from aicf.backends.cpu.conv_spec import ConvSpec
 from aicf.backends.cpu.gemm import EpilogueOf, GemmPointers, Tile, emit_gemm, emit_share
 from aicf.backends.cpu.gemm_spec import CACHE_LINE
-from aicf.backends.cpu.ir_builder import I8, I32, Emitter, Value, ir
-from aicf.backends.cpu.loops import share_of
-from aicf.backends.cpu.pack import emit_pack
-
-
-@dataclass(frozen=True)
-class ConvPointers:
-    """Run-time operands of the emitted code."""
-
-    x: Value
-    weight: Value
-    workspace: Value | None
-    tid: Value
-    nthreads: Value
+from aicf.backends.cpu.ir_builder import I8, Emitter, Value
+from aicf.backends.cpu.winograd import emit_winograd
 
 
 def emit_conv(em: Emitter, spec: ConvSpec, pointers: ConvPointers, epilogue: EpilogueOf) -> None:
-    """Emit a convolution at the current position of `em`; a tile of the epilogue is (image; channel, pixel)."""
-    if spec.product is not None:
-        given = (pointers.weight, (pointers.x,), pointers.workspace, pointers.tid, pointers.nthreads)
+    """Emit a convolution at the current position of `em`; a tile of the epilogue is (image; channel, pixel), or
+    (image; pixel, channel) where its lanes are channels."""
+    if spec.winograd is not None:
+        emit_winograd(em, spec, spec.winograd, pointers, epilogue)
+    elif spec.product is not None:
+        left, right = pointers.weight, pointers.x
+        if spec.lanes_along == "channels":
+            left, right = right, left
+        given = (left, (right,), pointers.workspace, pointers.tid, pointers.nthreads)
         emit_gemm(em, spec.product, GemmPointers(*given), epilogue)
-        return
-    algorithm = _Depthwise if spec.algorithm == "depthwise" else _Direct
-    algorithm(em, spec, pointers, epilogue).run()
-
-
-@dataclass(frozen=True)
-class _Image:
-    """Channels as tiles read them: the first element, and elements between channels, rows and columns."""
-
-    start: Value
-    channel: int
-    row: int
-    column: int
+    elif spec.algorithm == "depthwise":
+        emit_depthwise(em, spec, pointers, epilogue)
+    else:
+        _Direct(em, spec, pointers, epilogue).run()
 
 
 @dataclass(frozen=True)
@@ -76,142 +63,19 @@ _UNROLLED = 12
 """Most elements of a window whose products are written out one after the other."""
 
 
-class _Conv:
-    """What both algorithms share: workspace, and the copy of the input with zeros around it."""
-
-    def __init__(self, em: Emitter, spec: ConvSpec, pointers: ConvPointers, epilogue: EpilogueOf) -> None:
-        self.em = em
-        self.spec = spec
-        self.p = spec.problem
-        self.dtype = spec.problem.dtype
-        self.pointers = pointers
-        self.epilogue = epilogue(None)
-        self.space = self._own_workspace()
-        self.copied = self.space
-        if self.space is not None and spec.packed_elements:
-            bytes_ = spec.packed_elements * (8 if self.dtype == "f64" else 4)
-            self.copied = em.b.gep(
-                self.space, [em.index(-(-bytes_ // CACHE_LINE) * CACHE_LINE)], source_etype=I8
-            )
-
-    def _own_workspace(self) -> Value | None:
-        em, workspace = self.em, self.pointers.workspace
-        if workspace is None or self.spec.threads == 1:
-            return workspace
-        share = em.index(self.spec.workspace_bytes // self.spec.threads)
-        return em.b.gep(workspace, [em.b.mul(self.pointers.tid, share)], source_etype=I8)
-
-    @property
-    def threads(self) -> tuple[Value, Value]:
-        return self.pointers.tid, self.pointers.nthreads
-
-    def zero(self, lanes: int) -> Value:
-        return self.em.const(self.dtype, lanes, 0)
-
-    def image(self, x: Value, row: Value, rows: int, channels: int) -> _Image:
-        """The input of rows from `row` of the result on; `x` is where its channels start."""
-        em, p, spec = self.em, self.p, self.spec
-        _, channel, step, column = p.x_strides
-        if not spec.copies:
-            return _Image(em.moved(x, row, p.strides[0] * step, self.dtype), channel, step, column)
-        self.copy(x, row, spec.rows_read(rows), channels)
-        return _Image(self.copied, spec.plane, spec.pitch, 1)
-
-    def copy(self, x: Value, first: Value, rows: int, channels: int) -> None:
-        """Copies the input that row `first` of the result begins with, `rows` rows of it, with zeros around."""
-        em, p, spec = self.em, self.p, self.spec
-        top = em.b.sub(em.scaled(first, p.strides[0]), em.index(p.low[0]))
-        reaches_out = p.low[0] > 0 or p.spans[0] - p.low[0] > p.sizes[0]
-
-        def row(channel: Value, number: Value) -> None:
-            at = em.b.add(top, number)
-            target = em.moved(self.copied, channel, spec.plane, self.dtype)
-            target = em.moved(target, number, spec.pitch, self.dtype)
-            source = em.moved(x, channel, p.x_strides[1], self.dtype)
-
-            def inside() -> None:
-                self.copy_row(em.moved(source, at, p.x_strides[2], self.dtype), target)
-
-            if not reaches_out:
-                inside()
-                return
-            below = em.b.icmp_unsigned("<", at, em.index(p.sizes[0]))  # negative numbers are large ones
-            em.when(below, inside, lambda: self.fill(target, 0, spec.pitch))
-
-        def each(channel: Value, _: list[Value]) -> list[Value]:
-            def body(number: Value, _: list[Value]) -> list[Value]:
-                row(channel, number)
-                return []
-
-            em.loop(0, rows, 1, [], body)
-            return []
-
-        em.loop(0, channels, 1, [], each)
-
-    def copy_row(self, source: Value, target: Value) -> None:
-        em, p, spec = self.em, self.p, self.spec
-        low, step = p.low[1], p.x_strides[3]
-        count = max(min(p.sizes[1], spec.pitch - low), 0)
-        self.fill(target, 0, min(low, spec.pitch))
-
-        def vector(at: Value, active: int) -> None:
-            value = em.load_strided(
-                em.moved(source, at, step, self.dtype), step, self.dtype, spec.lanes, active
-            )
-            em.store(
-                value,
-                em.address(em.address(target, low, self.dtype), at, self.dtype),
-                self.dtype,
-                spec.lanes,
-                active,
-            )
-
-        self.vectors(count, vector)
-        self.fill(target, low + count, spec.pitch)
-
-    def fill(self, target: Value, start: int, stop: int) -> None:
-        """Zeros from element `start` to `stop` of a row."""
-        if start >= stop:
-            return
-        em, lanes = self.em, self.spec.lanes
-        first = em.address(target, start, self.dtype)
-        if stop - start < 4:
-            for at in range(stop - start):
-                em.store(self.zero(1), em.address(first, at, self.dtype), self.dtype, 1)
-            return
-
-        def vector(at: Value, active: int) -> None:
-            em.store(self.zero(lanes), em.address(first, at, self.dtype), self.dtype, lanes, active)
-
-        self.vectors(stop - start, vector)
-
-    def vectors(self, count: int, vector: Callable[[Value, int], None]) -> None:
-        """All vectors of `count` elements, the last of which may be short."""
-        em, lanes = self.em, self.spec.lanes
-        full = count // lanes * lanes
-
-        def body(at: Value, _: list[Value]) -> list[Value]:
-            vector(at, lanes)
-            return []
-
-        em.loop(0, full, lanes, [], body)
-        if full < count:
-            vector(em.index(full), count - full)
-
-
-class _Direct(_Conv):
+class _Direct(ConvCode):
     """Images, groups, blocks of rows, panels of output channels, tiles of pixels, channels, windows."""
 
     def run(self) -> None:
         em, p, spec = self.em, self.p, self.spec
         weight = self.packed_weight()
-        panels = spec.panels * p.inner * spec.nr
+        panels = spec.panels * p.steps * spec.nr
 
         def image(n: Value, _: list[Value]) -> list[Value]:
-            x = em.moved(self.pointers.x, n, p.x_strides[0], self.dtype)
+            x = em.moved(self.pointers.x, n, p.x_strides[0], self.element)
 
             def group(g: Value, _: list[Value]) -> list[Value]:
-                own = em.moved(x, g, p.channels * p.x_strides[1], self.dtype)
+                own = em.moved(x, g, p.channels * p.x_strides[1], self.element)
                 self.blocks(n, own, em.moved(weight, g, panels, self.dtype), em.scaled(g, p.outputs))
                 return []
 
@@ -219,22 +83,6 @@ class _Direct(_Conv):
             return []
 
         em.loop(0, p.batch, 1, [], image)
-
-    def packed_weight(self) -> Value:
-        """The panels of all groups; packs them if they are not."""
-        em, p, spec = self.em, self.p, self.spec
-        if spec.prepared:
-            return self.pointers.weight
-        sizes = (spec.lanes, p.inner, p.outputs, spec.nr)
-
-        def group(g: Value, _: list[Value]) -> list[Value]:
-            source = em.moved(self.pointers.weight, g, p.outputs * p.inner, self.dtype)
-            target = em.moved(self.space, g, spec.panels * p.inner * spec.nr, self.dtype)
-            emit_pack(em, self.dtype, *sizes, (1, p.inner), source, target, self.dtype)
-            return []
-
-        em.loop(0, p.groups, 1, [], group)
-        return self.space
 
     def blocks(self, n: Value, x: Value, weight: Value, first: Value) -> None:
         """All rows of the result of one group, whose output channels start at `first`."""
@@ -253,13 +101,13 @@ class _Direct(_Conv):
         if full < rows:
             block(em.index(full), rows - full)
 
-    def panels(self, n: Value, image: _Image, weight: Value, first: Value, row: Value, rows: int) -> None:
+    def panels(self, n: Value, image: Image, weight: Value, first: Value, row: Value, rows: int) -> None:
         """A block of rows against all panels of a group."""
         em, spec = self.em, self.spec
         full, tail = divmod(self.p.outputs, spec.nr)
 
         def panel(index: Value, channels: int) -> None:
-            own = em.moved(weight, index, self.p.inner * spec.nr, self.dtype)
+            own = em.moved(weight, index, self.p.steps * spec.nr, self.dtype)
             channel = em.b.add(first, em.scaled(index, spec.nr))
             self.tiles(image, own, _Spot(n, channel, channels, row), rows)
 
@@ -274,7 +122,7 @@ class _Direct(_Conv):
         if tail:
             panel(em.index(full), tail)
 
-    def tiles(self, image: _Image, panel: Value, spot: _Spot, rows: int) -> None:
+    def tiles(self, image: Image, panel: Value, spot: _Spot, rows: int) -> None:
         """All tiles of a block of rows against one panel."""
         em, spec = self.em, self.spec
         height = spec.tile_rows
@@ -300,8 +148,8 @@ class _Direct(_Conv):
         if full < rows:
             line(em.index(full), rows - full)
 
-    def tile(self, image: _Image, panel: Value, spot: _Spot, box: _Box) -> None:
-        """One register tile: all products, then transposed to the epilogue."""
+    def tile(self, image: Image, panel: Value, spot: _Spot, box: _Box) -> None:
+        """One register tile: all products, then the epilogue."""
         em, p, spec = self.em, self.p, self.spec
         start = em.moved(image.start, box.row, p.strides[0] * image.row, self.dtype)
         start = em.moved(start, box.column, p.strides[1] * image.column, self.dtype)
@@ -311,29 +159,37 @@ class _Direct(_Conv):
             for column in range(box.columns)
         ]
         vectors = -(-spot.channels // spec.lanes)
-        moved = _Image(start, image.channel, image.row, image.column)
+        moved = Image(start, image.channel, image.row, image.column)
         acc = self.sums(moved, panel, places, vectors, self.next_panel(panel, box))
         pixel = em.b.add(em.scaled(em.b.add(spot.row, box.row), p.counts[1]), box.column)
+        if spec.lanes_along == "channels":
+            lines = [acc[at : at + vectors] for at in range(0, len(acc), vectors)]
+            active = tuple(min(spec.lanes, spot.channels - vector * spec.lanes) for vector in range(vectors))
+            self.epilogue(em, Tile((spot.n,), pixel, spot.channel, spec.lanes, active, lines, self.dtype))
+            return
         for vector in range(vectors):
-            existing = min(spec.lanes, spot.channels - vector * spec.lanes)
-            own = [acc[pixel * vectors + vector] for pixel in range(len(places))]
-            own += [self.zero(spec.lanes)] * (spec.lanes - len(places))
-            lines = [[value] for value in em.transpose(own)[:existing]]
-            channel = em.b.add(spot.channel, em.index(vector * spec.lanes))
-            tile = Tile((spot.n,), channel, pixel, spec.lanes, (len(places),), lines, self.dtype)
-            self.epilogue(em, tile)
+            self.finish_pixels(spot, pixel, vector, acc[vector::vectors])
+
+    def finish_pixels(self, spot: _Spot, pixel: Value, vector: int, sums: Sequence[Value]) -> None:
+        """The epilogue on one vector of channels of neighbouring pixels from `pixel` on, transposed in registers."""
+        em, lanes = self.em, self.spec.lanes
+        existing = min(lanes, spot.channels - vector * lanes)
+        own = [*sums, *[self.zero(lanes)] * (lanes - len(sums))]
+        lines = [[value] for value in em.transpose(own)[:existing]]
+        channel = em.b.add(spot.channel, em.index(vector * lanes))
+        self.epilogue(em, Tile((spot.n,), channel, pixel, lanes, (len(sums),), lines, self.dtype))
 
     def next_panel(self, panel: Value, box: _Box) -> Value | None:
         """Where this tile's share of the next panel starts; each tile of a panel fetches one."""
         em, p, spec = self.em, self.p, self.spec
         if not spec.prefetch_lines:
             return None
-        share = p.channels // spec.channel_step * spec.prefetch_lines * CACHE_LINE
+        share = p.depth // spec.channel_step * spec.prefetch_lines * CACHE_LINE
         number = em.b.add(
             em.scaled(em.b.sdiv(box.row, em.index(spec.tile_rows)), len(spec.tile_widths)),
             em.b.sdiv(box.column, em.index(spec.tile_widths[0])),
         )
-        following = em.address(panel, p.inner * spec.nr, self.dtype)
+        following = em.address(panel, p.steps * spec.nr, self.dtype)
         return em.b.gep(following, [em.scaled(number, share)], source_etype=I8)
 
     def prefetch(self, start: Value | None, channel: Value) -> None:
@@ -350,7 +206,7 @@ class _Direct(_Conv):
             em.prefetch(em.b.gep(own, [em.index(line * CACHE_LINE)], source_etype=I8))
 
     def sums(
-        self, image: _Image, panel: Value, places: Sequence[int], vectors: int, following: Value | None
+        self, image: Image, panel: Value, places: Sequence[int], vectors: int, following: Value | None
     ) -> list[Value]:
         """``[pixel][vector]``: the products of all channels and elements of the windows."""
         em, p, spec = self.em, self.p, self.spec
@@ -372,7 +228,7 @@ class _Direct(_Conv):
                 wide = em.splat(element, spec.lanes)
                 for vector, line in enumerate(lines):
                     slot = pixel * vectors + vector
-                    acc[slot] = em.fma(wide, line, acc[slot])
+                    acc[slot] = self.multiply_add(wide, line, acc[slot])
 
         def row_of(start: Value, weight: Value, acc: list[Value], row: int, number: int) -> None:
             for column in range(columns):
@@ -415,110 +271,12 @@ class _Direct(_Conv):
             return acc
 
         acc = [self.zero(spec.lanes)] * (len(places) * vectors)
-        unrolled = p.channels // spec.channel_step * spec.channel_step if window == 1 else 0
+        unrolled = p.depth // spec.channel_step * spec.channel_step if window == 1 else 0
         acc = em.loop(0, unrolled, spec.channel_step, acc, channels)
-        return em.loop(unrolled, p.channels, 1, acc, channel)
+        return em.loop(unrolled, p.depth, 1, acc, channel)
 
-
-class _Depthwise(_Conv):
-    """Images, channels, rows of pixels, vectors of a row, windows."""
-
-    def run(self) -> None:
-        em, p, spec = self.em, self.p, self.spec
-
-        def image(n: Value, _: list[Value]) -> list[Value]:
-            x = em.moved(self.pointers.x, n, p.x_strides[0], self.dtype)
-
-            def group(g: Value, _: list[Value]) -> list[Value]:
-                own = em.moved(x, g, p.x_strides[1], self.dtype)
-                seen = self.image(own, em.index(0), p.counts[0], 1)
-
-                def output(number: Value, _: list[Value]) -> list[Value]:
-                    self.channel(n, em.b.add(em.scaled(g, p.outputs), number), seen)
-                    return []
-
-                em.loop(0, p.outputs, 1, [], output)
-                return []
-
-            if spec.threads > 1:
-                em.loop(*share_of(em, p.groups, *self.threads), 1, [], group)
-            else:
-                em.loop(0, p.groups, 1, [], group)
-            return []
-
-        em.loop(0, p.batch, 1, [], image)
-
-    def channel(self, n: Value, channel: Value, image: _Image) -> None:
-        """All pixels of one output channel."""
-        em, p, spec = self.em, self.p, self.spec
-        window = p.taps[0] * p.taps[1]
-        start = em.moved(self.pointers.weight, channel, window, self.dtype)
-        weights = [
-            em.splat(em.load(em.address(start, number, self.dtype), self.dtype, 1), spec.lanes)
-            for number in range(window)
-        ]
-        chunk = spec.lanes * spec.tile_vectors
-        full = p.counts[1] // chunk * chunk
-        rest = p.counts[1] - full
-
-        def row(number: Value, _: list[Value]) -> list[Value]:
-            line = em.moved(image.start, number, p.strides[0] * image.row, self.dtype)
-            first = em.scaled(number, p.counts[1])
-
-            def vectors(at: Value, active: tuple[int, ...]) -> None:
-                from_ = em.moved(line, at, p.strides[1] * image.column, self.dtype)
-                acc = self.sums(from_, image, weights, active)
-                where = (channel, em.b.add(first, at))
-                self.epilogue(em, Tile((n,), *where, spec.lanes, active, [acc], self.dtype))
-
-            def body(at: Value, _: list[Value]) -> list[Value]:
-                vectors(at, (spec.lanes,) * spec.tile_vectors)
-                return []
-
-            em.loop(0, full, chunk, [], body)
-            if rest:
-                vectors(
-                    em.index(full),
-                    tuple(min(spec.lanes, rest - at) for at in range(0, rest, spec.lanes)),
-                )
-            return []
-
-        em.loop(0, p.counts[0], 1, [], row)
-
-    def sums(
-        self, start: Value, image: _Image, weights: Sequence[Value], active: tuple[int, ...]
-    ) -> list[Value]:
-        """The sums of neighbouring vectors of pixels."""
-        em, p, spec = self.em, self.p, self.spec
-        acc: list[Value] = []
-        for vector, lanes in enumerate(active):
-            total: Value | None = None
-            for number, weight in enumerate(weights):
-                row, column = divmod(number, p.taps[1])
-                at = row * p.dilations[0] * image.row + column * p.dilations[1] * image.column
-                at += vector * spec.lanes * p.strides[1] * image.column
-                pixels = self.pixels(em.address(start, at, self.dtype), lanes)
-                total = em.b.fmul(pixels, weight) if total is None else em.fma(pixels, weight, total)
-            acc.append(total)
-        return acc
-
-    def pixels(self, address: Value, active: int) -> Value:
-        """A vector of pixels, `strides[1]` apart in a row."""
-        em, lanes, step = self.em, self.spec.lanes, self.p.strides[1]
-        if step != 2 or lanes == 1:
-            return em.load_strided(address, step, self.dtype, lanes, active)
-        # Two loads and a shuffle; what lies behind the last pixel is not touched.
-        needed = 2 * active - 1
-        halves = [
-            em.load(
-                em.address(address, half * lanes, self.dtype),
-                self.dtype,
-                lanes,
-                min(lanes, needed - half * lanes),
-            )
-            if needed > half * lanes
-            else self.zero(lanes)
-            for half in range(2)
-        ]
-        order = ir.Constant(ir.VectorType(I32, lanes), [2 * lane for lane in range(lanes)])
-        return em.b.shuffle_vector(*halves, order)
+    def multiply_add(self, x: Value, y: Value, z: Value) -> Value:
+        """x * y + z, where x and y are units."""
+        if self.p.pairs:
+            return self.em.b.add(self.em.sums_of_pairs(x, y), z)
+        return self.em.fma(x, y, z)

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from xdsl.dialects.builtin import AnyFloat, ArrayAttr, DictionaryAttr, IntegerType, StringAttr, UnitAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.base import Work
-from aicf.backends.cpu.conv_spec import ConvProblem, ConvSpec, choose, conv_record
+from aicf.backends.cpu.conv_choice import ranked
+from aicf.backends.cpu.conv_costs import EpilogueCycles, epilogue_cycles
+from aicf.backends.cpu.conv_spec import ConvProblem, ConvSpec, conv_record, winograd_reason, winograd_record
 from aicf.backends.cpu.conv_work import pixel_accesses, read_conv
-from aicf.backends.cpu.gemm_kernels import PACKED_B, PackKernel
+from aicf.backends.cpu.gemm_kernels import PACKED_B, pack_record
 from aicf.backends.cpu.gemm_work import contiguous
 from aicf.backends.cpu.legality import (
     DETERMINISM,
-    VERSION,
     code_reason,
     level_reason,
     may_alias,
@@ -25,21 +27,26 @@ from aicf.backends.cpu.legality import (
 )
 from aicf.backends.cpu.loop_spec import point_cycles
 from aicf.backends.cpu.pack_spec import packed_bytes
-from aicf.backends.cpu.records import gemm_record, integer, rounding_record
-from aicf.backends.nests import index_ops
+from aicf.backends.cpu.records import gemm_record, get_int, get_text, integer, rounding_record
+from aicf.backends.cpu.target import FLOATS, HALVES, SHORT_INTEGERS
+from aicf.backends.cpu.winograd_kernels import WINOGRAD_WEIGHT, winograd_layout, winograd_pack_record
+from aicf.backends.nests import index_ops, sums_type
 from aicf.dialects.emit_kernels import KernelOp
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
 
 
 @dataclass(frozen=True)
 class ConvKernel:
-    """Register tiles over pixels where they lie, with the pointwise ops behind the convolution on the sums."""
+    """Register tiles over pixels where they lie, with the pointwise ops behind the convolution on the sums.
+
+    Version 5 convolves short integers, two channels at once.
+    """
 
     id: str
     level: str
     """The lowest level that has its instructions; the portable variant runs anywhere."""
     simplicity: int
-    version: int = VERSION
+    version: int = 5
     determinism: str = DETERMINISM
     kinds: frozenset[str] = frozenset({"conv"})
 
@@ -49,46 +56,77 @@ class ConvKernel:
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
         """See `KernelDescriptor`."""
-        return self._choose(work, target)[0]
+        return self._ranked(work, target)[0][0]
 
     def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
         """See `KernelDescriptor`."""
-        spec = self._choose(work, target)[1]
-        entries = {**conv_record(spec), **work.attrs}
-        if spec.product is not None:
-            entries["product"] = DictionaryAttr(gemm_record(spec.product))
-        if spec.prepared:
-            entries["layouts"] = _layouts(work, spec)
-        if work.code is not None:
-            entries |= rounding_record(work.code, work.rounding)
-            dtypes = [work.results[0].dtype, *(operand.dtype for operand in work.operands[2:])]
-            entries["may_alias"] = may_alias(work.code, dtypes, [r.dtype for r in work.results], 1)
-        return entries
+        return _record(work, self._ranked(work, target)[0][1])
+
+    def candidates(self, work: Work, target: TargetAttr) -> Sequence[dict[str, Attribute]]:
+        """See `TunableKernel`: algorithms, tiles that are transformed and numbers of threads, as they are predicted."""
+        return [_record(work, spec) for _, spec in self._ranked(work, target)]
+
+    def against(self, work: Work, record: Mapping[str, Attribute], target: TargetAttr) -> dict[str, str]:
+        """See `WeighingKernel`: predicted times, and why tiles may not be transformed that could be."""
+        found = self._ranked(work, target)
+        taken = _algorithm(get_text(record, "algorithm"), get_int(record, "output_tile"))
+        times: dict[str, float] = {}
+        for us, spec in found:
+            times.setdefault(_algorithm(spec.algorithm, spec.output_tile), us)
+        own = times.pop(taken)
+        # A policy or a measurement may have taken what is not predicted to be fastest.
+        behind = {name: f", not {own:.3g}" if us >= own else "" for name, us in times.items()}
+        reasons = {name: f"predicted {us:.3g} us{behind[name]}" for name, us in times.items()}
+        refused = None if winograd_reason(_problem(work)) is not None else _transforms_reason(work)
+        return reasons if refused is None else {**reasons, "winograd": refused}
 
     def prepare(self, work: Work, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
-        """See `KernelDescriptor`: the record of `cpu.pack`."""
+        """See `KernelDescriptor`: the record of `cpu.pack`, or of `cpu.pack_winograd`."""
         level = variant_of(target, self.level)
-        return KernelAttr(
-            PackKernel.id,
-            {
-                "version": integer(PackKernel.version),
-                "determinism": StringAttr(DETERMINISM),
-                "lanes": integer(level.lanes(work.operands[operand].dtype)),
-                "threads": integer(1),
-                "nr": layout.parameters_.data["nr"],
-                "k_dim": layout.parameters_.data["k_dim"],
-            },
-        )
+        if layout.layout.data == WINOGRAD_WEIGHT:
+            return winograd_pack_record(layout, level)
+        return pack_record(layout, level.lanes(work.operands[operand].dtype))
 
     def fixed_order(self, work: Work, target: TargetAttr) -> str:
         """See `BatchInvariantKernel`: one sum for each element, whatever the batch."""
-        return self._choose(work, target)[1].combination_order
+        return self._ranked(work, target)[0][1].combination_order
 
-    def _choose(self, work: Work, target: TargetAttr) -> tuple[float, ConvSpec]:
+    def _ranked(self, work: Work, target: TargetAttr) -> Sequence[tuple[float, ConvSpec]]:
         problem, weight = _problem(work), work.operands[1]
-        epilogue = 0.0 if work.code is None else point_cycles(work.code)
-        is_param = weight.role == "param" and not weight.updated
-        return choose(problem, variant_of(target, self.level), threads_of(target), is_param, epilogue)
+        level = variant_of(target, self.level)
+        epilogue = _epilogue(work, level.lanes(problem.dtype))
+        transforms = _transforms_reason(work) is None
+        return ranked(problem, level, threads_of(target), weight.is_weight, epilogue, transforms)
+
+
+def _algorithm(name: str, tile: int) -> str:
+    return f"{name} {tile}x{tile}" if tile else name
+
+
+def _transforms_reason(work: Work) -> str | None:
+    """Why sums may not be those of transformed numbers."""
+    if not work.operands[1].is_weight:
+        return "its weight is no parameter that stays as it is: it would be transformed at each run"
+    if work.rounding != "fused":
+        return "the policy wants strict rounding, and sums of transformed numbers round otherwise"
+    if work.batch_invariant:
+        return "which tile is faster depends on the batch, and so would the bits of the result"
+    return None
+
+
+def _record(work: Work, spec: ConvSpec) -> dict[str, Attribute]:
+    entries = {**conv_record(spec), **work.attrs}
+    if spec.product is not None:
+        entries["product"] = DictionaryAttr(gemm_record(spec.product))
+    if spec.winograd is not None:
+        entries["winograd"] = DictionaryAttr(winograd_record(spec.winograd))
+    if spec.prepared:
+        entries["layouts"] = _layouts(work, spec)
+    if work.code is not None:
+        entries |= rounding_record(work.code, work.rounding)
+        dtypes = [work.results[0].dtype, *(operand.dtype for operand in work.operands[2:])]
+        entries["may_alias"] = may_alias(work.code, dtypes, [r.dtype for r in work.results], 1)
+    return entries
 
 
 def _problem(work: Work) -> ConvProblem:
@@ -96,16 +134,25 @@ def _problem(work: Work) -> ConvProblem:
     return read_conv(work.attrs, x, weight, strided(work.results[0]))
 
 
+def _epilogue(work: Work, lanes: int) -> EpilogueCycles:
+    extras, outs = ([strided(one) for one in many] for many in (work.operands[2:], work.results))
+    accesses = pixel_accesses(work.code, extras, outs)
+    assert accesses is not None, "cost is asked of legal work"
+    return epilogue_cycles(0.0 if work.code is None else point_cycles(work.code), accesses, lanes)
+
+
 def _conv_reason(work: Work) -> str | None:
-    x, weight, result = *work.operands[:2], work.results[0]
-    if x.dtype not in ("f32", "f64"):
-        return f"it convolves f32 and f64, not {x.dtype}"
+    x, weight = work.operands[:2]
+    if (reason := _types_reason(work)) is not None:
+        return reason
     if len(x.shape) > 4:
         return "it convolves along one or two dimensions"
     if weight.strides != contiguous(weight.shape):
         return "its weight does not lie in one piece"
-    if result.dtype != x.dtype or len(work.results) != 1:
-        return "it has one result, of the type of its operand"
+    if len(work.results) != 1:
+        return "it has one result"
+    if x.dtype in HALVES and _problem(work).is_pointwise:
+        return f"with windows of one element it is a product, whose kernels read {x.dtype} without a copy"
     if work.code is None:
         return "what follows the convolution has no generated code"
     if work.code.reduce_sizes or len(work.code.phases) != 1:
@@ -122,16 +169,39 @@ def _conv_reason(work: Work) -> str | None:
     return None
 
 
+def _types_reason(work: Work) -> str | None:
+    """Why the kernel does not convolve elements of these types."""
+    x, weight = work.operands[:2]
+    if x.dtype in SHORT_INTEGERS:
+        if sums_type(work.code, [work.results[0].dtype]) != "i32":
+            return "its short integers are to wrap around in their own type"
+        apart = weight.shape[1] == 1 and get_int(work.attrs, "groups") > 1
+        return "it has one channel a group, and none to pair it with" if apart else None
+    if x.dtype not in FLOATS:
+        return f"it convolves {', '.join(FLOATS)} and short integers into i32, not {x.dtype}"
+    return None if work.results[0].dtype == x.dtype else "its result is not of the type of its operand"
+
+
 def _arguments(code: KernelOp) -> Sequence[Attribute]:
     return [argument.type for argument in code.body.block.args]
 
 
 def _layouts(work: Work, spec: ConvSpec) -> Attribute:
-    """The weight as a matrix of outputs by all products of an element, in panels."""
+    """The weight in panels: windows transformed, or a matrix of outputs by all products of an element."""
+    layout = _panels(spec) if spec.winograd is None else winograd_layout(spec.winograd)
+    return ArrayAttr([layout if place == 1 else UnitAttr() for place in range(len(work.operands))])
+
+
+def _panels(spec: ConvSpec) -> LayoutAttr:
+    p = spec.problem
     entries: dict[str, Attribute] = {
-        "bytes": integer(packed_bytes(spec.problem.dtype, spec.problem.inner, spec.problem.outputs, spec.nr)),
+        "bytes": integer(packed_bytes(p.dtype, p.steps, spec.weight_columns, spec.nr)),
         "k_dim": integer(1),
         "nr": integer(spec.nr),
     }
-    layout = LayoutAttr(PACKED_B, entries)
-    return ArrayAttr([layout if place == 1 else UnitAttr() for place in range(len(work.operands))])
+    if p.pairs:
+        entries["pairs"] = integer(prod(p.taps))
+        entries |= {} if p.weight_element == "i16" else {"element": StringAttr("i16")}
+    elif p.widens:
+        entries["element"] = StringAttr(p.dtype)
+    return LayoutAttr(PACKED_B, entries)

@@ -1,44 +1,50 @@
-"""What a convolution on the CPU is and every decision about its code, with a cost prior. Imports no code generator.
+"""What a convolution on the CPU is and every decision about its code. Imports no code generator.
 
-Three algorithms, none of which writes windows to memory:
+Four algorithms, none of which writes windows to memory:
 
-`gemm`: windows of one element are columns of a matrix already, so this is a product of the weight and the pixels.
+`gemm`: windows of one element are a matrix already, so this is a product of the weight and the pixels, or of the pixels
+and the weight.
 `direct`: tiles of pixels times vectors of output channels, a weight packed in panels as for a product. Pixels are read
 where they lie, or from a copy of a block of rows with zeros around it.
-`depthwise`: one channel a group. Vectors of pixels of a row, the weights of the channel in registers.
+`depthwise`: one channel a group. Vectors of pixels of a row, the weights of the channel in registers; or vectors of
+channels, whose weights are packed in panels.
+`winograd`: windows of 3 x 3 whose neighbours share products, with other rounding errors: `winograd_spec.py`.
 
-`conv.py` turns a `ConvSpec` into code and decides nothing.
+Whether the lanes of what the epilogue gets are pixels of a channel or channels of a pixel is one of the decisions: the
+first are stored as they are where the planes of channels lie one after the other in memory, the second where the
+channels of a pixel do. `conv_choice.py` decides, `conv.py` turns a `ConvSpec` into code and decides nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from itertools import product
 from math import prod
 from typing import Literal, cast
 
-from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.builtin import DictionaryAttr, StringAttr
 from xdsl.ir import Attribute
 
-from aicf.backends.cpu.gemm_spec import (
-    CACHE_LINE,
-    L2_BYTES,
-    MEETING_CYCLES,
-    NOMINAL_GHZ,
-    BSource,
-    GemmProblem,
-    GemmSpec,
-    propose,
-    traffic_cycles,
-)
+from aicf.backends.cpu.conv_windows import Stretch, stretches
+from aicf.backends.cpu.gemm_spec import CACHE_LINE, GemmProblem, GemmSpec
 from aicf.backends.cpu.pack_spec import packed_elements
-from aicf.backends.cpu.records import Record, gemm_spec, get_bool, get_int, get_record, integer, one_of
-from aicf.backends.cpu.target import ELEMENT_BYTES, CpuLevel
+from aicf.backends.cpu.records import (
+    Record,
+    gemm_record,
+    gemm_spec,
+    get_bool,
+    get_int,
+    get_record,
+    integer,
+    one_of,
+)
+from aicf.backends.cpu.target import ELEMENT_BYTES, SHORT_INTEGERS
+from aicf.backends.cpu.winograd_spec import WinogradProblem, WinogradSpec, check_winograd, without_product
+from aicf.backends.cpu.winograd_transforms import TAPS
 from aicf.errors import PlanError
 
-Algorithm = Literal["gemm", "direct", "depthwise"]
+Algorithm = Literal["gemm", "direct", "depthwise", "winograd"]
+Along = Literal["pixels", "channels"]
+"""What the lanes of a vector of finished sums are: pixels of one channel, or channels of one pixel."""
 
 Pair = tuple[int, int]
 
@@ -48,12 +54,14 @@ class ConvProblem:
     """A convolution along two dimensions, rows and columns of pixels; those of fewer have one row.
 
     Args:
-        dtype: Element type of all tensors.
+        dtype: Element type of sums, of packed weights and of copies of the input.
         batch: Images.
         groups, channels, outputs: Groups, and input and output channels of each.
         sizes, taps, counts: Rows and columns of the input, of a window, and of the result.
         strides, dilations, low: Between windows, between elements of one, and zeros in front.
         x_strides: Elements between images, channels, rows and columns of the input.
+        operand_type: Type of the input in memory, where it is not `dtype`.
+        weight_type: Type of the weight in memory, where it is not that of the input: both are short integers then.
     """
 
     dtype: str
@@ -68,6 +76,42 @@ class ConvProblem:
     dilations: Pair
     low: Pair
     x_strides: tuple[int, int, int, int]
+    operand_type: str = ""
+    weight_type: str = ""
+
+    @property
+    def element(self) -> str:
+        """Type of the input in memory, and of a weight of floats."""
+        return self.operand_type or self.dtype
+
+    @property
+    def weight_element(self) -> str:
+        """Type of the weight in memory."""
+        return self.weight_type or self.element
+
+    @property
+    def widens(self) -> bool:
+        """Whether input and weight are narrower than the sums. Each element of the input takes part in many products:
+        it is widened once, on its way into a copy of the input, and not for each of them."""
+        return self.element != self.dtype
+
+    @property
+    def pairs(self) -> bool:
+        """Whether one operation multiplies pairs of i16, of two channels, and adds the two products in i32.
+
+        What tiles read then are *units*, elements of two channels in the bytes of one sum; else a unit is one element.
+        """
+        return self.element in SHORT_INTEGERS
+
+    @property
+    def depth(self) -> int:
+        """Units of the channels of a group; where their number is odd, the second channel of the last is zero."""
+        return -(-self.channels // 2) if self.pairs else self.channels
+
+    @property
+    def steps(self) -> int:
+        """Units of one output element."""
+        return self.depth * prod(self.taps)
 
     @property
     def pixels(self) -> int:
@@ -103,6 +147,12 @@ class ConvProblem:
         plain = self.taps == (1, 1) and self.strides == (1, 1) and not self.is_padded
         return plain and self.counts == self.sizes and in_a_row and self.groups == 1
 
+    def along(self, dim: int) -> list[Stretch]:
+        """The pixels of the result along rows (0) or columns (1), by whether their windows reach out."""
+        reach = (self.taps[dim] - 1) * self.dilations[dim] + 1
+        given = {"count": self.counts[dim], "stride": self.strides[dim], "low": self.low[dim]}
+        return stretches(**given, reach=reach, whole=self.sizes[dim])
+
     def in_one_row(self) -> ConvProblem:
         """A pointwise convolution with all of its pixels as one row."""
         assert self.is_pointwise
@@ -111,15 +161,28 @@ class ConvProblem:
         steps = (image, channel, self.pixels * column, column)
         return replace(self, sizes=row, counts=row, x_strides=steps)
 
-    def product(self) -> GemmProblem:
-        """The product that a pointwise convolution is: weight times pixels, for every image."""
+    def product(self, along: Along) -> GemmProblem:
+        """The product that a pointwise convolution is, for every image: weight times pixels, whose rows are channels,
+        or pixels times weight, whose rows are pixels."""
         image, channel, _, column = self.x_strides
+        if along == "channels":
+            return GemmProblem(
+                *(self.dtype, self.pixels, self.outputs, self.channels),
+                *((column, channel), (1, self.channels)),
+                batch=(self.batch,),
+                a_batch_strides=(image,),
+                b_batch_strides=(0,),
+                a_type=self.element,
+                b_type=self.weight_element,
+            )
         return GemmProblem(
             *(self.dtype, self.outputs, self.pixels, self.channels),
             *((self.channels, 1), (channel, column)),
             batch=(self.batch,),
             a_batch_strides=(0,),
             b_batch_strides=(image,),
+            a_type=self.weight_element,
+            b_type=self.element,
         )
 
 
@@ -128,19 +191,23 @@ class ConvSpec:
     """A convolution with every decision about its code.
 
     Args:
-        lanes: Elements of a vector: output channels where direct, pixels of a row where depthwise.
-        tile_pixels, tile_vectors: A direct tile has so many pixels at most, and so many vectors of output channels. A
-            depthwise one has `tile_vectors` vectors of pixels.
+        lanes: Elements of a vector.
+        lanes_along: What the lanes of finished vectors are. Those of a direct tile are output channels, and are
+            transposed in registers if they have to be pixels.
+        tile_pixels, tile_vectors: A tile has so many pixels at most, and so many vectors of output channels; a
+            depthwise one whose lanes are pixels has `tile_vectors` vectors of those.
         block_rows: Rows of pixels of the result that are made from one copy of the input; all of them without one.
-        copies: Whether the input is copied, with zeros around it, a block at a time.
+        copies: Whether the input is copied, with zeros around it, a block at a time; pairs of channels are made there.
         prepared: Whether the weight was packed ahead of time; else it is packed at the start.
         prefetch_lines: Cache lines of the next panel that each step of the innermost loop over channels asks for.
         product: Of a pointwise convolution.
+        winograd: How tiles are transformed and multiplied, where that is the algorithm.
     """
 
     problem: ConvProblem
     algorithm: Algorithm
     lanes: int
+    lanes_along: Along = "pixels"
     tile_pixels: int = 1
     tile_vectors: int = 1
     block_rows: int = 1
@@ -149,6 +216,12 @@ class ConvSpec:
     threads: int = 1
     prefetch_lines: int = 0
     product: GemmSpec | None = None
+    winograd: WinogradSpec | None = None
+
+    @property
+    def output_tile(self) -> int:
+        """Rows and columns of a tile of the result that is transformed; 0 without."""
+        return 0 if self.winograd is None else self.winograd.tile
 
     @property
     def nr(self) -> int:
@@ -156,9 +229,21 @@ class ConvSpec:
         return self.lanes * self.tile_vectors
 
     @property
+    def packs(self) -> bool:
+        """Whether tiles read the weight in panels."""
+        return self.algorithm == "direct" or (
+            self.algorithm == "depthwise" and self.lanes_along == "channels"
+        )
+
+    @property
+    def weight_columns(self) -> int:
+        """Columns of the matrix that is packed: output channels of one group, or of all where depthwise."""
+        return self.problem.groups if self.algorithm == "depthwise" else self.problem.outputs
+
+    @property
     def panels(self) -> int:
-        """Panels of the weight of one group."""
-        return -(-self.problem.outputs // self.nr)
+        """Panels of the weight of one group, of all groups where depthwise."""
+        return -(-self.weight_columns // self.nr)
 
     @property
     def tile_rows(self) -> int:
@@ -172,15 +257,23 @@ class ConvSpec:
         tiles = -(-columns // self.tile_pixels)
         return sorted(((columns + place) // tiles for place in range(tiles)), reverse=True)
 
+    def width_counts(self, bands: int) -> list[tuple[int, int]]:
+        """The different ones of `tile_widths`, each with how many tiles of so many bands of rows have it."""
+        columns = self.problem.counts[1]
+        tiles = -(-columns // self.tile_pixels)
+        width, longer = divmod(columns, tiles)
+        found = ((width + 1, longer * bands), (width, (tiles - longer) * bands))
+        return [(pixels, count) for pixels, count in found if count]
+
     @property
     def tiles(self) -> int:
         """Tiles of a block against one panel."""
-        return -(-self.block_rows // self.tile_rows) * len(self.tile_widths)
+        return -(-self.block_rows // self.tile_rows) * -(-self.problem.counts[1] // self.tile_pixels)
 
     @property
     def channel_step(self) -> int:
-        """Channels of one step of the innermost loop over them."""
-        return min(4, self.problem.channels) if prod(self.problem.taps) == 1 else 1
+        """Units of channels of one step of the innermost loop over them."""
+        return min(4, self.problem.depth) if prod(self.problem.taps) == 1 else 1
 
     def rows_read(self, rows: int) -> int:
         """Rows of the input that so many rows of the result are made of."""
@@ -194,32 +287,58 @@ class ConvSpec:
 
     @property
     def plane(self) -> int:
-        """Elements between channels of the copy; those of several channels fall into different sets of the cache."""
+        """Elements between channels of a copy of planes; those of several channels fall into different sets of the
+        cache."""
+        return self._spread(self.rows_read(self.block_rows) * self.pitch)
+
+    @property
+    def copies_channels_last(self) -> bool:
+        """Whether the copy has the channels of a pixel side by side, as the input has them."""
+        _, channel, _, column = self.problem.x_strides
+        together = channel == 1 and column != 1 and not self.problem.pairs
+        return self.algorithm == "direct" and together
+
+    @property
+    def copied_pixel(self) -> int:
+        """Elements between pixels of such a copy."""
+        channels, line = self.problem.channels, CACHE_LINE // ELEMENT_BYTES[self.problem.dtype]
+        return channels if channels % line else self._spread(channels)
+
+    @property
+    def copy_strides(self) -> tuple[int, int, int]:
+        """Elements between channels, rows and columns of the copy."""
+        if self.copies_channels_last:
+            return 1, self.pitch * self.copied_pixel, self.copied_pixel
+        return self.plane, self.pitch, 1
+
+    def _spread(self, elements: int) -> int:
+        """So many elements or more, in lines of which several in a row fall into different sets of the cache."""
         line = CACHE_LINE // ELEMENT_BYTES[self.problem.dtype]
-        used = self.rows_read(self.block_rows) * self.pitch
-        lines = -(-used // line)
+        lines = -(-elements // line)
         return (lines + 1 if lines % 8 == 0 else lines) * line
 
     @property
     def copy_elements(self) -> int:
-        """Elements of one thread's copy: the channels of one group, or one channel where depthwise."""
+        """Units of one thread's copy: the channels of one group, or one channel where depthwise."""
         if not self.copies:
             return 0
-        return self.plane * (1 if self.algorithm == "depthwise" else self.problem.channels)
+        if self.copies_channels_last:
+            return self.rows_read(self.block_rows) * self.copy_strides[1]
+        return self.plane * (1 if self.algorithm == "depthwise" else self.problem.depth)
 
     @property
     def packed_elements(self) -> int:
-        """Elements of the packed weight, if it is packed here."""
-        if self.prepared or self.algorithm != "direct":
+        """Units of the packed weight, if it is packed here."""
+        if self.prepared or not self.packs:
             return 0
-        p = self.problem
-        return packed_elements(p.inner, p.outputs, self.nr) * p.groups
+        matrices = self.problem.groups if self.algorithm == "direct" else 1
+        return packed_elements(self.problem.steps, self.weight_columns, self.nr) * matrices
 
     @property
     def workspace_bytes(self) -> int:
         """Bytes of workspace, all threads together: each has its own copy of the input and of the weight."""
-        if self.product is not None:
-            return self.product.workspace_bytes
+        if (parts := self.product or self.winograd) is not None:
+            return parts.workspace_bytes
         line = CACHE_LINE // ELEMENT_BYTES[self.problem.dtype]
         elements = -(-self.packed_elements // line) * line + self.copy_elements
         return (elements * ELEMENT_BYTES[self.problem.dtype] + CACHE_LINE * bool(elements)) * self.threads
@@ -227,159 +346,37 @@ class ConvSpec:
     @property
     def combination_order(self) -> str:
         """How products are summed, for the kernel record."""
-        if self.product is not None:
-            return self.product.combination_order
+        if (parts := self.product or self.winograd) is not None:
+            return parts.combination_order
         return "ascending channel, then row and column of the window"
 
 
-_BLOCK_BYTES = 192 << 10
-"""Of the copy of the input that tiles are made from: it shares L2 with a panel of the weight."""
-_COPY_BYTES_PER_CYCLE = 8.0
-_TRANSPOSE_CYCLES = 5.0
-"""Of a vector of a direct tile, which holds output channels, on its way to rows of pixels."""
-_TILE_CYCLES = 20.0
+def winograd_reason(problem: ConvProblem) -> str | None:
+    """Why tiles of a convolution are not transformed; None if they can be."""
+    if problem.taps != (TAPS, TAPS) or problem.strides != (1, 1) or problem.dilations != (1, 1):
+        return "Winograd's products are of windows of 3 x 3, one next to the other"
+    if problem.pairs:
+        return "Winograd's products are of floats"
+    if problem.groups != 1:
+        return "Winograd's products are of all channels, in one group"
+    if problem.widens:
+        return f"Winograd's transforms read what sums are of, not {problem.element}"
+    return None
 
 
-def cost_us(spec: ConvSpec, epilogue_cycles: float) -> float:
-    """Predicted microseconds of one thread's share; the epilogue takes so many cycles a vector."""
-    cycles = {"direct": _direct_cycles, "depthwise": _depthwise_cycles}[spec.algorithm](spec, epilogue_cycles)
-    return (cycles + (MEETING_CYCLES if spec.threads > 1 else 0.0)) / NOMINAL_GHZ / 1000
-
-
-def _direct_cycles(spec: ConvSpec, epilogue_cycles: float) -> float:
-    p, size = spec.problem, ELEMENT_BYTES[spec.problem.dtype]
-    full, tail = divmod(p.counts[0], spec.tile_rows)
-    total = 0.0
-    for rows, times in ((spec.tile_rows, full), (tail, 1)):
-        for width in spec.tile_widths if rows else ():
-            sums = rows * width * spec.tile_vectors
-            step = max(sums / 2, (rows * width + spec.tile_vectors) / 2, 5.0)
-            tile = step * p.inner + sums * (_TRANSPOSE_CYCLES + epilogue_cycles) + _TILE_CYCLES
-            total += tile * times
-    panels = -(-spec.panels // spec.threads)
-    weight = p.inner * spec.nr * size * panels
-    blocks = -(-p.counts[0] // spec.block_rows)
-    total = max(total * panels, traffic_cycles(weight) * blocks)
-    if spec.copies:
-        total += blocks * spec.copy_elements * size / _COPY_BYTES_PER_CYCLE
-    total *= p.batch * p.groups
-    return total + spec.packed_elements * size / 2
-
-
-def _depthwise_cycles(spec: ConvSpec, epilogue_cycles: float) -> float:
-    p, size = spec.problem, ELEMENT_BYTES[spec.problem.dtype]
-    vectors = -(-p.counts[1] // spec.lanes) * p.counts[0]
-    loads = 1.0 if p.strides[1] == 1 else 2.0
-    row = vectors * (prod(p.taps) * loads + epilogue_cycles + 2.0) + p.counts[0] * 5.0
-    channels = p.batch * p.groups * p.outputs
-    total = channels * row + p.batch * p.groups * spec.copy_elements * size / _COPY_BYTES_PER_CYCLE
-    moved = p.batch * p.groups * (prod(p.sizes) + p.outputs * p.pixels) * size
-    return max(total, traffic_cycles(moved)) / spec.threads
-
-
-@lru_cache(maxsize=1024)
-def choose(
-    problem: ConvProblem, level: CpuLevel, threads: int, is_param: bool, epilogue_cycles: float
-) -> tuple[float, ConvSpec]:
-    """Predicted microseconds and the spec that is predicted to take least, on one thread or on all."""
-    shares = sorted({1, threads})
-    if problem.channels == 1 and problem.groups > 1:
-        specs = _depthwise(problem, level, shares)
-    else:
-        specs = _direct(problem, level, shares, is_param)
-    found = [(cost_us(spec, epilogue_cycles), spec) for spec in specs]
-    if problem.is_pointwise:
-        found += _products(problem, level, shares, epilogue_cycles)
-    return min(found, key=lambda entry: entry[0])
-
-
-def _products(
-    problem: ConvProblem, level: CpuLevel, shares: Sequence[int], epilogue_cycles: float
-) -> Iterator[tuple[float, ConvSpec]]:
-    """Ways to multiply the weight with the pixels, with predicted microseconds."""
-    sources: tuple[BSource, ...] = ("direct", "workspace")
-    for share, source in product(shares, sources):
-        for us, spec in propose(
-            problem.product(),
-            level,
-            source,
-            threads=share,
-            epilogue_cycles=epilogue_cycles,
-            splits=(1,),
-            count=1,
-        ):
-            yield us, ConvSpec(problem, "gemm", spec.lanes, threads=spec.threads, product=spec)
-
-
-def _depthwise(problem: ConvProblem, level: CpuLevel, shares: list[int]) -> list[ConvSpec]:
-    lanes = level.lanes(problem.dtype)
-    vectors = max(1, min(4, problem.counts[1] // lanes))
-    copies = problem.is_padded or problem.x_strides[3] != 1
-    return [
-        ConvSpec(
-            problem,
-            "depthwise",
-            lanes,
-            tile_vectors=vectors,
-            block_rows=problem.counts[0],
-            copies=copies,
-            threads=share,
-        )
-        for share in shares
-        if share <= problem.batch * problem.groups
-    ]
-
-
-def _direct(problem: ConvProblem, level: CpuLevel, shares: list[int], is_param: bool) -> list[ConvSpec]:
-    lanes = level.lanes(problem.dtype)
-    needed = -(-problem.outputs // lanes)
-    found: list[ConvSpec] = []
-    for vectors in range(1, min(4, needed) + 1):
-        most = min((level.registers - 1 - vectors) // vectors, lanes)
-        for pixels in range(min(2, most), most + 1):
-            for share in shares:
-                spec = ConvSpec(
-                    problem,
-                    "direct",
-                    lanes,
-                    pixels,
-                    vectors,
-                    problem.counts[0],
-                    problem.is_padded,
-                    is_param and problem.groups == 1,
-                    share,
-                )
-                if share <= spec.panels:
-                    found.append(_prefetching(_blocked(spec)))
-    return found
-
-
-def _prefetching(spec: ConvSpec) -> ConvSpec:
-    """The spec with the next panel fetched meanwhile, if panels do not stay in L2 and tiles are few."""
-    p, size = spec.problem, ELEMENT_BYTES[spec.problem.dtype]
-    if spec.panels * spec.nr * p.inner * size < L2_BYTES:
-        return spec
-    lines = spec.channel_step * prod(p.taps) * spec.nr * size // CACHE_LINE
-    return replace(spec, prefetch_lines=-(-lines // spec.tiles)) if spec.tiles <= lines else spec
-
-
-def _blocked(spec: ConvSpec) -> ConvSpec:
-    """The spec with blocks of rows whose copy stays in cache, even ones of whole tiles."""
-    p, size = spec.problem, ELEMENT_BYTES[spec.problem.dtype]
-    if not spec.copies or spec.copy_elements * size <= 2 * _BLOCK_BYTES:
-        return spec
-    row = spec.pitch * p.channels * size * p.strides[0]
-    rows = max(_BLOCK_BYTES // row // spec.tile_rows, 1) * spec.tile_rows
-    blocks = -(-p.counts[0] // rows)
-    even = -(-p.counts[0] // (blocks * spec.tile_rows)) * spec.tile_rows
-    return replace(spec, block_rows=min(even, p.counts[0]))
+def tiled(problem: ConvProblem) -> WinogradProblem:
+    """What of a convolution decides how its tiles are transformed and multiplied."""
+    p = problem
+    return WinogradProblem(p.dtype, p.batch, p.channels, p.outputs, p.counts)
 
 
 def conv_record(spec: ConvSpec) -> dict[str, Attribute]:
-    """Every decision about a convolution but those of a product, which are a record of their own."""
+    """Every decision about a convolution but those of products, which are records of their own."""
     return {
         "algorithm": StringAttr(spec.algorithm),
+        "output_tile": integer(spec.output_tile),
         "lanes": integer(spec.lanes),
+        "lanes_along": StringAttr(spec.lanes_along),
         "tile_pixels": integer(spec.tile_pixels),
         "tile_vectors": integer(spec.tile_vectors),
         "block_rows": integer(spec.block_rows),
@@ -394,14 +391,16 @@ def conv_record(spec: ConvSpec) -> dict[str, Attribute]:
 
 def read_conv_spec(record: Record, problem: ConvProblem, fused: bool) -> ConvSpec:
     """The decisions of a record for `problem`. Raises PlanError if they contradict each other."""
-    algorithm = cast(Algorithm, one_of(record, "algorithm", ("gemm", "direct", "depthwise")))
+    algorithm = cast(Algorithm, one_of(record, "algorithm", ("gemm", "direct", "depthwise", "winograd")))
+    along = cast(Along, one_of(record, "lanes_along", ("pixels", "channels")))
     own = None
     if algorithm == "gemm":
-        own = gemm_spec(get_record(record, "product"), problem.product(), fused)
+        own = gemm_spec(get_record(record, "product"), problem.product(along), fused)
     spec = ConvSpec(
         problem,
         algorithm,
         get_int(record, "lanes"),
+        along,
         get_int(record, "tile_pixels"),
         get_int(record, "tile_vectors"),
         get_int(record, "block_rows"),
@@ -410,6 +409,7 @@ def read_conv_spec(record: Record, problem: ConvProblem, fused: bool) -> ConvSpe
         get_int(record, "threads"),
         get_int(record, "prefetch_lines"),
         own,
+        _read_winograd(record, problem, fused) if algorithm == "winograd" else None,
     )
     if (wrong := check(spec)) is not None:
         raise PlanError(
@@ -418,21 +418,69 @@ def read_conv_spec(record: Record, problem: ConvProblem, fused: bool) -> ConvSpe
     return spec
 
 
+def winograd_record(spec: WinogradSpec) -> dict[str, Attribute]:
+    """The decisions about transformed tiles that `conv_record` has not."""
+    return {"block_rows": integer(spec.block_rows), "product": DictionaryAttr(gemm_record(spec.product))}
+
+
+def _read_winograd(record: Record, problem: ConvProblem, fused: bool) -> WinogradSpec:
+    own = get_record(record, "winograd")
+    blank = without_product(
+        tiled(problem),
+        get_int(record, "output_tile"),
+        get_int(own, "block_rows"),
+        get_int(record, "lanes"),
+        get_int(record, "threads"),
+    )
+    return replace(blank, product=gemm_spec(get_record(own, "product"), blank.product.problem, fused))
+
+
 def check(spec: ConvSpec) -> str | None:
     """None if there is code for `spec`, else what contradicts."""
     p = spec.problem
+    if spec.winograd is not None:
+        return winograd_reason(p) or check_winograd(spec.winograd, spec.prepared)
+    if p.widens and not spec.copies:
+        return f"an input of {p.element} is widened in a copy of it"
     if spec.algorithm == "gemm" and not p.is_pointwise:
         return "a product needs windows of one element"
-    if spec.algorithm == "depthwise" and (p.channels != 1 or spec.prepared):
-        return "depthwise is of one channel a group, whose weight is not packed"
+    if spec.algorithm == "gemm" and spec.product is not None:
+        if spec.prepared != (spec.product.b_source == "packed"):
+            return "a weight is packed ahead of time if it is the right operand of its product"
+    elif spec.prepared and not spec.packs:
+        return "its weight is not packed"
+    if spec.algorithm == "depthwise" and p.channels != 1:
+        return "depthwise is of one channel a group"
+    if spec.algorithm == "depthwise" and spec.lanes_along == "channels":
+        return _check_channels(spec)
     if p.is_padded and not spec.copies:
         return "zeros around the input are in a copy of it"
+    if p.pairs and not spec.copies and spec.algorithm == "direct":
+        return "pairs of channels are in a copy of the input"
     if min(spec.tile_pixels, spec.tile_vectors, spec.block_rows, spec.threads) < 1:
         return "tiles, blocks and threads are 1 at least"
-    if spec.algorithm == "direct" and spec.tile_pixels > spec.lanes:
+    if spec.algorithm == "direct" and spec.lanes_along == "pixels" and spec.tile_pixels > spec.lanes:
         return "a tile has more pixels than a vector lanes"
     if spec.algorithm == "depthwise" and spec.block_rows != p.counts[0]:
         return "depthwise is one block of all rows"
     if spec.block_rows < p.counts[0] and spec.algorithm == "direct" and spec.block_rows % spec.tile_rows:
         return "blocks are of whole tiles"
+    return None
+
+
+MOST_TAPS = 64
+"""Most elements of a window whose products are written out one after the other for vectors of channels."""
+
+
+def _check_channels(spec: ConvSpec) -> str | None:
+    """The same for vectors of channels of a depthwise convolution."""
+    p = spec.problem
+    if p.outputs != 1 or p.x_strides[1] != 1:
+        return "vectors of channels are of one output for each, which lie side by side in the input"
+    if prod(p.taps) > MOST_TAPS:
+        return f"vectors of channels have windows of {MOST_TAPS} elements at most"
+    if spec.copies:
+        return "vectors of channels are read where they lie"
+    if min(spec.tile_pixels, spec.tile_vectors, spec.threads) < 1:
+        return "tiles, blocks and threads are 1 at least"
     return None

@@ -9,6 +9,7 @@ from xdsl.ir import Attribute
 
 from aicf.backends.cpu.conv_spec import ConvProblem, Pair
 from aicf.backends.cpu.records import get_int
+from aicf.backends.cpu.target import ACCUMULATORS
 from aicf.backends.nests import Access, Strided, access_of
 from aicf.dialects.emit_kernels import KernelOp
 
@@ -27,7 +28,7 @@ def read_conv(attrs: Mapping[str, Attribute], x: Strided, weight: Strided, resul
     batch, channel, *steps = x.strides
     rows, columns = _pair(steps, 0)
     problem = ConvProblem(
-        x.dtype,
+        ACCUMULATORS[x.dtype],
         batch=x.shape[0],
         groups=groups,
         channels=weight.shape[1],
@@ -39,6 +40,8 @@ def read_conv(attrs: Mapping[str, Attribute], x: Strided, weight: Strided, resul
         dilations=pair("dilation", 1),
         low=pair("low", 0),
         x_strides=(batch, channel, rows, columns),
+        operand_type=x.dtype,
+        weight_type=weight.dtype,
     )
     return problem.in_one_row() if problem.is_pointwise else problem
 
@@ -71,3 +74,12 @@ def pixel_accesses(
         pixel = steps[-1][1] if steps else 0
         moved.append(Access(access.dtype, access.offset, (*access.strides[:2], pixel)))
     return moved
+
+
+def turned(accesses: Sequence[Access]) -> list[Access]:
+    """Accesses over (image, channel, pixel) as those over (image, pixel, channel), or the other way round."""
+    return [
+        Access(access.dtype, access.offset, (image, columns, rows))
+        for access in accesses
+        for image, rows, columns in (access.strides,)
+    ]

@@ -20,6 +20,7 @@ from aicf.backends.cpu.gemm_spec import CACHE_LINE, GemmSpec, check
 from aicf.backends.cpu.ir_builder import F32, F64, I8, I32, I64, PTR, Emitter, Value
 from aicf.backends.cpu.loops import share_of
 from aicf.backends.cpu.pack import Rows, emit_pack_panel, emit_widened_rows
+from aicf.backends.cpu.pack_pairs import Pairs, emit_pair_panel, emit_rows_of_pairs, widened_pairs
 from aicf.backends.cpu.scalar_ops import Scalars, convert
 
 
@@ -208,8 +209,11 @@ class _Gemm:
             a_block = em.address(a, em.b.mul(row, em.index(self.p.a_strides[0])), self.p.a_element)
             if self.p.widens_rows:
                 matrix = Rows(self.p.a_element, self.p.a_strides, self.p.k)
-                sizes, needed = self.spec.lanes, self.needed_rows(rows)
-                emit_widened_rows(em, matrix, sizes, a_block, self.workspace, needed, self.p.dtype)
+                given = (self.spec.lanes, a_block, self.workspace, self.needed_rows(rows))
+                if self.p.pairs:
+                    emit_rows_of_pairs(em, matrix, *given)
+                else:
+                    emit_widened_rows(em, matrix, *given, self.p.dtype)
                 a_block = self.workspace
         else:
             a_block = self.workspace
@@ -217,7 +221,7 @@ class _Gemm:
 
         def product(number: Value | None) -> None:
             bs = [self.b_table.at(number)] if self.p.tile_products == 1 else self.pointers.b
-            b_type = self.p.b_element if self.spec.b_source == "workspace" else self.spec.b_element
+            b_type = self.p.b_element if self.spec.b_source == "workspace" else self.spec.b_unit
             moved = [em.address(b, b_offset, b_type) for b in bs]
             self.panels(batch, a_block, moved, row, rows, self.epilogue(number))
 
@@ -306,7 +310,7 @@ class _Gemm:
         """Where the panel of the joined product `number` lies; packs it if it must."""
         em, spec = self.em, self.spec
         if spec.b_source == "packed":
-            return em.address(b, em.b.mul(index, em.index(spec.panel_elements)), spec.b_element)
+            return em.address(b, em.b.mul(index, em.index(spec.panel_elements)), spec.b_unit)
         if spec.b_source == "direct":
             return em.address(b, em.b.mul(col, em.index(self.p.b_strides[1])), self.p.b_element)
         space = em.address(self.packed_panels(), number * spec.panel_elements, self.p.dtype)
@@ -321,6 +325,10 @@ class _Gemm:
         """Packs `columns` columns from `col` on into a panel at `space`."""
         em, spec, p = self.em, self.spec, self.p
         start = em.address(b, em.b.mul(col, em.index(p.b_strides[1])), p.b_element)
+        if p.pairs:
+            pairs = Pairs(p.b_element, p.wide_element, p.k, 1)
+            emit_pair_panel(em, pairs, spec.lanes, spec.nr, columns, p.b_strides, start, space)
+            return
         sizes = (spec.lanes, p.k, spec.nr, columns)
         emit_pack_panel(em, p.b_element, *sizes, p.b_strides, start, space, into=p.dtype)
 
@@ -366,8 +374,8 @@ class _Gemm:
         em = self.em
         if self.spec.prefetch_ahead:
             return em.b.gep(b_panel, [em.index(self.spec.prefetch_ahead)], source_etype=I8)
-        share = self.p.k // self.spec.k_step * self.spec.prefetch_lines * CACHE_LINE
-        following = em.address(b_panel, self.spec.panel_elements, self.spec.b_element)
+        share = self.p.depth // self.spec.k_step * self.spec.prefetch_lines * CACHE_LINE
+        following = em.address(b_panel, self.spec.panel_elements, self.spec.b_unit)
         return em.b.gep(following, [em.scaled(i, share)], source_etype=I8)
 
     def sums(
@@ -376,7 +384,7 @@ class _Gemm:
         """The K loop of one tile; `active` gives the lanes of each vector of B that exist."""
         em, spec, p = self.em, self.spec, self.p
         a_strides = p.tile_strides
-        split = min(spec.k_split, p.k)
+        split = min(spec.k_split, p.depth)
         vectors = len(active)
         b_row = p.b_strides[0] if spec.b_source == "direct" else spec.nr
         group = rows * vectors
@@ -384,7 +392,7 @@ class _Gemm:
         def step(k: Value | None, offset: int, acc: list[Value]) -> None:
             """Add products of row ``k + offset`` of B into the sums of that k."""
             at_a = a if k is None else em.address(a, em.b.mul(k, em.index(a_strides[1])), p.dtype)
-            at_b = b if k is None else em.address(b, em.b.mul(k, em.index(b_row)), spec.b_element)
+            at_b = b if k is None else em.address(b, em.b.mul(k, em.index(b_row)), spec.b_unit)
             b_vectors = [
                 self.b_vector(at_b, offset * b_row + j * spec.lanes, lanes) for j, lanes in enumerate(active)
             ]
@@ -399,9 +407,9 @@ class _Gemm:
                     acc[at] = self.multiply_add(wide, b_vectors[j], acc[at])
 
         unroll = spec.k_step
-        rolled = p.k // unroll * unroll
+        rolled = p.depth // unroll * unroll
         if rolled < 2 * unroll:
-            rolled = 0 if p.k <= 2 * unroll else rolled
+            rolled = 0 if p.depth <= 2 * unroll else rolled
 
         def body(k: Value, acc: list[Value]) -> list[Value]:
             for line in range(spec.prefetch_lines if prefetch is not None else 0):
@@ -413,7 +421,7 @@ class _Gemm:
 
         zero = em.const(p.dtype, spec.lanes, 0)
         acc = em.loop(0, rolled, unroll, [zero] * (split * group), body)
-        for offset in range(rolled, p.k):
+        for offset in range(rolled, p.depth):
             step(None, offset, acc)
         while split > 1:
             half = (split + 1) // 2
@@ -423,8 +431,11 @@ class _Gemm:
         return [acc[r * vectors : (r + 1) * vectors] for r in range(rows)]
 
     def b_vector(self, start: Value, offset: int, active: int) -> Value:
-        """A vector of a row of B, as the sums are."""
+        """A vector of a row of B, as the sums are; of units, where they are pairs."""
         spec, source = self.spec, self.spec.b_element
+        if self.p.pairs:
+            unit = self.em.load(self.em.address(start, offset, spec.b_unit), spec.b_unit, spec.lanes)
+            return widened_pairs(self.scalars, unit, source)
         lanes = active if spec.b_source == "direct" else None
         loaded = self.em.load(self.em.address(start, offset, source), source, spec.lanes, lanes)
         return convert(self.scalars, loaded, source, self.p.dtype)
@@ -433,6 +444,8 @@ class _Gemm:
         return self.em.b.fadd(x, y) if self.float else self.em.b.add(x, y)
 
     def multiply_add(self, x: Value, y: Value, z: Value) -> Value:
+        if self.p.pairs:
+            return self.em.b.add(self.em.sums_of_pairs(x, y), z)
         return self.em.fma(x, y, z) if self.float else self.em.b.add(self.em.b.mul(x, y), z)
 
     def buffered(self, acc: list[list[Value]]) -> Value:

@@ -48,13 +48,14 @@ from aicf.backends.cpu.records import (
     loop_record,
     rounding_record,
 )
-from aicf.backends.cpu.target import ELEMENT_BYTES, CpuLevel
+from aicf.backends.cpu.target import ELEMENT_BYTES, SHORT_INTEGERS, CpuLevel
 from aicf.backends.nests import LoopNest, has_even_rows, one_row
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
 from aicf.errors import PlanError
 
 PACKED_B = "packed_b"
-"""Layout of a weight for the GEMM microkernel: ``[ceil(n / nr)][k][nr]``, zero padded."""
+"""Layout of a weight for the GEMM microkernel: ``[ceil(n / nr)][k][nr]``, zero padded; with `pairs` an element is two
+terms of k that lie `pairs` apart in the weight."""
 
 
 @dataclass(frozen=True)
@@ -186,9 +187,9 @@ def pack_record(layout: LayoutAttr, lanes: int) -> KernelAttr:
 
 
 def _panel_entries(layout: LayoutAttr) -> dict[str, Attribute]:
-    """The element type of panels that hold another one than the weight."""
-    element = layout.parameters_.data.get("element")
-    return {} if element is None else {"element": element}
+    """The element type of panels that hold another one than the weight, and how far apart the terms of pairs lie."""
+    given = layout.parameters_.data
+    return {name: given[name] for name in ("element", "pairs") if name in given}
 
 
 VARIANTS = 12
@@ -230,6 +231,8 @@ def _several_reason(work: Work) -> str | None:
         return "what the products read and write lies differently in memory for each"
     if gemm.rows is None:
         return None
+    if first.dtype in SHORT_INTEGERS:
+        return "its rows are of short integers, which are multiplied in pairs"
     if gemm.problem.batch:
         return "its rows feed a product for each batch element, not one product"
     return None if has_even_rows(gemm.rows) else "the rows do not follow each other evenly in memory"
@@ -244,10 +247,8 @@ def read_work(work: Work) -> GemmWork:
 
 
 def _can_prepare(b: OperandInfo, problem: GemmProblem) -> bool:
-    """Whether B is a weight that is packed once: one matrix, a parameter that the program does not overwrite."""
-    return (
-        b.role == "param" and not b.updated and len(b.shape) == 2 and 0 not in b.strides and prod(b.shape) > 0
-    )
+    """Whether B is a weight that is packed once: one matrix that the program does not overwrite."""
+    return b.is_weight and len(b.shape) == 2 and 0 not in b.strides and prod(b.shape) > 0
 
 
 def _rows_us(nest: LoopNest, level: CpuLevel, threads: int, fixed: bool) -> float:
@@ -291,7 +292,7 @@ def ranked(
     thread and on all. A packed weight always has panels of two vectors, so that all buckets share one packing."""
     found: list[tuple[float, GemmSpec]] = []
     sources: tuple[BSource, ...] = ("packed",) if packed else ("workspace", "direct")
-    elements = sorted({"", problem.b_element} - {problem.dtype}) if packed else [""]
+    elements = sorted({"", problem.b_element} - {problem.wide_element}) if packed else [""]
     for shares in sorted({1, threads}):
         for source, element in product(sources, elements):
             found += propose(
@@ -312,12 +313,14 @@ def ranked(
 def _layouts(work: Work, gemm: GemmWork, spec: GemmSpec) -> Attribute:
     problem = spec.problem
     entries: dict[str, Attribute] = {
-        "bytes": integer(packed_bytes(spec.b_element, problem.k, problem.n, spec.nr)),
+        "bytes": integer(packed_bytes(spec.b_unit, problem.depth, problem.n, spec.nr)),
         "k_dim": integer(1 if get_bool(work.attrs, "transpose_b") else 0),
         "nr": integer(spec.nr),
     }
     if spec.b_element != problem.b_element:
         entries["element"] = StringAttr(spec.b_element)
+    if problem.pairs:
+        entries["pairs"] = integer(1)
     layout = LayoutAttr(PACKED_B, entries)
     rights = gemm.places.rights
     return ArrayAttr([layout if place in rights else UnitAttr() for place in range(len(work.operands))])
@@ -396,10 +399,13 @@ def library_version(target: TargetAttr) -> str | None:
 
 @dataclass(frozen=True)
 class PackKernel(PlainOperands):
-    """Packs a weight for the GEMM microkernel; only ever asked for through `GemmKernel.prepare`."""
+    """Packs a weight for the GEMM microkernel; only ever asked for through `GemmKernel.prepare`.
+
+    Version 3 packs pairs of short integers.
+    """
 
     id: str = "cpu.pack"
-    version: int = 2
+    version: int = 3
     determinism: str = DETERMINISM
     simplicity: int = 0
     kinds: frozenset[str] = frozenset({"pack"})

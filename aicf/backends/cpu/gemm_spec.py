@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from aicf.backends.cpu.target import ELEMENT_BYTES, CpuLevel
+from aicf.backends.cpu.target import ELEMENT_BYTES, SHORT_INTEGERS, CpuLevel
 
 CACHE_LINE = 64
 
@@ -51,6 +51,33 @@ class GemmProblem:
     """Element types of A and B in memory, where they are not `dtype`."""
 
     @property
+    def pairs(self) -> bool:
+        """Whether one operation multiplies pairs of i16 that are neighbours along K and adds the two products in i32.
+
+        What tiles read then are *units*, two terms of K in the bytes of one sum; else a unit is one term.
+        """
+        short = self.a_element in SHORT_INTEGERS and self.b_element in SHORT_INTEGERS
+        return short and self.dtype == "i32" and not self.makes_rows
+
+    @property
+    def depth(self) -> int:
+        """Units along K; the second term of the last one is zero where K is odd."""
+        return self.units(self.k)
+
+    def units(self, terms: int) -> int:
+        """Units of so many terms of K."""
+        return -(-terms // 2) if self.pairs else terms
+
+    @property
+    def wide_element(self) -> str:
+        """Element type of the factors of one multiplication."""
+        return "i16" if self.pairs else self.dtype
+
+    def unit_type(self, element: str) -> str:
+        """An element type of as many bytes as a unit of `element`."""
+        return {"i8": "i16", "u8": "i16", "i16": "i32"}[element] if self.pairs else element
+
+    @property
     def a_element(self) -> str:
         """Element type of A in memory."""
         return self.a_type or self.dtype
@@ -72,8 +99,8 @@ class GemmProblem:
 
     @property
     def tile_strides(self) -> tuple[int, int]:
-        """Strides of A where tiles read it."""
-        return (self.k, 1) if self.widens_rows else self.a_strides
+        """Strides of A where tiles read it, in units."""
+        return (self.depth, 1) if self.widens_rows else self.a_strides
 
     @property
     def tile_products(self) -> int:
@@ -114,14 +141,19 @@ class GemmSpec:
     tile_buffer: bool = False
     """Pass the tile to the epilogue row by row through a stack buffer: less code for long epilogues."""
     b_panel_type: str = ""
-    """Element type of panels of B that were packed ahead of time, where it is not that of the sums."""
+    """Element type of panels of B that were packed ahead of time, where it is not `GemmProblem.wide_element`."""
 
     @property
     def b_element(self) -> str:
         """Element type of B where tiles read it."""
         if self.b_source == "direct":
             return self.problem.b_element
-        return self.b_panel_type or self.problem.dtype
+        return self.b_panel_type or self.problem.wide_element
+
+    @property
+    def b_unit(self) -> str:
+        """An element type of as many bytes as a unit of B where tiles read it."""
+        return self.problem.unit_type(self.b_element)
 
     @property
     def nr(self) -> int:
@@ -130,29 +162,29 @@ class GemmSpec:
 
     @property
     def k_step(self) -> int:
-        """Steps of K in one iteration of the K loop."""
-        split = max(1, min(self.k_split, self.problem.k))
+        """Units of K in one iteration of the K loop."""
+        split = max(1, min(self.k_split, self.problem.depth))
         return -(-self.k_unroll // split) * split
 
     @property
     def panel_elements(self) -> int:
-        """Elements of one packed panel of B."""
-        return (self.problem.b_rows or self.problem.k) * self.nr
+        """Units of one packed panel of B."""
+        return self.problem.units(self.problem.b_rows or self.problem.k) * self.nr
 
     @property
     def work(self) -> float:
         """Vector operations of one multiply-add, as seen by the arithmetic ports."""
         if self.problem.dtype in ("f32", "f64"):
             return 1.0 if self.fused else 2.0
-        return 3.0
+        return 1.5 if self.problem.pairs else 3.0
 
     @property
     def row_elements(self) -> int:
-        """Elements of a block of A in workspace, padded to whole cache lines."""
+        """Units of a block of A in workspace, padded to whole cache lines."""
         if not self.problem.copies_rows:
             return 0
         line = CACHE_LINE // ELEMENT_BYTES[self.problem.dtype]
-        return -(-(self.mc or self.problem.m) * self.problem.k // line) * line
+        return -(-(self.mc or self.problem.m) * self.problem.depth // line) * line
 
     @property
     def workspace_bytes(self) -> int:
@@ -185,9 +217,9 @@ _L1_STRIDE = 4 << 10
 L2_BYTES = 1 << 20
 """Of one core."""
 _L2_BYTES_PER_CYCLE = 32.0
-_L3_BYTES_PER_CYCLE = 12.0
+L3_BYTES_PER_CYCLE = 12.0
 _WIDEST_VECTOR = 64
-_STREAM_AHEAD = 8 << 10
+STREAM_AHEAD = 8 << 10
 """Bytes that a B of one pass is fetched ahead, past the page at which the hardware's own prefetch ends. Measured on
 28 MB of weights that were in no cache of the core: 9 to 14 GB/s without, 17 GB/s from 4 to 16 KiB ahead."""
 _TILE_OVERHEAD_CYCLES = 12.0
@@ -203,7 +235,7 @@ MEETING_CYCLES = 6000.0
 
 def traffic_cycles(bytes_: float) -> float:
     """Cycles to read or write that much once, from the level of cache that holds it."""
-    return bytes_ / (_L2_BYTES_PER_CYCLE if bytes_ <= L2_BYTES else _L3_BYTES_PER_CYCLE)
+    return bytes_ / (_L2_BYTES_PER_CYCLE if bytes_ <= L2_BYTES else L3_BYTES_PER_CYCLE)
 
 
 def check(spec: GemmSpec) -> str | None:
@@ -211,6 +243,8 @@ def check(spec: GemmSpec) -> str | None:
     p = spec.problem
     if spec.b_source == "direct" and p.b_strides[1] != 1:
         return "B is read in place but its rows are not contiguous"
+    if spec.b_source == "direct" and p.pairs:
+        return "pairs of rows of B are packed, not read in place"
     if spec.b_panel_type not in ("", p.b_element) or (spec.b_panel_type and spec.b_source != "packed"):
         return (
             "panels of B have the element type of B or of the sums, and only those packed ahead may be narrow"
@@ -250,7 +284,7 @@ def _compute_cycles(spec: GemmSpec, epilogue_cycles: float) -> float:
     """
     p = spec.problem
     work = spec.work
-    widen = 0.0 if spec.b_element == p.dtype else _WIDEN_CYCLES
+    widen = 0.0 if spec.b_element == p.wide_element else _WIDEN_CYCLES
 
     def tile(rows: int, vectors: int) -> float:
         step = max(
@@ -261,7 +295,9 @@ def _compute_cycles(spec: GemmSpec, epilogue_cycles: float) -> float:
         step += _LOAD_CYCLES * (rows + vectors)
         sums = rows * vectors
         return (
-            step * p.k + _TILE_OVERHEAD_CYCLES + sums * (_STORE_CYCLES + spec.k_split - 1 + epilogue_cycles)
+            step * p.depth
+            + _TILE_OVERHEAD_CYCLES
+            + sums * (_STORE_CYCLES + spec.k_split - 1 + epilogue_cycles)
         )
 
     full_panels, column_tail = divmod(p.n, spec.nr)
@@ -277,7 +313,7 @@ def _compute_cycles(spec: GemmSpec, epilogue_cycles: float) -> float:
 
 def _is_long(problem: GemmProblem) -> bool:
     """Whether A does not stay in L2 while something passes over all of it."""
-    return problem.m * problem.k * ELEMENT_BYTES[problem.dtype] > 2 * L2_BYTES
+    return problem.m * problem.depth * ELEMENT_BYTES[problem.dtype] > 2 * L2_BYTES
 
 
 def _product_cycles(spec: GemmSpec, epilogue_cycles: float) -> float:
@@ -292,15 +328,15 @@ def _product_cycles(spec: GemmSpec, epilogue_cycles: float) -> float:
     copies = (min(full_panels, 1) + min(column_tail, 1)) * (min(p.m // spec.mr, 1) + min(p.m % spec.mr, 1))
     total = _compute_cycles(spec, epilogue_cycles)
     size = ELEMENT_BYTES[p.dtype]
-    b_size = ELEMENT_BYTES[spec.b_element]
-    b_bytes = (full_panels * spec.nv + tail_vectors) * spec.lanes * p.k * b_size
+    b_size = ELEMENT_BYTES[spec.b_unit]
+    b_bytes = (full_panels * spec.nv + tail_vectors) * spec.lanes * p.depth * b_size
     blocks = -(-p.m // spec.mc) if spec.mc else 1
     # A panel that fits L1 is fetched once a block, a longer one, or one of several, again for every tile.
     stays = spec.group == 1 and spec.panel_elements * b_size <= _L1_BYTES
     passes = blocks if stays else -(-p.m // spec.mr)
     panels = full_panels + (column_tail > 0)
     groups = -(-panels // spec.group)
-    speed = _L2_BYTES_PER_CYCLE if b_bytes <= L2_BYTES else _L3_BYTES_PER_CYCLE
+    speed = _L2_BYTES_PER_CYCLE if b_bytes <= L2_BYTES else L3_BYTES_PER_CYCLE
     # Narrow loads keep fewer lines under way: three quarters of the speed with vectors of 16 bytes.
     speed *= 0.7 + 0.3 * spec.lanes * b_size / _WIDEST_VECTOR
     total = max(total, b_bytes * blocks / speed, b_bytes * passes / _L2_BYTES_PER_CYCLE)
@@ -309,7 +345,7 @@ def _product_cycles(spec: GemmSpec, epilogue_cycles: float) -> float:
     if spec.mr > _L1_WAYS and p.tile_strides[0] * size % _L1_STRIDE == 0:
         total *= 1.03  # its rows and those of B share one set of the first level
     if spec.mc == 0 and _is_long(p):
-        total += p.m * p.k * size * groups / _L3_BYTES_PER_CYCLE / 2
+        total += p.m * p.depth * size * groups / L3_BYTES_PER_CYCLE / 2
     if spec.b_source == "workspace":
         total += b_bytes * blocks / (16.0 if p.b_strides[1] == 1 or p.b_strides[0] == 1 else 4.0)
     elif spec.b_source == "direct":
@@ -342,7 +378,7 @@ def _tiles(
             for split in splits:
                 sums = rows * vectors * split
                 if sums + vectors + 1 <= level.registers and (
-                    split == 1 or (sums <= 16 and split <= problem.k)
+                    split == 1 or (sums <= 16 and split <= problem.depth)
                 ):
                     yield rows, vectors, split
 
@@ -352,10 +388,10 @@ def _prefetch(
 ) -> tuple[int, int]:
     """Lines to prefetch per step of K and how far ahead, if B does not stay in L2: of the stream, where a panel is one
     tile, or of the next panel, where a panel has enough tiles to spread the requests over."""
-    if b_source != "packed" or problem.k * problem.n * ELEMENT_BYTES[problem.dtype] < L2_BYTES:
+    if b_source != "packed" or problem.depth * problem.n * ELEMENT_BYTES[problem.dtype] < L2_BYTES:
         return 0, 0
     if problem.m <= rows:
-        return -(-k_step * panel_row_bytes // CACHE_LINE), _STREAM_AHEAD
+        return -(-k_step * panel_row_bytes // CACHE_LINE), STREAM_AHEAD
     tiles = problem.m // rows
     return (-(-4 * panel_row_bytes // (tiles * CACHE_LINE)), 0) if tiles >= 4 else (0, 0)
 
@@ -391,12 +427,13 @@ def propose(
     size = ELEMENT_BYTES[problem.dtype]
     found: list[tuple[float, tuple[int, int], GemmSpec]] = []
     for rows, vectors, split in _tiles(problem, level, vectors_of, splits):
-        spare = _BLOCK_BYTES // max(1, problem.k * size) // rows * rows
+        spare = _BLOCK_BYTES // max(1, problem.depth * size) // rows * rows
         blocked = _is_long(problem) and spare >= rows
         panels = -(-problem.n // (vectors * level.lanes(problem.dtype)))
         own_rows = problem.copies_rows and problem.m >= 2 * rows * threads
         unroll = max(4, split)
-        panel_row_bytes = vectors * level.lanes(problem.dtype) * ELEMENT_BYTES[b_panel_type or problem.dtype]
+        unit = problem.unit_type(b_panel_type or problem.wide_element)
+        panel_row_bytes = vectors * level.lanes(problem.dtype) * ELEMENT_BYTES[unit]
         lines, ahead = _prefetch(problem, rows, panel_row_bytes, unroll, b_source)
         by_columns = b_source == "workspace" or (panels >= 2 * threads and not own_rows)
         spec = GemmSpec(
@@ -407,7 +444,7 @@ def propose(
             k_unroll=unroll,
             k_split=split,
             b_source=b_source,
-            group=_group(problem, problem.k * vectors * level.vector_bytes, panels, threads, b_source),
+            group=_group(problem, problem.depth * vectors * level.vector_bytes, panels, threads, b_source),
             mc=spare if blocked and b_source != "workspace" else 0,
             partition="none" if threads == 1 else "columns" if by_columns else "rows",
             threads=threads,

@@ -14,6 +14,7 @@ from xdsl.ir import Attribute
 from aicf.backends.base import KernelDescriptor, Work
 from aicf.backends.cpu.attention_kernels import AttentionKernel
 from aicf.backends.cpu.conv_kernels import ConvKernel
+from aicf.backends.cpu.detection_kernels import KERNELS as DETECTION_KERNELS
 from aicf.backends.cpu.gemm_kernels import BlasKernel, GemmKernel, PackKernel
 from aicf.backends.cpu.gemm_norm_kernels import GemmNormKernel
 from aicf.backends.cpu.legality import (
@@ -32,6 +33,7 @@ from aicf.backends.cpu.pool_kernels import PoolKernel
 from aicf.backends.cpu.records import get_int, integer, loop_record
 from aicf.backends.cpu.recurrent_kernels import KERNELS as RECURRENT_KERNELS
 from aicf.backends.cpu.update_kernels import KERNELS as UPDATE_KERNELS
+from aicf.backends.cpu.winograd_kernels import WinogradPackKernel
 from aicf.backends.moves import Move, moves
 from aicf.backends.nests import LoopNest, nest_of
 from aicf.dialects.emit_types import TargetAttr
@@ -40,10 +42,13 @@ from aicf.dialects.emit_updates import is_update
 
 @dataclass(frozen=True)
 class GeneratedKernel(PlainOperands):
-    """Loops from the generated scalar program: pointwise chains, and reductions with what is around them."""
+    """Loops from the generated scalar program: pointwise chains, and reductions with what is around them.
+
+    Version 2 adds up sums in blocks.
+    """
 
     id: str = "cpu.generated"
-    version: int = VERSION
+    version: int = 2
     determinism: str = DETERMINISM
     simplicity: int = 1
     kinds: frozenset[str] = frozenset(
@@ -160,8 +165,10 @@ KERNELS: tuple[KernelDescriptor, ...] = (
     MoveKernel("cpu.copy", frozenset({"copy"})),
     MoveKernel("cpu.concat", frozenset({"concat"})),
     PackKernel(),
+    WinogradPackKernel(),
     *PLACE_KERNELS,
     *RECURRENT_KERNELS,
+    *DETECTION_KERNELS,
     *UPDATE_KERNELS,
 )
 """All kernels of the backend, in the order in which they are considered."""

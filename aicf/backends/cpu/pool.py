@@ -1,4 +1,4 @@
-"""Code for poolings: the rows of a window are combined into one row with a border, then the columns of that.
+"""Code for poolings of planes: the rows of a window are combined into one row with a border, then the columns of that.
 
 Rows beyond the operand are replaced by a row of what changes nothing, so that no vector asks where it is.
 """
@@ -6,58 +6,32 @@ Rows beyond the operand are replaced by a row of what changes nothing, so that n
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import product
 
-from aicf.backends.cpu.ir_builder import I8, Emitter, Value
+from aicf.backends.cpu.ir_builder import Emitter, Value
 from aicf.backends.cpu.loops import share_of
-from aicf.backends.cpu.pool_spec import ROWS_AT_ONCE, PoolAxis, PoolSpec
-from aicf.backends.cpu.scalar_ops import Scalars
-from aicf.backends.cpu.target import ELEMENT_BYTES, REGISTERS
+from aicf.backends.cpu.pool_channels import PoolChannels
+from aicf.backends.cpu.pool_code import PoolCode, PoolPointers
+from aicf.backends.cpu.pool_spec import ROWS_AT_ONCE, PoolSpec
 
 _COLUMNS_UNROLLED = 16
 """Most columns of a window that are written out one after the other."""
 
 
-@dataclass(frozen=True)
-class PoolPointers:
-    """Run-time operands of the emitted code."""
-
-    x: Value
-    y: Value
-    tid: Value
-    nthreads: Value
-
-
 def emit_pool(em: Emitter, spec: PoolSpec, pointers: PoolPointers) -> None:
     """Emit a pooling at the current position of `em`."""
-    _Pool(em, spec, pointers).run()
+    algorithm = PoolChannels if spec.lanes_along == "channels" else _PoolRows
+    algorithm(em, spec, pointers).run()
 
 
-@dataclass(frozen=True)
-class _Counts:
-    """What the windows along one dimension find: a number, or a table of one for each."""
-
-    number: int | None
-    table: Value | None
-
-
-class _Pool:
+class _PoolRows(PoolCode):
     """Planes, rows of results, rows of windows, columns."""
 
     def __init__(self, em: Emitter, spec: PoolSpec, pointers: PoolPointers) -> None:
-        self.em = em
-        self.spec = spec
-        self.p = spec.problem
-        self.dtype = spec.problem.dtype
-        self.held = REGISTERS[self.dtype]
-        """The type of combined rows: sums of f16 and bf16 are f32."""
-        self.pointers = pointers
-        self.scalars = Scalars(em, spec.lanes)
+        super().__init__(em, spec, pointers)
         self.last = self.p.axes[-1]
-        self.block = self.row_of_nothing(spec.block_rows * spec.pitch, self.held)
-        self.nothing = self.row_of_nothing(-(-self.last.whole // spec.lanes) * spec.lanes, self.dtype)
-        self.counts = [self.found(axis) for axis in self.p.axes] if self.p.mode == "avg" else []
+        self.block = self.nothing_of(spec.block_rows * spec.pitch, self.held)
+        self.nothing = self.nothing_of(-(-self.last.whole // spec.lanes) * spec.lanes, self.dtype)
 
     def run(self) -> None:
         em, p = self.em, self.p
@@ -78,32 +52,6 @@ class _Pool:
         else:
             low, high = share_of(em, planes, self.pointers.tid, self.pointers.nthreads)
             em.loop(low, high, 1, [], plane)
-
-    # What is there before the first row
-
-    def row_of_nothing(self, count: int, dtype: str) -> Value:
-        """Elements on the stack that change nothing."""
-        em, lanes = self.em, self.spec.lanes
-        row = em.stack(I8, count * ELEMENT_BYTES[dtype])
-        nothing = self.scalars.identity(self.p.how, dtype)
-
-        def body(at: Value, _: list[Value]) -> list[Value]:
-            em.store(nothing, em.address(row, at, dtype), dtype, lanes)
-            return []
-
-        em.loop(0, count, lanes, [], body)
-        return row
-
-    def found(self, axis: PoolAxis) -> _Counts:
-        em, found = self.em, axis.found(padding=self.p.padding_counts)
-        if len(set(found)) == 1:
-            return _Counts(found[0], None)
-        size = -(-axis.count // self.spec.lanes) * self.spec.lanes
-        table = em.stack(I8, size * ELEMENT_BYTES[self.held])
-        for place in range(size):
-            number = found[place] if place < axis.count else 1
-            em.store(em.const(self.held, 1, number), em.address(table, place, self.held), self.held, 1)
-        return _Counts(None, table)
 
     # Rows
 
@@ -206,7 +154,7 @@ class _Pool:
     def columns(self, row: Value, dtype: str, places: Sequence[Value], y: Value) -> None:
         """The results of a row of some type whose first element is the first that a window finds."""
         em, axis, lanes = self.em, self.last, self.spec.lanes
-        found = self.outer_count(places) if self.counts else None
+        found = self.count_at(self.counts[:-1], places) if self.counts else None
 
         def vector(at: Value, active: int) -> None:
             start = em.moved(row, at, axis.stride, dtype)
@@ -232,20 +180,6 @@ class _Pool:
 
         start = self.scalars.identity(self.p.how, self.held)
         return em.loop(0, size, 1, [start], body)[0]
-
-    def outer_count(self, places: Sequence[Value]) -> Value:
-        """How many rows a window finds, in every lane."""
-        em, number, total = self.em, 1, None
-        for counts, place in zip(self.counts[:-1], places, strict=True):
-            if counts.number is not None:
-                number *= counts.number
-                continue
-            assert counts.table is not None
-            own = em.load(em.address(counts.table, place, self.held), self.held, 1)
-            total = own if total is None else em.b.fmul(total, own)
-        if total is None:
-            return em.const(self.held, self.spec.lanes, number)
-        return em.splat(em.b.fmul(total, em.const(self.held, 1, number)), self.spec.lanes)
 
     def divisor(self, rows: Value, at: Value) -> Value:
         """How many elements each of a vector of windows finds."""

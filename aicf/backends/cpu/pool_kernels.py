@@ -9,43 +9,35 @@ from xdsl.ir import Attribute
 from aicf.backends.base import Work
 from aicf.backends.cpu.legality import (
     DETERMINISM,
-    VERSION,
     PlainOperands,
     level_of,
     strided,
     threads_of,
 )
 from aicf.backends.cpu.pool_spec import (
-    COMBINATION_ORDER,
-    MAX_ROW,
     PoolSpec,
     choose,
     pool_record,
     read_pool,
+    refusal,
 )
 from aicf.dialects.emit_types import TargetAttr
 
 
 @dataclass(frozen=True)
 class PoolKernel(PlainOperands):
-    """The rows of a window into one row in cache, with what lies around it, and then its columns."""
+    """The rows of a window into one row in cache, with what lies around it, and then its columns; or, where channels
+    lie side by side, vectors of those over all elements of a window."""
 
     id: str = "cpu.pool"
-    version: int = VERSION
+    version: int = 2
     determinism: str = DETERMINISM
     simplicity: int = 0
     kinds: frozenset[str] = frozenset({"pool"})
 
     def legal(self, work: Work, target: TargetAttr) -> str | None:
         """See `KernelDescriptor`."""
-        x, y = work.operands[0], work.results[0]
-        if max(x.shape[-1], y.shape[-1]) > 1 and (x.strides[-1], y.strides[-1]) != (1, 1):
-            return "the elements of its rows are not side by side"
-        problem = read_pool(work.attrs, strided(x), strided(y))
-        last = problem.axes[-1]
-        if max(last.whole + last.low, last.length) > MAX_ROW:
-            return f"its rows are longer than {MAX_ROW} elements"
-        return None
+        return refusal(read_pool(work.attrs, strided(work.operands[0]), strided(work.results[0])))
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
         """See `KernelDescriptor`."""
@@ -57,7 +49,7 @@ class PoolKernel(PlainOperands):
 
     def fixed_order(self, work: Work, target: TargetAttr) -> str:
         """See `BatchInvariantKernel`: one order for each window, whatever the batch."""
-        return COMBINATION_ORDER
+        return self._choose(work, target).combination_order
 
     def _choose(self, work: Work, target: TargetAttr) -> PoolSpec:
         problem = read_pool(work.attrs, strided(work.operands[0]), strided(work.results[0]))

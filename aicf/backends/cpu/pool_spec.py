@@ -8,28 +8,38 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
+from typing import cast
 
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute
 
+from aicf.backends.cpu.conv_spec import Along
 from aicf.backends.cpu.gemm_spec import MEETING_CYCLES, NOMINAL_GHZ
-from aicf.backends.cpu.records import get_int, get_text, integer
+from aicf.backends.cpu.records import get_int, get_text, integer, one_of
 from aicf.backends.cpu.target import ELEMENT_BYTES, CpuLevel
 from aicf.backends.nests import Strided
 from aicf.errors import PlanError
 
 MAX_ROW = 4096
-"""Longest row of windows: one or a block of them, one of nothing and the counts of a mean lie on the stack."""
+"""Longest row of windows: one or a block of them, one of nothing and the counts of a mean lie on the stack. Of vectors
+of channels the counts alone do."""
 ROWS_AT_ONCE = 8
 """Rows of a window that are combined in registers."""
 
 BLOCK_ROWS = 8
 """Rows of results in a block, and elements of all of them: half of the first cache."""
 MAX_BLOCK = 4096
+MOST_VECTORS = 4
+"""Vectors of channels whose windows are combined side by side."""
 
-_LOAD_CYCLES = 1.5
+_LOAD_CYCLES = 0.8
 _STORE_CYCLES = 2.0
-_ROW_CYCLES = 12
+_COMBINE_CYCLES = {"max": 1.1, "sum": 0.6}
+"""Of a vector that is loaded and combined with those before it."""
+_DIVIDE_CYCLES = 3.0
+_WINDOW_CYCLES = 5.0
+"""Of finding a window, beside half a cycle for each of its elements."""
+_ROW_CYCLES = 6
 """Of finding a row of a window, and of starting to read it."""
 
 
@@ -90,6 +100,17 @@ class PoolProblem:
         return prod(axis.size for axis in self.axes[:-1])
 
     @property
+    def rows_side_by_side(self) -> bool:
+        """Whether the elements of a row lie so, in the operand and in the result."""
+        last = self.axes[-1]
+        return max(last.whole, last.count) == 1 or self.x_strides[-1] == self.y_strides[-1] == 1
+
+    @property
+    def channels_side_by_side(self) -> bool:
+        """Whether the channels of a place do."""
+        return self.x_strides[1] == self.y_strides[1] == 1
+
+    @property
     def how(self) -> str:
         """How elements are combined."""
         return "max" if self.mode == "max" else "sum"
@@ -105,6 +126,21 @@ class PoolSpec:
     """Rows of results whose rows of windows are combined before the columns of the first are read: what was just
     stored cannot be loaded across the borders of its vectors."""
     threads: int = 1
+    lanes_along: Along = "pixels"
+    vectors: int = 1
+    """Vectors of channels side by side, where the lanes are channels."""
+
+    @property
+    def panel(self) -> int:
+        """Channels that pass over the operand together."""
+        return self.lanes * self.vectors
+
+    @property
+    def combination_order(self) -> str:
+        """How the elements of a window are combined, for the kernel record."""
+        if self.lanes_along == "channels":
+            return "the elements of a window, ascending"
+        return "the rows of each column, then columns ascending"
 
     @property
     def in_place(self) -> bool:
@@ -118,24 +154,53 @@ class PoolSpec:
         return -(-max(last.length, last.low + last.whole) // self.lanes) * self.lanes
 
     def cost_us(self) -> float:
-        """Predicted microseconds of one thread's share: rows combined, then columns, against traffic from L2."""
+        """Predicted microseconds of one thread's share: arithmetic against traffic from L2."""
+        p = self.problem
+        elements = p.batch * p.channels * (prod(a.whole for a in p.axes) + prod(a.count for a in p.axes))
+        traffic = elements * ELEMENT_BYTES[p.dtype] / 24
+        meeting = MEETING_CYCLES if self.threads > 1 else 0.0
+        cycles = self._channels_cycles() if self.lanes_along == "channels" else self._rows_cycles()
+        return (max(cycles, traffic) / self.threads + 20 + meeting) / NOMINAL_GHZ / 1000
+
+    def _channels_cycles(self) -> float:
+        """Of all windows, each of which some vectors of channels pass over."""
+        p = self.problem
+        taps = prod(axis.size for axis in p.axes)
+        vectors, panels = -(-p.channels // self.lanes), -(-p.channels // self.panel)
+        divide = _DIVIDE_CYCLES if p.mode == "avg" else 0.0
+        combine = _COMBINE_CYCLES[p.how]
+        window = vectors * (taps * combine + _STORE_CYCLES + divide) + panels * (taps / 2 + _WINDOW_CYCLES)
+        return p.batch * prod(axis.count for axis in p.axes) * window
+
+    def _rows_cycles(self) -> float:
+        """Of rows combined, then columns."""
         p, last = self.problem, self.problem.axes[-1]
         vectors = -(-last.whole // self.lanes)
         combining = 0.0 if self.in_place else vectors * (p.row_taps * _LOAD_CYCLES + _STORE_CYCLES)
         reading = _LOAD_CYCLES * min(last.stride, 4)
         columns = -(-last.count // self.lanes) * (last.size * reading + _STORE_CYCLES)
-        cycles = p.rows * (combining + columns + p.row_taps * _ROW_CYCLES)
-        elements = p.batch * p.channels * (prod(a.whole for a in p.axes) + prod(a.count for a in p.axes))
-        traffic = elements * ELEMENT_BYTES[p.dtype] / 24
-        meeting = MEETING_CYCLES if self.threads > 1 else 0.0
-        return (max(cycles, traffic) / self.threads + 20 + meeting) / NOMINAL_GHZ / 1000
+        return p.rows * (combining + columns + p.row_taps * _ROW_CYCLES)
 
 
-COMBINATION_ORDER = "the rows of each column, then columns ascending"
+def refusal(problem: PoolProblem) -> str | None:
+    """Why there is no code for a pooling, None if there is."""
+    if problem.channels_side_by_side:
+        longest = max(axis.count for axis in problem.axes)
+        return f"it has more than {MAX_ROW} windows along a dimension" if longest > MAX_ROW else None
+    if not problem.rows_side_by_side:
+        return "neither the elements of its rows nor those of its channels are side by side"
+    last = problem.axes[-1]
+    if max(last.whole + last.low, last.length) > MAX_ROW:
+        return f"its rows are longer than {MAX_ROW} elements"
+    return None
 
 
 def choose(problem: PoolProblem, level: CpuLevel, threads: int) -> PoolSpec:
-    """All threads share the planes where that is predicted to take less time."""
+    """Lanes are what lies side by side; all threads share planes, or panels of channels, where that is predicted to
+    take less time."""
+    wider = problem.channels >= problem.axes[-1].whole
+    if problem.channels_side_by_side and (wider or not problem.rows_side_by_side):
+        return _channels(problem, level, threads)
     alone = PoolSpec(problem, max(1, level.lanes(problem.dtype)))
     if not alone.in_place and len(problem.axes) > 1:
         room = max(1, MAX_BLOCK // alone.pitch)
@@ -143,6 +208,17 @@ def choose(problem: PoolProblem, level: CpuLevel, threads: int) -> PoolSpec:
     if threads == 1 or problem.batch * problem.channels < threads:
         return alone
     return min(alone, replace(alone, threads=threads), key=PoolSpec.cost_us)
+
+
+def _channels(problem: PoolProblem, level: CpuLevel, threads: int) -> PoolSpec:
+    lanes = max(1, level.lanes(problem.dtype))
+    vectors = min(MOST_VECTORS, -(-problem.channels // lanes))
+    alone = PoolSpec(problem, lanes, lanes_along="channels", vectors=vectors)
+    shares = max(1, -(-problem.channels // (lanes * threads)))
+    shared = replace(alone, threads=threads, vectors=min(MOST_VECTORS, shares))
+    if threads == 1 or problem.channels <= shared.panel * (threads - 1):
+        return alone
+    return min(alone, shared, key=PoolSpec.cost_us)
 
 
 def read_pool(attrs: Mapping[str, Attribute], x: Strided, y: Strided) -> PoolProblem:
@@ -178,16 +254,22 @@ def pool_record(spec: PoolSpec) -> dict[str, Attribute]:
     """Every decision about a pooling."""
     return {
         "lanes": integer(spec.lanes),
+        "lanes_along": StringAttr(spec.lanes_along),
+        "vectors": integer(spec.vectors),
         "block_rows": integer(spec.block_rows),
         "threads": integer(spec.threads),
-        "combination_order": StringAttr(COMBINATION_ORDER),
+        "combination_order": StringAttr(spec.combination_order),
     }
 
 
 def read_pool_spec(record: Mapping[str, Attribute], problem: PoolProblem) -> PoolSpec:
     """The decisions of a record for `problem`. Raises PlanError if they are no decisions about it."""
-    lanes, rows, threads = (get_int(record, name) for name in ("lanes", "block_rows", "threads"))
+    names = ("lanes", "block_rows", "threads", "vectors")
+    lanes, rows, threads, vectors = (get_int(record, name) for name in names)
+    along = cast(Along, one_of(record, "lanes_along", ("pixels", "channels")))
     most = problem.axes[-2].count if len(problem.axes) > 1 else 1
-    if lanes < 1 or lanes & (lanes - 1) or threads < 1 or not 1 <= rows <= most:
+    fits = problem.channels_side_by_side if along == "channels" else problem.rows_side_by_side
+    whole = lanes >= 1 and not lanes & (lanes - 1) and threads >= 1 and vectors >= 1
+    if not (whole and fits and 1 <= rows <= most):
         raise PlanError("kernel record of a pooling contradicts itself: run select-kernels again")
-    return PoolSpec(problem, lanes, rows, threads)
+    return PoolSpec(problem, lanes, rows, threads, along, vectors)

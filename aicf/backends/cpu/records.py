@@ -20,8 +20,11 @@ from aicf.errors import PlanError
 
 Record = Mapping[str, Attribute]
 
-GEMM_VERSION = 2
-"""Of every kernel whose record holds what `gemm_record` gives; 2 brought panels in groups, prefetch, element."""
+GEMM_VERSION = 4
+"""Of every kernel whose record holds what `gemm_record` gives; 2 brought panels in groups, prefetch, element, 3 the
+blocks of sums of the rows in front, 4 pairs of short integers."""
+ATTENTION_VERSION = 4
+"""Of the kernels of attention, whose record holds two of those; 4 brought rows whose probabilities are NaN."""
 
 
 @lru_cache(maxsize=4096, typed=True)
@@ -87,6 +90,7 @@ def gemm_record(spec: GemmSpec) -> dict[str, Attribute]:
         "epilogue_from": StringAttr("tile buffer" if spec.tile_buffer else "registers"),
         "combination_order": StringAttr(spec.combination_order),
         **({"b_element": StringAttr(spec.b_element)} if spec.problem.b_element != spec.problem.dtype else {}),
+        **({"pairs_of_k": boolean(True)} if spec.problem.pairs else {}),
     }
 
 
@@ -110,6 +114,8 @@ def gemm_spec(record: Record, problem: GemmProblem, fused: bool) -> GemmSpec:
         tile_buffer=one_of(record, "epilogue_from", ("registers", "tile buffer")) == "tile buffer",
         b_panel_type=_panel_type(record, problem),
     )
+    if ("pairs_of_k" in record) != problem.pairs:
+        raise PlanError("kernel record of a GEMM is not that of its element types: run select-kernels again")
     if (problem_found := check(spec)) is not None:
         raise PlanError(
             f"kernel record of a GEMM contradicts itself: {problem_found}; run select-kernels again"
@@ -118,11 +124,11 @@ def gemm_spec(record: Record, problem: GemmProblem, fused: bool) -> GemmSpec:
 
 
 def _panel_type(record: Record, problem: GemmProblem) -> str:
-    """Element type of packed panels, where it is not that of the sums."""
+    """Element type of packed panels, where it is not that of the multiplication."""
     if "b_element" not in record or get_text(record, "b_source") != "packed":
         return ""
-    element = one_of(record, "b_element", (problem.b_element, problem.dtype))
-    return "" if element == problem.dtype else element
+    element = one_of(record, "b_element", (problem.b_element, problem.wide_element))
+    return "" if element == problem.wide_element else element
 
 
 def one_of(record: Record, key: str, legal: tuple[str, ...]) -> str:
@@ -171,6 +177,7 @@ def loop_record(spec: LoopSpec, nest: LoopNest) -> dict[str, Attribute]:
         "threads": integer(spec.threads),
         "partition_dim": integer(spec.partition_dim),
         "combination_order": StringAttr(spec.combination_order(nest)),
+        **({"sum_block": integer(spec.sum_block)} if nest.reduce_dims else {}),
         **rounding_record(nest.kernel, spec.rounding),
     }
 
@@ -195,12 +202,15 @@ def loop_spec(record: Record, nest: LoopNest) -> LoopSpec:
         get_int(record, "threads"),
         get_int(record, "partition_dim"),
         read_rounding(record),
+        get_int(record, "sum_block") if nest.reduce_dims else 0,
     )
     parallel = (-1, *nest.parallel_dims)
     if not -1 <= spec.vector_dim < len(nest.dims) or spec.partition_dim not in parallel or spec.unroll < 1:
         raise PlanError(
             "kernel record names loops that the generated kernel does not have: run select-kernels again"
         )
+    if spec.sum_block < 0 or spec.sum_block == 1:
+        raise PlanError("kernel record: 'sum_block' is 0 or at least 2: run select-kernels again")
     if spec.lanes < 1 or spec.lanes & (spec.lanes - 1) or (spec.threads == 1) != (spec.partition_dim == -1):
         raise PlanError("kernel record of a generated kernel contradicts itself: run select-kernels again")
     return spec

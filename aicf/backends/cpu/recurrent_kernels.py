@@ -71,7 +71,7 @@ def _sizes(work: Work, target: TargetAttr) -> LstmSizes:
     most = max(1, (level.registers - GATES - 1) // GATES)
     rows = min(batch, most, 4)
     split = 2 if rows == 1 and hidden > 1 and level.registers > 2 * GATES + GATES else 1
-    is_weight = weight.role == "param" and not weight.updated and 0 not in weight.strides
+    is_weight = weight.is_weight and 0 not in weight.strides
     return LstmSizes(steps, batch, hidden, lanes, rows, split, is_weight and hidden % lanes == 0)
 
 

@@ -17,6 +17,9 @@ from aicf.dialects.emit_kernels import ReduceOp, ScanOp, StoreOp
 
 _Item = TypeVar("_Item")
 
+_Step = Callable[[Value, list[Value]], list[Value]]
+"""Emits one step of a loop, by its number and what is carried."""
+
 
 class Sweep:
     """One pass over the reduce space: accumulates reductions and scans, stores, and keeps values for later phases."""
@@ -43,12 +46,7 @@ class Sweep:
 
     def run(self) -> None:
         self._hoist()
-        start = [
-            self.scalars.identity(op.combine.data, dtype_of(op.value))
-            for op in self.reduces
-            for _ in range(self.groups)
-        ]
-        start += [
+        start = self._nothing() + [
             self.scalars.identity(op.combine.data, dtype_of(op.value))
             for op in self.scans
             for _ in range(self.carries)
@@ -61,6 +59,14 @@ class Sweep:
             for point, value in zip(self.points, partial, strict=True):
                 point.values[op.result] = point.scalars.settled(value, dtype_of(op.value))
 
+    def _nothing(self) -> list[Value]:
+        """What all partial results start from."""
+        return [
+            self.scalars.identity(op.combine.data, dtype_of(op.value))
+            for op in self.reduces
+            for _ in range(self.groups)
+        ]
+
     @property
     def carries(self) -> int:
         """What a scan carries along: one value for each point, be they side by side or one."""
@@ -70,14 +76,71 @@ class Sweep:
         """Steps along the reduce dim in the order in which the scans walk."""
         return items[::-1] if self.backward else items
 
-    def _walk(
-        self, count: int, carried: list[Value], body: Callable[[Value, list[Value]], list[Value]]
-    ) -> list[Value]:
-        """A loop over `count` steps of the reduce dim, in the order in which the scans walk."""
+    def _walk(self, count: int, terms: int, carried: list[Value], body: _Step) -> list[Value]:
+        """A loop over `count` steps of the reduce dim, in the order in which the scans walk, each of `terms` terms of a
+        sum; in blocks where those are many."""
         em = self.em
-        if not self.backward:
-            return em.loop(0, count, 1, carried, body)
-        return em.loop(0, count, 1, carried, lambda i, acc: body(em.b.sub(em.index(count - 1), i), acc))
+        sizes = self.memory.spec.blocks(count, terms) if self.reduces else ()
+
+        def step(number: Value, acc: list[Value]) -> list[Value]:
+            return body(em.b.sub(em.index(count - 1), number) if self.backward else number, acc)
+
+        return self._blocks(None, count, sizes, carried, step)
+
+    def _blocks(
+        self, first: Value | None, count: Value | int, sizes: Sequence[int], carried: list[Value], step: _Step
+    ) -> list[Value]:
+        """`count` steps from number `first` on; `sizes` are those of the blocks, the innermost first."""
+        em = self.em
+
+        def number(i: Value) -> Value:
+            return i if first is None else em.b.add(first, i)
+
+        if not sizes:
+            return em.loop(0, count, 1, carried, lambda i, acc: step(number(i), acc))
+        *inner, size = sizes
+
+        def block(i: Value, acc: list[Value]) -> list[Value]:
+            scanned = acc[len(self.reduces) * self.groups :]
+            steps = self._steps_of_block(i, count, size)
+            found = self._blocks(number(i), steps, inner, self._nothing() + scanned, step)
+            return self._joined(acc, found)
+
+        return em.loop(0, count, size, carried, block)
+
+    def _steps_of_block(self, start: Value, count: Value | int, size: int) -> Value | int:
+        """How many of `count` steps the block of `size` has that begins at `start`; the last may be short."""
+        if isinstance(count, int) and count % size == 0:
+            return size
+        b, whole = self.em.b, self.em.index(size)
+        left = b.sub(self.em.index(count) if isinstance(count, int) else count, start)
+        return b.select(b.icmp_signed("<", left, whole), left, whole)
+
+    def _joined(self, acc: list[Value], found: list[Value]) -> list[Value]:
+        """Partial results with those of one more block; what scans carry is that of the block."""
+        joined = list(found)
+        for number, op in enumerate(self.reduces):
+            how, dtype = op.combine.data, dtype_of(op.value)
+            for at in range(number * self.groups, (number + 1) * self.groups):
+                joined[at] = self.scalars.combine(how, dtype, acc[at], found[at])
+        return joined
+
+    def _terms(self, dims: list[int]) -> int:
+        """Terms that one pass over the loops of `dims`, and what is inside them, adds to each partial result."""
+        if not dims:
+            return self._terms_of_vectors() if self.memory.inner else 1
+        return self._left(self.memory.nest.dims[dims[0]].size, self._terms(dims[1:]))
+
+    def _terms_of_vectors(self) -> int:
+        """The same for the vectorised dim: its blocks, and a vector past them."""
+        memory = self.memory
+        full = 0 if memory.straight else memory.vector_size // (memory.spec.lanes * self.groups)
+        return self._left(full, 1) + 1
+
+    def _left(self, count: int, terms: int) -> int:
+        """Terms that a loop adds: all of its steps', or one a block."""
+        sizes = self.memory.spec.blocks(count, terms)
+        return -(-count // sizes[-1]) if sizes else count * terms
 
     def _hoist(self) -> None:
         """Compute what does not vary before the loops, so that it is known wherever it is used."""
@@ -116,7 +179,7 @@ class Sweep:
             at = em.b.add(position, em.scaled(i, step)) if memory.scratch else position
             return self._nest(dims[1:], memory.moved(place, dims[0], i), at, acc)
 
-        return self._walk(memory.nest.dims[dims[0]].size, carried, body)
+        return self._walk(memory.nest.dims[dims[0]].size, self._terms(dims[1:]), carried, body)
 
     def _points(self, place: Place, position: Value, acc: list[Value]) -> list[Value]:
         """One reduce point for all vectors of points."""
@@ -143,7 +206,7 @@ class Sweep:
             return carried
 
         def blocks(carried: list[Value]) -> list[Value]:
-            return self._walk(full, carried, body)
+            return self._walk(full, 1, carried, body)
 
         def rest(carried: list[Value]) -> list[Value]:
             for group, at in self._in_order(list(enumerate(range(full * chunk, size, lanes)))):

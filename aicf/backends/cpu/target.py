@@ -33,6 +33,9 @@ FLOATS = ("f64", "f32", *HALVES)
 REGISTERS: dict[str, str] = {dtype: "f32" if dtype in HALVES else dtype for dtype in ELEMENT_BYTES}
 """Element type in memory to that of its values in registers: f16 and bf16 are computed with in f32."""
 
+SHORT_INTEGERS = ("i16", "i8", "u8")
+"""Integers that i16 or the low half of i32 holds: two of them are multiplied by one operation."""
+
 ACCUMULATORS: dict[str, str] = {**REGISTERS, "i16": "i32", "i8": "i32", "u8": "i32"}
 """Element type of the operands of a product to that of its sums; integers wrap around in their own when stored."""
 

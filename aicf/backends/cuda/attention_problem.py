@@ -15,6 +15,7 @@ from xdsl.ir import Attribute
 from aicf.backends.base import BufferRef, Launch, OperandInfo, Work
 from aicf.backends.cuda.records import Record, Shape, integers, read_integer, start_entries
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch
+from aicf.dialects.kinds import FLAGS
 from aicf.errors import PlanError
 
 KIND = "attention"
@@ -155,6 +156,8 @@ def common_reason(work: Work, problem: AttentionProblem) -> str | None:
         return "an operand is empty"
     if work.rounding == "strict" and q.dtype in HALVES:
         return f"scores and weights stay in f32 here, the policy wants them rounded to {q.dtype}"
+    if work.attrs["nan_as_zero"] == FLAGS[True]:
+        return "rows whose probabilities are NaN stay NaN here, the program wants zeros"
     if problem.mask is not None and problem.mask[1] not in MASK_TYPES:
         return (
             f"a mask of {problem.mask[1]} is not added on cuda, only one of {', '.join(MASK_TYPES)}: cast it"

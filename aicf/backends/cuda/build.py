@@ -47,6 +47,7 @@ _FAMILIES: dict[str, str] = {
     "cuda.last_update": "aicf.backends.cuda.place_code",
     "cuda.scatter": "aicf.backends.cuda.place_code",
     "cuda.topk": "aicf.backends.cuda.place_code",
+    "cuda.non_max_suppression": "aicf.backends.cuda.detection_code",
     "cuda.scatter_sorted": "aicf.backends.cuda.scatter_code",
     "cuda.multi_tensor": "aicf.backends.cuda.update_code",
 }

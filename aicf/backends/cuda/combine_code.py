@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from aicf.backends.cuda.generated_spec import GeneratedSpec
 from aicf.backends.cuda.scalar_code import (
     REGISTERS,
-    SHORT_INTEGERS,
     Rounding,
     combine_text,
     dtype_of,
     rounded_text,
     wrapped_text,
 )
+from aicf.backends.cuda.target import SHORT_INTEGERS
 from aicf.dialects.emit_kernels import ReduceOp, ScanOp
 
 WARP = 32

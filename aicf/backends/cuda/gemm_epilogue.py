@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from aicf.backends.cuda.gemm_problem import Access, GemmProblem
-from aicf.backends.cuda.scalar_code import SHORT_INTEGERS, wrapped_text
+from aicf.backends.cuda.scalar_code import wrapped_text
 from aicf.backends.cuda.staging import Constant, Snippet
-from aicf.backends.cuda.target import ELEMENT_BYTES
+from aicf.backends.cuda.target import ELEMENT_BYTES, SHORT_INTEGERS
 
 VECTOR = 4
 """Neighbouring columns of one step."""

@@ -18,7 +18,8 @@ from xdsl.ir.affine import AffineBinaryOpExpr, AffineBinaryOpKind, AffineExpr, A
 
 from aicf.backends.base import BufferRef, Launch, OperandInfo, Work
 from aicf.backends.cuda.records import is_never_written
-from aicf.backends.cuda.target import ELEMENT_BYTES
+from aicf.backends.cuda.target import ELEMENT_BYTES, SHORT_INTEGERS
+from aicf.backends.nests import sums_type
 from aicf.dialects.emit_kernels import KernelOp
 from aicf.errors import PlanError
 
@@ -178,6 +179,9 @@ def product_reason(work: Work) -> str | None:
     """Why `work` is no product that a GEMM family can run, None if it is one."""
     roles = operands_of(work.kind, len(work.operands), len(work.results))
     a, first, *others = (work.operands[place] for place in (0, *roles.b))
+    sums = sums_type(work.code, [result.dtype for result in work.results])
+    if first.dtype in SHORT_INTEGERS and sums != first.dtype:
+        return f"its sums are {sums}, wider than a product of {first.dtype}: cast the operands first"
     if a.dtype != first.dtype:
         return f"A is {a.dtype} and B is {first.dtype}: cast one of them first"
     for other in others:

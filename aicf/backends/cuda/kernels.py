@@ -8,6 +8,7 @@ from aicf.backends.cuda import (
     attention_step_kernels,
     attention_wgmma_kernels,
     cublaslt_kernels,
+    detection_kernels,
     gemm_norm_kernels,
     gemv_kernels,
     generated_kernels,
@@ -33,6 +34,7 @@ KERNELS: tuple[KernelDescriptor, ...] = (
     *attention_kernels.KERNELS,
     *generated_kernels.KERNELS,
     *place_kernels.KERNELS,
+    *detection_kernels.KERNELS,
     scatter_kernels.SortedScatterKernel(),
     *update_kernels.KERNELS,
 )

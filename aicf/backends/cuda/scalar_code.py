@@ -18,7 +18,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from aicf.backends.base import BufferRef
 from aicf.backends.cuda.philox_code import word_text
 from aicf.backends.cuda.staging import Snippet
-from aicf.backends.cuda.target import ELEMENT_BYTES, FLOATS
+from aicf.backends.cuda.target import ELEMENT_BYTES, FLOATS, SHORT_INTEGERS
 from aicf.backends.nests import Access, access_of
 from aicf.dialects.emit_kernels import (
     BitcastOp,
@@ -51,7 +51,6 @@ REGISTERS = {
 """Element type in memory to the type of its register."""
 
 HALVES = ("f16", "bf16")
-SHORT_INTEGERS = ("i16", "i8", "u8")
 
 
 def dtype_of(value: SSAValue | Attribute) -> str:

@@ -17,7 +17,6 @@ from aicf.backends.cuda.combine_code import WARP, partial_dtype
 from aicf.backends.cuda.generated_spec import GeneratedSpec, scan_ops
 from aicf.backends.cuda.phase_code import PhaseCode, Source, named, packed
 from aicf.backends.cuda.scalar_code import (
-    SHORT_INTEGERS,
     Rounding,
     combine_text,
     dtype_of,
@@ -26,6 +25,7 @@ from aicf.backends.cuda.scalar_code import (
     wrapped_text,
 )
 from aicf.backends.cuda.staging import Snippet
+from aicf.backends.cuda.target import SHORT_INTEGERS
 from aicf.backends.nests import LoopNest
 from aicf.dialects.emit_kernels import ReduceOp, ScanOp, StoreOp, YieldOp
 

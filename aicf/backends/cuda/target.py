@@ -12,6 +12,9 @@ ELEMENT_BYTES: dict[str, int] = {
 }
 """Bytes per element in device memory of each type that cuda runs; `i1` is one byte holding 0 or 1."""
 
+SHORT_INTEGERS = ("i16", "i8", "u8")
+"""Integers that registers hold as i32."""
+
 FLOATS = ("f64", "f32", "f16", "bf16")
 
 

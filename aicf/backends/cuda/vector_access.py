@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aicf.backends.cuda.scalar_code import HALVES, SHORT_INTEGERS, load_text, store_text, wrapped_text
-from aicf.backends.cuda.target import ELEMENT_BYTES
+from aicf.backends.cuda.scalar_code import HALVES, load_text, store_text, wrapped_text
+from aicf.backends.cuda.target import ELEMENT_BYTES, SHORT_INTEGERS
 from aicf.backends.nests import Access, LoopNest
 
 PIECE_BYTES = 16

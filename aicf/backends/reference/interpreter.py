@@ -31,7 +31,7 @@ from aicf.dialects.emit import (
     symbols,
 )
 from aicf.dialects.emit_types import BufferType
-from aicf.dialects.logical import NAME_ATTR, UPDATES_ATTR, DispatchOp
+from aicf.dialects.logical import NAME_ATTR, ROLE_ATTR, UPDATES_ATTR, DispatchOp
 from aicf.dialects.types import dense_array, element_of
 from aicf.errors import InputMismatch, InvalidIR, PlanError
 from aicf.semantics import Array, Mode, as_value, evaluate, evaluate_block, value_dtype
@@ -70,7 +70,9 @@ def run_module(
     """
     chosen = _choose(module, feeds)
     if isinstance(chosen, FuncOp):
-        return run_function(chosen, feeds, mode)
+        prepare = symbols(module).get(PREPARE)
+        derived = run_function(prepare, feeds, mode).outputs if isinstance(prepare, FuncOp) else {}
+        return run_function(chosen, {**feeds, **derived}, mode)
     return run_program(module, chosen, feeds, mode, order=order, arena=arena)
 
 
@@ -97,8 +99,9 @@ def _fits(op: FuncOp | ProgramOp, feeds: Mapping[str, Array]) -> bool:
             bind.bind_name.data: buffer_of(bind.buffer).get_shape() for bind in op.binds if _is_fed(bind)
         }
     else:
-        names = _names(op.arg_attrs, len(op.args), NAME_ATTR)
-        shapes = {name: cast(Any, arg.type).get_shape() for name, arg in zip(names, op.args, strict=True)}
+        names, roles = (_names(op.arg_attrs, len(op.args), key) for key in (NAME_ATTR, ROLE_ATTR))
+        given = zip(names, roles, op.args, strict=True)
+        shapes = {name: cast(Any, arg.type).get_shape() for name, role, arg in given if role != "derived"}
     return all(name in feeds and feeds[name].shape == shape for name, shape in shapes.items())
 
 

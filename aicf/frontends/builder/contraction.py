@@ -16,15 +16,16 @@ class ContractionOps(GraphCore):
         *,
         transpose_a: bool = False,
         transpose_b: bool = False,
+        widening: bool = False,
         name: str | None = None,
     ) -> Value:
         """The matrix product over the last two dimensions, as NumPy defines it.
 
         The dimensions in front of those broadcast. A vector is a row on the left and a column on the right, without
-        that dimension in the result.
+        that dimension in the result. With `widening` it is of integers of at most 16 bits, and its sums are i32.
 
         Raises:
-            InvalidIR: the shapes do not fit, or a vector is to be transposed.
+            InvalidIR: the shapes or element types do not fit, or a vector is to be transposed.
         """
         for flag, value, side in ((transpose_a, lhs, "a"), (transpose_b, rhs, "b")):
             self._own(value)
@@ -37,7 +38,11 @@ class ContractionOps(GraphCore):
             "matmul",
             name,
             lambda: logical.MatmulOp(
-                self._own(left), self._own(right), transpose_a=transpose_a, transpose_b=transpose_b
+                self._own(left),
+                self._own(right),
+                transpose_a=transpose_a,
+                transpose_b=transpose_b,
+                widening=widening,
             ),
         )
         *batch, rows, columns = made.info.sizes

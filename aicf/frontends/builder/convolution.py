@@ -22,12 +22,15 @@ class ConvolutionOps(GraphCore):
         high: Sequence[int] | None = None,
         dilations: Sequence[int] | None = None,
         groups: int = 1,
+        widening: bool = False,
         name: str | None = None,
     ) -> Value:
         """``[N, C, S..]`` convolved with ``[M, C / groups, K..]``, with zeros around; ``high`` is ``low`` if absent.
 
+        With `widening` it is of integers of at most 16 bits, and its sums and the bias are i32.
+
         Raises:
-            InvalidIR: the shapes do not fit.
+            InvalidIR: the shapes or element types do not fit.
         """
         rank = max(weight.rank - 2, 0)
         low = _each(rank, low, 0)
@@ -42,6 +45,7 @@ class ConvolutionOps(GraphCore):
                 high=low if high is None else high,
                 dilations=_each(rank, dilations, 1),
                 groups=groups,
+                widening=widening,
             ),
         )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from aicf.frontends.builder.attention import AttentionOps
 from aicf.frontends.builder.contraction import ContractionOps
 from aicf.frontends.builder.convolution import ConvolutionOps
+from aicf.frontends.builder.detection import DetectionOps
 from aicf.frontends.builder.indexing import IndexingOps
 from aicf.frontends.builder.losses import LossOps
 from aicf.frontends.builder.normalization import NormalizationOps
@@ -27,6 +28,7 @@ class Graph(
     NormalizationOps,
     PoolingOps,
     IndexingOps,
+    DetectionOps,
     RandomOps,
     RecurrentOps,
     LossOps,

@@ -49,6 +49,7 @@ def check_model(model: onnx.ModelProto) -> None:
     if not model.graph.output:
         raise InvalidIR("the graph has no outputs; name what it computes")
     _check_defined_once(model.graph)
+    _check_outputs(model.graph)
     light = onnx.ModelProto()
     light.ir_version = max(model.ir_version, 4)  # from 4 on an initializer need not be an input
     light.opset_import.extend(model.opset_import)
@@ -73,11 +74,23 @@ def _check_defined_once(graph: onnx.GraphProto) -> None:
             givers[output] = what
 
 
+def _check_outputs(graph: onnx.GraphProto) -> None:
+    """A value may be several results, by Identity; a name is one."""
+    names = [entry.name for entry in graph.output]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise InvalidIR(
+            f"output '{twice}' is listed twice; give the second a name of its own, by an Identity node"
+        )
+
+
 def _copy_graph(graph: onnx.GraphProto, light: onnx.GraphProto) -> None:
     light.name = graph.name
     light.node.extend(graph.node)
     light.input.extend(graph.input)
     light.output.extend(graph.output)
+    for entry in light.output:
+        if not entry.type.HasField("tensor_type") or not entry.type.tensor_type.elem_type:
+            entry.type.tensor_type.elem_type = onnx.TensorProto.FLOAT  # an output may declare nothing
     for entry in (*light.input, *light.output):
         if entry.type.HasField("tensor_type"):
             entry.type.tensor_type.shape.SetInParent()  # an output may do without; of inputs `sizes` tells

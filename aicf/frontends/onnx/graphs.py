@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
 from xdsl.dialects.builtin import NameLoc, StringAttr, UnknownLoc
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.rewriter import Rewriter
 
 from aicf.dialects.onnx import INPUT, PARAM, ConstantOp, GraphOp, NodeOp, NoneOp, ValueType, YieldOp
+from aicf.dialects.onnx_types import Claim
 from aicf.dialects.types import ElementType, element_of_dtype
 from aicf.errors import InvalidIR, UnsupportedOp
 from aicf.frontends.onnx.attributes import read_attributes
+from aicf.frontends.onnx.declared import declared_in, joined
 from aicf.frontends.onnx.functions import Functions
+from aicf.frontends.onnx.interface import given_inputs, result_names, unused
 from aicf.frontends.onnx.sizes import SizeNames
-from aicf.frontends.onnx.tensors import Array, element_of_data_type, read_tensor
+from aicf.frontends.onnx.tensors import Array, element_of_data_type, in_place_of, read_tensor
 
 if TYPE_CHECKING:
     from aicf.frontends.onnx.reading import HasRow
@@ -27,9 +32,33 @@ MAX_CONSTANT_BYTES = 1024
 """A larger tensor is a parameter: its elements are not in the program."""
 
 
+@dataclass(frozen=True)
+class Graph:
+    """A graph that was read.
+
+    Args:
+        op: The graph itself.
+        weights: Values of its parameters by name.
+        trainable: Which of them are float initializers of rank 1 or more.
+        taken: Names of small initializers whose values are those that were given in their place.
+    """
+
+    op: GraphOp
+    weights: Mapping[str, Array]
+    trainable: frozenset[str]
+    taken: frozenset[str]
+
+
 def read_graph(
-    model: onnx.ModelProto, name: str, opsets: Mapping[str, int], folder: Path | None, has_row: HasRow
-) -> tuple[GraphOp, dict[str, Array]]:
+    model: onnx.ModelProto,
+    name: str,
+    opsets: Mapping[str, int],
+    folder: Path | None,
+    has_row: HasRow,
+    *,
+    training: bool,
+    given: Mapping[str, Array],
+) -> Graph:
     """The graph of a checked model, and the values of its parameters.
 
     Args:
@@ -37,12 +66,21 @@ def read_graph(
         name: What the graph is called from now on.
         opsets: Domain to version.
         folder: Of the files with external data.
-        has_row: See `read_onnx`.
+        has_row, training, given: See `read_onnx`.
 
     Raises:
-        InvalidIR, UnsupportedOp: as `read_onnx`.
+        InvalidIR, UnsupportedOp, InputMismatch: as `read_onnx`.
     """
-    return _Reader(Functions(model, opsets, has_row), folder).read(model.graph, name, opsets)
+    reader = _Reader(Functions(model, opsets, has_row), folder, training, given)
+    return reader.read(model.graph, name, opsets)
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """The values of one graph by name, and what it declares of them."""
+
+    values: dict[str, SSAValue]
+    declared: Mapping[str, Claim] = field(default_factory=dict[str, Claim])
 
 
 class _Reader:
@@ -52,24 +90,29 @@ class _Reader:
     outermost block.
     """
 
-    def __init__(self, functions: Functions, folder: Path | None) -> None:
+    def __init__(
+        self, functions: Functions, folder: Path | None, training: bool, given: Mapping[str, Array]
+    ) -> None:
         self._functions = functions
+        self._given = given
+        self._taken: set[str] = set()
+        self._training = training
+        self._trainable: set[str] = set()
         self._folder = folder
         self._top = Block()
         self._block = self._top
         self._entries: list[dict[str, StringAttr]] = []
         self._weights: dict[str, Array] = {}
-        self._scopes: list[dict[str, SSAValue]] = []
+        self._scopes: list[_Scope] = []
         self._names: dict[str, int] = {}
         self._argument_names: set[str] = set()
+        self._result_names: set[str] = set()
 
-    def read(
-        self, graph: onnx.GraphProto, name: str, opsets: Mapping[str, int]
-    ) -> tuple[GraphOp, dict[str, Array]]:
-        initialized = _initializer_names(graph)
-        inputs = [entry for entry in graph.input if entry.name not in initialized]
+    def read(self, graph: onnx.GraphProto, name: str, opsets: Mapping[str, int]) -> Graph:
+        inputs = given_inputs(graph)
         sizes = SizeNames(inputs)
-        with self._scope():
+        self._result_names = {*result_names(graph).values()}
+        with self._scope(graph):
             for entry in inputs:
                 element = _element_of_input(entry)
                 self._define(
@@ -77,8 +120,9 @@ class _Reader:
                     self._argument(entry.name, INPUT, ValueType.of(element, sizes.sizes_of(entry))),
                 )
             self._read_body(graph)
-        names = [entry.name for entry in graph.output]
-        return GraphOp(name, opsets, self._entries, names, Region(self._top)), self._weights
+        names = list(result_names(graph).values())
+        op = GraphOp(name, opsets, self._entries, names, Region(self._top))
+        return Graph(op, self._weights, frozenset(self._trainable), frozenset(self._taken))
 
     # Graphs
 
@@ -99,7 +143,7 @@ class _Reader:
         for tensor in graph.initializer:
             if tensor.name in used:
                 array = read_tensor(tensor, self._folder, f"initializer '{tensor.name}'")
-                self._define(tensor.name, self._tensor(tensor.name, array))
+                self._define(tensor.name, self._initializer(tensor.name, array))
 
     def _read_nodes(self, nodes: Sequence[onnx.NodeProto]) -> None:
         for node in nodes:
@@ -138,7 +182,7 @@ class _Reader:
     def _body(self, graph: onnx.GraphProto) -> Region:
         block = Block(arg_types=[ValueType.unknown() for _ in graph.input])
         outer, self._block = self._block, block
-        with self._scope():
+        with self._scope(graph):
             for entry, argument in zip(graph.input, block.args, strict=True):
                 self._define(entry.name, argument)
             self._read_body(graph)
@@ -149,10 +193,15 @@ class _Reader:
         self, function: onnx.FunctionProto, node: onnx.NodeProto, name: str, operands: Sequence[SSAValue]
     ) -> None:
         """The nodes of a function in place of the node that calls it; they are called `<node>/<inner node>`."""
+        if len(operands) > len(function.input) or len(node.output) > len(function.output):
+            raise InvalidIR(
+                f"{node.op_type} '{name}': it has {len(operands)} operands and {len(node.output)} results, its "
+                f"function {len(function.input)} and {len(function.output)}"
+            )
         given = dict(zip(function.input, operands, strict=False))
         values = {inner: given[inner] if inner in given else self._none() for inner in function.input}
         outer = self._scopes
-        self._scopes = [values]
+        self._scopes = [_Scope(values)]
         with self._functions.entered(function, name):
             self._read_nodes(self._functions.nodes_of(function, node, name))
         results = [self._value(output, f"function {function.name} '{name}'") for output in function.output]
@@ -164,22 +213,25 @@ class _Reader:
     # Values
 
     @contextmanager
-    def _scope(self) -> Generator[None]:
-        self._scopes.append({})
+    def _scope(self, graph: onnx.GraphProto) -> Generator[None]:
+        self._scopes.append(_Scope({}, declared_in(graph)))
         yield
         self._scopes.pop()
 
     def _define(self, name: str, value: SSAValue) -> None:
-        if name in self._scopes[-1]:
+        scope = self._scopes[-1]
+        if name in scope.values:
             raise InvalidIR(f"value '{name}' is defined twice; every value has a name of its own")
-        self._scopes[-1][name] = value
+        if name in scope.declared:
+            value = _declare(name, value, scope.declared[name])
+        scope.values[name] = value
         if SSAValue.is_valid_name(name):
             value.name_hint = name
 
     def _value(self, name: str, reader: str) -> SSAValue:
         for scope in reversed(self._scopes):
-            if name in scope:
-                return scope[name]
+            if name in scope.values:
+                return scope.values[name]
         raise InvalidIR(
             f"{reader} reads '{name}', which nothing in front of it gives: the name is wrong, or the graph has a cycle"
         )
@@ -189,13 +241,32 @@ class _Reader:
         self._block.add_op(op)
         return op.result
 
+    def _initializer(self, name: str, array: Array) -> SSAValue:
+        """What may be trained has a name, however small it is. A constant has the value that is given for it."""
+        if array.nbytes <= MAX_CONSTANT_BYTES and name in self._given:
+            self._taken.add(name)
+            array = in_place_of(name, array, self._given[name])
+        if not self._training or element_of_dtype(array.dtype).kind != "float" or not array.ndim:
+            return self._tensor(name, array)
+        unique = self._unique_argument(name)
+        self._trainable.add(unique)
+        if array.nbytes > MAX_CONSTANT_BYTES:
+            return self._parameter(unique, array)
+        self._weights[unique] = array
+        self._argument_names.add(unique)
+        return self._constant(name, ConstantOp(np.asarray(array), unique))
+
     def _tensor(self, name: str, array: Array) -> SSAValue:
         """A constant of the program where it is small, else a parameter."""
         if array.nbytes > MAX_CONSTANT_BYTES:
-            unique = self._unique_argument(name)
-            self._weights[unique] = array
-            return self._argument(unique, PARAM, ValueType.of(element_of_dtype(array.dtype), array.shape))
-        op = ConstantOp(np.asarray(array))
+            return self._parameter(self._unique_argument(name), array)
+        return self._constant(name, ConstantOp(np.asarray(array)))
+
+    def _parameter(self, name: str, array: Array) -> SSAValue:
+        self._weights[name] = array
+        return self._argument(name, PARAM, ValueType.of(element_of_dtype(array.dtype), array.shape))
+
+    def _constant(self, name: str, op: ConstantOp) -> SSAValue:
         self._add(op, name)
         return op.result
 
@@ -210,11 +281,9 @@ class _Reader:
         return argument
 
     def _unique_argument(self, name: str) -> str:
-        unique, number = name or "constant", 0
-        while unique in self._argument_names:
-            number += 1
-            unique = f"{name}_{number}"
-        return unique
+        """A name for a parameter. That of a result stays the result's, as where an initializer is an output."""
+        stem = name or "constant"
+        return unused(stem, self._argument_names | self._result_names)
 
     def _read_constant(self, node: onnx.NodeProto) -> None:
         name = self._node_name(node)
@@ -246,8 +315,20 @@ class _Reader:
         self._block.add_op(op)
 
 
-def _initializer_names(graph: onnx.GraphProto) -> set[str]:
-    return {tensor.name for tensor in graph.initializer}
+def _declare(name: str, value: SSAValue, claim: Claim) -> SSAValue:
+    """The value with a declaration of it: held against its type where that is known, else kept as its type.
+
+    Raises:
+        InvalidIR: they contradict each other.
+    """
+    assert isinstance(value.type, ValueType)
+    if isinstance(value, BlockArgument) and value.type.claim is None:
+        return value  # what a body is given follows from the node around it
+    known = value.type.claim
+    both = claim if known is None else joined(name, known, claim, "the model declares")
+    if value.type.info is None and isinstance(value.owner, NodeOp):
+        return Rewriter.replace_value_with_new_type(value, ValueType.declared(both))
+    return value
 
 
 def _used_names(graph: onnx.GraphProto) -> set[str]:

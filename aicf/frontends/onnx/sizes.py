@@ -10,6 +10,7 @@ import onnx
 from aicf.dialects import dims
 from aicf.dialects.dims import NAME_PATTERN, Poly, Size
 from aicf.errors import InvalidIR, UnsupportedOp
+from aicf.frontends.onnx.interface import unused
 
 _NOT_KNOWN, _NO_NAME = -1, "?"
 """How Paddle writes a size that it does not know."""
@@ -83,10 +84,7 @@ class SizeNames:
     def _fresh(self, text: str) -> str:
         stem = re.sub(r"\W", "_", text, flags=re.ASCII)
         stem = stem if NAME_PATTERN.fullmatch(stem) else f"_{stem}"
-        name, number = stem, 0
-        while name in self._used:
-            number += 1
-            name = f"{stem}_{number}"
+        name = unused(stem, self._used)
         self._used.add(name)
         return name
 

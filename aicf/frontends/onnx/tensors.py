@@ -14,7 +14,7 @@ from onnx import numpy_helper
 from onnx.helper import tensor_dtype_to_np_dtype
 
 from aicf.dialects.types import MAX_TENSOR_BYTES, ElementType, element_of_dtype
-from aicf.errors import InvalidIR, UnsupportedOp
+from aicf.errors import InputMismatch, InvalidIR, UnsupportedOp
 
 Array: TypeAlias = NDArray[Any]
 
@@ -70,6 +70,20 @@ def read_tensor(tensor: onnx.TensorProto, folder: Path | None, what: str) -> Arr
     if array.shape != shape or array.dtype != element.dtype:
         raise InvalidIR(f"{what} of shape {list(shape)} holds {array.size} elements of {array.dtype}")
     return array
+
+
+def in_place_of(name: str, array: Array, given: Array) -> Array:
+    """The tensor that is given for an initializer.
+
+    Raises:
+        InputMismatch: it has another shape or element type.
+    """
+    if (given.shape, given.dtype) != (array.shape, array.dtype):
+        raise InputMismatch(
+            f"weight '{name}': expected {array.dtype}{list(array.shape)}, got {given.dtype}{list(given.shape)}; save "
+            "it with that type"
+        )
+    return given
 
 
 def _read_external(

@@ -21,7 +21,7 @@ from aicf.inference.engines.fixed import FixedEngine
 from aicf.inference.engines.opening import Asked
 from aicf.inference.interface import Bucket, Interface
 from aicf.inference.models import interface_of
-from aicf.inference.packing import PackedWeights
+from aicf.inference.packing import ModelWeights
 from aicf.inference.policies import compile_text
 from aicf.inference.report import Report
 from aicf.inference.usage import Meter
@@ -29,7 +29,7 @@ from aicf.passes.specialize_shapes import parse_dims
 from aicf.passes.support.onnx_values import parse_values
 from aicf.runtime.plan_from_ir import target_of
 from aicf.runtime.tensors import Array
-from aicf.sources import Source, dims_text, read_model, tuning_text, values_text
+from aicf.sources import Source, dims_text, read_weighted, tuning_text, values_text
 from aicf.weight_arrays import read_weights
 
 _COMPILING = threading.Lock()
@@ -43,13 +43,13 @@ def open_model(asked: Asked, report: Report) -> Engine:
     programs of one executable share its state.
     """
     assert not isinstance(asked.model, CompiledModel)
-    source = read_model(asked.model, make_context())
+    source, weights = read_weighted(asked.model, read_weights(asked.weights), make_context())
     target = target_for(asked.device, asked.engine) or ""
     threads = 1 if asked.threads is None else asked.threads
     texts = compile_text(asked.policy), "", threads, tuning_text(asked.tuning)
     options = resolve_options(source, Options(target, *texts))
     cache = None if asked.cache_dir is None else ProgramCache(asked.cache_dir, report)
-    compiler = _Compiler(source, read_weights(asked.weights), options, cache)
+    compiler = _Compiler(source, weights, options, cache)
     dims = dims_text(asked.dims)
     values = values_text(asked.values)
     interface = interface_of(source, parse_values(values))
@@ -75,7 +75,7 @@ class _Compiler:
         self.options = options
         self._weights = weights
         self._cache = cache
-        self._packed = PackedWeights()
+        self._shared = ModelWeights()
         self._text = "" if cache is None else logical_text(source.module)
 
     @property
@@ -93,17 +93,17 @@ class _Compiler:
                 executable, origin, detail = self._compile(options), COMPILED, f"for {self.target}"
             else:
                 executable, origin, detail = self._cached(self._cache, options, label)
-        self._packed.keep(executable)
+        self._shared.keep(executable)
         return Made(executable, origin, detail, perf_counter() - started, meter)
 
     def _cached(self, cache: ProgramCache, options: Options, label: str) -> tuple[CompiledModel, str, str]:
         key = key_of(self._text, options)
 
         weights = {**self.source.weights, **self._weights}
-        if (found := cache.load(key, None, self._text, options, weights, self._packed.of)) is not None:
+        if (found := cache.load(key, None, self._text, options, weights, self._shared)) is not None:
             return found, LOADED, f"from {cache.path(key)}"
         with cache.alone(key, label):
-            if (found := cache.load(key, label, self._text, options, weights, self._packed.of)) is not None:
+            if (found := cache.load(key, label, self._text, options, weights, self._shared)) is not None:
                 return found, LOADED, f"from {cache.path(key)}, where another process put it"
             executable = self._compile(options)
             where = cache.save(key, label, executable)
@@ -111,7 +111,7 @@ class _Compiler:
 
     def _compile(self, options: Options) -> CompiledModel:
         with _COMPILING:
-            return compile_source(self.source, self._weights, options, self._packed.of)
+            return compile_source(self.source, self._weights, options, self._shared)
 
 
 class CompilingEngine:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from aicf.inference.counting import Counts
 from aicf.inference.engines.base import Made
 from aicf.inference.interface import Bucket, Interface
 
@@ -24,7 +25,8 @@ class FixedEngine:
         self.model = executable.name
         self.name = f"{plan.backend}:{plan.arch}"
         self.threads = plan.threads
-        self.interface = Interface(executable.inputs, executable.outputs, plan.dims)
+        outputs = Counts.read(plan.programs[0].graph).visible(executable.outputs)
+        self.interface = Interface(executable.inputs, outputs, plan.dims)
 
     def ahead(self) -> Made:
         """See `Engine`."""

@@ -182,16 +182,8 @@ emit.program @p attributes {phase = "bufferized"} {
 
 // -----
 
-// A derived bind has a layout.
-// CHECK: error: emit.bind: a derived bind, and only that, has a layout; 'x' is derived
-emit.program @p attributes {phase = "bufferized"} {
-  %x = emit.bind derived "x" : !emit.buffer<8xf32, const>
-}
-
-// -----
-
-// Nothing else has a layout.
-// CHECK: error: emit.bind: a derived bind, and only that, has a layout; 'x' is param
+// Nothing but a derived bind has a layout.
+// CHECK: error: emit.bind: only a derived bind has a layout; 'x' is param
 emit.program @p attributes {phase = "bufferized"} {
   %x = emit.bind param "x" : !emit.buffer<8xf32, bound, layout #emit.layout<"q", {bytes = 32 : i64}>>
 }
@@ -1685,4 +1677,19 @@ emit.program @p attributes {phase = "bufferized"} {
 emit.program @p attributes {phase = "bufferized"} {
   %y = emit.bind meta "y" : !emit.buffer<i64, bound>
   %x = emit.bind meta "x" host({next = "y"}) : !emit.buffer<i64, bound>
+}
+
+// -----
+
+// What counts slices of outputs is an output of one i64.
+// CHECK: error: emit.bind: only an output of one i64 counts slices of others, 'c' is none
+emit.program @p attributes {phase = "bufferized"} {
+  %c = emit.bind output "c" counts({y = 0}) : !emit.buffer<i32, bound>
+}
+
+// -----
+
+// CHECK: error: emit.bind: the counts of 'c' are dimensions by the names of outputs
+emit.program @p attributes {phase = "bufferized"} {
+  %c = emit.bind output "c" counts({y = "rows"}) : !emit.buffer<i64, bound>
 }

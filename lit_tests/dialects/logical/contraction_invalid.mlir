@@ -94,3 +94,28 @@ func.func @linear_scalar(%x : tensor<f32>, %w : tensor<4x3xf32>) {
   %0 = logical.linear %x, %w : (tensor<f32>, tensor<4x3xf32>) -> tensor<4xf32>
   func.return
 }
+
+// -----
+
+// A widening product is of integers whose products i32 adds up; its result is i32.
+func.func @widening_element(%a : tensor<2x3xi8>, %b : tensor<3x4xi32>) {
+  // CHECK: error: logical.matmul: rhs 3x4xi32 is of i32; a widening product is of i16, i8, u8
+  %0 = logical.matmul %a, %b {widening} : (tensor<2x3xi8>, tensor<3x4xi32>) -> tensor<2x4xi32>
+  func.return
+}
+
+// -----
+
+func.func @widening_result(%a : tensor<2x3xi8>, %b : tensor<3x4xui8>) {
+  // CHECK: error: logical.matmul: {{.*}}2x4xi32
+  %0 = logical.matmul %a, %b {widening} : (tensor<2x3xi8>, tensor<3x4xui8>) -> tensor<2x4xi8>
+  func.return
+}
+
+// -----
+
+func.func @two_types(%a : tensor<2x3xi8>, %b : tensor<3x4xui8>) {
+  // CHECK: error: logical.matmul: element types differ: lhs i8, rhs u8
+  %0 = logical.matmul %a, %b : (tensor<2x3xi8>, tensor<3x4xui8>) -> tensor<2x4xi8>
+  func.return
+}

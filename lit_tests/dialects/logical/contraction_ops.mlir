@@ -45,3 +45,11 @@ func.func @linear(%x : tensor<7x2x3xi32>, %v : tensor<3xi32>, %w : tensor<4x3xi3
   %1 = logical.linear %v, %w : (tensor<3xi32>, tensor<4x3xi32>) -> tensor<4xi32>
   func.return %1 : tensor<4xi32>
 }
+
+// Integers of two types, whose sums are i32.
+// CHECK-LABEL: func.func @widening
+func.func @widening(%a : tensor<2x3xui8>, %b : tensor<4x3xi8>) -> tensor<2x4xi32> {
+  // CHECK-NEXT: %0 = logical.matmul %a, %b {transpose_b, widening} : (tensor<2x3xui8>, tensor<4x3xi8>) -> tensor<2x4xi32>
+  %0 = logical.matmul %a, %b {transpose_b, widening} : (tensor<2x3xui8>, tensor<4x3xi8>) -> tensor<2x4xi32>
+  func.return %0 : tensor<2x4xi32>
+}

@@ -125,3 +125,20 @@ func.func @symbolic(%x : tensor<2x6x?xf32, #logical.dims<["", "", "L"]>>, %w : t
   %0 = logical.conv %x, %w {strides = [1], low = [1], high = [1], dilations = [1], groups = 1} : (tensor<2x6x?xf32, #logical.dims<["", "", "L"]>>, tensor<4x6x3xf32>) -> tensor<2x4x?xf32, #logical.dims<["", "", "L"]>>
   func.return
 }
+
+// -----
+
+// The bias of a widening convolution is added to sums of i32.
+func.func @widening_bias(%x : tensor<2x6x9xui8>, %w : tensor<4x6x3xi8>, %b : tensor<4xi8>) {
+  // CHECK: error: logical.conv: element types differ: sums i32, bias i8
+  %0 = logical.conv %x, %w, %b {strides = [1], low = [0], high = [0], dilations = [1], groups = 1, widening} : (tensor<2x6x9xui8>, tensor<4x6x3xi8>, tensor<4xi8>) -> tensor<2x4x7xi32>
+  func.return
+}
+
+// -----
+
+func.func @widening_floats(%x : tensor<2x6x9xf32>, %w : tensor<4x6x3xi8>) {
+  // CHECK: error: logical.conv: operand 2x6x9xf32 is of f32; a widening product is of i16, i8, u8
+  %0 = logical.conv %x, %w {strides = [1], low = [0], high = [0], dilations = [1], groups = 1, widening} : (tensor<2x6x9xf32>, tensor<4x6x3xi8>) -> tensor<2x4x7xi32>
+  func.return
+}

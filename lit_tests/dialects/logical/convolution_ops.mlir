@@ -18,3 +18,11 @@ func.func @groups(%x : tensor<1x6x9xi8>, %w : tensor<3x2x2xi8>, %v : tensor<3x2x
   %1 = logical.conv_transpose %0, %v {strides = [3], low = [0], high = [0], extra = [2], dilations = [1], groups = 3} : (tensor<1x3x3xi8>, tensor<3x2x2xi8>) -> tensor<1x6x10xi8>
   func.return %1 : tensor<1x6x10xi8>
 }
+
+// Integers of two types, whose sums are i32, as the bias is.
+// CHECK-LABEL: func.func @widening
+func.func @widening(%x : tensor<1x6x9xui8>, %w : tensor<3x6x2xi16>, %b : tensor<3xi32>) -> tensor<1x3x8xi32> {
+  // CHECK-NEXT: %0 = logical.conv %x, %w, %b {strides = [1], low = [0], high = [0], dilations = [1], groups = 1, widening} : (tensor<1x6x9xui8>, tensor<3x6x2xi16>, tensor<3xi32>) -> tensor<1x3x8xi32>
+  %0 = logical.conv %x, %w, %b {strides = [1], low = [0], high = [0], dilations = [1], groups = 1, widening} : (tensor<1x6x9xui8>, tensor<3x6x2xi16>, tensor<3xi32>) -> tensor<1x3x8xi32>
+  func.return %0 : tensor<1x3x8xi32>
+}

@@ -59,3 +59,20 @@ onnx.graph @bodies opsets {"" = 17} (%c : !onnx.value<i1, []> {logical.name = "c
   }} : (!onnx.value) -> !onnx.value
   onnx.yield %y : !onnx.value
 }
+
+// A small weight that may be trained has a name.
+// CHECK-LABEL: onnx.graph @weight
+// CHECK:         %0 = onnx.constant "fc1.bias" dense<2.500000e+00> {aicf.id = "bias"} : tensor<3xf32>
+onnx.graph @weight opsets {"" = 17} () -> ["y"] {
+  %0 = onnx.constant "fc1.bias" dense<2.5> {aicf.id = "bias"} : tensor<3xf32>
+  onnx.yield %0 : !onnx.value<f32, [3]>
+}
+
+// What a node gives has the type that the model declares, all of it or a part.
+// CHECK-LABEL: onnx.graph @declared
+// CHECK:         %a, %b, %c = onnx.node "Op" "n"(%x) : (!onnx.value<f32, [2]>) -> (!onnx.value<f32, [2, 3]>, !onnx.value<i64, [?, 3]>, !onnx.value<f16>)
+// CHECK-NEXT:    onnx.yield %b : !onnx.value<i64, [?, 3]>
+onnx.graph @declared opsets {"" = 17} (%x : !onnx.value<f32, [2]> {logical.name = "x", logical.role = "input"}) -> ["b"] {
+  %a, %b, %c = onnx.node "Op" "n"(%x) : (!onnx.value<f32, [2]>) -> (!onnx.value<f32, [2, 3]>, !onnx.value<i64, [?, 3]>, !onnx.value<f16>)
+  onnx.yield %b : !onnx.value<i64, [?, 3]>
+}

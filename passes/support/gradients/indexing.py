@@ -163,6 +163,7 @@ GRADIENTS: Gradients = {
     logical.DropoutOp: (_dropout, None, None),
     logical.LastUpdateOp: STEPS,
     logical.TopkIndicesOp: STEPS,
+    logical.NonMaxSuppressionOp: STEPS,
     logical.PhiloxOp: STEPS,
     logical.PhiloxWordOp: STEPS,
 }

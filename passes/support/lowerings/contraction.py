@@ -42,7 +42,8 @@ def _matmul(lower: Lowering, op: logical.MatmulOp) -> SSAValue | None:
         rhs = _with_batch(lower, op.rhs, batch, "rhs")
     if lhs is op.lhs and rhs is op.rhs:
         return None
-    flags = {"transpose_a": op.transpose_a is not None, "transpose_b": op.transpose_b is not None}
+    names = ("transpose_a", "transpose_b", "widening")
+    flags = {name: name in op.properties for name in names}
     return lower.add(logical.MatmulOp(lhs, rhs, **flags), "")
 
 

@@ -47,19 +47,20 @@ def _product(lower: Lowering, op: logical.ConvOp, windows: SSAValue, inner: int)
     by_group = [] if groups == 1 else [groups]
     columns = lower.add(logical.ReshapeOp(columns, [batch, *by_group, inner, prod(counts)]), "columns")
     weight = lower.add(logical.ReshapeOp(op.weight, [*by_group, outputs // groups, inner]), "weight")
-    product = lower.add(logical.MatmulOp(weight, columns), "product")
+    product = lower.add(logical.MatmulOp(weight, columns, widening=op.widening is not None), "product")
     return lower.add(logical.ReshapeOp(product, op.info.sizes), "reshape")
 
 
 def _by_place(lower: Lowering, op: logical.ConvOp, windows: SSAValue) -> SSAValue:
-    """Each window times the weight of its channel, and the sum of it, in f32 for short floats."""
+    """Each window times the weight of its channel, and the sum of it: in f32 for short floats, in i32 if it widens."""
     batch, outputs, *counts = (static_size(op, size) for size in op.info.sizes)
     taps = tensor_info(op.weight.type).shape[2:]
     groups, rank = op.groups.value.data, len(counts)
     sizes = [batch, groups, outputs // groups, *counts, *taps]
     behind = range(3, 3 + 2 * rank)
-    seen = lower.broadcast(_widened(lower, windows), [0, 1, *behind], sizes, "seen")
-    weight = _widened(lower, op.weight)
+    wide = _widened if op.widening is None else _as_sums
+    seen = lower.broadcast(wide(lower, windows), [0, 1, *behind], sizes, "seen")
+    weight = wide(lower, op.weight)
     weight = lower.add(logical.ReshapeOp(weight, [groups, outputs // groups, *taps]), "weight")
     weight = lower.broadcast(weight, [1, 2, *behind[rank:]], sizes, "weights")
     product = lower.apply(logical.MulOp, seen, weight)
@@ -69,6 +70,10 @@ def _by_place(lower: Lowering, op: logical.ConvOp, windows: SSAValue) -> SSAValu
 
 def _widened(lower: Lowering, value: SSAValue) -> SSAValue:
     return lower.widen(value) if tensor_info(value.type).element.is_float else value
+
+
+def _as_sums(lower: Lowering, value: SSAValue) -> SSAValue:
+    return lower.cast(value, lower.op.info.element, "widen")
 
 
 def _with_bias(lower: Lowering, op: logical.ConvOp | logical.ConvTransposeOp, value: SSAValue) -> SSAValue:

@@ -11,6 +11,7 @@ from importlib import import_module
 
 from aicf.passes.support.onnx_ops.base import (
     ROWS,
+    Counted,
     Header,
     Items,
     Known,
@@ -32,6 +33,7 @@ SUPPORTED: Sequence[Row] = [entry for key in sorted(ROWS) for entry in reversed(
 __all__ = [
     "ROWS",
     "SUPPORTED",
+    "Counted",
     "Header",
     "Items",
     "Known",

@@ -43,10 +43,12 @@ class Known:
     Args:
         array: The elements, in the host dtype of the element table.
         write: Writes the ops that compute it, of one that is too large for a constant of the IR.
+        is_weight: Whether it follows from weights that may be trained: it is written by `write`, however small it is.
     """
 
     array: Array
     write: Callable[[], SSAValue] | None = None
+    is_weight: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,12 +58,29 @@ class Items:
     items: tuple[SSAValue | Known, ...]
 
 
+@dataclass(frozen=True, eq=False)
+class Counted:
+    """A tensor of the program of which only the first slices along an axis are there.
+
+    What rows get is the tensor; how it goes on to be counted is ``onnx_counted``'s.
+
+    Args:
+        value: All of it: behind those slices are as many more as there could be, with values that mean nothing.
+        count: How many are there (i64, of rank 0), known at run time.
+        axis: Along which they are counted.
+    """
+
+    value: SSAValue
+    count: SSAValue
+    axis: int = 0
+
+
 Tensor: TypeAlias = SSAValue | Known
 """A tensor of the program, or one that is known."""
-Value: TypeAlias = Tensor | Items | None
+Value: TypeAlias = Tensor | Items | Counted | None
 """What a name of the graph stands for; None is an optional value that is not there."""
 
-OneResult: TypeAlias = SSAValue | Array | Known | Items | None
+OneResult: TypeAlias = SSAValue | Array | Known | Items | Counted | None
 Result: TypeAlias = OneResult | Sequence[OneResult]
 """What a row gives: its output, or a list of them, one for each output; an array is a result that is known."""
 
@@ -252,6 +271,8 @@ class Node(Writer):
         value = self._operands[index] if index < len(self._operands) else None
         if value is None:
             raise self.invalid(f"operand {index} is missing; the op needs it")
+        if isinstance(value, Counted):
+            raise self.depends(index, f"operand {index} has a number of rows that is known at run time only")
         return value
 
     def values(self, first: int) -> list[Value]:
@@ -310,13 +331,34 @@ class Node(Writer):
                 if names
                 else ("is computed at run time")
             )
-            bind = f", or bind the input: values={{{names[0]!r}: ...}} (--values)" if names else ""
-            error = self.unsupported(
+            raise self.depends(
+                index,
                 f"{what} (operand {index}) {computed}, and which ops there are depends on it; make it a constant of "
-                f"the model{bind}"
+                "the model",
             )
-            raise ValueNeeded(error.message, inputs=tuple(names)) if names else error
         return array
+
+    def depends(self, index: int, reason: str) -> UnsupportedOp:
+        """The error that which ops there are depends on an operand; to be raised. It names the inputs to bind."""
+        names = self._emitter.inputs_behind(index)
+        bind = f", or bind the input: values={{{names[0]!r}: ...}} (--values)" if names else ""
+        error = self.unsupported(f"{reason}{bind}")
+        return ValueNeeded(error.message, inputs=tuple(names)) if names else error
+
+    def one(self, index: int, what: str, kinds: str) -> int | bool:
+        """The one element of an operand, which must be known.
+
+        Args:
+            what: As of :meth:`value`.
+            kinds: The kinds of NumPy dtype that it may have: `iu` for a whole number, `b` for a truth value.
+        """
+        array = self.value(index, what)
+        if array.size != 1:
+            raise self.invalid(f"{what} has {array.size} elements; it has one")
+        if array.dtype.kind not in kinds:
+            wanted = "i1" if kinds == "b" else "an integer"
+            raise self.invalid(f"{what} is {element_of_dtype(array.dtype).name}; it is {wanted}")
+        return array.reshape(-1)[0].item()
 
     def ints(self, index: int, what: str) -> list[int]:
         """The elements of an operand, which must be known, as whole numbers in a list."""

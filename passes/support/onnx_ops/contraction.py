@@ -15,14 +15,14 @@ def _matmul(node: Node) -> Result:
     return matmul(node, node.operand(0), node.operand(1))
 
 
-def matmul(node: Node, lhs: SSAValue, rhs: SSAValue) -> SSAValue:
+def matmul(node: Node, lhs: SSAValue, rhs: SSAValue, *, widening: bool = False) -> SSAValue:
     """The product of two tensors of rank 1 or more by NumPy's rules."""
     lhs_sizes, rhs_sizes = tensor_info(lhs.type).shape, tensor_info(rhs.type).shape
     if not lhs_sizes or not rhs_sizes:
         raise node.invalid("an operand is a scalar; a product needs rank 1 or more")
     rows = node.reshape(lhs, (1, *lhs_sizes), "row") if len(lhs_sizes) == 1 else lhs
     columns = node.reshape(rhs, (*rhs_sizes, 1), "column") if len(rhs_sizes) == 1 else rhs
-    product = node.apply(logical.MatmulOp, rows, columns)
+    product = node.apply(logical.MatmulOp, rows, columns, widening=widening)
     sizes = list(tensor_info(product.type).shape)
     if len(rhs_sizes) == 1:
         del sizes[-1]

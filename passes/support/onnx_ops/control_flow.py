@@ -19,10 +19,7 @@ MAX_ITERATIONS = 4096
 @row("If")
 def _if(node: Node) -> Result:
     """The branch that the condition chooses."""
-    condition = node.value(0, "the condition").reshape(-1)
-    if condition.size != 1:
-        raise node.invalid(f"the condition has {condition.size} elements; it has one")
-    branch = "then_branch" if condition[0] else "else_branch"
+    branch = "then_branch" if node.one(0, "the condition", "b") else "else_branch"
     return node.run(node.body(branch), (), "")
 
 
@@ -30,8 +27,8 @@ def _if(node: Node) -> Result:
 def _loop(node: Node) -> Result:
     """The body, as often as the trip count and the conditions say; scan outputs are stacked."""
     body = node.body("body")
-    trips = int(node.value(0, "the trip count").reshape(-1)[0]) if node.has(0) else None
-    condition: Value = Known(node.value(1, "the condition") if node.has(1) else np.asarray(True))
+    trips = node.one(0, "the trip count", "iu") if node.has(0) else None
+    condition: Value = Known(np.asarray(node.one(1, "the condition", "b") if node.has(1) else True))
     variables = node.values(2)
     carried = len(variables)
     _check_inputs(node, body, 2 + carried)
@@ -52,6 +49,10 @@ def _holds(node: Node, condition: Value, iteration: int) -> bool:
         raise node.unsupported(
             f"the condition in front of iteration {iteration} is computed at run time, and a program is static; give "
             "the loop a constant condition and a trip count"
+        )
+    if condition.array.size != 1:
+        raise node.invalid(
+            f"the condition in front of iteration {iteration} has {condition.array.size} elements; it has one"
         )
     return bool(condition.array.reshape(-1)[0])
 

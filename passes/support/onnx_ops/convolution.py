@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypedDict
 
 from xdsl.ir import SSAValue
 
 from aicf.dialects import logical
 from aicf.dialects.types import element_named, tensor_info
 from aicf.passes.support.onnx_ops.base import Node, Result, row
-from aicf.passes.support.onnx_ops.quantization import centered, rounded
+from aicf.passes.support.onnx_ops.quantization import factor, rounded
 from aicf.passes.support.onnx_ops.sliding import Sliding, sliding
 
 _F32 = element_named("f32")
@@ -29,7 +30,14 @@ def _windows(node: Node, index: int, weight: int) -> tuple[list[int], Sliding]:
     return list(sizes), windows
 
 
-def _lists(windows: Sliding) -> dict[str, list[int]]:
+class _Lists(TypedDict):
+    strides: list[int]
+    low: list[int]
+    high: list[int]
+    dilations: list[int]
+
+
+def _lists(windows: Sliding) -> _Lists:
     """As the attributes of a convolution."""
     return {
         "strides": windows.strides,
@@ -117,11 +125,12 @@ def _centered_conv(
     node: Node, operand: tuple[int, int], weight: tuple[int, int], bias: int | None = None
 ) -> SSAValue:
     """The i32 convolution of two operands less their zero points, each given as the operands' numbers."""
-    x = centered(node, node.operand(operand[0]), _zero_point(node, operand, 1))
-    w = centered(node, node.operand(weight[0]), _zero_point(node, weight, 0))
+    x = factor(node, *operand, _zero_point(node, operand, 1))
+    w = factor(node, *weight, _zero_point(node, weight, 0))
     lists = _lists(_windows(node, operand[0], weight[0])[1])
     own = None if bias is None else node.optional(bias)
-    return node.add(logical.ConvOp(x, w, own, **lists, groups=node.attributes.int("group", 1)), "conv")
+    groups = node.attributes.int("group", 1)
+    return node.add(logical.ConvOp(x, w, own, **lists, groups=groups, widening=True), "conv")
 
 
 def _zero_point(node: Node, places: tuple[int, int], axis: int) -> SSAValue | None:

@@ -1,54 +1,75 @@
-"""ONNX ops of object detectors whose result has as many rows as are found: they need operands that are known."""
+"""ONNX ops of object detectors: which boxes are kept. As many rows as are found; see ``compacting``."""
 
 from __future__ import annotations
 
-import numpy as np
+from math import prod
 
-from aicf.passes.support.onnx_ops.base import Array, Node, Result, row
+import numpy as np
+from xdsl.ir import SSAValue
+
+from aicf.dialects import logical
+from aicf.dialects.types import ElementType, tensor_info
+from aicf.passes.support.onnx_ops.base import Array, Counted, Node, Result, row
+from aicf.passes.support.onnx_ops.compacting import compacted, coordinates
+from aicf.passes.support.onnx_ops.elementwise import compare
+from aicf.semantics import kept_boxes
+
+_LIMIT, _OVERLAP, _FLOOR = 2, 3, 4
+"""The operands behind boxes and scores."""
 
 
 @row("NonMaxSuppression", since=10)
 def _non_max_suppression(node: Node) -> Result:
-    """``[found, 3]``: batch, class and box, the boxes of each class by falling scores.
-
-    How many there are follows from the numbers, so this row computes on the spot.
-    """
-    boxes, scores = node.value(0, "boxes"), node.value(1, "scores")
-    limit = int(node.value(2, "max_output_boxes_per_class").reshape(-1)[0]) if node.has(2) else 0
-    overlap = float(node.value(3, "iou_threshold").reshape(-1)[0]) if node.has(3) else 0.0
-    least = float(node.value(4, "score_threshold").reshape(-1)[0]) if node.has(4) else -np.inf
+    """``[found, 3]``: sample, class and box, the boxes of each class by falling scores."""
+    (samples, boxes, _), classes = node.shape(0), node.shape(1)[1]
+    limit = int(node.value(_LIMIT, "max_output_boxes_per_class").reshape(-1)[0]) if node.has(_LIMIT) else 0
     centred = bool(node.attributes.int("center_point_box", 0))
-    found = [
-        (batch, category, box)
-        for batch, category in np.ndindex(*scores.shape[:2])
-        for box in _kept(_corners(boxes[batch], centred), scores[batch, category], limit, overlap, least)
-    ]
-    return np.array(found, np.int64).reshape(-1, 3)
+    if prod((samples, classes, boxes, max(limit, 0))) == 0:
+        return np.empty((0, 3), np.int64)
+    if (known := _known(node)) is not None:
+        return _rows(kept_boxes(*known, limit=min(limit, boxes), centred=centred))
+    element = node.element(0)
+    kept = node.apply(
+        logical.NonMaxSuppressionOp,
+        node.operand(0),
+        node.operand(1),
+        _number(node, _OVERLAP, element),
+        *([_number(node, _FLOOR, element)] if node.has(_FLOOR) else []),
+        limit=min(limit, boxes),
+        centred=centred,
+        name="kept",
+    )
+    return _found(node, kept)
 
 
-def _corners(boxes: Array, centred: bool) -> Array:
-    """``[boxes, 2, 2]``: low and high along two dimensions, of boxes given as corners or as centre and size."""
-    first, second = boxes[:, :2], boxes[:, 2:]
-    if centred:
-        first, second = first - second / 2, first + second / 2
-    return np.stack([np.minimum(first, second), np.maximum(first, second)], 1)
+def _known(node: Node) -> tuple[Array, Array, Array, Array | None] | None:
+    """Boxes, scores and thresholds, if none of them is computed at run time."""
+    boxes, scores = node.known(0), node.known(1)
+    overlap, floor = (node.known(index) if node.has(index) else None for index in (_OVERLAP, _FLOOR))
+    computed = (node.has(_OVERLAP) and overlap is None) or (node.has(_FLOOR) and floor is None)
+    if boxes is None or scores is None or computed:
+        return None
+    overlap = np.zeros((), boxes.dtype) if overlap is None else overlap.reshape(())
+    return boxes, scores, overlap, None if floor is None else floor.reshape(())
 
 
-def _kept(corners: Array, scores: Array, limit: int, overlap: float, least: float) -> list[int]:
-    """Boxes of one class by falling scores, without those that overlap one before too much."""
-    kept: list[int] = []
-    for box in np.argsort(-scores, kind="stable").tolist():
-        if len(kept) >= limit or not scores[box] > least:
-            break
-        if all(_overlap(corners[box], corners[other]) <= overlap for other in kept):
-            kept.append(box)
-    return kept
+def _rows(kept: Array) -> Array:
+    """``[found, 3]`` of the boxes of each class, which end in -1."""
+    places = np.argwhere(kept >= 0)
+    places[:, 2] = kept[kept >= 0]
+    return places.astype(np.int64)
 
 
-def _overlap(a: Array, b: Array) -> float:
-    """Intersection over union; 0 where one of them has no area."""
-    sides = np.minimum(a[1], b[1]) - np.maximum(a[0], b[0])
-    if sides.min() <= 0:
-        return 0.0
-    shared = float(sides.prod())
-    return shared / (float((a[1] - a[0]).prod() + (b[1] - b[0]).prod()) - shared)
+def _number(node: Node, index: int, element: ElementType) -> SSAValue:
+    """A threshold, of rank 0; 0 for one that is not given."""
+    if not node.has(index):
+        return node.full(0.0, (), element)
+    return node.reshape(node.operand(index), (), f"number{index}")
+
+
+def _found(node: Node, kept: SSAValue) -> Counted:
+    sizes = tensor_info(kept.type).shape
+    boxes = node.reshape(kept, (prod(sizes), 1), "boxes")
+    rows = node.concat([*coordinates(node, sizes, (0, 1)), boxes], 1, "places")
+    holds = compare(node, "ge", node.reshape(kept, (prod(sizes),), "flat"), 0)
+    return Counted(*compacted(node, holds, rows))

@@ -13,7 +13,8 @@ from xdsl.ir import SSAValue
 
 from aicf.dialects import logical
 from aicf.dialects.types import element_of, tensor_info
-from aicf.passes.support.onnx_ops.base import Node, Result, row
+from aicf.passes.support.onnx_ops.base import Counted, Node, Result, row
+from aicf.passes.support.onnx_ops.compacting import compacted, coordinates
 from aicf.passes.support.onnx_ops.elementwise import compare, select
 
 
@@ -48,11 +49,16 @@ def _gather_nd(node: Node) -> Result:
     """Slices at places of several dimensions, behind ``batch_dims`` dimensions that both operands have."""
     shape, given = node.shape(0), node.shape(1)
     batch = node.attributes.int("batch_dims", 0)
-    if not given or not batch < min(len(shape), len(given)):
+    if not given or not 0 <= batch < min(len(shape), len(given)):
         raise node.invalid(
             f"indices have shape {list(given)}, the data {list(shape)}, with {batch} in common"
         )
     depth = given[-1]
+    if batch + depth > len(shape):
+        raise node.invalid(
+            f"indices have shape {list(given)}: the last dimension names {depth} dimensions, and the data "
+            f"{list(shape)} has {len(shape) - batch} behind those in common"
+        )
     inner = shape[batch + depth :]
     sizes = (*given[:-1], *inner)
     if 0 in sizes:
@@ -102,24 +108,39 @@ def _one_hot(node: Node) -> Result:
 
 @row("Compress", since=9)
 def _compress(node: Node) -> Result:
-    """The slices along ``axis``, or elements of the flat operand, whose condition holds; the conditions are known."""
-    places = np.flatnonzero(node.value(1, "condition"))
+    """The slices along ``axis``, or elements of the flat operand, whose condition holds."""
+    conditions = node.known(1)
     shape, axis = node.shape(0), node.attributes.int("axis", None)
     flat = axis is None
     sizes = [math.prod(shape)] if flat else list(shape)
     axis = 0 if axis is None else node.axis(axis, len(shape))
-    if not len(places):
-        sizes[axis] = 0
+    most = math.prod(node.shape(1)) if conditions is None else int(np.count_nonzero(conditions))
+    if not most * math.prod(sizes):
+        sizes[axis] = min(sizes[axis], most)
         return np.empty(sizes, node.element(0).dtype)
     x = node.reshape(node.operand(0), sizes) if flat else node.operand(0)
-    return node.apply(logical.GatherOp, x, node.constant(places.astype(np.int64)), axis=axis)
+    if conditions is not None:
+        places = node.constant(np.flatnonzero(conditions).astype(np.int64))
+        return node.apply(logical.GatherOp, x, places, axis=axis)
+    holds = node.reshape(node.operand(1), (most,), "holds")
+    places, count = compacted(node, holds, coordinates(node, (most,), (0,))[0])
+    taken = node.apply(logical.GatherOp, x, node.reshape(places, (most,), "kept"), axis=axis)
+    return Counted(taken, count, axis)
 
 
 @row("NonZero", since=9)
 def _non_zero(node: Node) -> Result:
-    """The places of all elements that are not 0, one a column; the operand is known."""
-    array = np.atleast_1d(node.value(0, "the number of elements other than 0, and so the operand"))
-    return np.array(np.nonzero(array), np.int64)
+    """The places of all elements that are not 0, one a column."""
+    if (array := node.known(0)) is not None:
+        return np.array(np.nonzero(np.atleast_1d(array)), np.int64)
+    sizes = node.shape(0) or (1,)
+    if 0 in sizes:
+        return np.empty((len(sizes), 0), np.int64)
+    x = node.reshape(node.operand(0), (math.prod(sizes),), "flat")
+    holds = x if node.element(0).kind == "bool" else compare(node, "ne", x, 0)
+    columns = node.concat(coordinates(node, sizes, range(len(sizes))), 1, "places")
+    rows, count = compacted(node, holds, columns)
+    return Counted(node.transpose(rows, (1, 0)), count, 1)
 
 
 @row("Unique", since=11)

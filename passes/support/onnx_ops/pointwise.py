@@ -11,6 +11,9 @@ from aicf.dialects.types import ElementType, element_named, element_of
 from aicf.passes.support.onnx_ops.base import Lower, Node, Result
 from aicf.semantics import composite_element
 
+POINTWISE: set[Lower] = set()
+"""The rows of elementwise ops."""
+
 
 def pointwise(result: int | str = 0) -> Callable[[Lower], Lower]:
     """Around the row of an elementwise op: where no element is asked for, the result is known.
@@ -27,6 +30,7 @@ def pointwise(result: int | str = 0) -> Callable[[Lower], Lower]:
             element = element_named(result) if isinstance(result, str) else node.element(result)
             return np.empty(node.joint_shape(*given), element.dtype)
 
+        POINTWISE.add(lower_unless_empty)
         return lower_unless_empty
 
     return around

@@ -6,8 +6,6 @@ along one axis, or one for each block of neighbours along an axis.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from xdsl.ir import SSAValue
 
@@ -17,7 +15,7 @@ from aicf.passes.support.onnx_ops.base import Node, Result, row
 from aicf.passes.support.onnx_ops.contraction import matmul
 from aicf.passes.support.onnx_ops.element_types import element_of_onnx
 
-_F32, _I32, _U8 = element_named("f32"), element_named("i32"), element_named("u8")
+_F32, _I32, _I16, _U8 = map(element_named, ("f32", "i32", "i16", "u8"))
 
 
 # One tensor
@@ -80,6 +78,19 @@ def centered(node: Node, x: SSAValue, zero_point: SSAValue | None) -> SSAValue:
     if zero_point is None:
         return wide
     offset = node.cast(zero_point, _I32, "zero_point")
+    return node.apply(logical.SubOp, wide, node.broadcast_to(offset, tensor_info(wide.type).shape))
+
+
+def factor(node: Node, operand: int, index: int, zero_point: SSAValue | None) -> SSAValue:
+    """Operand ``operand`` of a widening product less its zero point, operand ``index``; ``zero_point`` is that, shaped.
+
+    8 bits less 8 bits are 9, which i16 holds. Without a zero point the operand stays as narrow as it is.
+    """
+    x, known = node.operand(operand), node.known(index) if zero_point is not None else None
+    if zero_point is None or (known is not None and not known.any()):
+        return x
+    wide = node.cast(x, _I16, "i16")
+    offset = node.cast(zero_point, _I16, "zero_point")
     return node.apply(logical.SubOp, wide, node.broadcast_to(offset, tensor_info(wide.type).shape))
 
 
@@ -153,11 +164,11 @@ def _quantized_matmul(node: Node) -> Result:
     return rounded(node, scaled, node.reshape(node.operand(7), ()), node.element(7))
 
 
-def _product(node: Node, lhs: Sequence[int], rhs: Sequence[int]) -> SSAValue:
+def _product(node: Node, lhs: tuple[int, int], rhs: tuple[int, int]) -> SSAValue:
     """The i32 product of two operands less their zero points, each given as the operands' numbers."""
-    a = centered(node, node.operand(lhs[0]), _of_rows(node, *lhs) if node.has(lhs[1]) else None)
-    b = centered(node, node.operand(rhs[0]), _of_columns(node, *rhs) if node.has(rhs[1]) else None)
-    return matmul(node, a, b)
+    a = factor(node, *lhs, _of_rows(node, *lhs) if node.has(lhs[1]) else None)
+    b = factor(node, *rhs, _of_columns(node, *rhs) if node.has(rhs[1]) else None)
+    return matmul(node, a, b, widening=True)
 
 
 def _of_rows(node: Node, operand: int, index: int) -> SSAValue:

@@ -108,7 +108,7 @@ def _dft_17(node: Node) -> Result:
 @row("DFT", since=20)
 def _dft_20(node: Node) -> Result:
     """The discrete Fourier transform along the axis of an operand."""
-    return _dft(node, int(node.value(2, "axis").reshape(-1)[0]) if node.has(2) else -2)
+    return _dft(node, node.one(2, "axis", "iu") if node.has(2) else -2)
 
 
 def _dft(node: Node, axis: int) -> SSAValue:
@@ -120,7 +120,9 @@ def _dft(node: Node, axis: int) -> SSAValue:
     x = _split(node, node.transpose(node.operand(0), order))
     inverse, onesided = (bool(node.attributes.int(name, 0)) for name in ("inverse", "onesided"))
     size = 2 * (shape[axis] - 1) if inverse and onesided else shape[axis]
-    period = int(node.value(1, "dft_length").reshape(-1)[0]) if node.has(1) else size
+    period = node.one(1, "dft_length", "iu") if node.has(1) else size
+    if period < 1:
+        raise node.invalid(f"dft_length is {period}; it is at least 1")
     taken = period // 2 + 1 if inverse and onesided else period
     parts = [None if part is None else _resized(node, part, taken) for part in (x.real, x.imaginary)]
     assert parts[0] is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -47,6 +48,15 @@ def storing(target: Value, problem: GemmProblem):
 
 
 def gemm(spec: GemmSpec, level: CpuLevel) -> Function:
+    return Function(level, 4, emitter(spec))
+
+
+def gemm_code(spec: GemmSpec, level: CpuLevel) -> bytes:
+    """The object code alone, for levels that this machine need not run."""
+    return Function.compile_only(level, 4, emitter(spec))
+
+
+def emitter(spec: GemmSpec) -> Callable[..., None]:
     def emit(
         em: Emitter, a: Value, b: Value, c: Value, workspace: Value, tid: Value, nthreads: Value
     ) -> None:
@@ -54,7 +64,7 @@ def gemm(spec: GemmSpec, level: CpuLevel) -> Function:
             em, spec, GemmPointers(a, (b,), workspace, tid, nthreads), lambda _: storing(c, spec.problem)
         )
 
-    return Function(level, 4, emit)
+    return emit
 
 
 def random(shape: tuple[int, ...], dtype: str, rng: np.random.Generator) -> Array:
@@ -70,6 +80,14 @@ def pack(b: Array, nr: int) -> Array:
     padded = np.zeros((k, panels * nr), b.dtype)
     padded[:, :n] = b
     return np.ascontiguousarray(padded.reshape(k, panels, nr).transpose(1, 0, 2))
+
+
+def pack_pairs(b: Array, nr: int) -> Array:
+    """The same of two rows side by side as one, the second of zeros where there is none."""
+    even = np.concatenate([b, np.zeros((len(b) % 2, b.shape[1]), b.dtype)])
+    columns = pack(even, nr)
+    pairs = columns.reshape(len(columns), -1, 2, columns.shape[2])
+    return np.ascontiguousarray(pairs.swapaxes(2, 3))
 
 
 def check_product(spec: GemmSpec, level: CpuLevel, a: Array, b: Array, b_operand: Array) -> None:
@@ -96,7 +114,7 @@ def check_product(spec: GemmSpec, level: CpuLevel, a: Array, b: Array, b_operand
 @pytest.mark.parametrize("dtype", ["f32", "f64", "i32", "i64", "f16", "bf16", "i8", "u8", "i16"])
 @pytest.mark.parametrize("source", ["packed", "packed narrow", "direct", "workspace"])
 def test_sources_and_types(source: str, dtype: str, level: CpuLevel) -> None:
-    """Sums are wider than what is multiplied; panels packed ahead hold either type."""
+    """Sums are wider than what is multiplied; panels packed ahead hold either type. Short integers go in pairs."""
     rng = np.random.default_rng(1)
     sums = ACCUMULATORS[dtype]
     lanes = level.lanes(sums)
@@ -106,7 +124,11 @@ def test_sources_and_types(source: str, dtype: str, level: CpuLevel) -> None:
     how, _, narrow = source.partition(" ")
     b_source: Any = how
     spec = GemmSpec(problem, lanes, 3, 2, b_source=b_source, b_panel_type=dtype if narrow else "")
-    panels = pack(b if narrow else b.astype(NUMPY[sums]), spec.nr)
+    if problem.pairs and source == "direct":
+        assert check(spec) == "pairs of rows of B are packed, not read in place"
+        return
+    elements = b if narrow else b.astype(NUMPY[problem.wide_element])
+    panels = (pack_pairs if problem.pairs else pack)(elements, spec.nr)
     check_product(spec, level, a, b, panels if how == "packed" else b)
 
 

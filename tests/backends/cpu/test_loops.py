@@ -155,6 +155,33 @@ def test_reductions(
     close(run(kernel, [x], (result, dtype)), exact)
 
 
+@pytest.mark.parametrize("length", [100, 1000, 33_000, 1_000_000])
+@pytest.mark.parametrize(("parallel", "reduce", "ins", "outs"), [
+    ("5", "{}", "d1, d0", "d0"), ("5", "{}", "d0, d1", "d0"), ("", "{}, 5", "d0, d1", ""), ("", "5, {}", "d1, d0", ""),
+])  # fmt: skip
+def test_long_sums_lose_no_digits(length: int, parallel: str, reduce: str, ins: str, outs: str) -> None:
+    """Of positive numbers, whose rounding errors do not cancel. One addition after the other is beyond the bound from
+    1000 rows on, and 400 epsilons off at a million."""
+    along_rows = ins == "d0, d1" and parallel != ""
+    shape = (5, length) if along_rows else (length, 5)
+    x = np.random.default_rng(length).uniform(0, 1, shape).astype(np.float32)
+    exact = x.sum(axis=None if not parallel else 1 if along_rows else 0, dtype=np.float64)
+    found = run(reduction(parallel, reduce.format(length), ins, outs), [x], (exact.shape, "f32"))
+    assert np.all(np.abs(found - exact) <= 6 * np.finfo(np.float32).eps * exact)
+
+
+@given(st.integers(1, 100_000), st.integers(1, 80), st.integers(2, 40))
+def test_no_chain_of_additions_is_longer_than_a_block(count: int, terms: int, block: int) -> None:
+    sizes = LoopSpec(-1, 1, 1, sum_block=block).blocks(count, terms)
+    inner = 1
+    for size in (*sizes, count):
+        steps = -(-size // inner)
+        assert steps <= block or size == inner
+        inner = size
+    assert not sizes or sizes[0] * terms <= max(block, terms)
+    assert bool(sizes) == (count * terms > block)
+
+
 @pytest.mark.parametrize("how", ["max", "min"])
 @pytest.mark.parametrize("size", [3, 16, 70, 700])
 def test_nan_propagates_through_extrema(how: str, size: int) -> None:
@@ -326,6 +353,7 @@ def test_any_loops(sizes: list[int], data: Any) -> None:
         spec = replace(
             spec, vector_dim=vector, lanes=lanes, unroll=1 if vector < 0 else data.draw(st.integers(1, 4))
         )
+        spec = replace(spec, sum_block=data.draw(st.sampled_from([0, 2, 3, 7])))
     if nest.parallel_dims:
         threads = data.draw(st.integers(1, 3))
         partition = data.draw(st.sampled_from(nest.parallel_dims)) if threads > 1 else -1

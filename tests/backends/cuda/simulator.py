@@ -471,8 +471,8 @@ def _namespace(memory: Memory, here: _Here) -> dict[str, Any]:
         double2float_rz=toward_zero,
         float_as_int=lambda x: int(np.array(x, f32).view(np.int32)),
         double_as_longlong=lambda x: int(np.array(x, f64).view(np.int64)),
-        fdiv_rn=lambda a, b: a / b,
-        ddiv_rn=lambda a, b: a / b,
+        **{f"{kind}mul_rn": lambda a, b: a * b for kind in "fd"},
+        **{f"{kind}div_rn": lambda a, b: a / b for kind in "fd"},
         int_as_float=lambda bits: np.array(bits, np.int32).view(f32)[()],
         longlong_as_double=lambda bits: np.array(bits, np.int64).view(f64)[()],
     )

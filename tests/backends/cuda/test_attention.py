@@ -49,6 +49,7 @@ def attention(
         "mask": BoolAttr.from_bool(len(operands) > 3),
         "causal": BoolAttr.from_bool(past is not None),
         "past": IntegerAttr(past or 0, i64),
+        "nan_as_zero": BoolAttr.from_bool(False),
     }
     return Work("attention", "attention", attrs, tuple(operands), (result,), Block(), None)
 

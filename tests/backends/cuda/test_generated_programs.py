@@ -11,6 +11,7 @@ from aicf.backends.base import CodeUnit
 from aicf.backends.cuda.build import emitter
 from aicf.backends.cuda.launches import KernelLaunch
 from aicf.backends.cuda.target import arch_named
+from aicf.dialects.emit import PREPARE
 from aicf.dialects.types import ELEMENTS, ElementType, element_named
 from aicf.frontends.builder import Graph
 from aicf.frontends.text import make_context, parse_module
@@ -26,21 +27,33 @@ CONTRACTIONS = ("logical.matmul", "logical.linear", "logical.attention")
 
 
 def compiled(module: ModuleOp, policy: str = "") -> tuple[CapturePlan, CodeUnit]:
-    """The plan and the code unit of the module's one program, for cuda."""
+    """The plan and the code unit of the module's one program beside `@prepare`, for cuda; `module` is final then."""
     AicfInferencePass("cuda:sm_90a", policy=policy).apply(make_context(), module)
     (plan,) = read_module(module).programs
-    (unit,) = code_units(module)
-    return plan, unit
+    return plan, unit_of(module, plan)
+
+
+def unit_of(module: ModuleOp, plan: CapturePlan) -> CodeUnit:
+    """The code unit of one program of a final module."""
+    (unit,) = (unit for unit in code_units(module) if unit.entry == plan.entry)
+    return unit
+
+
+def prepared(module: ModuleOp, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What `@prepare` of a final module makes of the parameters among `inputs`, by name; nothing if there is none."""
+    plan = read_module(module).prepare
+    return {} if plan is None else simulated(plan, unit_of(module, plan), inputs)
 
 
 def simulated(plan: CapturePlan, unit: CodeUnit, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The outputs by name."""
+    """The outputs by name, or what `@prepare` derives. `inputs` holds parameters and what was derived of them, too."""
     binds = plan.graph.binds
+    written = "derived" if plan.name == PREPARE else "output"
     memory = Memory([max(16, plan.arena_bytes), *(bind.nbytes for bind in binds)])
     for place, bind in enumerate(binds, 1):
         if bind.value is not None:
             memory.fill(place, np.frombuffer(bytes.fromhex(bind.value), np.uint8))
-        elif bind.role != "output":
+        elif bind.role != written:
             memory.fill(place, inputs[bind.name])
     for launch in unit.launches:
         parts = emitter(launch.kernel)(launch)
@@ -48,7 +61,7 @@ def simulated(plan: CapturePlan, unit: CodeUnit, inputs: dict[str, np.ndarray]) 
     return {
         bind.name: memory.buffers[place].view(element_named(bind.dtype).dtype).reshape(bind.shape)
         for place, bind in enumerate(binds, 1)
-        if bind.role == "output"
+        if bind.role == written
     }
 
 
@@ -69,7 +82,8 @@ def test_random_programs_keep_their_meaning(seed: int, float_type: str) -> None:
     program = without_contractions(seed, float_type)
     exact = run_program(program.module, program.inputs)
     typed = run_program(program.module, program.inputs, "typed")
-    found = simulated(*compiled(program.module), program.inputs)
+    plan, unit = compiled(program.module)
+    found = simulated(plan, unit, program.inputs | prepared(program.module, program.inputs))
     for name, wanted in exact.items():
         own = found[name].astype(np.float64)
         scale = max(1e-3, np.abs(wanted.astype(np.float64)).max())
@@ -129,11 +143,14 @@ def test_rows_copies_and_concatenations_of_one_program() -> None:
     shapes = {"x": (6, 40), "s": (40,), "b": (40,)}
     inputs = {name: random.standard_normal(shape).astype(np.float16) for name, shape in shapes.items()}
     wanted = run_program(parse_module(PROGRAM), inputs)
-    plan, unit = compiled(parse_module(PROGRAM))
+    module = parse_module(PROGRAM)
+    plan, unit = compiled(module)
     assert {launch.kernel for launch in unit.launches} == {"cuda.generated", "cuda.copy", "cuda.concat"}
-    for launch in unit.launches:
+    for launch in (launch for each in code_units(module) for launch in each.launches):
         assert launch.record["combination_order" if launch.kernel == "cuda.generated" else "parts"]
         assert isinstance(launch.record["rounding"], StringAttr)
-    found = simulated(plan, unit, inputs)
+    derived = prepared(module, inputs)
+    assert {bind.name for bind in plan.graph.with_role("derived")} == set(derived)
+    found = simulated(plan, unit, inputs | derived)
     for name, value in wanted.items():
         assert np.abs(found[name].astype(np.float64) - value).max() <= 4e-3 * np.abs(value).max()

@@ -25,7 +25,7 @@ def model(
         list(nodes) or [node("Relu", ["x"], ["y"], name="act")],
         "bad",
         [info("x", F, [2, 3])],
-        [info("y", F, None)],
+        [helper.make_empty_tensor_value_info("y")],
         [numpy_helper.from_array(value, name) for name, value in (constants or {}).items()],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
@@ -317,6 +317,54 @@ def split_of_a_scalar() -> onnx.ModelProto:
     return found
 
 
+def two_conditions() -> onnx.ModelProto:
+    branch = helper.make_graph([node("Neg", ["x"], ["b"])], "branch", [], [info("b", F, [2, 3])])
+    choice = node("If", ["c"], ["y"], name="choice", then_branch=branch, else_branch=branch)
+    return model(choice, constants={"c": np.array([True, False])})
+
+
+def loop(trips: object) -> Callable[[], onnx.ModelProto]:
+    """A loop of that many iterations."""
+
+    def make() -> onnx.ModelProto:
+        body = helper.make_graph(
+            [node("Add", ["a", "a"], ["twice"]), node("Identity", ["c"], ["next"])],
+            "body",
+            [info("i", I64, []), info("c", TensorProto.BOOL, []), info("a", F, [2, 3])],
+            [info("next", TensorProto.BOOL, []), info("twice", F, [2, 3])],
+        )
+        again = node("Loop", ["n", "", "x"], ["y"], name="again", body=body)
+        return model(again, constants={"n": np.asarray(trips)})
+
+    return make
+
+
+def deep_indices() -> onnx.ModelProto:
+    return model(
+        node("GatherND", ["x", "i"], ["y"], name="pick"), constants={"i": np.zeros((1, 3), np.int64)}
+    )
+
+
+def transform_of_nothing() -> onnx.ModelProto:
+    found = model(node("DFT", ["x", "n"], ["y"], name="dft", axis=1), constants={"n": np.array(0)})
+    found.graph.input[0].CopyFrom(info("x", F, [1, 4, 1]))
+    return found
+
+
+def gigantic_constant() -> onnx.ModelProto:
+    return model(node("ConstantOfShape", ["s"], ["y"]), constants={"s": np.array([1 << 50])})
+
+
+def call_with_too_many_operands() -> onnx.ModelProto:
+    found = model(node("own", ["x", "x"], ["y"], name="call", domain="mine"))
+    opsets = [helper.make_opsetid("", 18)]
+    found.functions.append(
+        helper.make_function("mine", "own", ["a"], ["b"], [node("Neg", ["a"], ["b"])], opsets)
+    )
+    found.opset_import.append(helper.make_opsetid("mine", 1))
+    return found
+
+
 def opset(version: int) -> Callable[[], onnx.ModelProto]:
     return lambda: model(opset=version)
 
@@ -383,6 +431,17 @@ def opset(version: int) -> Callable[[], onnx.ModelProto]:
             split_of_a_scalar,
             aicf.InvalidIR,
             "Split 'split': an operand or attribute has fewer dimensions or entries",
+        ),
+        (two_conditions, aicf.InvalidIR, "If 'choice': the condition has 2 elements; it has one"),
+        (loop(2.5), aicf.InvalidIR, "Loop 'again': the trip count is f64; it is an integer"),
+        (loop([2, 3]), aicf.InvalidIR, "Loop 'again': the trip count has 2 elements; it has one"),
+        (deep_indices, aicf.InvalidIR, "GatherND 'pick': .* names 3 dimensions, and the data .* has 2"),
+        (transform_of_nothing, aicf.InvalidIR, "DFT 'dft': dft_length is 0; it is at least 1"),
+        (gigantic_constant, aicf.InvalidIR, "result 'y': .*the largest tensor takes"),
+        (
+            call_with_too_many_operands,
+            aicf.InvalidIR,
+            "own 'call': it has 2 operands and 1 results, its function 1 and 1",
         ),
         (
             reshape_at_run_time,

@@ -97,7 +97,7 @@ def test_values_on_the_command_line(tmp_path: Path) -> None:
             helper.make_tensor_value_info("x", F, ["n", 6]),
             helper.make_tensor_value_info("shape", TensorProto.INT64, ["rank"]),
         ],
-        [helper.make_tensor_value_info("y", F, None)],
+        [helper.make_empty_tensor_value_info("y")],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
     onnx.save_model(model, tmp_path / "m.onnx")
@@ -115,7 +115,7 @@ def test_values_that_do_not_fit() -> None:
             helper.make_tensor_value_info("x", F, [2, 6]),
             helper.make_tensor_value_info("shape", TensorProto.INT64, [2]),
         ],
-        [helper.make_tensor_value_info("y", F, None)],
+        [helper.make_empty_tensor_value_info("y")],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
     for values, message in (
@@ -139,7 +139,7 @@ def test_results_that_are_inputs_weights_and_constants() -> None:
         nodes,
         "aliases",
         [helper.make_tensor_value_info("x", F, [3])],
-        [helper.make_tensor_value_info(f"{name}_out", F, None) for name in ("x", "w", "c")],
+        [helper.make_empty_tensor_value_info(f"{name}_out") for name in ("x", "w", "c")],
         [numpy_helper.from_array(weight, "w"), numpy_helper.from_array(np.float32([1, 2]), "c")],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)

@@ -25,7 +25,7 @@ def model(
         nodes,
         "flow",
         inputs,
-        [info(name, F, None) for name in outputs],
+        [helper.make_empty_tensor_value_info(name) for name in outputs],
         [numpy_helper.from_array(value, name) for name, value in (constants or {}).items()],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
@@ -39,7 +39,9 @@ def body(
 
 def branch(op_type: str, *operands: str) -> onnx.GraphProto:
     return body(
-        [helper.make_node(op_type, list(operands), ["z"], name=f"inner {op_type}")], [], [info("z", F, None)]
+        [helper.make_node(op_type, list(operands), ["z"], name=f"inner {op_type}")],
+        [],
+        [helper.make_empty_tensor_value_info("z")],
     )
 
 

@@ -32,7 +32,7 @@ def test_a_size_of_zero_is_a_bucket() -> None:
         [helper.make_node("Concat", ["past", "x"], ["y"], axis=0)],
         "cache",
         [info("past", F, ["n", 2]), info("x", F, [1, 2])],
-        [info("y", F, None)],
+        [helper.make_empty_tensor_value_info("y")],
     )
     exe = aicf.compile(
         helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]),
@@ -65,3 +65,15 @@ def test_cuda_refuses_a_result_without_elements() -> None:
         aicf.UnsupportedOp, match="a result has no elements, and a launch has at least one block"
     ):
         aicf.compile(empty, target="cuda:sm_90a")
+
+
+def test_what_has_no_elements_is_not_computed() -> None:
+    """NumPy has no maximum of nothing, but these results have no elements either."""
+    w = np.random.default_rng(2).standard_normal((2, 1, 3, 3)).astype(np.float32)
+    images = np.empty((0, 1, 5, 5), np.float32)
+    nothing = np.empty((2, 0), np.float32)
+    expect("Softmax", [nothing], axis=1, expected=[nothing])
+    expect("Conv", [images, w], known=[1], expected=[np.empty((0, 2, 3, 3), np.float32)])
+    expect("MaxPool", [images], kernel_shape=[2, 2], expected=[np.empty((0, 1, 4, 4), np.float32)])
+    scale = np.empty(0, np.float32)
+    expect("LayerNormalization", [nothing, scale], known=[1], expected=[nothing])

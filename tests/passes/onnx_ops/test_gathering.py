@@ -77,9 +77,8 @@ def test_unique(options: dict[str, int]) -> None:
 
 def test_places_that_follow_from_data() -> None:
     x = RNG.integers(0, 5, 12)
-    for op_type in ("NonZero", "Unique"):
-        with pytest.raises(aicf.UnsupportedOp, match=f"{op_type} 'node': the number of .*run time"):
-            expect(op_type, [x], expected=[])
+    with pytest.raises(aicf.UnsupportedOp, match=r"Unique 'node': the number of .*run time"):
+        expect("Unique", [x], expected=[])
 
 
 @pytest.mark.parametrize("axes", [(0, 1), (1, 0)])

@@ -20,7 +20,7 @@ def model(nodes: list[onnx.NodeProto], outputs: list[str], **constants: object) 
         nodes,
         "sequences",
         [info("a", F, [2, 3]), info("b", F, [2, 3])],
-        [info(name, F, None) for name in outputs],
+        [helper.make_empty_tensor_value_info(name) for name in outputs],
         [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])

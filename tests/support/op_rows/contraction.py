@@ -8,7 +8,18 @@ import numpy as np
 from hypothesis import strategies as st
 
 from aicf.dialects import logical
-from tests.support.op_rows.row import NUMBERS, SIZES, Array, Draw, Drawn, Row, random_of, shape, values
+from tests.support.op_rows.row import (
+    NUMBERS,
+    SHORT_INTEGERS,
+    SIZES,
+    Array,
+    Draw,
+    Drawn,
+    Row,
+    random_of,
+    shape,
+    values,
+)
 
 MASKS = ("none", "added", "seen")
 
@@ -20,6 +31,13 @@ def _matmul(draw: Draw, dtype: str) -> Drawn:
     a = (inner, rows) if flags["transpose_a"] else (rows, inner)
     b = (columns, inner) if flags["transpose_b"] else (inner, columns)
     return [values(draw, dtype, (*left, *a)), values(draw, dtype, (*right, *b))], flags
+
+
+def _widening_matmul(draw: Draw, dtype: str) -> Drawn:
+    """Operands of any two short types, with numbers at the ends of their ranges."""
+    (a, b), flags = _matmul(draw, dtype)
+    other = draw(st.sampled_from(SHORT_INTEGERS))
+    return [a, values(draw, other, b.shape)], {**flags, "widening": True}
 
 
 def _batches(draw: Draw) -> tuple[list[int], list[int]]:
@@ -75,6 +93,12 @@ def _product(a: Array, b: Array, transpose_a: bool, transpose_b: bool) -> Array:
     return np.einsum(f"{left},{right}->...mn", a, b)
 
 
+def _widened_product(a: Array, b: Array, transpose_a: bool, transpose_b: bool, widening: bool) -> Array:
+    """Of whole numbers, whose low 32 bits are the sums."""
+    assert widening
+    return _product(a.astype(np.int64), b.astype(np.int64), transpose_a, transpose_b).astype(np.int32)
+
+
 def _affine(x: Array, weight: Array, *bias: Array) -> Array:
     """Output n is the sum of a row's products with row n of the weight."""
     outputs = np.stack([(x * row).sum(-1, dtype=x.dtype) for row in weight], -1)
@@ -104,6 +128,7 @@ def _attended(
 
 ROWS = (
     Row(logical.MatmulOp, _matmul, _product, NUMBERS),
+    Row(logical.MatmulOp, _widening_matmul, _widened_product, SHORT_INTEGERS, name="widening matmul"),
     Row(logical.LinearOp, _linear, _affine, NUMBERS),
     Row(logical.AttentionOp, _attention, _attended),
 )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
 from aicf.dialects import logical
-from tests.support.op_rows.row import NUMBERS, Array, Draw, Drawn, Row, values
+from tests.support.op_rows.row import NUMBERS, SHORT_INTEGERS, Array, Draw, Drawn, Row, values
 
 
 def _shared(draw: Draw) -> tuple[int, list[int], dict[str, list[int]]]:
@@ -32,6 +33,20 @@ def _conv(draw: Draw, dtype: str) -> Drawn:
     x = values(draw, dtype, [draw(st.integers(1, 2)), channels * groups, *sizes], special=False)
     weight = values(draw, dtype, [outputs * groups, channels, *taps], special=False)
     return [x, weight, *_bias(draw, dtype, outputs * groups)], {**lists, "groups": groups}
+
+
+def _widening_conv(draw: Draw, dtype: str) -> Drawn:
+    """Operand and weight of any two short types, with numbers at the ends of their ranges; sums and bias are i32."""
+    (x, weight, *bias), attributes = _conv(draw, dtype)
+    other = draw(st.sampled_from(SHORT_INTEGERS))
+    operands = [values(draw, dtype, x.shape), values(draw, other, weight.shape)]
+    return [*operands, *(values(draw, "i32", each.shape) for each in bias)], {**attributes, "widening": True}
+
+
+def _widened(x: Array, weight: Array, *bias: Array, widening: bool, **lists: Any) -> Array:
+    """Of whole numbers, whose low 32 bits are the sums."""
+    assert widening
+    return _convolved(*(each.astype(np.int64) for each in (x, weight, *bias)), **lists).astype(np.int32)
 
 
 def _conv_transpose(draw: Draw, dtype: str) -> Drawn:
@@ -116,5 +131,6 @@ def spread(
 
 ROWS = (
     Row(logical.ConvOp, _conv, _convolved, NUMBERS),
+    Row(logical.ConvOp, _widening_conv, _widened, SHORT_INTEGERS, name="widening conv"),
     Row(logical.ConvTransposeOp, _conv_transpose, spread, NUMBERS),
 )

@@ -27,6 +27,7 @@ Drawn = tuple[Sequence[Array], Mapping[str, Any]]
 
 FLOATS = ("f64", "f32", "f16", "bf16")
 INTEGERS = ("i64", "i32", "i16", "i8", "u8")
+SHORT_INTEGERS = ("i16", "i8", "u8")
 NUMBERS = (*FLOATS, *INTEGERS)
 ALL = (*NUMBERS, "i1")
 

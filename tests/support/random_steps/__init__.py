@@ -7,6 +7,7 @@ from tests.support.random_steps import (
     convolution,
     counters,
     data_movement,
+    detection,
     elementwise,
     indexing,
     losses,
@@ -25,6 +26,7 @@ OF_MODELS = (
     *data_movement.STEPS,
     *indexing.STEPS,
     *attention.STEPS,
+    *detection.STEPS,
     *recurrent.STEPS,
     *random_numbers.STEPS,
 )
