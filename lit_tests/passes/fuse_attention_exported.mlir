@@ -1,6 +1,6 @@
 // RUN: aicf-opt %s -p 'set-target{target=reference},assign-ids,fuse-attention' | filecheck %s
 // RUN: aicf-opt %s -p 'set-target{target=reference},assign-ids,fuse-attention,materialize-views,fuse-elementwise,select-kernels,lower-to-emit' | filecheck %s --check-prefix=EMIT
-// RUN: aicf-opt %s -p 'set-target{target="cuda:sm_90a"},assign-ids,fuse-attention' | filecheck %s --check-prefix=CUDA
+// RUN: aicf-opt %s -p 'set-target{target="cuda:sm_90a"},assign-ids,fuse-attention,materialize-views,fuse-elementwise,select-kernels,lower-to-emit' | filecheck %s --check-prefix=CUDA
 // RUN: aicf-opt %s -p 'set-target{target=reference},apply-policy{policy="{\"rounding\": \"strict\"}"},assign-ids,fuse-attention' | filecheck %s --check-prefix=STRICT
 
 // What PyTorch's exporter writes for scaled_dot_product_attention, and what only looks like it.
@@ -13,7 +13,7 @@
 // CHECK-NEXT: emit.decision "fuse-attention" [{{.*}}] choice "one kernel for 10 ops"
 // CHECK-NEXT: emit.decision "fuse-attention" [{{.*}}] choice "one kernel for 10 ops"
 // CHECK-NEXT: }
-// CUDA: rejected {y = "{{.*}}: rows whose probabilities are NaN stay NaN here, the program wants zeros{{.*}}"}
+// CUDA: emit.decision "fuse-attention" ["qs", "ks", "s", "x", {{.*}}"p", "nan", "w", "y"] choice "one kernel for 14 ops"
 
 // The root of the scale is of queries and of keys, and NaN becomes 0. Keys are turned back in front of their factor.
 // CHECK-LABEL: func.func @exported
@@ -29,6 +29,11 @@
 // EMIT-NEXT: ins(%q, %{{.*}}, %v, %mask : {{.*}}, !emit.buffer<2x3x7x4xf32, bound, strides [84, 28, 1, 7]>
 // EMIT-NEXT: attrs {scale = 3.750000e-01 : f64, mask = true, causal = false, past = 0 : i64, nan_as_zero = true}
 // EMIT-NOT: emit.resolved
+// CUDA-LABEL: emit.program @exported
+// CUDA: emit.resolved "attention"
+// CUDA: kernel("cuda.attention_simt", {version = 2 : i64, {{.*}}nan_as_zero = true
+// CUDA-NOT: emit.resolved
+// CUDA-LABEL: emit.program
 func.func @exported(
     %q : tensor<2x3x5x4xf32> {logical.name = "q", logical.role = "input"},
     %k : tensor<2x3x4x7xf32> {logical.name = "k", logical.role = "input"},

@@ -73,7 +73,7 @@ _LAUNCH = f"grid block cluster shared_bytes {_EARLY}"
 _LAUNCHES = f"grids block cluster shared_bytes {_EARLY}"
 _CUDA_GEMM = f"{_LAUNCH} transpose_a transpose_b combination_order"
 _WGMMA = f"{_CUDA_GEMM} tile cluster_shape ring split_k may_alias workspace_bytes"
-_CUDA_ATTENTION = f"{_LAUNCH} scale causal past combination_order fixed_addresses"
+_CUDA_ATTENTION = f"{_LAUNCH} scale causal past nan_as_zero combination_order fixed_addresses"
 
 RECORDS: Mapping[str, tuple[int, str]] = {
     "cpu.gemm_avx512": (4, _CPU_GEMM),
@@ -125,10 +125,10 @@ RECORDS: Mapping[str, tuple[int, str]] = {
         1,
         f"{_CUDA_GEMM} along k_parts row_groups rows_per_warp chains prologue_operands blocks_per_sm trigger_at",
     ),
-    "cuda.attention_wgmma": (1, f"{_CUDA_ATTENTION} groups turns block_n stages"),
-    "cuda.attention_step": (1, f"{_CUDA_ATTENTION} splits warps"),
-    "cuda.attention": (1, f"{_CUDA_ATTENTION} warpgroups warps_m warps_n block_m block_n stages"),
-    "cuda.attention_simt": (1, _CUDA_ATTENTION),
+    "cuda.attention_wgmma": (2, f"{_CUDA_ATTENTION} groups turns block_n stages"),
+    "cuda.attention_step": (2, f"{_CUDA_ATTENTION} splits warps"),
+    "cuda.attention": (2, f"{_CUDA_ATTENTION} warpgroups warps_m warps_n block_m block_n stages"),
+    "cuda.attention_simt": (2, _CUDA_ATTENTION),
     "cuda.generated": (
         1,
         f"{_LAUNCHES} strategy vector lanes threads unroll splits late blocks_per_sm may_alias combination_order",

@@ -378,6 +378,7 @@ def _variants() -> dict[str, Case]:
 
 def _attentions() -> dict[str, Case]:
     make, op, masked = programs.attention, programs.attention_op, programs.masked_attention
+    exported, two = programs.exported_attention, programs.two_masks
     table: dict[str, tuple[str, Callable[[], Graph]]] = {
         "attention-f16": (ATTENTION, partial(make, "f16", 128, 128, 64, 64)),
         "attention-odd": (ATTENTION, partial(make, "bf16", 77, 51, 32, 48)),
@@ -417,6 +418,24 @@ def _attentions() -> dict[str, Case]:
         "attention_step-mask": (ATTENTION_STEP, partial(make, "bf16", 1, 1000, 64, 64, (2, 1, 1, 1000))),
         "attention_simt-causal": (ATTENTION_SIMT, partial(op, "f32", 75, 100, 24, 4, 25)),
         "attention_simt-grouped": (ATTENTION_SIMT, partial(op, "f32", 33, 50, 40, 2, 17, (33, 50))),
+        "attention-exported": (ATTENTION, partial(exported, "f16", 77, 100, 64, (77, 100), 5)),
+        "attention-exported-tiles": (ATTENTION, partial(exported, "bf16", 130, 451, 48, broken=7)),
+        "attention_wgmma-exported": (ATTENTION_WGMMA, partial(exported, "bf16", 200, 330, 64, broken=9)),
+        "attention_wgmma-exported-mask": (
+            ATTENTION_WGMMA,
+            partial(exported, "f16", 130, 260, 128, (2, 1, 130, 260), 5, 7),
+        ),
+        "attention_step-exported": (
+            ATTENTION_STEP,
+            partial(exported, "f16", 1, 333, 64, (2, 3, 1, 333), 1),
+        ),
+        "attention_step-exported-plain": (ATTENTION_STEP, partial(exported, "bf16", 1, 500, 128)),
+        "attention_simt-exported": (
+            ATTENTION_SIMT,
+            partial(exported, "f32", 33, 50, 24, (2, 1, 33, 50), 4, 6),
+        ),
+        "attention-two-masks": (ATTENTION, partial(two, "f16", 64, 96, 64)),
+        "attention_simt-two-masks": (ATTENTION_SIMT, partial(two, "f32", 33, 50, 24)),
     }
     return {
         name: Case(_built(name, build), (kernel,), {"kernels": {"attention": kernel}})

@@ -635,9 +635,56 @@ def masked_attention(
     k, v = (g.input(name, (2, groups, columns, size), dtype) for name in "kv")
     added = g.input("mask", mask, dtype)
     if hidden:
-        line = g.iota(mask, len(mask) - 2)
-        added = g.select(g.eq(line - line / hidden * hidden, hidden - 1), float("-inf"), added)
+        added = g.select(_every(g, mask, len(mask) - 2, hidden), float("-inf"), added)
     g.output(g.attention(q, k, v, added, causal=past is not None, past=past or 0), "y")
+    return g
+
+
+def exported_attention(
+    dtype: str,
+    rows: int,
+    columns: int,
+    size: int,
+    mask: Sequence[int] | None = None,
+    hidden: int = 0,
+    broken: int = 0,
+) -> Graph:
+    """Attention of 2 x 3 heads as PyTorch's exporter writes it: the root of the scale multiplies queries and keys, and
+    probabilities that are NaN become 0. With `hidden`, one in as many rows of the mask is -inf all along; with
+    `broken`, one in as many queries is infinite."""
+    g = Graph("exported_attention")
+    sizes = {"q": rows, "k": columns, "v": columns}
+    q, k, v = (
+        g.transpose(g.input(name, (2, count, 3, size), dtype), (0, 2, 1, 3)) for name, count in sizes.items()
+    )
+    if broken:
+        q = g.select(_every(g, q.info.shape, 2, broken), float("inf"), q)
+    scores = g.matmul(q * size**-0.25, g.transpose(k, (0, 1, 3, 2)) * size**-0.25)
+    if mask is not None:
+        added = g.input("mask", mask, dtype)
+        if hidden:
+            added = g.select(_every(g, mask, len(mask) - 2, hidden), float("-inf"), added)
+        scores = scores + added
+    weights = g.softmax(scores)
+    y = g.matmul(g.where(g.is_nan(weights), 0.0, weights), v)
+    g.output(g.transpose(y, (0, 2, 1, 3)), "y")
+    return g
+
+
+def _every(g: Graph, shape: Sequence[int], axis: int, count: int) -> Value:
+    """Whether an element is in the last of `count` rows along an axis."""
+    line = g.iota(shape, axis)
+    return g.eq(line - line / count * count, count - 1)
+
+
+def two_masks(dtype: str, rows: int, columns: int, size: int) -> Graph:
+    """Attention of 2 x 3 heads as T5 has it: a bias of each head, then a mask of all, and no scale."""
+    g = Graph("two_masks")
+    sizes = {"q": rows, "k": columns, "v": columns}
+    q, k, v = (g.input(name, (2, 3, count, size), dtype) for name, count in sizes.items())
+    bias, mask = g.input("bias", (1, 3, rows, columns), dtype), g.input("mask", (2, 1, 1, columns), dtype)
+    scores = g.matmul(q * 0.25, k, transpose_b=True) + bias + mask
+    g.output(g.matmul(g.softmax(scores), v), "y")
     return g
 
 

@@ -97,6 +97,7 @@ def problem_constants(problem: AttentionProblem, scale: float, unit: float) -> d
         "COUNT": problem.count,
         "CAUSAL": problem.past is not None,
         "PAST": problem.past or 0,
+        "NAN_AS_ZERO": problem.nan_as_zero,
         "SCALE": scale * unit,
         "LOG2_E": unit,
     }

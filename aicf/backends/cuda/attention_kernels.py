@@ -286,7 +286,7 @@ class AttentionKernel(TensorAttention[AttentionSpec]):
     """Attention on tensor cores (mma.sync or wgmma) for f16 and bf16, see `templates.attention`."""
 
     id: str = "cuda.attention"
-    version: int = 1
+    version: int = 2
     simplicity: int = 2
 
     def operands_reason(self, work: Work, problem: AttentionProblem) -> str | None:
@@ -340,7 +340,7 @@ class SimtAttentionKernel(PlainOperands):
     """Attention in f32 arithmetic (IEEE) for any strides, see `templates.attention_simt`."""
 
     id: str = "cuda.attention_simt"
-    version: int = 1
+    version: int = 2
     kinds: frozenset[str] = frozenset({KIND})
     determinism: str = "bitwise"
     simplicity: int = 1

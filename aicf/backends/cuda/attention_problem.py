@@ -9,13 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from xdsl.dialects.builtin import BoolAttr, FloatAttr, StringAttr, f64
+from xdsl.dialects.builtin import FloatAttr, StringAttr, f64
 from xdsl.ir import Attribute
 
 from aicf.backends.base import BufferRef, Launch, OperandInfo, Work
-from aicf.backends.cuda.records import Record, Shape, integers, read_integer, start_entries
+from aicf.backends.cuda.records import Record, Shape, integers, read_flag, read_integer, start_entries
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch
-from aicf.dialects.kinds import FLAGS
 from aicf.errors import PlanError
 
 KIND = "attention"
@@ -63,6 +62,7 @@ class AttentionProblem:
         q, k, v, result: Where they lie; k as ``[batch..., n, d]``.
         mask: Where the mask lies, as ``[batch..., m, n]`` with strides of 0, and its element type; None without one.
         past: Query i sees keys 0 to i + past alone; None if it sees all.
+        nan_as_zero: Whether the probabilities of a row are 0 where they are NaN.
     """
 
     batch: tuple[int, ...]
@@ -77,6 +77,7 @@ class AttentionProblem:
     result: Rows
     mask: tuple[Rows, str] | None
     past: int | None = None
+    nan_as_zero: bool = False
 
     @property
     def count(self) -> int:
@@ -94,30 +95,38 @@ class AttentionProblem:
 
 def problem_of(work: Work) -> AttentionProblem:
     """The problem of a work of kind `attention`."""
-    return problem_of_operands(work.operands, work.results[0], read_past(work.attrs))
+    return problem_of_operands(work.operands, work.results[0], work.attrs)
 
 
 def problem_of_launch(launch: Launch) -> AttentionProblem:
     """The problem of an instruction of kind `attention`."""
-    return problem_of_operands(launch.ins, launch.outs[0], read_past(launch.record))
+    return problem_of_operands(launch.ins, launch.outs[0], launch.record)
 
 
 def problem_of_operands(
-    ins: Sequence[OperandInfo | BufferRef], result: OperandInfo | BufferRef, past: int | None
+    ins: Sequence[OperandInfo | BufferRef], result: OperandInfo | BufferRef, entries: Record
 ) -> AttentionProblem:
-    """The problem of queries, keys, values and, if there is one, a mask."""
+    """The problem of queries, keys, values and, if there is one, a mask.
+
+    Args:
+        entries: The attributes of a work or the entries of a kernel record.
+
+    Raises PlanError if an entry is missing.
+    """
     q, k, v = ins[:3]
     shape = (*q.shape[:-1], k.shape[-2])
     mask = (_broadcast_rows(ins[3], shape), ins[3].dtype) if len(ins) > 3 else None
     sizes = (q.shape[:-2], q.shape[-2], k.shape[-2], q.shape[-1], v.shape[-1])
-    return AttentionProblem(*sizes, q.dtype, rows_of(q), rows_of(k), rows_of(v), rows_of(result), mask, past)
+    places = (rows_of(q), rows_of(k), rows_of(v), rows_of(result))
+    return AttentionProblem(
+        *sizes, q.dtype, *places, mask, _read_past(entries), read_flag(entries, "nan_as_zero")
+    )
 
 
-def read_past(entries: Record) -> int | None:
-    """Of the attributes of a work or the entries of a kernel record: the keys in front of the first query if attention
-    is causal, None if it is not. Raises PlanError if an entry is missing."""
+def _read_past(entries: Record) -> int | None:
+    """The keys in front of the first query if attention is causal, None if it is not."""
     past = read_integer(entries, "past")
-    return past if entries.get("causal") == BoolAttr.from_bool(True) else None
+    return past if read_flag(entries, "causal") else None
 
 
 def rows_of(operand: OperandInfo | BufferRef) -> Rows:
@@ -156,8 +165,6 @@ def common_reason(work: Work, problem: AttentionProblem) -> str | None:
         return "an operand is empty"
     if work.rounding == "strict" and q.dtype in HALVES:
         return f"scores and weights stay in f32 here, the policy wants them rounded to {q.dtype}"
-    if work.attrs["nan_as_zero"] == FLAGS[True]:
-        return "rows whose probabilities are NaN stay NaN here, the program wants zeros"
     if problem.mask is not None and problem.mask[1] not in MASK_TYPES:
         return (
             f"a mask of {problem.mask[1]} is not added on cuda, only one of {', '.join(MASK_TYPES)}: cast it"
@@ -179,6 +186,7 @@ def common_record(work: Work, arch: GpuArch, shape: Shape, order: str) -> dict[s
         "scale": FloatAttr(_scale(work), f64),
         "causal": work.attrs["causal"],
         "past": work.attrs["past"],
+        "nan_as_zero": work.attrs["nan_as_zero"],
         **shape.entries(),
         "combination_order": StringAttr(order),
         **start_entries(arch),

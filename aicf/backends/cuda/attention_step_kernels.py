@@ -19,7 +19,6 @@ from aicf.backends.cuda.attention_problem import (
     common_reason,
     common_record,
     problem_of_operands,
-    read_past,
     rows_of,
 )
 from aicf.backends.cuda.records import (
@@ -78,19 +77,19 @@ Operands = Sequence[OperandInfo] | Sequence[BufferRef]
 
 def problem_of(work: Work) -> StepProblem:
     """The problem of a work of kind `attention` or `attention_step`."""
-    return _problem(work.kind, work.operands, work.results, read_past(work.attrs))
+    return _problem(work.kind, work.operands, work.results, work.attrs)
 
 
 def problem_of_launch(launch: Launch) -> StepProblem:
     """The problem of an instruction of these kinds."""
-    return _problem(launch.kind, launch.ins, launch.outs, read_past(launch.record))
+    return _problem(launch.kind, launch.ins, launch.outs, launch.record)
 
 
-def _problem(kind: str, ins: Operands, outs: Operands, past: int | None) -> StepProblem:
+def _problem(kind: str, ins: Operands, outs: Operands, entries: Record) -> StepProblem:
     if kind != STEP:
-        return StepProblem(problem_of_operands((*ins,), outs[0], past), None)
+        return StepProblem(problem_of_operands((*ins,), outs[0], entries), None)
     mask = ins[NEW_VALUE + 1 :]
-    attention = problem_of_operands((*ins[:POSITION], *mask), outs[0], past)
+    attention = problem_of_operands((*ins[:POSITION], *mask), outs[0], entries)
     rows = (rows_of(each) for each in (ins[NEW_KEY], ins[NEW_VALUE], outs[1], outs[2]))
     return StepProblem(attention, Writes(ins[POSITION].dtype, *rows))
 
@@ -207,7 +206,7 @@ class AttentionStepKernel(PlainOperands):
     """Attention of one query a head for f16 and bf16, see `templates.attention_step`."""
 
     id: str = "cuda.attention_step"
-    version: int = 1
+    version: int = 2
     kinds: frozenset[str] = frozenset({KIND, STEP})
     determinism: str = "bitwise"
     simplicity: int = 2

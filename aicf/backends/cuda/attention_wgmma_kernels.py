@@ -213,7 +213,7 @@ class WgmmaAttentionKernel(TensorAttention[Spec]):
     """Attention for f16 and bf16, see `templates.attention_wgmma`."""
 
     id: str = "cuda.attention_wgmma"
-    version: int = 1
+    version: int = 2
     simplicity: int = 3
 
     def arch_reason(self, arch: GpuArch) -> str | None:

@@ -51,6 +51,14 @@ def read_integer(record: Record, key: str) -> int:
     return value.value.data
 
 
+def read_flag(record: Record, key: str) -> bool:
+    """A bool entry. Raises PlanError if the record lacks it."""
+    value = record.get(key)
+    if value not in (BoolAttr.from_bool(True), BoolAttr.from_bool(False)):
+        raise PlanError(f"kernel record lacks '{key}', true or false: {_AGAIN}")
+    return value == BoolAttr.from_bool(True)
+
+
 def read_integers(record: Record, key: str, count: int | None = None) -> tuple[int, ...]:
     """An array of integers, `count` of them if that is given. Raises PlanError if the record lacks it."""
     value = record.get(key)

@@ -84,7 +84,7 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class _Meeting:
+class Meeting:
     """Where a thread waits for others.
 
     Args:
@@ -101,6 +101,7 @@ class _Meeting:
 _MEETINGS = {
     *("syncthreads", "syncwarp", "cluster_wait", "barrier_wait"),
     *("shfl_xor_sync", "shfl_up_sync", "shfl_sync", "ballot_sync", "match_any_sync"),
+    *("load_matrix_x4", "load_matrix_x4_transposed", "product"),
 }
 """Calls that give a meeting."""
 
@@ -156,19 +157,19 @@ class _Thread:
         return self.block[first : first + 32]
 
 
-class _Here:
+class Here:
     """The thread that runs."""
 
     thread: _Thread
 
 
 def _run_threads(
-    threads: Sequence[_Thread], start: Callable[[_Thread], Generator[_Meeting, Any, None]], here: _Here
+    threads: Sequence[_Thread], start: Callable[[_Thread], Generator[Meeting, Any, None]], here: Here
 ) -> None:
     """Runs threads to their ends; each stands at its place in the list. Those that have met go on before others start:
     a warp is as far ahead of the next one as it can be."""
     order, code = random.Random(len(threads)), [start(thread) for thread in threads]
-    told, waiting = dict[int, Any](), defaultdict[range, dict[int, _Meeting]](dict)
+    told, waiting = dict[int, Any](), defaultdict[range, dict[int, Meeting]](dict)
     warps = list(dict.fromkeys(thread.warp for thread in threads))
     ready = [place for warp in order.sample(warps, len(warps)) for place in order.sample(warp, len(warp))]
     while ready:
@@ -189,11 +190,16 @@ def _run_threads(
     assert not late, f"threads {sorted(late)} wait for others that never come"
 
 
-def run(launches: Sequence[KernelLaunch], memory: Memory) -> None:
-    """Runs the launches one after the other, and their blocks."""
+def run(
+    launches: Sequence[KernelLaunch],
+    memory: Memory,
+    more: Callable[[Memory, Here], Mapping[str, Any]] = lambda memory, here: {},
+) -> None:
+    """Runs the launches one after the other, and their blocks; `more` is what their code may use besides."""
     for launch in launches:
-        here = _Here()
-        function = _function(launch.code.source, launch.code.name, _namespace(memory, here))
+        here = Here()
+        namespace = {**_namespace(memory, here), **more(memory, here)}
+        function = _function(launch.code.source, launch.code.name, namespace)
         arguments = [_argument(each, memory) for each in launch.arguments]
         for blocks in _clusters(launch):
             threads = _threads(blocks, launch.block[0])
@@ -240,7 +246,7 @@ def run_cluster(
         arguments: From the rank of a block and the number of a thread to what that thread is given.
         names: What the text may use besides registers, shuffles and the exchange between blocks.
     """
-    here = _Here()
+    here = Here()
     namespace = {**_namespace(Memory(()), here), **_cluster_names(here, blocks * threads, blocks), **names}
     function = _function(text, "cluster", namespace)
     shared = [_Shared() for _ in range(blocks)]
@@ -250,7 +256,7 @@ def run_cluster(
         _run_threads(every, lambda thread: function(*arguments(thread.rank, thread.number)), here)
 
 
-def _cluster_names(here: _Here, threads: int, blocks: int) -> dict[str, Any]:
+def _cluster_names(here: Here, threads: int, blocks: int) -> dict[str, Any]:
     """Shared memory of a cluster in words of f32: own addresses are plain, those of other blocks say the rank."""
     shared: list[dict[int, Any]] = [{} for _ in range(blocks)]
 
@@ -272,11 +278,11 @@ def _cluster_names(here: _Here, threads: int, blocks: int) -> dict[str, Any]:
         "store_cluster_f32x2": store,
         "load_shared_f32x4": load,
         "cluster_arrive": lambda: None,
-        "cluster_wait": lambda: _Meeting(range(threads)),
+        "cluster_wait": lambda: Meeting(range(threads)),
     }
 
 
-def _array_names(here: _Here) -> dict[str, Any]:
+def _array_names(here: Here) -> dict[str, Any]:
     """Shared arrays of the blocks of a cluster: an address says which array, of which block, and where in it. A
     barrier is where the whole cluster meets, when its block has been told as many bytes as it expects."""
 
@@ -298,13 +304,13 @@ def _array_names(here: _Here) -> dict[str, Any]:
 
         return to_other
 
-    def wait(barrier: int, parity: int) -> _Meeting:
+    def wait(barrier: int, parity: int) -> Meeting:
         shared = here.thread.shared
 
         def check(brought: Mapping[int, Any]) -> None:
             assert shared.words[barrier] == 0, "a block has been told too little or too much"
 
-        return _Meeting(range(len(here.thread.cluster) * here.thread.threads), None, check)
+        return Meeting(range(len(here.thread.cluster) * here.thread.threads), None, check)
 
     return {
         "shared_base": base,
@@ -313,12 +319,12 @@ def _array_names(here: _Here) -> dict[str, Any]:
         "barrier_expect": lambda barrier, size: here.thread.shared.words.update({barrier: size}),
         "barrier_wait": wait,
         **dict.fromkeys(("cluster_arrive_relaxed", "fence_barrier_init"), lambda: None),
-        "cluster_wait": lambda: _Meeting(range(len(here.thread.cluster) * here.thread.threads)),
+        "cluster_wait": lambda: Meeting(range(len(here.thread.cluster) * here.thread.threads)),
         **{f"store_async_{kind}": store(int(kind[1:]) // 8) for kind in ("f32", "f64", "i32", "i64")},
     }
 
 
-def _product_names(memory: Memory, here: _Here) -> dict[str, Any]:
+def _product_names(memory: Memory, here: Here) -> dict[str, Any]:
     """What a product of integers in tiles takes beside the rest: dynamic shared memory in words of i32, by address."""
     i32 = INTEGERS["i32"]
 
@@ -360,23 +366,23 @@ def _product_names(memory: Memory, here: _Here) -> dict[str, Any]:
     }
 
 
-def _shuffle(here: _Here, value: Any, source: int) -> _Meeting:
+def _shuffle(here: Here, value: Any, source: int) -> Meeting:
     """What the thread `source` of the block, one of the same warp, gives at the same time."""
-    return _Meeting(here.thread.warp, value, lambda brought: brought[source])
+    return Meeting(here.thread.warp, value, lambda brought: brought[source])
 
 
-def _ballot(here: _Here, vote: bool) -> _Meeting:
+def _ballot(here: Here, vote: bool) -> Meeting:
     """The lanes of the warp that vote for it, as bits."""
-    return _Meeting(
+    return Meeting(
         here.thread.warp,
         bool(vote),
         lambda brought: sum(1 << number % 32 for number, v in brought.items() if v),
     )
 
 
-def _match(here: _Here, value: int) -> _Meeting:
+def _match(here: Here, value: int) -> Meeting:
     """The lanes of the warp that give the same value at the same time."""
-    return _Meeting(
+    return Meeting(
         here.thread.warp,
         value,
         lambda brought: sum(1 << number % 32 for number, v in brought.items() if v == value),
@@ -399,7 +405,7 @@ def _take_ticket(memory: Memory, address: int, last: int) -> int:
     return ticket
 
 
-def _shared_array(here: _Here, size: int) -> list[Any]:
+def _shared_array(here: Here, size: int) -> list[Any]:
     return here.thread.shared.arrays.setdefault(next(here.thread.arrays), [None] * size)
 
 
@@ -444,7 +450,7 @@ _FUNCTIONS = {
 """Functions of libdevice by their f64 names, whose f32 ones have an f more."""
 
 
-def _namespace(memory: Memory, here: _Here) -> dict[str, Any]:
+def _namespace(memory: Memory, here: Here) -> dict[str, Any]:
     f32, f64 = np.float32, np.float64
 
     def to_int(x: Any, bits: int) -> int:
@@ -488,8 +494,8 @@ def _namespace(memory: Memory, here: _Here) -> dict[str, Any]:
     cuda = SimpleNamespace(
         threadIdx=Index(lambda: (here.thread.number, 0, 0)),
         blockIdx=Index(lambda: here.thread.block_index),
-        syncthreads=lambda: _Meeting(here.thread.block),
-        syncwarp=lambda: _Meeting(here.thread.warp),
+        syncthreads=lambda: Meeting(here.thread.block),
+        syncwarp=lambda: Meeting(here.thread.warp),
         shfl_xor_sync=lambda mask, value, step: _shuffle(here, value, here.thread.number ^ step),
         shfl_up_sync=lambda mask, value, step: _shuffle(
             here, value, here.thread.number - (step if here.thread.number % 32 >= step else 0)
@@ -502,6 +508,7 @@ def _namespace(memory: Memory, here: _Here) -> dict[str, Any]:
         atomic=SimpleNamespace(add=_add),
         shared=SimpleNamespace(array=lambda size, dtype: _shared_array(here, size)),
         selp=lambda condition, a, b: a if condition else b,
+        fma=lambda a, b, c: type(a)(f64(a) * f64(b) + f64(c)),
         libdevice=libdevice,
     )
     names: dict[str, Any] = {

@@ -42,7 +42,7 @@ min_nan = value_asm("min.NaN.f32 $0, $1, $2;", ["f32"], ["f32", "f32"], effect=F
 bits_to_f32 = value_asm("mov.b32 $0, $1;", ["f32"], ["u32"], effect=False)
 larger = value_asm("max.f32 $0, $1, $2;", ["f32"], ["f32", "f32"], effect=False)
 """The larger of two numbers; of a number and a NaN, the number."""
-NEGATIVE_INFINITY = np.float32("-inf")
+INFINITY, NEGATIVE_INFINITY = np.float32("inf"), np.float32("-inf")
 
 
 def _philox_rounds() -> str:

@@ -18,6 +18,7 @@ from typing import Any
 
 from aicf.backends.cuda.ptx import (
     ALL_LANES,
+    INFINITY,
     NEGATIVE_INFINITY,
     commit_copies,
     copy_async16,
@@ -36,6 +37,7 @@ from aicf.backends.cuda.ptx import (
     load_shared_f32,
     load_shared_f32x4,
     load_shared_u32x4,
+    max_nan,
     mma_bf16,
     mma_f16,
     pack_bf16,
@@ -74,6 +76,11 @@ SCALE, LOG2_E = 0.18, 1.4426950408889634
 """Scores are in units of log2(e), so that the exponential is a power of two; SCALE has the factor."""
 CAUSAL, PAST = False, 0
 """Whether query i sees keys 0 to i + PAST alone."""
+NAN_AS_ZERO = False
+"""Whether weights are 0 where they would be NaN: all those of a row with a score that is NaN or infinite, or whose
+scores are all -inf. The maximum of the first is held at +inf, below which every weight and what was summed before is 0;
+`larger` of the NaN of two infinities and 0 is 0. A sum of 0 is then that of such a row, and nothing divides it. Values
+are still multiplied by these zeros, as the program says."""
 COUNT = 96
 """Batch elements."""
 PROGRAMMATIC = True
@@ -151,6 +158,7 @@ def attention(q: Any, k: Any, v: Any, result: Any, mask: Any) -> None:
     product = mma_f16 if DTYPE == "f16" else mma_bf16
     pack = pack_f16 if DTYPE == "f16" else pack_bf16
     narrow = f32_to_f16 if DTYPE == "f16" else f32_to_bf16
+    largest = max_nan if NAN_AS_ZERO else larger
     shared = shared_base(cuda.shared.array(0, u8))
     if WARPGROUPS:
         shared = u32((shared + u32(1023)) & u32(0xFFFFFC00))
@@ -345,16 +353,20 @@ def attention(q: Any, k: Any, v: Any, result: Any, mask: Any) -> None:
             for h in unrolled(2):
                 here = NEGATIVE_INFINITY
                 for s in unrolled(i * SCORE + h * 2, (i + 1) * SCORE, 4):
-                    here = larger(here, larger(score[s], score[s + 1]))
-                here = larger(here, cuda.shfl_xor_sync(ALL_LANES, here, 1))
-                here = larger(here, cuda.shfl_xor_sync(ALL_LANES, here, 2))
+                    here = largest(here, largest(score[s], score[s + 1]))
+                here = largest(here, cuda.shfl_xor_sync(ALL_LANES, here, 1))
+                here = largest(here, cuda.shfl_xor_sync(ALL_LANES, here, 2))
                 if FOLDED:
                     here = here * f32(SCALE)
-                here = larger(here, top[i * 2 + h])
+                here = largest(here, top[i * 2 + h])
+                if NAN_AS_ZERO:
+                    here = here if here == here else INFINITY
                 # A row that has seen only -inf so far: 0 in place of the maximum keeps its exponentials at 0.
                 base = f32(0.0) if here == NEGATIVE_INFINITY else here
                 if TILES_N > 1:
                     decay = exp2_approx(top[i * 2 + h] - base)
+                    if NAN_AS_ZERO:
+                        decay = larger(decay, f32(0.0))
                     sums[i * 2 + h] = sums[i * 2 + h] * decay
                     for t in unrolled(i * TOTAL + h * 2, (i + 1) * TOTAL, 4):
                         total[t] = total[t] * decay
@@ -366,6 +378,8 @@ def attention(q: Any, k: Any, v: Any, result: Any, mask: Any) -> None:
                             score[s + c] = exp2_approx(cuda.fma(score[s + c], f32(SCALE), -base))
                         else:
                             score[s + c] = exp2_approx(score[s + c] - base)
+                        if NAN_AS_ZERO:
+                            score[s + c] = larger(score[s + c], f32(0.0))
                     sums[i * 2 + h] = sums[i * 2 + h] + (score[s] + score[s + 1])
 
         if TILES_N == 1:
@@ -407,6 +421,8 @@ def attention(q: Any, k: Any, v: Any, result: Any, mask: Any) -> None:
     for r in unrolled(ROW_TILES * 2):
         sums[r] = sums[r] + cuda.shfl_xor_sync(ALL_LANES, sums[r], 1)
         sums[r] = sums[r] + cuda.shfl_xor_sync(ALL_LANES, sums[r], 2)
+        if NAN_AS_ZERO and WARPS_N == 1:
+            sums[r] = f32(1.0) if sums[r] == f32(0.0) else sums[r]
     if WARPS_N == 1:
         for i in unrolled(ROW_TILES):
             for h in unrolled(2):
@@ -474,12 +490,16 @@ def attention(q: Any, k: Any, v: Any, result: Any, mask: Any) -> None:
                     state = u32(states + (local + u32(w * BLOCK_M)) * u32(8))
                     part = u32(shared + (local + u32(w * BLOCK_M)) * u32(PARTIAL_PITCH) + piece * u32(32))
                     factor = exp2_approx(load_shared_f32(state) - base)
+                    if NAN_AS_ZERO:
+                        factor = larger(factor, f32(0.0))
                     whole = cuda.fma(load_shared_f32(u32(state + u32(4))), factor, whole)
                     x = registers(8, f32(0.0))
                     x[0:4] = load_shared_f32x4(part)
                     x[4:8] = load_shared_f32x4(u32(part + u32(16)))
                     for c in unrolled(8):
                         value[c] = cuda.fma(x[c], factor, value[c])
+                if NAN_AS_ZERO:
+                    whole = f32(1.0) if whole == f32(0.0) else whole
                 inverse = rcp_approx(whole)
                 at = u64(result + u64(local) * u64(RESULT_ROW) + u64(piece) * u64(8 * RESULT_COLUMN))
                 if WIDE_STORES:

@@ -14,6 +14,7 @@ from typing import Any
 
 from aicf.backends.cuda.ptx import (
     ALL_LANES,
+    INFINITY,
     NEGATIVE_INFINITY,
     cuda,
     f32,
@@ -21,6 +22,7 @@ from aicf.backends.cuda.ptx import (
     larger,
     launch_dependents,
     load_shared_f32,
+    max_nan,
     shared_base,
     store_shared_f32,
     u8,
@@ -57,6 +59,7 @@ def attention_simt(q: Any, k: Any, v: Any, result: Any, mask: Any) -> None:
     Block: WARPS x ROWS queries of one batch element; a warp takes ROWS of them. Its lanes are the 32 keys of a tile for
     the scores, and COLUMNS columns of the result each for the weighted sum of the values.
     """
+    largest = max_nan if NAN_AS_ZERO else larger
     shared = shared_base(cuda.shared.array(0, u8))
     thread = i32(cuda.threadIdx.x)
     lane = i32(thread & 31)
@@ -110,12 +113,16 @@ def attention_simt(q: Any, k: Any, v: Any, result: Any, mask: Any) -> None:
                 score = NEGATIVE_INFINITY
             here = score
             for distance in unrolled(5):
-                here = larger(here, cuda.shfl_xor_sync(ALL_LANES, here, 1 << distance))
-            here = larger(here, top[r])
+                here = largest(here, cuda.shfl_xor_sync(ALL_LANES, here, 1 << distance))
+            here = largest(here, top[r])
+            if NAN_AS_ZERO:
+                here = here if here == here else INFINITY
             base = f32(0.0) if here == NEGATIVE_INFINITY else here
             decay = cuda.libdevice.expf(top[r] - base)
             top[r] = here
             weight[r] = cuda.libdevice.expf(score - base)
+            if NAN_AS_ZERO:
+                decay, weight[r] = larger(decay, f32(0.0)), larger(weight[r], f32(0.0))
             sums[r] = sums[r] * decay + weight[r]
             for c in unrolled(COLUMNS):
                 total[r * COLUMNS + c] = total[r * COLUMNS + c] * decay
@@ -132,6 +139,8 @@ def attention_simt(q: Any, k: Any, v: Any, result: Any, mask: Any) -> None:
         whole = sums[r]
         for distance in unrolled(5):
             whole = whole + cuda.shfl_xor_sync(ALL_LANES, whole, 1 << distance)
+        if NAN_AS_ZERO:
+            whole = f32(1.0) if whole == f32(0.0) else whole
         row = i32(first + local + r)
         if row < M:
             for c in unrolled(COLUMNS):

@@ -20,6 +20,7 @@ from typing import Any
 
 from aicf.backends.cuda.ptx import (
     ALL_LANES,
+    INFINITY,
     NEGATIVE_INFINITY,
     cluster_arrive,
     cluster_wait,
@@ -34,6 +35,7 @@ from aicf.backends.cuda.ptx import (
     load_u32x4,
     load_u32x4_or_zero,
     map_shared,
+    max_nan,
     rcp_approx,
     shared_base,
     store_cluster_f32x2,
@@ -56,6 +58,8 @@ MASKED = False
 MASK_BATCH, MASK_COLUMN = (0,), 2
 SCALE, LOG2_E = 0.18, 1.4426950408889634
 """Scores are in units of log2(e), so that the exponential is a power of two; SCALE has the factor."""
+NAN_AS_ZERO = False
+"""Whether weights are 0 where they would be NaN, see `templates.attention`."""
 WRITES, COPIES_K, COPIES_V = True, False, False
 """Whether a row of keys and values is new, and whether the others are copied to where the new state lies."""
 NEW_K_BATCH, NEW_V_BATCH = (128,), (128,)
@@ -98,6 +102,7 @@ def attention_step(pointers: Any) -> None:
     """Block: one of SPLITS shares of the keys of one batch element, for its one query."""
     if PROGRAMMATIC:
         launch_dependents()
+    largest = max_nan if NAN_AS_ZERO else larger
     shared = shared_base(cuda.shared.array(0, u8))
     thread = u32(cuda.threadIdx.x)
     lane = u32(thread & u32(31))
@@ -170,14 +175,18 @@ def attention_step(pointers: Any) -> None:
         if TAIL:  # noqa: SIM102 (the outer test is constant)
             if key + i32(j * LINES) >= i32(N):
                 score[j] = NEGATIVE_INFINITY
-        top = larger(top, score[j])
+        top = largest(top, score[j])
     for s in unrolled(BITS, 5):
-        top = larger(top, cuda.shfl_xor_sync(ALL_LANES, top, 1 << s))
+        top = largest(top, cuda.shfl_xor_sync(ALL_LANES, top, 1 << s))
+    if NAN_AS_ZERO:
+        top = top if top == top else INFINITY
     # Where all scores are -inf, 0 in place of the maximum keeps the exponentials at 0.
     base = f32(0.0) if top == NEGATIVE_INFINITY else top
     total = registers(9, f32(0.0))
     for j in unrolled(LOADS):
         weight = exp2_approx(score[j] - base)
+        if NAN_AS_ZERO:
+            weight = larger(weight, f32(0.0))
         total[8] += weight
         for c in unrolled(4):
             x[0:2] = splice(UNPACK, vw[j * 4 + c])
@@ -220,6 +229,8 @@ def attention_step(pointers: Any) -> None:
         whole = f32(0.0)
         for g in unrolled((PARTS + 31) // 32):
             factor[g] = exp2_approx(state[g * 2] - base)
+            if NAN_AS_ZERO:
+                factor[g] = larger(factor[g], f32(0.0))
             if PARTS % 32 != 0:
                 factor[g] = factor[g] if lane + u32(g * 32) < u32(PARTS) else f32(0.0)
             whole = cuda.fma(state[g * 2 + 1], factor[g], whole)
@@ -232,6 +243,8 @@ def attention_step(pointers: Any) -> None:
             x[0:2] = load_shared_f32x2(u32(sums_at + u32(p * D * 4) + pair * u32(8)))
             value[0] = cuda.fma(x[0], weight, value[0])
             value[1] = cuda.fma(x[1], weight, value[1])
+        if NAN_AS_ZERO:
+            whole = f32(1.0) if whole == f32(0.0) else whole
         inverse = rcp_approx(whole)
         offset_result = splice(OFFSET, index, BATCH, RESULT_BATCH)
         if D >= 64 or thread < u32(D // 2):

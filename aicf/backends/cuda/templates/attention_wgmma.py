@@ -29,6 +29,7 @@ def attention(q_map, k_map, v_map, result, mask):
     its keys and of its values."""
     thread = i32(cuda.threadIdx.x)
     group = i32(cuda.shfl_sync(ALL_LANES, thread, 0)) >> 7  # known to be the same in a warp
+    largest = max_nan if NAN_AS_ZERO else larger
     shared = u32((shared_base(cuda.shared.array(0, u8)) + u32(1023)) & u32(0xFFFFFC00))
     full = u32(shared + u32(BARRIERS_AT))
     empty = u32(shared + u32(BARRIERS_AT + 8 * (1 + 2 * STAGES)))
@@ -312,22 +313,25 @@ def hide(tile, row):
 def weigh():
     """One step of the online softmax: the maximum so far, what earlier sums shrink by, and the weights of the tile.
     Products are in units that SCALE turns into powers of two, unless a mask has been added. Four maxima and two sums of
-    a row side by side, since each chain waits for itself."""
+    a row side by side, since each chain waits for itself. `templates.attention` says what NAN_AS_ZERO is."""
     for h in unrolled(2):
         best = registers(4, f32(NEGATIVE_INFINITY))
         for s in unrolled(h * 2, SCORE, 4):
-            best[s // 4 % 4] = larger(best[s // 4 % 4], larger(score[s], score[s + 1]))
-        here = larger(larger(best[0], best[1]), larger(best[2], best[3]))
-        here = larger(here, cuda.shfl_xor_sync(ALL_LANES, here, 1))
-        here = larger(here, cuda.shfl_xor_sync(ALL_LANES, here, 2))
+            best[s // 4 % 4] = largest(best[s // 4 % 4], largest(score[s], score[s + 1]))
+        here = largest(largest(best[0], best[1]), largest(best[2], best[3]))
+        here = largest(here, cuda.shfl_xor_sync(ALL_LANES, here, 1))
+        here = largest(here, cuda.shfl_xor_sync(ALL_LANES, here, 2))
+        here = largest(here if MASKED else here * f32(SCALE), top[h])
+        if NAN_AS_ZERO:
+            here = here if here == here else INFINITY
         if MASKED:
-            here = larger(here, top[h])
             # A row that has seen only -inf so far: 0 in place of the maximum keeps its exponentials at 0.
             base[h] = f32(0.0) if here == NEGATIVE_INFINITY else here
             decay[h] = exp2_approx(top[h] - base[h])
         else:
-            here = larger(here * f32(SCALE), top[h])
             decay[h] = exp2_approx(top[h] - here)
+        if NAN_AS_ZERO:
+            decay[h] = larger(decay[h], f32(0.0))
         top[h] = here
     for h in unrolled(2):
         part_sum = registers(2, f32(0.0))
@@ -337,6 +341,8 @@ def weigh():
                     score[s + c] = exp2_approx(score[s + c] - base[h])
                 else:
                     score[s + c] = exp2_approx(cuda.fma(score[s + c], f32(SCALE), -top[h]))
+                if NAN_AS_ZERO:
+                    score[s + c] = larger(score[s + c], f32(0.0))
             part_sum[s // 4 % 2] = part_sum[s // 4 % 2] + (score[s] + score[s + 1])
         sums[h] = cuda.fma(sums[h], decay[h], part_sum[0] + part_sum[1])
 
@@ -350,6 +356,8 @@ def store(index, row):
     for h in unrolled(2):
         sums[h] = sums[h] + cuda.shfl_xor_sync(ALL_LANES, sums[h], 1)
         sums[h] = sums[h] + cuda.shfl_xor_sync(ALL_LANES, sums[h], 2)
+        if NAN_AS_ZERO:
+            sums[h] = f32(1.0) if sums[h] == f32(0.0) else sums[h]
         sums[h] = rcp_approx(sums[h])
     offset = splice(OFFSET, u32(index), BATCH, RESULT_BATCH)
     to = u64(result + offset)
