@@ -427,7 +427,7 @@ def _attentions() -> dict[str, Case]:
         ),
         "attention_step-exported": (
             ATTENTION_STEP,
-            partial(exported, "f16", 1, 333, 64, (2, 3, 1, 333), 1),
+            partial(exported, "f16", 1, 333, 64, (2, 3, 1, 333), 2),
         ),
         "attention_step-exported-plain": (ATTENTION_STEP, partial(exported, "bf16", 1, 500, 128)),
         "attention_simt-exported": (

@@ -650,8 +650,8 @@ def exported_attention(
     broken: int = 0,
 ) -> Graph:
     """Attention of 2 x 3 heads as PyTorch's exporter writes it: the root of the scale multiplies queries and keys, and
-    probabilities that are NaN become 0. With `hidden`, one in as many rows of the mask is -inf all along; with
-    `broken`, one in as many queries is infinite."""
+    probabilities that are NaN become 0. With `hidden`, one in as many rows of the mask is -inf all along, or one in as
+    many heads where each has one row; with `broken`, one in as many queries is infinite."""
     g = Graph("exported_attention")
     sizes = {"q": rows, "k": columns, "v": columns}
     q, k, v = (
@@ -663,7 +663,8 @@ def exported_attention(
     if mask is not None:
         added = g.input("mask", mask, dtype)
         if hidden:
-            added = g.select(_every(g, mask, len(mask) - 2, hidden), float("-inf"), added)
+            axis = len(mask) - 2 if rows > 1 else 1
+            added = g.select(_every(g, mask, axis, hidden), float("-inf"), added)
         scores = scores + added
     weights = g.softmax(scores)
     y = g.matmul(g.where(g.is_nan(weights), 0.0, weights), v)
