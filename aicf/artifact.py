@@ -227,12 +227,19 @@ def _read_stream(stream: BinaryIO, path: str) -> Artifact:
     stream.seek(0)
     if stream.read(4) != b"PK\x03\x04":
         what = "is empty" if size == 0 else "is not an AICF artifact"
-        raise _error(path, f"{what}; make one with `aicf compile MODEL -o {Path(path).name}`")
+        raise _error(path, f"{what}; make one with `{_compile_of(Path(path))}`")
     infos, directory = _read_directory(stream, path)
     spans = _check_layout(stream, path, infos, directory, size)
     manifest = _read_manifest(stream, path, infos, spans)
     _check_seal(stream, path, spans, size)
     return Artifact(path, _read_entries(stream, path, manifest, spans), manifest)
+
+
+def _compile_of(path: Path) -> str:
+    """The command that makes the artifact `path`; of a model, the one that makes an artifact of it and keeps it."""
+    if path.suffix == ".aicf":
+        return f"aicf compile MODEL -o {path.name}"
+    return f"aicf compile {path.name} -o {path.with_suffix('.aicf').name}"
 
 
 def _read_directory(stream: BinaryIO, path: str) -> tuple[list[zipfile.ZipInfo], int]:

@@ -588,6 +588,16 @@ FILES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
 }
 
 
+def test_a_model_where_an_artifact_is_wanted(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """The way out makes an artifact beside the model, not over it."""
+    path = tmp_path / "m.onnx"
+    path.write_bytes(b"\x08\x08:")
+    assert main(["explain", str(path)]) == 1
+    assert capsys.readouterr().err == (
+        f"{path}: error: the artifact is not an AICF artifact; make one with `aicf compile m.onnx -o m.aicf`\n"
+    )
+
+
 @pytest.mark.parametrize("case", FILES)
 def test_damaged_artifacts(case: str, saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     damage, message = FILES[case]
@@ -689,6 +699,37 @@ def test_an_artifact_path_that_cannot_be_written(four: aicf.CompiledModel, read_
         aicf.ArtifactError, match="cannot write the artifact: Not a directory; choose a path that can be"
     ):
         four.save(read_only)
+
+
+@pytest.mark.parametrize(
+    ("command", "made"),
+    [
+        ("compile MODEL -o MODEL --dims N=4", "the artifact"),
+        ("compile MODEL -o WEIGHTS --weights WEIGHTS --dims N=4", "the artifact"),
+        ("compile MODEL -o POLICY --policy POLICY --dims N=4", "the artifact"),
+        ("policy apply MODEL POLICY -o POLICY --dims N=4", "the artifact"),
+        ("policy extract PROGRAM -o PROGRAM", "the policy"),
+        ("tune MODEL -o MODEL --dims N=4", "the tuning table"),
+    ],
+)
+def test_no_command_writes_over_what_it_reads(
+    command: str, made: str, saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    files = {
+        "MODEL": ("m.mlir", MLP.read_bytes()),
+        "WEIGHTS": ("w.safetensors", safetensors.numpy.save(mlp_weights())),
+        "POLICY": ("p.yaml", b"streams: 1\n"),
+        "PROGRAM": ("m.aicf", saved.read_bytes()),
+    }
+    for name, content in files.values():
+        (tmp_path / name).write_bytes(content)
+    words = command.split()
+    output = tmp_path / files[words[words.index("-o") + 1]][0]
+    assert main([str(tmp_path / files[word][0]) if word in files else word for word in words]) == 1
+    assert capsys.readouterr().err == (
+        f"{output}: error: {made} would take the place of what it is made of; give -o another path\n"
+    )
+    assert all((tmp_path / name).read_bytes() == content for name, content in files.values())
 
 
 def test_an_output_folder_that_cannot_be_written(

@@ -105,8 +105,13 @@ def _decode(text: str | bytes, filename: str, line_offset: int) -> str:
         before = text[: error.start]
         line = before.count(b"\n") + 1 + line_offset
         column = error.start - (before.rfind(b"\n") + 1) + 1
+        way_out = (
+            "an ONNX model is no text: `aicf compile` takes it, and aicf.compile(...).ir('logical') is its text"
+            if filename.endswith(".onnx")
+            else "save the file as UTF-8 text"
+        )
         raise InvalidIR(
-            f"the program is not UTF-8: byte 0x{text[error.start]:02x}; save the file as UTF-8 text",
+            f"the program is not UTF-8: byte 0x{text[error.start]:02x}; {way_out}",
             location=f"{filename}:{line}:{column}",
         ) from None
 

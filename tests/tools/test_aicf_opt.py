@@ -114,11 +114,18 @@ def test_unreadable_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
 def test_any_file_name_will_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     (tmp_path / "m.txt").write_text(PROGRAM)
     assert main([str(tmp_path / "m.txt")]) == 0
-    (tmp_path / "m.onnx").write_bytes(b"\x08\x0a\xff")
-    assert main([str(tmp_path / "m.onnx")]) == 1
-    assert capsys.readouterr().err.endswith(
-        "m.onnx:2:1: error: the program is not UTF-8: byte 0xff; save the file as UTF-8 text\n"
-    )
+    for suffix, way_out in (
+        ("bin", "save the file as UTF-8 text"),
+        (
+            "onnx",
+            "an ONNX model is no text: `aicf compile` takes it, and aicf.compile(...).ir('logical') is its text",
+        ),
+    ):
+        (tmp_path / f"m.{suffix}").write_bytes(b"\x08\x0a\xff")
+        assert main([str(tmp_path / f"m.{suffix}")]) == 1
+        assert capsys.readouterr().err.endswith(
+            f"m.{suffix}:2:1: error: the program is not UTF-8: byte 0xff; {way_out}\n"
+        )
 
 
 def test_output_file(program: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -44,7 +44,7 @@ def compile_command(
     """Compile a model into an artifact that loads without a compiler."""
     from aicf.compiler import compile
 
-    check_output(output, "the artifact")
+    check_output(output, "the artifact", model, weights, policy, tuning)
     compiled = compile(
         model,
         weights,

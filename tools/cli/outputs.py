@@ -1,4 +1,4 @@
-"""Whether a command will be able to write what it makes, asked before it works for minutes."""
+"""Whether a command can write what it makes, and over nothing that it reads: asked before it works for minutes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,27 @@ from aicf.errors import ArtifactError
 from aicf.files import check_writable, reason_of
 
 
-def check_output(path: Path, what: str) -> None:
-    """Raises ArtifactError if `path` cannot be written; `what` names it in the message."""
+def check_output(path: Path, what: str, *reads: Path | str | None) -> None:
+    """Raises ArtifactError if `path` cannot be written, or is one of the files that the command reads.
+
+    Args:
+        path: The file to write; `what` names it in the message.
+        reads: Files, if they are given; a policy may also be a text.
+    """
+    if any(read is not None and _same_file(path, read) for read in reads):
+        raise ArtifactError(
+            f"{what} would take the place of what it is made of; give -o another path", location=str(path)
+        )
     try:
         check_writable(path)
     except OSError as error:
         raise ArtifactError(
             f"cannot write {what}: {reason_of(error)}; choose a path that can be written", location=str(path)
         ) from error
+
+
+def _same_file(path: Path, read: Path | str) -> bool:
+    try:
+        return path.samefile(read)
+    except (OSError, ValueError):  # one of them is not there, or is no path
+        return False

@@ -54,7 +54,7 @@ def extract_command(
     from aicf.decided import read_decided
 
     if output is not None:
-        check_output(output, "the policy")
+        check_output(output, "the policy", program)
     decided = read_decided(program)
     if output is None:
         print(decided.policy.to_yaml(), end="")

@@ -26,7 +26,8 @@ def run_command(
     output: Annotated[
         Path,
         typer.Option(
-            help="Folder for one NAME.npy for each output, and for each parameter or state that the call updated."
+            help="Folder for one NAME.npy for each output, and for each parameter or state that the call updated; a / "
+            "of a name is a _ of its file."
         ),
     ] = Path("."),
     weights: Weights = None,
@@ -44,8 +45,8 @@ def run_command(
         if is_model(model)
         else _run_artifact(model, weights, device, cache, inputs)
     )
-    for name, array in results.items():
-        path = write_array(output, name, array)
+    for stem, array in zip(file_stems(list(results)), results.values(), strict=True):
+        path = write_array(output, stem, array)
         print(f"{path}: {describe_array(array)}")
 
 
@@ -101,6 +102,25 @@ def _read_array(path: Path) -> Array:
         raise InputMismatch(f"no .npy file: {error}; write it with numpy.save", location=str(path)) from error
 
 
+def file_stems(names: Sequence[str]) -> list[str]:
+    """Names of files for arrays of these names: `_` stands for what cannot be in one, such as the / of ONNX.
+
+    Raises:
+        ArtifactError: two would be the same file, or a name is none of a file at all.
+    """
+    taken: dict[str, str] = {}
+    for name in names:
+        stem = name.replace("/", "_").replace("\0", "_")
+        if stem in ("", ".", ".."):
+            raise ArtifactError(f"output '{name}' is no file name; call the executable from Python for it")
+        if stem in taken:
+            raise ArtifactError(
+                f"outputs '{taken[stem]}' and '{name}' would both be {stem}.npy; call the executable from Python"
+            )
+        taken[stem] = name
+    return list(taken)
+
+
 def write_array(folder: Path, name: str, array: Array) -> Path:
     """Writes `folder/name.npy`, whole or not at all, and makes the folder.
 
@@ -108,8 +128,6 @@ def write_array(folder: Path, name: str, array: Array) -> Path:
         ArtifactError: it cannot be written.
     """
     path = folder / f"{name}.npy"
-    if Path(name).name != name:
-        raise ArtifactError(f"output '{name}' is no file name; call the executable from Python for it")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write_whole(path, lambda stream: np.save(stream, array, allow_pickle=False))

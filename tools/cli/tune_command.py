@@ -77,7 +77,7 @@ def tune_command(
         _check((output is None) != (prepare is None), "give -o to measure here, or --prepare to only compile")
     older = None
     if output is not None:
-        older = _checked_before(output, add, target if measure is None else None)
+        older = _checked_before(output, add, target if measure is None else None, model, policy)
     if model is not None:
         options = _options(target, policy, dims, values, threads, meta, check_finite)
         prepared = _compiled(model, options, variants)
@@ -132,12 +132,14 @@ def _compiled(model: Path, options: Options, variants: int) -> Prepared:
         return prepare(model, options, variants, step)
 
 
-def _checked_before(output: Path, add: bool, target: str | None) -> TuningTable | None:
+def _checked_before(
+    output: Path, add: bool, target: str | None, *reads: Path | str | None
+) -> TuningTable | None:
     """The table to add to, if any. What would make the times useless at the end is an error before they are taken."""
     from aicf.policies.tuning_table import TuningTable
     from aicf.tuning.devices import check_device
 
-    check_output(output, "the tuning table")
+    check_output(output, "the tuning table", *reads)
     if target is not None:
         check_device(target)
     return TuningTable.load(output) if add and output.exists() else None
