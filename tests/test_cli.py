@@ -121,6 +121,40 @@ def test_run_writes_every_output(folder: Path, tmp_path: Path, capsys: pytest.Ca
     )
 
 
+def doubled(*names: str) -> str:
+    """x + x, under each of the names."""
+    results = ", ".join(f'tensor<2xf32> {{logical.name = "{name}"}}' for name in names)
+    values = [f"%y{index}" for index in range(len(names))]
+    ops = "".join(f"  {value} = logical.add %x, %x : tensor<2xf32>\n" for value in values)
+    types = ", ".join("tensor<2xf32>" for _ in names)
+    return (
+        'func.func @twice(%x : tensor<2xf32> {logical.name = "x", logical.role = "input"}) -> '
+        f"({results}) {{\n{ops}  func.return {', '.join(values)} : {types}\n}}\n"
+    )
+
+
+def test_run_makes_file_names_of_the_names_of_outputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Those of ONNX models have slashes."""
+    x = normal(2)
+    np.save(tmp_path / "x.npy", x)
+    program = tmp_path / "m.mlir"
+    arguments = ["run", str(program), "--input", f"x={tmp_path / 'x.npy'}", "--output", str(tmp_path / "out")]
+    program.write_text(doubled("/head/Add_output_0", "y"))
+    assert main(arguments) == 0
+    paths = [tmp_path / "out" / f"{stem}.npy" for stem in ("_head_Add_output_0", "y")]
+    assert capsys.readouterr().out == "".join(f"{path}: f32[2]\n" for path in paths)
+    for path in paths:
+        np.testing.assert_array_equal(np.load(path), x + x)
+    for names, message in (
+        (("z/a", "z_a"), "outputs 'z/a' and 'z_a' would both be z_a.npy; call the executable from Python"),
+        ((".",), "output '.' is no file name; call the executable from Python for it"),
+    ):
+        program.write_text(doubled(*names))
+        assert main(arguments) == 1
+        assert capsys.readouterr().err.splitlines()[-1] == f"aicf: error: {message}"
+    assert sorted((tmp_path / "out").iterdir()) == sorted(paths)
+
+
 def test_run_writes_what_the_call_updated(folder: Path, tmp_path: Path):
     x, y = normal(64, 8, seed=1), normal(64, 4, seed=2)
     np.save(tmp_path / "x.npy", x)

@@ -1,7 +1,7 @@
 """What a model takes and gives, with the names of its sizes, and the reading of a call's inputs by it.
 
-Here a call is told what is wrong with it before a program is looked for: names, ranks, fixed sizes, and sizes that
-contradict each other. Element types are the program's to check, which knows its ports.
+Here a call is told what is wrong with it before a program is made for it: names, element types, ranks, fixed sizes, and
+sizes that contradict each other. Where there is one already it checks element types itself, for it knows its ports.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, NamedTuple, TypeAlias
 
 from aicf.errors import InputMismatch
 from aicf.runtime.device_array import tensor_of
 from aicf.runtime.executable import TensorSpec
 from aicf.runtime.ports import as_array, reject_unknown
-from aicf.runtime.tensors import Array, describe, describe_array, element_name, numpy_dtype
+from aicf.runtime.tensors import Array, describe, numpy_dtype
 
 Feeds: TypeAlias = Mapping[str, Any] | Sequence[Any]
 """Inputs by name, or in order."""
@@ -111,6 +112,11 @@ class Interface:
 
     def check_outputs(self, names: Sequence[str]) -> None:
         """Raises InputMismatch for a name that is no output."""
+        if isinstance(names, Mapping):
+            raise InputMismatch(
+                "output names are a list of names, got a dict; inputs come first, as in "
+                f"session.run(feeds, {list(self.output_names)})"
+            )
         if isinstance(names, str):
             raise InputMismatch(
                 f"output names are a list of names, got the string '{names}'; write ['{names}']"
@@ -133,13 +139,14 @@ class Interface:
         """What the program of a call with these inputs is made for.
 
         Raises:
-            InputMismatch: an input is no array, or has another rank, another fixed size, or a size that contradicts
-                that of another input.
+            InputMismatch: an input is no array, or has another element type, another rank, another fixed size, or a
+                size that contradicts that of another input.
         """
         bound: dict[str, tuple[int, str]] = {}
         for spec, value in zip(self._inputs, arguments, strict=True):
             shape, dtype = tensor_of(value, spec)
             _check_fixed(spec, shape, dtype)
+            _check_type(spec, shape, dtype)
             for wanted, size in zip(spec.shape, shape, strict=True):
                 if isinstance(wanted, str) and wanted in self.dims:
                     self._bind(wanted, size, spec.name, bound)
@@ -177,6 +184,8 @@ class Interface:
             InputMismatch: a dimension is unknown or missing, or an input must have a value and has none.
         """
         reject_unknown(dims, self.dims, "dimension")
+        for name, size in dims.items():
+            _check_size(name, size)
         sizes = {**self._settled(), **dims}
         if missing := [name for name in self.dims if name not in sizes]:
             listed = ", ".join(self.dims)
@@ -216,15 +225,14 @@ def _check_iterable(names: object) -> None:
         raise InputMismatch(f"output names are a list of names, got {type(names).__name__}")
 
 
+def _check_size(name: str, size: object) -> None:
+    if isinstance(size, bool) or not isinstance(size, Integral) or size < 0:
+        raise InputMismatch(f"dimension {name} has one size, 0 or more, got {size!r}; write {{'{name}': 8}}")
+
+
 def _value_text(spec: _Input, value: object) -> str:
-    """The elements of an input as JSON. Raises InputMismatch for another element type."""
-    array = as_array(value, spec)
-    if element_name(array.dtype) != spec.dtype:
-        wanted, found = describe(spec.shape, spec.dtype), describe_array(array)
-        raise InputMismatch(
-            f"input '{spec.name}': expected {wanted}, got {found}; convert it to {numpy_dtype(spec.dtype)}"
-        )
-    return json.dumps(array.tolist())
+    """The elements of an input as JSON."""
+    return json.dumps(as_array(value, spec).tolist())
 
 
 def _check_fixed(spec: _Input, shape: tuple[int, ...], dtype: str) -> None:
@@ -241,3 +249,11 @@ def _check_fixed(spec: _Input, shape: tuple[int, ...], dtype: str) -> None:
         way_out = f"the model fixes dimension {wrong[0]} to {spec.shape[wrong[0]]}"
     wanted = describe(spec.shape, spec.dtype)
     raise InputMismatch(f"input '{spec.name}': expected {wanted}, got {describe(shape, dtype)}; {way_out}")
+
+
+def _check_type(spec: _Input, shape: tuple[int, ...], dtype: str) -> None:
+    if dtype != spec.dtype:
+        raise InputMismatch(
+            f"input '{spec.name}': expected {describe(shape, spec.dtype)}, got {describe(shape, dtype)}; convert it, "
+            f"as in array.astype('{numpy_dtype(spec.dtype)}')"
+        )

@@ -16,7 +16,7 @@ from aicf.inference.counting import OPEN
 from aicf.inference.interface import UNKNOWN, Interface
 from aicf.passes.specialize_shapes import symbolic_names
 from aicf.passes.support.interface import Result, argument_entry, results_of
-from aicf.passes.support.onnx_values import check_inputs, converted
+from aicf.passes.support.onnx_values import bind_values, check_inputs, converted
 from aicf.runtime.executable import TensorSpec
 from aicf.runtime.tensors import Array
 from aicf.sources import Source
@@ -77,6 +77,7 @@ def _of_graph(graph: GraphOp, source: Source, values: Mapping[str, Array]) -> In
         dtype, shape = source.outputs.get(name.data, nothing)
         outputs.append(TensorSpec(name.data, shape, dtype))
     types = {spec.name: element_named(spec.dtype) for spec in inputs}
+    bind_values(graph.clone(), values)  # what does not fit is told now, not by the first call that follows it
     known = {name: converted(name, value, types[name]) for name, value in values.items()}
     return Interface(inputs, outputs, symbolic_names(graph), known)
 

@@ -187,9 +187,9 @@ class InferenceSession:
                 an output is unknown; or the sizes have no program and none may be made.
             SessionClosed: the session is closed.
         """
-        arguments = self._interface.arguments(feeds)
         if outputs is not None:
             self._interface.check_outputs(outputs)
+        arguments = self._interface.arguments(feeds)
         results = self._programs.find(arguments).call(arguments, out)
         return results if outputs is None else {name: results[name] for name in outputs}
 

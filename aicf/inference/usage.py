@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from aicf.compiled import CompiledModel
-from aicf.runtime.memory import Ledger, MemoryStatistics, counting
+from aicf.runtime.memory import Ledger, counting
 
 PLAN_MEMORY = "plan-memory"
 _LOWER_BOUND = "lower_bound_bytes"
@@ -23,6 +23,7 @@ class Meter:
     def __init__(self) -> None:
         self._ledgers = {"host": Ledger(), "device": Ledger()}
         self._has_run = False
+        self._failed: dict[str, tuple[FirstRun, int]] = {}
 
     @contextmanager
     def open(self) -> Generator[None]:
@@ -32,17 +33,29 @@ class Meter:
 
     @contextmanager
     def first_run(self, executable: CompiledModel, name: str) -> Generator[FirstRun]:
-        """Counts the first run of one program of `executable`. What all its programs share goes with the first."""
+        """Counts the first run of one program of `executable`. What all its programs share goes with the first.
+
+        One that fails may have taken memory that the next one finds, so they are counted together.
+        """
         ledger = self._ledgers[executable.native.place]
+        run, before = self._failed.pop(name, None) or self._begin(executable, name, ledger)
+        try:
+            with self.open():
+                yield run
+        except BaseException:
+            self._failed[name] = run, before
+            raise
+        run.requested = ledger.read().peak_bytes - before
+
+    def _begin(self, executable: CompiledModel, name: str, ledger: Ledger) -> tuple[FirstRun, int]:
+        """A run that has not begun, and the bytes that are there before it."""
         run = FirstRun(predicted_bytes(executable, name, is_first=not self._has_run))
-        before = MemoryStatistics(0, 0, 0)
+        before = 0
         if self._has_run:
-            before = ledger.read()
+            before = ledger.read().live_bytes
             ledger.reset_peak()
         self._has_run = True
-        with self.open():
-            yield run
-        run.requested = ledger.read().peak_bytes - before.live_bytes
+        return run, before
 
 
 @dataclass

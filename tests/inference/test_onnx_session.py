@@ -158,7 +158,7 @@ def test_a_shape_that_is_an_input_is_followed() -> None:
         programs = ["n=6, rank=2, shape=[2, 3]", "n=6, rank=2, shape=[3, 2]", "n=6, rank=2, shape=[6, 1]"]
         assert [event.program for event in session.report.of("compiled")] == programs
         with pytest.raises(
-            InputMismatch, match=r"input 'shape': expected i64\[rank\], got i32\[2\]; convert it"
+            InputMismatch, match=r"input 'shape': expected i64\[2\], got i32\[2\]; convert it"
         ):
             session.run({"x": rows(6), "shape": np.array([2, 3], np.int32)})
 
@@ -235,5 +235,7 @@ def test_wrong_values_say_what_is_wrong() -> None:
         InferenceSession(branching(), values={"rat": 1})
     with pytest.raises(PolicyError, match="values: rate has rank 1"):
         InferenceSession(branching(), dims="n=2", values={"rate": [1, 2]})
+    with pytest.raises(PolicyError, match="values: x has rank 0, the input is nxf32, of rank 1"):
+        InferenceSession(branching(), values={"x": 1})  # no program is made yet, and none would tell
     with InferenceSession(reshaped()) as session, pytest.raises(ValueNeeded, match="'fold'"):
         session.run([rows(6), np.ones(100, np.int64)])

@@ -137,6 +137,19 @@ def test_wrong_outputs_say_what_is_wrong(session: InferenceSession) -> None:
         session.run([x], ["logit"])
     with pytest.raises(InputMismatch, match=r"got the string 'logits'; write \['logits'\]"):
         session.run([x], "logits")
+    for names in (None, ["logits"]):  # the order of ONNX Runtime
+        with pytest.raises(
+            InputMismatch,
+            match=r"inputs come first, as in session\.run\(feeds, \['logits', 'probabilities'\]\)",
+        ):
+            session.run(names, {"x": x})  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("size", [[2, 4], "8", -1, 1.5, True])
+def test_a_size_to_warm_up_is_one_whole_number(session: InferenceSession, size: Any) -> None:
+    with pytest.raises(InputMismatch) as error:
+        session.warm_up({"N": size})
+    assert error.value.message.startswith(f"dimension N has one size, 0 or more, got {size!r}; write ")
 
 
 # Shapes
@@ -284,6 +297,29 @@ def test_memory_is_what_was_predicted() -> None:
         assert row.requested == pytest.approx(row.predicted, rel=0.01)
         assert row.lower_bound is not None and row.lower_bound <= row.arena <= row.predicted
     assert memory.requested == sum(row.requested or 0 for row in memory.programs)
+
+
+def test_no_program_is_made_for_another_element_type() -> None:
+    with InferenceSession(classifier(), WEIGHTS) as session:
+        with pytest.raises(InputMismatch) as error:
+            session.run([rows(3, 24).astype(np.float64)])
+        assert error.value.message == (
+            "input 'x': expected f32[3, 24], got f64[3, 24]; convert it, as in array.astype('float32')"
+        )
+        assert session.report.of("compiled") == ()
+
+
+@pytest.mark.parametrize("count", [2, 900])
+def test_a_first_run_that_fails_is_counted_with_the_next(count: int) -> None:
+    with InferenceSession(classifier(), WEIGHTS, dims="N=2,900") as session:
+        session.run([rows(902 - count, 24)])
+        small = np.empty((1, 10), np.float32)
+        with pytest.raises(InputMismatch):
+            session.run([rows(count, 24)], out={"probabilities": small})
+        assert [row.requested is None for row in session.memory.programs].count(True) == 1
+        session.run([rows(count, 24)])
+        for row in session.memory.programs:
+            assert row.requested == pytest.approx(row.predicted, rel=0.01)
 
 
 def test_programs_made_one_by_one_share_packed_weights() -> None:
