@@ -44,9 +44,9 @@ class MaterializeViewsPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for context in fusion_contexts(op, target_of(op)):
             _give_memory(context)
-            _break_chains(context)
+            break_chains(context)
             if _keep_copies(context):
-                _break_chains(context)
+                break_chains(context)
             _copy_returns(context)
 
 
@@ -75,7 +75,7 @@ def _moves_elements(op: Operation) -> bool:
     return not isinstance(op, logical.ReshapeOp) or source != target
 
 
-def _break_chains(context: FusionContext) -> None:
+def break_chains(context: FusionContext) -> None:
     """Materialises the view in front of one that strides cannot express on top of it."""
     views: dict[SSAValue, View] = {}
     for op in list(context.function.body.block.ops):

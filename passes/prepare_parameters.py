@@ -24,10 +24,16 @@ from xdsl.passes import ModulePass
 from aicf.dialects import logical
 from aicf.dialects.emit import PREPARE, GroupOp, symbols
 from aicf.dialects.types import tensor_info
-from aicf.passes.materialize_views import without_feeder
+from aicf.passes.materialize_views import break_chains, without_feeder
 from aicf.passes.support.fusion import FusionContext, form_group
 from aicf.passes.support.identity import IdTable, merge_sources, op_id, set_identity, sources, value_hint
-from aicf.passes.support.interface import add_argument, arguments_of, functions, mark_argument
+from aicf.passes.support.interface import (
+    add_argument,
+    arguments_of,
+    functions,
+    mark_argument,
+    results_of,
+)
 from aicf.passes.support.ledger import record
 from aicf.passes.support.matching import computed_from
 from aicf.passes.support.outlining import id_of, name_of, outline
@@ -210,13 +216,16 @@ class _Prepared:
             res_attrs=ArrayAttr(_entry(name) for name in results.values()),
         )
         self.module.body.block.insert_op_before(function, functions(self.module)[0])
-        views = [
-            value.op for value in results if isinstance(value, OpResult) and isinstance(value.op, VIEW_OPS)
-        ]
-        if views:
+        self._copy_views(function)
+
+    def _copy_views(self, function: func.FuncOp) -> None:
+        """Has the views that cross copied; of chains that strides cannot express, the parts in front of them too."""
+        if any(isinstance(result.value.owner, VIEW_OPS) for result in results_of(function)):
             context = FusionContext(self.module, function, target_of(self.module), policy_of(self.module))
-            for view in views:
-                form_group(outline([view], id_of(view), view.results), context)
+            break_chains(context)
+            for result in results_of(function):
+                if isinstance(view := result.value.owner, VIEW_OPS):
+                    form_group(outline([view], id_of(view), view.results), context)
 
     def _results(self) -> dict[SSAValue, str]:
         """Calls what crosses by its first parameter and the op that makes it, and records it."""

@@ -133,12 +133,19 @@ def _reshape(node: Node, counted: Operands) -> Slices | None:
         return None
     given, stated = node.shape(0), [int(size) for size in sizes.reshape(-1)]
     wanted = _worked_out(node, given, stated)
-    for axis, size in enumerate(wanted):
-        if size == given[value.axis] and stated[axis] in (-1, 0):
-            in_front = prod(wanted[:axis]) == prod(given[: value.axis])
-            if in_front and prod(wanted[axis + 1 :]) == prod(given[value.axis + 1 :]):
-                return Slices(axis, value.count)
-    return None
+    axis = _open_axis(node, value, stated)
+    if axis is None or wanted[axis] != given[value.axis]:
+        return None
+    in_front = prod(wanted[:axis]) == prod(given[: value.axis])
+    behind = prod(wanted[axis + 1 :]) == prod(given[value.axis + 1 :])
+    return Slices(axis, value.count) if in_front and behind else None
+
+
+def _open_axis(node: Node, value: Counted, stated: Sequence[int]) -> int | None:
+    """The dimension whose size a shape leaves to the counted one: 0 at its place, else -1. Sizes of 1 look alike."""
+    if value.axis < len(stated) and stated[value.axis] == 0 and not node.attributes.int("allowzero", 0):
+        return value.axis
+    return stated.index(-1) if -1 in stated else None
 
 
 def _worked_out(node: Node, given: Sequence[int], stated: Sequence[int]) -> list[int]:

@@ -184,11 +184,11 @@ class _Peeler:
         return found
 
     def _is_transposed(self, value: OpResult, chain: Sequence[Operation]) -> bool:
-        """Whether a value, of a body without products, is given in transposed order and in no other."""
-        if not self.has_products and all(isinstance(op, TransposeOp) for op in chain):
-            others = (use.operation for use in value.uses if use.operation is not chain[-1])
-            return not any(isinstance(op, (YieldOp, *VIEW_OPS)) for op in others)
-        return False
+        """Whether a value, of a body without products, is given in transposed order and in no other. What reads a view
+        of it in the body has no say in where it lies."""
+        if self.has_products or not all(isinstance(op, TransposeOp) for op in chain):
+            return False
+        return not any(_is_given(use.operation) for use in value.uses if use.operation is not chain[-1])
 
     def _note_view(self, op: Operation) -> None:
         base = self.views.get(op.operands[0]) if isinstance(op, VIEW_OPS) else None
@@ -286,6 +286,13 @@ def _chains(behind: Mapping[SSAValue, tuple[SSAValue, View]]) -> set[Operation]:
             chains.add(value.op)
             value = value.op.operands[0]
     return chains
+
+
+def _is_given(reader: Operation) -> bool:
+    """Whether an op gives what it reads as a result, or a view of it."""
+    if not isinstance(reader, VIEW_OPS):
+        return isinstance(reader, YieldOp)
+    return any(_is_given(use.operation) for use in reader.results[0].uses)
 
 
 _PROLOGUE, _PRODUCTS, _EPILOGUE = 1, 2, 3

@@ -10,6 +10,7 @@ import pytest
 
 import aicf
 from aicf.compiled import CompiledModel
+from aicf.frontends.builder import Graph
 from aicf.inference.packing import packing_keys
 from aicf.semantics import Array
 
@@ -137,3 +138,17 @@ def test_what_computes_otherwise_is_not_shared(tmp_path: Path):
     ours, theirs = packing_keys(one.plan), packing_keys(other.plan)
     assert ours.keys() == theirs.keys()
     assert {name for name in ours if ours[name] != theirs[name]} == {"b:bias"}
+
+
+@pytest.mark.parametrize("target", ["cpu", "reference"])
+def test_views_that_strides_cannot_express_are_copied_one_after_the_other(target: str):
+    """Both repetitions of `w` need memory of their own: the second cannot be strides of the first."""
+    graph = Graph("tiles")
+    tiled = graph.tile(graph.tile(graph.exp(graph.param("w", (3, 2, 4))), [2, 2, 2]), [2, 1, 1])
+    graph.output(graph.matmul(graph.input("x", (12, 8, 4)), tiled), "y")
+    random = np.random.default_rng(5)
+    w, x = (random.standard_normal(shape).astype(np.float32) for shape in ((3, 2, 4), (12, 8, 4)))
+    exe = aicf.compile(graph, weights={"w": w}, target=target)
+    assert len(exe.plan.programs[0].launches) == 1
+    wanted = x.astype(np.float64) @ np.tile(np.tile(np.exp(w.astype(np.float64)), (2, 2, 2)), (2, 1, 1))
+    np.testing.assert_allclose(exe(x), wanted, rtol=1e-5, atol=1e-5)

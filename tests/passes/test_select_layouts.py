@@ -152,6 +152,21 @@ def test_two_results_share_no_memory() -> None:
     assert not np.shares_memory(found["y"], found["z"])
 
 
+def test_a_result_that_is_read_in_another_shape_beside_it() -> None:
+    """One of two results of a group lies channels-last, the other is computed of it without a dimension."""
+    g = Graph("squeezed")
+    wide = g.input("x", (1, 3, 9, 1)) * 2.0
+    g.output(g.reshape(g.relu(g.reshape(wide, (1, 3, 9))), (1, 3, 9, 1)), "z")
+    g.output(g.conv(g.max_pool(wide, [2, 1]), g.param("w", (6, 3, 3, 1)), low=[1, 0]), "y")
+    given = random_arrays(g.module(), "squeezed")
+    wanted = run_program(g.module(), given)
+    (decision,) = told(compiled(g, LAST, grouped=True))
+    assert decision.choice.data == "channels_last for 2 of 2 instructions"
+    found = built(g, LAST, given).run({"x": given["x"]})
+    for name, value in wanted.items():
+        np.testing.assert_allclose(found[name], value, rtol=0, atol=1e-5 * np.abs(value).max())
+
+
 def test_an_artifact_keeps_them(tmp_path: Path) -> None:
     graph = random_convnet(4)
     given = random_arrays(graph.module(), "artifact")

@@ -24,7 +24,7 @@ from aicf.backends.cpu.blas import FUNCTIONS, table_name
 from aicf.backends.cpu.conv import emit_conv
 from aicf.backends.cpu.conv_image import ConvPointers
 from aicf.backends.cpu.conv_spec import ConvSpec, read_conv_spec
-from aicf.backends.cpu.conv_work import pixel_accesses, read_conv, turned
+from aicf.backends.cpu.conv_work import pixel_accesses, read_conv, result_sizes, turned
 from aicf.backends.cpu.detection_code import Suppression, SuppressionPointers
 from aicf.backends.cpu.epilogue import make_epilogue
 from aicf.backends.cpu.gemm import GemmPointers, RowProgram, emit_gemm
@@ -353,9 +353,10 @@ def _attention(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> No
 def _conv(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
     x, weight, *extras = (_strided(ref) for ref in launch.ins)
     outs = [_strided(ref) for ref in launch.outs]
-    spec = read_conv_spec(launch.record, read_conv(launch.record, x, weight, outs[0]), em.level.has_fma)
-    accesses = pixel_accesses(launch.code, extras, outs)
-    if accesses is None or not _has_weight(launch.ins[1].layout, spec):
+    sizes, accesses = result_sizes(launch.code, outs), pixel_accesses(launch.code, extras, outs)
+    problem = None if sizes is None else read_conv(launch.record, x, weight, sizes)
+    spec = None if problem is None else read_conv_spec(launch.record, problem, em.level.has_fma)
+    if accesses is None or spec is None or not _has_weight(launch.ins[1].layout, spec):
         raise PlanError(
             f"instruction '{launch.name}': its operands do not lie as its kernel record says: run lower-to-emit again"
         )

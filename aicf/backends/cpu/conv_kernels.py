@@ -13,7 +13,7 @@ from aicf.backends.base import Work
 from aicf.backends.cpu.conv_choice import ranked
 from aicf.backends.cpu.conv_costs import EpilogueCycles, epilogue_cycles
 from aicf.backends.cpu.conv_spec import ConvProblem, ConvSpec, conv_record, winograd_reason, winograd_record
-from aicf.backends.cpu.conv_work import pixel_accesses, read_conv
+from aicf.backends.cpu.conv_work import pixel_accesses, read_conv, result_sizes
 from aicf.backends.cpu.gemm_kernels import PACKED_B, pack_record
 from aicf.backends.cpu.gemm_work import contiguous
 from aicf.backends.cpu.legality import (
@@ -131,7 +131,9 @@ def _record(work: Work, spec: ConvSpec) -> dict[str, Attribute]:
 
 def _problem(work: Work) -> ConvProblem:
     x, weight = (strided(operand) for operand in work.operands[:2])
-    return read_conv(work.attrs, x, weight, strided(work.results[0]))
+    sizes = result_sizes(work.code, [strided(result) for result in work.results])
+    assert sizes is not None, "the problem is asked of what reads every sum once"
+    return read_conv(work.attrs, x, weight, sizes)
 
 
 def _epilogue(work: Work, lanes: int) -> EpilogueCycles:
@@ -151,8 +153,6 @@ def _conv_reason(work: Work) -> str | None:
         return "its weight does not lie in one piece"
     if len(work.results) != 1:
         return "it has one result"
-    if x.dtype in HALVES and _problem(work).is_pointwise:
-        return f"with windows of one element it is a product, whose kernels read {x.dtype} without a copy"
     if work.code is None:
         return "what follows the convolution has no generated code"
     if work.code.reduce_sizes or len(work.code.phases) != 1:
@@ -164,6 +164,10 @@ def _conv_reason(work: Work) -> str | None:
     if (reason := code_reason(work.code)) is not None:
         return reason
     extras, outs = ([strided(one) for one in many] for many in (work.operands[2:], work.results))
+    if result_sizes(work.code, outs) is None:
+        return "what follows the convolution repeats its result, or reads a part of it"
+    if x.dtype in HALVES and _problem(work).is_pointwise:
+        return f"with windows of one element it is a product, whose kernels read {x.dtype} without a copy"
     if pixel_accesses(work.code, extras, outs) is None:
         return "the pixels of a channel of its result, or of what its epilogue reads, are not one run"
     return None

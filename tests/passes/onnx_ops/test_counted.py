@@ -132,6 +132,30 @@ def test_ops_that_treat_slices_alike(name: str) -> None:
     check(nodes, [[1, 0, 0, 1, 1, 0, 0], [1] * 7, *([] if name == "flatten" else [[0] * 7])], outputs)
 
 
+@pytest.mark.parametrize("sizes", [[0, -1, 4], [0, 0, 4], [0, 0, 2, 2], [0, -1, 1, 4]], ids=str)
+def test_a_dimension_of_one_beside_one_slice_that_may_be_there(sizes: list[int]) -> None:
+    """Both are of size 1 in the program; only the second is counted."""
+    x = X[:1, :1]
+    graph = helper.make_graph(
+        [node("Compress", "x", "holds", outputs=["some"], axis=1), node("Reshape", "some", "sizes")],
+        "one",
+        [
+            helper.make_tensor_value_info("x", FLOAT, x.shape),
+            helper.make_tensor_value_info("holds", onnx.TensorProto.BOOL, [1]),
+        ],
+        [helper.make_empty_tensor_value_info("y")],
+        [numpy_helper.from_array(np.array(sizes), "sizes")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    with InferenceSession(model, device="cpu") as session:
+        for holds in (False, True):
+            given = {"x": x, "holds": np.array([holds])}
+            (wanted,) = ReferenceEvaluator(model).run(None, given)
+            found = session.run(given)["y"]
+            assert found.shape == wanted.shape
+            np.testing.assert_array_equal(found, wanted)
+
+
 def test_outputs_of_one_count_and_of_none() -> None:
     nodes = [node("Abs", "some", outputs=["y"]), node("Neg", "x", outputs=["z"])]
     check(nodes, [[0, 1, 1, 0, 0, 0, 1]], ["y", "z", "some"])
