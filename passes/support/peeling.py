@@ -8,7 +8,7 @@ generated code.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.ir import Block, Operation, OpResult, SSAValue
@@ -171,24 +171,17 @@ class _Peeler:
         writes = () if attention is None else (attention.writes or ())
         found: dict[SSAValue, tuple[SSAValue, View]] = {}
         for result, last in zip(yielded(self.body), self.lies.results, strict=True):
-            value, chain = result, list[Operation]()
-            while isinstance(value, OpResult) and isinstance(value.op, VIEW_OPS) and value.has_one_use():
-                chain.append(value.op)
-                value = value.op.operands[0]
-            if not chain or not isinstance(value, OpResult):
+            value, chain = _seen_through(result, VIEW_OPS)
+            if not isinstance(value, OpResult):
                 continue
             is_product = isinstance(value.op, MatmulOp) and value.has_one_use()
-            is_placed = is_product or value.op in writes or self._is_transposed(value, chain)
-            if is_placed and (view := place_behind(list(reversed(chain)), last)) is not None:
+            if not is_product and value.op not in writes:
+                value, chain = _seen_through(result, (TransposeOp,))
+                if self.has_products or _is_given(value, chain):
+                    continue
+            if chain and (view := place_behind(chain, last)) is not None:
                 found[result] = value, view
         return found
-
-    def _is_transposed(self, value: OpResult, chain: Sequence[Operation]) -> bool:
-        """Whether a value, of a body without products, is given in transposed order and in no other. What reads a view
-        of it in the body has no say in where it lies."""
-        if self.has_products or not all(isinstance(op, TransposeOp) for op in chain):
-            return False
-        return not any(_is_given(use.operation) for use in value.uses if use.operation is not chain[-1])
 
     def _note_view(self, op: Operation) -> None:
         base = self.views.get(op.operands[0]) if isinstance(op, VIEW_OPS) else None
@@ -288,11 +281,23 @@ def _chains(behind: Mapping[SSAValue, tuple[SSAValue, View]]) -> set[Operation]:
     return chains
 
 
-def _is_given(reader: Operation) -> bool:
-    """Whether an op gives what it reads as a result, or a view of it."""
-    if not isinstance(reader, VIEW_OPS):
-        return isinstance(reader, YieldOp)
-    return any(_is_given(use.operation) for use in reader.results[0].uses)
+def _seen_through(value: SSAValue, kinds: tuple[type[Operation], ...]) -> tuple[SSAValue, list[Operation]]:
+    """What a value is a view of by ops of these kinds that nothing else reads, and those ops, the first one first."""
+    chain: list[Operation] = []
+    while isinstance(value, OpResult) and isinstance(value.op, kinds) and value.has_one_use():
+        chain.append(value.op)
+        value = value.op.operands[0]
+    return value, chain[::-1]
+
+
+def _is_given(value: SSAValue, besides: Collection[Operation]) -> bool:
+    """Whether a body yields a value, or views of it, by other ops than those. What reads it in the body, or a view of
+    it, has no say in where it lies."""
+    readers = [use.operation for use in value.uses if use.operation not in besides]
+    return any(
+        _is_given(reader.results[0], ()) if isinstance(reader, VIEW_OPS) else isinstance(reader, YieldOp)
+        for reader in readers
+    )
 
 
 _PROLOGUE, _PRODUCTS, _EPILOGUE = 1, 2, 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -152,17 +153,32 @@ def test_two_results_share_no_memory() -> None:
     assert not np.shares_memory(found["y"], found["z"])
 
 
-def test_a_result_that_is_read_in_another_shape_beside_it() -> None:
-    """One of two results of a group lies channels-last, the other is computed of it without a dimension."""
+def in_two_shapes() -> Graph:
+    """One of two results of a group is computed of the other without a dimension."""
     g = Graph("squeezed")
     wide = g.input("x", (1, 3, 9, 1)) * 2.0
     g.output(g.reshape(g.relu(g.reshape(wide, (1, 3, 9))), (1, 3, 9, 1)), "z")
     g.output(g.conv(g.max_pool(wide, [2, 1]), g.param("w", (6, 3, 3, 1)), low=[1, 0]), "y")
-    given = random_arrays(g.module(), "squeezed")
-    wanted = run_program(g.module(), given)
-    (decision,) = told(compiled(g, LAST, grouped=True))
+    return g
+
+
+def in_another_shape() -> Graph:
+    """A result gets a dimension at the end of its group."""
+    g = Graph("unsqueezed")
+    likely = g.softmax(g.reshape(g.input("x", (2, 24, 4, 1)), (2, 24, 4)), 1)
+    wide = g.max_pool(g.reshape(likely, (2, 24, 4, 1)), [2, 1])
+    g.output(g.conv(wide, g.param("w", (6, 24, 3, 1)), low=[1, 0]), "y")
+    return g
+
+
+@pytest.mark.parametrize("build", [in_two_shapes, in_another_shape])
+def test_reshapes_in_groups_that_give_channels_last(build: Callable[[], Graph]) -> None:
+    graph = build()
+    given = random_arrays(graph.module(), "reshapes")
+    wanted = run_program(graph.module(), given)
+    (decision,) = told(compiled(graph, LAST, grouped=True))
     assert decision.choice.data == "channels_last for 2 of 2 instructions"
-    found = built(g, LAST, given).run({"x": given["x"]})
+    found = built(graph, LAST, given).run({"x": given["x"]})
     for name, value in wanted.items():
         np.testing.assert_allclose(found[name], value, rtol=0, atol=1e-5 * np.abs(value).max())
 
