@@ -41,7 +41,9 @@ def model_path(name: str) -> Path:
     """A model of the package, which need not be imported for it."""
     spec = find_spec("silero_vad")
     if spec is None or not spec.submodule_search_locations:
-        raise SystemExit("the package silero-vad is missing: pip install -e '.[onnx,examples]' in the repository")
+        raise SystemExit(
+            "the package silero-vad is missing: pip install -e '.[onnx,examples]' in the repository"
+        )
     return Path(spec.submodule_search_locations[0]) / "data" / name
 
 

@@ -17,6 +17,7 @@ from aicf.frontends.onnx.checking import check_model, opsets_of
 from aicf.frontends.onnx.graphs import read_graph
 from aicf.frontends.onnx.interface import given_inputs, result_names
 from aicf.frontends.onnx.loading import load_model
+from aicf.frontends.onnx.order import order_nodes
 from aicf.frontends.onnx.sizes import SizeNames
 from aicf.frontends.onnx.tensors import Array, element_of_data_type
 
@@ -88,6 +89,7 @@ def _read(
 ) -> Reading:
     proto = load_model(model)
     opsets = opsets_of(proto)
+    order_nodes(proto)
     check_model(proto)
     name = path.stem if path is not None else proto.graph.name or "model"
     folder = None if path is None else path.parent
