@@ -17,6 +17,7 @@ from aicf.errors import UnsupportedOp
 from aicf.passes.support.clusters import Cluster, result_count
 from aicf.passes.support.fusion import FusionContext, first_legal, form_group, fusion_contexts
 from aicf.passes.support.identity import position_of
+from aicf.passes.support.indexed_reads import border_of
 from aicf.passes.support.ledger import record
 from aicf.passes.support.outlining import id_of, is_feeder
 from aicf.passes.support.work import target_of
@@ -27,8 +28,9 @@ from aicf.policies.kernel_policy import KernelPolicy
 class FuseElementwisePass(ModulePass):
     """Groups pointwise ops, broadcasts and reductions over the same axes with their consumers, then all that is left.
 
-    A softmax or layer_norm, also one written in primitive ops, becomes one group. The largest set with one result and
-    a legal kernel is taken. Raises UnsupportedOp for an op that no kernel of the target runs.
+    A softmax or layer_norm, also one written in primitive ops, becomes one group, and so does a pooling with padding:
+    windows in a pad read what is padded, and the pad is not written. The largest set with one result and a legal kernel
+    is taken. Raises UnsupportedOp for an op that no kernel of the target runs.
     """
 
     name = "fuse-elementwise"
@@ -124,7 +126,10 @@ def _may_follow(op: Operation, cluster: Cluster) -> bool:
     reshapes what the policy lists it with: the reduction may be in another part of that group.
 
     What reads at computed indices follows if it reads something else: a kernel knows what it computes at the point.
+    Windows follow the pad that nothing else reads: they take its operand from memory, too.
     """
+    if isinstance(op, logical.WindowOp):
+        return (pad := border_of(op)) is not None and pad in cluster.members
     if op.has_trait(logical.IndexedRead) and op.operands[0].owner in cluster.members:
         return False
     if _is_pointwise(op):

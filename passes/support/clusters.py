@@ -141,7 +141,7 @@ class Cluster:
     def candidates(self, accept: Accept) -> Iterator[tuple[Operation, ...]]:
         """The prefixes with few results and more than the seeds, largest first, each with its own producers."""
         for length, results in self._cuts[: -_CANDIDATE_LIMIT - 1 : -1]:
-            if length > len(self.seeds) and not any(map(_is_widened_for_pointwise, results)):
+            if length > len(self.seeds) and not any(map(_is_smaller_before, results)):
                 cut = self.members[:length]
                 spread = with_producers(cut, accept, self.context)
                 yield spread
@@ -209,6 +209,11 @@ def _is_widened_for_pointwise(value: SSAValue) -> bool:
     readers = [use.operation for use in value.uses]
     pointwise = all(op.has_trait(logical.Elementwise) or op.has_trait(logical.Reduction) for op in readers)
     return pointwise and wide.bytes > narrow.bytes
+
+
+def _is_smaller_before(value: SSAValue) -> bool:
+    """Whether what the value is made of is better written than the value."""
+    return isinstance(value.owner, logical.WindowOp) or _is_widened_for_pointwise(value)
 
 
 def with_producers(

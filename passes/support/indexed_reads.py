@@ -6,7 +6,7 @@ guarded where an op says what stands there instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -61,6 +61,10 @@ class PointWriter:
             self.known[key] = self.number(0) if place is None else self.add(IndexOp(place, self.type))
         return self.known[key]
 
+    def times(self, index: SSAValue, factor: int) -> SSAValue:
+        """A multiple of an index."""
+        return index if factor == 1 else self.add(arith.MuliOp(index, self.number(factor)))
+
     def from_the_end(self, index: SSAValue, size: int) -> SSAValue:
         """A loaded index, counted from the end if it is negative."""
         negative = self.add(arith.CmpiOp(index, self.number(0, index.type), "slt"))
@@ -81,12 +85,34 @@ Read = Callable[[PointWriter, Any, Sequence[SSAValue]], LoadOp]
 
 
 def _pad(w: PointWriter, op: logical.PadOp, operands: Sequence[SSAValue]) -> LoadOp:
+    return _padded(w, op, (w.coordinate(dim) for dim in range(op.info.rank)), operands)
+
+
+def _window(w: PointWriter, op: logical.WindowOp, operands: Sequence[SSAValue]) -> LoadOp:
+    pad = border_of(op)
+    assert pad is not None
+    return _padded(w, pad, _places_in_pad(w, op), operands)
+
+
+def _places_in_pad(w: PointWriter, op: logical.WindowOp) -> Iterator[SSAValue]:
+    strides, dilations = int_values(op.strides), int_values(op.dilations)
+    lead = op.info.rank - 2 * len(strides)
+    for dim in range(lead):
+        yield w.coordinate(dim)
+    for dim, (stride, dilation) in enumerate(zip(strides, dilations, strict=True), lead):
+        start, step = w.times(w.coordinate(dim), stride), w.times(w.coordinate(dim + len(strides)), dilation)
+        yield w.add(arith.AddiOp(start, step))
+
+
+def _padded(
+    w: PointWriter, op: logical.PadOp, places: Iterable[SSAValue], operands: Sequence[SSAValue]
+) -> LoadOp:
+    """The element of a pad's result at `places`, one for each of its dims, which lie in it."""
     memory, value = operands
     indices: list[SSAValue] = []
     inside: SSAValue | None = None
-    amounts = zip(int_values(op.low), int_values(op.high), strict=True)
-    for dim, (size, (low, high)) in enumerate(zip(tensor_info(op.operand.type).shape, amounts, strict=True)):
-        place = w.coordinate(dim)
+    amounts = zip(places, int_values(op.low), int_values(op.high), strict=True)
+    for size, (place, low, high) in zip(tensor_info(op.operand.type).shape, amounts, strict=True):
         index = w.add(arith.SubiOp(place, w.number(low))) if low else place
         indices.append(index)
         if low or high:
@@ -141,7 +167,33 @@ _READS: Mapping[type[Operation], Read] = {
     logical.GatherElementsOp: _gather_elements,
     logical.FlipOp: _flip,
     logical.WriteRowOp: _write_row,
+    logical.WindowOp: _window,
 }
+
+
+def border_of(op: Operation) -> logical.PadOp | None:
+    """The pad that windows are of, if nothing reads its result but windows: they read its operand, and what lies beyond
+    it where they reach there, and no padded copy is written. None for other ops."""
+    if not isinstance(op, logical.WindowOp) or not isinstance(op.operand.owner, logical.PadOp):
+        return None
+    return op.operand.owner if is_border(op.operand.owner) else None
+
+
+def is_border(op: Operation) -> bool:
+    """Whether an op is a pad of which only windows read the result."""
+    return isinstance(op, logical.PadOp) and all(
+        isinstance(use.operation, logical.WindowOp) for use in op.result.uses
+    )
+
+
+def reads_elements(op: Operation) -> bool:
+    """Whether an op of a body reads memory at computed places, `operands_of(op)[0]`."""
+    return op.has_trait(logical.IndexedRead) or border_of(op) is not None
+
+
+def operands_of(op: Operation) -> Sequence[SSAValue]:
+    """The values that an op of a body is computed of: of windows in a pad, those of the pad."""
+    return (border_of(op) or op).operands
 
 
 def write_read(

@@ -19,7 +19,15 @@ from aicf.dialects.emit_kernels import KernelOp, PhaseOp, ReduceOp, ScanOp, Stor
 from aicf.dialects.types import element_of, tensor_info
 from aicf.passes.support.body_kinds import is_contraction_of_arguments
 from aicf.passes.support.convolutions import Convolution, convolution_of
-from aicf.passes.support.indexed_reads import index_operand_dims, write_place, write_read
+from aicf.passes.support.indexed_reads import (
+    border_of,
+    index_operand_dims,
+    is_border,
+    operands_of,
+    reads_elements,
+    write_place,
+    write_read,
+)
 from aicf.passes.support.peeling import yielded
 from aicf.passes.support.products import (
     Piece,
@@ -151,7 +159,7 @@ class _Indexing:
 
     def __init__(self, piece: Piece):
         self.arguments = piece.arguments
-        self.ops = piece.ops
+        self.ops = tuple(op for op in piece.ops if not is_border(op))
         self.outputs = piece.outputs
         self.reductions = [op for op in self.ops if type(op) in _COMBINE]
         self.scans = [op for op in self.ops if isinstance(op, logical.CumsumOp) and not _is_one_step(op)]
@@ -165,7 +173,7 @@ class _Indexing:
 
     def _memory(self) -> frozenset[SSAValue]:
         """The arguments that ops read at computed indices."""
-        found = frozenset(op.operands[0] for op in self.ops if op.has_trait(logical.IndexedRead))
+        found = frozenset(operands_of(op)[0] for op in self.ops if reads_elements(op))
         if not found <= set(self.arguments):
             raise NoCode("a read at computed indices of a value computed in the same body")
         return found
@@ -194,7 +202,7 @@ class _Indexing:
                 if op.operands[0] in found:
                     raise NoCode("a running sum of a running sum")
                 found.update(op.results)
-            elif op not in self.reductions and any(operand in found for operand in op.operands):
+            elif op not in self.reductions and any(operand in found for operand in operands_of(op)):
                 found.update(op.results)
         if len({op.reverse is None for op in self.scans}) > 1:
             raise NoCode("running sums from both ends")
@@ -253,8 +261,8 @@ class _Indexing:
             return
         if (index := self.index.get(result)) is None:
             raise NoCode(f"{op.name} computes a value of another shape than the iteration space")
-        if op.has_trait(logical.IndexedRead):
-            self._backward_read(op, index)
+        if reads_elements(op):
+            self._backward_read(border_of(op) or op, index)
             return
         for operand in op.operands:
             self._agree(operand, self._operand_index(op, operand, index), op)
@@ -365,7 +373,7 @@ class _Writer:
     def _assign_levels(self) -> None:
         """The first phase in which each value can be known."""
         for op in self.indexing.ops:
-            operands = [self.levels.get(operand, 0) for operand in op.operands]
+            operands = [self.levels.get(operand, 0) for operand in operands_of(op)]
             after = 1 if type(op) in _COMBINE else 0
             self.levels[op.results[0]] = max(operands, default=0) + after
 
@@ -444,7 +452,7 @@ class _Writer:
         """Whether computing `root` needs `value`, not counting what is kept already."""
         if root is value:
             return True
-        stack = [*root.op.operands] if isinstance(root, OpResult) and not self._is_given(root) else []
+        stack = [*operands_of(root.op)] if isinstance(root, OpResult) and not self._is_given(root) else []
         seen: set[SSAValue] = set()
         while stack:
             current = stack.pop()
@@ -454,7 +462,7 @@ class _Writer:
                 continue
             seen.add(current)
             if type(current.op) not in _COMBINE:
-                stack.extend(current.op.operands)
+                stack.extend(operands_of(current.op))
         return False
 
     def _is_given(self, value: SSAValue) -> bool:
@@ -474,7 +482,7 @@ class _Writer:
                 continue
             seen.add(current)
             stack.append((current, True))
-            stack.extend((operand, False) for operand in reversed(_op_of(current).operands))
+            stack.extend((operand, False) for operand in reversed(operands_of(_op_of(current))))
         for current in order:
             local[current] = self._scalar(current, body, local)
         known = self._known(value, local)
@@ -490,11 +498,11 @@ class _Writer:
     def _scalar(self, value: SSAValue, body: Block, local: dict[SSAValue, SSAValue]) -> SSAValue:
         op = _op_of(value)
         type_ = element_of(value.type).type
-        operands = [self._known(operand, local) for operand in op.operands]
+        operands = [self._known(operand, local) for operand in operands_of(op)]
         known = [operand for operand in operands if operand is not None]
         if isinstance(op, logical.BroadcastOp | logical.ReshapeOp):
             return known[0]
-        if isinstance(op, logical.IotaOp) or op.has_trait(logical.IndexedRead):
+        if isinstance(op, logical.IotaOp) or reads_elements(op):
             return self._placed(op, known, body)
         if isinstance(op, logical.CumsumOp) and op not in self.indexing.scans and op.exclusive is None:
             return known[0]

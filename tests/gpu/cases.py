@@ -110,6 +110,7 @@ def _graphs() -> dict[str, Case]:
         "truths": (programs.truths, ("i1",), (GENERATED,)),
         "other_norms": (programs.other_norms, ("f32", "f16", "bf16", "f64"), (GENERATED,)),
         "pooling": (programs.pooling, ("f32", "f16", "bf16", "f64"), (GENERATED,)),
+        "padded_pooling": (programs.padded_pooling, ("f32", "f16", "bf16", "i8"), (GENERATED,)),
         "recurrent": (programs.recurrent, ("f32", "f64"), (GENERATED,)),
         "detection": (programs.detection, ("f32", "f64"), (NON_MAX_SUPPRESSION,)),
         "moves": (programs.moves, ("f32", "bf16", "i64", "i16", "u8"), (COPY, CONCAT)),

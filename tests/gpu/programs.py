@@ -359,6 +359,26 @@ def pooling(dtype: str) -> Graph:
     return g
 
 
+def padded_pooling(dtype: str) -> Graph:
+    """Poolings whose windows reach beyond the operand, each one kernel: as networks begin, one behind the other with a
+    step of 1, with a border as wide as a window, beyond the operand on one side, and of padded numbers."""
+    g = Graph("padded_pooling")
+    x = g.input("x", (2, 24, 57, 62), dtype)
+    stem = g.relu(g.max_pool(x, [3, 3], [2, 2], None, [1, 1], [1, 1]))
+    g.output(stem, "stem")
+    near = g.max_pool(stem, [5, 5], [1, 1], None, [2, 2], [2, 2])
+    g.output(g.max_pool(near, [5, 5], [1, 1], None, [2, 2], [2, 2]) + near, "pyramid")
+    line, block = g.input("line", (3, 5, 300), dtype), g.input("block", (1, 3, 9, 10, 12), dtype)
+    g.output(g.max_pool(line, [4], [3], None, [0], [2], ceil_mode=True), "one_side")
+    g.output(g.max_pool(block, [3, 2, 3], [1, 2, 2], None, [1, 0, 1], [1, 1, 0]), "three")
+    g.output(g.max_pool(g.pad(line, [0, 0, 2], [0, 0, 3], 1), [4], [2]), "of_padded")
+    if dtype != "i8":
+        g.output(g.avg_pool(x, [3, 3], [1, 1], None, [1, 1], [1, 1]), "mean")
+        wide = g.avg_pool(x, [7, 5], [3, 2], [1, 3], [6, 4], [6, 4], count_include_pad=True)
+        g.output(g.tanh(wide), "wide")
+    return g
+
+
 def recurrent(dtype: str) -> Graph:
     """An LSTM forwards, and one backwards over its states."""
     g = Graph("recurrent")

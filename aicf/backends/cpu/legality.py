@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from xdsl.dialects.builtin import IntegerAttr
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, Block, Operation
 
 from aicf.backends.base import OperandInfo, Work
 from aicf.backends.cpu.records import pairs
@@ -45,6 +45,13 @@ def code_reason(code: KernelOp) -> str | None:
             if type(op) not in SCALAR_CYCLES and not isinstance(op, _STRUCTURE):
                 return f"scalar op {op.name} has no code on cpu"
     return None
+
+
+def windows_in_pads(body: Block) -> bool:
+    """Whether a body reads windows of what it pads itself."""
+    windows = (op for op in body.ops if op.name == "logical.window")
+    padded = (op.operands[0].owner for op in windows)
+    return any(isinstance(op, Operation) and op.name == "logical.pad" for op in padded)
 
 
 def threads_of(target: TargetAttr) -> int:

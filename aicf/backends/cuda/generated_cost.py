@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from math import prod
 
+from xdsl.dialects.builtin import MemRefType
+
 from aicf.backends.cuda.generated_spec import GeneratedSpec, access_bytes, block_bytes, scan_ops
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch
 from aicf.backends.nests import LoopNest, load_ops
+from aicf.dialects.emit_kernels import LoadOp
 from aicf.dialects.types import element_of
 
 _START_US = {True: 0.9, False: 2.0}
@@ -44,7 +47,7 @@ def cost_us(nest: LoopNest, spec: GeneratedSpec, arch: GpuArch) -> float:
     if scan_ops(nest) and spec.splits > 1 and spec.strategy != "scan_chain":
         read *= 2
     points = prod(dim.size for dim in nest.dims)
-    read += sum(points * ELEMENT_BYTES[element_of(op.result.type).name] for op in load_ops(nest.kernel))
+    read += sum(_loaded(op, points) for op in load_ops(nest.kernel))
     written = sum(_written(nest, spec, number) for number in range(nest.inputs, len(nest.accesses)))
     waits = max(1, sweeps) * _rounds(nest, spec) * _LATENCY_US
     if spec.cluster > 1:
@@ -54,6 +57,13 @@ def cost_us(nest: LoopNest, spec: GeneratedSpec, arch: GpuArch) -> float:
         + max(read / bandwidth, waits)
         + written / bandwidth
     )
+
+
+def _loaded(op: LoadOp, points: int) -> int:
+    """Bytes of what is read at indices: an element a point, but all of the memory at most, as windows share theirs."""
+    memory = op.memory.type
+    assert isinstance(memory, MemRefType)
+    return min(points, prod(memory.get_shape())) * ELEMENT_BYTES[element_of(op.result.type).name]
 
 
 _DOWN_COLUMNS = 4

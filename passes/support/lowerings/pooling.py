@@ -98,8 +98,8 @@ def _places(
 
 
 def _avg_pool(lower: Lowering, op: logical.AvgPoolOp) -> SSAValue:
-    """The sum over the number of elements found."""
-    elements = _windows(lower, op, lower.widen(op.operand), 0.0)
+    """The sum over the number of elements found. They are widened in their windows: a border is as narrow as they."""
+    elements = lower.widen(_windows(lower, op, op.operand, 0.0))
     total = lower.add(logical.ReduceSumOp(elements, _inner(op)), "sum")
     return lower.add(logical.DivOp(total, _found(lower, op, total)), "mean")
 
