@@ -99,7 +99,7 @@ RECORDS: Mapping[str, tuple[int, str]] = {
     "cpu.conv_portable": (5, _CPU_CONV),
     "cpu.pool": (2, _CPU_POOL),
     "cpu.lstm": (1, "reverse lanes tile_rows k_split b_source threads workspace_bytes combination_order"),
-    "cpu.non_max_suppression": (1, "centred threads workspace_bytes combination_order"),
+    "cpu.non_max_suppression": (2, "centred threads fan_out lanes workspace_bytes combination_order"),
     "cpu.multi_tensor": (2, "parts subnormals threads may_alias"),
     "cuda.cublaslt": (
         1,

@@ -26,6 +26,7 @@ from aicf.backends.cpu.conv_image import ConvPointers
 from aicf.backends.cpu.conv_spec import ConvSpec, read_conv_spec
 from aicf.backends.cpu.conv_work import pixel_accesses, read_conv, result_sizes, turned
 from aicf.backends.cpu.detection_code import Suppression, SuppressionPointers
+from aicf.backends.cpu.detection_spec import suppression_spec
 from aicf.backends.cpu.epilogue import make_epilogue
 from aicf.backends.cpu.gemm import GemmPointers, RowProgram, emit_gemm
 from aicf.backends.cpu.gemm_kernels import PACKED_B
@@ -605,7 +606,9 @@ def _non_max_suppression(em: Emitter, launch: Launch, call: _Call, _: Sequence[s
     if not call.ws:
         raise PlanError(f"instruction '{launch.name}' needs workspace: run lower-to-emit again")
     boxes, scores = (_strided(ref) for ref in launch.ins[:2])
-    suppression = Suppression(boxes, scores, _strided(launch.outs[0]), get_bool(launch.record, "centred"))
+    kept = _strided(launch.outs[0])
+    spec = suppression_spec(launch.record, scores.shape[2], kept.shape[2], scores.dtype)
+    suppression = Suppression(boxes, scores, kept, get_bool(launch.record, "centred"), spec)
     overlap, *floor = call.ins[2:]
     pointers = SuppressionPointers(
         call.ins[0], call.ins[1], overlap, floor[0] if floor else None, call.outs[0], call.ws[0]

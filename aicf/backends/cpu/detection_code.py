@@ -1,8 +1,8 @@
 """Code that keeps the best of boxes that overlap, class by class.
 
-The boxes of a class that may be kept are a list in rising order. Each round keeps the best of the list, and one pass
-over it takes away what that box overlaps and finds the best of what stays: a pair of boxes is compared at most once,
-and a class of which little is left costs little.
+The boxes of a class come in the order of `ranking_code`, and each is compared with those that were kept before it, a
+register of them at a time, until one overlaps it or there are no more. What was kept lies number by number, so that a
+load has the same number of as many boxes as a register has lanes.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from aicf.backends.cpu.detection_spec import BOX_NUMBERS, SuppressionSpec
 from aicf.backends.cpu.ir_builder import Emitter, Value
 from aicf.backends.cpu.loops import share_of
+from aicf.backends.cpu.ranking_code import Ranking
 from aicf.backends.nests import Strided
 
 _INDEX = "i64"
@@ -19,45 +21,49 @@ _INDEX = "i64"
 
 @dataclass(frozen=True)
 class SuppressionPointers:
-    """Run-time operands of the emitted code; `listed` has room for all boxes for each thread."""
+    """Run-time operands of the emitted code; `workspace` has a share for each thread."""
 
     boxes: Value
     scores: Value
     overlap: Value
     floor: Value | None
     kept: Value
-    listed: Value
+    workspace: Value
 
 
 @dataclass(frozen=True)
 class _Box:
-    """Low and high along two dimensions, and the area; NaN if a coordinate is."""
+    """Low and high along two dimensions, and the area; NaN if a coordinate is. A box, or one in each lane."""
 
     low: Sequence[Value]
     high: Sequence[Value]
     area: Value
 
+    @property
+    def numbers(self) -> tuple[Value, ...]:
+        """As they lie in the workspace."""
+        return (*self.low, *self.high, self.area)
+
 
 @dataclass(frozen=True)
 class _Class:
-    """Where the operands of one class lie, and the numbers that hold for all."""
+    """Where the operands of one class lie, and the kept boxes of a thread."""
 
     boxes: Value
-    scores: Value
+    result: Value
     kept: Value
-    listed: Value
     overlap: Value
-    floor: Value | None
 
 
 @dataclass(frozen=True)
 class Suppression:
-    """Where the operands lie, and whether a box is its centre and size."""
+    """Where the operands lie, whether a box is its centre and size, and how the kernel goes about it."""
 
     boxes: Strided
     scores: Strided
     kept: Strided
     centred: bool
+    spec: SuppressionSpec
 
     @property
     def dtype(self) -> str:
@@ -66,100 +72,85 @@ class Suppression:
 
     def emit(self, em: Emitter, at: SuppressionPointers, tid: Value, nthreads: Value) -> None:
         """All classes of all samples, each thread its share."""
-        samples, classes, boxes = self.scores.shape
+        samples, classes, _ = self.scores.shape
         overlap = em.load(at.overlap, self.dtype, 1)
         floor = None if at.floor is None else em.load(at.floor, self.dtype, 1)
-        listed = em.moved(at.listed, tid, boxes, _INDEX)
+        share = em.moved(at.workspace, tid, self.spec.share_bytes, "i8")
+        tree = em.address(share, BOX_NUMBERS * self.spec.row, self.dtype)
 
         def one(number: Value, _: list[Value]) -> list[Value]:
             sample, category = (operation(number, em.index(classes)) for operation in (em.b.sdiv, em.b.srem))
-            scores, kept = (
+            scores, result = (
                 em.moved(
                     em.moved(base, sample, lies.strides[0], lies.dtype), category, lies.strides[1], lies.dtype
                 )
                 for base, lies in ((at.scores, self.scores), (at.kept, self.kept))
             )
-            own = em.moved(at.boxes, sample, self.boxes.strides[0], self.dtype)
-            self._class(em, _Class(own, scores, kept, listed, overlap, floor))
+            boxes = em.moved(at.boxes, sample, self.boxes.strides[0], self.dtype)
+            ranking = Ranking(em, self.spec, scores, self.scores.strides[2], floor, tree)
+            self._class(em, ranking, _Class(boxes, result, share, overlap))
             return []
 
         low, high = share_of(em, samples * classes, tid, nthreads)
         em.loop(low, high, 1, [], one)
 
-    def _class(self, em: Emitter, at: _Class) -> None:
-        """The list, then round by round; once it is empty the best of it is -1, which is what is written then."""
-        count, best = self._list(em, at)
+    def _class(self, em: Emitter, ranking: Ranking, at: _Class) -> None:
+        """Box by box while there is one and room for it; -1 behind the last that is kept."""
+        limit = em.index(self.spec.limit)
 
-        def keep(place: Value, before: list[Value]) -> Sequence[Value]:
-            count, best = before
-            em.store(best, em.moved(at.kept, place, self.kept.strides[2], _INDEX), _INDEX, 1)
-            return self._without(em, at, count, best)
+        def goes_on(state: list[Value]) -> Value:
+            count, best, _ = state
+            return em.b.and_(em.b.icmp_signed("<", count, limit), em.b.not_(ranking.is_none(best)))
 
-        em.loop(0, self.kept.shape[2], 1, [count, best], keep)
+        def visit(state: list[Value]) -> Sequence[Value]:
+            count, best, behind = state
+            box, following = ranking.take(best, behind)
+            is_equal = em.b.icmp_signed("==", following, best)
+            return self._visited(em, at, box, count), following, em.b.select(is_equal, box, em.index(-1))
 
-    def _list(self, em: Emitter, at: _Class) -> Sequence[Value]:
-        """Lists the boxes whose score allows it: how many they are, and the best of them, -1 if there is none."""
+        count, *_ = em.loop_while([em.index(0), ranking.build(), em.index(-1)], goes_on, visit)
 
-        def visit(box: Value, before: list[Value]) -> list[Value]:
-            count, best, highest = before
-            score = self._score(em, at, box)
-            allowed = (
-                em.b.fcmp_ordered("ord", score, score)
-                if at.floor is None
-                else em.b.fcmp_ordered(">", score, at.floor)
-            )
-            return self._listed(em, at, box, score, allowed, count, best, highest)
+        def clear(place: Value, _: list[Value]) -> list[Value]:
+            self._write(em, at, place, em.index(-1))
+            return []
 
-        start = [em.index(0), em.index(-1), em.const(self.dtype, 1, 0.0)]
-        return em.loop(0, self.scores.shape[2], 1, start, visit)[:2]
+        em.loop(count, limit, 1, [], clear)
 
-    def _without(self, em: Emitter, at: _Class, count: Value, best: Value) -> Sequence[Value]:
-        """The list without `best` and what that overlaps: how many stay, and the best of them."""
-        # An empty list has no best box; box 0 is read in its place, and compared with nothing.
-        is_none = em.b.icmp_signed("<", best, em.index(0))
-        chosen = self._box(em, at, em.b.select(is_none, em.index(0), best))
+    def _visited(self, em: Emitter, at: _Class, number: Value, count: Value) -> Value:
+        """How many boxes are kept, with this one if it overlaps none of the `count` before it."""
+        box = self._box(em, at, number)
+        wide = [em.splat(value, self.spec.lanes) for value in box.numbers]
+        candidate = _Box(wide[:2], wide[2:4], wide[4])
+        lanes = em.index(self.spec.lanes)
+        registers = em.b.sdiv(em.b.add(count, em.index(self.spec.lanes - 1)), lanes)
 
-        def visit(place: Value, before: list[Value]) -> list[Value]:
-            count, following, highest = before
-            box = em.load(em.address(at.listed, place, _INDEX), _INDEX, 1)
-            goes = em.b.or_(
-                em.b.icmp_signed("==", box, best),
-                self._overlaps(em, chosen, self._box(em, at, box), at.overlap),
-            )
-            score = self._score(em, at, box)
-            return self._listed(em, at, box, score, em.b.not_(goes), count, following, highest)
+        def is_free(left: Value) -> Value:
+            first = em.b.mul(em.b.sub(registers, left), lanes)
+            return em.no_lane(self._overlaps(em, candidate, self._kept(em, at, first), at.overlap))
 
-        start = [em.index(0), em.index(-1), em.const(self.dtype, 1, 0.0)]
-        return em.loop(em.index(0), count, 1, start, visit)[:2]
+        left = em.descend(registers, is_free, lambda left: em.b.sub(left, em.index(1)))
+        stays = em.b.icmp_signed("==", left, em.index(0))
 
-    def _listed(
-        self,
-        em: Emitter,
-        at: _Class,
-        box: Value,
-        score: Value,
-        stays: Value,
-        count: Value,
-        best: Value,
-        highest: Value,
-    ) -> list[Value]:
-        """The box behind those listed so far, if it stays: how many there are now, the best, and its score.
+        def keep() -> None:
+            self._write(em, at, count, number)
+            for row, value in enumerate(wide):
+                em.store(value, self._row(em, at, row, count), self.dtype, self.spec.lanes)
 
-        It is written in any case, where the next one goes if it does not stay: the list is never longer than what was
-        visited, so nothing that is still to be read is overwritten.
-        """
-        em.store(box, em.address(at.listed, count, _INDEX), _INDEX, 1)
-        is_first = em.b.icmp_signed("<", best, em.index(0))
-        is_better = em.b.or_(is_first, em.b.fcmp_ordered(">", score, highest))
-        leads = em.b.and_(stays, is_better)
-        return [
-            em.b.add(count, em.b.zext(stays, count.type)),
-            em.b.select(leads, box, best),
-            em.b.select(leads, score, highest),
+        em.when(stays, keep)
+        return em.b.add(count, em.b.zext(stays, count.type))
+
+    def _write(self, em: Emitter, at: _Class, place: Value, box: Value) -> None:
+        em.store(box, em.moved(at.result, place, self.kept.strides[2], _INDEX), _INDEX, 1)
+
+    def _row(self, em: Emitter, at: _Class, row: int, first: Value) -> Value:
+        return em.address(em.address(at.kept, row * self.spec.row, self.dtype), first, self.dtype)
+
+    def _kept(self, em: Emitter, at: _Class, first: Value) -> _Box:
+        """A register of kept boxes; lanes behind the last have that one again."""
+        rows = [
+            em.load(self._row(em, at, row, first), self.dtype, self.spec.lanes) for row in range(BOX_NUMBERS)
         ]
-
-    def _score(self, em: Emitter, at: _Class, box: Value) -> Value:
-        return em.load(em.moved(at.scores, box, self.scores.strides[2], self.dtype), self.dtype, 1)
+        return _Box(rows[:2], rows[2:4], rows[4])
 
     def _box(self, em: Emitter, at: _Class, number: Value) -> _Box:
         base = em.moved(at.boxes, number, self.boxes.strides[1], self.dtype)
@@ -187,12 +178,12 @@ class Suppression:
         return em.b.fmul(*sides)
 
     def _overlaps(self, em: Emitter, a: _Box, b: _Box, overlap: Value) -> Value:
-        """Whether two boxes share area, and more of it than is allowed."""
+        """Whether two boxes share area, and more of it than is allowed; in each lane."""
         low = [self._sorted(em, *pair)[1] for pair in zip(a.low, b.low, strict=True)]
         high = [self._sorted(em, *pair)[0] for pair in zip(a.high, b.high, strict=True)]
         shared = self._product(em, low, high)
         both = em.b.fsub(em.b.fadd(a.area, b.area), shared)
-        too_much = em.b.fcmp_ordered(">", em.b.fdiv(shared, both), overlap)
+        too_much = em.b.fcmp_ordered(">", em.b.fdiv(shared, both), em.splat(overlap, self.spec.lanes))
         for start, end in zip(low, high, strict=True):
             too_much = em.b.and_(too_much, em.b.fcmp_ordered(">", end, start))
         return too_much

@@ -12,23 +12,18 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.base import Work
-from aicf.backends.cpu.gemm_spec import NOMINAL_GHZ
-from aicf.backends.cpu.legality import DETERMINISM, VERSION, PlainOperands, threads_of
-from aicf.backends.cpu.records import integer
-from aicf.backends.cpu.target import ELEMENT_BYTES
+from aicf.backends.cpu.detection_spec import FAN_OUT, SuppressionSpec, suppression_record
+from aicf.backends.cpu.gemm_spec import MEETING_CYCLES, NOMINAL_GHZ
+from aicf.backends.cpu.legality import DETERMINISM, PlainOperands, level_of, threads_of
 from aicf.dialects.emit_types import TargetAttr
 
-_VISIT_CYCLES = 3
-"""Of one score, read once."""
-_OVERLAP_CYCLES = 14
-"""Of one comparison of two boxes; a division is most of it."""
-_SHARED_FROM = 4096
-"""Fewest scores for which a meeting of threads pays."""
+VERSION = 2
+"""2 brought the tree of scores, and boxes compared a vector at a time."""
 
 
 @dataclass(frozen=True)
 class NonMaxSuppressionKernel(PlainOperands):
-    """The boxes of a class that may be kept as a list, which shrinks in place with each box that is kept."""
+    """The boxes of a class one by one from a tree of their scores, each compared with those that were kept before."""
 
     id: str = "cpu.non_max_suppression"
     version: int = VERSION
@@ -41,27 +36,35 @@ class NonMaxSuppressionKernel(PlainOperands):
         return None
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
-        """See `KernelDescriptor`: half of the boxes of a class are taken to be gone while the kept ones are found."""
-        classes, boxes = prod(work.operands[1].shape[:2]), work.operands[1].shape[2]
-        kept = work.results[0].shape[2]
-        cycles = classes * boxes * (_VISIT_CYCLES + kept / 2 * _OVERLAP_CYCLES)
+        """See `KernelDescriptor`."""
+        cycles = _classes(work) * _spec(work, target).cycles
         return cycles / NOMINAL_GHZ / 1000 / _threads(work, target)
 
     def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
         """See `KernelDescriptor`."""
-        threads = _threads(work, target)
         return {
             "centred": work.attrs["centred"],
-            "threads": integer(threads),
-            "workspace_bytes": integer(threads * work.operands[1].shape[2] * ELEMENT_BYTES["i64"]),
+            **suppression_record(_spec(work, target), _threads(work, target)),
             "combination_order": StringAttr("falling scores, then rising places"),
         }
 
 
+def _classes(work: Work) -> int:
+    """Of all samples."""
+    return prod(work.operands[1].shape[:2])
+
+
+def _spec(work: Work, target: TargetAttr) -> SuppressionSpec:
+    scores, (kept,) = work.operands[1], work.results
+    lanes = level_of(target).lanes(scores.dtype)
+    return SuppressionSpec(scores.shape[2], kept.shape[2], scores.dtype, FAN_OUT, lanes)
+
+
 def _threads(work: Work, target: TargetAttr) -> int:
-    """All, if each has classes enough for a barrier to pay."""
-    scores, threads = work.operands[1].shape, threads_of(target)
-    return threads if prod(scores[:2]) >= threads and prod(scores) >= _SHARED_FROM else 1
+    """All, if each has a class and what they save pays for their meeting."""
+    classes, threads = _classes(work), threads_of(target)
+    saved = classes * _spec(work, target).cycles * (1 - 1 / threads)
+    return threads if classes >= threads and saved > MEETING_CYCLES else 1
 
 
 KERNELS = (NonMaxSuppressionKernel(),)

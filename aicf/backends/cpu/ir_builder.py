@@ -524,6 +524,37 @@ class Emitter:
         self.b.position_at_end(done)
         return place
 
+    def loop_while(
+        self,
+        carried: Sequence[Value],
+        goes_on: Callable[[list[Value]], Value],
+        body: Callable[[list[Value]], Sequence[Value]],
+    ) -> list[Value]:
+        """``while goes_on(carried): carried = body(carried)``; returns the last `carried`."""
+        before = self.b.block
+        head, inside, done = (self.b.append_basic_block(name) for name in ("head", "body", "done"))
+        self.b.branch(head)
+        self.b.position_at_end(head)
+        phis = [self.b.phi(value.type) for value in carried]
+        for phi, value in zip(phis, carried, strict=True):
+            phi.add_incoming(value, before)
+        self.b.cbranch(goes_on(list(phis)), inside, done)
+        self.b.position_at_end(inside)
+        results = list(body(list(phis)))
+        for phi, value in zip(phis, results, strict=True):
+            phi.add_incoming(value, self.b.block)
+        self.b.branch(head)
+        self.b.position_at_end(done)
+        return phis
+
+    def first_lane(self, mask: Value) -> Value:
+        """The number (i64) of the first lane in which the mask holds; there is one."""
+        bits = ir.IntType(mask.type.count)
+        name, signature = f"llvm.cttz.i{bits.width}", ir.FunctionType(bits, [bits, I1])
+        callee = self.declare(name, signature, immediates=(1,))
+        number = self.b.call(callee, [self.b.bitcast(mask, bits), ir.Constant(I1, 1)])
+        return number if bits == I64 else self.b.zext(number, I64)
+
     def no_lane(self, mask: Value) -> Value:
         """Whether the mask holds nowhere."""
         if not isinstance(mask.type, ir.VectorType):

@@ -38,7 +38,9 @@ def expect_equal(model: onnx.ModelProto, given: dict[str, Array], rtol: float) -
 
 @settings(max_examples=40, deadline=None)
 @given(
-    shape=st.tuples(st.integers(1, 3), st.integers(1, 4), st.integers(1, 40)),
+    shape=st.tuples(
+        st.integers(1, 3), st.integers(1, 4), st.integers(1, 40) | st.sampled_from((33, 600, 1100))
+    ),
     limit=st.integers(0, 45),
     overlap=st.sampled_from(OVERLAPS),
     floor=st.sampled_from((None, -1.0, 0.25, 0.5)),

@@ -1,0 +1,120 @@
+"""How the CPU kernel that keeps the best of boxes goes about a class, and its workspace. Imports no code generator.
+
+`detection_code.py` and `ranking_code.py` emit what is decided here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.ir import Attribute
+
+from aicf.backends.cpu.records import Record, get_int, integer
+from aicf.backends.cpu.target import ELEMENT_BYTES
+from aicf.errors import PlanError
+
+KEYS = {"f32": "i32", "f64": "i64"}
+"""Element types of scores to those of the whole numbers in their order; see `ranking_code`."""
+BOX_NUMBERS = 5
+"""Of a kept box: low and high along two dimensions, and the area."""
+FAN_OUT = 32
+"""Keys of a node: of 16, 32 and 64 the fastest or next to it, whatever the width of a vector."""
+_MOST_KEYS, _MOST_LANES = 64, 16
+_LINE_BYTES = 64
+
+_SCORES_CYCLES = 4
+"""Of a vector of scores, read once and ranked."""
+_TAKE_CYCLES = 60
+"""Of a level of the tree, the scores one of them, for a box that is taken from it: one waits for the other."""
+_OVERLAP_CYCLES = 13
+"""Of a box compared with a vector of others; a division is most of it."""
+_TAKEN = 2
+"""Boxes that are taken for one that is kept. It hangs on the boxes, of which nothing is known."""
+
+
+@dataclass(frozen=True)
+class SuppressionSpec:
+    """Sizes of the suppression in one class, and what a thread has in the workspace for it.
+
+    Args:
+        boxes: How many there are, at least one.
+        limit: How many of them are kept at most.
+        dtype: Of boxes and scores.
+        fan_out: Keys of a node of the tree that ranks the boxes.
+        lanes: Kept boxes that a box is compared with at a time.
+    """
+
+    boxes: int
+    limit: int
+    dtype: str
+    fan_out: int
+    lanes: int
+
+    @property
+    def key(self) -> str:
+        """Element type of the keys."""
+        return KEYS[self.dtype]
+
+    @property
+    def levels(self) -> tuple[tuple[int, int], ...]:
+        """Of each level of the tree, the one above the scores first: its first key, and how many nodes it has.
+
+        A level has a key for each node of the level below it, in whole nodes; the last has one node.
+        """
+        levels, start, below = list[tuple[int, int]](), 0, -(-self.boxes // self.fan_out)
+        while not levels or below > 1:
+            nodes = -(-below // self.fan_out)
+            levels.append((start, nodes))
+            start, below = start + nodes * self.fan_out, nodes
+        return tuple(levels)
+
+    @property
+    def tree_keys(self) -> int:
+        """Of all levels."""
+        start, nodes = self.levels[-1]
+        return start + nodes * self.fan_out
+
+    @property
+    def row(self) -> int:
+        """Elements from one number of all kept boxes to the next: a whole vector is written from the last box on."""
+        return -(-(self.limit + self.lanes - 1) // self.lanes) * self.lanes
+
+    @property
+    def share_bytes(self) -> int:
+        """Of the workspace of one thread: the kept boxes, then the tree; in whole cache lines."""
+        bytes_ = (BOX_NUMBERS * self.row + self.tree_keys) * ELEMENT_BYTES[self.dtype]
+        return -(-bytes_ // _LINE_BYTES) * _LINE_BYTES
+
+    @property
+    def cycles(self) -> float:
+        """Of a class: the tree, and the boxes that are taken, each compared with half of what is kept in the end."""
+        ranking = self.boxes / self.lanes * _SCORES_CYCLES
+        taking = (len(self.levels) + 1) * _TAKE_CYCLES
+        comparing = -(-self.limit // self.lanes) / 2 * _OVERLAP_CYCLES
+        return ranking + min(self.boxes, _TAKEN * self.limit) * (taking + comparing)
+
+
+def suppression_record(spec: SuppressionSpec, threads: int) -> dict[str, Attribute]:
+    """Every decision of a suppression that `threads` share."""
+    return {
+        "threads": integer(threads),
+        "fan_out": integer(spec.fan_out),
+        "lanes": integer(spec.lanes),
+        "workspace_bytes": integer(threads * spec.share_bytes),
+    }
+
+
+def suppression_spec(record: Record, boxes: int, limit: int, dtype: str) -> SuppressionSpec:
+    """The decisions of a record. Raises PlanError if they contradict each other or fit no vector."""
+    fan_out, lanes = get_int(record, "fan_out"), get_int(record, "lanes")
+    fit = _is_power(fan_out, _MOST_KEYS) and _is_power(lanes, _MOST_LANES)
+    spec = SuppressionSpec(boxes, limit, dtype, fan_out, lanes) if fit else None
+    if spec is None or get_int(record, "workspace_bytes") != get_int(record, "threads") * spec.share_bytes:
+        raise PlanError(
+            "kernel record of a suppression contradicts itself or its types: run select-kernels again"
+        )
+    return spec
+
+
+def _is_power(number: int, most: int) -> bool:
+    return 2 <= number <= most and number & (number - 1) == 0
