@@ -36,6 +36,7 @@ from aicf.passes.lower_onnx import LowerOnnxPass
 from aicf.passes.lower_poolings import LowerPoolingsPass
 from aicf.passes.lower_to_emit import LowerToEmitPass
 from aicf.passes.materialize_views import MaterializeViewsPass
+from aicf.passes.narrow_products import NarrowProductsPass
 from aicf.passes.plan_capture import PlanCapturePass
 from aicf.passes.plan_memory import PlanMemoryPass
 from aicf.passes.prepare_parameters import PrepareParametersPass
@@ -97,6 +98,8 @@ class AicfInferencePass(ModulePass):
         return (
             *front_passes(self.target, self.policy, self.dims, self.threads, self.values),
             *lowering_passes(),
+            NarrowProductsPass(),
+            LogicalDcePass(),
             VerifyLogicalPass(),
             *decision_passes(self.tuning),
         )

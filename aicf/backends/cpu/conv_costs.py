@@ -77,14 +77,13 @@ def cost_us(spec: ConvSpec, epilogue: EpilogueCycles) -> float:
 def _direct_cycles(spec: ConvSpec, epilogue: float) -> float:
     p, size = spec.problem, ELEMENT_BYTES[spec.problem.dtype]
     full, tail = divmod(p.counts[0], spec.tile_rows)
-    finish = epilogue + (TRANSPOSE_CYCLES if spec.lanes_along == "pixels" else 0.0)
     total = 0.0
     for rows, bands in ((spec.tile_rows, full), (tail, 1)):
         for width, times in spec.width_counts(bands) if rows else ():
             sums = rows * width * spec.tile_vectors
             loads = rows * width + spec.tile_vectors
             step = max(sums * (_PAIR_WORK if p.pairs else 1.0) / 2, loads / 2, 5.0) + _LOAD_CYCLES * loads
-            tile = step * p.steps + sums * finish + _TILE_CYCLES
+            tile = step * p.steps + _finish_cycles(spec, sums, epilogue) + _TILE_CYCLES
             if p.x_strides[1] != 1 and not spec.copies:
                 tile += rows * p.channels * _PLANE_CYCLES
             total += tile * times
@@ -95,6 +94,13 @@ def _direct_cycles(spec: ConvSpec, epilogue: float) -> float:
     total += blocks * _copy_cycles(spec)
     total *= p.batch * p.groups
     return total + spec.packed_elements * size / 2
+
+
+def _finish_cycles(spec: ConvSpec, sums: int, epilogue: float) -> float:
+    """Of the epilogue of a tile: of each vector of sums, or of each channel, however few pixels it has there."""
+    if spec.lanes_along == "channels":
+        return sums * epilogue
+    return sums * TRANSPOSE_CYCLES + spec.lanes * spec.tile_vectors * epilogue
 
 
 def _copy_cycles(spec: ConvSpec) -> float:

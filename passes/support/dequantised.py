@@ -1,0 +1,198 @@
+"""Dequantised tensors: `(stored - zero point) * scale` in f32, where `stored` holds short integers.
+
+What is here recognises them among the ops of a function, and takes their parts out. What becomes of a product of two
+of them is settled in `narrow-products`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.ir import Operation, OpResult, SSAValue
+
+from aicf.dialects import logical
+from aicf.dialects.logical import int_values
+from aicf.dialects.types import ElementType, element_named, element_of, tensor, tensor_info
+from aicf.passes.support.writing import Writer
+
+F32, I16 = element_named("f32"), element_named("i16")
+_SHORT = ("i8", "u8", "i16")
+
+
+@dataclass(frozen=True)
+class Scale:
+    """One number for all elements of a tensor, or one for each place along one of its dimensions.
+
+    Args:
+        value: The numbers, f32; every dimension but one has size 1.
+        known: They as an array of shape () or (n,), if they are constants.
+    """
+
+    value: SSAValue
+    known: NDArray[Any] | None = None
+
+    @property
+    def count(self) -> int:
+        """How many numbers there are."""
+        return int(np.prod(tensor_info(self.value.type).shape)) if self.known is None else self.known.size
+
+    def spread(self, writer: Writer, like: SSAValue, axis: int) -> SSAValue:
+        """The numbers repeated to the shape of `like`, along whose dimension `axis` they lie."""
+        sizes, own = tensor_info(like.type).shape, () if self.count == 1 else (self.count,)
+        if self.known is not None:
+            if self.known.size == 1:
+                return writer.splat(self.known.item(), like, "scale")
+            vector = writer.add(logical.ConstantOp(self.known, tensor(own, F32)), "scale")
+        elif tensor_info(self.value.type).shape == own:
+            vector = self.value
+        else:
+            vector = writer.add(logical.ReshapeOp(self.value, own), "scale")
+        return writer.broadcast(vector, [axis] * len(own), sizes, "scale.broadcast")
+
+
+@dataclass(frozen=True)
+class Dequantised:
+    """A tensor of f32 that is `(stored - zero) * scale`.
+
+    Args:
+        value: The tensor.
+        stored: Integers of at most 16 bits, of the same shape.
+        zero: The zero points as integers of the same shape; None where they are all 0.
+        zeros: The smallest and the largest zero point that there can be.
+        scale: f32 of the same shape.
+        ops: What computes it from `stored`, in text order, without what spreads zero points and scales.
+    """
+
+    value: OpResult
+    stored: SSAValue
+    zero: SSAValue | None
+    zeros: tuple[int, int]
+    scale: SSAValue
+    ops: tuple[Operation, ...]
+
+    @property
+    def largest(self) -> int:
+        """The largest magnitude of `stored - zero`."""
+        limits = np.iinfo(element_of(self.stored.type).dtype)
+        return max(int(limits.max) - self.zeros[0], self.zeros[1] - int(limits.min))
+
+    @property
+    def element(self) -> ElementType:
+        """The shortest element type that kernels multiply in which `stored - zero` is computed."""
+        return element_of(self.stored.type) if self.zero is None else I16
+
+    def integers(self, writer: Writer, stored: SSAValue, suffix: str) -> SSAValue:
+        """`stored`, which is this one's or stands for it, less the zero points, as `element`."""
+        if self.zero is None:
+            return stored
+        wide = writer.cast(stored, I16, f"{suffix}.i16")
+        return writer.add(logical.SubOp(wide, self._short_zero(writer, suffix)), suffix)
+
+    def _short_zero(self, writer: Writer, suffix: str) -> SSAValue:
+        """The zero points as i16; those that are repeated are cast before that."""
+        zero = self.zero
+        assert zero is not None
+        name, shape = f"{suffix}.zero_point", tensor_info(zero.type).shape
+        if isinstance(zero.owner, logical.ConstantOp):
+            return writer.add(
+                logical.ConstantOp(zero.owner.array.astype(I16.dtype), tensor(shape, I16)), name
+            )
+        if isinstance(zero.owner, logical.BroadcastOp):
+            short = writer.cast(zero.owner.operand, I16, f"{name}.i16")
+            return writer.broadcast(short, int_values(zero.owner.dimensions), shape, name)
+        return writer.cast(zero, I16, name)
+
+
+def dequantised(value: SSAValue) -> Dequantised | None:
+    """What a tensor is dequantised from; None if it is not, or its zero points may be larger than 8-bit integers."""
+    if not isinstance(value, OpResult) or not isinstance(value.op, logical.MulOp):
+        return None
+    if element_of(value.type) != F32:
+        return None
+    for wide, scale in (value.op.operands, reversed(value.op.operands)):
+        if (found := _unscaled(value, wide, scale)) is not None:
+            return found
+    return None
+
+
+def _unscaled(value: OpResult, wide: SSAValue, scale: SSAValue) -> Dequantised | None:
+    if not isinstance(wide.owner, logical.CastOp) or _is_integer_cast(scale):
+        return None
+    ops: list[Operation] = [value.op, wide.owner]
+    integers, zero, zeros = wide.owner.operand, None, (0, 0)
+    if isinstance(integers.owner, logical.SubOp):
+        ops.append(integers.owner)
+        integers, zero = integers.owner.operands
+        known = _range(zero)
+        if known is None:
+            return None
+        zero, zeros = (None if known == (0, 0) else zero), known
+    if isinstance(integers.owner, logical.CastOp) and element_of(integers.type).kind == "int":
+        ops.append(integers.owner)
+        integers = integers.owner.operand
+    if element_of(integers.type).name not in _SHORT:
+        return None
+    return Dequantised(value, integers, zero, zeros, scale, tuple(reversed(ops)))
+
+
+def _is_integer_cast(value: SSAValue) -> bool:
+    return isinstance(value.owner, logical.CastOp) and element_of(value.owner.operand.type).kind == "int"
+
+
+def _range(zero: SSAValue) -> tuple[int, int] | None:
+    """Between which numbers zero points lie; None if they are neither constants nor 8-bit integers."""
+    while isinstance(zero.owner, logical.BroadcastOp | logical.ReshapeOp):
+        zero = zero.owner.operand
+    if isinstance(zero.owner, logical.ConstantOp):
+        array = zero.owner.array
+        found = int(array.min()), int(array.max())
+    elif isinstance(zero.owner, logical.CastOp) and element_of(zero.owner.operand.type).kind == "int":
+        limits = np.iinfo(element_of(zero.owner.operand.type).dtype)
+        found = int(limits.min), int(limits.max)
+    else:
+        return None
+    return found if found[0] >= -128 and found[1] <= 255 else None
+
+
+def scale_along(scale: SSAValue, axis: int | None) -> Scale | None:
+    """The numbers of a scale that is the same everywhere, or along all dimensions but `axis`; None if it is neither."""
+    rank = tensor_info(scale.type).rank
+    source, dimensions = scale, tuple(range(rank))
+    if isinstance(scale.owner, logical.BroadcastOp):
+        source, dimensions = scale.owner.operand, int_values(scale.owner.dimensions)
+    if isinstance(source.owner, logical.ConstantOp):
+        numbers = _distinct(source.owner, dimensions, axis)
+        return None if numbers is None or not np.isfinite(numbers).all() else Scale(source, numbers)
+    sizes = tensor_info(source.type).shape
+    long = [dimension for dimension, size in zip(dimensions, sizes, strict=True) if size != 1]
+    return Scale(source) if long in ([], [axis]) else None
+
+
+def _distinct(
+    constant: logical.ConstantOp, dimensions: Sequence[int], axis: int | None
+) -> NDArray[Any] | None:
+    """The numbers of a constant along the dimension that becomes `axis`, if those along all others are the same."""
+    array = constant.array
+    if constant.is_splat:
+        return array.reshape(())
+    first = array[tuple(slice(None) if dim == axis else slice(1) for dim in dimensions)]
+    return first.reshape(-1) if np.array_equal(array, np.broadcast_to(first, array.shape)) else None
+
+
+def joint(scales: Sequence[tuple[Scale, int]]) -> list[tuple[Scale, int]]:
+    """Scales that are multiplied with sums, each with its dimension of those: one for two where both are constants, at
+    most one of which is a vector, and their product needs no subnormal number."""
+    (first, _), (second, _) = scales
+    if first.known is None or second.known is None or (first.count > 1 and second.count > 1):
+        return list(scales)
+    with np.errstate(over="ignore", under="ignore"):
+        product = np.asarray(first.known * second.known, F32.dtype)
+    limits = np.finfo(F32.dtype)
+    if not ((np.abs(product) >= limits.tiny) & (np.abs(product) <= limits.max)).all():
+        return list(scales)
+    vector, axis = scales[0] if first.count > 1 else scales[1]
+    return [(Scale(vector.value, product), axis)]

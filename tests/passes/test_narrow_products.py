@@ -1,0 +1,284 @@
+"""Quantised ONNX models with QuantizeLinear and DequantizeLinear around their products: these run as products of the
+integers, and what comes out is what float64 NumPy says of the model's own formulas."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+from onnx import helper, numpy_helper
+
+import aicf
+from aicf.compiled import CompiledModel
+from aicf.decided import read_decided
+from aicf.passes.support.narrow_prices import ProductPrices
+from tests.backends.cpu.test_conv import LEVELS_HERE
+
+Array = NDArray[Any]
+LEVELS = [level for level in LEVELS_HERE if level in ("x86-64-v3", "x86-64-v4")] or LEVELS_HERE[-1:]
+NEAR = 1e-3
+"""Of a quantum: so near to the middle of two either is right."""
+
+
+@pytest.fixture
+def integers_pay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products of integers are predicted to take nothing, if a kernel runs them at all."""
+    real = ProductPrices.narrow
+
+    def free(self: ProductPrices, *args: Any) -> float:
+        real(self, *args)
+        return 0.0
+
+    monkeypatch.setattr(ProductPrices, "narrow", free)
+
+
+class Model:
+    """Builds an ONNX model of quantised tensors, with the float64 value of each name beside it."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.nodes: list[onnx.NodeProto] = []
+        self.weights: list[onnx.TensorProto] = []
+        self.inputs: dict[str, Array] = {}
+
+    def pick(self, *values: Any) -> Any:
+        return values[int(self.rng.integers(len(values)))]
+
+    def input(self, name: str, shape: tuple[int, ...], dtype: str) -> Array:
+        limits = np.iinfo(dtype)
+        self.inputs[name] = self.rng.integers(limits.min, limits.max + 1, shape).astype(dtype)
+        return self.inputs[name]
+
+    def weight(self, name: str, value: Array) -> Array:
+        self.weights.append(numpy_helper.from_array(value, name))
+        return value
+
+    def quantised(self, name: str, shape: tuple[int, ...], low: int = -128) -> Array:
+        """A weight; of up to 1,024 bytes it is a constant, which is dequantised while the model is lowered."""
+        return self.weight(name, self.rng.integers(low, 128, shape).astype(np.int8))
+
+    def add(self, op: str, inputs: list[str], name: str, **attributes: Any) -> None:
+        self.nodes.append(helper.make_node(op, inputs, [name], name=name, **attributes))
+
+    def dequantise(
+        self, name: str, q: Array, count: int = 1, axis: int = 0, *, zero: bool = False, scale: float = 0.01
+    ) -> Array:
+        """Adds `name` of `name_q`, with one scale or `count` along an axis, and gives its value."""
+        shape = () if count == 1 else (count,)
+        scales = self.weight(f"{name}_s", np.asarray(self.rng.uniform(scale / 4, scale, shape), np.float32))
+        limits = np.iinfo(q.dtype)
+        zeros = self.rng.integers(max(limits.min, -99), min(limits.max, 200) + 1, shape)
+        zeros = self.weight(f"{name}_z", np.asarray(zeros if zero else np.zeros(shape), q.dtype))
+        self.add("DequantizeLinear", [f"{name}_q", f"{name}_s", f"{name}_z"], name, axis=axis)
+        along = [count if dim == axis else 1 for dim in range(q.ndim)] if count > 1 else ()
+        return (q - zeros.reshape(along).astype(np.float64)) * scales.reshape(along).astype(np.float64)
+
+    def quantise(self, name: str, value: Array, dtype: str) -> Array:
+        """Adds `name_q` of `name`, such that most of its values are in range; gives what is rounded, before it is."""
+        zero = int(self.rng.integers(0, 60))
+        scale = np.float32(np.abs(value).max() / 100)
+        self.weight(f"{name}_ys", np.asarray(scale))
+        self.weight(f"{name}_yz", np.asarray(zero, dtype))
+        self.add("QuantizeLinear", [name, f"{name}_ys", f"{name}_yz"], f"{name}_q")
+        limits = np.iinfo(dtype)
+        return np.clip(value / np.float64(scale) + zero, limits.min, limits.max)
+
+    def proto(self, outputs: dict[str, Array]) -> onnx.ModelProto:
+        types = {name: helper.np_dtype_to_tensor_dtype(value.dtype) for name, value in self.inputs.items()}
+        graph = helper.make_graph(
+            self.nodes,
+            "g",
+            [helper.make_tensor_value_info(n, types[n], v.shape) for n, v in self.inputs.items()],
+            [helper.make_empty_tensor_value_info(name) for name in outputs],
+            self.weights,
+        )
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
+
+
+def convolved(x: Array, w: Array, step: int, pad: int, groups: int) -> Array:
+    padded = np.pad(x, ((0, 0), (0, 0), (pad, pad), (pad, pad)))
+    windows = sliding_window_view(padded, w.shape[2:], (2, 3))[:, :, ::step, ::step]
+    n, _, high, wide, *taps = windows.shape
+    apart = windows.reshape(n, groups, -1, high, wide, *taps)
+    weights = w.reshape(groups, -1, *w.shape[1:])
+    sums = np.einsum("ngchwij,gmcij->ngmhw", apart, weights, optimize=True)
+    return sums.reshape(n, -1, high, wide)
+
+
+def run(
+    model: Model, outputs: dict[str, Array], level: str, **options: Any
+) -> tuple[CompiledModel, list[Array]]:
+    exe = aicf.compile(model.proto(outputs), target=f"cpu:{level}", **options)
+    given = exe(model.inputs)
+    return exe, list(given) if len(outputs) > 1 else [given]
+
+
+def decided(exe: CompiledModel) -> dict[str, tuple[str, str]]:
+    """Choice and reason for each product."""
+    found = [each for each in exe.decisions if each.made_by == "narrow-products"]
+    return {each.subjects[0]: (each.choice, each.because) for each in found}
+
+
+def check_rounded(got: Array, exact: Array) -> None:
+    """Equal to what is nearest to the exact values; either of two where those lie next to the middle."""
+    off = np.abs(got.astype(np.float64) - np.rint(exact))
+    near = np.abs(np.abs(exact - np.floor(exact)) - 0.5) < NEAR
+    assert (off[~near] == 0).all()
+    assert (off <= 1).all()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.usefixtures("integers_pay")
+def test_a_convolution(seed: int, level: str) -> None:
+    """With scales for all output channels, a bias in units of both scales, relu, and what follows quantised."""
+    model = Model(seed)
+    pick = model.pick
+    groups, step, taps, dtype = pick(1, 1, 2), pick(1, 2), pick(1, 3, 5), pick("uint8", "int8")
+    channels, outputs, size = (
+        2 * int(model.rng.integers(24, 40)),
+        2 * int(model.rng.integers(22, 36)),
+        pick(9, 16),
+    )
+    pad = taps // 2
+    x = model.dequantise(
+        "x", model.input("x_q", (pick(1, 2), channels, size, size), dtype), zero=pick(True, False)
+    )
+    q = model.quantised("w_q", (outputs, channels // groups, taps, taps))
+    w = model.dequantise("w", q, outputs, zero=pick(True, False))
+    b_q = model.weight("b_q", model.rng.integers(-9000, 9000, outputs).astype(np.int32))
+    b = model.dequantise("b", b_q, outputs, scale=1e-4)
+    model.add("Conv", ["x", "w", "b"], "c", pads=[pad] * 4, strides=[step] * 2, group=groups)
+    model.add("Relu", ["c"], "y")
+    y = np.maximum(convolved(x, w, step, pad, groups) + b.reshape(-1, 1, 1), 0)
+    exact = model.quantise("y", y, pick("uint8", "int8"))
+    exe, (got,) = run(model, {"y_q": exact}, level)
+    check_rounded(got, exact)
+    assert decided(exe)["c.sums"][0].startswith("of integers")
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.usefixtures("integers_pay")
+def test_a_matrix_product(seed: int, level: str) -> None:
+    """Of an activation of two or three dimensions, or of two of them; the right one as Gemm transposes it, or not."""
+    model = Model(seed)
+    m, k, n = (int(size) for size in model.rng.integers((1, 33, 33), 90))
+    batch, both, flip = [((), False, True), ((3,), False, False), ((2,), True, False)][seed % 3]
+    x = model.dequantise("x", model.input("x_q", (*batch, m, k), "uint8"), zero=True)
+    columns = (n, k) if flip else (k, n)
+    if both:
+        w = model.dequantise("w", model.input("w_q", (*batch, k, n), "uint8"), zero=True)
+    else:
+        q = model.quantised("w_q", columns)
+        w = model.dequantise("w", q, n, 0 if flip else 1, zero=seed > 2)
+    if flip:
+        model.add("Gemm", ["x", "w"], "y", transB=1)
+    else:
+        model.add("MatMul", ["x", "w"], "y")
+    exact = model.quantise("y", x @ (w.swapaxes(-1, -2) if flip else w), "int8")
+    exe, (got,) = run(model, {"y_q": exact}, level)
+    check_rounded(got, exact)
+    assert [choice.partition(":")[0] for choice, _ in decided(exe).values()] == ["of integers"]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.usefixtures("integers_pay")
+def test_others_read_the_dequantised_tensor_too(level: str) -> None:
+    """Two products share its integers less their zero point; a sum and the model's result go on with f32."""
+    model = Model(5)
+    x = model.dequantise("x", model.input("x_q", (7, 48), "uint8"), zero=True)
+    w = model.dequantise("w", model.quantised("w_q", (48, 48)), 48, 1)
+    v = model.dequantise("v", model.quantised("v_q", (48, 33)))
+    model.add("MatMul", ["x", "w"], "a")
+    model.add("MatMul", ["x", "v"], "b")
+    model.add("Add", ["a", "x"], "c")
+    expected = {"x": x, "a": x @ w, "b": x @ v, "c": x @ w + x}
+    exe, got = run(model, expected, level)
+    for one, other in zip(got, expected.values(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-6, atol=2e-6 * np.abs(other).max())
+    text = exe.ir("narrow-products")
+    assert text.count("widening") == 2
+    assert sum("logical.sub" in line and line.endswith("i16>") for line in text.splitlines()) == 1
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.usefixtures("integers_pay")
+def test_sums_may_fill_i32_and_no_more(level: str) -> None:
+    most = (2**31 - 1) // (255 * 128)
+    for terms, choice in ((most, "of integers: u8 and i8"), (most + 1, "in f32")):
+        model = Model(0)
+        model.inputs["x_q"] = np.full((1, terms), 255, np.uint8)
+        x = model.dequantise("x", model.inputs["x_q"])
+        w = model.dequantise("w", model.weight("w_q", np.full((terms, 1), -128, np.int8)))
+        model.add("MatMul", ["x", "w"], "y")
+        exe, (got,) = run(model, {"y": x}, level)
+        np.testing.assert_allclose(got, x @ w, rtol=1e-4 if choice == "in f32" else 3e-7)
+        assert decided(exe)["y"][0] == choice
+
+
+@pytest.mark.usefixtures("integers_pay")
+def test_scales_whose_product_is_subnormal_are_multiplied_one_after_the_other() -> None:
+    model = Model(3)
+    x = model.dequantise("x", model.input("x_q", (4, 64), "uint8"), scale=1e-30)
+    w = model.dequantise("w", model.quantised("w_q", (64, 40), low=0), scale=1e-12)
+    model.add("MatMul", ["x", "w"], "y")
+    exe, (got,) = run(model, {"y": x}, LEVELS[-1])
+    np.testing.assert_allclose(got.astype(np.float64), x @ w, rtol=1e-6)
+    assert decided(exe)["y"][0] == "of integers: u8 and i8"
+
+
+def perceptron(rows: int = 64) -> Model:
+    """A product that takes less of integers, whatever the level."""
+    model = Model(8)
+    model.dequantise("x", model.input("x_q", (rows, 256), "uint8"), zero=True)
+    model.dequantise("w", model.quantised("w_q", (256, 256)), 256, 1)
+    model.add("MatMul", ["x", "w"], "y")
+    return model
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_the_cheaper_of_the_two_is_taken(level: str) -> None:
+    exe, _ = run(perceptron(), {"y": np.empty(0)}, level)
+    choice, because = decided(exe)["y"]
+    assert choice == "of integers: i16 and i8"
+    assert because.startswith("predicted ")
+    model = Model(1)
+    model.dequantise("x", model.input("x_q", (1, 64, 28, 28), "uint8"))
+    model.dequantise("w", model.quantised("w_q", (64, 64, 3, 3)), 64)
+    model.add("Conv", ["x", "w"], "c", pads=[1] * 4)
+    exe, _ = run(model, {"c": np.empty(0)}, level)
+    choice, because = decided(exe)["c"]
+    assert choice == "in f32"  # transformed tiles multiply less than half as often
+    assert because.startswith("predicted ")
+
+
+@pytest.mark.parametrize(
+    ("policy", "because"),
+    [
+        ({"rounding": "strict"}, "the policy wants strict rounding"),
+        ({"determinism": "batch_invariant"}, "depends on the batch"),
+        ({"groups": [["y"]]}, "the policy lists it so"),
+    ],
+)
+def test_a_policy_keeps_f32(policy: dict[str, Any], because: str) -> None:
+    exe, _ = run(perceptron(), {"y": np.empty(0)}, LEVELS[-1], policy=policy)
+    choice, reason = decided(exe)["y"]
+    assert choice == "in f32"
+    assert because in reason
+    assert "widening" not in exe.ir("narrow-products")
+
+
+def test_the_policy_of_a_program_gives_it_again(tmp_path: Path) -> None:
+    model = perceptron()
+    once, _ = run(model, {"y": np.empty(0)}, LEVELS[-1])
+    once.save(tmp_path / "once.aicf")
+    read_decided(tmp_path / "once.aicf").policy.save(tmp_path / "policy.yaml")
+    again, _ = run(model, {"y": np.empty(0)}, LEVELS[-1], policy=tmp_path / "policy.yaml")
+    assert decided(again)["y"] == ("of integers: i16 and i8", "the policy lists it so")
+    np.testing.assert_array_equal(again(model.inputs), once(model.inputs))
