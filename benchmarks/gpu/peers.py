@@ -181,11 +181,12 @@ class Gpt2(nn.Module):
 
 
 class Moves(nn.Module):
-    """An operation on x and on tensors that it keeps."""
+    """An operation on x and on tensors that it keeps; those in `given` are inputs of our program."""
 
-    def __init__(self, function: Callable[..., Tensor], **kept: Tensor) -> None:
+    def __init__(self, function: Callable[..., Tensor], given: tuple[str, ...] = (), **kept: Tensor) -> None:
         super().__init__()
         self.function = function
+        self.given = given
         for name, value in kept.items():
             self.register_buffer(name, value)
 
@@ -195,7 +196,7 @@ class Moves(nn.Module):
 
     def weights(self) -> dict[str, Tensor]:
         """By the program's names."""
-        return dict(self.state_dict())
+        return {name: value for name, value in self.state_dict().items() if name not in self.given}
 
 
 def _gather() -> nn.Module:
@@ -205,13 +206,13 @@ def _gather() -> nn.Module:
 def _scatter_set() -> nn.Module:
     """Each row once: PyTorch does not say which of several updates stays."""
     kept = {"i": torch.randperm(65536), "u": torch.randn(65536, 1024)}
-    return Moves(lambda x, i, u: x.index_copy(0, i, u), **kept)
+    return Moves(lambda x, i, u: x.index_copy(0, i, u), ("i",), **kept)
 
 
 def _scatter_add() -> nn.Module:
     """By the faster of PyTorch's two ways."""
     kept = {"i": torch.randint(65536, (65536,)), "u": torch.randn(65536, 1024)}
-    return Moves(lambda x, i, u: x.index_put((i,), u, accumulate=True), **kept)
+    return Moves(lambda x, i, u: x.index_put((i,), u, accumulate=True), ("i",), **kept)
 
 
 @dataclass(frozen=True)
@@ -244,8 +245,8 @@ PEERS: dict[str, Peer] = {
     "gpt2_block": Peer(lambda: Gpt2(1), (1, 768), torch.float16, ("position",)),
     "gpt2_12_blocks": Peer(lambda: Gpt2(12), (1, 768), torch.float16, ("position",)),
     "gather_256MB": Peer(_gather, (65536, 1024), torch.float32),
-    "scatter_set_256MB": Peer(_scatter_set, (65536, 1024), torch.float32),
-    "scatter_add_256MB": Peer(_scatter_add, (65536, 1024), torch.float32),
+    "scatter_set_256MB": Peer(_scatter_set, (65536, 1024), torch.float32, ("i",)),
+    "scatter_add_256MB": Peer(_scatter_add, (65536, 1024), torch.float32, ("i",)),
     "topk_256MB": Peer(lambda: Moves(lambda x: x.topk(32)[0]), (16384, 4096), torch.float32),
     "topk_long_256MB": Peer(lambda: Moves(lambda x: x.topk(64)[0]), (8, 1 << 23), torch.float32),
     "cumsum_256MB": Peer(lambda: Moves(lambda x: x.cumsum(-1)), (16384, 4096), torch.float32),

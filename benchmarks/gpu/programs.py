@@ -201,10 +201,11 @@ def gather(rows: int, columns: int, dtype: str = "f32") -> Graph:
 
 
 def scatter(rows: int, columns: int, mode: ScatterMode, dtype: str = "f32") -> Graph:
-    """Rows of u written over those of x at the indices i [rows], or added to them: x, u and y [rows, columns]."""
+    """Rows of u written over those of x at the indices i [rows], or added to them: x, u and y [rows, columns]. Indices
+    come with every call: what follows from them is computed in it."""
     graph = Graph("scatter")
     x, u = graph.input("x", (rows, columns), dtype), graph.param("u", (rows, columns), dtype)
-    graph.output(graph.scatter(x, graph.param("i", (rows,), "i64"), u, mode), "y")
+    graph.output(graph.scatter(x, graph.input("i", (rows,), "i64"), u, mode), "y")
     return graph
 
 
