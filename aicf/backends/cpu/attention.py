@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from aicf.backends.cpu.attention_spec import AttentionSpec, Matrix
 from aicf.backends.cpu.gemm import Epilogue, GemmPointers, Tile, emit_gemm, emit_share
 from aicf.backends.cpu.gemm_spec import GemmSpec
-from aicf.backends.cpu.ir_builder import I8, Emitter, Value
+from aicf.backends.cpu.ir_builder import Emitter, Value
 from aicf.backends.cpu.loops import share_of
 from aicf.backends.cpu.pack import Rows, emit_pack, emit_widened_rows
 from aicf.backends.cpu.scalar_ops import Scalars
@@ -64,10 +64,8 @@ class _Attention:
     def _workspace(self) -> list[Value]:
         """This thread's packed keys, packed values, scores, sums of rows and widened queries."""
         em, spec = self.em, self.spec
-        base = self.pointers.workspace
-        if spec.threads > 1:
-            share = em.index(sum(spec.parts) * ELEMENT_BYTES[self.dtype])
-            base = em.b.gep(base, [em.b.mul(self.pointers.tid, share)], source_etype=I8)
+        own = sum(spec.parts) * ELEMENT_BYTES[self.dtype]
+        base = em.part_of(self.pointers.workspace, self.pointers.tid, spec.threads, own)
         starts = [sum(spec.parts[:number]) for number in range(len(spec.parts))]
         return [em.address(base, start, self.dtype) for start in starts]
 

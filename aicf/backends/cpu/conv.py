@@ -16,7 +16,7 @@ from itertools import groupby
 from aicf.backends.cpu.conv_depthwise import emit_depthwise
 from aicf.backends.cpu.conv_image import ConvCode, ConvPointers, Image
 from aicf.backends.cpu.conv_spec import ConvSpec
-from aicf.backends.cpu.gemm import EpilogueOf, GemmPointers, Tile, emit_gemm, emit_share
+from aicf.backends.cpu.gemm import EpilogueOf, GemmPointers, Tile, emit_gemm, emit_panels
 from aicf.backends.cpu.gemm_spec import CACHE_LINE
 from aicf.backends.cpu.ir_builder import I8, Emitter, Value
 from aicf.backends.cpu.winograd import emit_winograd
@@ -86,47 +86,27 @@ class _Direct(ConvCode):
 
     def blocks(self, n: Value, x: Value, weight: Value, first: Value) -> None:
         """All rows of the result of one group, whose output channels start at `first`."""
-        em, spec, rows = self.em, self.spec, self.p.counts[0]
-        full = rows // spec.block_rows * spec.block_rows
 
         def block(row: Value, count: int) -> None:
             image = self.image(x, row, count, self.p.channels)
             self.panels(n, image, weight, first, row, count)
 
-        def body(row: Value, _: list[Value]) -> list[Value]:
-            block(row, spec.block_rows)
-            return []
-
-        em.loop(0, full, spec.block_rows, [], body)
-        if full < rows:
-            block(em.index(full), rows - full)
+        self.em.pieces(self.p.counts[0], self.spec.block_rows, block)
 
     def panels(self, n: Value, image: Image, weight: Value, first: Value, row: Value, rows: int) -> None:
         """A block of rows against all panels of a group."""
         em, spec = self.em, self.spec
-        full, tail = divmod(self.p.outputs, spec.nr)
 
         def panel(index: Value, channels: int) -> None:
             own = em.moved(weight, index, self.p.steps * spec.nr, self.dtype)
             channel = em.b.add(first, em.scaled(index, spec.nr))
             self.tiles(image, own, _Spot(n, channel, channels, row), rows)
 
-        def body(index: Value, _: list[Value]) -> list[Value]:
-            panel(index, spec.nr)
-            return []
-
-        if spec.threads > 1:
-            emit_share(em, full + (tail > 0), full, self.threads, body, lambda: panel(em.index(full), tail))
-            return
-        em.loop(0, full, 1, [], body)
-        if tail:
-            panel(em.index(full), tail)
+        emit_panels(em, self.p.outputs, spec.nr, self.threads if spec.threads > 1 else None, panel)
 
     def tiles(self, image: Image, panel: Value, spot: _Spot, rows: int) -> None:
         """All tiles of a block of rows against one panel."""
         em, spec = self.em, self.spec
-        height = spec.tile_rows
-        full = rows // height * height
 
         def line(row: Value, count: int) -> None:
             column = 0
@@ -140,13 +120,7 @@ class _Direct(ConvCode):
                 em.loop(column, column + number * width, width, [], tile)
                 column += number * width
 
-        def body(row: Value, _: list[Value]) -> list[Value]:
-            line(row, height)
-            return []
-
-        em.loop(0, full, height, [], body)
-        if full < rows:
-            line(em.index(full), rows - full)
+        em.pieces(rows, spec.tile_rows, line)
 
     def tile(self, image: Image, panel: Value, spot: _Spot, box: _Box) -> None:
         """One register tile: all products, then the epilogue."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from aicf.backends.cpu.conv_spec import ConvSpec
@@ -47,20 +46,15 @@ class ConvCode:
         self.element = spec.problem.element
         self.pointers = pointers
         self.epilogue = epilogue(None)
-        self.space = self._own_workspace()
+        self.space = em.part_of(
+            pointers.workspace, pointers.tid, spec.threads, spec.workspace_bytes // spec.threads
+        )
         self.copied = self.space
         if self.space is not None and spec.packed_elements:
             bytes_ = spec.packed_elements * ELEMENT_BYTES[self.dtype]
             self.copied = em.b.gep(
                 self.space, [em.index(-(-bytes_ // CACHE_LINE) * CACHE_LINE)], source_etype=I8
             )
-
-    def _own_workspace(self) -> Value | None:
-        em, workspace = self.em, self.pointers.workspace
-        if workspace is None or self.spec.threads == 1:
-            return workspace
-        share = em.index(self.spec.workspace_bytes // self.spec.threads)
-        return em.b.gep(workspace, [em.b.mul(self.pointers.tid, share)], source_etype=I8)
 
     @property
     def threads(self) -> tuple[Value, Value]:
@@ -87,15 +81,11 @@ class ConvCode:
             return
         together = 2 if p.pairs else 1
 
-        def unit(number: Value, present: int) -> list[Value]:
+        def unit(number: Value, present: int) -> None:
             source = em.moved(x, number, together * p.x_strides[1], self.element)
             self.copy_rows(source, em.moved(self.copied, number, spec.plane, self.dtype), top, rows, present)
-            return []
 
-        full, rest = divmod(channels, together)
-        em.loop(0, full, 1, [], lambda number, _: unit(number, together))
-        if rest:
-            unit(em.index(full), rest)
+        em.panels(channels, together, unit)
 
     def copy_rows(self, source: Value, target: Value, top: Value, rows: int, present: int) -> None:
         """Copies `rows` rows from row `top` of the input on, which may lie beyond it; a unit has so many channels."""
@@ -170,7 +160,7 @@ class ConvCode:
             value = self.unit(loaded)
             em.store(value, em.address(target, at, self.dtype), self.dtype, lanes, active)
 
-        self.vectors(count, vector)
+        em.pieces(count, lanes, vector)
 
     def unit(self, channels: list[Value]) -> Value:
         """Elements of a channel, or units of those of two."""
@@ -193,20 +183,7 @@ class ConvCode:
         def vector(at: Value, active: int) -> None:
             em.store(self.zero(lanes), em.address(first, at, self.dtype), self.dtype, lanes, active)
 
-        self.vectors(stop - start, vector)
-
-    def vectors(self, count: int, vector: Callable[[Value, int], None]) -> None:
-        """All vectors of `count` elements, the last of which may be short."""
-        em, lanes = self.em, self.spec.lanes
-        full = count // lanes * lanes
-
-        def body(at: Value, _: list[Value]) -> list[Value]:
-            vector(at, lanes)
-            return []
-
-        em.loop(0, full, lanes, [], body)
-        if full < count:
-            vector(em.index(full), count - full)
+        em.pieces(stop - start, lanes, vector)
 
     def packed_weight(self) -> Value:
         """The panels of all groups; packs them if they are not."""

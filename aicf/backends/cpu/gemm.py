@@ -125,6 +125,26 @@ def emit_share(
         em.when(own_tail, emit_tail)
 
 
+def emit_panels(
+    em: Emitter,
+    count: int,
+    width: int,
+    threads: tuple[Value, Value] | None,
+    panel: Callable[[Value, int], None],
+) -> None:
+    """`panel` of the number and the width of each panel of `count` columns, or of this thread's share of them."""
+    if threads is None:
+        em.panels(count, width, panel)
+        return
+    full, rest = divmod(count, width)
+
+    def body(number: Value, _: list[Value]) -> list[Value]:
+        panel(number, width)
+        return []
+
+    emit_share(em, full + (rest > 0), full, threads, body, lambda: panel(em.index(full), rest))
+
+
 @dataclass(frozen=True)
 class _Spot:
     """A tile's place: its batch element, first row and column, and how many rows and columns exist."""
@@ -157,15 +177,10 @@ class _Gemm:
         self.scalars = Scalars(em, spec.lanes)
         self.beside = spec.problem.products // spec.problem.tile_products
         self.b_table = PointerTable(em, pointers.b if self.beside > 1 else pointers.b[:1])
-        self.workspace = self._own_workspace()
-
-    def _own_workspace(self) -> Value | None:
-        """This thread's share of the workspace: rows of A, then panels of B."""
-        em, workspace = self.em, self.pointers.workspace
-        if workspace is None or self.spec.threads == 1:
-            return workspace
-        share = em.index(self.spec.workspace_bytes // self.spec.threads)
-        return em.b.gep(workspace, [em.b.mul(self.pointers.tid, share)], source_etype=I8)
+        # Rows of A, then panels of B.
+        self.workspace = em.part_of(
+            pointers.workspace, pointers.tid, spec.threads, spec.workspace_bytes // spec.threads
+        )
 
     @property
     def threads(self) -> tuple[Value, Value]:
@@ -190,16 +205,11 @@ class _Gemm:
 
     def blocks(self, batch: tuple[Value, ...], a: Value | None, b_offset: Value) -> None:
         """Row blocks; the last may be short."""
-        block = self.spec.mc or self.p.m
-        full = self.p.m // block * block
-
-        def body(row: Value, _: list[Value]) -> list[Value]:
-            self.row_block(batch, a, b_offset, row, block)
-            return []
-
-        self.em.loop(0, full, block, [], body)
-        if full < self.p.m:
-            self.row_block(batch, a, b_offset, self.em.index(full), self.p.m - full)
+        self.em.pieces(
+            self.p.m,
+            self.spec.mc or self.p.m,
+            lambda row, rows: self.row_block(batch, a, b_offset, row, rows),
+        )
 
     def row_block(
         self, batch: tuple[Value, ...], a: Value | None, b_offset: Value, row: Value, rows: int
@@ -255,23 +265,11 @@ class _Gemm:
     ) -> None:
         """A row block against all panels of one product, or of all joined ones."""
         em, spec = self.em, self.spec
-        full = self.p.n // spec.nr
-        tail = self.p.n - full * spec.nr
 
         def panel(index: Value, columns: int) -> None:
             self.panel(batch, a, bs, row, rows, index, columns, epilogue)
 
-        def body(index: Value, _: list[Value]) -> list[Value]:
-            panel(index, spec.nr)
-            return []
-
-        if spec.partition == "columns":
-            total = full + (tail > 0)
-            emit_share(em, total, full, self.threads, body, lambda: panel(em.index(full), tail))
-            return
-        em.loop(0, full, 1, [], body)
-        if tail:
-            panel(em.index(full), tail)
+        emit_panels(em, self.p.n, spec.nr, self.threads if spec.partition == "columns" else None, panel)
 
     def panel(
         self,
@@ -288,23 +286,11 @@ class _Gemm:
         em, spec = self.em, self.spec
         col = em.b.mul(index, em.index(spec.nr))
         b_panels = [self.b_panel(number, b, index, col, columns) for number, b in enumerate(bs)]
-        full = rows // spec.mr
-        tail = rows - full * spec.mr
 
         def tile(i: Value, count: int) -> None:
             self.tile(batch, a, b_panels, row, i, count, col, columns, epilogue)
 
-        def body(i: Value, _: list[Value]) -> list[Value]:
-            tile(i, spec.mr)
-            return []
-
-        if spec.partition == "rows":
-            total = full + (tail > 0)
-            emit_share(em, total, full, self.threads, body, lambda: tile(em.index(full), tail))
-            return
-        em.loop(0, full, 1, [], body)
-        if tail:
-            tile(em.index(full), tail)
+        emit_panels(em, rows, spec.mr, self.threads if spec.partition == "rows" else None, tile)
 
     def b_panel(self, number: int, b: Value, index: Value, col: Value, columns: int) -> Value:
         """Where the panel of the joined product `number` lies; packs it if it must."""
@@ -540,11 +526,4 @@ class _GroupedGemm(_Gemm):
 
             each(panel)
 
-        def body(row: Value, _: list[Value]) -> list[Value]:
-            rows(row, spec.mr)
-            return []
-
-        full = self.p.m // spec.mr * spec.mr
-        em.loop(0, full, spec.mr, [], body)
-        if full < self.p.m:
-            rows(em.index(full), self.p.m - full)
+        em.pieces(self.p.m, spec.mr, rows)

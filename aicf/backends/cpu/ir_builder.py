@@ -582,6 +582,36 @@ class Emitter:
             merged.append(phi)
         return merged
 
+    def panels(self, count: int, width: int, panel: Callable[[Value, int], None]) -> None:
+        """`panel` of the number and the width of each panel of `count` columns; the last may be narrower."""
+        full, rest = divmod(count, width)
+
+        def body(number: Value, _: list[Value]) -> list[Value]:
+            panel(number, width)
+            return []
+
+        self.loop(0, full, 1, [], body)
+        if rest:
+            panel(self.index(full), rest)
+
+    def pieces(self, count: int, size: int, piece: Callable[[Value, int], None]) -> None:
+        """`piece` of the first element and the length of each piece of `count` elements; the last may be shorter."""
+        full = count // size * size
+
+        def body(first: Value, _: list[Value]) -> list[Value]:
+            piece(first, size)
+            return []
+
+        self.loop(0, full, size, [], body)
+        if full < count:
+            piece(self.index(full), count - full)
+
+    def part_of(self, workspace: Value, tid: Value, threads: int, count: int) -> Value:
+        """Where the `count` bytes of one of `threads` threads start in the workspace of all; None if there is none."""
+        if workspace is None or threads == 1:
+            return workspace
+        return self.b.gep(workspace, [self.b.mul(tid, self.index(count))], source_etype=I8)
+
     def when(
         self, condition: Value, then: Callable[[], None], otherwise: Callable[[], None] | None = None
     ) -> None:

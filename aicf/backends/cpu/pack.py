@@ -25,20 +25,13 @@ def emit_pack(
     into: str,
 ) -> None:
     """Pack all of a ``k x columns`` matrix of `dtype` with element strides `strides` into panels of type `into`."""
-    full = columns // width
 
     def panel(index: Value, count: int) -> None:
         start = em.address(source, em.b.mul(index, em.index(width * strides[1])), dtype)
         out = em.address(target, em.b.mul(index, em.index(k * width)), into)
         emit_pack_panel(em, dtype, lanes, k, width, count, strides, start, out, into)
 
-    def body(index: Value, _: list[Value]) -> list[Value]:
-        panel(index, width)
-        return []
-
-    em.loop(0, full, 1, [], body)
-    if full * width < columns:
-        panel(em.index(full), columns - full * width)
+    em.panels(columns, width, panel)
 
 
 def emit_pack_panel(
@@ -111,14 +104,7 @@ def emit_widened_rows(
             value = move.load(em.moved(start, at, step, matrix.dtype), step, lanes, active)
             em.store(value, em.address(out, at, into), into, lanes, active)
 
-        def body(at: Value, _: list[Value]) -> list[Value]:
-            vector(at, lanes)
-            return []
-
-        full = matrix.k // lanes * lanes
-        em.loop(0, full, lanes, [], body)
-        if full < matrix.k:
-            vector(em.index(full), matrix.k - full)
+        em.pieces(matrix.k, lanes, vector)
         return []
 
     em.loop(*bounds, 1, [], row)

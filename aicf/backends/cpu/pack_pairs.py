@@ -54,20 +54,13 @@ def emit_pack_pairs(
     target: Value,
 ) -> None:
     """Pack all of a ``k x columns`` matrix with element strides `strides` into panels of `width` columns."""
-    full = columns // width
 
     def panel(index: Value, count: int) -> None:
         start = em.moved(source, index, width * strides[1], pairs.source)
         out = em.moved(target, index, pairs.units * width, pairs.unit)
         emit_pair_panel(em, pairs, lanes, width, count, strides, start, out)
 
-    def body(index: Value, _: list[Value]) -> list[Value]:
-        panel(index, width)
-        return []
-
-    em.loop(0, full, 1, [], body)
-    if full * width < columns:
-        panel(em.index(full), columns - full * width)
+    em.panels(columns, width, panel)
 
 
 def emit_pair_panel(
@@ -167,14 +160,7 @@ def emit_rows_of_pairs(
             # Lanes past the last element are zero: the second term of half a pair is one of them.
             em.store(value, em.address(out, at, "i16"), "i16", lanes, min(lanes, active + active % 2))
 
-        def body(at: Value, _: list[Value]) -> list[Value]:
-            vector(at, lanes)
-            return []
-
-        full = matrix.k // lanes * lanes
-        em.loop(0, full, lanes, [], body)
-        if full < matrix.k:
-            vector(em.index(full), matrix.k - full)
+        em.pieces(matrix.k, lanes, vector)
         return []
 
     em.loop(*bounds, 1, [], row)

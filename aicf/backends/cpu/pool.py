@@ -74,8 +74,7 @@ class _PoolRows(PoolCode):
 
     def blocks(self, places: list[Value], x: Value, y: Value) -> None:
         """All rows of results of a plane, block by block."""
-        em, rows, step = self.em, self.p.axes[-2].count, self.spec.block_rows
-        full = rows // step * step
+        em = self.em
 
         def block(first: Value, count: int) -> None:
             def combine(number: Value, _: list[Value]) -> list[Value]:
@@ -92,13 +91,7 @@ class _PoolRows(PoolCode):
             em.loop(0, count, 1, [], combine)
             em.loop(0, count, 1, [], columns)
 
-        def body(first: Value, _: list[Value]) -> list[Value]:
-            block(first, step)
-            return []
-
-        em.loop(0, full, step, [], body)
-        if full < rows:
-            block(em.index(full), rows - full)
+        em.pieces(self.p.axes[-2].count, self.spec.block_rows, block)
 
     def line(self, places: Sequence[Value], x: Value, y: Value) -> None:
         """One row of results."""
@@ -141,7 +134,7 @@ class _PoolRows(PoolCode):
             added = [em.load(em.address(row, at, self.dtype), self.dtype, lanes, active) for row in rows]
             em.store(self.all_of([*before, *added]), place, self.held, lanes, active)
 
-        self.vectors(self.last.whole, vector)
+        em.pieces(self.last.whole, lanes, vector)
 
     def all_of(self, values: Sequence[Value]) -> Value:
         total, *rest = values
@@ -168,7 +161,7 @@ class _PoolRows(PoolCode):
                 value = em.b.fdiv(value, self.divisor(found, at))
             em.store(value, em.address(y, at, self.dtype), self.dtype, lanes, active)
 
-        self.vectors(axis.count, vector)
+        em.pieces(axis.count, lanes, vector)
 
     def over_columns(self, tap: Callable[[Value], Value]) -> Value:
         em, size = self.em, self.last.size
@@ -188,16 +181,3 @@ class _PoolRows(PoolCode):
             assert counts.number is not None
             return em.b.fmul(rows, em.const(self.held, lanes, counts.number))
         return em.b.fmul(rows, em.load(em.address(counts.table, at, self.held), self.held, lanes))
-
-    def vectors(self, count: int, vector: Callable[[Value, int], None]) -> None:
-        """All vectors of `count` elements, the last of which may be short."""
-        em, lanes = self.em, self.spec.lanes
-        full = count // lanes * lanes
-
-        def body(at: Value, _: list[Value]) -> list[Value]:
-            vector(at, lanes)
-            return []
-
-        em.loop(0, full, lanes, [], body)
-        if full < count:
-            vector(em.index(full), count - full)

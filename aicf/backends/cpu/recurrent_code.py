@@ -6,7 +6,7 @@ A step reads h where the step before wrote it, in the result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aicf.backends.cpu.ir_builder import Emitter, Value
@@ -78,7 +78,7 @@ class Lstm:
 
             em.loop(0, sizes.hidden, 1, [], row)
 
-        self._blocks(em, block)
+        em.panels(self.sizes.hidden, self.sizes.lanes, block)
         return packed
 
     def _column(self, em: Emitter, source: Value, stride: int, active: int) -> Value:
@@ -89,18 +89,6 @@ class Lstm:
             vector = element if self.sizes.lanes == 1 else em.with_lane(vector, lane, element)
         return vector
 
-    def _blocks(self, em: Emitter, block: Callable[[Value, int], None]) -> None:
-        """Runs `block` (number, how many states it has) for each vector of states, a short last one apart."""
-        full, tail = divmod(self.sizes.hidden, self.sizes.lanes)
-
-        def body(number: Value, _: list[Value]) -> list[Value]:
-            block(number, self.sizes.lanes)
-            return []
-
-        em.loop(0, full, 1, [], body)
-        if tail:
-            block(em.index(full), tail)
-
     def _step(
         self, em: Emitter, packed: Value, x: Value, before: Sequence[Value], after: Sequence[Value]
     ) -> None:
@@ -110,20 +98,13 @@ class Lstm:
         def block(number: Value, active: int) -> None:
             panel = em.moved(packed, number, sizes.strides[0], self.dtype)
             column = em.b.mul(number, em.index(sizes.lanes))
-            full = sizes.batch // sizes.rows * sizes.rows
 
             def rows(row: Value, count: int) -> None:
                 self._rows(em, panel, x, before, after, column, row, count, active)
 
-            def body(row: Value, _: list[Value]) -> list[Value]:
-                rows(row, sizes.rows)
-                return []
+            em.pieces(sizes.batch, sizes.rows, rows)
 
-            em.loop(0, full, sizes.rows, [], body)
-            if full < sizes.batch:
-                rows(em.index(full), sizes.batch - full)
-
-        self._blocks(em, block)
+        em.panels(self.sizes.hidden, self.sizes.lanes, block)
 
     def _rows(
         self,

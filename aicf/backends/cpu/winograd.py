@@ -14,7 +14,7 @@ from itertools import product
 from aicf.backends.cpu.conv_image import ConvPointers
 from aicf.backends.cpu.conv_spec import ConvSpec
 from aicf.backends.cpu.epilogue import make_epilogue
-from aicf.backends.cpu.gemm import EpilogueOf, GemmPointers, Tile, emit_gemm, emit_share
+from aicf.backends.cpu.gemm import EpilogueOf, GemmPointers, Tile, emit_gemm, emit_panels
 from aicf.backends.cpu.gemm_spec import CACHE_LINE
 from aicf.backends.cpu.ir_builder import Emitter, Value
 from aicf.backends.cpu.target import ELEMENT_BYTES
@@ -67,20 +67,12 @@ class _Winograd:
     def run(self) -> None:
         em, spec = self.em, self.spec
         self.clear(self.copy, spec.taps * spec.pitch)
-        if spec.threads == 1:
-            self.parts(spec.rows, spec.block_rows, self.block)
-            return
-        full, tail = divmod(spec.rows, spec.block_rows)
 
-        def body(number: Value, _: list[Value]) -> list[Value]:
-            self.block(em.scaled(number, spec.block_rows), spec.block_rows)
-            return []
+        def block(number: Value, rows: int) -> None:
+            self.block(em.scaled(number, spec.block_rows), rows)
 
-        def last() -> None:
-            self.block(em.index(full * spec.block_rows), tail)
-
-        threads = (self.pointers.tid, self.pointers.nthreads)
-        emit_share(em, full + (tail > 0), full, threads, body, last)
+        threads = (self.pointers.tid, self.pointers.nthreads) if spec.threads > 1 else None
+        emit_panels(em, spec.rows, spec.block_rows, threads, block)
 
     def each(self, count: int, body: Callable[[Value], None]) -> None:
         """`body` of every number below `count`."""
@@ -93,10 +85,7 @@ class _Winograd:
 
     def parts(self, count: int, size: int, part: Callable[[Value, int], None]) -> None:
         """`part` of the first element and the number of elements of every part of `size`; the last may be short."""
-        full, tail = divmod(count, size)
-        self.each(full, lambda number: part(self.em.scaled(number, size), size))
-        if tail:
-            part(self.em.index(full * size), tail)
+        self.em.panels(count, size, lambda number, length: part(self.em.scaled(number, size), length))
 
     def clear(self, start: Value, vectors: int) -> None:
         """Zeros."""
