@@ -111,8 +111,9 @@ class DeviceStore:
             parts = {key: nbytes for key, nbytes in self._parts.items() if key[0] == kind}
             sizes[{WEIGHT: "weights", "const": "consts"}.get(kind, kind)] = _padded(parts)
         sizes["state"] = self._state_bytes
+        needs = self._shared_needs()
         for name in self._programs:
-            sizes[f"peak@{name}"] = self._peak(name)
+            sizes[f"peak@{name}"] = self._peak(name, needs)
         return sizes
 
     @property
@@ -120,23 +121,23 @@ class DeviceStore:
         names = (name for name in self._plan.mutable if name not in self._of_host)
         return sum(padded(self._weights[name].nbytes) for name in names)
 
-    def _peak(self, name: str) -> int:
+    def _peak(self, name: str, needs: _Needs) -> int:
         """The most that is requested at once when this program is the first to run."""
         running = self._state_bytes + self._programs[name].block_bytes
-        preparing = 0 if self._shared is not None else self._prepare_bytes
-        return _padded(self._own_parts()) + max(running, preparing)
+        return needs.own + max(running, needs.preparing)
 
-    def _own_parts(self) -> Mapping[PartKey, int]:
-        """The parts that it has, or would now have, to request itself."""
-        if self._shared is not None:
-            return {key: self._parts[key] for key in self._shared.own.offsets}
+    def _shared_needs(self) -> _Needs:
+        """What is shared, as it is, or as it would now have to be requested."""
+        if (shared := self._shared) is not None:
+            held = _padded({key: self._parts[key] for key in shared.own.offsets})
+            return _Needs(held, held, 0)
         found = self._found()
-        return {key: nbytes for key, nbytes in self._parts.items() if key not in found}
+        own = {key: nbytes for key, nbytes in self._parts.items() if key not in found}
+        return _Needs(_padded(own), 0, self._prepare_bytes(found))
 
-    @property
-    def _prepare_bytes(self) -> int:
-        """What making the prepared weights takes for a while."""
-        if self._plan.prepare is None or not self._prepares(self._found()):
+    def _prepare_bytes(self, found: Mapping[PartKey, Resident]) -> int:
+        """What making the prepared weights takes for a while, beside those parts."""
+        if self._plan.prepare is None or not self._prepares(found):
             return 0
         program = self._program(self._plan.prepare)
         return _padded(self._only_prepared()) + program.block_bytes
@@ -144,8 +145,8 @@ class DeviceStore:
     def admit(self, plan: CapturePlan, state: State | None) -> None:
         """See `Source`; with it what is shared, if that is not there yet."""
         is_resident = isinstance(state, DeviceState) and state.is_resident
-        held = _padded(self._own_parts()) if self._shared is not None else 0
-        needed = self._peak(plan.name) - held - (self._state_bytes if is_resident else 0)
+        needs = self._shared_needs()
+        needed = self._peak(plan.name, needs) - needs.held - (self._state_bytes if is_resident else 0)
         memory = self._memory()
         free, total = memory.available()
         if needed > free:
@@ -314,6 +315,21 @@ class _Shared:
     def __getitem__(self, key: PartKey) -> int:
         """Address of a part."""
         return self.own[key] if key in self.own.offsets else self.residents[key].address
+
+
+@dataclass(frozen=True)
+class _Needs:
+    """Bytes of what is shared.
+
+    Args:
+        own: Of the parts that this executable requested, or would now have to.
+        held: Of those that it has.
+        preparing: What making the prepared weights takes beside them, for a while.
+    """
+
+    own: int
+    held: int
+    preparing: int
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 from math import prod
@@ -22,80 +22,88 @@ _MOST_PIXELS = 14
 _ALONG: tuple[Along, ...] = ("pixels", "channels")
 
 
+@dataclass(frozen=True)
+class ConvQuestion:
+    """What is asked: how to convolve.
+
+    Args:
+        problem: What is to be computed.
+        level: On which processors.
+        threads: At most so many.
+        is_param: Whether the weight can be packed ahead of time.
+        epilogue: What follows takes so long.
+        transforms: Whether sums may be those of transformed numbers, which round otherwise.
+    """
+
+    problem: ConvProblem
+    level: CpuLevel
+    threads: int
+    is_param: bool
+    epilogue: EpilogueCycles
+    transforms: bool
+
+    @property
+    def lanes(self) -> int:
+        """Sums in a vector."""
+        return self.level.lanes(self.problem.dtype)
+
+    @property
+    def shares(self) -> Sequence[int]:
+        """The numbers of threads to choose from."""
+        return sorted({1, self.threads})
+
+
 @lru_cache(maxsize=1024)
-def ranked(
-    problem: ConvProblem,
-    level: CpuLevel,
-    threads: int,
-    is_param: bool,
-    epilogue: EpilogueCycles,
-    transforms: bool,
-) -> Sequence[tuple[float, ConvSpec]]:
+def ranked(asked: ConvQuestion) -> Sequence[tuple[float, ConvSpec]]:
     """The best spec of each algorithm, tile that is transformed and number of threads, with predicted microseconds; the
     cheapest first."""
     best: dict[tuple[str, int, int], tuple[float, ConvSpec]] = {}
-    found = ways(problem, level, threads, is_param, epilogue, transforms)
-    for us, spec in sorted(found, key=lambda entry: entry[0]):
+    for us, spec in sorted(ways(asked), key=lambda entry: entry[0]):
         best.setdefault((spec.algorithm, spec.output_tile, spec.threads), (us, spec))
     return list(best.values())
 
 
-def ways(
-    problem: ConvProblem,
-    level: CpuLevel,
-    threads: int,
-    is_param: bool,
-    epilogue: EpilogueCycles,
-    transforms: bool,
-) -> list[tuple[float, ConvSpec]]:
-    """All there is code for, with predicted microseconds.
-
-    Args:
-        is_param: Whether the weight can be packed ahead of time.
-        transforms: Whether sums may be those of transformed numbers, which round otherwise.
-    """
-    shares = sorted({1, threads})
+def ways(asked: ConvQuestion) -> list[tuple[float, ConvSpec]]:
+    """All there is code for, with predicted microseconds."""
+    problem = asked.problem
     if problem.channels == 1 and problem.groups > 1:
         # Vectors of channels are read where they lie, so that they would be widened for each product.
-        channels = [] if problem.widens else _channels(problem, level, shares, is_param)
-        specs = [*_planes(problem, level, shares), *channels]
+        specs = [*_planes(asked), *([] if problem.widens else _channels(asked))]
     else:
-        specs = _direct(problem, level, shares, is_param)
-    found = [(cost_us(spec, epilogue), spec) for spec in specs]
+        specs = _direct(asked)
+    found = [(cost_us(spec, asked.epilogue), spec) for spec in specs]
     if problem.is_pointwise and not problem.widens:
-        found += _products(problem, level, shares, is_param, epilogue)
+        found += _products(asked)
     # At each run a weight would take longer to transform than most images to convolve.
-    if transforms and is_param and winograd_reason(problem) is None:
-        found += _winograd(problem, level, shares, epilogue)
+    if asked.transforms and asked.is_param and winograd_reason(problem) is None:
+        found += _winograd(asked)
     return found
 
 
-def _winograd(
-    problem: ConvProblem, level: CpuLevel, shares: Sequence[int], epilogue: EpilogueCycles
-) -> Iterator[tuple[float, ConvSpec]]:
+def _winograd(asked: ConvQuestion) -> Iterator[tuple[float, ConvSpec]]:
     """Ways to transform tiles, with predicted microseconds."""
-    for share, along, tile in product(shares, _ALONG, OUTPUT_TILES):
-        vector = epilogue.of(along) + (TRANSPOSE_CYCLES if along == "pixels" else 0.0)
-        for us, spec in propose_winograd(tiled(problem), level, tile, share, vector):
+    problem = asked.problem
+    for share, along, tile in product(asked.shares, _ALONG, OUTPUT_TILES):
+        vector = asked.epilogue.of(along) + (TRANSPOSE_CYCLES if along == "pixels" else 0.0)
+        for us, spec in propose_winograd(tiled(problem), asked.level, tile, share, vector):
             own = ConvSpec(
                 problem, "winograd", spec.lanes, along, prepared=True, threads=share, winograd=spec
             )
             yield us, own
 
 
-def _products(
-    problem: ConvProblem, level: CpuLevel, shares: Sequence[int], is_param: bool, epilogue: EpilogueCycles
-) -> Iterator[tuple[float, ConvSpec]]:
+def _products(asked: ConvQuestion) -> Iterator[tuple[float, ConvSpec]]:
     """Ways to multiply the weight and the pixels, with predicted microseconds."""
-    own: BSource = "packed" if is_param else "workspace"
+    problem = asked.problem
+    own: BSource = "packed" if asked.is_param else "workspace"
     sources: list[tuple[Along, BSource]] = [("pixels", "direct"), ("pixels", "workspace"), ("channels", own)]
-    for share, (along, source) in product(shares, sources):
+    for share, (along, source) in product(asked.shares, sources):
         for us, spec in propose(
             problem.product(along),
-            level,
+            asked.level,
             source,
             threads=share,
-            epilogue_cycles=epilogue.of(along),
+            epilogue_cycles=asked.epilogue.of(along),
             splits=(1,),
             count=1,
         ):
@@ -114,9 +122,9 @@ def _products(
             )
 
 
-def _planes(problem: ConvProblem, level: CpuLevel, shares: list[int]) -> list[ConvSpec]:
+def _planes(asked: ConvQuestion) -> list[ConvSpec]:
     """Depthwise in vectors of pixels of a row."""
-    lanes = level.lanes(problem.dtype)
+    problem, lanes = asked.problem, asked.lanes
     vectors = max(1, min(4, problem.counts[1] // lanes))
     copies = problem.is_padded or problem.x_strides[3] != 1 or problem.widens
     return [
@@ -129,14 +137,14 @@ def _planes(problem: ConvProblem, level: CpuLevel, shares: list[int]) -> list[Co
             copies=copies,
             threads=share,
         )
-        for share in shares
+        for share in asked.shares
         if share <= problem.batch * problem.groups
     ]
 
 
-def _channels(problem: ConvProblem, level: CpuLevel, shares: list[int], is_param: bool) -> list[ConvSpec]:
+def _channels(asked: ConvQuestion) -> list[ConvSpec]:
     """Depthwise in vectors of channels, where those lie side by side; panels are whole lines of the cache."""
-    lanes = level.lanes(problem.dtype)
+    problem, level, lanes = asked.problem, asked.level, asked.lanes
     vectors = min(max(1, CACHE_LINE // level.vector_bytes, 2), -(-problem.groups // lanes))
     pixels = max(1, min((level.registers - 6) // vectors - 1, 6, problem.counts[1]))
     specs = [
@@ -148,22 +156,23 @@ def _channels(problem: ConvProblem, level: CpuLevel, shares: list[int], is_param
             pixels,
             vectors,
             problem.counts[0],
-            prepared=is_param,
+            prepared=asked.is_param,
             threads=share,
         )
-        for share in shares
+        for share in asked.shares
     ]
     return [spec for spec in specs if spec.threads <= spec.panels and check(spec) is None]
 
 
-def _direct(problem: ConvProblem, level: CpuLevel, shares: list[int], is_param: bool) -> list[ConvSpec]:
-    lanes = level.lanes(problem.dtype)
+def _direct(asked: ConvQuestion) -> list[ConvSpec]:
+    """Tiles of pixels times vectors of output channels."""
+    problem, lanes = asked.problem, asked.lanes
     needed = -(-problem.outputs // lanes)
     found: list[ConvSpec] = []
     for along, vectors in product(_ALONG, range(1, min(4, needed) + 1)):
         longest = lanes if along == "pixels" else _MOST_PIXELS
-        most = min((level.registers - 1 - vectors) // vectors, longest)
-        for pixels, share in product(range(min(2, most), most + 1), shares):
+        most = min((asked.level.registers - 1 - vectors) // vectors, longest)
+        for pixels, share in product(range(min(2, most), most + 1), asked.shares):
             spec = ConvSpec(
                 problem,
                 "direct",
@@ -173,7 +182,7 @@ def _direct(problem: ConvProblem, level: CpuLevel, shares: list[int], is_param: 
                 vectors,
                 problem.counts[0],
                 problem.is_padded or problem.widens,
-                is_param and problem.groups == 1,
+                asked.is_param and problem.groups == 1,
                 share,
             )
             if share <= spec.panels:

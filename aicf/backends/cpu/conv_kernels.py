@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import AnyFloat, ArrayAttr, DictionaryAttr, IntegerTy
 from xdsl.ir import Attribute
 
 from aicf.backends.base import Work
-from aicf.backends.cpu.conv_choice import ranked
+from aicf.backends.cpu.conv_choice import ConvQuestion, ranked
 from aicf.backends.cpu.conv_costs import EpilogueCycles, epilogue_cycles
 from aicf.backends.cpu.conv_spec import ConvProblem, ConvSpec, conv_record, winograd_reason, winograd_record
 from aicf.backends.cpu.conv_work import pixel_accesses, read_conv, result_sizes
@@ -96,7 +96,8 @@ class ConvKernel:
         level = variant_of(target, self.level)
         epilogue = _epilogue(work, level.lanes(problem.dtype))
         transforms = _transforms_reason(work) is None
-        return ranked(problem, level, threads_of(target), weight.is_weight, epilogue, transforms)
+        asked = ConvQuestion(problem, level, threads_of(target), weight.is_weight, epilogue, transforms)
+        return ranked(asked)
 
 
 def _algorithm(name: str, tile: int) -> str:

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 import aicf
-from aicf.backends.cpu.conv_choice import ranked
+from aicf.backends.cpu.conv_choice import ConvQuestion, ranked
 from aicf.backends.cpu.conv_costs import EpilogueCycles
 from aicf.backends.cpu.conv_spec import ConvProblem, ConvSpec, check, conv_record, read_conv_spec
 from aicf.backends.cpu.records import integer
@@ -219,7 +219,7 @@ def _problem() -> ConvProblem:
 
 def test_a_record_is_read_again() -> None:
     problem = _problem()
-    _, spec = ranked(problem, LEVELS["x86-64-v4"], 2, True, PLANES, False)[0]
+    _, spec = ranked(ConvQuestion(problem, LEVELS["x86-64-v4"], 2, True, PLANES, False))[0]
     assert spec.copies and spec.prepared and spec.block_rows < 56
     assert read_conv_spec(conv_record(spec), problem, True) == spec
 
@@ -234,14 +234,14 @@ def test_a_record_is_read_again() -> None:
     ],
 )
 def test_a_record_that_contradicts_itself(entries: dict[str, int], message: str) -> None:
-    _, spec = ranked(_problem(), LEVELS["x86-64-v4"], 1, True, PLANES, False)[0]
+    _, spec = ranked(ConvQuestion(_problem(), LEVELS["x86-64-v4"], 1, True, PLANES, False))[0]
     record = {**conv_record(spec), **{name: integer(value) for name, value in entries.items()}}
     with pytest.raises(PlanError, match=message):
         read_conv_spec(record, _problem(), True)
 
 
 def test_what_no_algorithm_takes() -> None:
-    _, spec = ranked(_problem(), LEVELS["x86-64-v4"], 1, True, PLANES, False)[0]
+    _, spec = ranked(ConvQuestion(_problem(), LEVELS["x86-64-v4"], 1, True, PLANES, False))[0]
     assert check(replace(spec, algorithm="gemm")) == "a product needs windows of one element"
     depthwise = replace(spec, algorithm="depthwise", prepared=False)
     assert check(depthwise) == "depthwise is of one channel a group"

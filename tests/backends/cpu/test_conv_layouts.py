@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from aicf.backends.cpu import conv_kernels
-from aicf.backends.cpu.conv_choice import ways
+from aicf.backends.cpu.conv_choice import ConvQuestion, ways
 from aicf.backends.cpu.conv_spec import ConvProblem, ConvSpec, check
 from aicf.backends.cpu.records import get_text
 from tests.backends.cpu.harness import NUMPY
@@ -45,8 +45,8 @@ BOTH: tuple[Lies, Lies] = ("planes", "channels")
 def only(algorithm: str, along: str = "channels") -> Any:
     """What chooses the cheapest of one algorithm with its lanes along what is said."""
 
-    def ranked(*given: Any) -> list[tuple[float, ConvSpec]]:
-        found = [e for e in ways(*given) if (e[1].algorithm, e[1].lanes_along) == (algorithm, along)]
+    def ranked(asked: ConvQuestion) -> list[tuple[float, ConvSpec]]:
+        found = [e for e in ways(asked) if (e[1].algorithm, e[1].lanes_along) == (algorithm, along)]
         return sorted(found, key=lambda entry: entry[0])
 
     return ranked

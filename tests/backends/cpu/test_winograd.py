@@ -19,7 +19,7 @@ from xdsl.dialects.builtin import DictionaryAttr
 
 import aicf
 from aicf.backends.cpu.conv import emit_conv
-from aicf.backends.cpu.conv_choice import ranked
+from aicf.backends.cpu.conv_choice import ConvQuestion, ranked
 from aicf.backends.cpu.conv_costs import EpilogueCycles
 from aicf.backends.cpu.conv_image import ConvPointers
 from aicf.backends.cpu.conv_spec import (
@@ -170,7 +170,7 @@ def test_error_beside_direct(channels: int, below_zero: bool) -> None:
     x, weight = drawn(problem, channels)
     x = x if below_zero else np.maximum(x, 0)
     wanted = convolved(x, weight, (1, 1), (1, 1))
-    entries = ranked(problem, HERE, 1, True, NO_EPILOGUE, False)
+    entries = ranked(ConvQuestion(problem, HERE, 1, True, NO_EPILOGUE, False))
     (direct,) = (spec for _, spec in entries if spec.algorithm == "direct")
     errors = [
         np.sqrt(np.mean((run(spec, x, weight) - wanted) ** 2))
@@ -338,7 +338,10 @@ def test_levels_have_code_or_do_not_offer_it(level: str, tile: int, dtype: str) 
     own = LEVELS[level]
     problem = problem_of((1, 20, 9, 9), 40, (1, 1), (1, 1), dtype)
     if own.lanes(dtype) < tile:
-        assert all(spec.output_tile != tile for _, spec in ranked(problem, own, 1, True, NO_EPILOGUE, True))
+        assert all(
+            spec.output_tile != tile
+            for _, spec in ranked(ConvQuestion(problem, own, 1, True, NO_EPILOGUE, True))
+        )
         return
     spec = spec_of(problem, tile, 2, 1, own)
 
