@@ -282,3 +282,19 @@ def test_the_policy_of_a_program_gives_it_again(tmp_path: Path) -> None:
     again, _ = run(model, {"y": np.empty(0)}, LEVELS[-1], policy=tmp_path / "policy.yaml")
     assert decided(again)["y"] == ("of integers: i16 and i8", "the policy lists it so")
     np.testing.assert_array_equal(again(model.inputs), once(model.inputs))
+
+
+@pytest.mark.usefixtures("integers_pay")
+def test_scores_of_attention_stay_in_f32() -> None:
+    """One kernel for both products writes no scores, so that integers would take more in the end."""
+    model = Model(2)
+    q = model.dequantise("q", model.input("q_q", (2, 40, 16), "uint8"), zero=True)
+    k = model.dequantise("k", model.input("k_q", (2, 16, 40), "uint8"), zero=True)
+    v = model.dequantise("v", model.input("v_q", (2, 40, 16), "uint8"), zero=True)
+    model.add("MatMul", ["q", "k"], "s")
+    model.add("Softmax", ["s"], "p", axis=-1)
+    model.add("MatMul", ["p", "v"], "y")
+    exe, (got,) = run(model, {"y": v}, LEVELS[-1])
+    weights = np.exp(q @ k - (q @ k).max(-1, keepdims=True))
+    np.testing.assert_allclose(got, weights / weights.sum(-1, keepdims=True) @ v, rtol=1e-4, atol=1e-4)
+    assert decided(exe) == {"s": ("in f32", "attention takes it along, in f32")}
