@@ -106,7 +106,7 @@ def _keep_copies(context: FusionContext) -> bool:
             continue
         known = get_kernels(context.target.backend.data).get(kernel)
         is_returned = any(isinstance(use.operation, func.ReturnOp) for use in op.results[0].uses)
-        if known is not None and known.kinds == {"copy"} and not is_returned:
+        if known is not None and known.kinds == frozenset(("copy",)) and not is_returned:
             _materialize(op, context, "the policy has a kernel for the copy", {})
             kept = True
     return kept
