@@ -11,7 +11,7 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from aicf.dialects import logical
-from aicf.passes.support.clusters import POINTWISE_ON_SUMS, Cluster, pointwise_like
+from aicf.passes.support.clusters import MEMBER_LIMIT, POINTWISE_ON_SUMS, Cluster, pointwise_like
 from aicf.passes.support.fusion import FusionContext, form_group, fusion_contexts, left_behind, refusal
 from aicf.passes.support.ledger import record
 from aicf.passes.support.outlining import Outline, id_of, outline
@@ -37,9 +37,11 @@ class FuseGatedPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for context in fusion_contexts(op, target_of(op)):
+            reaches: dict[logical.MatmulOp, _Reach] = {}
             for pair in _pairs(context):
-                if all(product.parent is not None for product in pair):
-                    _fuse(pair, context)
+                stand = all(product.parent is not None for product in pair)
+                if stand and _may_meet(pair, reaches) and _fuse(pair, context):
+                    reaches.clear()
 
 
 def _pairs(context: FusionContext) -> list[Pair]:
@@ -48,23 +50,64 @@ def _pairs(context: FusionContext) -> list[Pair]:
     for op in context.function.body.block.ops:
         if isinstance(op, logical.MatmulOp):
             by_left.setdefault(op.lhs, []).append(op)
-    return [
-        (one, other)
-        for products in by_left.values()
-        for place, one in enumerate(products)
-        for other in products[place + 1 :]
-        if are_alike(one, other) and one.rhs is not other.rhs
-    ]
+    return [pair for products in by_left.values() for pair in _pairs_of(products)]
 
 
-def _fuse(pair: Pair, context: FusionContext) -> None:
+def _pairs_of(products: Sequence[logical.MatmulOp]) -> Iterator[Pair]:
+    """Those of one left operand."""
+    kinds = [next(each for each in products if are_alike(product, each)) for product in products]
+    for place, one in enumerate(products):
+        for later, other in enumerate(products[place + 1 :], place + 1):
+            if kinds[place] is kinds[later] and one.rhs is not other.rhs:
+                yield one, other
+
+
+def _may_meet(pair: Pair, reaches: dict[logical.MatmulOp, _Reach]) -> bool:
+    """Whether one value may come of both products: most of many that read one value never meet."""
+    for product in pair:
+        if product not in reaches:
+            reaches[product] = _Reach.of(product)
+    one, other = (reaches[product] for product in pair)
+    return one.ends or other.ends or not one.ops.isdisjoint(other.ops)
+
+
+@dataclass(frozen=True)
+class _Reach:
+    """How far a cluster that begins with a product can grow at most.
+
+    Attributes:
+        ops: Pointwise ops behind it, at once or through others of them.
+        ends: Whether nothing reads one of them, or the product: then there is nothing to meet.
+    """
+
+    ops: frozenset[Operation]
+    ends: bool
+
+    @staticmethod
+    def of(product: logical.MatmulOp) -> _Reach:
+        accept = pointwise_like(product)
+        found: set[Operation] = set()
+        latest: list[Operation] = [product]
+        ends = False
+        for _ in range(MEMBER_LIMIT):
+            readers = [{use.operation for result in op.results for use in result.uses} for op in latest]
+            ends |= not all(readers)
+            latest = [op for op in set[Operation]().union(*readers) if op not in found and accept(op)]
+            if not latest:
+                break
+            found.update(latest)
+        return _Reach(frozenset(found), ends)
+
+
+def _fuse(pair: Pair, context: FusionContext) -> bool:
+    """Forms a group if a kernel takes one, and says whether."""
     accept = pointwise_like(pair[0])
     cluster = Cluster(pair, context)
     if context.may_be_one(pair):
         cluster.grow(accept, POINTWISE_ON_SUMS)
     cuts = list(cluster.candidates(accept))
     if not cuts:
-        return
+        return False
     refused: dict[str, str] = {}
     plan = None
     if not context.policy.fusion.gated:
@@ -74,7 +117,7 @@ def _fuse(pair: Pair, context: FusionContext) -> None:
         plan = _first_legal(_plans(cuts, pair, context), cuts[0], context, refused)
     if plan is None:
         record(context.module, FuseGatedPass.name, [id_of(op) for op in pair], "apart", because, refused)
-        return
+        return False
     subjects = [id_of(member) for member in plan.members]
     with_rows = plan.work.work.kind == "norm_gated"
     group = form_group(plan, context)
@@ -83,6 +126,7 @@ def _fuse(pair: Pair, context: FusionContext) -> None:
         because += "; its rows are computed on the way in"
     choice = f"one kernel for {len(subjects)} ops"
     record(context.module, FuseGatedPass.name, [group.id.data, *subjects], choice, because, refused)
+    return True
 
 
 def _plans(cuts: Sequence[Sequence[Operation]], pair: Pair, context: FusionContext) -> Iterator[Outline]:

@@ -45,40 +45,49 @@ def _side_by_side(context: FusionContext) -> list[list[logical.MatmulOp]]:
     """Sets of products that one kernel could compute, in text order; those that stay alone beside others are noted."""
     sets: list[list[logical.MatmulOp]] = []
     by_left: dict[SSAValue, list[list[logical.MatmulOp]]] = {}
+    behind: dict[logical.MatmulOp, _Behind] = {}
     for op in context.function.body.block.ops:
         if not isinstance(op, logical.MatmulOp):
             continue
         known = by_left.setdefault(op.lhs, [])
         alike = [products for products in known if are_alike(products[0], op)]
-        near = [products for products in alike if _between(products[0], op) is None]
+        near = [products for products in alike if behind[products[0]].product_before(op) is None]
         if near:
             products = near[0]
         else:
             if known:
-                _note_apart(known[0][0], op, context, _between(alike[0][0], op) if alike else None)
+                between = behind[alike[0][0]].product_before(op) if alike else None
+                _note_apart(known[0][0], op, context, between)
             products = list[logical.MatmulOp]()
             known.append(products)
             sets.append(products)
+            behind[op] = _Behind(op)
         if context.may_be_one([*products[:1], op]) and all(op.rhs is not other.rhs for other in products):
             products.append(op)
     return sets
 
 
-def _between(first: logical.MatmulOp, second: logical.MatmulOp) -> logical.MatmulOp | None:
-    """A product in front of the second that reads the first, at once or through others.
+class _Behind:
+    """What reads a product, at once or through others; followed further with each question, as text order goes on."""
 
-    What the second gives would be kept while that one runs, such as what a training step computes again for its
-    backward part.
-    """
-    behind: set[SSAValue] = {first.result}
-    op = first.next_op
-    while op is not None and op is not second:
-        if any(operand in behind for operand in op.operands):
-            if isinstance(op, logical.MatmulOp):
-                return op
-            behind.update(op.results)
-        op = op.next_op
-    return None
+    def __init__(self, first: logical.MatmulOp) -> None:
+        self._values: set[SSAValue] = {first.result}
+        self._next: Operation | None = first.next_op
+        self._product: logical.MatmulOp | None = None
+
+    def product_before(self, second: logical.MatmulOp) -> logical.MatmulOp | None:
+        """The first product of them in front of `second`, which is behind that of the last question.
+
+        What the second gives would be kept while that one runs, such as what a training step computes again for its
+        backward part.
+        """
+        while self._product is None and self._next is not None and self._next is not second:
+            op, self._next = self._next, self._next.next_op
+            if any(operand in self._values for operand in op.operands):
+                if isinstance(op, logical.MatmulOp):
+                    self._product = op
+                self._values.update(op.results)
+        return self._product
 
 
 def _note_apart(one: Operation, other: Operation, context: FusionContext, between: Operation | None) -> None:
