@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from io import StringIO
 from typing import Literal
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.passes import ModulePass
-from xdsl.printer import Printer
 
 from aicf.artifact import toolchain_lock
 from aicf.backends.base import MachineBackend
@@ -24,6 +22,7 @@ from aicf.compiled import CompiledModel, Options, Record, SharedWeights
 from aicf.dialects.emit import find_ledger
 from aicf.dialects.logical import ROLE_ATTR
 from aicf.dialects.plain_values import plain_value
+from aicf.dialects.printing import text_of
 from aicf.errors import ArtifactError, InputMismatch, InvalidIR, PolicyError, UnsupportedOp
 from aicf.explain import Decision
 from aicf.frontends.text import make_context, parse_module, verify_module
@@ -119,14 +118,18 @@ def compile(
     """
     if not is_whole(memory_budget, least=0):
         raise PolicyError(f"memory_budget: {memory_budget!r} is no number of bytes; give 0 or more, whole")
-    with progress("compiling") as step:
-        step("reading")
-        source, given = read_weighted(model, read_weights(weights), make_context())
-        texts = policy_text(policy), dims_text(dims), threads, tuning_text(tuning)
-        asked = Options(
-            target or "", *texts, meta or "", check_finite, int(memory_budget), values_text(values)
-        )
-        return _compiled(source, given, asked, name or source.name, step)
+    texts = policy_text(policy), dims_text(dims), threads, tuning_text(tuning)
+    asked = Options(target or "", *texts, meta or "", check_finite, int(memory_budget), values_text(values))
+    with progress("compiling") as step, collector_paused():
+        return _read_and_compiled(model, weights, asked, name, step)
+
+
+def _read_and_compiled(
+    model: Model, weights: Weights | None, asked: Options, name: str | None, step: Step
+) -> CompiledModel:
+    step("reading")
+    source, given = read_weighted(model, read_weights(weights), make_context())
+    return _compiled(source, given, asked, name or source.name, step)
 
 
 def compile_source(
@@ -137,8 +140,8 @@ def compile_source(
     Args:
         shared: What other executables of the model have already.
     """
-    own = replace(source, module=source.module.clone())
-    with progress("compiling") as step:
+    with progress("compiling") as step, collector_paused():
+        own = replace(source, module=source.module.clone())
         return _compiled(own, weights, asked, source.name, step, shared)
 
 
@@ -319,21 +322,17 @@ def _run(passes: Sequence[ModulePass], module: ModuleOp, context: Context, step:
         step(module_pass.name)
         apply_pass(module_pass, context, module)
 
-    with collector_paused():
-        drive(passes, module, apply)
+    drive(passes, module, apply)
 
 
 def _build(module: ModuleOp) -> NativeCode:
     target = target_of(module)
-    with collector_paused():
-        return get_backend(target.backend.data).build(module, code_units(module), target)
+    return get_backend(target.backend.data).build(module, code_units(module), target)
 
 
 def print_module(module: ModuleOp) -> str:
     """The text of a module, which parses back to it."""
-    stream = StringIO()
-    Printer(stream).print_op(module)
-    return stream.getvalue() + "\n"
+    return text_of(module) + "\n"
 
 
 def read_decisions(module: ModuleOp) -> tuple[Decision, ...]:
@@ -395,7 +394,8 @@ def rebuild_native(emit: str, path: str) -> tuple[ModulePlan, NativeCode]:
     Raises:
         ArtifactError: the text is no final program.
     """
-    module = parse_module(emit, f"{path}:emit")
-    for module_pass in emit_passes():
-        apply_pass(module_pass, make_context(), module)
-    return read_module(module), _build(module)
+    with collector_paused():
+        module = parse_module(emit, f"{path}:emit")
+        for module_pass in emit_passes():
+            apply_pass(module_pass, make_context(), module)
+        return read_module(module), _build(module)

@@ -191,22 +191,39 @@ def tensor(sizes: Sequence[Size], element: ElementType | str) -> AnyTensor:
     Raises:
         ValueError: ``element`` names no element type.
     """
-    if not isinstance(element, ElementType):
-        element = element_named(element)
+    name = element.name if isinstance(element, ElementType) else element
+    return _tensor(tuple(sizes), name)
+
+
+@lru_cache(maxsize=8192)
+def _tensor(sizes: tuple[Size, ...], name: str) -> AnyTensor:
+    """`tensor`; a type is made and checked attribute by attribute, and programs have few different ones."""
+    element = element_named(name)
     shape = [size if isinstance(size, int) else DYNAMIC_INDEX for size in sizes]
     if DYNAMIC_INDEX in shape:
         return TensorType(element.type, shape, DimsAttr.get(sizes))
     return TensorType(element.type, shape)
 
 
-@lru_cache(maxsize=8192)
 def tensor_info(type_: Attribute) -> TensorInfo:
     """Take a tensor type apart, checking it.
+
+    What it is made of is kept with the type, which never changes: a table would hash all parts of it at each look.
 
     Raises:
         VerifyException: not a ranked tensor, an unsupported element type, a dynamic dimension without a name,
             a name on a static dimension, a negative one, or more than :data:`MAX_TENSOR_BYTES`.
     """
+    kept: dict[str, Any] = vars(type_)
+    if (known := kept.get(_INFO)) is None:
+        known = kept[_INFO] = _taken_apart(type_)
+    return known
+
+
+_INFO = "aicf.info"
+
+
+def _taken_apart(type_: Attribute) -> TensorInfo:
     if not is_tensor(type_):
         raise VerifyException(f"{type_} is not a ranked tensor type")
     element = element_of(type_.element_type)

@@ -60,7 +60,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         *HOST,
         "aicf.semantics",
     ),
-    "aicf.backends.cpu": (*EMIT, "aicf.dialects.types", *CONTRACT, *HOST, *LOOPS),
+    "aicf.backends.cpu": (*EMIT, "aicf.dialects.printing", "aicf.dialects.types", *CONTRACT, *HOST, *LOOPS),
     "aicf.backends.cuda": (
         *EMIT,
         "aicf.dialects.types",

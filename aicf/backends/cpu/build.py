@@ -68,6 +68,7 @@ from aicf.backends.nests import LoopNest, Strided, nest_of, one_row
 from aicf.backends.scatters import Scatter
 from aicf.dialects.emit_types import LayoutAttr
 from aicf.dialects.emit_updates import update_of
+from aicf.dialects.printing import text_of
 from aicf.errors import PlanError
 
 
@@ -257,7 +258,7 @@ def _identity(launch: Launch) -> str:
         for refs in (launch.ins, launch.outs)
     ]
     code = [
-        str(code).split(" parallel ", 1)[1] for code in (launch.prologue, launch.code) if code is not None
+        text_of(code).split(" parallel ", 1)[1] for code in (launch.prologue, launch.code) if code is not None
     ]
     moved = moved_text(launch.body) if launch.kernel in ("cpu.copy", "cpu.concat") else ""
     return f"{launch.kernel} {launch.kind} {record} {operands} {len(launch.ws)} {code} {moved}"
