@@ -160,6 +160,12 @@ class Interface:
         indices = {self.input_names.index(name) for name in names}
         self.followed = tuple(sorted({*self.followed, *indices}))
 
+    def may_follow(self, names: Sequence[str]) -> bool:
+        """Whether these inputs may be few enough numbers; a size that is not fixed may be 1."""
+        shapes = [self._inputs[self.input_names.index(name)].shape for name in names]
+        fixed = [math.prod(size for size in shape if isinstance(size, int)) for shape in shapes]
+        return max(fixed, default=0) <= MOST_ELEMENTS
+
     def can_follow(self, names: Sequence[str], bucket: Bucket, arguments: Sequence[Any]) -> bool:
         """Whether these inputs are few enough numbers, and not all in the bucket already."""
         indices = {self.input_names.index(name) for name in names}
@@ -231,8 +237,14 @@ def _check_size(name: str, size: object) -> None:
 
 
 def _value_text(spec: _Input, value: object) -> str:
-    """The elements of an input as JSON."""
-    return json.dumps(as_array(value, spec).tolist())
+    """The elements of an input as JSON. Raises InputMismatch if they are too many to make a program for."""
+    array = as_array(value, spec)
+    if array.size > MOST_ELEMENTS:
+        raise InputMismatch(
+            f"input '{spec.name}' has {array.size} elements, and programs are made for its value: at most "
+            f"{MOST_ELEMENTS} are followed; make it a constant of the model"
+        )
+    return json.dumps(array.tolist())
 
 
 def _check_fixed(spec: _Input, shape: tuple[int, ...], dtype: str) -> None:

@@ -100,6 +100,8 @@ class InferenceSession:
         try:
             return self._engine.ahead()
         except ValueNeeded as error:
+            if not self._interface.may_follow(error.inputs):
+                raise
             names = " and ".join(map(repr, error.inputs))
             self._report.add(
                 logging.INFO, "followed", "", f"programs wait for the value of {names}: {error.message}"

@@ -11,8 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
+import numpy as np
+
 from aicf.errors import InputMismatch
-from aicf.runtime.tensors import dense_strides, element_name, span_bytes
+from aicf.runtime.tensors import Array, dense_strides, element_name, numpy_dtype, span_bytes
 
 HOST_DEVICES = (1, 3)
 """DLPack device types whose memory the host reads: CPU, and host memory pinned by CUDA."""
@@ -134,6 +136,34 @@ def read_view(value: Any, stream: int) -> DeviceView:
         raise InputMismatch(f"{type(value).__name__} does not give its memory: {error}") from error
 
 
+def host_array(value: Any) -> Array:
+    """The NumPy array on the memory of a DLPack object of the host, also of bf16, which NumPy's reader has not.
+
+    Raises BufferError, RuntimeError, TypeError or ValueError as its owner or NumPy does.
+    """
+    try:
+        return cast(Array, np.from_dlpack(value))
+    except (BufferError, RuntimeError):
+        view = _from_capsule(value.__dlpack__())
+        if view.dtype != "bf16":
+            raise
+        return np.asarray(_Halves(view)).view(numpy_dtype(view.dtype))
+
+
+class _Halves:
+    """Memory of 16-bit elements as NumPy's array interface has it; the array keeps its owner."""
+
+    def __init__(self, view: DeviceView) -> None:
+        self.owner = view.owner
+        self.__array_interface__ = {
+            "version": 3,
+            "typestr": "<u2",
+            "shape": view.shape,
+            "strides": tuple(2 * stride for stride in view.strides),
+            "data": (view.address, False),
+        }
+
+
 def interface_stream(value: Any) -> int | None:
     """The stream on which the owner of an array without DLPack works; None if there is none to wait for."""
     if hasattr(value, "__dlpack__"):
@@ -160,8 +190,6 @@ def _from_capsule(capsule: object) -> DeviceView:
 
 
 def _from_interface(value: Any) -> DeviceView:
-    import numpy as np
-
     interface = value.__cuda_array_interface__
     dtype = np.dtype(interface["typestr"])
     shape = tuple(int(size) for size in interface["shape"])

@@ -11,6 +11,7 @@ import numpy as np
 
 from aicf.errors import InputMismatch
 from aicf.runtime.capture_plan import ARENA, CapturePlan
+from aicf.runtime.dlpack import host_array
 from aicf.runtime.graph import Bind
 from aicf.runtime.memory import allocate_tensor
 from aicf.runtime.tensors import Array, dense_strides, describe, element_name, numpy_dtype
@@ -138,7 +139,7 @@ def as_array(value: object, bind: Described) -> Array:
         return cast(Array, value)
     try:
         if hasattr(value, "__dlpack__"):
-            return cast(Array, np.from_dlpack(cast(Any, value)))
+            return host_array(value)
         if hasattr(value, "__array_interface__") or hasattr(value, "__array__"):
             return np.asarray(value)
     except (TypeError, ValueError, RuntimeError, BufferError) as error:

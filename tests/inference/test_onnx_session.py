@@ -230,6 +230,26 @@ def test_a_fixed_model_waits_for_its_first_value() -> None:
         assert session.run([rows(6), np.array([2, 3])])["y"].shape == (2, 3)
 
 
+@pytest.mark.parametrize("count", ["n", 65, 64])
+def test_large_inputs_are_not_followed(count: str | int) -> None:
+    """Neither by the first call nor where the sizes are known when the session opens."""
+    proto = model([helper.make_node("Unique", ["x"], ["y"], "uq")], [("x", FLOAT, [count])], ["y"])
+    if count == 65:
+        with pytest.raises(ValueNeeded, match="Unique 'uq': .* follows from input 'x' at run time"):
+            InferenceSession(proto)
+        return
+    with InferenceSession(proto) as session:
+        x = rows(64)
+        np.testing.assert_array_equal(session.run([x])["y"], np.unique(x))
+    if count == "n":
+        with InferenceSession(proto) as session, pytest.raises(ValueNeeded, match="Unique 'uq'"):
+            session.run([rows(65)])
+        with InferenceSession(proto, dims={"n": 65}) as session:
+            with pytest.raises(InputMismatch, match="input 'x' has 65 elements, .*: at most 64 are followed"):
+                session.run([rows(65)])
+            assert session.report.of("compiled") == ()
+
+
 def test_wrong_values_say_what_is_wrong() -> None:
     with pytest.raises(PolicyError, match="values: there is no input 'rat' to bind; inputs are: x, rate"):
         InferenceSession(branching(), values={"rat": 1})

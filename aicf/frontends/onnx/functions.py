@@ -18,6 +18,12 @@ _MAX_DEPTH = 64
 MAX_EXPANDED = 1 << 15
 """Most nodes that the calls of a model expand into."""
 
+_WAY_OUT = "replace it by ops of docs/onnx-support.md, or give it a function body in the model"
+_WAYS_OUT = {
+    "com.microsoft": "ONNX Runtime writes it where it optimises or quantises: docs/onnx.md says what to bring instead"
+}
+"""What to do about an op without a row, for domains that have an answer of their own."""
+
 
 class Functions:
     """Which nodes are calls of functions, and what they call.
@@ -65,7 +71,7 @@ class Functions:
         shown = domain or "ai.onnx"
         raise UnsupportedOp(
             f"op '{node.op_type}' of domain '{shown}' opset {version} is not supported (node '{name}'); "
-            "replace it by ops of docs/onnx-support.md, or give it a function body in the model"
+            f"{_WAYS_OUT.get(domain, _WAY_OUT)}"
         )
 
     def nodes_of(self, function: onnx.FunctionProto, call: onnx.NodeProto, name: str) -> list[onnx.NodeProto]:

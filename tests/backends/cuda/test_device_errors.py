@@ -627,16 +627,6 @@ def _state(gpu: FakeDriver) -> Step:
     return step
 
 
-@pytest.fixture
-def small_heap() -> Iterator[None]:
-    """What there is already is never collected: a collection takes no time then."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
-@pytest.mark.usefixtures("small_heap")
 @pytest.mark.parametrize("make", [_first_call, _arrays_of_the_device, _bound_arrays, _given_outputs, _state])
 def test_every_driver_call_may_fail(make: Callable[[FakeDriver], Step], gpu: FakeDriver) -> None:
     """Each in turn, once: an error of one line; nothing leaks, and both executables work afterwards."""

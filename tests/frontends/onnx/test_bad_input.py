@@ -191,6 +191,12 @@ def unknown_domain() -> onnx.ModelProto:
     return found
 
 
+def op_of_onnx_runtime() -> onnx.ModelProto:
+    found = model(node("FusedMatMul", ["x", "x"], ["y"], name="n", domain="com.microsoft"))
+    found.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    return found
+
+
 def domain_without_opset() -> onnx.ModelProto:
     return model(node("Gelu", ["x"], ["y"], name="n", domain="com.example"))
 
@@ -378,7 +384,13 @@ def opset(version: int) -> Callable[[], onnx.ModelProto]:
         (
             unknown_domain,
             aicf.UnsupportedOp,
-            r"op 'Gelu' of domain 'com.example' opset 3 is not supported \(node 'n'\)",
+            r"op 'Gelu' of domain 'com.example' opset 3 is not supported \(node 'n'\); replace it by ops of docs/",
+        ),
+        (
+            op_of_onnx_runtime,
+            aicf.UnsupportedOp,
+            r"op 'FusedMatMul' of domain 'com.microsoft' opset 1 is not supported \(node 'n'\); ONNX Runtime writes it "
+            "where it optimises or quantises: docs/onnx.md says what to bring instead",
         ),
         (domain_without_opset, aicf.InvalidIR, "No opset import for domain 'com.example'.*n"),
         (
