@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
+import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import FloatAttr, ModuleOp, f64
 from xdsl.ir import Operation, SSAValue
@@ -89,6 +90,9 @@ class _Product:
         """Why it is none of integers, whatever that would take."""
         if None in self.scales:
             return "a scale is neither one number nor one for each row, column or output channel"
+        for each in self.operands:
+            if each.zero is not None and each.largest > np.iinfo(each.element.dtype).max:
+                return f"less a zero point, an integer may be {each.largest}, which {each.element.name} does not hold"
         largest = self.terms * prod(each.largest for each in self.operands)
         if largest > LARGEST_SUM:
             return f"a sum of {self.terms} products may be {largest}, which i32 does not hold"

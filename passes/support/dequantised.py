@@ -19,7 +19,7 @@ from aicf.dialects.logical import int_values
 from aicf.dialects.types import ElementType, element_named, element_of, tensor, tensor_info
 from aicf.passes.support.writing import Writer
 
-F32, I16 = element_named("f32"), element_named("i16")
+F32, I32, I16 = (element_named(name) for name in ("f32", "i32", "i16"))
 _SHORT = ("i8", "u8", "i16")
 
 
@@ -124,19 +124,31 @@ def _unscaled(value: OpResult, wide: SSAValue, scale: SSAValue) -> Dequantised |
         return None
     ops: list[Operation] = [value.op, wide.owner]
     integers, zero, zeros = wide.owner.operand, None, (0, 0)
-    if isinstance(integers.owner, logical.SubOp):
+    if isinstance(integers.owner, logical.SubOp) and _keeps_differences(integers):
         ops.append(integers.owner)
         integers, zero = integers.owner.operands
         known = _range(zero)
         if known is None:
             return None
         zero, zeros = (None if known == (0, 0) else zero), known
-    if isinstance(integers.owner, logical.CastOp) and element_of(integers.type).kind == "int":
+    if isinstance(integers.owner, logical.CastOp) and _keeps_numbers(integers.owner):
         ops.append(integers.owner)
         integers = integers.owner.operand
     if element_of(integers.type).name not in _SHORT:
         return None
     return Dequantised(value, integers, zero, zeros, scale, tuple(reversed(ops)))
+
+
+def _keeps_differences(value: SSAValue) -> bool:
+    """Whether short integers, less others, never wrap around in the type of `value`."""
+    element = element_of(value.type)
+    return element.kind == "int" and element.bytes >= I32.bytes
+
+
+def _keeps_numbers(op: logical.CastOp) -> bool:
+    """Whether integers become equal integers."""
+    narrow, wide = element_of(op.operand.type), element_of(op.result.type)
+    return narrow.kind == wide.kind == "int" and np.can_cast(narrow.dtype, wide.dtype, "safe")
 
 
 def _is_integer_cast(value: SSAValue) -> bool:
@@ -150,7 +162,7 @@ def _range(zero: SSAValue) -> tuple[int, int] | None:
     if isinstance(zero.owner, logical.ConstantOp):
         array = zero.owner.array
         found = int(array.min()), int(array.max())
-    elif isinstance(zero.owner, logical.CastOp) and element_of(zero.owner.operand.type).kind == "int":
+    elif isinstance(zero.owner, logical.CastOp) and _keeps_numbers(zero.owner):
         limits = np.iinfo(element_of(zero.owner.operand.type).dtype)
         found = int(limits.min), int(limits.max)
     else:

@@ -298,3 +298,58 @@ def test_scores_of_attention_stay_in_f32() -> None:
     weights = np.exp(q @ k - (q @ k).max(-1, keepdims=True))
     np.testing.assert_allclose(got, weights / weights.sum(-1, keepdims=True) @ v, rtol=1e-4, atol=1e-4)
     assert decided(exe) == {"s": ("in f32", "attention takes it along, in f32")}
+
+
+WRAPPING = {
+    "a difference in u8": """
+  %z = logical.constant dense<100> : tensor<8x64xui8>
+  %d = logical.sub %x, %z : tensor<8x64xui8>""",
+    "a cast to i8": """
+  %d = logical.cast %x : tensor<8x64xui8> -> tensor<8x64xi8>""",
+    "a zero point cast to i8": """
+  %i = logical.cast %x : tensor<8x64xui8> -> tensor<8x64xi32>
+  %zero = logical.constant dense<200> : tensor<8x64xui8>
+  %short = logical.cast %zero : tensor<8x64xui8> -> tensor<8x64xi8>
+  %z = logical.cast %short : tensor<8x64xi8> -> tensor<8x64xi32>
+  %d = logical.sub %i, %z : tensor<8x64xi32>""",
+    "i16 less a zero point": """
+  %s = logical.cast %x : tensor<8x64xui8> -> tensor<8x64xi16>
+  %low = logical.constant dense<-32768> : tensor<8x64xi16>
+  %a = logical.add %s, %low : tensor<8x64xi16>
+  %i = logical.cast %a : tensor<8x64xi16> -> tensor<8x64xi32>
+  %z = logical.constant dense<100> : tensor<8x64xi32>
+  %d = logical.sub %i, %z : tensor<8x64xi32>""",
+}
+"""Ways from `%x`, u8, to integers `%d` that are not those which i16 arithmetic on `%x` would give."""
+
+
+@pytest.mark.parametrize("way", WRAPPING)
+@pytest.mark.usefixtures("integers_pay")
+def test_integers_that_wrap_around_do_so_as_the_model_says(way: str) -> None:
+    body = WRAPPING[way]
+    last = body.rsplit("tensor<8x64x", 1)[1].rstrip(">")
+    x_type, w_type, y_type = "tensor<8x64xui8>", "tensor<64x32xi8>", "tensor<8x32xf32>"
+    arguments = f"""%x : {x_type} {{logical.name = "x", logical.role = "input"}},
+  %w : {w_type} {{logical.name = "w", logical.role = "input"}}"""
+    text = f"""
+func.func @f({arguments}) -> ({y_type} {{logical.name = "y"}}) {{{body}
+  %f = logical.cast %d : tensor<8x64x{last}> -> tensor<8x64xf32>
+  %scale = logical.constant dense<0.5> : tensor<8x64xf32>
+  %xd = logical.mul %f, %scale : tensor<8x64xf32>
+  %g = logical.cast %w : tensor<64x32xi8> -> tensor<64x32xf32>
+  %other = logical.constant dense<0.25> : tensor<64x32xf32>
+  %wd = logical.mul %g, %other : tensor<64x32xf32>
+  %y = logical.matmul %xd, %wd : (tensor<8x64xf32>, tensor<64x32xf32>) -> tensor<8x32xf32>
+  func.return %y : tensor<8x32xf32>
+}}"""
+    rng = np.random.default_rng(5)
+    x = np.arange(8 * 64, dtype=np.int64).reshape(8, 64) % 256
+    w = rng.integers(-128, 128, (64, 32))
+    difference = {
+        "a difference in u8": (x - 100) % 256,
+        "a cast to i8": (x + 128) % 256 - 128,
+        "a zero point cast to i8": x - (200 - 256),
+        "i16 less a zero point": x - 32768 - 100,
+    }[way]
+    y = aicf.compile(text, target="cpu").run({"x": x.astype(np.uint8), "w": w.astype(np.int8)})["y"]
+    np.testing.assert_allclose(y, difference @ w * 0.125, rtol=1e-5, atol=1e-2)
