@@ -75,6 +75,7 @@ def _refused(node: Node, counted: Operands) -> Exception:
         f"{_most(value)}, and a program is static: it takes ops that treat each of them by itself (docs/onnx.md, "
         "section 'Numbers of rows that follow from the data'); make the operand an output of the model, and compute "
         "the rest from it",
+        on=value.count,
     )
 
 

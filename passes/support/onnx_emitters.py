@@ -70,6 +70,10 @@ class Walk(Protocol):
         """The inputs that a value is computed from at run time."""
         ...
 
+    def inputs_of(self, value: SSAValue) -> list[str]:
+        """The inputs that a value of the program is computed from."""
+        ...
+
 
 class TooLarge(Exception):
     """A node is not to be evaluated: something it makes has too many elements."""
@@ -111,6 +115,10 @@ class Folding:
     def inputs_behind(self, index: int) -> list[str]:
         """The inputs of the graph that an operand is computed from at run time."""
         return self._walk.inputs_behind(self._op.ins[index])
+
+    def inputs_of(self, value: SSAValue) -> list[str]:
+        """The inputs of the graph that a value of the program is computed from."""
+        return self._walk.inputs_of(value)
 
     def run(self, header: Header, body: Region, values: Sequence[Value], part: str) -> list[Value]:
         """Raises TooLarge: nodes with bodies are written."""
@@ -190,6 +198,10 @@ class Writing:
     def inputs_behind(self, index: int) -> list[str]:
         """The inputs of the graph that an operand is computed from at run time."""
         return self._walk.inputs_behind(self._op.ins[index])
+
+    def inputs_of(self, value: SSAValue) -> list[str]:
+        """The inputs of the graph that a value of the program is computed from."""
+        return self._walk.inputs_of(value)
 
     def run(self, header: Header, body: Region, values: Sequence[Value], part: str) -> list[Value]:
         """Lower the nodes of a body here."""

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Block, Region, SSAValue
+from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects import onnx
@@ -245,10 +245,26 @@ class _GraphLowering:
             node = owner.parent_op() if isinstance(owner, Block) else owner
             if isinstance(node, onnx.NodeOp):
                 pending.extend(operand for inner in node.walk() for operand in inner.operands)
+        return self._inputs_among(seen, self.graph.block)
+
+    def inputs_of(self, value: SSAValue) -> list[str]:
+        """The inputs of the graph that a value of the program is computed from, in their order."""
+        seen: set[SSAValue] = set()
+        pending = [value]
+        while pending:
+            current = pending.pop()
+            if current not in seen and isinstance(current.owner, Operation):
+                pending.extend(current.owner.operands)
+            seen.add(current)
+        return self._inputs_among(seen, self.block)
+
+    def _inputs_among(self, values: set[SSAValue], block: Block) -> list[str]:
+        """Names of the inputs whose arguments of a block, the graph's or the program's, are among the values."""
+        arguments = zip(block.args, range(len(self.graph.block.args)), strict=False)
         return [
             self.graph.argument_name(index)
-            for index, argument in enumerate(self.graph.block.args)
-            if argument in seen and self.graph.is_input(index)
+            for argument, index in arguments
+            if argument in values and self.graph.is_input(index)
         ]
 
     # The function

@@ -186,6 +186,10 @@ class Emitter(Protocol):
         """The inputs of the graph that an operand is computed from at run time."""
         ...
 
+    def inputs_of(self, value: SSAValue) -> list[str]:
+        """The inputs of the graph that a value of the program is computed from."""
+        ...
+
     def run(self, header: Header, body: Region, values: Sequence[Value], part: str) -> list[Value]:
         """Lower the nodes of a graph attribute, as part ``part`` of the node, and give the graph's results."""
         ...
@@ -338,9 +342,13 @@ class Node(Writer):
             )
         return array
 
-    def depends(self, index: int, reason: str) -> UnsupportedOp:
-        """The error that which ops there are depends on an operand; to be raised. It names the inputs to bind."""
-        names = self._emitter.inputs_behind(index)
+    def depends(self, index: int, reason: str, on: SSAValue | None = None) -> UnsupportedOp:
+        """The error that which ops there are depends on an operand; to be raised. It names the inputs to bind.
+
+        Args:
+            on: What of the operand it depends on, such as its count; by default its elements.
+        """
+        names = self._emitter.inputs_behind(index) if on is None else self._emitter.inputs_of(on)
         bind = f", or bind the input: values={{{names[0]!r}: ...}} (--values)" if names else ""
         error = self.unsupported(f"{reason}{bind}")
         return ValueNeeded(error.message, inputs=tuple(names)) if names else error

@@ -216,6 +216,7 @@ def test_ops_that_would_mix_slices(name: str) -> None:
         aicf.compile(model, target="cpu")
     assert "make the operand an output of the model" in str(caught.value)
     assert isinstance(caught.value, ValueNeeded)  # few conditions: a session follows them
+    assert caught.value.inputs == ("holds",)  # how many slices there are does not follow from what is in them
 
 
 def test_a_session_follows_few_values_where_slices_mix() -> None:
