@@ -1,7 +1,7 @@
 """The test cases of the `onnx` package on the `cpu` target, beside ONNX Runtime and OpenVINO in the same run.
 
     python benchmarks/onnx_conformance.py --only Conv --only Gemm       what fails of these ops, in seconds
-    python benchmarks/onnx_conformance.py --jobs 2 --rivals aicf,onnxruntime,openvino --output
+    python benchmarks/onnx_conformance.py --kinds all --jobs 2 --rivals aicf,onnxruntime,openvino --output
     python benchmarks/onnx_conformance.py --page                         the page from the result that is there
 
 A case passes by the tolerances of onnx's own runner. Each runs in a worker process with a time limit. Inputs whose
@@ -41,7 +41,8 @@ def main() -> None:
     if arguments.page:
         PAGE.write_text(page(json.loads(RESULT.read_text("utf-8"))), "utf-8")
         return
-    cases = _chosen(load_cases(tuple(arguments.kinds.split(","))), arguments.only, arguments.match)
+    kinds = KINDS if arguments.kinds == "all" else tuple(arguments.kinds.split(","))
+    cases = _chosen(load_cases(kinds), arguments.only, arguments.match)
     if arguments.core:
         cases = [case for case in cases if case.is_core]
     if not cases:
@@ -64,7 +65,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--only", action="append", default=[], metavar="OP", help="cases of this op")
     parser.add_argument("--match", default="", metavar="REGEX", help="cases with such a name")
-    parser.add_argument("--kinds", default="node", help=f"of {', '.join(KINDS)} (default: %(default)s)")
+    parser.add_argument("--kinds", default="node", help=f"all, or of {', '.join(KINDS)} (default: %(default)s)")
     parser.add_argument("--core", action="store_true", help="core cases only")
     parser.add_argument("--rivals", default="aicf", help=f"of {', '.join(RUNNERS)} (default: %(default)s)")
     parser.add_argument("--jobs", type=int, default=1, help="worker processes")
