@@ -32,10 +32,11 @@ from aicf.backends.cpu.gemm import GemmPointers, RowProgram, emit_gemm
 from aicf.backends.cpu.gemm_kernels import PACKED_B
 from aicf.backends.cpu.gemm_spec import GemmSpec
 from aicf.backends.cpu.gemm_work import GemmWork, contiguous, read_gemm
-from aicf.backends.cpu.ir_builder import F32, F64, I8, I32, I64, PTR, VOID, Emitter, Value
+from aicf.backends.cpu.ir_builder import F32, F64, I8, I32, I64, PTR, VOID, Emitter, Number, Value
 from aicf.backends.cpu.loader import BARRIER, PROFILE_SUFFIX, YIELD
 from aicf.backends.cpu.loops import LoopPointers, emit_loops
 from aicf.backends.cpu.module import compile_module, new_module
+from aicf.backends.cpu.numbers import Numbered, differing, global_numbers, plain_text
 from aicf.backends.cpu.pack import emit_pack
 from aicf.backends.cpu.pack_pairs import Pairs, emit_pack_pairs
 from aicf.backends.cpu.place_code import Topk, emit_last_update, emit_scatter
@@ -68,7 +69,6 @@ from aicf.backends.nests import LoopNest, Strided, nest_of, one_row
 from aicf.backends.scatters import Scatter
 from aicf.dialects.emit_types import LayoutAttr
 from aicf.dialects.emit_updates import update_of
-from aicf.dialects.printing import text_of
 from aicf.errors import PlanError
 
 
@@ -87,9 +87,21 @@ class _Call:
 
 def _call_of(launch: Launch, args: Sequence[Value]) -> _Call:
     """The arguments of the function of an instruction, or of one that it passes them on to."""
-    ins, outs = len(launch.ins), len(launch.outs)
-    pointers, (tid, nthreads, table) = tuple(args[:-3]), args[-3:]
+    ins, outs, operands = len(launch.ins), len(launch.outs), _operand_count(launch)
+    pointers, (tid, nthreads, table) = tuple(args[:operands]), args[operands : operands + 3]
     return _Call(pointers[:ins], pointers[ins : ins + outs], pointers[ins + outs :], tid, nthreads, table)
+
+
+def _operand_count(launch: Launch) -> int:
+    return len(launch.ins) + len(launch.outs) + len(launch.ws)
+
+
+@dataclass(frozen=True)
+class _Called:
+    """The function of an instruction, and the address of the numbers that it reads, if it reads some."""
+
+    function: Any
+    numbers: Value | None = None
 
 
 def build_object(name: str, units: Sequence[CodeUnit], level: CpuLevel) -> tuple[bytes, tuple[str, ...]]:
@@ -125,6 +137,8 @@ class _Module:
         self.module = new_module(name, level)
         self.functions = self._table_functions()
         self.made: dict[str, Any] = {}
+        self.tables: dict[tuple[Number, ...], Value] = {}
+        self.keys = _keys([launch for unit in units for launch in unit.launches])
         self.barrier: Any = None
         if BARRIER in self.functions:
             yield_at = self.functions.index(YIELD) - self.functions.index(BARRIER)
@@ -145,19 +159,28 @@ class _Module:
 
     # Instructions.
 
-    def _function(self, launch: Launch) -> Any:
-        """The function of an instruction; equal instructions on other buffers share one."""
-        key = _identity(launch)
+    def _function(self, launch: Launch) -> _Called:
+        """The function of an instruction; those that are equal but for buffers and numbers share one."""
+        key, numbers = self.keys[id(launch)]
+        function = self._made(launch, key, numbers)
+        if not numbers:
+            return _Called(function)
+        if numbers not in self.tables:
+            self.tables[numbers] = global_numbers(self.module, numbers)
+        return _Called(function, self.tables[numbers])
+
+    def _made(self, launch: Launch, key: str, numbers: Sequence[Number]) -> Any:
+        """The function by what it depends on; one that reads numbers has an argument more."""
         if key not in self.made:
-            operands = len(launch.ins) + len(launch.outs) + len(launch.ws)
-            signature = ir.FunctionType(VOID, [PTR] * operands + [I64, I64, PTR])
+            pointers, given = [PTR] * _operand_count(launch), [PTR] if numbers else []
+            signature = ir.FunctionType(VOID, [*pointers, I64, I64, PTR, *given])
             function = ir.Function(self.module, signature, f"instruction_{len(self.made)}")
             function.linkage = "internal"
-            self._body(launch, function)
+            self._body(launch, function, numbers)
             self.made[key] = function
         return self.made[key]
 
-    def _body(self, launch: Launch, function: Any) -> None:
+    def _body(self, launch: Launch, function: Any, numbers: Sequence[Number]) -> None:
         emitter = _EMITTERS.get(launch.kernel)
         if emitter is None:
             raise PlanError(
@@ -166,6 +189,8 @@ class _Module:
             )
 
         def emit(em: Emitter) -> None:
+            if numbers:
+                em.give_numbers(numbers, em.function.args[-1])
             emitter(em, launch, _call_of(launch, em.function.args), self.functions)
 
         em = Emitter(self.module, self.level, function)
@@ -178,7 +203,7 @@ class _Module:
 
     # Entries.
 
-    def _entry(self, unit: CodeUnit, called: list[Any]) -> None:
+    def _entry(self, unit: CodeUnit, called: Sequence[_Called]) -> None:
         function = ir.Function(self.module, ir.FunctionType(VOID, [I64, I64, PTR]), unit.entry)
         em = Emitter(self.module, self.level, function)
         tid, nthreads, table = function.args
@@ -207,12 +232,12 @@ class _Module:
                 self._call(em, unit, launch, target, function.args)
         em.b.ret_void()
 
-    def _calls(self, em: Emitter, unit: CodeUnit, called: list[Any], args: Sequence[Value]) -> None:
+    def _calls(self, em: Emitter, unit: CodeUnit, called: Sequence[_Called], args: Sequence[Value]) -> None:
         """All launches in order, in one thread."""
         for launch, target in zip(unit.launches, called, strict=True):
             self._call(em, unit, launch, target, args)
 
-    def _profile_entry(self, unit: CodeUnit, called: list[Any]) -> None:
+    def _profile_entry(self, unit: CodeUnit, called: Sequence[_Called]) -> None:
         signature = ir.FunctionType(VOID, [I64, I64, I64, PTR])
         function = ir.Function(self.module, signature, unit.entry + PROFILE_SUFFIX)
         em = Emitter(self.module, self.level, function)
@@ -240,25 +265,48 @@ class _Module:
     def _function_table(self, em: Emitter, unit: CodeUnit, table: Value) -> Value:
         return em.b.gep(table, [em.index(unit.table_size)], source_etype=PTR)
 
-    def _call(self, em: Emitter, unit: CodeUnit, launch: Launch, target: Any, args: Sequence[Value]) -> None:
+    def _call(
+        self, em: Emitter, unit: CodeUnit, launch: Launch, target: _Called, args: Sequence[Value]
+    ) -> None:
         tid, nthreads, table = args
         pointers = [self._pointer(em, table, ref) for ref in (*launch.ins, *launch.outs, *launch.ws)]
-        em.b.call(target, [*pointers, tid, nthreads, self._function_table(em, unit, table)])
+        given = [] if target.numbers is None else [target.numbers]
+        arguments = [*pointers, tid, nthreads, self._function_table(em, unit, table), *given]
+        em.b.call(target.function, arguments)
 
     def _pointer(self, em: Emitter, table: Value, ref: BufferRef) -> Value:
         base = em.b.load(em.b.gep(table, [em.index(ref.base)], source_etype=PTR), typ=PTR)
         return em.b.gep(base, [em.index(ref.offset)], source_etype=I8) if ref.offset else base
 
 
-def _identity(launch: Launch) -> str:
-    """What the code of an instruction depends on, as text."""
+def _keys(launches: Sequence[Launch]) -> dict[int, tuple[str, tuple[Number, ...]]]:
+    """By the identity of an instruction: what its function depends on, and the numbers that it reads.
+
+    Numbers are read where instructions differ in them; elsewhere the function has them.
+    """
+    codes = [Numbered.of(launch) for launch in launches]
+    found = [
+        (_identity(launch, code.text), code.numbers) for launch, code in zip(launches, codes, strict=True)
+    ]
+    several = differing(found)
+    return {
+        id(launch): (key, numbers)
+        if key in several
+        else (_identity(launch, plain_text(launch)) if numbers else key, ())
+        for launch, (key, numbers) in zip(launches, found, strict=True)
+    }
+
+
+def _identity(launch: Launch, code: str) -> str:
+    """What the code of an instruction depends on, as text.
+
+    Args:
+        code: The text of its scalar code.
+    """
     record = ", ".join(f"{key}={value}" for key, value in sorted(launch.record.items()))
     operands = [
         [(ref.shape, ref.strides, ref.dtype, str(ref.layout)) for ref in refs]
         for refs in (launch.ins, launch.outs)
-    ]
-    code = [
-        text_of(code).split(" parallel ", 1)[1] for code in (launch.prologue, launch.code) if code is not None
     ]
     moved = moved_text(launch.body) if launch.kernel in ("cpu.copy", "cpu.concat") else ""
     return f"{launch.kernel} {launch.kind} {record} {operands} {len(launch.ws)} {code} {moved}"

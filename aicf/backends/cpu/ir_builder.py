@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import llvmlite.ir
@@ -93,6 +94,29 @@ def _literal(dtype: str, value: float | int) -> str:
     return f"0x{struct.unpack('<Q', struct.pack('<d', number))[0]:016x}"
 
 
+@dataclass(frozen=True)
+class Number:
+    """A float of a program, by its bits: 0 and -0 are two.
+
+    Args:
+        dtype: Its element type.
+        literal: As LLVM reads it.
+    """
+
+    dtype: str
+    literal: str
+
+    @staticmethod
+    def of(dtype: str, value: float) -> Number:
+        """`value` rounded to `dtype`."""
+        return Number(dtype, _literal(dtype, value))
+
+    @property
+    def value(self) -> float:
+        """The number."""
+        return struct.unpack("<d", struct.pack("<Q", int(self.literal, 16)))[0]
+
+
 class Emitter:
     """Emits into one function at a time; `b` is the raw ``IRBuilder``."""
 
@@ -102,6 +126,8 @@ class Emitter:
         self.function = function
         self.b: Any = ir.IRBuilder(function.append_basic_block("entry"))
         self._entry_block = self.b.block
+        self._given: dict[Number, Value] = {}
+        self._read: dict[tuple[Number, int], Value] = {}
 
     # Types and constants.
 
@@ -116,6 +142,23 @@ class Emitter:
         if lanes == 1:
             return ir.FormattedConstant(self.type(dtype, 1), literal)
         return _Splat(self.type(dtype, lanes), literal)
+
+    def give_numbers(self, numbers: Sequence[Number], base: Value) -> None:
+        """Says which numbers of the program lie at `base`, 8 bytes each."""
+        self._given = {number: self._slot(base, place) for place, number in enumerate(numbers)}
+
+    def _slot(self, base: Value, place: int) -> Value:
+        return self.b.gep(base, [self.index(place)], inbounds=True, source_etype=I64)
+
+    def number(self, dtype: str, lanes: int, value: float) -> Value:
+        """A number of the program in every lane: read once, at the start of the function, if it is given."""
+        number = Number.of(dtype, value)
+        if number not in self._given:
+            return self.const(dtype, lanes, value)
+        if (number, lanes) not in self._read:
+            with self.b.goto_block(self._entry_block):
+                self._read[number, lanes] = self.splat(self.load(self._given[number], dtype, 1), lanes)
+        return self._read[number, lanes]
 
     def ramp(self, dtype: str, lanes: int, step: int) -> Value:
         """The integers 0, `step`, 2 `step` and so on."""

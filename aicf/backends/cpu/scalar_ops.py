@@ -186,7 +186,10 @@ def _constant(s: Scalars, op: Operation, _: Sequence[Value]) -> Value:
     assert isinstance(op, arith.ConstantOp)
     attribute = op.value
     assert isinstance(attribute, FloatAttr | IntegerAttr)
-    return s.em.const(dtype_of(op.results[0]), s.lanes, attribute.value.data)
+    dtype, value = dtype_of(op.results[0]), attribute.value.data
+    if isinstance(value, float) and dtype in FLOATS:
+        return s.em.number(dtype, s.lanes, value)
+    return s.em.const(dtype, s.lanes, value)
 
 
 _CMPF = (
