@@ -65,7 +65,9 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--only", action="append", default=[], metavar="OP", help="cases of this op")
     parser.add_argument("--match", default="", metavar="REGEX", help="cases with such a name")
-    parser.add_argument("--kinds", default="node", help=f"all, or of {', '.join(KINDS)} (default: %(default)s)")
+    parser.add_argument(
+        "--kinds", default="node", help=f"all, or of {', '.join(KINDS)} (default: %(default)s)"
+    )
     parser.add_argument("--core", action="store_true", help="core cases only")
     parser.add_argument("--rivals", default="aicf", help=f"of {', '.join(RUNNERS)} (default: %(default)s)")
     parser.add_argument("--jobs", type=int, default=1, help="worker processes")
