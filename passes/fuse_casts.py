@@ -8,7 +8,7 @@ from math import inf
 
 from xdsl.context import Context
 from xdsl.dialects import func
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, ModuleOp, f64, i64
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
 from xdsl.passes import ModulePass
 
@@ -17,7 +17,7 @@ from aicf.dialects.emit import GroupOp
 from aicf.dialects.types import tensor_info
 from aicf.passes.support.fusion import FusionContext, form_group, fusion_contexts, refusal
 from aicf.passes.support.identity import op_id
-from aicf.passes.support.ledger import record
+from aicf.passes.support.ledger import microseconds, record
 from aicf.passes.support.matching import computed_from
 from aicf.passes.support.outlining import Outline, id_of, is_feeder, outline
 from aicf.passes.support.recompute import is_again
@@ -162,8 +162,8 @@ def _form(context: FusionContext, chains: Sequence[_Chain]) -> None:
 def _note(context: FusionContext, subjects: Sequence[str], parts: int, whole: float, apart: float) -> None:
     figures = {
         "parts": IntegerAttr(parts, i64),
-        "apart_us": FloatAttr(round(apart, 3), f64),
-        "whole_us": FloatAttr(round(whole, 3), f64),
+        "apart_us": microseconds(apart),
+        "whole_us": microseconds(whole),
     }
     choice = f"one instruction computes what is read of {parts} parameters"
     because = "one launch for all, and nothing else orders them"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, ModuleOp, f64, i64
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.passes import ModulePass
 
@@ -22,7 +22,7 @@ from aicf.passes.support.clusters import MEMBER_LIMIT, REFUSAL_LIMIT
 from aicf.passes.support.fusion import FusionContext, fusion_contexts, refusal
 from aicf.passes.support.group_loops import alone_us, is_named
 from aicf.passes.support.identity import op_id
-from aicf.passes.support.ledger import record
+from aicf.passes.support.ledger import microseconds, record
 from aicf.passes.support.merging import Merge, members, window
 from aicf.passes.support.outlining import id_of, name_of
 from aicf.passes.support.saved_values import is_given
@@ -81,7 +81,7 @@ class _Gain:
     def figures(self) -> Mapping[str, Attribute]:
         """For the ledger."""
         times = {"apart_us": self.apart_us, "whole_us": self.whole_us}
-        figures = {name: FloatAttr(round(us, 3), f64) for name, us in times.items()}
+        figures = {name: microseconds(us) for name, us in times.items()}
         return {"saved_bytes": IntegerAttr(self.saved, i64), **figures}
 
 

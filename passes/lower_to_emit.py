@@ -12,11 +12,9 @@ from xdsl.dialects.builtin import (
     AnyDenseElement,
     ArrayAttr,
     DenseIntOrFPElementsAttr,
-    FloatAttr,
     ModuleOp,
     StringAttr,
     TensorType,
-    f64,
 )
 from xdsl.ir import Attribute, Block, BlockArgument, OpResult, Region, SSAValue
 from xdsl.passes import ModulePass
@@ -43,6 +41,7 @@ from aicf.passes.select_kernels import SelectKernelsPass
 from aicf.passes.support.bindings import decide_bindings
 from aicf.passes.support.identity import value_hint
 from aicf.passes.support.interface import argument_entry, counts_of, meta_attrs
+from aicf.passes.support.ledger import microseconds
 from aicf.passes.support.peeling import PeeledOperand
 from aicf.passes.support.places import check_written_in_place, place_of
 from aicf.passes.support.policy import execution_of
@@ -321,7 +320,7 @@ class _Bufferizer:
         body = BodyOp(body_symbol(f"{self.program.sym_name.data}.{name}"), identity(target.type))
         self.module.body.block.insert_op_before(body, self.function)
         kernel, us = _copy_kernel(name, source, target, body.body.block, target_of(self.module))
-        hints = {"expected_us": FloatAttr(round(us, 3), f64)}
+        hints = {"expected_us": microseconds(us)}
         copy = ResolvedOp(
             "copy", name, src, [source], [target], body=body.sym_name.data, kernel=kernel, hints=hints
         )

@@ -8,7 +8,7 @@ from math import prod
 
 import numpy as np
 from xdsl.context import Context
-from xdsl.dialects.builtin import FloatAttr, ModuleOp, f64
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter
@@ -21,7 +21,7 @@ from aicf.passes.support.attention import NoAttention, attention_behind
 from aicf.passes.support.dequantised import F32, Dequantised, Scale, dequantised, joint, scale_along
 from aicf.passes.support.fusion import FusionContext, fusion_contexts
 from aicf.passes.support.identity import IdTable, derived_id
-from aicf.passes.support.ledger import record
+from aicf.passes.support.ledger import microseconds, record
 from aicf.passes.support.lowerings.base import LowerBy, Lowering
 from aicf.passes.support.narrow_prices import NoKernel, ProductPrices
 from aicf.passes.support.outlining import id_of
@@ -163,7 +163,7 @@ def _is_chosen(
         except NoKernel as error:
             because = str(error)
         else:
-            figures = {"narrow_us": _us(narrow), "wide_us": _us(wide)}
+            figures = {"narrow_us": microseconds(narrow), "wide_us": microseconds(wide)}
             if narrow < wide if wanted is None else wanted:
                 choice = f"of integers: {' and '.join(each.element.name for each in product.operands)}"
             because = (
@@ -173,10 +173,6 @@ def _is_chosen(
             )
     record(context.module, NarrowProductsPass.name, [id_of(product.op)], choice, because, cost=figures)
     return choice != "in f32"
-
-
-def _us(value: float) -> FloatAttr:
-    return FloatAttr(round(value, 3), f64)
 
 
 def _against(op: Operation, kept: set[Operation], context: FusionContext) -> str | None:

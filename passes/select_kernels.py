@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from xdsl.context import Context
 from xdsl.dialects import func
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, ModuleOp, StringAttr, f64, i64
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, ModuleOp, StringAttr, i64
 from xdsl.ir import Attribute, Operation
 from xdsl.passes import ModulePass
 
@@ -27,7 +27,7 @@ from aicf.dialects.plain_values import plain_value
 from aicf.errors import PolicyError, UnsupportedOp
 from aicf.passes.support.identity import position_of
 from aicf.passes.support.instructions import Filler
-from aicf.passes.support.ledger import record
+from aicf.passes.support.ledger import microseconds, record
 from aicf.passes.support.measured import Measurements, Variant
 from aicf.passes.support.pinned_groups import check_formed
 from aicf.passes.support.policy import policy_of, with_stems, without_bucket
@@ -199,7 +199,7 @@ class _Chooser:
         rejected |= _other_threads(chosen, weighed)
         if isinstance(chosen.kernel, WeighingKernel):
             rejected |= chosen.kernel.against(work, chosen.record.record.data, self.target)
-        cost = _microseconds(best.own_us)
+        cost = microseconds(best.own_us)
         record(
             self.module,
             SelectKernelsPass.name,
@@ -262,7 +262,7 @@ class _Chooser:
             replace(group_work, work=free), self.target, frozenset(self.policy.forbid)
         )
         legal, _ = _deterministic(legal, rejected, self.policy)
-        return {FREE_US: _microseconds(min(kernel.cost_us(free, self.target) for kernel in legal))}
+        return {FREE_US: microseconds(min(kernel.cost_us(free, self.target) for kernel in legal))}
 
     def _in_one_order(
         self, legal: Sequence[KernelDescriptor], rejected: dict[str, str], work: Work
@@ -350,10 +350,6 @@ def _name_in(entries: Collection[str], work: Work) -> str | None:
     return next((key for key in (work.id, without_bucket(work.id), work.kind) if key in entries), None)
 
 
-def _microseconds(value: float) -> FloatAttr:
-    return FloatAttr(round(value, 3), f64)
-
-
 def _measured_costs(chosen: Variant, measured: MeasuredWork | None) -> dict[str, Attribute]:
     """Both measured times of the choice, and the key by which the tuning table has the work, if it has it."""
     if measured is None:
@@ -361,7 +357,7 @@ def _measured_costs(chosen: Variant, measured: MeasuredWork | None) -> dict[str,
     costs: dict[str, Attribute] = {}
     if chosen.row is not None:
         for name, timing in (("cold_us", chosen.row.cold), ("warm_us", chosen.row.warm)):
-            costs[name] = _microseconds(timing.median_us)
+            costs[name] = microseconds(timing.median_us)
     return {**costs, TUNING_KEY: StringAttr(measured.key)}
 
 

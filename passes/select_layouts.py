@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, ModuleOp, f64, i64
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.ir import Attribute
 from xdsl.passes import ModulePass
 
@@ -18,7 +18,7 @@ from aicf.passes.support.layout_prices import LayoutPrices
 from aicf.passes.support.layout_rewrite import lay_out
 from aicf.passes.support.layout_search import LEAST_GAIN, LEAST_GAIN_US, Found, LayoutSearch
 from aicf.passes.support.layouts import WINDOWED, Component, LayoutGraph
-from aicf.passes.support.ledger import record
+from aicf.passes.support.ledger import microseconds, record
 from aicf.passes.support.policy import policy_of, with_stems, without_bucket
 from aicf.passes.support.work import target_of, work_of_group
 from aicf.policies.kernel_policy import BATCH_INVARIANT, CHANNELS_LAST, EVERY_VALUE, ROW_MAJOR
@@ -168,9 +168,9 @@ class _Telling:
     def _figures(self) -> Mapping[str, Attribute]:
         found = self.found
         figures: dict[str, Attribute] = {
-            "row_major_us": _us(found.plain_us),
-            "channels_last_us": _us(found.leaning_us),
-            "chosen_us": _us(found.us),
+            "row_major_us": microseconds(found.plain_us),
+            "channels_last_us": microseconds(found.leaning_us),
+            "chosen_us": microseconds(found.us),
         }
         if self.saved:
             figures["transposes_saved"] = IntegerAttr(len(self.saved), i64)
@@ -214,10 +214,6 @@ class _Telling:
     @property
     def _leaning(self) -> str:
         return f"predicted {self.found.leaning_us:.4g} us where kernels take it"
-
-
-def _us(value: float) -> FloatAttr:
-    return FloatAttr(round(value, 3), f64)
 
 
 def _count(groups: Sequence[GroupOp], noun: str) -> str:

@@ -8,7 +8,7 @@ from functools import cached_property
 from math import inf
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, FloatAttr, ModuleOp, StringAttr, f64
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
 from xdsl.passes import ModulePass
 
@@ -18,7 +18,7 @@ from aicf.dialects.types import byte_count
 from aicf.passes.support.fusion import FusionContext, fusion_contexts, refusal
 from aicf.passes.support.group_loops import alone_us, is_loops, is_named
 from aicf.passes.support.identity import copied_id, set_identity, sources
-from aicf.passes.support.ledger import record
+from aicf.passes.support.ledger import microseconds, record
 from aicf.passes.support.merging import Merge, members
 from aicf.passes.support.outlining import id_of, sources_of
 from aicf.passes.support.peeling import yielded
@@ -140,7 +140,7 @@ def _sink(sinking: _Sinking) -> GroupOp | None:
     formed = [replace(merge).form().id.data for merge in merges]
     subjects = list(dict.fromkeys((id_of(sinking.cast), *formed)))
     _replace(giver, rest, sinking.place, context)
-    figures = {"apart_us": FloatAttr(round(apart, 3), f64), "whole_us": FloatAttr(round(whole, 3), f64)}
+    figures = {"apart_us": microseconds(apart), "whole_us": microseconds(whole)}
     choice = "done by its reader" if len(merges) == 1 else f"done by each of its {len(merges)} readers"
     because = "a cast in registers is for nothing, and the wider values need no memory"
     record(context.module, SinkCastsPass.name, subjects, choice, because, {}, figures)

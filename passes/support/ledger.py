@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import FloatAttr, ModuleOp, f64
 from xdsl.ir import Attribute
 
 from aicf.dialects.emit import DecisionOp, LedgerOp, find_ledger
@@ -42,3 +42,8 @@ def record(
     decision = DecisionOp(pass_name, list(dict.fromkeys(subjects)), choice, because, rejected, cost)
     ledger.body.block.add_op(decision)
     return decision
+
+
+def microseconds(value: float) -> FloatAttr:
+    """A time in microseconds as the ledger and the hints have it: to three places."""
+    return FloatAttr(round(value, 3), f64)

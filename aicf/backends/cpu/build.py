@@ -36,7 +36,7 @@ from aicf.backends.cpu.ir_builder import F32, F64, I8, I32, I64, PTR, VOID, Emit
 from aicf.backends.cpu.loader import BARRIER, PROFILE_SUFFIX, YIELD
 from aicf.backends.cpu.loops import LoopPointers, emit_loops
 from aicf.backends.cpu.module import compile_module, new_module
-from aicf.backends.cpu.numbers import Numbered, differing, global_numbers, plain_text
+from aicf.backends.cpu.numbers import function_keys, global_numbers
 from aicf.backends.cpu.pack import emit_pack
 from aicf.backends.cpu.pack_pairs import Pairs, emit_pack_pairs
 from aicf.backends.cpu.place_code import Topk, emit_last_update, emit_scatter
@@ -64,7 +64,7 @@ from aicf.backends.cpu.target import ACCUMULATORS, HALVES, CpuLevel
 from aicf.backends.cpu.update_kernels import KEEP, can_flush, part_nests, read_subnormals
 from aicf.backends.cpu.winograd_kernels import has_layout
 from aicf.backends.cpu.winograd_pack import emit_winograd_pack
-from aicf.backends.moves import moved_text, moves
+from aicf.backends.moves import moves
 from aicf.backends.nests import LoopNest, Strided, nest_of, one_row
 from aicf.backends.scatters import Scatter
 from aicf.dialects.emit_types import LayoutAttr
@@ -138,7 +138,7 @@ class _Module:
         self.functions = self._table_functions()
         self.made: dict[str, Any] = {}
         self.tables: dict[tuple[Number, ...], Value] = {}
-        self.keys = _keys([launch for unit in units for launch in unit.launches])
+        self.keys = function_keys([launch for unit in units for launch in unit.launches])
         self.barrier: Any = None
         if BARRIER in self.functions:
             yield_at = self.functions.index(YIELD) - self.functions.index(BARRIER)
@@ -277,39 +277,6 @@ class _Module:
     def _pointer(self, em: Emitter, table: Value, ref: BufferRef) -> Value:
         base = em.b.load(em.b.gep(table, [em.index(ref.base)], source_etype=PTR), typ=PTR)
         return em.b.gep(base, [em.index(ref.offset)], source_etype=I8) if ref.offset else base
-
-
-def _keys(launches: Sequence[Launch]) -> dict[int, tuple[str, tuple[Number, ...]]]:
-    """By the identity of an instruction: what its function depends on, and the numbers that it reads.
-
-    Numbers are read where instructions differ in them; elsewhere the function has them.
-    """
-    codes = [Numbered.of(launch) for launch in launches]
-    found = [
-        (_identity(launch, code.text), code.numbers) for launch, code in zip(launches, codes, strict=True)
-    ]
-    several = differing(found)
-    return {
-        id(launch): (key, numbers)
-        if key in several
-        else (_identity(launch, plain_text(launch)) if numbers else key, ())
-        for launch, (key, numbers) in zip(launches, found, strict=True)
-    }
-
-
-def _identity(launch: Launch, code: str) -> str:
-    """What the code of an instruction depends on, as text.
-
-    Args:
-        code: The text of its scalar code.
-    """
-    record = ", ".join(f"{key}={value}" for key, value in sorted(launch.record.items()))
-    operands = [
-        [(ref.shape, ref.strides, ref.dtype, str(ref.layout)) for ref in refs]
-        for refs in (launch.ins, launch.outs)
-    ]
-    moved = moved_text(launch.body) if launch.kernel in ("cpu.copy", "cpu.concat") else ""
-    return f"{launch.kernel} {launch.kind} {record} {operands} {len(launch.ws)} {code} {moved}"
 
 
 def _strided(ref: BufferRef) -> Strided:

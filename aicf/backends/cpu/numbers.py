@@ -1,8 +1,8 @@
 """Instructions that differ only in numbers of their scalar code, such as layers of a net with a scale of each its own.
 
-They share a function, which reads those numbers from memory: to select machine instructions for thousands of lines
-again takes a second. Only operands of sums, products and quotients are read so. Other ops have shorter code where a
-number is known, as a maximum that need not look for NaN.
+They share a function, which reads those numbers from memory: it is made once, and there is less code. Only operands of
+sums, products and quotients are read so. Other ops have shorter code where a number is known, as a maximum that need
+not look for NaN.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from xdsl.dialects.builtin import FloatAttr
 
 from aicf.backends.base import Launch
 from aicf.backends.cpu.ir_builder import I64, Number, Value
+from aicf.backends.moves import moved_text
 from aicf.dialects.emit import KernelOp
 from aicf.dialects.printing import text_of
 from aicf.dialects.types import element_of
@@ -30,8 +31,41 @@ _FORMATS = {"f32": ("<f", "<I"), "f64": ("<d", "<Q")}
 """Element types of numbers that are read, with how `struct` packs them and the integers of their bits."""
 
 
+def function_keys(launches: Sequence[Launch]) -> dict[int, tuple[str, tuple[Number, ...]]]:
+    """By the identity of an instruction: what its function depends on, and the numbers that it reads.
+
+    Numbers are read where instructions differ in them; elsewhere the function has them.
+    """
+    codes = [_Numbered.of(launch) for launch in launches]
+    found = [
+        (_identity(launch, code.text), code.numbers) for launch, code in zip(launches, codes, strict=True)
+    ]
+    several = _differing(found)
+    return {
+        id(launch): (key, numbers)
+        if key in several
+        else (_identity(launch, _plain_text(launch)) if numbers else key, ())
+        for launch, (key, numbers) in zip(launches, found, strict=True)
+    }
+
+
+def _identity(launch: Launch, code: str) -> str:
+    """What the code of an instruction depends on, as text.
+
+    Args:
+        code: The text of its scalar code.
+    """
+    record = ", ".join(f"{key}={value}" for key, value in sorted(launch.record.items()))
+    operands = [
+        [(ref.shape, ref.strides, ref.dtype, str(ref.layout)) for ref in refs]
+        for refs in (launch.ins, launch.outs)
+    ]
+    moved = moved_text(launch.body) if launch.kernel in ("cpu.copy", "cpu.concat") else ""
+    return f"{launch.kernel} {launch.kind} {record} {operands} {len(launch.ws)} {code} {moved}"
+
+
 @dataclass(frozen=True)
-class Numbered:
+class _Numbered:
     """The scalar code of an instruction.
 
     Args:
@@ -43,19 +77,19 @@ class Numbered:
     numbers: tuple[Number, ...]
 
     @staticmethod
-    def of(launch: Launch) -> Numbered:
+    def of(launch: Launch) -> _Numbered:
         """Of the code of an instruction, if it has some."""
         codes = [code for code in (launch.prologue, launch.code) if code is not None]
         places = {number: place for place, number in enumerate(_read_numbers(codes))}
-        return Numbered("; ".join(_text(code, places) for code in codes), tuple(places))
+        return _Numbered("; ".join(_text(code, places) for code in codes), tuple(places))
 
 
-def plain_text(launch: Launch) -> str:
+def _plain_text(launch: Launch) -> str:
     """The scalar code of an instruction with its numbers."""
     return "; ".join(_text(code, {}) for code in (launch.prologue, launch.code) if code is not None)
 
 
-def differing(keys: Iterable[tuple[str, tuple[Number, ...]]]) -> set[str]:
+def _differing(keys: Iterable[tuple[str, tuple[Number, ...]]]) -> set[str]:
     """Of what instructions are but for their numbers, what there is with several sets of them."""
     return {key for key, count in Counter(key for key, _ in set(keys)).items() if count > 1}
 
