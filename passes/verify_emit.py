@@ -11,10 +11,11 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import VerifyException
 
-from aicf.backends.base import CheckedKernel, Work
+from aicf.backends.base import Work
+from aicf.backends.common.record import RecordError
 from aicf.backends.registry import get_kernels
-from aicf.dialects.emit import PHASES, BodyOp, KernelOp, ProgramOp, ResolvedOp, SlotOp, symbols
-from aicf.dialects.emit_types import BufferType, TargetAttr
+from aicf.dialects.emit import PHASES, BodyOp, KernelOp, ProgramOp, ResolvedOp, SlotOp, buffer_of, symbols
+from aicf.dialects.emit_types import BufferType, TargetAttr, alias_pairs
 from aicf.errors import InvalidIR, PlanError
 from aicf.passes.analysis.accesses import Region, region_of
 from aicf.passes.decide_inplace import may_alias_pairs
@@ -26,6 +27,7 @@ from aicf.passes.support.peeling import yielded
 from aicf.passes.support.policy import policy_of
 from aicf.passes.support.prepare import tensor_of
 from aicf.passes.support.programs import programs
+from aicf.passes.support.records import RecordParts, kernel_record, take_apart
 from aicf.passes.support.structure import (
     Structure,
     structure_of_body,
@@ -73,13 +75,13 @@ class Known:
         tf32: Whether the policy lets products round f32 operands to TF32. A record alone does not.
         kinds: Kind and attributes of a body.
         codes: Bodies with a program that is their code, and what derives it.
-        records: Work with a record by which a kernel runs it.
+        records: Work with a record by which a kernel runs it: what that asks for.
     """
 
     tf32: bool = False
     kinds: dict[Structure, tuple[str, Attrs]] = field(default_factory=dict[Structure, tuple[str, Attrs]])
     codes: set[Structure] = field(default_factory=set[Structure])
-    records: set[Structure] = field(default_factory=set[Structure])
+    records: dict[Structure, RecordParts] = field(default_factory=dict[Structure, RecordParts])
 
 
 def _verify_ops(program: ProgramOp) -> None:
@@ -94,8 +96,14 @@ def _at_least(program: ProgramOp, phase: str) -> bool:
     return program.phase_index >= PHASES.index(phase)
 
 
+_SOURCES = 4
+"""Most ops of the model that a message names."""
+
+
 def _named(op: ResolvedOp) -> str:
-    return f"instruction '{op.instruction.data}' (from {', '.join(s.data for s in op.src)})"
+    sources = [source.data for source in op.src]
+    more = f" and {len(sources) - _SOURCES} more" if len(sources) > _SOURCES else ""
+    return f"instruction '{op.instruction.data}' (from {', '.join(sources[:_SOURCES])}{more})"
 
 
 def _verify_fields(op: ResolvedOp, program: ProgramOp) -> None:
@@ -174,23 +182,49 @@ def _verify_record(
     if op.kernel is None or op.body is None or not isinstance(target, TargetAttr):
         return
     kernel = descriptor(op.kernel, target)
-    reason = None if op.kind.data in kernel.kinds else f"it runs no {op.kind.data}"
-    if reason is None and isinstance(kernel, CheckedKernel):
-        work = _recorded_work(op, table, known.tf32)
-        asked = (op.kernel, *structure_of_work(work), *map(structure_of_code, (work.code, work.prologue)))
-        if asked in known.records:
-            return
+    work = _recorded_work(op, table, known.tf32)
+    asked = (op.kernel, *structure_of_work(work), *map(structure_of_code, (work.code, work.prologue)))
+    if asked not in known.records:
+        reason = (
+            f"it runs no {op.kind.data}" if op.kind.data not in kernel.kinds else kernel.legal(work, target)
+        )
         try:
-            reason = kernel.legal(work, target) or kernel.record_reason(work, op.kernel.record.data, target)
+            if reason is not None:
+                raise RecordError(reason)
+            record = kernel.checked_record(work, op.kernel.record.data, target)
+            known.records[asked] = take_apart(kernel_record(kernel, record))
         except PlanError as error:
-            raise invalid(op, f"{_named(op)}: {error.message}") from error
-        if reason is None:
-            known.records.add(asked)
-    if reason is not None:
+            raise invalid(
+                op,
+                f"{_named(op)}: kernel '{kernel.id}' cannot run it as its record says: {error.message}; correct the "
+                "record, or leave kernel(...) out for select-kernels",
+            ) from error
+    _verify_demands(op, work, known.records[asked])
+
+
+def _verify_demands(op: ResolvedOp, work: Work, parts: RecordParts) -> None:
+    """Checks what a record asks of the program around its instruction: prepared operands, workspace, and that results
+    overlap operands only where the kernel permits it."""
+    for place, operand in enumerate(work.operands):
+        if operand.layout != parts.layout_at(place):
+            raise invalid(
+                op,
+                f"{_named(op)}: operand {place} lies in {operand.layout or 'plain memory'}, its kernel record asks for "
+                f"{parts.layout_at(place) or 'plain memory'}; run lower-to-emit again",
+            )
+    workspace = sum(buffer_of(value).span_bytes for value in op.ws)
+    if workspace < parts.workspace_bytes:
         raise invalid(
             op,
-            f"{_named(op)}: kernel '{kernel.id}' cannot run it as its record says: {reason}; correct the record, "
-            "or leave kernel(...) out for select-kernels",
+            f"{_named(op)}: its kernel needs {parts.workspace_bytes} bytes of workspace, ws has {workspace}; run "
+            "lower-to-emit again",
+        )
+    permitted = alias_pairs(parts.constraints.get("may_alias")) or ()
+    if beyond := sorted(set(may_alias_pairs(op)) - set(permitted)):
+        raise invalid(
+            op,
+            f"{_named(op)}: may_alias lets result {beyond[0][0]} overwrite operand {beyond[0][1]}, which its kernel "
+            f"does not permit; it permits {sorted(permitted) or 'none'}",
         )
 
 

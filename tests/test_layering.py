@@ -28,7 +28,7 @@ EMIT = (
     "aicf.dialects.kinds",
 )
 PLAIN = ("aicf.dialects.plain_values", "aicf.plain")
-CONTRACT = ("aicf.backends.base", "aicf.backends.native", "aicf.backends.registry")
+CONTRACT = ("aicf.backends.base", "aicf.backends.common", "aicf.backends.native", "aicf.backends.registry")
 HOST = ("aicf.backends.host",)
 LOOPS = (
     "aicf.backends.nests",
@@ -52,6 +52,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf.semantics": ("aicf.dialects",),
     "aicf.policies": ("aicf.dialects.kinds", *PLAIN, "aicf.files"),
     "aicf.backends": (*EMIT, "aicf.dialects.types", *CONTRACT),
+    "aicf.backends.common": (*EMIT, *PLAIN, "aicf.backends.base"),
     "aicf.backends.reference": (
         *EMIT,
         "aicf.dialects.logical",

@@ -26,7 +26,6 @@ __all__ = [
     "BoundaryBackend",
     "BufferRef",
     "CachingBackend",
-    "CheckedKernel",
     "CodeUnit",
     "ConcurrentBackend",
     "DeviceCode",
@@ -64,6 +63,7 @@ class OperandInfo:
         strides: Elements between neighbours, one per dimension; 0 where broadcast.
         updated: Whether the program overwrites it (then it cannot be prepared ahead).
         offset: Elements from the start of its buffer, which is aligned, to its first element.
+        layout: The physical layout that it was prepared in, None for plain strided memory.
     """
 
     role: str
@@ -72,6 +72,7 @@ class OperandInfo:
     strides: tuple[int, ...]
     updated: bool = False
     offset: int = 0
+    layout: LayoutAttr | None = None
 
     @property
     def is_weight(self) -> bool:
@@ -155,6 +156,18 @@ class KernelDescriptor(Protocol):
         """
         ...
 
+    def checked_record(
+        self, work: Work, record: Mapping[str, Attribute], target: TargetAttr
+    ) -> Mapping[str, Attribute]:
+        """The record of the decisions that `record` holds, which may have been edited by hand, as `record` writes it.
+
+        Operands that the record reads early have the role `const`; which of them may be is not asked here.
+
+        Raises:
+            PlanError: it cannot run `work` on `target`; the message names the entry and its legal values.
+        """
+        ...
+
     def prepare(self, work: Work, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
         """The kernel record of the instruction that packs `operand` into `layout` (run in `@prepare`)."""
         ...
@@ -189,19 +202,6 @@ class WeighingKernel(Protocol):
 
     def against(self, work: Work, record: Mapping[str, Attribute], target: TargetAttr) -> Mapping[str, str]:
         """The reason against each algorithm but that of `record`, one of those it gives. Only for legal work."""
-        ...
-
-
-@runtime_checkable
-class CheckedKernel(Protocol):
-    """What a `KernelDescriptor` also offers if every entry of its records decides something: whether they agree."""
-
-    def record_reason(self, work: Work, record: Mapping[str, Attribute], target: TargetAttr) -> str | None:
-        """Why a record, which may have been edited by hand, cannot run `work` on `target`; None if it can.
-
-        Operands that the record reads early have the role `const`; which of them may be is not asked here. Raises
-        PlanError if an entry is missing.
-        """
         ...
 
 

@@ -211,7 +211,9 @@ def buffer_info(value: SSAValue, role: str, updated: bool = False) -> OperandInf
     type_ = buffer_of(value)
     dtype = element_of(type_.element_type).name
     offset = region_of(value).offset // type_.element_bytes
-    return OperandInfo(role, type_.get_shape(), dtype, type_.get_strides(), updated, offset)
+    return OperandInfo(
+        role, type_.get_shape(), dtype, type_.get_strides(), updated, offset, type_.get_layout()
+    )
 
 
 def origin_of(value: SSAValue) -> tuple[str, bool]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import prod
 
-from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import Attribute, BlockArgument
 
 from aicf.backends.base import OperandInfo, Work
+from aicf.backends.common.kernel import Kernel
+from aicf.backends.common.record import Record
 from aicf.backends.cpu.attention_spec import (
     AttentionProblem,
     AttentionSpec,
@@ -22,13 +23,13 @@ from aicf.backends.cpu.gemm_spec import MEETING_CYCLES, NOMINAL_GHZ, SPLITS, tra
 from aicf.backends.cpu.gemm_work import contiguous
 from aicf.backends.cpu.legality import (
     DETERMINISM,
-    PlainOperands,
     level_reason,
     strided,
     threads_of,
+    threads_reason,
     variant_of,
 )
-from aicf.backends.cpu.records import ATTENTION_VERSION, attention_record, get_bool, get_int
+from aicf.backends.cpu.records import ATTENTION_VERSION, attention_record, attention_spec, get_bool, get_int
 from aicf.backends.cpu.target import ACCUMULATORS, ELEMENT_BYTES, FLOATS, HALVES
 from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.kinds import FLAGS
@@ -36,7 +37,7 @@ from aicf.dialects.types import element_of
 
 
 @dataclass(frozen=True)
-class AttentionKernel(PlainOperands):
+class AttentionKernel(Kernel[AttentionSpec]):
     """The packed microkernel for scores and output, with the softmax of a block of rows in cache between them."""
 
     id: str
@@ -48,12 +49,12 @@ class AttentionKernel(PlainOperands):
     kinds: frozenset[str] = frozenset({"attention"})
 
     def legal(self, work: Work, target: TargetAttr) -> str | None:
-        """See `KernelDescriptor`."""
+        """See `Kernel`."""
         return _attention_reason(work) or level_reason(target, self.level)
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
-        """See `KernelDescriptor`."""
-        return cost_us(self._spec(work, target))
+        """See `Kernel`."""
+        return cost_us(self.schedule(work, target))
 
     def apart_us(self, work: Work, target: TargetAttr) -> float:
         """See `FusedKernel`: two products, a softmax, what multiplies queries and keys first, and a copy where the
@@ -72,27 +73,29 @@ class AttentionKernel(PlainOperands):
             cycles += 2 * traffic_cycles(problem.count * problem.m * problem.dv * size)
         return parts + cycles / NOMINAL_GHZ / 1000
 
-    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
-        """See `KernelDescriptor`."""
-        scale = work.attrs["scale"]
-        assert isinstance(scale, FloatAttr)
-        return {
-            **attention_record(self._spec(work, target)),
-            "scale": scale,
-            "causal": work.attrs["causal"],
-            "past": work.attrs["past"],
-            "nan_as_zero": work.attrs["nan_as_zero"],
-        }
-
-    def _spec(self, work: Work, target: TargetAttr) -> AttentionSpec:
+    def schedule(self, work: Work, target: TargetAttr) -> AttentionSpec:
+        """See `Kernel`."""
         splits = FIXED_SPLITS if work.batch_invariant else SPLITS
         return choose(_problem(work), variant_of(target, self.level), threads_of(target), splits)
+
+    def record_of(self, work: Work, target: TargetAttr, schedule: AttentionSpec) -> dict[str, Attribute]:
+        """See `Kernel`."""
+        named = {name: work.attrs[name] for name in ("scale", "causal", "past", "nan_as_zero")}
+        return {**attention_record(schedule), **named}
+
+    def read(self, work: Work, record: Record, target: TargetAttr) -> AttentionSpec:
+        """See `Kernel`."""
+        return attention_spec(record, _problem(work), variant_of(target, self.level).has_fma)
+
+    def schedule_reason(self, work: Work, target: TargetAttr, schedule: AttentionSpec) -> str | None:
+        """See `Kernel`."""
+        return threads_reason(schedule.threads, target)
 
     def fixed_order(self, work: Work, target: TargetAttr) -> str:
         """See `BatchInvariantKernel`: both products as any other, and a row of scores by its length and the vector."""
         level = variant_of(target, self.level)
         rounding = "once" if level.has_fma else "apart"
-        return f"{self._spec(work, target).combination_order}, products and sums rounded {rounding}"
+        return f"{self.schedule(work, target).combination_order}, products and sums rounded {rounding}"
 
 
 def _problem(work: Work) -> AttentionProblem:

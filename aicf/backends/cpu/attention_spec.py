@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
-from typing import Literal
+from typing import Annotated, Literal
 
+from aicf.backends.common.record import Entry, OneOf, Whole, illegal
 from aicf.backends.cpu.gemm_spec import (
     CACHE_LINE,
     MEETING_CYCLES,
@@ -154,12 +155,12 @@ class AttentionSpec:
     """
 
     problem: AttentionProblem
-    block_rows: int
+    block_rows: Annotated[int, Entry(Whole(1))]
     scores: GemmSpec
     output: GemmSpec
-    share: Share = "none"
-    threads: int = 1
-    key_steps: int = 1
+    share: Annotated[Share, Entry()] = "none"
+    threads: Annotated[int, Entry(Whole(1))] = 1
+    key_steps: Annotated[int, Entry(Whole(1))] = 1
 
     @property
     def blocks(self) -> int:
@@ -215,6 +216,31 @@ class AttentionSpec:
         """How sums are combined, for the kernel record."""
         rows = f"{self.unroll * self.lanes} strided partial results, added pairwise"
         return f"scores {self.scores.combination_order}; rows {rows}; output {self.output.combination_order}"
+
+
+def check_attention(spec: AttentionSpec) -> str | None:
+    """None if there is code for `spec`, else what contradicts."""
+    if (spec.share == "none") != (spec.threads == 1):
+        return f"its {illegal('share', spec.share, 'none')} for one thread, and batches or rows for several"
+    skips = spec.problem.past is not None and spec.share != "rows"
+    steps = Whole(1, spec.blocks if skips else 1)
+    if not steps.holds(spec.key_steps):
+        return f"its {illegal('key_steps', spec.key_steps, steps)}"
+    for key, part, sources in (
+        ("scores", spec.scores, OneOf(("packed",))),
+        ("output", spec.output, OneOf(("packed", "direct"))),
+    ):
+        found = (
+            ("b_source", part.b_source, sources),
+            ("lanes", part.lanes, OneOf((spec.lanes,))),
+            ("threads", part.threads, OneOf((1,))),
+            ("block_rows", part.mc, OneOf((0,))),
+            ("prefetch_lines", part.prefetch_lines, OneOf((0,))),
+        )
+        for name, value, legal in found:
+            if not legal.holds(value):
+                return f"in its '{key}', its {illegal(name, value, legal)}"
+    return None
 
 
 _BLOCK_BYTES = 64 << 10

@@ -6,17 +6,16 @@ instructions. Pointers and functions come only through the table, so the object 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 from typing import Any
 
 from llvmlite import ir
-from xdsl.ir import Attribute
 
 from aicf.backends.base import BufferRef, CodeUnit, Launch
+from aicf.backends.common.record import naming, read_number, read_part
 from aicf.backends.cpu.attention import AttentionPointers, emit_attention
 from aicf.backends.cpu.attention_spec import read_attention
 from aicf.backends.cpu.barrier import emit_barrier_function
@@ -34,6 +33,7 @@ from aicf.backends.cpu.gemm_spec import GemmSpec
 from aicf.backends.cpu.gemm_work import GemmWork, contiguous, read_gemm
 from aicf.backends.cpu.ir_builder import F32, F64, I8, I32, I64, PTR, VOID, Emitter, Number, Value
 from aicf.backends.cpu.loader import BARRIER, PROFILE_SUFFIX, YIELD
+from aicf.backends.cpu.loop_spec import LoopSpec
 from aicf.backends.cpu.loops import LoopPointers, emit_loops
 from aicf.backends.cpu.module import compile_module, new_module
 from aicf.backends.cpu.numbers import function_keys, global_numbers
@@ -48,20 +48,18 @@ from aicf.backends.cpu.records import (
     attention_spec,
     gemm_spec,
     get_bool,
-    get_float,
     get_int,
-    get_record,
     get_text,
     loop_spec,
+    read_loops,
     read_rounding,
-    sub_records,
 )
 from aicf.backends.cpu.recurrent_code import Lstm, LstmPointers
-from aicf.backends.cpu.recurrent_kernels import LstmSizes
+from aicf.backends.cpu.recurrent_kernels import read_sizes
 from aicf.backends.cpu.row_program import make_rows
 from aicf.backends.cpu.subnormals import emit_flushed
 from aicf.backends.cpu.target import ACCUMULATORS, HALVES, CpuLevel
-from aicf.backends.cpu.update_kernels import KEEP, can_flush, part_nests, read_subnormals
+from aicf.backends.cpu.update_kernels import KEEP, part_nests, read_subnormals
 from aicf.backends.cpu.winograd_kernels import has_layout
 from aicf.backends.cpu.winograd_pack import emit_winograd_pack
 from aicf.backends.moves import moves
@@ -110,17 +108,8 @@ def build_object(name: str, units: Sequence[CodeUnit], level: CpuLevel) -> tuple
 
 
 def _threads(launch: Launch) -> int:
-    with _naming(launch):
+    with naming(launch.name):
         return get_int(launch.record, "threads")
-
-
-@contextmanager
-def _naming(launch: Launch) -> Generator[None]:
-    """What is wrong with a record, which may be written by hand, is said of its instruction."""
-    try:
-        yield
-    except PlanError as error:
-        raise PlanError(f"instruction '{launch.name}': {error.message}") from error
 
 
 def _library_function(launch: Launch) -> str | None:
@@ -194,8 +183,8 @@ class _Module:
             emitter(em, launch, _call_of(launch, em.function.args), self.functions)
 
         em = Emitter(self.module, self.level, function)
-        with _naming(launch):
-            if _flushes(launch, self.level):
+        with naming(launch.name):
+            if _flushes(launch):
                 emit_flushed(em, emit)
             else:
                 emit(em)
@@ -346,7 +335,7 @@ def _panels(layout: LayoutAttr, dtype: str) -> tuple[int, str, int]:
 def _row_program(launch: Launch, call: _Call, nest: LoopNest, operands: Sequence[int]) -> RowProgram:
     """The rows in front of the products, with the decisions of the record."""
     row = one_row(nest)
-    spec = loop_spec(get_record(launch.record, "rows"), row.nest)
+    spec = loop_spec(read_part(launch.record, "rows"), row.nest)
     return make_rows(row, spec, [call.ins[place] for place in operands])
 
 
@@ -364,7 +353,7 @@ def _attention(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> No
     mask = call.ins[3] if problem.mask is not None else None
     q, k, v = call.ins[:3]
     pointers = AttentionPointers(q, k, v, mask, call.outs[0], call.ws[0], call.tid, call.nthreads)
-    emit_attention(em, spec, get_float(launch.record, "scale"), pointers)
+    emit_attention(em, spec, read_number(launch.record, "scale"), pointers)
 
 
 def _conv(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
@@ -474,28 +463,25 @@ def _gemm_norm(em: Emitter, launch: Launch, call: _Call, functions: Sequence[str
     product = replace(
         launch,
         kind="gemm",
-        record=get_record(launch.record, "product"),
+        record=read_part(launch.record, "product"),
         ins=launch.ins[:2],
         outs=(sums,),
         code=None,
     )
     _gemm(em, product, replace(call, ins=call.ins[:2], outs=call.ws[:1], ws=(behind,)), functions)
-    rows = replace(launch, record=get_record(launch.record, "rows"), ins=(sums, *launch.ins[2:]))
+    rows = replace(launch, record=read_part(launch.record, "rows"), ins=(sums, *launch.ins[2:]))
     _generated(em, rows, replace(call, ins=(call.ws[0], *call.ins[2:])), functions)
 
 
 def _move(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
     target = _strided(launch.outs[0])
     found = moves(launch.body, [_strided(ref) for ref in launch.ins], target, get_int(launch.record, "axis"))
-    parts = sub_records(launch.record, "parts")
-    if found is None or len(parts) != len(found):
-        raise PlanError(
-            f"instruction '{launch.name}': its record is not that of its body: run select-kernels again"
-        )
-    for move, part in zip(found, parts, strict=True):
+    assert found is not None, "verify-emit asks the kernel whether it moves elements"
+    specs = read_loops(launch.record, [move.nest for move in found])
+    for move, spec in zip(found, specs, strict=True):
         result = em.address(call.outs[0], move.offset, target.dtype)
         sources = () if move.operand is None else (call.ins[move.operand],)
-        _part(em, launch, call, move.nest, part, (*sources, result))
+        _part(em, launch, call, move.nest, spec, (*sources, result))
 
 
 def _part(
@@ -503,11 +489,10 @@ def _part(
     launch: Launch,
     call: _Call,
     nest: LoopNest,
-    record: Mapping[str, Attribute],
+    spec: LoopSpec,
     pointers: tuple[Value, ...],
 ) -> None:
     """The loops of one part of an instruction; in one thread where others of its parts have several."""
-    spec = loop_spec(record, nest)
     emit = partial(emit_loops, em, nest, spec, LoopPointers(pointers, call.tid, call.nthreads))
     if _threads(launch) > 1 and spec.threads == 1:
         em.when(em.b.icmp_signed("==", call.tid, em.index(0)), emit)
@@ -515,13 +500,9 @@ def _part(
         emit()
 
 
-def _flushes(launch: Launch, level: CpuLevel) -> bool:
+def _flushes(launch: Launch) -> bool:
     """Whether the code of an instruction takes subnormal numbers for 0."""
-    if launch.kernel != "cpu.multi_tensor" or read_subnormals(launch.record) == KEEP:
-        return False
-    if not can_flush(level):
-        raise PlanError(f"kernel record: 'subnormals' must be '{KEEP}' on {level.name}")
-    return True
+    return launch.kernel == "cpu.multi_tensor" and read_subnormals(launch.record) != KEEP
 
 
 def _multi_tensor(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
@@ -529,16 +510,13 @@ def _multi_tensor(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) ->
         raise PlanError(f"instruction '{launch.name}' has no generated code: run generate-kernels")
     update = update_of(launch.code, len(launch.ins), len(launch.outs))
     dtypes = ([ref.dtype for ref in refs] for refs in (launch.ins, launch.outs))
-    nests, records = part_nests(launch.code, update, *dtypes), sub_records(launch.record, "parts")
-    if len(records) != len(nests):
-        raise PlanError(
-            f"instruction '{launch.name}': its record is not that of its body: run select-kernels again"
-        )
+    nests = part_nests(launch.code, update, *dtypes)
+    specs = read_loops(launch.record, nests)
     numbers = [call.ins[number] for number in update.scalars]
-    for part, nest, record in zip(update.parts, nests, records, strict=True):
+    for part, nest, spec in zip(update.parts, nests, specs, strict=True):
         read = [call.ins[number] for number in part.operands]
         pointers = (*numbers, *read, *(call.outs[number] for number in part.results))
-        _part(em, launch, call, nest, record, pointers)
+        _part(em, launch, call, nest, spec, pointers)
 
 
 def _pack(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
@@ -581,13 +559,10 @@ def _last_update(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> 
 def _scatter(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
     places = (_strided(ref) for ref in (*launch.ins, *launch.outs))
     scatter = Scatter(*places, mode=get_text(launch.record, "mode"))
-    nests, records = scatter_parts(scatter), sub_records(launch.record, "parts")
-    sums = summed_apart(scatter)
-    if len(records) != len(nests) or (sums is not None and not call.ws):
-        raise PlanError(
-            f"instruction '{launch.name}': its record is not that of its types: run select-kernels again"
-        )
-    copy, row, *back = (loop_spec(record, nest) for record, nest in zip(records, nests, strict=True))
+    nests, sums = scatter_parts(scatter), summed_apart(scatter)
+    if sums is not None and not call.ws:
+        raise PlanError(f"instruction '{launch.name}' needs workspace: run lower-to-emit again")
+    copy, row, *back = read_loops(launch.record, nests)
     if sums is None:
         emit_scatter(em, scatter, (copy, row), call.ins, call.outs[0])
         return
@@ -606,15 +581,12 @@ def _topk(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
 
 
 def _lstm(em: Emitter, launch: Launch, call: _Call, _: Sequence[str]) -> None:
-    ahead = get_text(launch.record, "b_source") == "packed"
-    if not (ahead or call.ws):
+    sizes = read_sizes(launch.record, launch.outs[0].shape)
+    if not (sizes.ahead or call.ws):
         raise PlanError(f"instruction '{launch.name}' needs workspace: run lower-to-emit again")
-    lanes, rows, split = (get_int(launch.record, name) for name in ("lanes", "tile_rows", "k_split"))
-    steps, batch, hidden = launch.outs[0].shape[1:]
-    sizes = LstmSizes(steps, batch, hidden, lanes, rows, split, ahead)
     x, weight, first, states = (_strided(ref) for ref in (*launch.ins, *launch.outs))
     lstm = Lstm(x, weight, first, states, sizes, get_bool(launch.record, "reverse"))
-    workspace = None if ahead else call.ws[0]
+    workspace = None if sizes.ahead else call.ws[0]
     lstm.emit(em, LstmPointers(call.ins[0], call.ins[1], call.ins[2], call.outs[0], workspace))
 
 

@@ -6,13 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from xdsl.dialects.builtin import AnyFloat, ArrayAttr, DictionaryAttr, IntegerType, StringAttr, UnitAttr
+from xdsl.dialects.builtin import AnyFloat, ArrayAttr, IntegerType, StringAttr, UnitAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.base import Work
+from aicf.backends.common.kernel import Kernel
+from aicf.backends.common.record import Record, integer
 from aicf.backends.cpu.conv_choice import ConvQuestion, ranked
 from aicf.backends.cpu.conv_costs import EpilogueCycles, epilogue_cycles
-from aicf.backends.cpu.conv_spec import ConvProblem, ConvSpec, conv_record, winograd_reason, winograd_record
+from aicf.backends.cpu.conv_spec import ConvProblem, ConvSpec, conv_record, read_conv_spec, winograd_reason
 from aicf.backends.cpu.conv_work import pixel_accesses, read_conv, result_sizes
 from aicf.backends.cpu.gemm_kernels import PACKED_B, pack_record
 from aicf.backends.cpu.gemm_work import contiguous
@@ -23,11 +25,12 @@ from aicf.backends.cpu.legality import (
     may_alias,
     strided,
     threads_of,
+    threads_reason,
     variant_of,
 )
 from aicf.backends.cpu.loop_spec import point_cycles
 from aicf.backends.cpu.pack_spec import packed_bytes
-from aicf.backends.cpu.records import gemm_record, get_int, get_text, integer, rounding_record
+from aicf.backends.cpu.records import get_int, get_text, rounding_record
 from aicf.backends.cpu.target import FLOATS, HALVES, SHORT_INTEGERS
 from aicf.backends.cpu.winograd_kernels import WINOGRAD_WEIGHT, winograd_layout, winograd_pack_record
 from aicf.backends.nests import index_ops, sums_type
@@ -36,7 +39,7 @@ from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
 
 
 @dataclass(frozen=True)
-class ConvKernel:
+class ConvKernel(Kernel[ConvSpec]):
     """Register tiles over pixels where they lie, with the pointwise ops behind the convolution on the sums.
 
     Version 5 convolves short integers, two channels at once.
@@ -51,20 +54,39 @@ class ConvKernel:
     kinds: frozenset[str] = frozenset({"conv"})
 
     def legal(self, work: Work, target: TargetAttr) -> str | None:
-        """See `KernelDescriptor`."""
+        """See `Kernel`."""
         return _conv_reason(work) or level_reason(target, self.level)
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
-        """See `KernelDescriptor`."""
+        """See `Kernel`."""
         return self._ranked(work, target)[0][0]
 
-    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
-        """See `KernelDescriptor`."""
-        return _record(work, self._ranked(work, target)[0][1])
+    def schedule(self, work: Work, target: TargetAttr) -> ConvSpec:
+        """See `Kernel`."""
+        return self._ranked(work, target)[0][1]
+
+    def read(self, work: Work, record: Record, target: TargetAttr) -> ConvSpec:
+        """See `Kernel`."""
+        return read_conv_spec(record, _problem(work), variant_of(target, self.level).has_fma)
+
+    def schedule_reason(self, work: Work, target: TargetAttr, schedule: ConvSpec) -> str | None:
+        """See `Kernel`."""
+        return threads_reason(schedule.threads, target)
+
+    def record_of(self, work: Work, target: TargetAttr, schedule: ConvSpec) -> dict[str, Attribute]:
+        """See `Kernel`."""
+        entries = {**conv_record(schedule), **work.attrs}
+        if schedule.prepared:
+            entries["layouts"] = _layouts(work, schedule)
+        if work.code is not None:
+            entries |= rounding_record(work.code, work.rounding)
+            dtypes = [work.results[0].dtype, *(operand.dtype for operand in work.operands[2:])]
+            entries["may_alias"] = may_alias(work.code, dtypes, [r.dtype for r in work.results], 1)
+        return entries
 
     def candidates(self, work: Work, target: TargetAttr) -> Sequence[dict[str, Attribute]]:
         """See `TunableKernel`: algorithms, tiles that are transformed and numbers of threads, as they are predicted."""
-        return [_record(work, spec) for _, spec in self._ranked(work, target)]
+        return [self.record_of(work, target, spec) for _, spec in self._ranked(work, target)]
 
     def against(self, work: Work, record: Mapping[str, Attribute], target: TargetAttr) -> dict[str, str]:
         """See `WeighingKernel`: predicted times, and why tiles may not be transformed that could be."""
@@ -81,7 +103,7 @@ class ConvKernel:
         return reasons if refused is None else {**reasons, "winograd": refused}
 
     def prepare(self, work: Work, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
-        """See `KernelDescriptor`: the record of `cpu.pack`, or of `cpu.pack_winograd`."""
+        """See `Kernel`: the record of `cpu.pack`, or of `cpu.pack_winograd`."""
         level = variant_of(target, self.level)
         if layout.layout.data == WINOGRAD_WEIGHT:
             return winograd_pack_record(layout, level)
@@ -113,21 +135,6 @@ def _transforms_reason(work: Work) -> str | None:
     if work.batch_invariant:
         return "which tile is faster depends on the batch, and so would the bits of the result"
     return None
-
-
-def _record(work: Work, spec: ConvSpec) -> dict[str, Attribute]:
-    entries = {**conv_record(spec), **work.attrs}
-    if spec.product is not None:
-        entries["product"] = DictionaryAttr(gemm_record(spec.product))
-    if spec.winograd is not None:
-        entries["winograd"] = DictionaryAttr(winograd_record(spec.winograd))
-    if spec.prepared:
-        entries["layouts"] = _layouts(work, spec)
-    if work.code is not None:
-        entries |= rounding_record(work.code, work.rounding)
-        dtypes = [work.results[0].dtype, *(operand.dtype for operand in work.operands[2:])]
-        entries["may_alias"] = may_alias(work.code, dtypes, [r.dtype for r in work.results], 1)
-    return entries
 
 
 def _problem(work: Work) -> ConvProblem:

@@ -17,30 +17,34 @@ channels of a pixel do. `conv_choice.py` decides, `conv.py` turns a `ConvSpec` i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Literal, cast
+from typing import Annotated, Any, Literal
 
 from xdsl.dialects.builtin import DictionaryAttr, StringAttr
 from xdsl.ir import Attribute
 
-from aicf.backends.cpu.conv_windows import Stretch, stretches
-from aicf.backends.cpu.gemm_spec import CACHE_LINE, GemmProblem, GemmSpec
-from aicf.backends.cpu.pack_spec import packed_elements
-from aicf.backends.cpu.records import (
+from aicf.backends.common.record import (
+    Entry,
+    OneOf,
     Record,
-    gemm_record,
-    gemm_spec,
-    get_bool,
-    get_int,
-    get_record,
+    RecordCodec,
+    RecordError,
+    Whole,
+    illegal,
     integer,
-    one_of,
+    read_entry,
+    read_part,
 )
+from aicf.backends.cpu.conv_windows import Stretch, stretches
+from aicf.backends.cpu.gemm_spec import CACHE_LINE, MOST_VECTORS, GemmProblem, GemmSpec
+from aicf.backends.cpu.pack_spec import packed_elements
+from aicf.backends.cpu.records import gemm_record, gemm_spec
 from aicf.backends.cpu.target import ELEMENT_BYTES, SHORT_INTEGERS
+from aicf.backends.cpu.vectors import VECTOR_LANES, lanes_reason
 from aicf.backends.cpu.winograd_spec import WinogradProblem, WinogradSpec, check_winograd, without_product
-from aicf.backends.cpu.winograd_transforms import TAPS
-from aicf.errors import PlanError
+from aicf.backends.cpu.winograd_transforms import OUTPUT_TILES, TAPS
 
 Algorithm = Literal["gemm", "direct", "depthwise", "winograd"]
 Along = Literal["pixels", "channels"]
@@ -205,16 +209,16 @@ class ConvSpec:
     """
 
     problem: ConvProblem
-    algorithm: Algorithm
-    lanes: int
-    lanes_along: Along = "pixels"
-    tile_pixels: int = 1
-    tile_vectors: int = 1
-    block_rows: int = 1
-    copies: bool = False
-    prepared: bool = False
-    threads: int = 1
-    prefetch_lines: int = 0
+    algorithm: Annotated[Algorithm, Entry()]
+    lanes: Annotated[int, Entry(VECTOR_LANES)]
+    lanes_along: Annotated[Along, Entry()] = "pixels"
+    tile_pixels: Annotated[int, Entry(Whole(1, 64))] = 1
+    tile_vectors: Annotated[int, Entry(Whole(1, MOST_VECTORS))] = 1
+    block_rows: Annotated[int, Entry(Whole(1))] = 1
+    copies: Annotated[bool, Entry()] = False
+    prepared: Annotated[bool, Entry()] = False
+    threads: Annotated[int, Entry(Whole(1))] = 1
+    prefetch_lines: Annotated[int, Entry(Whole(0, 64))] = 0
     product: GemmSpec | None = None
     winograd: WinogradSpec | None = None
 
@@ -370,69 +374,55 @@ def tiled(problem: ConvProblem) -> WinogradProblem:
     return WinogradProblem(p.dtype, p.batch, p.channels, p.outputs, p.counts)
 
 
+_CODEC = RecordCodec(ConvSpec)
+_WINOGRAD = RecordCodec(WinogradSpec)
+
+
 def conv_record(spec: ConvSpec) -> dict[str, Attribute]:
-    """Every decision about a convolution but those of products, which are records of their own."""
-    return {
+    """Every decision about a convolution, those of its products as records of their own."""
+    entries: dict[str, Attribute] = {
         "algorithm": StringAttr(spec.algorithm),
         "output_tile": integer(spec.output_tile),
-        "lanes": integer(spec.lanes),
-        "lanes_along": StringAttr(spec.lanes_along),
-        "tile_pixels": integer(spec.tile_pixels),
-        "tile_vectors": integer(spec.tile_vectors),
-        "block_rows": integer(spec.block_rows),
-        "copies": integer(spec.copies),
-        "prepared": integer(spec.prepared),
-        "threads": integer(spec.threads),
-        "prefetch_lines": integer(spec.prefetch_lines),
+        **_CODEC.entries(spec),
         "workspace_bytes": integer(spec.workspace_bytes),
         "combination_order": StringAttr(spec.combination_order),
     }
+    if spec.product is not None:
+        entries["product"] = DictionaryAttr(gemm_record(spec.product))
+    if (winograd := spec.winograd) is not None:
+        own = {**_WINOGRAD.entries(winograd), "product": DictionaryAttr(gemm_record(winograd.product))}
+        entries["winograd"] = DictionaryAttr(own)
+    return entries
 
 
 def read_conv_spec(record: Record, problem: ConvProblem, fused: bool) -> ConvSpec:
-    """The decisions of a record for `problem`. Raises PlanError if they contradict each other."""
-    algorithm = cast(Algorithm, one_of(record, "algorithm", ("gemm", "direct", "depthwise", "winograd")))
-    along = cast(Along, one_of(record, "lanes_along", ("pixels", "channels")))
-    own = None
-    if algorithm == "gemm":
-        own = gemm_spec(get_record(record, "product"), problem.product(along), fused)
-    spec = ConvSpec(
-        problem,
-        algorithm,
-        get_int(record, "lanes"),
-        along,
-        get_int(record, "tile_pixels"),
-        get_int(record, "tile_vectors"),
-        get_int(record, "block_rows"),
-        get_bool(record, "copies"),
-        get_bool(record, "prepared"),
-        get_int(record, "threads"),
-        get_int(record, "prefetch_lines"),
-        own,
-        _read_winograd(record, problem, fused) if algorithm == "winograd" else None,
-    )
-    if (wrong := check(spec)) is not None:
-        raise PlanError(
-            f"kernel record of a convolution contradicts itself: {wrong}; run select-kernels again"
-        )
+    """The decisions of a record for `problem`. Raises RecordError if they contradict each other."""
+    decided = _CODEC.values(record)
+    if decided["algorithm"] == "gemm":
+        if not problem.is_pointwise:
+            raise RecordError(f"its {illegal('algorithm', 'gemm', 'one for windows of several elements')}")
+        own = gemm_spec(read_part(record, "product"), problem.product(decided["lanes_along"]), fused)
+        decided["product"] = own
+    elif decided["algorithm"] == "winograd":
+        if (reason := winograd_reason(problem)) is not None:
+            raise RecordError(f"its 'algorithm' is winograd: {reason}")
+        decided["winograd"] = _read_winograd(record, decided, problem, fused)
+    spec = ConvSpec(problem, **decided)
+    if (reason := lanes_reason(spec.lanes, problem.dtype) or check(spec)) is not None:
+        raise RecordError(reason)
     return spec
 
 
-def winograd_record(spec: WinogradSpec) -> dict[str, Attribute]:
-    """The decisions about transformed tiles that `conv_record` has not."""
-    return {"block_rows": integer(spec.block_rows), "product": DictionaryAttr(gemm_record(spec.product))}
-
-
-def _read_winograd(record: Record, problem: ConvProblem, fused: bool) -> WinogradSpec:
-    own = get_record(record, "winograd")
-    blank = without_product(
-        tiled(problem),
-        get_int(record, "output_tile"),
-        get_int(own, "block_rows"),
-        get_int(record, "lanes"),
-        get_int(record, "threads"),
-    )
-    return replace(blank, product=gemm_spec(get_record(own, "product"), blank.product.problem, fused))
+def _read_winograd(
+    record: Record, decided: Mapping[str, Any], problem: ConvProblem, fused: bool
+) -> WinogradSpec:
+    own = read_part(record, "winograd")
+    tile = read_entry(record, "output_tile", OneOf(OUTPUT_TILES))
+    rows = _WINOGRAD.values(own)["block_rows"]
+    blank = without_product(tiled(problem), tile, rows, decided["lanes"], decided["threads"])
+    if rows > blank.rows:
+        raise RecordError(f"in its 'winograd', its {illegal('block_rows', rows, Whole(1, blank.rows))}")
+    return replace(blank, product=gemm_spec(read_part(own, "product"), blank.product.problem, fused))
 
 
 def check(spec: ConvSpec) -> str | None:

@@ -12,9 +12,11 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.base import Work
-from aicf.backends.cpu.detection_spec import FAN_OUT, SuppressionSpec, suppression_record
+from aicf.backends.common.kernel import Kernel
+from aicf.backends.common.record import Record
+from aicf.backends.cpu.detection_spec import FAN_OUT, SuppressionSpec, suppression_record, suppression_spec
 from aicf.backends.cpu.gemm_spec import MEETING_CYCLES, NOMINAL_GHZ
-from aicf.backends.cpu.legality import DETERMINISM, PlainOperands, level_of, threads_of
+from aicf.backends.cpu.legality import DETERMINISM, level_of, read_threads, threads_of
 from aicf.dialects.emit_types import TargetAttr
 
 VERSION = 2
@@ -22,7 +24,15 @@ VERSION = 2
 
 
 @dataclass(frozen=True)
-class NonMaxSuppressionKernel(PlainOperands):
+class Suppression:
+    """How a class is worked on, and by how many threads."""
+
+    spec: SuppressionSpec
+    threads: int
+
+
+@dataclass(frozen=True)
+class NonMaxSuppressionKernel(Kernel[Suppression]):
     """The boxes of a class one by one from a tree of their scores, each compared with those that were kept before."""
 
     id: str = "cpu.non_max_suppression"
@@ -32,21 +42,31 @@ class NonMaxSuppressionKernel(PlainOperands):
     kinds: frozenset[str] = frozenset({"non_max_suppression"})
 
     def legal(self, work: Work, target: TargetAttr) -> str | None:
-        """See `KernelDescriptor`."""
+        """See `Kernel`."""
         return None
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
-        """See `KernelDescriptor`."""
+        """See `Kernel`."""
         cycles = _classes(work) * _spec(work, target).cycles
         return cycles / NOMINAL_GHZ / 1000 / _threads(work, target)
 
-    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
-        """See `KernelDescriptor`."""
+    def schedule(self, work: Work, target: TargetAttr) -> Suppression:
+        """See `Kernel`."""
+        return Suppression(_spec(work, target), _threads(work, target))
+
+    def record_of(self, work: Work, target: TargetAttr, schedule: Suppression) -> dict[str, Attribute]:
+        """See `Kernel`."""
         return {
             "centred": work.attrs["centred"],
-            **suppression_record(_spec(work, target), _threads(work, target)),
+            **suppression_record(schedule.spec, schedule.threads),
             "combination_order": StringAttr("falling scores, then rising places"),
         }
+
+    def read(self, work: Work, record: Record, target: TargetAttr) -> Suppression:
+        """See `Kernel`."""
+        scores, (kept,) = work.operands[1], work.results
+        spec = suppression_spec(record, scores.shape[2], kept.shape[2], scores.dtype)
+        return Suppression(spec, read_threads(record, target))
 
 
 def _classes(work: Work) -> int:

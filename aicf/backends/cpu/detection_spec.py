@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from xdsl.ir import Attribute
 
-from aicf.backends.cpu.records import Record, get_int, integer
+from aicf.backends.common.record import Entry, Record, RecordCodec, integer, powers_of_two
 from aicf.backends.cpu.target import ELEMENT_BYTES
-from aicf.errors import PlanError
 
 KEYS = {"f32": "i32", "f64": "i64"}
 """Element types of scores to those of the whole numbers in their order; see `ranking_code`."""
@@ -19,7 +19,6 @@ BOX_NUMBERS = 5
 """Of a kept box: low and high along two dimensions, and the area."""
 FAN_OUT = 32
 """Keys of a node: of 16, 32 and 64 the fastest or next to it, whatever the width of a vector."""
-_MOST_KEYS, _MOST_LANES = 64, 16
 _LINE_BYTES = 64
 
 _SCORES_CYCLES = 4
@@ -47,8 +46,8 @@ class SuppressionSpec:
     boxes: int
     limit: int
     dtype: str
-    fan_out: int
-    lanes: int
+    fan_out: Annotated[int, Entry(powers_of_two(2, 64))]
+    lanes: Annotated[int, Entry(powers_of_two(2, 16))]
 
     @property
     def key(self) -> str:
@@ -94,27 +93,18 @@ class SuppressionSpec:
         return ranking + min(self.boxes, _TAKEN * self.limit) * (taking + comparing)
 
 
+_CODEC = RecordCodec(SuppressionSpec)
+
+
 def suppression_record(spec: SuppressionSpec, threads: int) -> dict[str, Attribute]:
     """Every decision of a suppression that `threads` share."""
     return {
         "threads": integer(threads),
-        "fan_out": integer(spec.fan_out),
-        "lanes": integer(spec.lanes),
+        **_CODEC.entries(spec),
         "workspace_bytes": integer(threads * spec.share_bytes),
     }
 
 
 def suppression_spec(record: Record, boxes: int, limit: int, dtype: str) -> SuppressionSpec:
-    """The decisions of a record. Raises PlanError if they contradict each other or fit no vector."""
-    fan_out, lanes = get_int(record, "fan_out"), get_int(record, "lanes")
-    fit = _is_power(fan_out, _MOST_KEYS) and _is_power(lanes, _MOST_LANES)
-    spec = SuppressionSpec(boxes, limit, dtype, fan_out, lanes) if fit else None
-    if spec is None or get_int(record, "workspace_bytes") != get_int(record, "threads") * spec.share_bytes:
-        raise PlanError(
-            "kernel record of a suppression contradicts itself or its types: run select-kernels again"
-        )
-    return spec
-
-
-def _is_power(number: int, most: int) -> bool:
-    return 2 <= number <= most and number & (number - 1) == 0
+    """The decisions of a record. Raises RecordError if they are none."""
+    return SuppressionSpec(boxes, limit, dtype, **_CODEC.values(record))

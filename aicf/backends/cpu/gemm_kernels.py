@@ -15,6 +15,8 @@ from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr, UnitAtt
 from xdsl.ir import Attribute
 
 from aicf.backends.base import OperandInfo, Work
+from aicf.backends.common.kernel import Kernel
+from aicf.backends.common.record import OneOf, Record, Whole, illegal, integer, read_entry, read_part
 from aicf.backends.cpu.blas import LIBRARY
 from aicf.backends.cpu.gemm_spec import (
     NOMINAL_GHZ,
@@ -29,13 +31,13 @@ from aicf.backends.cpu.gemm_work import KINDS, GemmWork, contiguous, read_gemm
 from aicf.backends.cpu.legality import (
     DETERMINISM,
     VERSION,
-    PlainOperands,
     code_reason,
     level_of,
     level_reason,
     may_alias,
     strided,
     threads_of,
+    threads_reason,
     variant_of,
 )
 from aicf.backends.cpu.loop_spec import LoopSpec, choose, cost_us, point_cycles
@@ -43,15 +45,18 @@ from aicf.backends.cpu.pack_spec import packed_bytes
 from aicf.backends.cpu.records import (
     GEMM_VERSION,
     gemm_record,
+    gemm_spec,
     get_bool,
-    integer,
+    get_int,
+    get_text,
     loop_record,
+    loop_spec,
     rounding_record,
 )
 from aicf.backends.cpu.target import ELEMENT_BYTES, SHORT_INTEGERS, CpuLevel
+from aicf.backends.cpu.vectors import legal_lanes
 from aicf.backends.nests import LoopNest, has_even_rows, one_row
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
-from aicf.errors import PlanError
 
 PACKED_B = "packed_b"
 """Layout of a weight for the GEMM microkernel: ``[ceil(n / nr)][k][nr]``, zero padded; with `pairs` an element is two
@@ -59,7 +64,15 @@ terms of k that lie `pairs` apart in the weight."""
 
 
 @dataclass(frozen=True)
-class GemmKernel:
+class GemmSchedule:
+    """How products are multiplied, and how the rows in front of them are made, if there are such."""
+
+    product: GemmSpec
+    rows: LoopSpec | None = None
+
+
+@dataclass(frozen=True)
+class GemmKernel(Kernel[GemmSchedule]):
     """The packed microkernel for vectors of one width: products of one A, with epilogues and a row program in front."""
 
     id: str
@@ -71,7 +84,7 @@ class GemmKernel:
     kinds: frozenset[str] = frozenset(KINDS)
 
     def legal(self, work: Work, target: TargetAttr) -> str | None:
-        """See `KernelDescriptor`."""
+        """See `Kernel`."""
         if (reason := _gemm_reason(work) or _several_reason(work)) is not None:
             return reason
         return level_reason(target, self.level)
@@ -80,7 +93,7 @@ class GemmKernel:
         return variant_of(target, self.level)
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
-        """See `KernelDescriptor`."""
+        """See `Kernel`."""
         return self._best(work, target)[0]
 
     def apart_us(self, work: Work, target: TargetAttr) -> float:
@@ -103,9 +116,31 @@ class GemmKernel:
         is_plain = work.kind == "gemm" and library.legal(work, target) is None
         return min(own, library.cost_us(work, target)) if is_plain else own
 
-    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
-        """See `KernelDescriptor`."""
-        return self._record(work, target, self._best(work, target)[1])
+    def schedule(self, work: Work, target: TargetAttr) -> GemmSchedule:
+        """See `Kernel`."""
+        return self._scheduled(work, target, self._best(work, target)[1])
+
+    def _scheduled(self, work: Work, target: TargetAttr, spec: GemmSpec) -> GemmSchedule:
+        gemm = read_work(work)
+        if gemm.rows is None:
+            return GemmSchedule(spec)
+        level = self._variant(target)
+        rows = choose(one_row(gemm.rows).nest, level, 1, work.batch_invariant, work.rounding)
+        return GemmSchedule(spec, rows)
+
+    def read(self, work: Work, record: Record, target: TargetAttr) -> GemmSchedule:
+        """See `Kernel`."""
+        gemm = read_work(work)
+        spec = gemm_spec(record, gemm.problem, self._variant(target).has_fma)
+        if gemm.rows is None:
+            return GemmSchedule(spec)
+        return GemmSchedule(spec, loop_spec(read_part(record, "rows"), one_row(gemm.rows).nest))
+
+    def schedule_reason(self, work: Work, target: TargetAttr, schedule: GemmSchedule) -> str | None:
+        """See `Kernel`."""
+        if schedule.rows is not None and schedule.rows.threads != 1:
+            return f"in its 'rows', its {illegal('threads', schedule.rows.threads, 1)}"
+        return threads_reason(schedule.product.threads, target)
 
     def threads_us(self, work: Work, target: TargetAttr) -> dict[int, float]:
         """See `SharingKernel`."""
@@ -116,20 +151,19 @@ class GemmKernel:
 
     def candidates(self, work: Work, target: TargetAttr) -> Sequence[dict[str, Attribute]]:
         """See `TunableKernel`: tiles, splits of K, ways to fetch B and numbers of threads, as they are predicted."""
-        return [self._record(work, target, spec) for _, spec in self._ranked(work, target, VARIANTS)]
+        found = (self._scheduled(work, target, spec) for _, spec in self._ranked(work, target, VARIANTS))
+        return [self.record_of(work, target, schedule) for schedule in found]
 
-    def _record(self, work: Work, target: TargetAttr, spec: GemmSpec) -> dict[str, Attribute]:
-        gemm = read_work(work)
+    def record_of(self, work: Work, target: TargetAttr, schedule: GemmSchedule) -> dict[str, Attribute]:
+        """See `Kernel`."""
+        gemm, spec = read_work(work), schedule.product
         entries = gemm_record(spec)
         entries |= {name: work.attrs[name] for name in _TRANSPOSES}
         entries["batch_in_rows"] = integer(gemm.batch_in_rows)
         entries["workspace_bytes"] = integer(spec.workspace_bytes)
         entries |= rounding_record(work.code, work.rounding)
-        if gemm.rows is not None:
-            row = one_row(gemm.rows)
-            level = self._variant(target)
-            rows = choose(row.nest, level, 1, work.batch_invariant, work.rounding)
-            entries["rows"] = DictionaryAttr(loop_record(rows, row.nest))
+        if gemm.rows is not None and schedule.rows is not None:
+            entries["rows"] = DictionaryAttr(loop_record(schedule.rows, one_row(gemm.rows).nest))
         if spec.b_source == "packed":
             entries["layouts"] = _layouts(work, gemm, spec)
         if work.code is not None and gemm.rows is None and len(work.results) == 1:
@@ -169,27 +203,21 @@ class GemmKernel:
         return f"{order}; rows {spec.combination_order(nest)}"
 
     def prepare(self, work: Work, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
-        """See `KernelDescriptor`: the record of `cpu.pack`."""
+        """See `Kernel`: the record of `cpu.pack`."""
         return pack_record(layout, self._variant(target).lanes(work.operands[operand].dtype))
 
 
 def pack_record(layout: LayoutAttr, lanes: int) -> KernelAttr:
     """The record of `cpu.pack` that makes a layout."""
-    entries = {
-        "version": integer(PackKernel.version),
-        "determinism": StringAttr(DETERMINISM),
-        "lanes": integer(lanes),
-        "threads": integer(1),
-        "nr": layout.parameters_.data["nr"],
-        "k_dim": layout.parameters_.data["k_dim"],
-    }
-    return KernelAttr(PackKernel.id, entries | _panel_entries(layout))
+    own = {"version": integer(PackKernel.version), "determinism": StringAttr(DETERMINISM)}
+    return KernelAttr(PackKernel.id, own | _pack_entries(layout, lanes))
 
 
-def _panel_entries(layout: LayoutAttr) -> dict[str, Attribute]:
-    """The element type of panels that hold another one than the weight, and how far apart the terms of pairs lie."""
+def _pack_entries(layout: LayoutAttr, lanes: int) -> dict[str, Attribute]:
+    """Panels that hold another type than the weight say which, those with pairs of terms how far apart these lie."""
     given = layout.parameters_.data
-    return {name: given[name] for name in ("element", "pairs") if name in given}
+    panel = {name: given[name] for name in ("nr", "k_dim", "element", "pairs") if name in given}
+    return {"lanes": integer(lanes), "threads": integer(1), **panel}
 
 
 VARIANTS = 12
@@ -243,7 +271,8 @@ def read_work(work: Work) -> GemmWork:
     operands = [strided(operand) for operand in work.operands]
     results = [strided(result) for result in work.results]
     transposed = (get_bool(work.attrs, "transpose_a"), get_bool(work.attrs, "transpose_b"))
-    return read_gemm(work.kind, operands, results, transposed, work.code, work.prologue)
+    packed = work.operands[1].layout is not None
+    return read_gemm(work.kind, operands, results, transposed, work.code, work.prologue, packed)
 
 
 def _can_prepare(b: OperandInfo, problem: GemmProblem) -> bool:
@@ -327,7 +356,7 @@ def _layouts(work: Work, gemm: GemmWork, spec: GemmSpec) -> Attribute:
 
 
 @dataclass(frozen=True)
-class BlasKernel(PlainOperands):
+class BlasKernel(Kernel[None]):
     """The GEMM of scipy-openblas64, called through the pointer table."""
 
     id: str = "cpu.gemm_blas"
@@ -337,7 +366,7 @@ class BlasKernel(PlainOperands):
     kinds: frozenset[str] = frozenset({"gemm"})
 
     def legal(self, work: Work, target: TargetAttr) -> str | None:
-        """See `KernelDescriptor`."""
+        """See `Kernel`."""
         if (reason := _gemm_reason(work)) is not None:
             return reason
         if work.operands[0].dtype not in ("f32", "f64"):
@@ -360,7 +389,7 @@ class BlasKernel(PlainOperands):
         return None
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
-        """See `KernelDescriptor`: call overhead, packing of both operands as fast as B comes from its level of cache,
+        """See `Kernel`: call overhead, packing of both operands as fast as B comes from its level of cache,
         80 % of the arithmetic peak."""
         problem = read_work(work).problem
         level = level_of(target)
@@ -370,8 +399,14 @@ class BlasKernel(PlainOperands):
         cycles = problem.m * problem.n * problem.k / peak / 0.8 + packing + 1200
         return cycles * prod(problem.batch) / NOMINAL_GHZ / 1000
 
-    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
-        """See `KernelDescriptor`."""
+    def schedule(self, work: Work, target: TargetAttr) -> None:
+        """See `Kernel`: the library decides, the same for one version and core."""
+
+    def read(self, work: Work, record: Record, target: TargetAttr) -> None:
+        """See `Kernel`."""
+
+    def record_of(self, work: Work, target: TargetAttr, schedule: None) -> dict[str, Attribute]:
+        """See `Kernel`."""
         version = library_version(target)
         assert version is not None
         return {
@@ -398,8 +433,9 @@ def library_version(target: TargetAttr) -> str | None:
 
 
 @dataclass(frozen=True)
-class PackKernel(PlainOperands):
-    """Packs a weight for the GEMM microkernel; only ever asked for through `GemmKernel.prepare`.
+class PackKernel(Kernel[int]):
+    """Packs a weight for the GEMM microkernel, vectors of so many elements at a time; only ever asked for through
+    `Kernel.prepare`.
 
     Version 3 packs pairs of short integers.
     """
@@ -411,14 +447,52 @@ class PackKernel(PlainOperands):
     kinds: frozenset[str] = frozenset({"pack"})
 
     def legal(self, work: Work, target: TargetAttr) -> str | None:
-        """See `KernelDescriptor`."""
-        return "weights are packed where a GEMM asks for it, in @prepare"
+        """See `Kernel`: a layout of this kernel's, for the weight as it is."""
+        layout, operand = work.results[0].layout, work.operands[0]
+        if layout is None or layout.layout.data != PACKED_B:
+            return "weights are packed where a product asks for it, in @prepare"
+        return panels_reason(layout, operand.shape, operand.dtype)
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
-        """See `KernelDescriptor`: two bytes a cycle; run once."""
+        """See `Kernel`: two bytes a cycle; run once."""
         operand = work.operands[0]
         return prod(operand.shape) * ELEMENT_BYTES[operand.dtype] / 2 / NOMINAL_GHZ / 1000
 
-    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
-        """Its record comes from `GemmKernel.prepare`, which knows the panel."""
-        raise PlanError(f"kernel '{self.id}' is recorded by the kernel that asks for the layout")
+    def schedule(self, work: Work, target: TargetAttr) -> int:
+        """See `Kernel`: elements of a vector."""
+        return level_of(target).lanes(work.operands[0].dtype)
+
+    def record_of(self, work: Work, target: TargetAttr, schedule: int) -> dict[str, Attribute]:
+        """See `Kernel`."""
+        assert work.results[0].layout is not None, "the result of legal work has a layout"
+        return _pack_entries(work.results[0].layout, schedule)
+
+    def read(self, work: Work, record: Record, target: TargetAttr) -> int:
+        """See `Kernel`."""
+        return read_entry(record, "lanes", legal_lanes(work.operands[0].dtype))
+
+
+def panels_reason(layout: LayoutAttr, shape: Sequence[int], dtype: str) -> str | None:
+    """Why a layout is not that of a weight in panels; None if it is.
+
+    Args:
+        shape, dtype: Of the weight: a matrix, or more dimensions of which all after the first are one.
+    """
+    given = layout.parameters_.data
+    k_dim: int = read_entry(given, "k_dim", OneOf((0, 1)))
+    nr: int = read_entry(given, "nr", Whole(1))
+    sizes = (shape[0], prod(shape[1:]))
+    k, n = sizes[k_dim], sizes[1 - k_dim]
+    pairs: int = read_entry(given, "pairs", Whole(1, max(1, k))) if "pairs" in given else 0
+    element = get_text(given, "element") if "element" in given else dtype
+    if element not in ELEMENT_BYTES:
+        return f"its layout's {illegal('element', element, ', '.join(ELEMENT_BYTES))}"
+    steps = k
+    if pairs:
+        # Two terms that lie `pairs` apart are one unit: those of a stretch of twice as many.
+        stretches, rest = divmod(k, 2 * pairs)
+        steps = stretches * pairs + min(rest, pairs)
+    unit = ELEMENT_BYTES[element] * (2 if pairs else 1)
+    expected = packed_bytes("i8", steps, n, nr) * unit
+    stated = get_int(given, "bytes")
+    return None if stated == expected else f"its layout's {illegal('bytes', stated, expected)}"

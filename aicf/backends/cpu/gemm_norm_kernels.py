@@ -13,18 +13,19 @@ from xdsl.dialects.builtin import DictionaryAttr, StringAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.base import OperandInfo, Work
-from aicf.backends.cpu.gemm_kernels import GemmKernel, ranked, read_work
+from aicf.backends.common.kernel import Kernel
+from aicf.backends.common.record import OneOf, Record, illegal, integer, read_part
+from aicf.backends.cpu.gemm_kernels import GemmKernel, GemmSchedule, ranked, read_work
 from aicf.backends.cpu.gemm_spec import SPLITS, GemmSpec
 from aicf.backends.cpu.gemm_work import contiguous
 from aicf.backends.cpu.legality import (
     DETERMINISM,
-    PlainOperands,
     code_reason,
     threads_of,
     variant_of,
 )
 from aicf.backends.cpu.loop_spec import LoopSpec, choose, cost_us
-from aicf.backends.cpu.records import GEMM_VERSION, gemm_record, integer, loop_record
+from aicf.backends.cpu.records import GEMM_VERSION, gemm_record, gemm_spec, loop_record, loop_spec
 from aicf.backends.cpu.target import ACCUMULATORS, ELEMENT_BYTES
 from aicf.backends.nests import LoopNest, nest_of
 from aicf.dialects.emit_types import TargetAttr
@@ -37,7 +38,7 @@ _LINE = 64
 
 
 @dataclass(frozen=True)
-class GemmNormKernel(PlainOperands):
+class GemmNormKernel(Kernel[GemmSchedule]):
     """The packed microkernel into workspace, then the loops of the row program."""
 
     id: str
@@ -49,7 +50,7 @@ class GemmNormKernel(PlainOperands):
     kinds: frozenset[str] = frozenset({"gemm_norm"})
 
     def legal(self, work: Work, target: TargetAttr) -> str | None:
-        """See `KernelDescriptor`."""
+        """See `Kernel`."""
         if work.code is None:
             return "what follows the product has no generated code"
         if (reason := code_reason(work.code)) is not None:
@@ -58,7 +59,7 @@ class GemmNormKernel(PlainOperands):
         return product.legal(_product(work), target)
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
-        """See `KernelDescriptor`."""
+        """See `Kernel`."""
         product, rows = self._decide(work, target)
         return _NO_GAIN * (product[0] + cost_us(_nest(work), rows))
 
@@ -70,10 +71,15 @@ class GemmNormKernel(PlainOperands):
         rows = choose(nest, variant_of(target, self.level), threads_of(target))
         return min(own, product.product_us(_product(work), target)) + cost_us(nest, rows)
 
-    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
-        """See `KernelDescriptor`."""
+    def schedule(self, work: Work, target: TargetAttr) -> GemmSchedule:
+        """See `Kernel`."""
         (_, product), rows = self._decide(work, target)
-        nest = _nest(work)
+        return GemmSchedule(product, rows)
+
+    def record_of(self, work: Work, target: TargetAttr, schedule: GemmSchedule) -> dict[str, Attribute]:
+        """See `Kernel`."""
+        product, rows, nest = schedule.product, schedule.rows, _nest(work)
+        assert rows is not None
         order = f"{product.combination_order}; then rows: {rows.combination_order(nest)}"
         return {
             "product": DictionaryAttr(
@@ -90,6 +96,28 @@ class GemmNormKernel(PlainOperands):
             "workspace_bytes": integer(_sums_bytes(work) + product.workspace_bytes),
             "combination_order": StringAttr(order),
         }
+
+    def read(self, work: Work, record: Record, target: TargetAttr) -> GemmSchedule:
+        """See `Kernel`."""
+        problem = read_work(_product(work)).problem
+        product = gemm_spec(read_part(record, "product"), problem, variant_of(target, self.level).has_fma)
+        return GemmSchedule(product, loop_spec(read_part(record, "rows"), _nest(work)))
+
+    def schedule_reason(self, work: Work, target: TargetAttr, schedule: GemmSchedule) -> str | None:
+        """See `Kernel`: one thread does all, with B where it lies or in panels of its own."""
+        assert schedule.rows is not None
+        alone, unpacked = OneOf((1,)), OneOf(("direct", "workspace"))
+        found = (
+            ("product", "threads", schedule.product.threads, alone),
+            ("product", "b_source", schedule.product.b_source, unpacked),
+            ("rows", "threads", schedule.rows.threads, alone),
+        )
+        reasons = (
+            f"in its '{part}', its {illegal(key, value, legal)}"
+            for part, key, value, legal in found
+            if not legal.holds(value)
+        )
+        return next(reasons, None)
 
     def _decide(self, work: Work, target: TargetAttr) -> tuple[tuple[float, GemmSpec], LoopSpec]:
         level = variant_of(target, self.level)

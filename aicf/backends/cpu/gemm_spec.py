@@ -11,11 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
+from aicf.backends.common.record import Entry, OneOf, Whole, illegal
 from aicf.backends.cpu.target import ELEMENT_BYTES, SHORT_INTEGERS, CpuLevel
+from aicf.backends.cpu.vectors import VECTOR_LANES, lanes_reason
 
 CACHE_LINE = 64
+
+SPLITS = (1, 2, 4, 8)
+"""Independent sums over K that a register tile may have."""
+MOST_ROWS, MOST_VECTORS = 14, 8
+"""Rows of a register tile, and vectors of one of its rows."""
+MOST_REGISTERS = 32
+"""Vectors that a tile may need: more are spilled to the stack on every level."""
 
 BSource = Literal["packed", "direct", "workspace"]
 Partition = Literal["none", "rows", "columns"]
@@ -113,30 +122,30 @@ class GemmSpec:
     """A problem with every decision about its code."""
 
     problem: GemmProblem
-    lanes: int
-    mr: int
+    lanes: Annotated[int, Entry(VECTOR_LANES)]
+    mr: Annotated[int, Entry(Whole(1, MOST_ROWS), "tile_rows")]
     """Rows of a register tile."""
-    nv: int
+    nv: Annotated[int, Entry(Whole(1, MOST_VECTORS), "tile_vectors")]
     """Vectors in a row of a register tile; a panel of B is ``nv * lanes`` columns."""
-    k_unroll: int = 4
-    k_split: int = 1
+    k_split: Annotated[int, Entry(OneOf(SPLITS))] = 1
     """Independent sums over ``k mod k_split``, added pairwise at the end: hides FMA latency in small tiles."""
-    b_source: BSource = "packed"
+    k_unroll: Annotated[int, Entry(Whole(1, 16))] = 4
+    b_source: Annotated[BSource, Entry()] = "packed"
     """``packed``: B is ``[ceil(n / nr)][k][nr]``, zero padded. ``direct``: rows of B are contiguous and read in place.
     ``workspace``: panels are packed into ``workspace_bytes`` just before use."""
-    group: int = 1
+    group: Annotated[int, Entry(Whole(1), "panel_group")] = 1
     """Panels of B that are packed into workspace at a time. All rows of A pass over them together, a tile of rows over
     one panel after the other, so that A is fetched as often as there are groups, and the panels stay in cache. (Packing
     the tile of rows as well took more time than it saved.)"""
-    mc: int = 0
+    mc: Annotated[int, Entry(Whole(0), "block_rows")] = 0
     """Rows of A kept in cache while all panels of B pass (multiple of `mr`); 0 is all rows."""
-    partition: Partition = "none"
-    threads: int = 1
+    partition: Annotated[Partition, Entry()] = "none"
+    threads: Annotated[int, Entry(Whole(1))] = 1
     fused: bool = True
     """Multiply-adds round once (the level has FMA)."""
-    prefetch_lines: int = 0
+    prefetch_lines: Annotated[int, Entry(Whole(0, 64))] = 0
     """Cache lines of packed B to prefetch per unrolled step of K."""
-    prefetch_ahead: int = 0
+    prefetch_ahead: Annotated[int, Entry(Whole(0, 1 << 20))] = 0
     """Bytes from what is read to what is prefetched; 0: each tile of a panel fetches its share of the next panel."""
     tile_buffer: bool = False
     """Pass the tile to the epilogue row by row through a stack buffer: less code for long epilogues."""
@@ -241,6 +250,8 @@ def traffic_cycles(bytes_: float) -> float:
 def check(spec: GemmSpec) -> str | None:
     """None if the emitter can make code for `spec`, else what contradicts."""
     p = spec.problem
+    if (reason := _tile_reason(spec)) is not None:
+        return reason
     if spec.b_source == "direct" and p.b_strides[1] != 1:
         return "B is read in place but its rows are not contiguous"
     if spec.b_source == "direct" and p.pairs:
@@ -258,6 +269,22 @@ def check(spec: GemmSpec) -> str | None:
     if spec.mc % spec.mr:
         return "the row block is not a multiple of the tile"
     return None
+
+
+def _tile_reason(spec: GemmSpec) -> str | None:
+    """Why registers do not hold the tile, or B has not the panels."""
+    p = spec.problem
+    if (reason := lanes_reason(spec.lanes, p.dtype)) is not None:
+        return reason
+    registers = spec.mr * spec.nv * spec.k_split + spec.nv + 1
+    if registers > MOST_REGISTERS:
+        most = max(1, (MOST_REGISTERS - 1 - spec.nv) // (spec.nv * spec.k_split))
+        legal = f"{Whole(1, most)} with tiles of {spec.nv} vectors and {spec.k_split} sums"
+        return f"its {illegal('tile_rows', spec.mr, legal)}"
+    if spec.k_split > max(1, p.depth):
+        return f"its {illegal('k_split', spec.k_split, Whole(1, p.depth))}, the terms of a sum"
+    panels = max(1, -(-p.n // spec.nr))
+    return None if spec.group <= panels else f"its {illegal('panel_group', spec.group, Whole(1, panels))}"
 
 
 def cycles(spec: GemmSpec, epilogue_cycles: float = 0.0, row_cycles: float = 0.0) -> float:
@@ -363,17 +390,13 @@ def _product_cycles(spec: GemmSpec, epilogue_cycles: float) -> float:
     return total * -(-shares // spec.threads) / shares + MEETING_CYCLES / p.products
 
 
-SPLITS = (1, 2, 4, 8)
-"""Independent sums over K that a register tile may have."""
-
-
 def _tiles(
     problem: GemmProblem, level: CpuLevel, vectors_of: Sequence[int], splits: Sequence[int]
 ) -> Iterator[tuple[int, int, int]]:
     """Register tiles (rows, vectors out of `vectors_of`, split of K) that fit the registers."""
     needed = max(1, -(-problem.n // level.lanes(problem.dtype)))
     widths = sorted({min(vectors, needed) for vectors in vectors_of})
-    for rows in range(1, max(1, min(14, problem.m)) + 1):
+    for rows in range(1, max(1, min(MOST_ROWS, problem.m)) + 1):
         for vectors in widths:
             for split in splits:
                 sums = rows * vectors * split
@@ -411,7 +434,7 @@ def propose(
     threads: int = 1,
     epilogue_cycles: float = 0.0,
     row_cycles: float = 0.0,
-    vectors_of: Sequence[int] = range(1, 9),
+    vectors_of: Sequence[int] = range(1, MOST_VECTORS + 1),
     splits: Sequence[int] = SPLITS,
     count: int = 4,
     b_panel_type: str = "",

@@ -6,6 +6,7 @@ into code.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -13,6 +14,8 @@ from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.base import KernelDescriptor, Work
+from aicf.backends.common.kernel import Kernel
+from aicf.backends.common.record import Record, integer
 from aicf.backends.cpu.attention_kernels import AttentionKernel
 from aicf.backends.cpu.conv_kernels import ConvKernel
 from aicf.backends.cpu.detection_kernels import KERNELS as DETECTION_KERNELS
@@ -21,18 +24,18 @@ from aicf.backends.cpu.gemm_norm_kernels import GemmNormKernel
 from aicf.backends.cpu.legality import (
     DETERMINISM,
     VERSION,
-    PlainOperands,
     code_reason,
     level_of,
     may_alias,
     strided,
     threads_of,
+    threads_reason,
     windows_in_pads,
 )
 from aicf.backends.cpu.loop_spec import LoopSpec, choose, cost_us, sharings
 from aicf.backends.cpu.place_kernels import KERNELS as PLACE_KERNELS
 from aicf.backends.cpu.pool_kernels import PoolKernel
-from aicf.backends.cpu.records import get_int, integer, loop_record
+from aicf.backends.cpu.records import get_int, loop_record, loop_spec, read_loops
 from aicf.backends.cpu.recurrent_kernels import KERNELS as RECURRENT_KERNELS
 from aicf.backends.cpu.update_kernels import KERNELS as UPDATE_KERNELS
 from aicf.backends.cpu.winograd_kernels import WinogradPackKernel
@@ -48,7 +51,7 @@ where they are two elements apart."""
 
 
 @dataclass(frozen=True)
-class GeneratedKernel(PlainOperands):
+class GeneratedKernel(Kernel[LoopSpec]):
     """Loops from the generated scalar program: pointwise chains, and reductions with what is around them.
 
     Version 2 adds up sums in blocks.
@@ -63,7 +66,7 @@ class GeneratedKernel(PlainOperands):
     )
 
     def legal(self, work: Work, target: TargetAttr) -> str | None:
-        """See `KernelDescriptor`."""
+        """See `Kernel`."""
         if work.code is None:
             return "it is not one set of loops over all elements"
         if is_update(work.code):
@@ -71,7 +74,7 @@ class GeneratedKernel(PlainOperands):
         return code_reason(work.code)
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
-        """See `KernelDescriptor`."""
+        """See `Kernel`."""
         return cost_us(*_decide(work, target))
 
     def apart_us(self, work: Work, target: TargetAttr) -> float:
@@ -84,13 +87,24 @@ class GeneratedKernel(PlainOperands):
         found = sharings(nest, level_of(target), threads_of(target), work.batch_invariant, work.rounding)
         return {spec.threads: cost_us(nest, spec) for spec in found}
 
-    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
-        """See `KernelDescriptor`."""
+    def schedule(self, work: Work, target: TargetAttr) -> LoopSpec:
+        """See `Kernel`."""
+        return _decide(work, target)[1]
+
+    def record_of(self, work: Work, target: TargetAttr, schedule: LoopSpec) -> dict[str, Attribute]:
+        """See `Kernel`."""
         assert work.code is not None
-        nest, spec = _decide(work, target)
         kinds_in = [operand.dtype for operand in work.operands]
         aliases = may_alias(work.code, kinds_in, [result.dtype for result in work.results])
-        return {**loop_record(spec, nest), "may_alias": aliases}
+        return {**loop_record(schedule, work_nest(work)), "may_alias": aliases}
+
+    def read(self, work: Work, record: Record, target: TargetAttr) -> LoopSpec:
+        """See `Kernel`."""
+        return loop_spec(record, work_nest(work))
+
+    def schedule_reason(self, work: Work, target: TargetAttr, schedule: LoopSpec) -> str | None:
+        """See `Kernel`."""
+        return threads_reason(schedule.threads, target)
 
     def fixed_order(self, work: Work, target: TargetAttr) -> str:
         """See `BatchInvariantKernel`."""
@@ -112,7 +126,7 @@ def work_nest(work: Work) -> LoopNest:
 
 
 @dataclass(frozen=True)
-class MoveKernel(PlainOperands):
+class MoveKernel(Kernel[Sequence[LoopSpec]]):
     """Moves elements: a strided copy, or operands side by side."""
 
     id: str
@@ -122,7 +136,7 @@ class MoveKernel(PlainOperands):
     simplicity: int = 0
 
     def legal(self, work: Work, target: TargetAttr) -> str | None:
-        """See `KernelDescriptor`."""
+        """See `Kernel`."""
         if len(work.results) != 1 or self._moves(work) is None:
             return "it does more than move elements to one result"
         return None
@@ -133,24 +147,40 @@ class MoveKernel(PlainOperands):
             work.body, [strided(operand) for operand in work.operands], strided(work.results[0]), axis
         )
 
-    def _decide(self, work: Work, target: TargetAttr) -> list[tuple[LoopNest, LoopSpec]]:
+    def _nests(self, work: Work) -> list[LoopNest]:
         found = self._moves(work)
-        assert found is not None
-        return [(move.nest, choose(move.nest, level_of(target), threads_of(target))) for move in found]
+        assert found is not None, "loops are asked for of legal work"
+        return [move.nest for move in found]
+
+    def _decide(self, work: Work, target: TargetAttr) -> list[tuple[LoopNest, LoopSpec]]:
+        level, threads = level_of(target), threads_of(target)
+        return [(nest, choose(nest, level, threads)) for nest in self._nests(work)]
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
-        """See `KernelDescriptor`."""
+        """See `Kernel`."""
         return sum(cost_us(nest, spec) for nest, spec in self._decide(work, target))
 
-    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
-        """See `KernelDescriptor`."""
-        decided = self._decide(work, target)
-        parts = [DictionaryAttr(loop_record(spec, nest)) for nest, spec in decided]
+    def schedule(self, work: Work, target: TargetAttr) -> Sequence[LoopSpec]:
+        """See `Kernel`."""
+        return [spec for _, spec in self._decide(work, target)]
+
+    def record_of(self, work: Work, target: TargetAttr, schedule: Sequence[LoopSpec]) -> dict[str, Attribute]:
+        """See `Kernel`."""
+        decided = zip(self._nests(work), schedule, strict=True)
         return {
             "axis": work.attrs.get("axis", integer(0)),
-            "threads": integer(max(spec.threads for _, spec in decided)),
-            "parts": ArrayAttr(parts),
+            "threads": integer(max(spec.threads for spec in schedule)),
+            "parts": ArrayAttr([DictionaryAttr(loop_record(spec, nest)) for nest, spec in decided]),
         }
+
+    def read(self, work: Work, record: Record, target: TargetAttr) -> Sequence[LoopSpec]:
+        """See `Kernel`."""
+        return read_loops(record, self._nests(work))
+
+    def schedule_reason(self, work: Work, target: TargetAttr, schedule: Sequence[LoopSpec]) -> str | None:
+        """See `Kernel`."""
+        reasons = (threads_reason(spec.threads, target) for spec in schedule)
+        return next((f"in its 'parts', {reason}" for reason in reasons if reason is not None), None)
 
     def fixed_order(self, work: Work, target: TargetAttr) -> str:
         """See `BatchInvariantKernel`: nothing is combined."""

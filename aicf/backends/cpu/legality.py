@@ -8,7 +8,8 @@ from dataclasses import replace
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Attribute, Block, Operation
 
-from aicf.backends.base import OperandInfo, Work
+from aicf.backends.base import OperandInfo
+from aicf.backends.common.record import OneOf, Record, illegal, read_entry
 from aicf.backends.cpu.records import pairs
 from aicf.backends.cpu.scalar_costs import SCALAR_CYCLES
 from aicf.backends.cpu.target import LEVELS, CpuLevel, level_named
@@ -22,8 +23,7 @@ from aicf.dialects.emit_kernels import (
     StoreOp,
     YieldOp,
 )
-from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
-from aicf.errors import PlanError
+from aicf.dialects.emit_types import TargetAttr
 
 VERSION = 1
 DETERMINISM = "bitwise"
@@ -58,6 +58,22 @@ def threads_of(target: TargetAttr) -> int:
     """Threads that the target gives a program."""
     value = target.facts.data.get("threads")
     return value.value.data if isinstance(value, IntegerAttr) else 1
+
+
+def legal_threads(target: TargetAttr) -> OneOf:
+    """The numbers of threads that may share an instruction: one, or all that run the program."""
+    return OneOf(tuple(sorted({1, threads_of(target)})))
+
+
+def threads_reason(threads: int, target: TargetAttr) -> str | None:
+    """Why so many threads do not share an instruction; None if they may."""
+    legal = legal_threads(target)
+    return None if legal.holds(threads) else f"its {illegal('threads', threads, legal)}"
+
+
+def read_threads(record: Record, target: TargetAttr) -> int:
+    """The threads of a record. Raises PlanError if so many do not share an instruction."""
+    return read_entry(record, "threads", legal_threads(target))
 
 
 def level_of(target: TargetAttr) -> CpuLevel:
@@ -97,13 +113,3 @@ def may_alias(
             if place >= sums and dtypes_in[place] == dtypes_out[output]
         ]
     )
-
-
-class PlainOperands:
-    """A kernel that asks for no prepared layout."""
-
-    id: str
-
-    def prepare(self, work: Work, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
-        """See `KernelDescriptor`; never reached by a record of this kernel."""
-        raise PlanError(f"kernel '{self.id}' reads plain memory: its record must not ask for a layout")

@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from math import prod
+from typing import Annotated
 
 from xdsl.ir import Operation, SSAValue
 
+from aicf.backends.common.record import Entry, OneOf, Whole, illegal
 from aicf.backends.cpu.gemm_spec import MEETING_CYCLES, NOMINAL_GHZ
 from aicf.backends.cpu.scalar_costs import SCALAR_CYCLES
 from aicf.backends.cpu.target import ELEMENT_BYTES, FLOATS, MAX_SHUFFLED, CpuLevel, register_bytes
+from aicf.backends.cpu.vectors import VECTOR_LANES, lanes_reason
 from aicf.backends.lanes import LaneSteps
 from aicf.backends.nests import LoopNest, element_types, load_ops, reduces_innermost
 from aicf.dialects.emit_kernels import (
@@ -59,13 +62,13 @@ _STRUCTURE_CYCLES: Mapping[type[Operation], float] = {
 class LoopSpec:
     """Every decision about the code of a nest."""
 
-    vector_dim: int
+    vector_dim: Annotated[int, Entry(Whole(-1))]
     """Index into the nest's dims, -1 for scalar code."""
-    lanes: int
-    unroll: int
+    lanes: Annotated[int, Entry(VECTOR_LANES)]
+    unroll: Annotated[int, Entry(Whole(1, RESIDENT_VECTORS))]
     """Vectors handled side by side."""
-    threads: int = 1
-    partition_dim: int = -1
+    threads: Annotated[int, Entry(Whole(1))] = 1
+    partition_dim: Annotated[int, Entry(Whole(-1))] = -1
     """The parallel dim whose range is cut into one share per thread; -1 if one thread does it all."""
     rounding: str = "fused"
     """`fused` rounds f16 and bf16 values where they are stored or cast to, `strict` after every op."""
@@ -100,6 +103,31 @@ class LoopSpec:
         if scans_of(ops):
             orders.append(f"prefixes of {self.lanes} lanes, each behind what came before")
         return "; ".join(orders) or "none"
+
+
+def check_loops(nest: LoopNest, spec: LoopSpec) -> str | None:
+    """None if there is code for `spec`, else what contradicts."""
+    dims = Whole(-1, len(nest.dims) - 1)
+    if not dims.holds(spec.vector_dim):
+        return f"its {illegal('vector_dim', spec.vector_dim, dims)}"
+    scalar = OneOf((1,))
+    if spec.vector_dim < 0 and (spec.lanes, spec.unroll) != (1, 1):
+        key, value = ("lanes", spec.lanes) if spec.lanes != 1 else ("unroll", spec.unroll)
+        return f"its {illegal(key, value, scalar)} where no loop is vectorised"
+    if (reason := lanes_reason(spec.lanes, widest_type(nest))) is not None:
+        return reason
+    shared = OneOf((-1,) if spec.threads == 1 else nest.parallel_dims)
+    if not shared.holds(spec.partition_dim):
+        return f"its {illegal('partition_dim', spec.partition_dim, shared)} for {spec.threads} threads"
+    if spec.sum_block == 1:
+        return f"its {illegal('sum_block', 1, '0, or 2 or more')}"
+    return None
+
+
+def widest_type(nest: LoopNest) -> str:
+    """The element type with the widest registers, of those that values of a nest have."""
+    types = sorted(dtype for dtype in element_types(nest.kernel) if dtype != "i1")
+    return max(types, key=register_bytes, default="f32")
 
 
 def _vector_score(nest: LoopNest, index: int, lanes: int) -> float:
@@ -143,8 +171,7 @@ def choose(
 
 
 def _alone(nest: LoopNest, level: CpuLevel, fixed: bool, rounding: str) -> LoopSpec:
-    widest = max((register_bytes(dtype) for dtype in element_types(nest.kernel) if dtype != "i1"), default=4)
-    lanes = max(1, level.vector_bytes // widest)
+    lanes = max(1, level.vector_bytes // register_bytes(widest_type(nest)))
     block = SUM_BLOCK if _adds_floats(nest) else 0
     scalar = LoopSpec(-1, 1, 1, rounding=rounding, sum_block=block)
     if not nest.dims:

@@ -7,25 +7,23 @@ from dataclasses import dataclass
 from xdsl.ir import Attribute
 
 from aicf.backends.base import Work
-from aicf.backends.cpu.legality import (
-    DETERMINISM,
-    PlainOperands,
-    level_of,
-    strided,
-    threads_of,
-)
+from aicf.backends.common.kernel import Kernel
+from aicf.backends.common.record import Record
+from aicf.backends.cpu.legality import DETERMINISM, level_of, strided, threads_of, threads_reason
 from aicf.backends.cpu.pool_spec import (
+    PoolProblem,
     PoolSpec,
     choose,
     pool_record,
     read_pool,
+    read_pool_spec,
     refusal,
 )
 from aicf.dialects.emit_types import TargetAttr
 
 
 @dataclass(frozen=True)
-class PoolKernel(PlainOperands):
+class PoolKernel(Kernel[PoolSpec]):
     """The rows of a window into one row in cache, with what lies around it, and then its columns; or, where channels
     lie side by side, vectors of those over all elements of a window."""
 
@@ -36,21 +34,33 @@ class PoolKernel(PlainOperands):
     kinds: frozenset[str] = frozenset({"pool"})
 
     def legal(self, work: Work, target: TargetAttr) -> str | None:
-        """See `KernelDescriptor`."""
-        return refusal(read_pool(work.attrs, strided(work.operands[0]), strided(work.results[0])))
+        """See `Kernel`."""
+        return refusal(_problem(work))
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
-        """See `KernelDescriptor`."""
-        return self._choose(work, target).cost_us()
+        """See `Kernel`."""
+        return self.schedule(work, target).cost_us()
 
-    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
-        """See `KernelDescriptor`."""
-        return {**pool_record(self._choose(work, target)), **work.attrs}
+    def schedule(self, work: Work, target: TargetAttr) -> PoolSpec:
+        """See `Kernel`."""
+        return choose(_problem(work), level_of(target), threads_of(target))
+
+    def record_of(self, work: Work, target: TargetAttr, schedule: PoolSpec) -> dict[str, Attribute]:
+        """See `Kernel`."""
+        return {**pool_record(schedule), **work.attrs}
+
+    def read(self, work: Work, record: Record, target: TargetAttr) -> PoolSpec:
+        """See `Kernel`."""
+        return read_pool_spec(record, _problem(work))
+
+    def schedule_reason(self, work: Work, target: TargetAttr, schedule: PoolSpec) -> str | None:
+        """See `Kernel`."""
+        return threads_reason(schedule.threads, target)
 
     def fixed_order(self, work: Work, target: TargetAttr) -> str:
         """See `BatchInvariantKernel`: one order for each window, whatever the batch."""
-        return self._choose(work, target).combination_order
+        return self.schedule(work, target).combination_order
 
-    def _choose(self, work: Work, target: TargetAttr) -> PoolSpec:
-        problem = read_pool(work.attrs, strided(work.operands[0]), strided(work.results[0]))
-        return choose(problem, level_of(target), threads_of(target))
+
+def _problem(work: Work) -> PoolProblem:
+    return read_pool(work.attrs, strided(work.operands[0]), strided(work.results[0]))

@@ -8,17 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
-from typing import cast
+from typing import Annotated
 
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute
 
+from aicf.backends.common.record import Entry, Record, RecordCodec, RecordError, Whole, illegal
 from aicf.backends.cpu.conv_spec import Along
 from aicf.backends.cpu.gemm_spec import MEETING_CYCLES, NOMINAL_GHZ
-from aicf.backends.cpu.records import get_int, get_text, integer, one_of
+from aicf.backends.cpu.records import get_int, get_text
 from aicf.backends.cpu.target import ELEMENT_BYTES, CpuLevel
+from aicf.backends.cpu.vectors import VECTOR_LANES, lanes_reason
 from aicf.backends.nests import Strided
-from aicf.errors import PlanError
 
 MAX_ROW = 4096
 """Longest row of windows: one or a block of them, one of nothing and the counts of a mean lie on the stack. Of vectors
@@ -121,14 +122,14 @@ class PoolSpec:
     """Every decision about the code of a pooling."""
 
     problem: PoolProblem
-    lanes: int
-    block_rows: int = 1
+    lanes: Annotated[int, Entry(VECTOR_LANES)]
+    lanes_along: Annotated[Along, Entry()] = "pixels"
+    vectors: Annotated[int, Entry(Whole(1, MOST_VECTORS))] = 1
+    """Vectors of channels side by side, where the lanes are channels."""
+    block_rows: Annotated[int, Entry(Whole(1))] = 1
     """Rows of results whose rows of windows are combined before the columns of the first are read: what was just
     stored cannot be loaded across the borders of its vectors."""
-    threads: int = 1
-    lanes_along: Along = "pixels"
-    vectors: int = 1
-    """Vectors of channels side by side, where the lanes are channels."""
+    threads: Annotated[int, Entry(Whole(1))] = 1
 
     @property
     def panel(self) -> int:
@@ -250,26 +251,29 @@ def read_pool(attrs: Mapping[str, Attribute], x: Strided, y: Strided) -> PoolPro
     )
 
 
+_CODEC = RecordCodec(PoolSpec)
+
+
 def pool_record(spec: PoolSpec) -> dict[str, Attribute]:
     """Every decision about a pooling."""
-    return {
-        "lanes": integer(spec.lanes),
-        "lanes_along": StringAttr(spec.lanes_along),
-        "vectors": integer(spec.vectors),
-        "block_rows": integer(spec.block_rows),
-        "threads": integer(spec.threads),
-        "combination_order": StringAttr(spec.combination_order),
-    }
+    return {**_CODEC.entries(spec), "combination_order": StringAttr(spec.combination_order)}
 
 
-def read_pool_spec(record: Mapping[str, Attribute], problem: PoolProblem) -> PoolSpec:
-    """The decisions of a record for `problem`. Raises PlanError if they are no decisions about it."""
-    names = ("lanes", "block_rows", "threads", "vectors")
-    lanes, rows, threads, vectors = (get_int(record, name) for name in names)
-    along = cast(Along, one_of(record, "lanes_along", ("pixels", "channels")))
-    most = problem.axes[-2].count if len(problem.axes) > 1 else 1
-    fits = problem.channels_side_by_side if along == "channels" else problem.rows_side_by_side
-    whole = lanes >= 1 and not lanes & (lanes - 1) and threads >= 1 and vectors >= 1
-    if not (whole and fits and 1 <= rows <= most):
-        raise PlanError("kernel record of a pooling contradicts itself: run select-kernels again")
-    return PoolSpec(problem, lanes, rows, threads, along, vectors)
+def read_pool_spec(record: Record, problem: PoolProblem) -> PoolSpec:
+    """The decisions of a record for `problem`. Raises RecordError if they are no decisions about it."""
+    spec = PoolSpec(problem, **_CODEC.values(record))
+    if (reason := lanes_reason(spec.lanes, problem.dtype) or _block_reason(spec)) is not None:
+        raise RecordError(reason)
+    return spec
+
+
+def _block_reason(spec: PoolSpec) -> str | None:
+    """Why lanes do not lie side by side, or a block does not fit on the stack."""
+    problem = spec.problem
+    fits = {"pixels": problem.rows_side_by_side, "channels": problem.channels_side_by_side}
+    if not fits[spec.lanes_along]:
+        legal = ", ".join(along for along, side_by_side in fits.items() if side_by_side)
+        return f"its {illegal('lanes_along', spec.lanes_along, legal)}"
+    rows = problem.axes[-2].count if len(problem.axes) > 1 else 1
+    most = Whole(1, max(1, min(rows, MAX_BLOCK // spec.pitch)))
+    return None if most.holds(spec.block_rows) else f"its {illegal('block_rows', spec.block_rows, most)}"

@@ -5,17 +5,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 from xdsl.dialects.builtin import ArrayAttr, StringAttr, UnitAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.base import Work
+from aicf.backends.common.kernel import Kernel
+from aicf.backends.common.record import (
+    Entry,
+    OneOf,
+    Record,
+    RecordCodec,
+    RecordError,
+    Whole,
+    illegal,
+    integer,
+    read_entry,
+)
 from aicf.backends.cpu.gemm_kernels import PACKED_B, pack_record
 from aicf.backends.cpu.gemm_spec import NOMINAL_GHZ
 from aicf.backends.cpu.legality import DETERMINISM, VERSION, level_of
-from aicf.backends.cpu.records import integer
 from aicf.backends.cpu.target import ELEMENT_BYTES
+from aicf.backends.cpu.vectors import VECTOR_LANES, lanes_reason
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
 
 GATES = 4
@@ -31,6 +45,7 @@ class LstmSizes:
     """Sizes of an LSTM and how its sums are tiled.
 
     Args:
+        lanes: Elements of a vector.
         rows: Rows of the batch whose sums are in registers at a time.
         split: Sums over K that an element has, for the latency of a chain.
         ahead: Whether the weight was packed when it was bound, a panel for each vector of each gate; else it is packed
@@ -40,9 +55,9 @@ class LstmSizes:
     steps: int
     batch: int
     hidden: int
-    lanes: int
-    rows: int
-    split: int
+    lanes: Annotated[int, Entry(VECTOR_LANES)]
+    rows: Annotated[int, Entry(Whole(1, 4), "tile_rows")]
+    split: Annotated[int, Entry(OneOf((1, 2)), "k_split")]
     ahead: bool
 
     @property
@@ -75,8 +90,30 @@ def _sizes(work: Work, target: TargetAttr) -> LstmSizes:
     return LstmSizes(steps, batch, hidden, lanes, rows, split, is_weight and hidden % lanes == 0)
 
 
+_CODEC = RecordCodec(LstmSizes)
+_SOURCES = OneOf(("packed", "workspace"))
+
+
+def read_sizes(record: Record, states: Sequence[int]) -> LstmSizes:
+    """The sizes of an LSTM whose result has shape `states`, tiled as a record says. Raises RecordError if it cannot
+    be."""
+    steps, batch, hidden = states[1:]
+    sizes = LstmSizes(
+        steps,
+        batch,
+        hidden,
+        **_CODEC.values(record),
+        ahead=read_entry(record, "b_source", _SOURCES) == "packed",
+    )
+    if sizes.rows > max(1, batch):
+        raise RecordError(f"its {illegal('tile_rows', sizes.rows, Whole(1, batch))}")
+    if sizes.split > max(1, hidden):
+        raise RecordError(f"its {illegal('k_split', sizes.split, 1)}")
+    return sizes
+
+
 @dataclass(frozen=True)
-class LstmKernel:
+class LstmKernel(Kernel[LstmSizes]):
     """All steps in one loop over a packed weight; states are read where the step before wrote them."""
 
     id: str = "cpu.lstm"
@@ -86,7 +123,7 @@ class LstmKernel:
     kinds: frozenset[str] = frozenset({"lstm"})
 
     def legal(self, work: Work, target: TargetAttr) -> str | None:
-        """See `KernelDescriptor`."""
+        """See `Kernel`."""
         for what, operand in (
             ("x", work.operands[0]),
             ("first", work.operands[2]),
@@ -97,34 +134,46 @@ class LstmKernel:
         return None
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
-        """See `KernelDescriptor`: the multiply-adds of a step, two vectors a cycle, its gates, and the packing once."""
+        """See `Kernel`: the multiply-adds of a step, two vectors a cycle, its gates, and the packing once."""
         sizes = _sizes(work, target)
         products = sizes.hidden * GATES * (0.5 if level_of(target).has_fma else 1.0)
         step = sizes.batch * sizes.blocks * (products + _GATE_CYCLES)
         packing = 0.0 if sizes.ahead else sizes.packed * _PACK_CYCLES
         return (sizes.steps * step + packing) / NOMINAL_GHZ / 1000
 
-    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
-        """See `KernelDescriptor`."""
-        sizes = _sizes(work, target)
+    def schedule(self, work: Work, target: TargetAttr) -> LstmSizes:
+        """See `Kernel`."""
+        return _sizes(work, target)
+
+    def record_of(self, work: Work, target: TargetAttr, schedule: LstmSizes) -> dict[str, Attribute]:
+        """See `Kernel`."""
         order = (
             "ascending k"
-            if sizes.split == 1
-            else f"ascending k in {sizes.split} strided sums, added pairwise"
+            if schedule.split == 1
+            else f"ascending k in {schedule.split} strided sums, added pairwise"
         )
         return {
             "reverse": work.attrs["reverse"],
-            "lanes": integer(sizes.lanes),
-            "tile_rows": integer(sizes.rows),
-            "k_split": integer(sizes.split),
-            "b_source": StringAttr("packed" if sizes.ahead else "workspace"),
+            **_CODEC.entries(schedule),
+            "b_source": StringAttr("packed" if schedule.ahead else "workspace"),
             "threads": integer(1),
             "combination_order": StringAttr(order),
-            **_packing(sizes, work.results[0].dtype),
+            **_packing(schedule, work.results[0].dtype),
         }
 
+    def read(self, work: Work, record: Record, target: TargetAttr) -> LstmSizes:
+        """See `Kernel`."""
+        sizes = read_sizes(record, work.results[0].shape)
+        if (reason := lanes_reason(sizes.lanes, work.results[0].dtype)) is not None:
+            raise RecordError(reason)
+        if sizes.ahead and sizes.hidden % sizes.lanes:
+            raise RecordError(
+                f"its {illegal('b_source', 'packed', 'workspace')}: a gate is not whole vectors"
+            )
+        return sizes
+
     def prepare(self, work: Work, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
-        """See `KernelDescriptor`: the record of `cpu.pack`."""
+        """See `Kernel`: the record of `cpu.pack`."""
         return pack_record(layout, _sizes(work, target).lanes)
 
 

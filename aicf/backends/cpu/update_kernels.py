@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated, Literal
 
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.base import KernelDescriptor, Work
-from aicf.backends.cpu.legality import (
-    DETERMINISM,
-    PlainOperands,
-    code_reason,
-    level_of,
-    threads_of,
-)
+from aicf.backends.common.kernel import Kernel
+from aicf.backends.common.record import Entry, Record, RecordCodec, illegal, integer
+from aicf.backends.cpu.legality import DETERMINISM, code_reason, level_of, threads_of, threads_reason
 from aicf.backends.cpu.loop_spec import LoopSpec, choose, cost_us
-from aicf.backends.cpu.records import integer, loop_record, one_of, pairs
+from aicf.backends.cpu.records import loop_record, pairs, read_loops
 from aicf.backends.cpu.target import CpuLevel
 from aicf.backends.nests import LoopNest, nest_of
 from aicf.backends.updates import KINDS, overwritten, program_code, same_type, update_of_work, update_reason
@@ -25,12 +22,25 @@ from aicf.dialects.emit_kernels import KernelOp
 from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.emit_updates import Update, scalar_phase
 
-ZERO, KEEP = "zero", "keep"
+Subnormals = Literal["zero", "keep"]
+ZERO: Subnormals = "zero"
+KEEP: Subnormals = "keep"
 """What becomes of numbers below the smallest normal one, read or written; `subnormals.py` says why."""
 
 
 @dataclass(frozen=True)
-class MultiTensorKernel(PlainOperands):
+class Updates:
+    """The loops of each part, and what becomes of subnormal numbers."""
+
+    parts: Sequence[LoopSpec]
+    subnormals: Annotated[Subnormals, Entry()]
+
+
+_CODEC = RecordCodec(Updates)
+
+
+@dataclass(frozen=True)
+class MultiTensorKernel(Kernel[Updates]):
     """Loops over the elements of one part after the other; threads share those of each part that has enough.
 
     Version 2 says what becomes of subnormal numbers.
@@ -43,7 +53,7 @@ class MultiTensorKernel(PlainOperands):
     kinds: frozenset[str] = KINDS
 
     def legal(self, work: Work, target: TargetAttr) -> str | None:
-        """See `KernelDescriptor`."""
+        """See `Kernel`."""
         if (reason := update_reason(work)) is not None:
             return reason
         assert work.code is not None
@@ -52,32 +62,51 @@ class MultiTensorKernel(PlainOperands):
         return code_reason(work.code)
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
-        """See `KernelDescriptor`."""
+        """See `Kernel`."""
         return sum(cost_us(nest, spec) for nest, spec in _decide(work, target))
 
-    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
-        """See `KernelDescriptor`."""
+    def schedule(self, work: Work, target: TargetAttr) -> Updates:
+        """See `Kernel`."""
+        parts = [spec for _, spec in _decide(work, target)]
+        return Updates(parts, ZERO if can_flush(level_of(target)) else KEEP)
+
+    def record_of(self, work: Work, target: TargetAttr, schedule: Updates) -> dict[str, Attribute]:
+        """See `Kernel`."""
         assert work.code is not None
-        decided = _decide(work, target)
+        decided = zip(_nests(work), schedule.parts, strict=True)
         aliases = same_type(overwritten(work.code, update_of_work(work)), work)
         return {
-            "threads": integer(max(spec.threads for _, spec in decided)),
-            "subnormals": StringAttr(ZERO if can_flush(level_of(target)) else KEEP),
+            "threads": integer(max(spec.threads for spec in schedule.parts)),
+            **_CODEC.entries(schedule),
             "parts": ArrayAttr([DictionaryAttr(loop_record(spec, nest)) for nest, spec in decided]),
             "may_alias": pairs(aliases),
         }
+
+    def read(self, work: Work, record: Record, target: TargetAttr) -> Updates:
+        """See `Kernel`."""
+        return Updates(read_loops(record, _nests(work)), read_subnormals(record))
+
+    def schedule_reason(self, work: Work, target: TargetAttr, schedule: Updates) -> str | None:
+        """See `Kernel`."""
+        if schedule.subnormals == ZERO and not can_flush(level_of(target)):
+            return f"its {illegal('subnormals', ZERO, KEEP)} on {target.arch.data}"
+        reasons = (threads_reason(spec.threads, target) for spec in schedule.parts)
+        return next((f"in its 'parts', {reason}" for reason in reasons if reason is not None), None)
 
     def fixed_order(self, work: Work, target: TargetAttr) -> str:
         """See `BatchInvariantKernel`: nothing is combined."""
         return "none"
 
 
-def _decide(work: Work, target: TargetAttr) -> list[tuple[LoopNest, LoopSpec]]:
+def _nests(work: Work) -> list[LoopNest]:
     assert work.code is not None
     dtypes = [operand.dtype for operand in work.operands], [result.dtype for result in work.results]
-    nests = part_nests(work.code, update_of_work(work), *dtypes)
+    return part_nests(work.code, update_of_work(work), *dtypes)
+
+
+def _decide(work: Work, target: TargetAttr) -> list[tuple[LoopNest, LoopSpec]]:
     level, threads = level_of(target), threads_of(target)
-    return [(nest, choose(nest, level, threads, rounding=work.rounding)) for nest in nests]
+    return [(nest, choose(nest, level, threads, rounding=work.rounding)) for nest in _nests(work)]
 
 
 def can_flush(level: CpuLevel) -> bool:
@@ -85,9 +114,9 @@ def can_flush(level: CpuLevel) -> bool:
     return level.architecture == "x86_64"
 
 
-def read_subnormals(record: Mapping[str, Attribute]) -> str:
-    """The entry of a record. Raises PlanError if it is none."""
-    return one_of(record, "subnormals", (ZERO, KEEP))
+def read_subnormals(record: Record) -> Subnormals:
+    """What becomes of subnormal numbers. Raises RecordError if the record does not say."""
+    return _CODEC.values(record)["subnormals"]
 
 
 def part_nests(

@@ -12,13 +12,17 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.base import Work
+from aicf.backends.common.kernel import Kernel
+from aicf.backends.common.record import OneOf, Record, Whole, illegal, integer, read_entry
 from aicf.backends.cpu.gemm_spec import NOMINAL_GHZ
-from aicf.backends.cpu.legality import DETERMINISM, VERSION, PlainOperands
-from aicf.backends.cpu.records import get_int, integer
-from aicf.backends.cpu.target import CpuLevel
+from aicf.backends.cpu.legality import DETERMINISM, VERSION, level_of
+from aicf.backends.cpu.pack_spec import packed_elements
+from aicf.backends.cpu.records import get_int
+from aicf.backends.cpu.target import ELEMENT_BYTES, CpuLevel
+from aicf.backends.cpu.vectors import legal_lanes
 from aicf.backends.cpu.winograd_spec import WinogradSpec
+from aicf.backends.cpu.winograd_transforms import OUTPUT_TILES, TAPS
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
-from aicf.errors import PlanError
 
 WINOGRAD_WEIGHT = "winograd_weight"
 """Layout of a weight: ``[element of the transformed tile][ceil(outputs / nr)][channels][nr]``, zero padded."""
@@ -36,8 +40,9 @@ def has_layout(layout: LayoutAttr, spec: WinogradSpec) -> bool:
 
 
 @dataclass(frozen=True)
-class WinogradPackKernel(PlainOperands):
-    """Transforms and packs a weight for Winograd's products; only ever asked for through `ConvKernel.prepare`."""
+class WinogradPackKernel(Kernel[int]):
+    """Transforms and packs a weight for Winograd's products, vectors of so many f64 at a time; only ever asked for
+    through `ConvKernel.prepare`."""
 
     id: str = "cpu.pack_winograd"
     version: int = VERSION
@@ -46,27 +51,45 @@ class WinogradPackKernel(PlainOperands):
     kinds: frozenset[str] = frozenset({"pack"})
 
     def legal(self, work: Work, target: TargetAttr) -> str | None:
-        """See `KernelDescriptor`."""
-        return "weights are transformed where a convolution asks for it, in @prepare"
+        """See `Kernel`: a layout of this kernel's, for the weight as it is."""
+        layout, weight = work.results[0].layout, work.operands[0]
+        if layout is None or layout.layout.data != WINOGRAD_WEIGHT:
+            return "weights are transformed where a convolution asks for it, in @prepare"
+        given = layout.parameters_.data
+        tile, nr = read_entry(given, "output_tile", OneOf(OUTPUT_TILES)), read_entry(given, "nr", Whole(1))
+        elements = packed_elements(weight.shape[1], weight.shape[0], nr) * (tile + TAPS - 1) ** 2
+        expected, stated = elements * ELEMENT_BYTES[weight.dtype], get_int(given, "bytes")
+        return None if stated == expected else f"its layout's {illegal('bytes', stated, expected)}"
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
-        """See `KernelDescriptor`: some 60 cycles for each window; run once."""
+        """See `Kernel`: some 60 cycles for each window; run once."""
         return prod(work.operands[0].shape[:2]) * 60 / NOMINAL_GHZ / 1000
 
-    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
-        """Its record comes from `ConvKernel.prepare`, which knows the tile."""
-        raise PlanError(f"kernel '{self.id}' is recorded by the kernel that asks for the layout")
+    def schedule(self, work: Work, target: TargetAttr) -> int:
+        """See `Kernel`: elements of a vector; windows are transformed in f64."""
+        return level_of(target).lanes("f64")
+
+    def record_of(self, work: Work, target: TargetAttr, schedule: int) -> dict[str, Attribute]:
+        """See `Kernel`."""
+        assert work.results[0].layout is not None, "the result of legal work has a layout"
+        return _pack_entries(work.results[0].layout, schedule)
+
+    def read(self, work: Work, record: Record, target: TargetAttr) -> int:
+        """See `Kernel`."""
+        return read_entry(record, "lanes", legal_lanes("f64"))
 
 
 def winograd_pack_record(layout: LayoutAttr, level: CpuLevel) -> KernelAttr:
-    """The record of `cpu.pack_winograd` that makes a layout; windows are transformed in f64."""
+    """The record of `cpu.pack_winograd` that makes a layout."""
+    own = {"version": integer(WinogradPackKernel.version), "determinism": StringAttr(DETERMINISM)}
+    return KernelAttr(WinogradPackKernel.id, own | _pack_entries(layout, level.lanes("f64")))
+
+
+def _pack_entries(layout: LayoutAttr, lanes: int) -> dict[str, Attribute]:
     given = layout.parameters_.data
-    entries: dict[str, Attribute] = {
-        "version": integer(WinogradPackKernel.version),
-        "determinism": StringAttr(DETERMINISM),
-        "lanes": integer(level.lanes("f64")),
+    return {
+        "lanes": integer(lanes),
         "threads": integer(1),
-        "nr": integer(get_int(given, "nr")),
-        "output_tile": integer(get_int(given, "output_tile")),
+        "nr": given["nr"],
+        "output_tile": given["output_tile"],
     }
-    return KernelAttr(WinogradPackKernel.id, entries)

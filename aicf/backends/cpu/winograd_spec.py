@@ -26,7 +26,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated
 
+from aicf.backends.common.record import Entry, Whole
 from aicf.backends.cpu import gemm_spec
 from aicf.backends.cpu.gemm_spec import (
     CACHE_LINE,
@@ -71,7 +73,7 @@ class WinogradSpec:
 
     problem: WinogradProblem
     tile: int
-    block_rows: int
+    block_rows: Annotated[int, Entry(Whole(1))]
     product: GemmSpec
     threads: int = 1
 

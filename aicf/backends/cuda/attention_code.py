@@ -7,6 +7,7 @@ from math import e, log2
 from typing import Any
 
 from aicf.backends.base import Launch
+from aicf.backends.common.record import Record
 from aicf.backends.cuda.attention_kernels import (
     SIMT_ROWS,
     SIMT_WARPS,
@@ -19,7 +20,7 @@ from aicf.backends.cuda.attention_kernels import (
 from aicf.backends.cuda.attention_problem import AttentionProblem, Rows, problem_of_launch, read_scale
 from aicf.backends.cuda.code import KernelCode
 from aicf.backends.cuda.launches import KernelLaunch, address_of
-from aicf.backends.cuda.records import Record, is_programmatic, read_shape
+from aicf.backends.cuda.records import is_programmatic, read_shape
 from aicf.backends.cuda.staging import Snippet, part, stage
 from aicf.backends.cuda.target import ELEMENT_BYTES
 from aicf.backends.cuda.templates import attention, attention_parts, attention_simt
@@ -29,7 +30,7 @@ PARAMETERS = ("ptr", "ptr", "ptr", "ptr", "ptr")
 
 
 def emit(launch: Launch) -> Sequence[KernelLaunch]:
-    """The one launch of an attention instruction. Raises PlanError if its record lacks an entry."""
+    """The one launch of an attention instruction. Raises RecordError if its record lacks an entry."""
     problem = problem_of_launch(launch)
     tensor_cores = launch.kernel == AttentionKernel.id
     make = _on_tensor_cores if tensor_cores else _on_scalar_units

@@ -14,6 +14,7 @@ from math import ceil
 from xdsl.ir import Attribute
 
 from aicf.backends.base import Work
+from aicf.backends.common.record import Record, integer
 from aicf.backends.cuda.attention_problem import (
     KIND,
     MASK_TYPES,
@@ -23,7 +24,7 @@ from aicf.backends.cuda.attention_problem import (
     mask_clocks,
     problem_of,
 )
-from aicf.backends.cuda.records import PlainOperands, Record, Shape, contradiction, integer, read_integer
+from aicf.backends.cuda.records import CudaKernel, Shape, read_integer
 from aicf.backends.cuda.target import GpuArch, arch_named
 from aicf.backends.cuda.tensor_attention import TensorAttention
 from aicf.dialects.emit_types import TargetAttr
@@ -273,7 +274,7 @@ _TILES = ("block_m", "block_n", "stages", "warps_m", "warps_n")
 
 
 def read_spec(record: Record) -> AttentionSpec:
-    """The tiles of a kernel record. Raises PlanError if an entry is missing."""
+    """The tiles of a kernel record. Raises RecordError if an entry is missing."""
     tiles = {name: read_integer(record, name) for name in _TILES}
     return AttentionSpec(**tiles, warpgroups=bool(read_integer(record, "warpgroups")))
 
@@ -318,10 +319,11 @@ class AttentionKernel(TensorAttention[AttentionSpec]):
 
     def fixed_order(self, work: Work, target: TargetAttr) -> str:
         """See `BatchInvariantKernel`."""
-        return f"on tensor cores, keys in tiles of {self.best(work, target).block_n}, in order"
+        return f"on tensor cores, keys in tiles of {self.schedule(work, target).block_n}, in order"
 
-    def record_of(self, work: Work, target: TargetAttr, spec: AttentionSpec) -> dict[str, Attribute]:
-        """See `TensorAttention`."""
+    def record_of(self, work: Work, target: TargetAttr, schedule: AttentionSpec) -> dict[str, Attribute]:
+        """See `Kernel`."""
+        spec = schedule
         problem = problem_of(work)
         order = "keys in tiles, in order" + ("; then the warps, in order" if spec.warps_n > 1 else "")
         blocks = ceil(problem.m / spec.block_m) * problem.count
@@ -330,13 +332,13 @@ class AttentionKernel(TensorAttention[AttentionSpec]):
         tiles = {name: integer(getattr(spec, name)) for name in _TILES}
         return record | tiles | {"warpgroups": integer(int(spec.warpgroups))}
 
-    def spec_of(self, record: Record) -> AttentionSpec:
-        """See `TensorAttention`."""
+    def read(self, work: Work, record: Record, target: TargetAttr) -> AttentionSpec:
+        """See `Kernel`."""
         return read_spec(record)
 
 
 @dataclass(frozen=True)
-class SimtAttentionKernel(PlainOperands):
+class SimtAttentionKernel(CudaKernel[None]):
     """Attention in f32 arithmetic (IEEE) for any strides, see `templates.attention_simt`."""
 
     id: str = "cuda.attention_simt"
@@ -371,17 +373,19 @@ class SimtAttentionKernel(PlainOperands):
         rate = arch.f32_tflops * 1e6 / 4 / (arch.multiprocessors * 4)
         return 3.0 + rounds * work_of_block / rate
 
-    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
-        """See `KernelDescriptor`."""
+    def schedule(self, work: Work, target: TargetAttr) -> None:
+        """See `Kernel`: it has no variants."""
+
+    def read(self, work: Work, record: Record, target: TargetAttr) -> None:
+        """See `Kernel`: it has no variants."""
+
+    def record_of(self, work: Work, target: TargetAttr, schedule: None) -> dict[str, Attribute]:
+        """See `Kernel`."""
         problem = problem_of(work)
         blocks = ceil(problem.m / (SIMT_WARPS * SIMT_ROWS)) * problem.count
         shape = Shape((blocks, 1, 1), (32 * SIMT_WARPS, 1, 1), (1, 1, 1), simt_shared_bytes(problem))
         order = self.fixed_order(work, target)
         return common_record(work, arch_named(target.arch.data), shape, order)
-
-    def record_reason(self, work: Work, record: Record, target: TargetAttr) -> str | None:
-        """See `CheckedKernel`: it has no variants."""
-        return contradiction(record, self.record(work, target), arch_named(target.arch.data))
 
     def fixed_order(self, work: Work, target: TargetAttr) -> str:
         """See `BatchInvariantKernel`: there is one order."""

@@ -13,9 +13,9 @@ from xdsl.dialects.builtin import FloatAttr, StringAttr, f64
 from xdsl.ir import Attribute
 
 from aicf.backends.base import BufferRef, Launch, OperandInfo, Work
-from aicf.backends.cuda.records import Record, Shape, integers, read_flag, read_integer, start_entries
+from aicf.backends.common.record import Record, RecordError
+from aicf.backends.cuda.records import Shape, integers, read_flag, read_integer, start_entries
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch
-from aicf.errors import PlanError
 
 KIND = "attention"
 HALVES = ("f16", "bf16")
@@ -111,7 +111,7 @@ def problem_of_operands(
     Args:
         entries: The attributes of a work or the entries of a kernel record.
 
-    Raises PlanError if an entry is missing.
+    Raises RecordError if an entry is missing.
     """
     q, k, v = ins[:3]
     shape = (*q.shape[:-1], k.shape[-2])
@@ -173,10 +173,10 @@ def common_reason(work: Work, problem: AttentionProblem) -> str | None:
 
 
 def read_scale(record: Record) -> float:
-    """The scale of a kernel record, or of a work's attributes. Raises PlanError if there is none."""
+    """The scale of a kernel record, or of a work's attributes. Raises RecordError if there is none."""
     value = record.get("scale")
     if not isinstance(value, FloatAttr):
-        raise PlanError("kernel record lacks the number 'scale': run select-kernels again")
+        raise RecordError("it lacks the number 'scale'")
     return value.value.data
 
 

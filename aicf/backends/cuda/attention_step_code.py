@@ -31,7 +31,7 @@ Constants = dict[str, Constant | Snippet]
 
 
 def emit(launch: Launch) -> Sequence[KernelLaunch]:
-    """The one launch of the instruction. Raises PlanError if its record lacks an entry."""
+    """The one launch of the instruction. Raises RecordError if its record lacks an entry."""
     problem, spec = problem_of_launch(launch), read_spec(launch.record)
     operands = _operands(launch, problem)
     constants = {

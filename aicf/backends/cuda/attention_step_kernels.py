@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import ArrayAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.base import BufferRef, Launch, OperandInfo, Work
+from aicf.backends.common.record import Record, integer
 from aicf.backends.cuda.attention_problem import (
     HALVES,
     KIND,
@@ -21,16 +22,7 @@ from aicf.backends.cuda.attention_problem import (
     problem_of_operands,
     rows_of,
 )
-from aicf.backends.cuda.records import (
-    PlainOperands,
-    Record,
-    Shape,
-    contradiction,
-    integer,
-    integers,
-    read_integer,
-    size_reason,
-)
+from aicf.backends.cuda.records import CudaKernel, Shape, integers, read_integer, size_reason
 from aicf.backends.cuda.target import GpuArch, arch_named
 from aicf.dialects.emit_types import TargetAttr
 
@@ -197,12 +189,12 @@ _NUMBERS = ("splits", "warps")
 
 
 def read_spec(record: Record) -> Spec:
-    """The variant of a kernel record. Raises PlanError if an entry is missing."""
+    """The variant of a kernel record. Raises RecordError if an entry is missing."""
     return Spec(*(read_integer(record, name) for name in _NUMBERS))
 
 
 @dataclass(frozen=True)
-class AttentionStepKernel(PlainOperands):
+class AttentionStepKernel(CudaKernel[Spec]):
     """Attention of one query a head for f16 and bf16, see `templates.attention_step`."""
 
     id: str = "cuda.attention_step"
@@ -226,12 +218,13 @@ class AttentionStepKernel(PlainOperands):
         problem, arch = problem_of(work), arch_named(target.arch.data)
         return predicted_us(problem, ranked_specs(problem, arch)[0], arch)
 
-    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
-        """See `KernelDescriptor`."""
-        return self.record_of(work, target, ranked_specs(problem_of(work), arch_named(target.arch.data))[0])
+    def schedule(self, work: Work, target: TargetAttr) -> Spec:
+        """See `Kernel`."""
+        return ranked_specs(problem_of(work), arch_named(target.arch.data))[0]
 
-    def record_of(self, work: Work, target: TargetAttr, spec: Spec) -> dict[str, Attribute]:
-        """The record of a given variant, one of `specs`."""
+    def record_of(self, work: Work, target: TargetAttr, schedule: Spec) -> dict[str, Attribute]:
+        """See `Kernel`."""
+        spec = schedule
         problem, arch = problem_of(work), arch_named(target.arch.data)
         grid = (problem.attention.count * spec.splits, 1, 1)
         shape = Shape(grid, (32 * spec.warps, 1, 1), (spec.splits, 1, 1), spec.shared_bytes(problem))
@@ -242,12 +235,14 @@ class AttentionStepKernel(PlainOperands):
             record["may_alias"] = ArrayAttr([integers((1, 1)), integers((2, 2))])
         return record
 
-    def record_reason(self, work: Work, record: Record, target: TargetAttr) -> str | None:
-        """See `CheckedKernel`."""
-        spec, arch = read_spec(record), arch_named(target.arch.data)
-        if (reason := size_reason(spec) or spec_reason(problem_of(work), spec, arch)) is not None:
-            return reason
-        return contradiction(record, self.record_of(work, target, spec), arch)
+    def read(self, work: Work, record: Record, target: TargetAttr) -> Spec:
+        """See `Kernel`."""
+        return read_spec(record)
+
+    def schedule_reason(self, work: Work, target: TargetAttr, schedule: Spec) -> str | None:
+        """See `Kernel`."""
+        arch = arch_named(target.arch.data)
+        return size_reason(schedule) or spec_reason(problem_of(work), schedule, arch)
 
     def candidates(self, work: Work, target: TargetAttr) -> Sequence[Mapping[str, Attribute]]:
         """The records of all `specs`, the most promising first."""

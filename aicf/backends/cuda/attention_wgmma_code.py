@@ -32,7 +32,7 @@ PARAMETERS = ("ptr", "ptr", "ptr", "ptr", "ptr")
 
 
 def emit(launch: Launch) -> Sequence[KernelLaunch]:
-    """The one launch of an instruction. Raises PlanError if its record lacks an entry."""
+    """The one launch of an instruction. Raises RecordError if its record lacks an entry."""
     problem, spec, shape = problem_of_launch(launch), read_spec(launch.record), read_shape(launch.record)
     constants = _constants(problem, spec, read_scale(launch.record), shape.grid[0])
     constants |= _parts(problem, spec) | _mask_constants(problem, spec)

@@ -10,6 +10,7 @@ from functools import lru_cache
 from xdsl.ir import Attribute
 
 from aicf.backends.base import Work
+from aicf.backends.common.record import Record, integer
 from aicf.backends.cuda.attention_problem import (
     AttentionProblem,
     Rows,
@@ -18,7 +19,7 @@ from aicf.backends.cuda.attention_problem import (
     problem_of,
     read_scale,
 )
-from aicf.backends.cuda.records import Record, Shape, integer, read_integer
+from aicf.backends.cuda.records import Shape, read_integer
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch, arch_named
 from aicf.backends.cuda.tensor_attention import TensorAttention
 from aicf.dialects.emit_types import TargetAttr
@@ -195,7 +196,7 @@ _NUMBERS = ("groups", "block_n", "stages")
 
 
 def read_spec(record: Record) -> Spec:
-    """The variant of a kernel record. Raises PlanError if an entry is missing."""
+    """The variant of a kernel record. Raises RecordError if an entry is missing."""
     numbers = {name: read_integer(record, name) for name in _NUMBERS}
     return Spec(**numbers, turns=bool(read_integer(record, "turns")))
 
@@ -240,10 +241,11 @@ class WgmmaAttentionKernel(TensorAttention[Spec]):
 
     def fixed_order(self, work: Work, target: TargetAttr) -> str:
         """See `BatchInvariantKernel`: a warpgroup has whole rows of scores, and hidden tiles add zeros."""
-        return f"by warpgroups, keys in tiles of {self.best(work, target).block_n}, in order"
+        return f"by warpgroups, keys in tiles of {self.schedule(work, target).block_n}, in order"
 
-    def record_of(self, work: Work, target: TargetAttr, spec: Spec) -> dict[str, Attribute]:
-        """See `TensorAttention`."""
+    def record_of(self, work: Work, target: TargetAttr, schedule: Spec) -> dict[str, Attribute]:
+        """See `Kernel`."""
+        spec = schedule
         problem, arch = problem_of(work), arch_named(target.arch.data)
         blocks = min(units_of(problem, spec), arch.multiprocessors * spec.blocks_per_sm)
         shape = Shape((blocks, 1, 1), (spec.threads, 1, 1), (1, 1, 1), layout_of(problem, spec).total)
@@ -251,8 +253,8 @@ class WgmmaAttentionKernel(TensorAttention[Spec]):
         numbers = {name: integer(getattr(spec, name)) for name in _NUMBERS}
         return record | numbers | {"turns": integer(int(spec.turns))}
 
-    def spec_of(self, record: Record) -> Spec:
-        """See `TensorAttention`."""
+    def read(self, work: Work, record: Record, target: TargetAttr) -> Spec:
+        """See `Kernel`."""
         return read_spec(record)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from importlib import import_module
 
 from aicf.backends.base import CodeUnit, Launch
+from aicf.backends.common.record import naming
 from aicf.backends.cuda.code import Cubin, KernelCode
 from aicf.backends.cuda.device_program import (
     FORMAT,
@@ -114,7 +115,9 @@ def _program(unit: CodeUnit) -> Generator[KernelCode, None, DeviceProgram]:
     ends: dict[str, int] = {}
     for launch in unit.launches:
         first = True
-        for part in emitter(launch.kernel)(launch):
+        with naming(launch.name):
+            parts = list(emitter(launch.kernel)(launch))
+        for part in parts:
             after = _edges(launch, ends, nodes, part) if first else _chained(launch, nodes, part)
             nodes.append(_node(launch.name, part, after))
             if isinstance(part, KernelLaunch):

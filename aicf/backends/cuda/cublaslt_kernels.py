@@ -17,6 +17,7 @@ from xdsl.dialects.builtin import ArrayAttr, BoolAttr, DictionaryAttr, FloatAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.base import Work
+from aicf.backends.common.record import Record, RecordError, Whole, integer, read_entry
 from aicf.backends.cuda.cublaslt_epilogue import library_epilogue
 from aicf.backends.cuda.gemm_problem import (
     Access,
@@ -26,14 +27,7 @@ from aicf.backends.cuda.gemm_problem import (
     product_reason,
     strided,
 )
-from aicf.backends.cuda.records import (
-    PlainOperands,
-    Record,
-    contradiction,
-    integer,
-    integers,
-    read_integer,
-)
+from aicf.backends.cuda.records import CudaKernel, integers, read_integer
 from aicf.backends.cuda.target import ELEMENT_BYTES, arch_named
 from aicf.dialects.emit_types import TargetAttr
 
@@ -220,7 +214,7 @@ def _device_fields() -> dict[str, Attribute]:
 
 
 @dataclass(frozen=True)
-class CublasLtKernel(PlainOperands):
+class CublasLtKernel(CudaKernel[Mapping[str, Attribute]]):
     """Products with bias, residual and activation, by NVIDIA's library."""
 
     id: str = "cuda.cublaslt"
@@ -251,8 +245,22 @@ class CublasLtKernel(PlainOperands):
         bytes_us = elements * ELEMENT_BYTES[problem.dtype] / arch.bandwidth_gbs / 1e3
         return 3.0 + max(problem.flops / peak / 0.75e6, bytes_us)
 
-    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
-        """See `KernelDescriptor`; without `device_fields`."""
+    def schedule(self, work: Work, target: TargetAttr) -> Mapping[str, Attribute]:
+        """See `Kernel`: only the device knows the values of `device_fields`."""
+        return {}
+
+    def read(self, work: Work, record: Record, target: TargetAttr) -> Mapping[str, Attribute]:
+        """See `Kernel`: what the device gave."""
+        for name in self.device_fields:
+            if name not in record:
+                raise RecordError(f"it lacks '{name}', which aicf tune measures on the device")
+        read_entry(record, "workspace_bytes", Whole(0, MOST_WORKSPACE_BYTES))
+        return {name: record[name] for name in self.device_fields}
+
+    def record_of(
+        self, work: Work, target: TargetAttr, schedule: Mapping[str, Attribute]
+    ) -> dict[str, Attribute]:
+        """See `Kernel`."""
         call, dtype = call_of(work), StringAttr(work.results[0].dtype)
         count = len(work.operands) + len(work.results)
         entries: dict[str, Attribute] = {
@@ -275,18 +283,15 @@ class CublasLtKernel(PlainOperands):
             "combination_order": StringAttr("the library's, fixed by version and algorithm"),
             "rounding": StringAttr("fused"),
             "fixed_addresses": integers(range(count)),
+            **schedule,
         }
         if "c" in call.operands and call.c == call.d:
             entries["may_alias"] = ArrayAttr([integers([0, call.operands["c"]])])
         return entries
 
-    def record_reason(self, work: Work, record: Record, target: TargetAttr) -> str | None:
-        """See `CheckedKernel`. Matrices may be aligned to more than the call says."""
-        given = {key: record[key] for key in self.device_fields if key in record}
-        expected = {**self.record(work, target), **self.device_fields, **given}
-        aligned, most = read_integer(record, "alignment"), read_integer(expected, "alignment")
-        if 0 < aligned <= most and most % aligned == 0:
-            expected["alignment"] = integer(aligned)
-        if not 0 <= read_integer(record, "workspace_bytes") <= MOST_WORKSPACE_BYTES:
-            return f"its 'workspace_bytes' are none of 0 .. {MOST_WORKSPACE_BYTES}"
-        return contradiction(record, expected, arch_named(target.arch.data))
+    def tolerates(self, target: TargetAttr, key: str, record: Record, expected: Record) -> bool:
+        """See `Kernel`: matrices may be aligned to less than they are."""
+        if key == "alignment":
+            aligned, most = read_integer(record, key), read_integer(expected, key)
+            return 0 < aligned <= most and most % aligned == 0
+        return super().tolerates(target, key, record, expected)

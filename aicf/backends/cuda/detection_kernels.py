@@ -11,9 +11,9 @@ from math import prod
 from xdsl.ir import Attribute
 
 from aicf.backends.base import Work
+from aicf.backends.common.record import integer
 from aicf.backends.cuda.generated_kernels import DETERMINISM
 from aicf.backends.cuda.place_kernels import LAUNCH_US, THREADS, Places, launch_entries
-from aicf.backends.cuda.records import integer
 from aicf.backends.cuda.target import arch_named
 from aicf.dialects.emit_types import TargetAttr
 
@@ -43,8 +43,8 @@ class NonMaxSuppressionKernel(Places):
         compared = classes * boxes * kept / 2 / _OVERLAPS_PER_US
         return LAUNCH_US + waves * kept * _ROUND_US + compared
 
-    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
-        """See `KernelDescriptor`."""
+    def record_of(self, work: Work, target: TargetAttr, schedule: None) -> dict[str, Attribute]:
+        """See `Kernel`."""
         classes = _classes(work)
         return {
             "centred": work.attrs["centred"],

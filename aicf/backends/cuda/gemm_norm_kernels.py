@@ -16,10 +16,11 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, SSAValue
 
 from aicf.backends.base import KernelDescriptor, OperandInfo, Work
+from aicf.backends.common.record import Record
 from aicf.backends.cuda.gemm_problem import product_reason
 from aicf.backends.cuda.generated_kernels import GeneratedKernel, code_reason
 from aicf.backends.cuda.mma_kernels import MmaKernel
-from aicf.backends.cuda.records import PlainOperands, Record, contradiction, size_reason
+from aicf.backends.cuda.records import CudaKernel, size_reason
 from aicf.backends.cuda.target import arch_named
 from aicf.backends.cuda.wgmma_kernels import (
     FACTORS,
@@ -48,7 +49,7 @@ _PRODUCTS: tuple[KernelDescriptor, ...] = (WgmmaKernel(), MmaKernel())
 
 
 @dataclass(frozen=True)
-class GemmNormKernel(PlainOperands):
+class GemmNormKernel(CudaKernel[Spec]):
     """Products of f16 or bf16 with a row program behind them, the rows in registers of a cluster."""
 
     id: str = "cuda.gemm_norm"
@@ -97,9 +98,9 @@ class GemmNormKernel(PlainOperands):
         alone = min(kernel.cost_us(product, target) for kernel in products)
         return alone + _HANDOVER_US + GeneratedKernel().cost_us(rows, target)
 
-    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
-        """See `KernelDescriptor`: the record of the variant that the prior prefers."""
-        return self.record_of(work, target, _ranked(work, target)[0])
+    def schedule(self, work: Work, target: TargetAttr) -> Spec:
+        """See `Kernel`: the variant that the prior prefers."""
+        return _ranked(work, target)[0]
 
     def fixed_order(self, work: Work, target: TargetAttr) -> str:
         """See `BatchInvariantKernel`: K is never split, and the width of a tile says how a row is combined."""
@@ -110,17 +111,19 @@ class GemmNormKernel(PlainOperands):
         """The records of all legal variants, by the prior the cheapest first."""
         return [self.record_of(work, target, spec) for spec in _ranked(work, target)]
 
-    def record_of(self, work: Work, target: TargetAttr, spec: Spec) -> dict[str, Attribute]:
-        """The record of `work` run by `spec`, a legal one."""
-        entries = WgmmaKernel().record_of(work, target, spec)
-        return {**entries, "combination_order": StringAttr(_order(spec))}
+    def record_of(self, work: Work, target: TargetAttr, schedule: Spec) -> dict[str, Attribute]:
+        """See `Kernel`."""
+        entries = WgmmaKernel().record_of(work, target, schedule)
+        return {**entries, "combination_order": StringAttr(_order(schedule))}
 
-    def record_reason(self, work: Work, record: Record, target: TargetAttr) -> str | None:
-        """See `CheckedKernel`."""
-        task, spec, arch = task_of_work(work), spec_of(record), arch_named(target.arch.data)
-        if (reason := size_reason(spec) or spec_reason(spec, task, arch)) is not None:
-            return reason
-        return contradiction(record, self.record_of(work, target, spec), arch)
+    def read(self, work: Work, record: Record, target: TargetAttr) -> Spec:
+        """See `Kernel`."""
+        return spec_of(record)
+
+    def schedule_reason(self, work: Work, target: TargetAttr, schedule: Spec) -> str | None:
+        """See `Kernel`."""
+        arch = arch_named(target.arch.data)
+        return size_reason(schedule) or spec_reason(schedule, task_of_work(work), arch)
 
 
 def _ranked(work: Work, target: TargetAttr) -> Sequence[Spec]:

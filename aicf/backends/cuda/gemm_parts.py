@@ -6,17 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from aicf.backends.base import Launch
+from aicf.backends.common.record import Record
 from aicf.backends.cuda.device_program import Address
 from aicf.backends.cuda.gemm_epilogue import Epilogue, Guards, make_epilogue
 from aicf.backends.cuda.gemm_problem import Access, GemmProblem, epilogue_accesses, operands_of, strided
 from aicf.backends.cuda.launches import address_of
-from aicf.backends.cuda.records import (
-    Record,
-    is_programmatic,
-    read_early,
-    read_integer,
-    read_rounding,
-)
+from aicf.backends.cuda.records import is_programmatic, read_early, read_integer, read_rounding
 from aicf.backends.cuda.scalar_code import load_snippet, point_snippet, store_snippet
 from aicf.backends.cuda.staging import Snippet
 

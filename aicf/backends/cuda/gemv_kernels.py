@@ -13,6 +13,7 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.base import Work
+from aicf.backends.common.record import Record, RecordError, Whole, illegal, integer
 from aicf.backends.cuda.gemv_spec import (
     NORMED,
     ColumnsSpec,
@@ -26,11 +27,8 @@ from aicf.backends.cuda.gemv_spec import (
     spec_reason,
 )
 from aicf.backends.cuda.records import (
-    PlainOperands,
-    Record,
+    CudaKernel,
     Shape,
-    contradiction,
-    integer,
     integers,
     is_never_written,
     is_programmatic,
@@ -46,7 +44,6 @@ from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch, arch_named
 from aicf.backends.nests import is_linear
 from aicf.dialects.emit_kernels import KernelOp, ReduceOp, StoreOp, YieldOp
 from aicf.dialects.emit_types import TargetAttr
-from aicf.errors import PlanError
 
 MOST_ROWS = 16
 """Activation rows above which tensor cores win."""
@@ -60,14 +57,12 @@ FIRST = "loaded_first"
 
 
 def read_spec(record: Record) -> Spec:
-    """The decisions of a record. Raises PlanError if one is missing."""
+    """The decisions of a record. Raises RecordError if one is missing."""
     early = read_early(record) if is_programmatic(record) else read_integers(record, FIRST)
     trigger, along = read_text(record, "trigger_at"), read_text(record, "along")
     keys = _NUMBERS.get(along)
     if keys is None:
-        raise PlanError(
-            f"kernel record: 'along' is '{along}', none of {', '.join(_NUMBERS)}: run select-kernels again"
-        )
+        raise RecordError(f"its {illegal('along', along, ', '.join(_NUMBERS))}")
     numbers = [read_integer(record, key) for key in keys]
     match along:
         case "tiles":
@@ -221,7 +216,7 @@ _REGISTER_FLOATS = ("f32", "f16", "bf16")
 
 
 @dataclass(frozen=True)
-class GemvKernel(PlainOperands):
+class GemvKernel(CudaKernel[Spec]):
     """Products of up to 16 rows with weights [N, K] or [K, N]; a row program in front and an epilogue behind."""
 
     id: str = "cuda.gemv"
@@ -257,28 +252,36 @@ class GemvKernel(PlainOperands):
         arithmetic = 2e-6 * problem.m * problem.weight_bytes / ELEMENT_BYTES[problem.dtype] / arch.f32_tflops
         return max(streaming, 1.5 * arithmetic, LATENCY_US) + (0.4 if work.prologue is not None else 0.0)
 
-    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
-        """See `KernelDescriptor`."""
+    def schedule(self, work: Work, target: TargetAttr) -> Spec:
+        """See `Kernel`."""
+        spec = choose(read_problem(work.kind, work.attrs, work.operands), arch_named(target.arch.data))
+        assert spec is not None, "legal work has one"
+        return spec
+
+    def record_of(self, work: Work, target: TargetAttr, schedule: Spec) -> dict[str, Attribute]:
+        """See `Kernel`."""
         problem = read_problem(work.kind, work.attrs, work.operands)
-        arch = arch_named(target.arch.data)
-        spec = choose(problem, arch)
-        assert spec is not None
-        return spec_record(work, problem, spec, arch)
+        return spec_record(work, problem, schedule, arch_named(target.arch.data))
 
     def candidates(self, work: Work, target: TargetAttr) -> list[dict[str, Attribute]]:
         """See `TunableKernel`."""
         return specs(work, target)
 
-    def record_reason(self, work: Work, record: Record, target: TargetAttr) -> str | None:
-        """See `CheckedKernel`."""
+    def read(self, work: Work, record: Record, target: TargetAttr) -> Spec:
+        """See `Kernel`."""
+        return read_spec(record)
+
+    def schedule_reason(self, work: Work, target: TargetAttr, schedule: Spec) -> str | None:
+        """See `Kernel`."""
         problem, arch = read_problem(work.kind, work.attrs, work.operands), arch_named(target.arch.data)
-        spec = read_spec(record)
-        if (reason := size_reason(spec) or spec_reason(spec, problem, arch)) is not None:
-            return reason
-        expected = spec_record(work, problem, spec, arch)
-        if FIRST in expected and all(0 < number < len(work.operands) for number in spec.early):
-            expected[FIRST] = integers(spec.early)
-        return contradiction(record, expected, arch)
+        numbers = Whole(1, len(work.operands) - 1)
+        if not all(numbers.holds(number) for number in schedule.early):
+            return f"its {illegal(FIRST, list(schedule.early), f'numbers {numbers}')}"
+        return size_reason(schedule) or spec_reason(schedule, problem, arch)
+
+    def tolerates(self, target: TargetAttr, key: str, record: Record, expected: Record) -> bool:
+        """See `Kernel`: what is loaded first is compared with what is written meanwhile by `verify-order`."""
+        return key == FIRST or super().tolerates(target, key, record, expected)
 
 
 LATENCY_US = 1.5

@@ -7,13 +7,14 @@ from copy import copy
 from typing import Any
 
 from aicf.backends.base import BufferRef, Launch
+from aicf.backends.common.record import Record
 from aicf.backends.cuda.code import KernelCode
 from aicf.backends.cuda.combine_code import told_bytes
 from aicf.backends.cuda.generated_kernels import read_shapes, read_spec
 from aicf.backends.cuda.generated_spec import TILE, GeneratedSpec, partial_bytes
 from aicf.backends.cuda.launches import KernelLaunch, address_of
 from aicf.backends.cuda.phase_code import PhaseCode
-from aicf.backends.cuda.records import Record, Shape, is_programmatic, read_rounding
+from aicf.backends.cuda.records import Shape, is_programmatic, read_rounding
 from aicf.backends.cuda.scalar_code import Rounding
 from aicf.backends.cuda.scan_code import ScanCode, totals_of
 from aicf.backends.cuda.staging import stage

@@ -13,14 +13,12 @@ from xdsl.dialects.builtin import ArrayAttr, BoolAttr, DictionaryAttr, StringAtt
 from xdsl.ir import Attribute
 
 from aicf.backends.base import OperandInfo, Work
+from aicf.backends.common.record import Record, integer, read_parts
 from aicf.backends.cuda.generated_cost import cost_us
 from aicf.backends.cuda.generated_spec import GeneratedSpec, choose, partial_bytes
 from aicf.backends.cuda.records import (
-    PlainOperands,
-    Record,
+    CudaKernel,
     Shape,
-    contradiction,
-    integer,
     integers,
     read_integer,
     read_integers,
@@ -35,7 +33,6 @@ from aicf.backends.nests import LoopNest, Strided, is_linear, nest_of, overwrita
 from aicf.dialects.emit_kernels import IndexOp, KernelOp, LoadOp, ReduceOp, ScanOp, StoreOp, YieldOp, scans_of
 from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.emit_updates import is_update
-from aicf.errors import PlanError
 
 VERSION = 1
 DETERMINISM = "bitwise"
@@ -85,7 +82,7 @@ def _scan_reason(code: KernelOp) -> str | None:
 
 
 @dataclass(frozen=True)
-class GeneratedKernel(PlainOperands):
+class GeneratedKernel(CudaKernel[GeneratedSpec]):
     """Code from the generated scalar program: pointwise chains, and reductions with what is around them."""
 
     id: str = "cuda.generated"
@@ -111,19 +108,31 @@ class GeneratedKernel(PlainOperands):
         nest, spec = _decide(work, target)
         return cost_us(nest, spec, arch_named(target.arch.data))
 
-    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
-        """See `KernelDescriptor`."""
-        nest, spec = _decide(work, target)
-        return _record_of(work, target, nest, spec)
+    def schedule(self, work: Work, target: TargetAttr) -> GeneratedSpec:
+        """See `Kernel`."""
+        return _decide(work, target)[1]
 
-    def record_reason(self, work: Work, record: Record, target: TargetAttr) -> str | None:
-        """See `CheckedKernel`."""
-        nest, spec, arch = _nest(work), read_spec(record), arch_named(target.arch.data)
-        if (reason := spec.problem(nest)) is not None:
-            return reason
-        if spec.cluster > 1 and not arch.has_clusters:
+    def record_of(self, work: Work, target: TargetAttr, schedule: GeneratedSpec) -> dict[str, Attribute]:
+        """See `Kernel`."""
+        assert work.code is not None
+        nest = _nest(work)
+        entries = loops_record(nest, schedule, work.rounding, arch_named(target.arch.data))
+        if workspace := partial_bytes(nest, schedule):
+            entries["workspace_bytes"] = integer(workspace)
+        if schedule.splits == 1:
+            entries["may_alias"] = _may_alias(work, work.code)
+        return entries
+
+    def read(self, work: Work, record: Record, target: TargetAttr) -> GeneratedSpec:
+        """See `Kernel`."""
+        return read_spec(record)
+
+    def schedule_reason(self, work: Work, target: TargetAttr, schedule: GeneratedSpec) -> str | None:
+        """See `Kernel`."""
+        arch = arch_named(target.arch.data)
+        if schedule.cluster > 1 and not arch.has_clusters:
             return f"{arch.name} has no clusters"
-        return contradiction(record, _record_of(work, target, nest, spec), arch)
+        return schedule.problem(_nest(work))
 
     def fixed_order(self, work: Work, target: TargetAttr) -> str:
         """See `BatchInvariantKernel`."""
@@ -143,16 +152,6 @@ def _decide(work: Work, target: TargetAttr) -> tuple[LoopNest, GeneratedSpec]:
     return nest, choose(nest, offsets, arch, work.batch_invariant)
 
 
-def _record_of(work: Work, target: TargetAttr, nest: LoopNest, spec: GeneratedSpec) -> dict[str, Attribute]:
-    assert work.code is not None
-    entries = loops_record(nest, spec, work.rounding, arch_named(target.arch.data))
-    if workspace := partial_bytes(nest, spec):
-        entries["workspace_bytes"] = integer(workspace)
-    if spec.splits == 1:
-        entries["may_alias"] = _may_alias(work, work.code)
-    return entries
-
-
 def _may_alias(work: Work, code: KernelOp) -> Attribute:
     """Outputs that may lie on an input of their type."""
     found = [
@@ -167,7 +166,7 @@ def _may_alias(work: Work, code: KernelOp) -> Attribute:
 
 
 @dataclass(frozen=True)
-class MoveKernel(PlainOperands):
+class MoveKernel(CudaKernel[Sequence[GeneratedSpec]]):
     """Moves elements: a strided copy, or operands side by side."""
 
     id: str
@@ -190,28 +189,33 @@ class MoveKernel(PlainOperands):
             work.body, [_strided(operand) for operand in work.operands], _strided(work.results[0]), axis
         )
 
-    def _decide(self, work: Work, target: TargetAttr) -> list[tuple[LoopNest, GeneratedSpec]]:
+    def _nests(self, work: Work) -> list[LoopNest]:
         found = self._moves(work)
-        assert found is not None
+        assert found is not None, "loops are asked for of legal work"
+        return [move.nest for move in found]
+
+    def schedule(self, work: Work, target: TargetAttr) -> Sequence[GeneratedSpec]:
+        """See `Kernel`."""
+        found = self._moves(work)
+        assert found is not None, "loops are asked for of legal work"
         arch, start = arch_named(target.arch.data), work.results[0].offset
-        decided: list[tuple[LoopNest, GeneratedSpec]] = []
+        decided: list[GeneratedSpec] = []
         for move in found:
             sources = [] if move.operand is None else [work.operands[move.operand].offset]
-            decided.append((move.nest, choose(move.nest, [*sources, start + move.offset], arch)))
+            decided.append(choose(move.nest, [*sources, start + move.offset], arch))
         return decided
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
         """See `KernelDescriptor`."""
         arch = arch_named(target.arch.data)
-        return sum(cost_us(nest, spec, arch) for nest, spec in self._decide(work, target))
+        decided = zip(self._nests(work), self.schedule(work, target), strict=True)
+        return sum(cost_us(nest, spec, arch) for nest, spec in decided)
 
-    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
-        """See `KernelDescriptor`."""
-        return self._record_of(work, target, self._decide(work, target))
-
-    def _record_of(
-        self, work: Work, target: TargetAttr, decided: Sequence[tuple[LoopNest, GeneratedSpec]]
+    def record_of(
+        self, work: Work, target: TargetAttr, schedule: Sequence[GeneratedSpec]
     ) -> dict[str, Attribute]:
+        """See `Kernel`."""
+        decided = zip(self._nests(work), schedule, strict=True)
         return {
             "axis": work.attrs.get("axis", integer(0)),
             "parts": ArrayAttr([DictionaryAttr(spec_record(nest, spec)) for nest, spec in decided]),
@@ -223,16 +227,16 @@ class MoveKernel(PlainOperands):
         """See `BatchInvariantKernel`: nothing is combined."""
         return "none"
 
-    def record_reason(self, work: Work, record: Record, target: TargetAttr) -> str | None:
-        """See `CheckedKernel`."""
-        found, parts = self._moves(work), read_parts(record)
-        if found is None or len(found) != len(parts):
-            return f"it has {len(parts)} parts, {len(found or ())} are moved here"
-        decided = [(move.nest, read_spec(part)) for move, part in zip(found, parts, strict=True)]
-        for nest, spec in decided:
-            if (reason := spec.problem(nest)) is not None:
-                return reason
-        return contradiction(record, self._record_of(work, target, decided), arch_named(target.arch.data))
+    def read(self, work: Work, record: Record, target: TargetAttr) -> Sequence[GeneratedSpec]:
+        """See `Kernel`."""
+        return [read_spec({**record, **part}) for part in read_parts(record, "parts", len(self._nests(work)))]
+
+    def schedule_reason(
+        self, work: Work, target: TargetAttr, schedule: Sequence[GeneratedSpec]
+    ) -> str | None:
+        """See `Kernel`."""
+        reasons = (spec.problem(nest) for nest, spec in zip(self._nests(work), schedule, strict=True))
+        return next((f"in its 'parts', {reason}" for reason in reasons if reason is not None), None)
 
 
 def _strided(operand: OperandInfo) -> Strided:
@@ -262,7 +266,7 @@ def loops_record(nest: LoopNest, spec: GeneratedSpec, rounding: str, arch: GpuAr
 
 
 def read_spec(record: Record) -> GeneratedSpec:
-    """The decisions of a record. Raises PlanError if it lacks one."""
+    """The decisions of a record. Raises RecordError if it lacks one."""
     late = bool(read_integer(record, "late"))
     numbers = {name: read_integer(record, name) for name in _NUMBERS}
     _, cluster, _ = read_integers(record, "cluster", 3)
@@ -270,20 +274,16 @@ def read_spec(record: Record) -> GeneratedSpec:
 
 
 def read_shapes(record: Record) -> list[Shape]:
-    """The launches of a record, in order. Raises PlanError if it lacks them."""
+    """The launches of a record, in order. Raises RecordError if it lacks them."""
     grids = record.get("grids")
     entries = cast("ArrayAttr[Attribute]", grids).data if isinstance(grids, ArrayAttr) else ()
     return [read_shape({**record, "grid": grid}) for grid in entries]
 
 
-def read_parts(record: Record) -> list[Record]:
-    """The records of the moves of a copy or concatenation. Raises PlanError if there are none."""
-    value = record.get("parts")
-    if not isinstance(value, ArrayAttr):
-        raise PlanError("kernel record lacks the list 'parts': run select-kernels again")
+def read_moves(record: Record) -> list[Record]:
+    """The records of the moves of a copy or concatenation. Raises RecordError if there are none."""
     common = {key: entry for key, entry in record.items() if key != "parts"}
-    entries = cast("ArrayAttr[Attribute]", value).data
-    return [{**common, **entry.data} for entry in entries if isinstance(entry, DictionaryAttr)]
+    return [{**common, **part} for part in read_parts(record, "parts")]
 
 
 KERNELS = (

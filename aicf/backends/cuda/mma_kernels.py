@@ -16,20 +16,14 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.base import Work
+from aicf.backends.common.record import Record, integer
 from aicf.backends.cuda.gemm_problem import GemmProblem
 from aicf.backends.cuda.launches import Triple
-from aicf.backends.cuda.records import (
-    Record,
-    Shape,
-    integer,
-    integers,
-    read_integer,
-    read_text,
-    read_triple,
-)
+from aicf.backends.cuda.records import Shape, integers, read_integer, read_text, read_triple
 from aicf.backends.cuda.target import GpuArch
 from aicf.backends.cuda.tf32 import math_entries, tf32_reason
 from aicf.backends.cuda.tiled_kernels import TiledKernel
+from aicf.dialects.emit_types import TargetAttr
 
 STEP_BYTES = 32
 """Of k, which one instruction multiplies."""
@@ -380,7 +374,7 @@ def _sum_grid(problem: GemmProblem) -> Triple:
 
 
 def spec_of(record: Record) -> MmaSpec:
-    """The spec of a record. Raises PlanError if an entry is missing."""
+    """The spec of a record. Raises RecordError if an entry is missing."""
     stages, split, group = (read_integer(record, key) for key in ("stages", "split_k", "tile_group"))
     through = read_text(record, "split_through")
     return MmaSpec(*read_triple(record, "tile"), *read_triple(record, "warps"), stages, split, through, group)
@@ -424,8 +418,8 @@ class MmaKernel(TiledKernel[MmaSpec]):
         """See `TiledKernel`."""
         return spec_record(spec, problem, arch)
 
-    def spec_of(self, record: Record) -> MmaSpec:
-        """See `TiledKernel`."""
+    def read(self, work: Work, record: Record, target: TargetAttr) -> MmaSpec:
+        """See `Kernel`."""
         return spec_of(record)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aicf.backends.base import BufferRef, Launch
 from aicf.backends.cuda.generated_code import launches_of
-from aicf.backends.cuda.generated_kernels import read_parts
+from aicf.backends.cuda.generated_kernels import read_moves
 from aicf.backends.cuda.launches import KernelLaunch
 from aicf.backends.cuda.records import read_integer
 from aicf.backends.cuda.target import ELEMENT_BYTES
@@ -19,7 +19,7 @@ def emit(launch: Launch) -> list[KernelLaunch]:
     sources = [Strided(ref.shape, ref.strides, ref.dtype) for ref in launch.ins]
     result = Strided(target.shape, target.strides, target.dtype)
     found = moves(launch.body, sources, result, read_integer(launch.record, "axis"))
-    parts = read_parts(launch.record)
+    parts = read_moves(launch.record)
     if found is None or len(found) != len(parts):
         raise PlanError(
             f"kernel record of '{launch.name}' does not fit what it moves: run select-kernels again"

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import prod
 
@@ -13,16 +12,9 @@ from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.base import Work
+from aicf.backends.common.record import Record, integer
 from aicf.backends.cuda.generated_kernels import DETERMINISM, operand_reason
-from aicf.backends.cuda.records import (
-    PlainOperands,
-    Record,
-    contradiction,
-    integer,
-    integers,
-    read_integer,
-    start_entries,
-)
+from aicf.backends.cuda.records import CudaKernel, integers, read_integer, start_entries
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch, arch_named
 from aicf.dialects.emit_types import TargetAttr
 
@@ -65,20 +57,18 @@ def launch_entries(work: Work, target: TargetAttr, *grids: tuple[int, int]) -> d
     }
 
 
-class Places(PlainOperands, ABC):
+class Places(CudaKernel[None]):
     """What the kernels here share: any operands of a type and size that is counted, and one record for each work."""
 
     def legal(self, work: Work, target: TargetAttr) -> str | None:
         """See `KernelDescriptor`."""
         return _size_reason(work)
 
-    @abstractmethod
-    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
-        """See `KernelDescriptor`."""
+    def schedule(self, work: Work, target: TargetAttr) -> None:
+        """See `Kernel`: all follows from the work."""
 
-    def record_reason(self, work: Work, record: Record, target: TargetAttr) -> str | None:
-        """See `CheckedKernel`."""
-        return contradiction(record, self.record(work, target), arch_named(target.arch.data))
+    def read(self, work: Work, record: Record, target: TargetAttr) -> None:
+        """See `Kernel`: all follows from the work."""
 
 
 def _size_reason(work: Work) -> str | None:
@@ -104,8 +94,8 @@ class LastUpdateKernel(Places):
         moved = count * (32 + ELEMENT_BYTES[work.operands[0].dtype]) + 4 * rows
         return 2 * LAUNCH_US + moved / arch_named(target.arch.data).bandwidth_gbs / 1e3
 
-    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
-        """See `KernelDescriptor`."""
+    def record_of(self, work: Work, target: TargetAttr, schedule: None) -> dict[str, Attribute]:
+        """See `Kernel`."""
         count, rows = work.operands[0].shape[0], work.results[0].shape[0]
         return launch_entries(work, target, (-(-rows // THREADS), 1), (-(-count // THREADS), 1))
 
@@ -130,8 +120,8 @@ class ScatterKernel(Places):
         hits = indices.shape[0] * min(1.0, _tile(work)[0] / operand.shape[0])
         return LAUNCH_US + moved + looked + hits * _HIT_US
 
-    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
-        """See `KernelDescriptor`."""
+    def record_of(self, work: Work, target: TargetAttr, schedule: None) -> dict[str, Attribute]:
+        """See `Kernel`."""
         rows, columns = _tile(work)
         return {
             "mode": work.attrs["mode"],
@@ -181,8 +171,8 @@ class TopkKernel(Places):
         launches = LAUNCH_US * len(parts)
         return launches + moved / (arch.bandwidth_gbs * _share(rows * parts[0], arch)) / 1e3 + compared
 
-    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
-        """See `KernelDescriptor`."""
+    def record_of(self, work: Work, target: TargetAttr, schedule: None) -> dict[str, Attribute]:
+        """See `Kernel`."""
         rows, _, k = _row_sizes(work)
         parts = _parts(work, arch_named(target.arch.data))
         return {

@@ -12,9 +12,9 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.base import Work
+from aicf.backends.common.record import integer
 from aicf.backends.cuda.generated_kernels import DETERMINISM
 from aicf.backends.cuda.place_kernels import IN_PLACE, LAUNCH_US, ORDER, VERSION, Places, launch_entries
-from aicf.backends.cuda.records import integer
 from aicf.backends.cuda.scatter_spec import ENTRY_BYTES, SortSpec, decide
 from aicf.backends.cuda.target import ELEMENT_BYTES, arch_named
 from aicf.dialects.emit_types import TargetAttr
@@ -42,8 +42,8 @@ class SortedScatterKernel(Places):
         lists = _UPDATE_US * spec.count / spec.rows
         return LAUNCH_US * len(spec.grids) + (moved + sorted_) / arch.bandwidth_gbs / 1e3 + lists
 
-    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
-        """See `KernelDescriptor`."""
+    def record_of(self, work: Work, target: TargetAttr, schedule: None) -> dict[str, Attribute]:
+        """See `Kernel`."""
         spec = _spec(work, target)
         return {
             "mode": work.attrs["mode"],

@@ -14,19 +14,13 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.base import Work
+from aicf.backends.common.record import Record, integer
 from aicf.backends.cuda.gemm_problem import GemmProblem
 from aicf.backends.cuda.launches import Triple
-from aicf.backends.cuda.records import (
-    Record,
-    Shape,
-    integer,
-    integers,
-    read_integer,
-    read_integers,
-    read_triple,
-)
+from aicf.backends.cuda.records import Shape, integers, read_integer, read_integers, read_triple
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch
 from aicf.backends.cuda.tiled_kernels import TiledKernel
+from aicf.dialects.emit_types import TargetAttr
 
 SUMS = {"f32": "f32", "f64": "f64", "i32": "i32", "i64": "i64", "i16": "i32", "i8": "i32", "u8": "i32"}
 """Element type of A and B to that of the sums. Short integers are widened on the way to shared memory: the low bits of
@@ -240,7 +234,7 @@ def spec_record(spec: SimtSpec, problem: GemmProblem) -> dict[str, Attribute]:
 
 
 def spec_of(record: Record) -> SimtSpec:
-    """The spec of a record. Raises PlanError if an entry is missing."""
+    """The spec of a record. Raises RecordError if an entry is missing."""
     tm, tn = read_integers(record, "thread_tile", 2)
     numbers = (read_integer(record, key) for key in ("depth", "stages", "split_k", "tile_group"))
     return SimtSpec(*read_triple(record, "tile"), tm, tn, *numbers)
@@ -284,6 +278,6 @@ class SimtKernel(TiledKernel[SimtSpec]):
         """See `TiledKernel`."""
         return spec_record(spec, problem)
 
-    def spec_of(self, record: Record) -> SimtSpec:
-        """See `TiledKernel`."""
+    def read(self, work: Work, record: Record, target: TargetAttr) -> SimtSpec:
+        """See `Kernel`."""
         return spec_of(record)

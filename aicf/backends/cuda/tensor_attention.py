@@ -5,22 +5,22 @@ A kernel adds its decisions (a spec), which of them are legal, what they cost, a
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from xdsl.ir import Attribute
 
 from aicf.backends.base import Work
 from aicf.backends.cuda.attention_problem import HALVES, KIND, AttentionProblem, common_reason, problem_of
-from aicf.backends.cuda.records import PlainOperands, Record, contradiction
+from aicf.backends.cuda.records import CudaKernel
 from aicf.backends.cuda.target import GpuArch, arch_named
 from aicf.dialects.emit_types import TargetAttr
 
 Spec = TypeVar("Spec")
 
 
-class TensorAttention(PlainOperands, ABC, Generic[Spec]):
+class TensorAttention(CudaKernel[Spec]):
     """A `TunableKernel` whose variants are specs."""
 
     kinds: frozenset[str] = frozenset({KIND})
@@ -45,14 +45,6 @@ class TensorAttention(PlainOperands, ABC, Generic[Spec]):
     def reason(self, problem: AttentionProblem, spec: Spec, arch: GpuArch) -> str | None:
         """Why a spec cannot run a problem, None if it can."""
 
-    @abstractmethod
-    def record_of(self, work: Work, target: TargetAttr, spec: Spec) -> dict[str, Attribute]:
-        """The record of `work` run by `spec`, one of `ranked`."""
-
-    @abstractmethod
-    def spec_of(self, record: Record) -> Spec:
-        """The spec of a record. Raises PlanError if an entry is missing."""
-
     def arch_reason(self, arch: GpuArch) -> str | None:
         """Why an architecture runs none of it, None if it may."""
         return None
@@ -74,26 +66,19 @@ class TensorAttention(PlainOperands, ABC, Generic[Spec]):
 
     def cost_us(self, work: Work, target: TargetAttr) -> float:
         """See `KernelDescriptor`."""
-        return self.us(problem_of(work), self.best(work, target), arch_named(target.arch.data))
+        return self.us(problem_of(work), self.schedule(work, target), arch_named(target.arch.data))
 
-    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
-        """See `KernelDescriptor`: the record of the spec that the prior prefers."""
-        return self.record_of(work, target, self.best(work, target))
+    def schedule(self, work: Work, target: TargetAttr) -> Spec:
+        """See `Kernel`: the spec that the prior prefers."""
+        return self._ranked(work, target)[0]
 
     def candidates(self, work: Work, target: TargetAttr) -> Sequence[Mapping[str, Attribute]]:
         """See `TunableKernel`: the records of all specs, by the prior the cheapest first."""
         return [self.record_of(work, target, spec) for spec in self._ranked(work, target)]
 
-    def record_reason(self, work: Work, record: Record, target: TargetAttr) -> str | None:
-        """See `CheckedKernel`."""
-        spec, arch = self.spec_of(record), arch_named(target.arch.data)
-        if (reason := self.reason(problem_of(work), spec, arch)) is not None:
-            return reason
-        return contradiction(record, self.record_of(work, target, spec), arch)
-
-    def best(self, work: Work, target: TargetAttr) -> Spec:
-        """The spec that the prior prefers."""
-        return self._ranked(work, target)[0]
+    def schedule_reason(self, work: Work, target: TargetAttr, schedule: Spec) -> str | None:
+        """See `Kernel`."""
+        return self.reason(problem_of(work), schedule, arch_named(target.arch.data))
 
     def _ranked(self, work: Work, target: TargetAttr) -> Sequence[Spec]:
         return self.ranked(problem_of(work), arch_named(target.arch.data), work.batch_invariant)

@@ -5,14 +5,15 @@ A family adds its decisions (a spec), which of them are legal, what they cost, a
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.base import Work
+from aicf.backends.common.record import Record
 from aicf.backends.cuda.gemm_problem import (
     KINDS,
     GemmProblem,
@@ -21,14 +22,14 @@ from aicf.backends.cuda.gemm_problem import (
     product_reason,
     several_reason,
 )
-from aicf.backends.cuda.records import PlainOperands, Record, contradiction, size_reason, start_entries
+from aicf.backends.cuda.records import CudaKernel, size_reason, start_entries
 from aicf.backends.cuda.target import GpuArch, arch_named
 from aicf.dialects.emit_types import TargetAttr
 
 Spec = TypeVar("Spec")
 
 
-class TiledKernel(PlainOperands, ABC, Generic[Spec]):
+class TiledKernel(CudaKernel[Spec]):
     """A `TunableKernel` whose variants are specs."""
 
     determinism: str = "bitwise"
@@ -67,8 +68,8 @@ class TiledKernel(PlainOperands, ABC, Generic[Spec]):
         """What a record says about a spec: its numbers first, then the launches that follow from them."""
 
     @abstractmethod
-    def spec_of(self, record: Record) -> Spec:
-        """The spec of a record. Raises PlanError if an entry is missing."""
+    def read(self, work: Work, record: Record, target: TargetAttr) -> Spec:
+        """See `Kernel`."""
 
     # What follows
 
@@ -90,9 +91,9 @@ class TiledKernel(PlainOperands, ABC, Generic[Spec]):
         """See `KernelDescriptor`."""
         return self._ranked(work, target)[0][0]
 
-    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
-        """See `KernelDescriptor`: the record of the spec that the prior prefers."""
-        return self.record_of(work, target, self._ranked(work, target)[0][1])
+    def schedule(self, work: Work, target: TargetAttr) -> Spec:
+        """See `Kernel`: the spec that the prior prefers."""
+        return self._ranked(work, target)[0][1]
 
     def fixed_order(self, work: Work, target: TargetAttr) -> str:
         """See `BatchInvariantKernel`: a warp or thread has all terms of its elements, and no tile changes that."""
@@ -101,21 +102,18 @@ class TiledKernel(PlainOperands, ABC, Generic[Spec]):
     def _ranked(self, work: Work, target: TargetAttr) -> Sequence[tuple[float, Spec]]:
         return self.ranked(problem_of_work(work), arch_named(target.arch.data), work.batch_invariant)
 
-    def record_of(self, work: Work, target: TargetAttr, spec: Spec) -> dict[str, Attribute]:
-        """The record of `work` run by `spec`, one of `specs`."""
+    def record_of(self, work: Work, target: TargetAttr, schedule: Spec) -> dict[str, Attribute]:
+        """See `Kernel`."""
         arch = arch_named(target.arch.data)
         return {
-            **self.entries(spec, problem_of_work(work), arch),
+            **self.entries(schedule, problem_of_work(work), arch),
             "transpose_a": work.attrs["transpose_a"],
             "transpose_b": work.attrs["transpose_b"],
             "rounding": StringAttr(work.rounding),
             **start_entries(arch, early_b(work)),
         }
 
-    def record_reason(self, work: Work, record: Record, target: TargetAttr) -> str | None:
-        """See `CheckedKernel`."""
-        spec, arch = self.spec_of(record), arch_named(target.arch.data)
-        reason = size_reason(spec) or self.reason(spec, problem_of_work(work), arch)
-        if reason is not None:
-            return reason
-        return contradiction(record, self.record_of(work, target, spec), arch)
+    def schedule_reason(self, work: Work, target: TargetAttr, schedule: Spec) -> str | None:
+        """See `Kernel`."""
+        arch = arch_named(target.arch.data)
+        return size_reason(schedule) or self.reason(schedule, problem_of_work(work), arch)

@@ -9,6 +9,7 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from aicf.backends.base import BufferRef, Launch
+from aicf.backends.common.record import RecordError
 from aicf.backends.cuda.code import KernelCode
 from aicf.backends.cuda.device_program import Address, Table
 from aicf.backends.cuda.generated_spec import GeneratedSpec
@@ -39,7 +40,7 @@ def emit(launch: Launch) -> list[KernelLaunch]:
     update = update_of(launch.code, len(launch.ins), len(launch.outs))
     spec = read_spec(launch.record)
     if len(spec.vectors) != len(update.parts):
-        raise PlanError(f"kernel record of '{launch.name}' is not that of its body: run select-kernels again")
+        raise RecordError("it is not that of the body")
     return [_launch(launch, launch.code, update, spec)]
 
 

@@ -13,23 +13,14 @@ from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.base import Work
+from aicf.backends.common.record import Record, integer
 from aicf.backends.cuda.generated_kernels import (
     DETERMINISM,
     VERSION,
     code_reason,
     operand_reason,
 )
-from aicf.backends.cuda.records import (
-    PlainOperands,
-    Record,
-    Shape,
-    contradiction,
-    integer,
-    integers,
-    read_integer,
-    read_integers,
-    start_entries,
-)
+from aicf.backends.cuda.records import CudaKernel, Shape, integers, read_integer, read_integers, start_entries
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch, arch_named
 from aicf.backends.cuda.vector_access import PIECE_BYTES
 from aicf.backends.nests import overwritable
@@ -103,7 +94,7 @@ def _is_aligned(dtype: str, offset: int, vector: int) -> bool:
 
 
 @dataclass(frozen=True)
-class MultiTensorKernel(PlainOperands):
+class MultiTensorKernel(CudaKernel[UpdateSpec]):
     """All parts in one launch; the last block that has read the numbers of all of them writes their new values."""
 
     id: str = "cuda.multi_tensor"
@@ -132,16 +123,38 @@ class MultiTensorKernel(PlainOperands):
         )
         return _LATENCY_US + moved / arch.bandwidth_gbs / 1e3
 
-    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
-        """See `KernelDescriptor`."""
-        return _record_of(work, target, _chosen(work, arch_named(target.arch.data)))
+    def schedule(self, work: Work, target: TargetAttr) -> UpdateSpec:
+        """See `Kernel`."""
+        return _chosen(work, arch_named(target.arch.data))
 
-    def record_reason(self, work: Work, record: Record, target: TargetAttr) -> str | None:
-        """See `CheckedKernel`."""
-        spec = read_spec(record)
-        if (reason := spec.problem(update_of_work(work), _limits(work))) is not None:
-            return reason
-        return contradiction(record, _record_of(work, target, spec), arch_named(target.arch.data))
+    def record_of(self, work: Work, target: TargetAttr, schedule: UpdateSpec) -> dict[str, Attribute]:
+        """See `Kernel`."""
+        assert work.code is not None
+        arch, update = arch_named(target.arch.data), update_of_work(work)
+        blocks = sum(schedule.blocks(part, v) for part, v in zip(update.parts, schedule.vectors, strict=True))
+        entries: dict[str, Attribute] = {
+            "vectors": integers(schedule.vectors),
+            "unroll": integer(schedule.unroll),
+            **Shape((blocks, 1, 1), (schedule.threads, 1, 1)).entries(),
+            "rounding": StringAttr(work.rounding),
+            **start_entries(arch),
+        }
+        pairs = overwritten(work.code, update)
+        if (numbers := numbers_code(work.code, update)) is not None:
+            pairs += [
+                (update.scalar_results[output], update.scalars[place])
+                for output, place in overwritable(numbers)
+            ]
+        entries["may_alias"] = ArrayAttr([integers(pair) for pair in same_type(pairs, work)])
+        return entries
+
+    def read(self, work: Work, record: Record, target: TargetAttr) -> UpdateSpec:
+        """See `Kernel`."""
+        return read_spec(record)
+
+    def schedule_reason(self, work: Work, target: TargetAttr, schedule: UpdateSpec) -> str | None:
+        """See `Kernel`."""
+        return schedule.problem(update_of_work(work), _limits(work))
 
     def fixed_order(self, work: Work, target: TargetAttr) -> str:
         """See `BatchInvariantKernel`: nothing is combined."""
@@ -175,28 +188,8 @@ def _limits(work: Work) -> list[int]:
     return vector_limits(update_of_work(work), operands, results)
 
 
-def _record_of(work: Work, target: TargetAttr, spec: UpdateSpec) -> dict[str, Attribute]:
-    assert work.code is not None
-    arch, update = arch_named(target.arch.data), update_of_work(work)
-    blocks = sum(spec.blocks(part, v) for part, v in zip(update.parts, spec.vectors, strict=True))
-    entries: dict[str, Attribute] = {
-        "vectors": integers(spec.vectors),
-        "unroll": integer(spec.unroll),
-        **Shape((blocks, 1, 1), (spec.threads, 1, 1)).entries(),
-        "rounding": StringAttr(work.rounding),
-        **start_entries(arch),
-    }
-    pairs = overwritten(work.code, update)
-    if (numbers := numbers_code(work.code, update)) is not None:
-        pairs += [
-            (update.scalar_results[output], update.scalars[place]) for output, place in overwritable(numbers)
-        ]
-    entries["may_alias"] = ArrayAttr([integers(pair) for pair in same_type(pairs, work)])
-    return entries
-
-
 def read_spec(record: Record) -> UpdateSpec:
-    """The decisions of a record. Raises PlanError if it lacks one."""
+    """The decisions of a record. Raises RecordError if it lacks one."""
     threads, _, _ = read_integers(record, "block", 3)
     return UpdateSpec(read_integers(record, "vectors"), threads, read_integer(record, "unroll"))
 

@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.base import Launch, OperandInfo, Work
+from aicf.backends.common.record import Record, integer
 from aicf.backends.cuda.gemm_problem import (
     KINDS,
     Access,
@@ -28,11 +29,8 @@ from aicf.backends.cuda.gemm_problem import (
     strided,
 )
 from aicf.backends.cuda.records import (
-    PlainOperands,
-    Record,
+    CudaKernel,
     Shape,
-    contradiction,
-    integer,
     integers,
     read_early,
     read_integers,
@@ -113,7 +111,7 @@ def _task(
 
 
 def spec_of(record: Record) -> Spec:
-    """The variant that a record names. Raises PlanError if an entry is missing."""
+    """The variant that a record names. Raises RecordError if an entry is missing."""
     tile_m, tile_n = read_integers(record, "tile", 2)
     stages, band, blocks = read_triple(record, "ring")
     return Spec(tile_m, tile_n, stages, *read_triple(record, "cluster_shape"), band, blocks)
@@ -144,7 +142,7 @@ def _may_alias(code: KernelOp | None, roles: GemmOperands, task: Task) -> Attrib
 
 
 @dataclass(frozen=True)
-class WgmmaKernel(PlainOperands):
+class WgmmaKernel(CudaKernel[Spec]):
     """Products of f16 or bf16 with any epilogue, by warpgroup products out of bulk tensor copies."""
 
     id: str = "cuda.gemm_wgmma"
@@ -181,16 +179,17 @@ class WgmmaKernel(PlainOperands):
         task = task_of_work(work)
         return predicted_us(ranked(task, target.arch.data)[0], task, arch_named(target.arch.data))
 
-    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
-        """See `KernelDescriptor`: the record of the variant that the prior prefers."""
-        return self.record_of(work, target, ranked(task_of_work(work), target.arch.data)[0])
+    def schedule(self, work: Work, target: TargetAttr) -> Spec:
+        """See `Kernel`: the variant that the prior prefers."""
+        return ranked(task_of_work(work), target.arch.data)[0]
 
     def candidates(self, work: Work, target: TargetAttr) -> Sequence[Mapping[str, Attribute]]:
         """The records of all legal variants, by the prior the cheapest first."""
         return [self.record_of(work, target, spec) for spec in ranked(task_of_work(work), target.arch.data)]
 
-    def record_of(self, work: Work, target: TargetAttr, spec: Spec) -> dict[str, Attribute]:
-        """The record of `work` run by `spec`, a legal one."""
+    def record_of(self, work: Work, target: TargetAttr, schedule: Spec) -> dict[str, Attribute]:
+        """See `Kernel`."""
+        spec = schedule
         task, arch = task_of_work(work), arch_named(target.arch.data)
         blocks = spec.clusters(task, arch) * spec.cluster
         shape = Shape((blocks, 1, 1), (spec.threads, 1, 1), (spec.cluster, 1, 1), spec.shared_bytes(task))
@@ -210,16 +209,23 @@ class WgmmaKernel(PlainOperands):
             **math_entries(task.problem.dtype),
         }
 
-    def record_reason(self, work: Work, record: Record, target: TargetAttr) -> str | None:
-        """See `CheckedKernel`. Fewer clusters than fit are slower, but legal."""
-        task, spec, arch = task_of_work(work), spec_of(record), arch_named(target.arch.data)
-        if (reason := size_reason(spec) or spec_reason(spec, task, arch)) is not None:
-            return reason
-        clusters, most = clusters_of(record), spec.clusters(task, arch)
-        expected = self.record_of(work, target, spec)
-        if spec.split_k == 1 and 0 < clusters <= most and read_shape(record).cluster[0] == spec.cluster:
-            expected["grid"] = integers([clusters * spec.cluster, 1, 1])
-        return contradiction(record, expected, arch)
+    def read(self, work: Work, record: Record, target: TargetAttr) -> Spec:
+        """See `Kernel`."""
+        return spec_of(record)
+
+    def schedule_reason(self, work: Work, target: TargetAttr, schedule: Spec) -> str | None:
+        """See `Kernel`."""
+        arch = arch_named(target.arch.data)
+        return size_reason(schedule) or spec_reason(schedule, task_of_work(work), arch)
+
+    def tolerates(self, target: TargetAttr, key: str, record: Record, expected: Record) -> bool:
+        """See `Kernel`. Fewer clusters than fit are slower, but legal where each does its units one after the other."""
+        if key != "grid":
+            return super().tolerates(target, key, record, expected)
+        (blocks, *rest), (most, *same) = read_triple(record, key), read_triple(expected, key)
+        whole = blocks % read_triple(expected, "cluster")[0] == 0
+        alone = expected["split_k"] == integer(1)
+        return alone and 0 < blocks <= most and whole and rest == same
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,8 @@ from xdsl.ir import Attribute
 from xdsl.printer import Printer
 
 from aicf.backends.base import CodeUnit, KernelDescriptor, NativeCode, Work
+from aicf.backends.common.kernel import Kernel
+from aicf.backends.common.record import Record
 from aicf.backends.host import memory_text, processor_name
 from aicf.backends.reference.loader import ENTRY_ATTR, MODE, ReferenceCode, load_native
 from aicf.dialects.emit import ProgramOp, symbols
@@ -21,7 +23,7 @@ from aicf.dialects.kinds import KIND_IDS
 from aicf.errors import PolicyError, UnsupportedOp
 
 
-class BodyKernel:
+class BodyKernel(Kernel[None]):
     """Runs the body of an instruction, whatever it is."""
 
     id = "reference.body"
@@ -38,7 +40,13 @@ class BodyKernel:
         """The same for everything: there is nothing to choose from."""
         return 1.0
 
-    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
+    def schedule(self, work: Work, target: TargetAttr) -> None:
+        """There is nothing to decide."""
+
+    def read(self, work: Work, record: Record, target: TargetAttr) -> None:
+        """There is nothing to read."""
+
+    def record_of(self, work: Work, target: TargetAttr, schedule: None) -> dict[str, Attribute]:
         """Which results may take the bytes of an operand of the same type: all, operands are read first."""
         pairs = [
             ArrayAttr([IntegerAttr(result, i64), IntegerAttr(operand, i64)])

@@ -13,8 +13,8 @@ import aicf
 from aicf.backends.cpu.conv_choice import ConvQuestion, ranked
 from aicf.backends.cpu.conv_costs import EpilogueCycles
 from aicf.backends.cpu.conv_spec import ConvProblem, ConvSpec, check, conv_record, read_conv_spec
-from aicf.backends.cpu.records import integer
 from aicf.backends.cpu.target import LEVELS, host_level
+from aicf.dialects.plain_values import attribute_of
 from aicf.errors import PlanError
 from aicf.frontends.builder import Graph
 from tests.backends.cpu.harness import NUMPY
@@ -175,7 +175,7 @@ def test_halves_are_widened_once(name: str, dtype: str, role: str, level: str) -
     weights = {name: given.pop(name) for name in ("w", "b") if name == "b" or role == "param"}
     exe = aicf.compile(graph.module(), weights=weights, target=level)
     line = instruction(exe)
-    assert f'algorithm = "{algorithm}"' in line and "copies = 1" in line
+    assert f'algorithm = "{algorithm}"' in line and "copies = true" in line
     unit = 2.0 ** (-11 if dtype == "f16" else -8)
     found = exe.run(given)["y"].astype(np.float64)
     np.testing.assert_allclose(found, wanted, rtol=0, atol=2 * unit * np.abs(wanted).max())
@@ -227,15 +227,16 @@ def test_a_record_is_read_again() -> None:
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
-        ({"copies": 0}, "zeros around the input are in a copy of it"),
+        ({"copies": False}, "zeros around the input are in a copy of it"),
         ({"tile_pixels": 17}, "a tile has more pixels than a vector lanes"),
-        ({"tile_vectors": 0}, "tiles, blocks and threads are 1 at least"),
-        ({"tile_pixels": 1, "block_rows": 0}, "tiles, blocks and threads are 1 at least"),
+        ({"tile_vectors": 0}, "its 'tile_vectors' is 0, legal: 1 to 8"),
+        ({"tile_pixels": 1, "block_rows": 0}, "its 'block_rows' is 0, legal: 1 or more"),
+        ({"copies": 1}, "its 'copies' is 1, legal: False, True"),
     ],
 )
-def test_a_record_that_contradicts_itself(entries: dict[str, int], message: str) -> None:
+def test_a_record_that_contradicts_itself(entries: dict[str, object], message: str) -> None:
     _, spec = ranked(ConvQuestion(_problem(), LEVELS["x86-64-v4"], 1, True, PLANES, False))[0]
-    record = {**conv_record(spec), **{name: integer(value) for name, value in entries.items()}}
+    record = {**conv_record(spec), **{name: attribute_of(value) for name, value in entries.items()}}
     with pytest.raises(PlanError, match=message):
         read_conv_spec(record, _problem(), True)
 

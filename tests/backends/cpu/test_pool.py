@@ -133,5 +133,5 @@ def test_records_that_contradict_themselves_are_refused(change: dict[str, int]) 
     problem = PoolProblem("max", "f32", 1, 2, axes, False, (1702, 851, 37, 1), (418, 209, 19, 1))
     record = pool_record(choose(problem, level_named("x86-64-v4"), 1))
     assert read_pool_spec(record, problem).block_rows == 8
-    with pytest.raises(PlanError, match="kernel record of a pooling contradicts itself"):
+    with pytest.raises(PlanError, match="legal: "):
         read_pool_spec(record | {name: integer(value) for name, value in change.items()}, problem)

@@ -128,8 +128,8 @@ def test_layouts_that_differ_have_no_code() -> None:
 def test_records_that_contradict_themselves_are_refused(change: dict[str, int]) -> None:
     record = pool_record(choose(LAST, level_named("x86-64-v4"), 1))
     assert read_pool_spec(record, LAST).lanes_along == "channels"
-    with pytest.raises(PlanError, match="kernel record of a pooling contradicts itself"):
+    with pytest.raises(PlanError, match="legal: "):
         read_pool_spec(record | {name: integer(value) for name, value in change.items()}, LAST)
     planes = problem((16 * 23 * 37, 23 * 37, 37, 1), (16 * 11 * 19, 11 * 19, 19, 1))
-    with pytest.raises(PlanError, match="kernel record of a pooling contradicts itself"):
+    with pytest.raises(PlanError, match="legal: "):
         read_pool_spec(record, planes)

@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import DictionaryAttr
 
 import aicf
 from aicf.backends.cpu.conv import emit_conv
@@ -29,18 +28,17 @@ from aicf.backends.cpu.conv_spec import (
     conv_record,
     read_conv_spec,
     tiled,
-    winograd_record,
 )
 from aicf.backends.cpu.epilogue import make_epilogue
 from aicf.backends.cpu.pack import emit_pack
 from aicf.backends.cpu.pack_spec import packed_elements
-from aicf.backends.cpu.records import integer
 from aicf.backends.cpu.target import LEVELS, CpuLevel
 from aicf.backends.cpu.winograd_pack import emit_winograd_pack
 from aicf.backends.cpu.winograd_spec import with_product, without_product
 from aicf.backends.cpu.winograd_transforms import OUTPUT_TILES, TAPS, transforms
 from aicf.backends.nests import Access
 from aicf.compiled import Options
+from aicf.dialects.plain_values import attribute_of
 from aicf.errors import PlanError, PolicyError
 from aicf.frontends.text import make_context
 from aicf.tuning.candidates import candidates, grouped
@@ -202,24 +200,26 @@ def test_a_record_is_read_again() -> None:
     for threads in (1, 2):
         spec = spec_of(problem, 4, 3, threads)
         assert spec.winograd is not None
-        record = {**conv_record(spec), "winograd": DictionaryAttr(winograd_record(spec.winograd))}
+        record = conv_record(spec)
         assert read_conv_spec(record, problem, True) == spec
 
 
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
-        ({"prepared": 0}, "which only a parameter can be"),
-        ({"output_tile": 3}, "a tile has 2 or 4 rows and columns"),
+        ({"prepared": False}, "which only a parameter can be"),
+        ({"output_tile": 3}, "its 'output_tile' is 3, legal: 2, 4"),
     ],
 )
-def test_a_record_that_contradicts_itself(entries: dict[str, int], message: str) -> None:
+def test_a_record_that_contradicts_itself(entries: dict[str, object], message: str) -> None:
     problem = problem_of((1, 20, 15, 15), 40, (1, 1), (1, 1))
     spec = spec_of(problem, 4, 3, 1)
     assert spec.winograd is not None
-    record = {**conv_record(spec), "winograd": DictionaryAttr(winograd_record(spec.winograd))}
+    record = conv_record(spec)
     with pytest.raises(PlanError, match=message):
-        read_conv_spec({**record, **{name: integer(value) for name, value in entries.items()}}, problem, True)
+        read_conv_spec(
+            {**record, **{name: attribute_of(value) for name, value in entries.items()}}, problem, True
+        )
 
 
 def test_what_no_tile_takes() -> None:

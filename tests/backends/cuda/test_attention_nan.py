@@ -30,6 +30,7 @@ from tests.backends.cuda.gemm_launches import launch_of
 from tests.backends.cuda.sass import SPILLS, instructions, starting
 from tests.backends.cuda.simulator import run_cluster
 from tests.backends.cuda.test_attention import attention
+from tests.support.record_checks import record_reason
 
 Array = NDArray[Any]
 TARGET = TargetAttr("cuda", "sm_90a", {})
@@ -281,4 +282,4 @@ def test_a_record_says_it() -> None:
         record = kernel.record(work, TARGET)
         assert record["nan_as_zero"] == BoolAttr.from_bool(True)
         edited = {**record, "nan_as_zero": BoolAttr.from_bool(False)}
-        assert "its 'nan_as_zero' is False" in str(kernel.record_reason(work, edited, TARGET))
+        assert "its 'nan_as_zero' is False" in str(record_reason(kernel, work, edited, TARGET))

@@ -26,6 +26,7 @@ from aicf.backends.cuda.toolchain import compile_kernels
 from aicf.dialects.emit_types import TargetAttr
 from tests.backends.cuda.gemm_launches import launch_of
 from tests.backends.cuda.sass import SPILLS, instructions, starting
+from tests.support.record_checks import record_reason
 
 TARGET = TargetAttr("cuda", "sm_90a", {})
 KERNEL = AttentionStepKernel()
@@ -111,9 +112,9 @@ def test_a_record_says_its_variant_and_what_may_share_bytes() -> None:
         assert records[0] == KERNEL.record(given, TARGET)
         assert len({read_spec(record) for record in records}) == len(records) > 3
         assert all(("may_alias" in record) == aliased for record in records)
-        assert KERNEL.record_reason(given, records[1], TARGET) is None
+        assert record_reason(KERNEL, given, records[1], TARGET) is None
         edited = {**records[1], "grid": records[1]["block"]}
-        assert "its 'grid' is" in str(KERNEL.record_reason(given, edited, TARGET))
+        assert "its 'grid' is" in str(record_reason(KERNEL, given, edited, TARGET))
     problem, arch = problem_of(step()), arch_named("sm_90a")
     assert "no code for 3 blocks" in str(spec_reason(problem, Spec(3, 4), arch))
     assert "sm_80 has no clusters" in str(spec_reason(problem, Spec(2, 4), arch_named("sm_80")))

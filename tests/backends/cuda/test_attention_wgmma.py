@@ -31,6 +31,7 @@ from aicf.dialects.emit_types import TargetAttr
 from tests.backends.cuda.gemm_launches import launch_of
 from tests.backends.cuda.sass import ATOMICS, SPILLS, instructions, starting
 from tests.backends.cuda.test_attention import MASK, attention, packed
+from tests.support.record_checks import record_reason
 
 TARGET, ARCH = TargetAttr("cuda", "sm_90a", {}), ARCHES["sm_90a"]
 KERNEL = WgmmaAttentionKernel()
@@ -96,11 +97,11 @@ def test_records_differ_in_values_only_and_edited_ones_are_judged() -> None:
     assert "two at least" in str(spec_reason(problem, Spec(2, 128, 1, False), ARCH))
     assert "no turns" in str(spec_reason(problem, Spec(1, 128, 2, True), ARCH))
     assert "shared memory" in str(spec_reason(problem, Spec(1, 128, 4, False), ARCH))
-    assert KERNEL.record_reason(work, records[0], TARGET) is None
+    assert record_reason(KERNEL, work, records[0], TARGET) is None
     edited = dict(records[0]) | {
         "grid": KERNEL.record_of(attention([X, X, X], X), TARGET, Spec(1, 64, 2, False))["grid"]
     }
-    assert "'grid'" in str(KERNEL.record_reason(work, edited, TARGET))
+    assert "'grid'" in str(record_reason(KERNEL, work, edited, TARGET))
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from aicf.passes.support.pipeline import apply_pass
 from aicf.passes.support.work import work_of_group
 from aicf.sources import read_model
 from tests.backends.cuda.gemm_launches import launch_of
+from tests.support.record_checks import record_reason
 
 TARGET = TargetAttr("cuda", "sm_90a")
 KERNEL = CublasLtKernel()
@@ -115,9 +116,9 @@ def test_an_edited_call_is_refused(entry: str, value: object) -> None:
     """Arithmetic that rounds otherwise, or another epilogue than the body's, is no call of the instruction."""
     work = work_of(Product().text())
     record = {**KERNEL.record(work, TARGET), **KERNEL.device_fields}
-    assert KERNEL.record_reason(work, record, TARGET) is None
+    assert record_reason(KERNEL, work, record, TARGET) is None
     edited = {**record, entry: attribute_of(value)}
-    assert f"its '{entry}' is {value}" in str(KERNEL.record_reason(work, edited, TARGET))
+    assert f"its '{entry}' is {value}" in str(record_reason(KERNEL, work, edited, TARGET))
 
 
 def test_operands_are_rounded_to_tf32_where_that_is_allowed() -> None:
@@ -126,7 +127,7 @@ def test_operands_are_rounded_to_tf32_where_that_is_allowed() -> None:
     plain = {**KERNEL.record(work, TARGET), **KERNEL.device_fields}
     allowed = replace(work, tf32=True)
     assert KERNEL.record(allowed, TARGET)["compute_type"] == attribute_of("tf32")
-    assert "its 'compute_type' is f32" in str(KERNEL.record_reason(allowed, plain, TARGET))
+    assert "its 'compute_type' is f32" in str(record_reason(KERNEL, allowed, plain, TARGET))
     assert KERNEL.cost_us(allowed, TARGET) <= KERNEL.cost_us(work, TARGET)
 
 

@@ -30,6 +30,7 @@ from aicf.passes.support.work import work_of_group
 from tests.backends.cuda.gemm_launches import launch_of
 from tests.backends.cuda.sass import SPILLS, listing, names_of, starting
 from tests.gpu.programs import rows_normed
+from tests.support.record_checks import record_reason
 
 ARCH = ARCHES["sm_90a"]
 KERNEL = GemmNormKernel()
@@ -124,9 +125,9 @@ def test_records_hold_the_spec_and_the_order_of_sums() -> None:
     record = KERNEL.record_of(job, TARGET, Spec(64, 128, 8, cluster_n=6))
     shape = read_shape(record)
     assert shape.grid == (96, 1, 1) and shape.cluster == (6, 1, 1)
-    assert KERNEL.record_reason(job, record, TARGET) is None
+    assert record_reason(KERNEL, job, record, TARGET) is None
     stays = {**record, "grid": integers([48, 1, 1])}
-    assert "its 'grid' is [48, 1, 1]" in str(KERNEL.record_reason(job, stays, TARGET))
+    assert "its 'grid' is [48, 1, 1]" in str(record_reason(KERNEL, job, stays, TARGET))
     order = record["combination_order"]
     assert isinstance(order, StringAttr)
     assert order.data.endswith("4 threads by butterfly, 6 blocks ascending")

@@ -32,6 +32,7 @@ from aicf.errors import PlanError
 from tests.backends.cuda.gemm_launches import launch_of
 from tests.backends.cuda.sass import SPILLS, instructions, listing, starting
 from tests.backends.cuda.wgmma_programs import KERNEL, TARGET, launch, task, work
+from tests.support.record_checks import record_reason
 
 ARCH = ARCHES["sm_90a"]
 
@@ -145,15 +146,15 @@ def test_a_record_without_a_tile_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("entry", "value", "reason"),
     [
-        ("grid", integers([133, 1, 1]), "its 'grid' is [133, 1, 1], the rest of it asks for [132, 1, 1]"),
+        ("grid", integers([133, 1, 1]), "its 'grid' is [133, 1, 1], legal: [132, 1, 1]"),
         ("grid", integers([0, 1, 1]), "its 'grid' is [0, 1, 1]"),
-        ("cluster", integers([2, 1, 1]), "its 'cluster' is [2, 1, 1], the rest of it asks for [1, 1, 1]"),
+        ("cluster", integers([2, 1, 1]), "its 'cluster' is [2, 1, 1], legal: [1, 1, 1]"),
         ("shared_bytes", integer(1024), "its 'shared_bytes' is 1024"),
         ("shared_bytes", integer(1 << 20), "its 'shared_bytes' is 1048576"),
-        ("early_reads", integers([0]), "its 'early_reads' is [0], the rest of it asks for [1]"),
+        ("early_reads", integers([0]), "its 'early_reads' is [0], legal: [1]"),
         ("tile", integers([128, 512]), "no code for tiles of 128x512"),
         ("ring", integers([9, 8, 1]), "KiB of shared memory a block"),
-        ("ring", integers([1, 8, 1]), "stages is 1, it must be 2 or more"),
+        ("ring", integers([1, 8, 1]), "its 'stages' is 1, legal: 2 to 1024"),
         ("spare", integer(1), "it has an entry 'spare', which means nothing here"),
     ],
 )
@@ -161,15 +162,15 @@ def test_an_edited_record_that_cannot_work_is_refused(entry: str, value: Attribu
     """The launch, and what is read early, have to be what the tile and the operands ask for."""
     job = work(4096, 4096, 4096)
     record = KERNEL.record_of(job, TARGET, Spec(128, 128, 4))
-    assert KERNEL.record_reason(job, record, TARGET) is None
-    assert reason in str(KERNEL.record_reason(job, {**record, entry: value}, TARGET))
+    assert record_reason(KERNEL, job, record, TARGET) is None
+    assert reason in str(record_reason(KERNEL, job, {**record, entry: value}, TARGET))
 
 
 def test_the_grid_of_the_record_is_the_one_that_is_launched() -> None:
     """A kernel whose blocks stay for several tiles runs with fewer of them, too: their step is that of the grid."""
     job = work(4096, 4096, 4096)
     record = {**KERNEL.record_of(job, TARGET, Spec(128, 128, 4)), "grid": integers([64, 1, 1])}
-    assert KERNEL.record_reason(job, record, TARGET) is None
+    assert record_reason(KERNEL, job, record, TARGET) is None
     (found,) = emit(launch_of(job, KERNEL.id, record))
     assert isinstance(found, KernelLaunch) and found.grid == (64, 1, 1)
     assert found.code.source != made(job, Spec(128, 128, 4)).code.source

@@ -11,9 +11,10 @@ from xdsl.ir import Attribute
 from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr
 
 from aicf.backends.base import KernelDescriptor, Work
+from aicf.backends.common.kernel import Kernel
+from aicf.backends.common.record import Record
 from aicf.dialects.emit_kernels import KernelOp, ReduceOp, StoreOp, YieldOp
-from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
-from aicf.errors import PlanError
+from aicf.dialects.emit_types import TargetAttr
 from aicf_plugin_numpy.scalars import SCALARS
 
 DTYPES = ("f32", "f64", "i1")
@@ -42,7 +43,7 @@ def code_reason(code: KernelOp | None) -> str | None:
 
 
 @dataclass(frozen=True)
-class NumpyKernel:
+class NumpyKernel(Kernel[None]):
     """One kernel; `needs_code` says whether it runs the generated program."""
 
     id: str
@@ -55,7 +56,7 @@ class NumpyKernel:
     simplicity: int = 0
 
     def legal(self, work: Work, target: TargetAttr) -> str | None:
-        """See `KernelDescriptor`."""
+        """See `Kernel`."""
         if (reason := _dtype_reason(work)) is not None:
             return reason
         return code_reason(work.code) if self.needs_code else None
@@ -65,7 +66,13 @@ class NumpyKernel:
         elements = sum(prod(operand.shape) for operand in (*work.operands, *work.results))
         return 2.0 + 4 * elements / BYTES_PER_US
 
-    def record(self, work: Work, target: TargetAttr) -> dict[str, Attribute]:
+    def schedule(self, work: Work, target: TargetAttr) -> None:
+        """There is nothing to decide."""
+
+    def read(self, work: Work, record: Record, target: TargetAttr) -> None:
+        """There is nothing to read."""
+
+    def record_of(self, work: Work, target: TargetAttr, schedule: None) -> dict[str, Attribute]:
         """The attributes; results are written after everything is read, so an operand of the same form may be one."""
         forms = [(operand.shape, operand.strides, operand.dtype) for operand in work.operands]
         pairs = [
@@ -76,10 +83,6 @@ class NumpyKernel:
         ]
         kept = {name: work.attrs[name] for name in self.attributes}
         return {**kept, "library": StringAttr("numpy"), "may_alias": ArrayAttr(pairs)}
-
-    def prepare(self, work: Work, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
-        """See `KernelDescriptor`; no record of these kernels asks for a layout."""
-        raise PlanError(f"kernel '{self.id}' reads plain memory")
 
 
 _TRANSPOSES = ("transpose_a", "transpose_b")

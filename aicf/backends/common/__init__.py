@@ -1,0 +1,1 @@
+"""What the kernels of every backend have in common: how they are described, and how their records are read."""

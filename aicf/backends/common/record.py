@@ -1,0 +1,310 @@
+"""Kernel records: the decisions of a data class as entries of a record, and back, with the legal values of each.
+
+A data class says of each decision that goes into the record which values are legal:
+
+    @dataclass(frozen=True)
+    class Tile:
+        problem: Problem                                        # not in the record
+        rows: Annotated[int, Entry(Whole(1, 14), "tile_rows")]
+        source: Annotated[Source, Entry()]                      # a Literal: its values
+
+`RecordCodec(Tile)` writes the entries and reads them again. A record may have been edited by hand, so reading checks
+every value, and `contradiction` compares what was not decided but follows from the decisions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from typing import (
+    Annotated,
+    Any,
+    Generic,
+    Literal,
+    Protocol,
+    TypeVar,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, DictionaryAttr, FloatAttr, IntegerAttr, StringAttr, i64
+from xdsl.ir import Attribute
+
+from aicf.dialects.plain_values import plain_value
+from aicf.errors import PlanError
+
+Record = Mapping[str, Attribute]
+
+
+class RecordError(PlanError):
+    """A kernel record holds no decisions that the kernel can carry out; says which entry, and its legal values."""
+
+
+IN_THE_PROGRAM = ("may_alias", "layouts")
+"""Entries that become constraints of the instruction and types of its operands when it is lowered."""
+
+_NOT_COMPARED = ("version", "determinism", *IN_THE_PROGRAM)
+_SHOWN = 60
+"""Most characters of a value that a message quotes."""
+_MOST_VALUES = 12
+"""Most legal values that a message lists."""
+
+
+@contextmanager
+def naming(instruction: str) -> Generator[None]:
+    """What is wrong with a record is said of its instruction, by a PlanError with the way out."""
+    try:
+        yield
+    except RecordError as error:
+        raise PlanError(
+            f"instruction '{instruction}': kernel record: {error.message}: run select-kernels again"
+        ) from error
+
+
+# Legal values
+
+
+class Legal(Protocol):
+    """The legal values of one decision."""
+
+    def holds(self, value: object) -> bool:
+        """Whether `value` is one of them."""
+        ...
+
+    def __str__(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Whole numbers from `least` to `most`, both included; no upper bound if `most` is None."""
+
+    least: int
+    most: int | None = None
+
+    def holds(self, value: object) -> bool:
+        """See `Legal`."""
+        if not isinstance(value, int) or isinstance(value, bool):
+            return False
+        return self.least <= value and (self.most is None or value <= self.most)
+
+    def __str__(self) -> str:
+        return f"{self.least} or more" if self.most is None else f"{self.least} to {self.most}"
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """A few values."""
+
+    values: tuple[object, ...]
+
+    def holds(self, value: object) -> bool:
+        """See `Legal`; true is not 1."""
+        return any(type(value) is type(legal) and value == legal for legal in self.values)
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.values))
+
+
+def powers_of_two(least: int, most: int) -> OneOf:
+    """The powers of two from `least`, one itself, to `most`."""
+    return OneOf(tuple(least << shift for shift in range((most // least).bit_length())))
+
+
+# Entries
+
+
+def shown(value: object) -> str:
+    """A value as a message quotes it, cut where it is long."""
+    text = str(plain_value(value) if isinstance(value, Attribute) else value)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+
+
+def illegal(key: str, value: object, legal: object) -> str:
+    """What is wrong with a value that is not legal."""
+    return f"'{key}' is {shown(value)}, legal: {legal}"
+
+
+def read_entry(record: Record, key: str, legal: Legal) -> Any:
+    """The plain value of an entry. Raises RecordError if the record lacks it or its value is not legal."""
+    if key not in record:
+        raise RecordError(f"it lacks '{key}', legal: {legal}")
+    value = plain_value(record[key])
+    if not legal.holds(value):
+        raise RecordError(f"its {illegal(key, value, legal)}")
+    return value
+
+
+@lru_cache(maxsize=4096, typed=True)
+def integer(value: int) -> IntegerAttr:
+    """An i64 attribute; each is made once."""
+    return IntegerAttr(value, i64)
+
+
+_FLAGS = {value: BoolAttr.from_bool(value) for value in (False, True)}
+
+
+def _attribute(value: bool | int | str) -> Attribute:
+    match value:
+        case bool():
+            return _FLAGS[value]
+        case int():
+            return integer(value)
+        case str():
+            return StringAttr(value)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Marks a field of a data class as an entry of the record.
+
+    Args:
+        legal: Its legal values; None for those of its type, a Literal or bool.
+        key: Name of the entry, that of the field if empty.
+    """
+
+    legal: Legal | None = None
+    key: str = ""
+
+
+Decisions = TypeVar("Decisions")
+
+
+class RecordCodec(Generic[Decisions]):
+    """Writes the marked fields of a data class as entries of a record, and reads them."""
+
+    def __init__(self, decisions: type[Decisions]):
+        hints = get_type_hints(decisions, include_extras=True)
+        found = ((field.name, _entry(hints[field.name])) for field in fields(cast("Any", decisions)))
+        marked = [(name, entry) for name, entry in found if entry is not None]
+        self._entries = [(name, entry.key or name, cast("Legal", entry.legal)) for name, entry in marked]
+
+    @property
+    def legal(self) -> Mapping[str, Legal]:
+        """The legal values of each entry, by its key."""
+        return {key: legal for _, key, legal in self._entries}
+
+    def entries(self, decisions: Decisions) -> dict[str, Attribute]:
+        """The decisions as entries, in the order of the fields."""
+        return {key: _attribute(getattr(decisions, name)) for name, key, _ in self._entries}
+
+    def values(self, record: Record) -> dict[str, Any]:
+        """The decisions by the names of the fields. Raises RecordError for an entry that is missing or not legal."""
+        return {name: read_entry(record, key, legal) for name, key, legal in self._entries}
+
+
+def _entry(hint: Any) -> Entry | None:
+    """The mark of a field, with its legal values; None if it has none."""
+    if get_origin(hint) is not Annotated:
+        return None
+    inner, *marks = get_args(hint)
+    entry = next((mark for mark in marks if isinstance(mark, Entry)), None)
+    if entry is None or entry.legal is not None:
+        return entry
+    if inner is bool:
+        return Entry(OneOf((False, True)), entry.key)
+    assert get_origin(inner) is Literal, f"{hint}: legal values are given, or those of a Literal or bool"
+    return Entry(OneOf(get_args(inner)), entry.key)
+
+
+ROUNDINGS = OneOf(("fused", "strict"))
+"""Where values of f16 and bf16 are rounded, see `Work`; a record that does not say has none."""
+
+
+# Parts of records
+
+
+def read_number(record: Record, key: str) -> float:
+    """A floating-point entry. Raises RecordError if the record lacks it."""
+    value = record.get(key)
+    if not isinstance(value, FloatAttr):
+        raise RecordError(f"it lacks the number '{key}'")
+    return value.value.data
+
+
+def read_part(record: Record, key: str) -> Record:
+    """A record in a record. Raises RecordError if there is none of that name."""
+    value = record.get(key)
+    if not isinstance(value, DictionaryAttr):
+        raise RecordError(f"it lacks the record '{key}'")
+    return value.data
+
+
+def read_parts(record: Record, key: str, count: int | None = None) -> list[Record]:
+    """An array of records. Raises RecordError if there is none of that name, or it has not `count` of them."""
+    value = record.get(key)
+    found = cast("ArrayAttr[Attribute]", value).data if isinstance(value, ArrayAttr) else None
+    if found is None or not all(isinstance(part, DictionaryAttr) for part in found):
+        raise RecordError(f"it lacks the list of records '{key}'")
+    if count not in (None, len(found)):
+        raise RecordError(f"its '{key}' has {len(found)} records, legal: {count}")
+    return [part.data for part in found if isinstance(part, DictionaryAttr)]
+
+
+# Records that were edited
+
+Tolerates = Callable[[str, Record, Record], bool]
+"""Whether an entry (first) of a record (second) may be other than it is in the expected one (third)."""
+
+
+def contradiction(record: Record, expected: Record, tolerates: Tolerates) -> str | None:
+    """The first entry of a record that is not what its decisions ask for, in words; None if there is none.
+
+    Args:
+        expected: The record of the same decisions about the same work, as its kernel writes it.
+    """
+    for key in dict.fromkeys((*expected, *record)):
+        if key in _NOT_COMPARED or record.get(key) == expected.get(key):
+            continue
+        if key not in record:
+            return f"it lacks '{key}', legal: {shown(expected[key])}"
+        if key not in expected:
+            return f"it has an entry '{key}', which means nothing here"
+        own, right = _records_in(record[key]), _records_in(expected[key])
+        if own and right and len(own) == len(right):
+            found = (contradiction(*pair, tolerates) for pair in zip(own, right, strict=True))
+            if (inner := next((reason for reason in found if reason is not None), None)) is not None:
+                return f"in its '{key}', {inner}"
+        elif not tolerates(key, record, expected):
+            return f"its {illegal(key, record[key], shown(expected[key]))}, which follows from the rest of it"
+    return None
+
+
+def _records_in(value: Attribute) -> Sequence[Record]:
+    """The records that an entry holds, one or an array of them; none if it holds something else."""
+    if isinstance(value, DictionaryAttr):
+        return [value.data]
+    if not isinstance(value, ArrayAttr):
+        return []
+    found = cast("ArrayAttr[Attribute]", value).data
+    records = [entry.data for entry in found if isinstance(entry, DictionaryAttr)]
+    return records if len(records) == len(found) else []
+
+
+def unoffered(record: Record, variants: Sequence[Record]) -> str | None:
+    """The first entry of a record whose value none of the offered `variants` has, with the values that these have; None
+    if there is none."""
+    offers = [_flat(variant) for variant in variants]
+    for key, value in _flat(record).items():
+        values = dict.fromkeys(shown(offer[key]) for offer in offers if key in offer)
+        if values and shown(value) not in values:
+            return f"'{key}' is {shown(value)}, legal: {', '.join(list(values)[:_MOST_VALUES])}"
+    return None
+
+
+def _flat(record: Record) -> dict[str, Attribute]:
+    """The entries of a record and of the records in it, by path."""
+    found: dict[str, Attribute] = {}
+    for key, value in record.items():
+        if key in _NOT_COMPARED:
+            continue
+        inner = _records_in(value)
+        if not inner:
+            found[key] = value
+        for number, part in enumerate(inner):
+            path = key if isinstance(value, DictionaryAttr) else f"{key}[{number}]"
+            found |= {f"{path}.{name}": entry for name, entry in _flat(part).items()}
+    return found
