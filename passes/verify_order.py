@@ -37,7 +37,7 @@ class VerifyOrderPass(ModulePass):
     used as workspace since counts as not written. A programmatic edge comes from a kernel that lets others start early;
     what starts early waits inside, and reads nothing before its wait that the program writes.
 
-    A bufferized program has no edges yet. Its text is its order: there reads are checked and nothing else.
+    A bufferized program has no edges yet, and its text is its order: only what is read and left is checked there.
     Raises InvalidIR naming both instructions.
     """
 
