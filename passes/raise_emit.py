@@ -380,10 +380,8 @@ class _Raiser:
     def _finish(self) -> func.FuncOp:
         results: list[SSAValue] = []
         entries: list[DictionaryAttr] = []
-        for bind in self.program.binds:
+        for bind in self._results():
             key = logical.NAME_ATTR if bind.role.data == "output" else logical.UPDATES_ATTR
-            if bind.role.data != "output" and bind.updated is None:
-                continue
             if bind in self.parts:
                 self.held[bind] = self._whole(bind, self.parts[bind])
             if bind not in self.held:
@@ -403,6 +401,22 @@ class _Raiser:
             arg_attrs=ArrayAttr(self.interface),
             res_attrs=ArrayAttr(entries),
         )
+
+    def _results(self) -> list[BindOp]:
+        """Outputs and what is updated, in the order of the binds.
+
+        Updates are among each other in the order in which they are written: an instruction of many updates has its
+        results in the order of those of the function.
+        """
+        results = [
+            bind for bind in self.program.binds if bind.role.data == "output" or bind.updated is not None
+        ]
+        writes = chain.from_iterable(op.outs for op in self.program.instructions)
+        roots = dict.fromkeys(region_of(out).root for out in writes)
+        updated = [root for root in roots if isinstance(root, BindOp) and root.updated is not None]
+        updated += [bind for bind in results if bind.updated is not None and bind not in roots]
+        in_order = iter(updated)
+        return [next(in_order) if bind.updated is not None else bind for bind in results]
 
     def _whole(self, bind: BindOp, parts: Pieces) -> SSAValue:
         """What a bind holds that was written in parts."""

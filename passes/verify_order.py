@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -14,15 +14,15 @@ from aicf.dialects.emit import PREPARE, BindOp, ProgramOp, ResolvedOp, SlotOp
 from aicf.passes.analysis.accesses import (
     Access,
     AccessTable,
-    Region,
     accesses_by_root,
     region_of,
     written_roots,
 )
-from aicf.passes.analysis.coverage import is_covered
+from aicf.passes.analysis.coverage import Change, DefinedBytes
 from aicf.passes.analysis.happens_before import HappensBefore
-from aicf.passes.analysis.liveness import Interference, Lifetime, interfering, slot_lifetimes
+from aicf.passes.analysis.liveness import Interference, Lifetime, slot_lifetimes
 from aicf.passes.support.early_start import early_conflict, triggers, waits_inside
+from aicf.passes.support.hazards import Hazards
 from aicf.passes.support.identity import invalid
 from aicf.passes.support.programs import programs
 
@@ -33,9 +33,11 @@ class VerifyOrderPass(ModulePass):
 
     Values are defined before they are used; the text is a topological order of the edges; two accesses that share
     bytes, one of them a write, are ordered; slots that share bytes are never alive together; all that is read of a
-    slot is written before, and all of every output is written, as is all that `@prepare` makes. A programmatic edge
-    comes from a kernel that lets others start early; what starts early waits inside, and reads nothing before its wait
-    that the program writes.
+    slot or an output is written before, and all of every output is written, as is all that `@prepare` makes. What was
+    used as workspace since counts as not written. A programmatic edge comes from a kernel that lets others start early;
+    what starts early waits inside, and reads nothing before its wait that the program writes.
+
+    A bufferized program has no edges yet, and its text is its order: only what is read and left is checked there.
     Raises InvalidIR naming both instructions.
     """
 
@@ -44,12 +46,14 @@ class VerifyOrderPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for program in programs(op):
             _verify_definitions(program)
+            table = accesses_by_root(program)
             if program.phase.data == "bufferized":
+                _verify_values(program, table)
                 continue
-            order, table = HappensBefore(program), accesses_by_root(program)
+            order = HappensBefore(program)
             _verify_early_starts(program, table)
-            for root, accesses in table.items():
-                _verify_root(program, root, accesses, order)
+            _verify_conflicts(table, order)
+            _verify_values(program, table)
             _verify_shared_bytes(program, table, order)
 
 
@@ -95,41 +99,43 @@ def _verify_early_start(op: ResolvedOp, source: ResolvedOp, written: Collection[
         )
 
 
-def _verify_root(
-    program: ProgramOp, root: BindOp | SlotOp, accesses: Sequence[Access], order: HappensBefore
-) -> None:
-    writes = [access for access in accesses if access.writes]
-    if not order.is_total:
-        for write in writes:
-            for other in accesses:
-                _verify_pair(write, other, root, order)
-    if isinstance(root, SlotOp):
-        _verify_written_first(root, accesses, order)
-    elif _is_result(root, program) and not is_covered(
-        region_of(root.buffer), [write.region for write in writes]
-    ):
-        part = "part of " if writes else ""
-        raise invalid(root, f"{part}{_root_name(root)} of @{program.sym_name.data} is never written")
-    elif writes and root.role.data == "derived":
-        _verify_written_first(root, accesses, order)
+def _verify_conflicts(table: AccessTable, order: HappensBefore) -> None:
+    """Checks that accesses which share bytes are ordered where one of them writes.
 
-
-def _is_result(bind: BindOp, program: ProgramOp) -> bool:
-    """Whether a program has to write a bind: an output, or what `@prepare` makes."""
-    return bind.role.data == "output" or (bind.role.data == "derived" and program.sym_name.data == PREPARE)
-
-
-def _verify_pair(write: Access, other: Access, root: BindOp | SlotOp, order: HappensBefore) -> None:
-    if write.instruction is other.instruction or not write.region.overlaps(other.region):
+    Each is compared with the latest ones only: what those overwrote ended before them.
+    """
+    if order.is_total:
         return
-    if not order.ordered(write.instruction, other.instruction):
-        first, second = write.instruction.instruction.data, other.instruction.instruction.data
-        verb = "write" if other.writes else "read"
-        raise invalid(
-            write.instruction,
-            f"'{first}' writes {_root_name(root)} that '{second}' may {verb} at the same time; "
-            f'add an edge: after(["{first}" full]) or the other way round',
-        )
+    for root, accesses in table.items():
+        hazards = Hazards()
+        for access in accesses:
+            for place in sorted(hazards.of([access])):
+                _verify_pair(order.order[place], access, root, accesses, order)
+            hazards.note([access], order.place(access.instruction))
+
+
+def _verify_pair(
+    earlier: ResolvedOp,
+    access: Access,
+    root: BindOp | SlotOp,
+    accesses: Sequence[Access],
+    order: HappensBefore,
+) -> None:
+    if earlier is access.instruction or order.before(earlier, access.instruction):
+        return
+    is_written_first = any(
+        other.writes and other.instruction is earlier and other.region.overlaps(access.region)
+        for other in accesses
+    )
+    both = (earlier, access.instruction)
+    writer, other = both if is_written_first else both[::-1]
+    verb = "write" if is_written_first and access.writes else "read"
+    first, second = writer.instruction.data, other.instruction.data
+    raise invalid(
+        writer,
+        f"'{first}' writes {_root_name(root)} that '{second}' may {verb} at the same time; "
+        f'add an edge: after(["{first}" full]) or the other way round',
+    )
 
 
 def _root_name(root: BindOp | SlotOp) -> str:
@@ -138,42 +144,65 @@ def _root_name(root: BindOp | SlotOp) -> str:
     return f"slot %{root.buffer.name_hint or '?'}"
 
 
-def _verify_written_first(root: BindOp | SlotOp, accesses: Sequence[Access], order: HappensBefore) -> None:
-    """A slot that results take over in place has as many writes as reads: a read mostly finds all in the last one."""
-    writes: list[Access] = []
-    for access in accesses:
-        if access.writes:
-            writes.append(access)
+def _verify_values(program: ProgramOp, table: AccessTable) -> None:
+    """Checks that reads find values. By now any write is known to happen before or after a read as in the text."""
+    for root, accesses in table.items():
+        is_result = isinstance(root, BindOp) and _is_result(root, program)
+        if not is_result and not isinstance(root, SlotOp):
             continue
-        wanted, reader = access.region.touched(), access.instruction
-        if not any(region.touched().holds(wanted) for region in _before(reader, writes, order)):
-            _verify_read(root, access, list(_before(reader, writes, order)))
+        defined = DefinedBytes()
+        for access in accesses:
+            if access.writes:
+                defined.add(Change(access.region, defines=not access.reads))
+            elif not defined.holds(access.region):
+                _raise_undefined(root, access, accesses, defined)
+        if is_result and not defined.holds(region_of(root.buffer)):
+            part = "part of " if any(access.writes for access in accesses) else ""
+            raise invalid(root, f"{part}{_root_name(root)} of @{program.sym_name.data} is never written")
 
 
-def _before(reader: ResolvedOp, writes: Sequence[Access], order: HappensBefore) -> Iterator[Region]:
-    """What is written before `reader` starts, the last in the text first."""
-    return (write.region for write in reversed(writes) if order.before(write.instruction, reader))
+def _is_result(bind: BindOp, program: ProgramOp) -> bool:
+    """Whether a bind holds nothing until the program writes it: an output, or what `@prepare` makes."""
+    return bind.role.data == "output" or (bind.role.data == "derived" and program.sym_name.data == PREPARE)
 
 
-def _verify_read(root: BindOp | SlotOp, access: Access, earlier: Sequence[Region]) -> None:
-    if is_covered(access.region, earlier):
-        return
-    part, reader = "part of " if earlier else "", access.instruction
-    raise invalid(
-        reader, f"'{reader.instruction.data}' reads {part}{_root_name(root)} before anything wrote it"
+def _raise_undefined(
+    root: BindOp | SlotOp, access: Access, accesses: Sequence[Access], defined: DefinedBytes
+) -> None:
+    reader, changes, place = access.instruction, defined.changes_of(access.region), accesses.index(access)
+    part = "part of " if any(change.defines for change in changes) else ""
+    what = f"'{reader.instruction.data}' reads {part}{_root_name(root)}"
+    earlier, later = (
+        [each for each in some if each.writes and each.region.overlaps(access.region)]
+        for some in (accesses[:place], accesses[place:])
     )
+    if any(each.reads for each in earlier):
+        user = next(each.instruction.instruction.data for each in earlier if each.reads)
+        raise invalid(
+            reader, f"{what}, which was workspace of '{user}'; give '{user}' a slot of its own for it"
+        )
+    way_out = "add an instruction that writes it, or read another buffer"
+    if others := [each.instruction.instruction.data for each in later if each.instruction is not reader]:
+        way_out = f"'{others[0]}' writes it only later: move '{others[0]}' before it"
+    raise invalid(reader, f"{what} before anything wrote it; {way_out}")
 
 
 def _verify_shared_bytes(program: ProgramOp, table: AccessTable, order: HappensBefore) -> None:
-    """Slots that are alive together must not overlap in the arena: few are at any time, however long the program."""
+    """Checks that slots which share bytes of the arena are never alive together.
+
+    Each is compared with the latest ones only: those whose bytes they took ended before them.
+    """
     if any(slot.offset is None for slot in program.slots):
         return
-    lifetimes = sorted(slot_lifetimes(table, order), key=_offset)
-    for place, others in enumerate(interfering(lifetimes, Interference(order))):
-        life = lifetimes[place]
-        for other in sorted(index for index in others if index < place):
-            if _offset(lifetimes[other]) + lifetimes[other].size > _offset(life):
-                _raise_shared(life, lifetimes[other], order)
+    interferes = Interference(order)
+    latest: list[tuple[int, int, Lifetime]] = []
+    for life in sorted(slot_lifetimes(table, order), key=lambda life: (life.first, _offset(life))):
+        start, end = _offset(life), _offset(life) + life.size
+        for its_start, its_end, other in latest:
+            if its_start < end and start < its_end and interferes(life, other):
+                _raise_shared(life, other, order)
+        latest = [each for each in latest if each[0] < start or end < each[1]]
+        latest.append((start, end, life))
 
 
 def _offset(life: Lifetime) -> int:

@@ -81,12 +81,12 @@ class Batches:
         return self.loss.value(self.graph, prediction, target, self._named(LOSS, part))
 
     def _argument(self, name: str, role: str, part: int) -> Value:
-        """What an argument is for one part. What the part before left in a state is a constant to the gradients of this
-        one, as states are to a whole batch."""
+        """What an argument is for one part. What the part before left in a state or meta is a constant to the gradients
+        of this one, as both are to a whole batch."""
         value = self.values[name]
         if self.count == 1:
             return value
-        if part and role == "state" and name in self._updated:
+        if part and name in self._updated:
             return self.graph.detach(value, name=self._named(f"{name}.left", part))
         if name == STEP:  # each part has random numbers of its own
             return self.graph.add(value * self.count, part, name=self._named(STEP, part))

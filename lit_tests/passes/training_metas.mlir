@@ -18,7 +18,7 @@
 // RAISED: logical.role = "meta", aicf.host = {next = "now"}}
 // RAISED-SAME: {logical.name = "aicf.bad_step", logical.role = "meta", aicf.start = dense<0> : tensor<i64>}
 // RAISED-SAME: {logical.name = "now", logical.role = "meta", aicf.host = {formula = "step_inc", of = ["step"]}}
-// RAISED-SAME: (tensor<4xf32> {logical.updates = "w"}, tensor<i64> {logical.updates = "step"}, tensor<i64> {logical.updates = "aicf.bad_step"}
+// RAISED-SAME: (tensor<i64> {logical.updates = "aicf.bad_step"}, tensor<i64> {logical.updates = "step"}, tensor<4xf32> {logical.updates = "w"}
 
 // AGAIN: %step = emit.bind meta "step" binding(direct) updated host({next = "now"})
 // AGAIN: %aicf.bad_step = emit.bind meta "aicf.bad_step" binding(direct) updated value(dense<0>)

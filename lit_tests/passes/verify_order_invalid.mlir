@@ -260,3 +260,131 @@ emit.program @shared_column attributes {phase = "scheduled"} {
   emit.resolved "copy" id(8) name("right") src(["right"]) ins(%x : !emit.buffer<4x3xf32, bound>) outs(%right : !emit.buffer<4x3xf32, arena, strides [6, 1]>) stream(1) after([])
   emit.resolved "relu" id(1) name("rows") src(["rows"]) ins(%a : !emit.buffer<4x6xf32, arena>) outs(%y : !emit.buffer<4x6xf32, bound>) stream(0) after(["left" full, "right" full])
 }
+
+// -----
+
+// An output is memory of the caller: before an instruction writes it, anything is there.
+// CHECK: error: emit.resolved: 'b' reads output 'y' before anything wrote it; 'a' writes it only later: move 'a' before it
+emit.program @output_read_first attributes {phase = "scheduled"} {
+  %x = emit.bind input "x" : !emit.buffer<3xf32, bound>
+  %y = emit.bind output "y" : !emit.buffer<3xf32, bound>
+  %z = emit.bind output "z" : !emit.buffer<3xf32, bound>
+  emit.resolved "relu" id(1) name("b") src(["b"]) ins(%y : !emit.buffer<3xf32, bound>) outs(%z : !emit.buffer<3xf32, bound>) stream(0) after([])
+  emit.resolved "relu" id(1) name("a") src(["a"]) ins(%x : !emit.buffer<3xf32, bound>) outs(%y : !emit.buffer<3xf32, bound>) stream(0) after(["b" full])
+}
+
+// -----
+
+// An output that is read and nobody writes.
+// CHECK: error: emit.resolved: 'b' reads output 'y' before anything wrote it; add an instruction that writes it, or read another buffer
+emit.program @output_never_written attributes {phase = "scheduled"} {
+  %y = emit.bind output "y" : !emit.buffer<3xf32, bound>
+  %z = emit.bind output "z" : !emit.buffer<3xf32, bound>
+  emit.resolved "relu" id(1) name("b") src(["b"]) ins(%y : !emit.buffer<3xf32, bound>) outs(%z : !emit.buffer<3xf32, bound>) stream(0) after([])
+}
+
+// -----
+
+// Of an output one half is written when all of it is read.
+// CHECK: error: emit.resolved: 'read' reads part of output 'y' before anything wrote it; 'high' writes it only later: move 'high' before it
+emit.program @half_output attributes {phase = "scheduled"} {
+  %x = emit.bind input "x" : !emit.buffer<3xf32, bound>
+  %y = emit.bind output "y" : !emit.buffer<6xf32, bound>
+  %z = emit.bind output "z" : !emit.buffer<6xf32, bound>
+  %low = emit.view %y offset(0) : !emit.buffer<6xf32, bound> to !emit.buffer<3xf32, bound>
+  %high = emit.view %y offset(3) : !emit.buffer<6xf32, bound> to !emit.buffer<3xf32, bound>
+  emit.resolved "relu" id(1) name("low") src(["low"]) ins(%x : !emit.buffer<3xf32, bound>) outs(%low : !emit.buffer<3xf32, bound>) stream(0) after([])
+  emit.resolved "relu" id(1) name("read") src(["read"]) ins(%y : !emit.buffer<6xf32, bound>) outs(%z : !emit.buffer<6xf32, bound>) stream(0) after(["low" full])
+  emit.resolved "relu" id(1) name("high") src(["high"]) ins(%x : !emit.buffer<3xf32, bound>) outs(%high : !emit.buffer<3xf32, bound>) stream(0) after(["read" full])
+}
+
+// -----
+
+// The other half is written than the one that is read.
+// CHECK: error: emit.resolved: 'read' reads output 'y' before anything wrote it
+emit.program @other_half attributes {phase = "scheduled"} {
+  %x = emit.bind input "x" : !emit.buffer<3xf32, bound>
+  %y = emit.bind output "y" : !emit.buffer<6xf32, bound>
+  %z = emit.bind output "z" : !emit.buffer<3xf32, bound>
+  %low = emit.view %y offset(0) : !emit.buffer<6xf32, bound> to !emit.buffer<3xf32, bound>
+  %high = emit.view %y offset(3) : !emit.buffer<6xf32, bound> to !emit.buffer<3xf32, bound>
+  emit.resolved "relu" id(1) name("low") src(["low"]) ins(%x : !emit.buffer<3xf32, bound>) outs(%low : !emit.buffer<3xf32, bound>) stream(0) after([])
+  emit.resolved "relu" id(1) name("read") src(["read"]) ins(%high : !emit.buffer<3xf32, bound>) outs(%z : !emit.buffer<3xf32, bound>) stream(0) after(["low" full])
+  emit.resolved "relu" id(1) name("late") src(["late"]) ins(%x : !emit.buffer<3xf32, bound>) outs(%high : !emit.buffer<3xf32, bound>) stream(0) after(["read" full])
+}
+
+// -----
+
+// An update in place of what nobody wrote.
+// CHECK: error: emit.resolved: 'update' reads output 'y' before anything wrote it; add an instruction that writes it, or read another buffer
+emit.program @update_first attributes {phase = "scheduled"} {
+  %x = emit.bind input "x" : !emit.buffer<3xf32, bound>
+  %y = emit.bind output "y" : !emit.buffer<3xf32, bound>
+  emit.resolved "add" id(0) name("update") src(["update"]) ins(%y, %x : !emit.buffer<3xf32, bound>, !emit.buffer<3xf32, bound>) outs(%y : !emit.buffer<3xf32, bound>) stream(0) after([])
+}
+
+// -----
+
+// What was workspace holds no value.
+// CHECK: error: emit.resolved: 'read' reads slot %w, which was workspace of 'a'; give 'a' a slot of its own for it
+emit.program @workspace_read attributes {phase = "scheduled"} {
+  %x = emit.bind input "x" : !emit.buffer<3xf32, bound>
+  %y = emit.bind output "y" : !emit.buffer<3xf32, bound>
+  %z = emit.bind output "z" : !emit.buffer<3xf32, bound>
+  %w = emit.slot : !emit.buffer<3xf32, arena>
+  emit.resolved "relu" id(1) name("a") src(["a"]) ins(%x : !emit.buffer<3xf32, bound>) outs(%y : !emit.buffer<3xf32, bound>) ws(%w : !emit.buffer<3xf32, arena>) stream(0) after([])
+  emit.resolved "relu" id(1) name("read") src(["read"]) ins(%w : !emit.buffer<3xf32, arena>) outs(%z : !emit.buffer<3xf32, bound>) stream(0) after(["a" full])
+}
+
+// -----
+
+// A value that was workspace since it was written.
+// CHECK: error: emit.resolved: 'read' reads part of slot %w, which was workspace of 'a'
+emit.program @clobbered attributes {phase = "scheduled"} {
+  %x = emit.bind input "x" : !emit.buffer<3xf32, bound>
+  %y = emit.bind output "y" : !emit.buffer<3xf32, bound>
+  %z = emit.bind output "z" : !emit.buffer<6xf32, bound>
+  %w = emit.slot : !emit.buffer<6xf32, arena>
+  %low = emit.view %w offset(0) : !emit.buffer<6xf32, arena> to !emit.buffer<3xf32, arena>
+  %high = emit.view %w offset(3) : !emit.buffer<6xf32, arena> to !emit.buffer<3xf32, arena>
+  emit.resolved "relu" id(1) name("l") src(["l"]) ins(%x : !emit.buffer<3xf32, bound>) outs(%low : !emit.buffer<3xf32, arena>) stream(0) after([])
+  emit.resolved "relu" id(1) name("h") src(["h"]) ins(%x : !emit.buffer<3xf32, bound>) outs(%high : !emit.buffer<3xf32, arena>) stream(0) after(["l" full])
+  emit.resolved "relu" id(1) name("a") src(["a"]) ins(%x : !emit.buffer<3xf32, bound>) outs(%y : !emit.buffer<3xf32, bound>) ws(%low : !emit.buffer<3xf32, arena>) stream(0) after(["h" full])
+  emit.resolved "relu" id(1) name("read") src(["read"]) ins(%w : !emit.buffer<6xf32, arena>) outs(%z : !emit.buffer<6xf32, bound>) stream(0) after(["a" full])
+}
+
+// -----
+
+// An output that is workspace at last.
+// CHECK: error: emit.bind: part of output 'y' of @workspace_at_last is never written
+emit.program @workspace_at_last attributes {phase = "scheduled"} {
+  %x = emit.bind input "x" : !emit.buffer<3xf32, bound>
+  %y = emit.bind output "y" : !emit.buffer<3xf32, bound>
+  %z = emit.bind output "z" : !emit.buffer<3xf32, bound>
+  emit.resolved "relu" id(1) name("a") src(["a"]) ins(%x : !emit.buffer<3xf32, bound>) outs(%y : !emit.buffer<3xf32, bound>) stream(0) after([])
+  emit.resolved "relu" id(1) name("b") src(["b"]) ins(%x : !emit.buffer<3xf32, bound>) outs(%z : !emit.buffer<3xf32, bound>) ws(%y : !emit.buffer<3xf32, bound>) stream(0) after(["a" full])
+}
+
+// -----
+
+// What @prepare makes is empty until it makes it.
+// CHECK: error: emit.resolved: 'b' reads derived 'd' before anything wrote it
+emit.program @prepare attributes {phase = "scheduled"} {
+  %p = emit.bind param "p" : !emit.buffer<3xf32, bound>
+  %d = emit.bind derived "d" : !emit.buffer<3xf32, const>
+  %e = emit.bind derived "e" : !emit.buffer<3xf32, const>
+  emit.resolved "relu" id(1) name("b") src(["b"]) ins(%d : !emit.buffer<3xf32, const>) outs(%e : !emit.buffer<3xf32, const>) stream(0) after([])
+  emit.resolved "relu" id(1) name("a") src(["a"]) ins(%p : !emit.buffer<3xf32, bound>) outs(%d : !emit.buffer<3xf32, const>) stream(0) after(["b" full])
+}
+
+// -----
+
+// Before it is scheduled the text of a program is its order.
+// CHECK: error: emit.resolved: 'b' reads output 'y' before anything wrote it; 'a' writes it only later: move 'a' before it
+emit.program @bufferized_read_first attributes {phase = "bufferized"} {
+  %x = emit.bind input "x" : !emit.buffer<3xf32, bound>
+  %y = emit.bind output "y" : !emit.buffer<3xf32, bound>
+  %z = emit.bind output "z" : !emit.buffer<3xf32, bound>
+  emit.resolved "relu" id(1) name("b") src(["b"]) ins(%y : !emit.buffer<3xf32, bound>) outs(%z : !emit.buffer<3xf32, bound>)
+  emit.resolved "relu" id(1) name("a") src(["a"]) ins(%x : !emit.buffer<3xf32, bound>) outs(%y : !emit.buffer<3xf32, bound>)
+}

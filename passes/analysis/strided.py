@@ -7,7 +7,7 @@ no byte in common. Both questions are answered by looking at addresses modulo a 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 _Dims = tuple[tuple[int, int], ...]
 
@@ -25,6 +25,9 @@ class StridedBytes:
     start: int
     dims: _Dims
     run: int
+    _rows: dict[int, Rows | None] = field(
+        default_factory=dict[int, "Rows | None"], init=False, repr=False, compare=False
+    )
 
     @classmethod
     def of(cls, lowest: int, shape: Sequence[int], strides: Sequence[int], width: int) -> StridedBytes:
@@ -58,6 +61,11 @@ class StridedBytes:
 
     def rows(self, length: int) -> Rows | None:
         """The same as columns of rows of `length` bytes; None if they go on past the end of a row."""
+        if length not in self._rows:
+            self._rows[length] = self._split(length)
+        return self._rows[length]
+
+    def _split(self, length: int) -> Rows | None:
         first, column = divmod(self.start, length)
         if not self.dims and not column and self.run % length == 0:
             count = self.run // length

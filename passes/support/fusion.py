@@ -16,6 +16,7 @@ from aicf.dialects import logical
 from aicf.dialects.emit import PREPARE, GroupOp
 from aicf.dialects.emit_types import TargetAttr
 from aicf.passes.support.identity import copied_id, derived_id, op_id, part_of, sources
+from aicf.passes.support.matching import is_placed
 from aicf.passes.support.outlining import Outline, id_of, is_feeder, outline, sources_of
 from aicf.passes.support.policy import policy_of, with_stems, without_bucket
 from aicf.passes.support.structure import Structure
@@ -43,6 +44,9 @@ class FusionContext:
     """The ops of each group that the policy lists, in text order."""
     listed_results: frozenset[Operation] = field(init=False)
     """Reshapes by which groups that the policy lists give what others read: they feed nobody else by a copy."""
+    begins: list[str] = field(init=False)
+    """By which op each group that the policy lists has its name, as an id of the policy: the first that does not follow
+    from coordinates. One that does is copied to its readers, or is a group of its own before others take it in."""
     named: dict[str, int] = field(init=False)
     """Sources, to the first of the policy's groups that begins with an op of theirs: the one of their name. Empty where
     the policy has kernels, whose keys are names."""
@@ -69,6 +73,8 @@ class FusionContext:
             if op_id(op) is not None and (place := self._pin(op)) is not None:
                 self.listed.setdefault(place, []).append(op)
         self.listed_results = frozenset(filter(self._is_listed_result, chain(*self.listed.values())))
+        placed = self._placed_ids() if self.pinned else set[str]()
+        self.begins = [next((id_ for id_ in ids if id_ not in placed), ids[0]) for ids in self.policy.groups]
         self.named = self._named_by_sources() if self.pinned and not self.policy.kernels else {}
 
     def _is_listed_result(self, op: Operation) -> bool:
@@ -80,8 +86,13 @@ class FusionContext:
         readers = (use.operation for use in op.result.uses)
         return any(op_id(each) is None or self._pin(each) != self._pin(op) for each in readers)
 
+    def _placed_ids(self) -> set[str]:
+        """The ids, also without their buckets, of what follows from coordinates, in groups or not."""
+        ops = (op for op in self.function.walk() if any(map(is_placed, op.results)))
+        return {name for op in ops if (id_ := op_id(op)) for name in (id_, without_bucket(id_))}
+
     def _named_by_sources(self) -> dict[str, int]:
-        begins = {ids[0]: place for place, ids in enumerate(self.policy.groups)}
+        begins = {begin: place for place, begin in enumerate(self.begins)}
         named: dict[str, int] = {}
         for op in self.function.walk():
             id_ = op_id(op) or ""
@@ -117,7 +128,7 @@ class FusionContext:
         of the first one's source."""
         if (place := self._pin(members[0])) is None:
             return True
-        first = self.policy.groups[place][0]
+        first = self.begins[place]
         begins = any(first in (id_of(op), without_bucket(id_of(op))) for op in members)
         return begins and self.named.get(sources(members[0])[0], place) == place
 

@@ -3,48 +3,63 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TypeAlias
 
 from aicf.dialects.emit import BindOp, SlotOp
-from aicf.passes.analysis.accesses import Access, Region
+from aicf.passes.analysis.accesses import Access
+from aicf.passes.analysis.footprints import Footprints
+from aicf.passes.analysis.strided import StridedBytes
 
-_Touch: TypeAlias = tuple[int, Region]
-"""An instruction, by its place, and what it touches of a buffer."""
 
-
-@dataclass
 class Hazards:
     """Read-after-write, write-after-read and write-after-write, instruction by instruction.
 
-    Args:
-        writers, readers: Of each buffer: the instructions that write parts of it which no later one writes whole, and
-            those that have read such parts since; each with what it touches.
+    Of each buffer it keeps the instructions that write parts of it which no later one writes whole, and those that have
+    read such parts since.
     """
 
-    writers: dict[BindOp | SlotOp, list[_Touch]] = field(default_factory=dict[BindOp | SlotOp, list[_Touch]])
-    readers: dict[BindOp | SlotOp, list[_Touch]] = field(default_factory=dict[BindOp | SlotOp, list[_Touch]])
+    def __init__(self) -> None:
+        self._touches: dict[BindOp | SlotOp, _Touches] = {}
 
     def of(self, accesses: Sequence[Access]) -> set[int]:
         """The places of those noted that conflict with an instruction which touches `accesses`."""
         needed: set[int] = set()
         for access in accesses:
-            root = access.region.root
-            earlier = [*self.writers.get(root, ()), *(self.readers.get(root, ()) if access.writes else ())]
-            needed.update(place for place, region in earlier if region.overlaps(access.region))
+            touches = self._of_root(access)
+            needed.update(touches.conflicts(access.region.touched(), access.writes))
         return needed
 
     def note(self, accesses: Sequence[Access], place: int) -> None:
         """Adds the instruction at `place`, which comes after all that were added before."""
         for access in accesses:
-            root, touch = access.region.root, (place, access.region)
-            if access.writes:
-                self.writers[root] = [*_left(self.writers.get(root, ()), access.region), touch]
-                self.readers[root] = _left(self.readers.get(root, ()), access.region)
-            else:
-                self.readers.setdefault(root, []).append(touch)
+            self._of_root(access).note(access.region.touched(), access.writes, place)
+
+    def _of_root(self, access: Access) -> _Touches:
+        return self._touches.setdefault(access.region.root, _Touches())
 
 
-def _left(touches: Sequence[_Touch], written: Region) -> list[_Touch]:
-    """Those that a later instruction does not wait for anyway if it waits for one that writes all of `written`."""
-    return [(place, region) for place, region in touches if not written.touched().holds(region.touched())]
+class _Touches:
+    """The places of the instructions that touch a buffer, by what they touch of it."""
+
+    def __init__(self) -> None:
+        self._footprints = Footprints()
+        self._writers: dict[StridedBytes, list[int]] = {}
+        self._readers: dict[StridedBytes, list[int]] = {}
+
+    def conflicts(self, touched: StridedBytes, writes: bool) -> set[int]:
+        needed: set[int] = set()
+        for other in self._footprints.meeting(touched):
+            needed.update(self._writers.get(other, ()))
+            if writes:
+                needed.update(self._readers.get(other, ()))
+        return needed
+
+    def note(self, touched: StridedBytes, writes: bool, place: int) -> None:
+        """A later instruction does not wait for those whose bytes this one writes all: it waits for this one anyway."""
+        if not writes:
+            self._readers.setdefault(touched, []).append(place)
+            return
+        for other in self._footprints.meeting(touched):
+            if other == touched or touched.holds(other):
+                self._writers.pop(other, None)
+                self._readers.pop(other, None)
+        self._writers[touched] = [place]

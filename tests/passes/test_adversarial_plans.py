@@ -24,7 +24,7 @@ from aicf.passes.aicf_inference import AicfInferencePass
 from aicf.passes.support.programs import programs
 from aicf.passes.verify_emit import VerifyEmitPass
 from aicf.passes.verify_order import VerifyOrderPass
-from tests.support.plan_mutations import Mutation, Original, mutations
+from tests.support.plan_mutations import Mutation, Original, mutations, put_buffers_first
 from tests.support.race_simulator import find_race
 from tests.support.random_graphs import random_program
 
@@ -226,6 +226,7 @@ def test_no_racy_plan_is_accepted(name: str) -> None:
     module = PROGRAMS[name]()
     assert not any(map(find_race, programs(module))) and refusal(module) is None
     (program,) = (each for each in programs(module) if each.sym_name.data != PREPARE)
+    put_buffers_first(program)
     original, found, racy = Original(program), Counter[str](), 0
     for plan in plans(mutations(program), seed=len(name)):
         for mutation in plan:

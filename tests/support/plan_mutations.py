@@ -8,11 +8,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, StringAttr, i64
-from xdsl.ir import Attribute, Operation
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DenseArrayBase,
+    DictionaryAttr,
+    IntegerAttr,
+    StringAttr,
+    i32,
+    i64,
+)
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from aicf.backends.base import EARLY_READS
-from aicf.dialects.emit import EdgeAttr, ProgramOp, ResolvedOp
+from aicf.dialects.emit import (
+    BindOp,
+    EdgeAttr,
+    ProgramOp,
+    ResolvedOp,
+    SlotOp,
+    ViewOp,
+    buffer_of,
+    root_buffer,
+)
 from aicf.dialects.emit_types import KernelAttr
 
 GRANULE = 64
@@ -45,9 +62,18 @@ class Original:
                 op.operands = operands
         block = self.program.body.block
         if [op for op, _, _ in self.ops] != list(block.ops):
-            for op, _, _ in self.ops:
+            for op in list(block.ops):
                 op.detach()
             block.add_ops(op for op, _, _ in self.ops)
+
+
+def put_buffers_first(program: ProgramOp) -> None:
+    """Moves slots and views before all instructions, so that each instruction may be given any of them."""
+    first, *_ = program.instructions
+    for op in list(program.body.block.ops):
+        if isinstance(op, SlotOp | ViewOp):
+            op.detach()
+            program.body.block.insert_op_before(op, first)
 
 
 def mutations(program: ProgramOp) -> list[Mutation]:
@@ -58,7 +84,14 @@ def mutations(program: ProgramOp) -> list[Mutation]:
         *_moved_waits(program),
         *_swapped(program),
         *_redirected(program),
+        *value_mutations(program),
     ]
+
+
+def value_mutations(program: ProgramOp) -> list[Mutation]:
+    """Damages after which an instruction may read what nobody has written: operands that are other buffers or parts of
+    them, instructions that are gone, results that somebody takes as workspace."""
+    return [*_reading_others(program), *_dropped(program), *_taken_as_workspace(program)]
 
 
 def _moved_slots(program: ProgramOp) -> Iterator[Mutation]:
@@ -142,6 +175,8 @@ def _swapped(program: ProgramOp) -> Iterator[Mutation]:
 
 
 def _exchange(program: ProgramOp, one: ResolvedOp, other: ResolvedOp, is_renamed: bool) -> None:
+    if one.parent is None or other.parent is None:  # another damage dropped it
+        return
     block = program.body.block
     ops = list(block.ops)
     places = ops.index(one), ops.index(other)
@@ -172,3 +207,61 @@ def _redirected(program: ProgramOp) -> Iterator[Mutation]:
                     yield Mutation(
                         "other slot", name, lambda o=op, n=number, s=slot: o.operands.__setitem__(n, s)
                     )
+
+
+def _reading_others(program: ProgramOp) -> Iterator[Mutation]:
+    """Each operand that is read replaced by each other buffer of its shape and strides, or part of one."""
+    buffers = [op.buffer for op in program.body.block.ops if isinstance(op, BindOp | SlotOp | ViewOp)]
+    for op in program.instructions:
+        for number, value in enumerate(op.ins):
+            for place, other in enumerate(buffers):
+                if other is not value and _form(other) == _form(value):
+                    name = f"{op.instruction.data} operand {number} from {place}"
+                    yield Mutation(
+                        "other operand", name, lambda o=op, n=number, b=other: o.operands.__setitem__(n, b)
+                    )
+
+
+def _form(value: SSAValue) -> tuple[object, ...]:
+    type_ = buffer_of(value)
+    return type_.element_type, type_.get_shape(), type_.get_strides(), type_.get_layout()
+
+
+def _dropped(program: ProgramOp) -> Iterator[Mutation]:
+    """Each instruction left out; what waited for it waits for what it waited for."""
+    for op in program.instructions:
+        yield Mutation("dropped writer", op.instruction.data, lambda o=op: _drop(program, o))
+
+
+def _drop(program: ProgramOp, dropped: ResolvedOp) -> None:
+    if dropped.parent is None:  # dropped before
+        return
+    name = dropped.instruction.data
+    dropped.detach()
+    for op in program.instructions:
+        edges = [edge for edge in op.after if edge.source.data != name]
+        if len(edges) < len(op.after):
+            known = {edge.source.data for edge in edges}
+            edges += [edge for edge in dropped.after if edge.source.data not in known]
+            op.properties["after"] = ArrayAttr(edges)
+    order = ArrayAttr([StringAttr(op.instruction.data) for op in program.instructions])
+    program.properties["graphs"] = ArrayAttr([order])
+
+
+def _taken_as_workspace(program: ProgramOp) -> Iterator[Mutation]:
+    """Each slot and output, and each part of one, as workspace of each instruction that does not touch it."""
+    buffers = [op.buffer for op in program.body.block.ops if isinstance(op, BindOp | SlotOp | ViewOp)]
+    for op in program.instructions:
+        touched = {root_buffer(value) for value in op.operands}
+        for place, buffer in enumerate(buffers):
+            root = root_buffer(buffer)
+            is_ours = isinstance(root, SlotOp) or (isinstance(root, BindOp) and root.role.data == "output")
+            if is_ours and root not in touched:
+                name = f"{place} of {op.instruction.data}"
+                yield Mutation("taken as workspace", name, lambda o=op, b=buffer: _add_workspace(o, b))
+
+
+def _add_workspace(op: ResolvedOp, buffer: SSAValue) -> None:
+    ins, outs, ws = (len(part) for part in op.parts)
+    op.operands = [*op.operands, buffer]
+    op.properties["operandSegmentSizes"] = DenseArrayBase.from_list(i32, [ins, outs, ws + 1])

@@ -1,5 +1,8 @@
 """Whether a placed emit program can go wrong when nothing but its edges orders it, byte by byte.
 
+Nothing is in the arena, in outputs and in what `@prepare` makes until an instruction writes its result there; what was
+workspace holds nothing afterwards.
+
 Written from the contract of the edges, and from nothing that the passes use to check it: a full edge puts the end of
 its source before the start of its target, a programmatic edge puts it before the wait of its target, and what a kernel
 touches before its wait (`early_reads`), or all it touches if it has no wait, is ordered by its start alone. Accesses
@@ -8,7 +11,7 @@ are exact sets of bytes, so nothing is refused here because two ranges meet that
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
@@ -17,7 +20,7 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import ArrayAttr, IntegerAttr
 from xdsl.ir import Operation, SSAValue
 
-from aicf.dialects.emit import BindOp, ProgramOp, ResolvedOp, SlotOp, ViewOp, buffer_of
+from aicf.dialects.emit import PREPARE, BindOp, ProgramOp, ResolvedOp, SlotOp, ViewOp, buffer_of
 from aicf.dialects.emit_types import alias_pairs
 
 ARENA = "arena"
@@ -41,6 +44,8 @@ class _Touch:
         space: Two touches can meet only in one space: the arena, or one bind.
         bytes: Bit i is set if byte i of the space is touched.
         before: Instructions that have ended when it happens, as bits.
+        writes: Whether it changes the bytes.
+        defines: Whether they hold a value then; as workspace they do not.
     """
 
     place: int
@@ -49,10 +54,12 @@ class _Touch:
     bytes: int
     before: int
     writes: bool
+    defines: bool
 
 
 def find_race(program: ProgramOp) -> Race | None:
     """The first way in which a replay of `program`, with all slots placed, could read or leave wrong bytes."""
+    empty = [bind for bind in program.binds if _starts_empty(bind, program)]
     instructions = program.instructions
     order = _Order(instructions)
     if order.is_cyclic:
@@ -62,8 +69,14 @@ def find_race(program: ProgramOp) -> Race | None:
     return (
         _inside_instructions(instructions)
         or _unordered(touches, names)
-        or _wrong_reads(touches, names, order.ranks())
+        or _wrong_reads(touches, names, order.ranks(), {ARENA, *empty})
+        or _left_empty(touches, order.ranks(), empty)
     )
+
+
+def _starts_empty(bind: BindOp, program: ProgramOp) -> bool:
+    is_prepared = bind.role.data == "derived" and program.sym_name.data == PREPARE
+    return bind.role.data == "output" or is_prepared
 
 
 # Order
@@ -105,13 +118,14 @@ class _Order:
         """All operands of an instruction."""
         op, early = self.instructions[place], self.early[place] or ()
         operands = [
-            *((value, False, number in early) for number, value in enumerate(op.ins)),
-            *((value, True, False) for value in (*op.outs, *op.ws)),
+            *((value, False, False, number in early) for number, value in enumerate(op.ins)),
+            *((value, True, True, False) for value in op.outs),
+            *((value, True, False, False) for value in op.ws),
         ]
-        for value, writes, is_early in operands:
+        for value, writes, defines, is_early in operands:
             root, space, first, addresses = _addresses(value)
             before = self.starts[place] if is_early else self.ends[place]
-            yield _Touch(place, root, space, _bits(*addresses) << first, before, writes)
+            yield _Touch(place, root, space, _bits(*addresses) << first, before, writes, defines)
 
     def ranks(self) -> list[int]:
         """A number for each instruction that is larger than those of all that end before it."""
@@ -219,21 +233,41 @@ def _unordered(touches: list[_Touch], names: list[str]) -> Race | None:
     return None
 
 
-def _wrong_reads(touches: list[_Touch], names: list[str], ranks: list[int]) -> Race | None:
-    """A read of the arena whose bytes were last written through another slot, or by nobody."""
-    arena = [touch for touch in touches if touch.space == ARENA]
+def _wrong_reads(
+    touches: list[_Touch], names: list[str], ranks: list[int], empty: Collection[object]
+) -> Race | None:
+    """A read of what is empty at first whose bytes were last written through another slot, or by nobody."""
+    inside = [touch for touch in touches if touch.space in empty]
     writes = sorted(
-        (touch for touch in arena if touch.writes), key=lambda touch: ranks[touch.place], reverse=True
+        (touch for touch in inside if touch.writes), key=lambda touch: ranks[touch.place], reverse=True
     )
-    for read in arena:
+    for read in inside:
         left = 0 if read.writes else read.bytes
         for write in writes:
             if not left:
                 break
-            if read.before >> write.place & 1 and left & write.bytes:
+            if write.space == read.space and read.before >> write.place & 1 and left & write.bytes:
+                if not write.defines:
+                    return Race("unwritten", f"{names[read.place]} finds workspace of {names[write.place]}")
                 if write.root is not read.root:
                     return Race("clobbered", f"{names[read.place]} finds what {names[write.place]} wrote")
                 left &= ~write.bytes
         if left:
             return Race("unwritten", names[read.place])
+    return None
+
+
+def _left_empty(touches: list[_Touch], ranks: list[int], empty: Iterable[BindOp]) -> Race | None:
+    """A result of the program with bytes that nothing writes, or that are workspace at last."""
+    writes = sorted((touch for touch in touches if touch.writes), key=lambda touch: -ranks[touch.place])
+    for bind in empty:
+        _, _, first, form = _addresses(bind.buffer)
+        left = _bits(*form) << first
+        for write in writes:
+            if write.space is bind and left & write.bytes:
+                if not write.defines:
+                    break
+                left &= ~write.bytes
+        if left:
+            return Race("unwritten", bind.bind_name.data)
     return None

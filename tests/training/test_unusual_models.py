@@ -68,6 +68,59 @@ def test_a_state_of_the_model_is_a_constant_to_the_gradient(read: bool, parts: i
     np.testing.assert_allclose(step.weights()["past"], past, rtol=1e-12)
 
 
+EPSILON, MOMENTUM = 1e-5, 0.25
+
+
+def renormed(role: str) -> Graph:
+    """A norm by running statistics, which every batch updates after it was normed by those of the batches before."""
+    graph = Graph("renormed")
+    x, y = graph.input("x", (4, 3), "f64"), graph.input("t", (4, 3), "f64")
+    w, scale = graph.param("w", (3,), "f64"), graph.param("scale", (3,), "f64")
+    make = {"state": graph.state, "meta": graph.meta}[role]
+    mean, variance = make("mean", (3,), "f64"), make("variance", (3,), "f64")
+    scaled = x * w
+    normed = (scaled - mean) * graph.rsqrt(variance + EPSILON)
+    now = graph.reduce_mean(scaled, [0])
+    centered = scaled - now
+    graph.update(mean, mean * (1 - MOMENTUM) + now * MOMENTUM)
+    spread = graph.reduce_mean(centered * centered, [0])
+    graph.update(variance, variance * (1 - MOMENTUM) + spread * MOMENTUM)
+    difference = normed * scale - y
+    graph.output(graph.reduce_mean(difference * difference, [0, 1]), "loss")
+    return graph
+
+
+@pytest.mark.parametrize("role", ["state", "meta"])
+@pytest.mark.parametrize("parts", [1, 2, 4])
+def test_each_part_reads_the_statistics_that_the_one_before_left(role: str, parts: int):
+    """As in a loop over parts whose gradients add up: what a part reads of others is a constant to its gradient."""
+    random = np.random.default_rng(parts)
+    names = ("w", "scale", "mean", "variance")
+    now = {name: random.uniform(0.5, 1.5, 3) for name in names}
+    optimizer = aicf.optimizers.SGD(RATE)
+    step = aicf.train_step(renormed(role), None, optimizer, weights=now, micro_batches=parts)
+    losses: list[float] = []
+    for _ in range(3):
+        x, y = random.normal(size=(2, 4 * parts, 3))
+        step(x, y)
+        loss, gradients = 0.0, {"w": np.zeros(3), "scale": np.zeros(3)}
+        for inputs, targets in zip(np.split(x, parts), np.split(y, parts), strict=True):
+            scaled, root = inputs * now["w"], np.sqrt(now["variance"] + EPSILON)
+            normed = (scaled - now["mean"]) / root
+            difference = normed * now["scale"] - targets
+            loss += (difference**2).mean() / parts
+            back = 2 * difference / difference.size / parts
+            gradients["w"] += (back * now["scale"] / root * inputs).sum(axis=0)
+            gradients["scale"] += (back * normed).sum(axis=0)
+            now["mean"] = now["mean"] * (1 - MOMENTUM) + scaled.mean(axis=0) * MOMENTUM
+            now["variance"] = now["variance"] * (1 - MOMENTUM) + scaled.var(axis=0) * MOMENTUM
+        losses.append(loss)
+        now |= {name: now[name] - RATE * gradient for name, gradient in gradients.items()}
+    np.testing.assert_allclose(step.losses(), losses, rtol=1e-12)
+    for name in names:
+        np.testing.assert_allclose(step.weights()[name], now[name], rtol=1e-10, err_msg=name)
+
+
 def mean_teacher() -> Graph:
     """A student follows a teacher, whose weights are the mean of the student's past ones."""
     graph = Graph("mean_teacher")
