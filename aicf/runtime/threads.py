@@ -16,7 +16,7 @@ from functools import partial
 from aicf.backends.machine_code import uninterrupted
 from aicf.backends.native import CEntry, CProfileEntry, Entry, ProfileEntry
 from aicf.runtime.lifecycle import register
-from aicf.runtime.team_code import WHOLE_PROGRAM, new_block, sleepers, team_code
+from aicf.runtime.team_code import WHOLE_PROGRAM, TeamCode, new_block, sleepers, team_code
 
 _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 
@@ -86,9 +86,11 @@ class ThreadTeam:
         with self._lock:
             if self._block is not None:
                 return  # another caller was here first
-            block, serve = new_block(self.size), team_code().serve
+            block = new_block(self.size)
             self._members = [
-                threading.Thread(target=serve, args=(block, tid), name=f"aicf-{tid}", daemon=True)
+                threading.Thread(
+                    target=_serve, args=(team_code(), block, tid), name=f"aicf-{tid}", daemon=True
+                )
                 for tid in range(1, self.size)
             ]
             for member in self._members:
@@ -105,6 +107,11 @@ class ThreadTeam:
             for member in self._members:
                 member.join()
             self._members = []
+
+
+def _serve(code: TeamCode, block: ctypes.Array[ctypes.c_char], tid: int) -> None:
+    """What a thread does. Its frame keeps code and block to the end of the process, which does not wait for it."""
+    code.serve(block, tid)
 
 
 _teams: dict[int, ThreadTeam] = {}
