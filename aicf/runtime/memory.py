@@ -99,6 +99,7 @@ class Ledger:
         if not was_exact:
             self._alive = {key: buffer for key, buffer in self._alive.items() if buffer() is not None}
             self._live = sum(buffer.nbytes for buffer in self._alive.values())
+            self._peak = max(self._peak, self._live)
         self._is_exact = True
 
 

@@ -35,15 +35,16 @@ def test_a_call_that_nothing_interrupts_gives_results_and_errors() -> None:
 
 def test_the_process_ends_after_a_call_that_nobody_waits_for() -> None:
     code = """
-import threading, time
+import os, signal, threading, time
 from aicf.backends.machine_code import uninterrupted
-threading.Timer(0.1, __import__("_thread").interrupt_main).start()
+threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:
     uninterrupted(lambda: (time.sleep(1), print("ended")))
 except KeyboardInterrupt:
     print("interrupted")
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    command = interruptible([sys.executable, "-c", code])
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.split()) == (0, ["interrupted", "ended"]), done.stderr
 
 
@@ -92,14 +93,17 @@ def test_a_ledger_that_was_interrupted_counts_anew(monkeypatch: pytest.MonkeyPat
             super().pop(key, default)
             raise KeyboardInterrupt
 
-    for interrupted in (lambda: ledger.add(kept[1], 100), ledger.read):
+    def interrupt(work: Callable[[], object]) -> None:
         monkeypatch.setattr(ledger, "_alive", Interrupting(ledger._alive))  # pyright: ignore[reportPrivateUsage]
-        if interrupted == ledger.read:
-            kept[0] = np.zeros(4)
         with pytest.raises(KeyboardInterrupt):
-            interrupted()
+            work()
         monkeypatch.setattr(ledger, "_alive", dict(ledger._alive))  # pyright: ignore[reportPrivateUsage]
+
+    interrupt(lambda: ledger.add(kept[1], 100))
+    assert (ledger.read().live_bytes, ledger.read().buffers, ledger.read().peak_bytes) == (110, 2, 110)
+    del kept[0]
+    interrupt(ledger.read)
     assert (ledger.read().live_bytes, ledger.read().buffers) == (100, 1)
-    ledger.add(kept[2], 1)
+    ledger.add(kept[1], 1)
     kept.clear()
     assert (ledger.read().live_bytes, ledger.read().buffers, ledger.read().peak_bytes) == (0, 0, 110)
