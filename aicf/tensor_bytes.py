@@ -37,13 +37,21 @@ _ELEMENTS = {
 """Names of element types in the format, and ours."""
 
 
-def to_bytes(tensors: Mapping[str, Array]) -> bytes:
-    """The tensors as a safetensors file, the same bytes for the same tensors."""
+def to_bytes(tensors: Mapping[str, Array], metadata: Mapping[str, str] | None = None) -> bytes:
+    """The tensors as a safetensors file, the same bytes for the same tensors and metadata."""
     data = safetensors.numpy.save(dict(tensors))
     start = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "little")
-    spaces = -start % ALIGN
-    length = (start - _LENGTH_BYTES + spaces).to_bytes(_LENGTH_BYTES, "little")
-    return b"".join([length, data[_LENGTH_BYTES:start], b" " * spaces, memoryview(data)[start:]])
+    header = data[_LENGTH_BYTES:start]
+    if metadata:
+        header = _with_metadata(header, metadata)
+    header += b" " * (-(_LENGTH_BYTES + len(header)) % ALIGN)
+    return b"".join([len(header).to_bytes(_LENGTH_BYTES, "little"), header, memoryview(data)[start:]])
+
+
+def _with_metadata(header: bytes, metadata: Mapping[str, str]) -> bytes:
+    """The format's own library writes metadata in an order that differs from call to call."""
+    rows = {_METADATA: dict(sorted(metadata.items())), **json.loads(header)}
+    return json.dumps(rows, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def view_tensors(data: bytes | memoryview) -> dict[str, Array]:

@@ -30,6 +30,7 @@ EMIT = (
 PLAIN = ("aicf.dialects.plain_values", "aicf.plain")
 CONTRACT = ("aicf.backends.base", "aicf.backends.common", "aicf.backends.native", "aicf.backends.registry")
 HOST = ("aicf.backends.host",)
+MACHINE_CODE = ("aicf.backends.machine_code",)
 LOOPS = (
     "aicf.backends.nests",
     "aicf.backends.lanes",
@@ -61,7 +62,15 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         *HOST,
         "aicf.semantics",
     ),
-    "aicf.backends.cpu": (*EMIT, "aicf.dialects.printing", "aicf.dialects.types", *CONTRACT, *HOST, *LOOPS),
+    "aicf.backends.cpu": (
+        *EMIT,
+        "aicf.dialects.printing",
+        "aicf.dialects.types",
+        *CONTRACT,
+        *HOST,
+        *LOOPS,
+        *MACHINE_CODE,
+    ),
     "aicf.backends.cuda": (
         *EMIT,
         "aicf.dialects.types",
@@ -78,6 +87,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "aicf.dialects.logical",
         "aicf.dialects.step_names",
         *CONTRACT,
+        *MACHINE_CODE,
         *PLAIN,
         "aicf.extras",
         "aicf.whole_numbers",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
+import safetensors
 import safetensors.numpy
 
 from aicf.tensor_bytes import ALIGN, to_bytes, view_tensors
@@ -39,6 +41,22 @@ def test_the_library_of_the_format_reads_it() -> None:
     found = safetensors.numpy.load(to_bytes(known))
     for name, array in known.items():
         np.testing.assert_array_equal(found[name], array)
+
+
+def test_metadata_is_read_by_the_library_of_the_format_and_has_one_order(tmp_path: Path) -> None:
+    names = [f'{number} äß"' for number in range(20)]
+    known = {name: array for name, array in TENSORS.items() if name != "brain"}
+    forwards, backwards = ({name: name * 3 for name in order} for order in (names, names[::-1]))
+    data = to_bytes(known, forwards)
+    assert data == to_bytes(known, backwards)
+    (tmp_path / "a").write_bytes(data)
+    with safetensors.safe_open(tmp_path / "a", "numpy") as file:  # pyright: ignore
+        assert file.metadata() == forwards
+    for found in (safetensors.numpy.load(data), view_tensors(data)):
+        assert found.keys() == known.keys()
+        for name, array in known.items():
+            np.testing.assert_array_equal(found[name], array)
+    assert (8 + int.from_bytes(data[:8], "little")) % ALIGN == 0
 
 
 def test_tensors_begin_at_a_cache_line_and_are_views() -> None:

@@ -86,6 +86,7 @@ class CEntry:
     """
 
     def __init__(self, address: int) -> None:
+        self.address = address
         self._function = _RUN(address)
 
     def bind(self, tid: int, nthreads: int, table: int) -> Callable[[], None]:
@@ -99,6 +100,7 @@ class CProfileEntry:
     """`ProfileEntry` of a C function `void run(i64 launch, i64 tid, i64 nthreads, void** table)`."""
 
     def __init__(self, address: int) -> None:
+        self.address = address
         self._function = _RUN_ONE(address)
 
     def bind(self, launch: int, tid: int, nthreads: int, table: int) -> Callable[[], None]:

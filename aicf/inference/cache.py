@@ -3,7 +3,7 @@
 A key is the hash of the model's text, what the passes were told, the versions of the toolchain and the kind of machine.
 Entries appear whole or not at all, one process at a time makes one, and an entry is checked as a whole, and against
 the model, before any of its code is loaded: one that fails is made anew. Anything in the folder may be deleted at any
-time.
+time; what a killed process left half written is, when the folder is opened or written to next.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from pathlib import Path
 from aicf.artifact import FORMAT_VERSION, toolchain_lock
 from aicf.compiled import CompiledModel, Options, SharedWeights, load_program
 from aicf.errors import AicfError, ArtifactError
+from aicf.files import remove_abandoned
 from aicf.inference.report import Report
 from aicf.plain import to_plain
 from aicf.runtime.tensors import Array
@@ -53,6 +54,7 @@ class ProgramCache:
                 f"cannot use the cache folder: {error.strerror}; choose one that can be written",
                 location=str(folder),
             ) from error
+        remove_abandoned(folder)
 
     def path(self, key: str) -> Path:
         """Where the program of `key` is."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import CancelledError, Future
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, TypeAlias, cast
@@ -137,6 +135,21 @@ class Program:
         return ProgramMemory(self.label, self.plan.arena_bytes, lower_bound, run.predicted, run.requested)
 
 
+@dataclass(eq=False)
+class _Making:
+    """The making of one program.
+
+    A `with` holds its lock, so that an interruption of the maker, wherever it comes, lets the next thread make it.
+
+    Args:
+        turn: Held by the one that makes it.
+        error: Why it failed, for those who waited.
+    """
+
+    turn: threading.Lock = field(default_factory=threading.Lock)
+    error: Exception | None = None
+
+
 class Programs:
     """The programs of a session.
 
@@ -154,7 +167,7 @@ class Programs:
         self._clock = count(1)
         self._by_key: dict[Key, Program] = {}
         self._by_bucket: dict[Bucket, Program] = {}
-        self._making: dict[Bucket, Future[Program]] = {}
+        self._making: dict[Bucket, _Making] = {}
         self._is_closed = False
 
     def add_ahead(self, made: Made) -> None:
@@ -245,30 +258,24 @@ class Programs:
                 self._check_open()
                 if (known := self._by_bucket.get(bucket)) is not None:
                     return known
-                theirs = self._making.get(bucket)
-                if theirs is None:
-                    mine = self._making[bucket] = Future()
-                    break
-            with suppress(CancelledError):  # whoever was making it was interrupted
-                return theirs.result()
-        return self._make_into(mine, bucket)
+                making = self._making.setdefault(bucket, _Making())
+            with making.turn:
+                if making.error is not None:
+                    raise making.error
+                # It is not there any more if another thread made the program, or was interrupted.
+                if self._making.get(bucket) is making:
+                    return self._make(making, bucket)
 
-    def _make_into(self, future: Future[Program], bucket: Bucket) -> Program:
+    def _make(self, making: _Making, bucket: Bucket) -> Program:
         """Makes a program, also for those who wait for it. What fails is tried again at the next call."""
         try:
-            program = self._made(bucket)
-        except BaseException as error:
+            return self._made(bucket)
+        except Exception as error:
+            making.error = error
+            raise
+        finally:
             with self._lock:
                 del self._making[bucket]
-            if isinstance(error, Exception):
-                future.set_exception(error)
-            else:
-                future.cancel()
-            raise
-        with self._lock:
-            del self._making[bucket]
-        future.set_result(program)
-        return program
 
     def _made(self, bucket: Bucket) -> Program:
         label = self._engine.interface.label(bucket)

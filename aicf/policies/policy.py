@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import yaml
 
 from aicf.errors import PolicyError
-from aicf.files import reason_of
+from aicf.files import reason_of, write_whole
 from aicf.policies import fields
 from aicf.policies.execution_policy import ExecutionPolicy
 from aicf.policies.kernel_policy import KernelPolicy
@@ -118,11 +118,14 @@ class Policy:
             raise PolicyError(f"{path}: {error.message}") from error
 
     def save(self, path: Path, comment: str = "") -> None:
-        """Writes `.json`, `.yaml` or `.yml`, YAML with a line of comment on top. Raises PolicyError if that fails."""
+        """Writes `.json`, `.yaml` or `.yml`, whole or not at all, YAML with a line of comment on top.
+
+        Raises PolicyError if that fails.
+        """
         is_json = _suffix_of(path) == ".json"
         text = self.to_json() if is_json else (f"# {comment}\n" if comment else "") + self.to_yaml()
         try:
-            path.write_text(text, encoding="utf-8")
+            write_whole(path, lambda stream: stream.write(text.encode()))
         except OSError as error:
             reason = f"{reason_of(error)}; choose a path that can be written"
             raise PolicyError(f"policy file '{path}' cannot be written: {reason}") from error

@@ -307,8 +307,7 @@ class DeviceGraphExec(GraphExec):
             else:
                 raise InputMismatch(f"input '{name}' is bound to memory of another library; fill it there")
 
-    def _rebind(self, checked: Mapping[str, object]) -> None:
-        self._run = None
+    def _rebound(self, run: Callable[[], None] | None, checked: Mapping[str, object]) -> None:
         if self._taken is not None:
             self._point_at_bound(self._taken)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from aicf.backends.native import DeviceMemory
-from aicf.runtime.memory import sign_on
+from aicf.runtime.memory import count_buffer
 from aicf.runtime.tensors import Array
 
 ALIGN = 256
@@ -40,7 +40,8 @@ class Block:
         self.nbytes = total
         self.address = memory.allocate(total) if total else 0
         if total:
-            weakref.finalize(self, _free, memory.free, self.address, sign_on("device", total)).atexit = False
+            weakref.finalize(self, memory.free, self.address).atexit = False
+            count_buffer(self, "device", total)
 
     def __getitem__(self, key: object) -> int:
         """Address of a part."""
@@ -58,9 +59,8 @@ class PinnedBlock:
     def __init__(self, memory: DeviceMemory, nbytes: int) -> None:
         self.address = memory.allocate_pinned(nbytes)
         self.array: Array = np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(self.address))
-        weakref.finalize(
-            self, _free, memory.free_pinned, self.address, sign_on("pinned", nbytes)
-        ).atexit = False
+        weakref.finalize(self, memory.free_pinned, self.address).atexit = False
+        count_buffer(self, "pinned", nbytes)
 
 
 class PinnedRows:
@@ -100,8 +100,3 @@ class Queue:
     def __init__(self, memory: DeviceMemory) -> None:
         self.handle = memory.open_stream()
         weakref.finalize(self, memory.close_stream, self.handle).atexit = False
-
-
-def _free(free: Callable[[int], None], place: int, sign_off: Callable[[], None]) -> None:
-    sign_off()
-    free(place)

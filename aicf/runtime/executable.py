@@ -34,6 +34,7 @@ from aicf.runtime.ports import reject_unknown
 from aicf.runtime.state import State
 from aicf.runtime.store import CommonKey, Store
 from aicf.runtime.tensors import Array, describe
+from aicf.runtime.weak_members import WeakMembers
 from aicf.runtime.weights import bind_derived, bind_weights
 
 
@@ -153,7 +154,7 @@ class Executable:
                 )
             )
         )
-        self._lent: weakref.WeakSet[GraphExec] = weakref.WeakSet()
+        self._lent: WeakMembers[GraphExec] = WeakMembers()
         self._lanes = {
             program.name: _Lane(program, partial(self._store.instance, program)) for program in plan.programs
         }
@@ -265,7 +266,8 @@ class Executable:
 
     def _lend(self, lane: _Lane, state: State | None) -> GraphExec:
         graph_exec = lane.new(state)
-        self._lent.add(graph_exec)
+        with self._lock:
+            self._lent.add(graph_exec)
         return graph_exec
 
     def _run_into(self, lane: _Lane, args: Sequence[Any], out: Mapping[str, Any]) -> dict[str, Array]:
@@ -362,7 +364,7 @@ class Executable:
                 lane.idle = (
                     deque()
                 )  # calls in flight return their GraphExec to the old one, which goes with them
-            lent = list(self._lent)
+            lent = self._lent.all()
         with ExitStack() as parts:  # the last one first; what fails keeps none of the others
             parts.callback(self._code.release)
             parts.callback(self._store.release)

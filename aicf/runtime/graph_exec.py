@@ -46,7 +46,9 @@ class GraphExec(ABC):
         self._boundary = boundary
         self._state = state
         self._bound: dict[str, Bound] = {}
-        self._guard = threading.Lock() if state is None else state.lock
+        own = threading.Lock()
+        self._guard = own if state is None else state.lock
+        self._is_busy = own.locked  # never with a state, on which replays take turns
         self._run: Callable[[], None] | None = None
         self._ranges: list[tuple[str, tuple[int, int]]] | None = None
 
@@ -75,8 +77,10 @@ class GraphExec(ABC):
         """
         checked = self.check_bindings(arrays, self._bound)
         with self._guard:
+            # Without a run until all is in place: an interruption in between has the next replay take everything anew.
+            run, self._run = self._run, None
             self._bound.update(checked)
-            self._rebind(checked)
+            self._run = self._rebound(run, checked)
 
     @abstractmethod
     def __getitem__(self, name: str) -> Bound:
@@ -87,8 +91,10 @@ class GraphExec(ABC):
         """Copies values into the memory of inputs, by name. Raises InputMismatch if one does not fit."""
 
     @abstractmethod
-    def _rebind(self, checked: Mapping[str, Bound]) -> None:
-        """Lets the program use what was just bound."""
+    def _rebound(
+        self, run: Callable[[], None] | None, checked: Mapping[str, Bound]
+    ) -> Callable[[], None] | None:
+        """Lets the program use what was just bound: its run after that; None if it has to be made anew."""
 
     # Running
 
@@ -104,12 +110,11 @@ class GraphExec(ABC):
             CaptureError: another thread is replaying this GraphExec, or an instruction of the first run fails.
         """
         check_runs(n)
-        guard = self._guard
-        if not guard.acquire(self._state is not None):
+        if self._is_busy():
             raise CaptureError(
                 "this GraphExec is replaying in another thread; make one per thread with instantiate()"
             )
-        try:
+        with self._guard:
             run = self._run
             if run is None or len(self._bound) != len(self._boundary.ports):
                 run = self._ready()
@@ -118,8 +123,6 @@ class GraphExec(ABC):
                 return
             for _ in range(n):
                 run()
-        finally:
-            guard.release()
 
     def _replay_named(self, run: Callable[[], None], n: int) -> None:
         for _ in range(n):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from time import perf_counter_ns
 from typing import Any
 
@@ -20,7 +19,7 @@ from aicf.runtime.memory import allocate, requested
 from aicf.runtime.ports import Boundary, Port, as_array, reject_unknown
 from aicf.runtime.state import State
 from aicf.runtime.tensors import Array, address, byte_range
-from aicf.runtime.threads import team_of
+from aicf.runtime.threads import bind_entry, bind_launch
 
 
 class HostProgram(Boundary):
@@ -155,11 +154,7 @@ class HostGraphExec(GraphExec):
 
     def _bind_entry(self) -> Callable[[], None]:
         entry = self._code.entry(self._program.plan.entry)
-        table, threads = ctypes.addressof(self._table), self._program.threads
-        if threads == 1:
-            return entry.bind(0, 1, table)
-        calls = [entry.bind(tid, threads, table) for tid in range(threads)]
-        return lambda: team_of(threads).run(calls)
+        return bind_entry(entry, self._program.threads, ctypes.addressof(self._table))
 
     def release(self) -> None:
         """See `GraphExec`."""
@@ -197,15 +192,24 @@ class HostGraphExec(GraphExec):
             memory = self[name]
             memory[...] = self._program.by_name[name].check(value)
 
-    def _rebind(self, checked: Mapping[str, Array]) -> None:
-        if self._run is not None:
-            for name, array in checked.items():
-                self._table[self._program.by_name[name].index] = address(array)
+    def _rebound(
+        self, run: Callable[[], None] | None, checked: Mapping[str, Array]
+    ) -> Callable[[], None] | None:
+        if run is not None:
+            self._point_at(checked)
+        return run
+
+    def _point_at(self, arrays: Mapping[str, Array]) -> None:
+        for name, array in arrays.items():
+            self._table[self._program.by_name[name].index] = address(array)
 
     def _ready(self) -> Callable[[], None]:
+        run, self._run = self._run, None  # see `bind`
         fresh = self._bind_rest(Port.new_buffer)
-        run = self._run or self._acquire()
-        self._rebind(fresh)
+        if run is None:
+            return self._acquire()
+        self._point_at(fresh)
+        self._run = run
         return run
 
     def _in_place(self, port: Port, value: object) -> Array:
@@ -304,11 +308,8 @@ class HostGraphExec(GraphExec):
             if self._metas is not None:
                 self._metas.write()
             table, threads = ctypes.addressof(self._table), self._program.threads
-            calls = [
-                [entry.bind(launch, tid, threads, table) for tid in range(threads)]
-                for launch in range(-1, len(self.plan.launches))
-            ]
-            runs = [call[0] if threads == 1 else partial(team_of(threads).run, call) for call in calls]
+            launches = range(-1, len(self.plan.launches))
+            runs = [bind_launch(entry, launch, threads, table) for launch in launches]
             return [[_microseconds(run) for run in runs] for _ in range(repeats)]
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import threading
-import weakref
 from contextlib import ExitStack
 from typing import Protocol
+
+from aicf.runtime.weak_members import WeakMembers
 
 
 class Releasable(Protocol):
@@ -22,7 +23,7 @@ class Releasable(Protocol):
 
 
 _lock = threading.Lock()
-_holders: weakref.WeakSet[Releasable] = weakref.WeakSet()
+_holders: WeakMembers[Releasable] = WeakMembers()
 _initialized = False
 
 
@@ -48,7 +49,7 @@ def shutdown() -> None:
     """Releases arenas, threads, streams and loaded code. State survives; the next call works again."""
     global _initialized
     with _lock:
-        holders = list(_holders)
+        holders = _holders.all()
         _holders.clear()
     _initialized = False
     with ExitStack() as rest:  # one that fails keeps none of the others

@@ -9,10 +9,11 @@ import contextlib
 import mmap
 import threading
 import weakref
-from collections.abc import Callable, Generator, Sequence
+from collections import deque
+from collections.abc import Generator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -40,28 +41,66 @@ class MemoryStatistics:
     buffers: int
 
 
+class _Buffer(weakref.ref[Any]):
+    """A buffer that is counted; each one is different, whatever it refers to."""
+
+    __slots__ = ("nbytes",)
+    nbytes: int
+
+
 class Ledger:
-    """Counts buffers of one kind of memory; they sign off when the last user of them goes."""
+    """Counts buffers of one kind of memory, as long as they are alive.
+
+    The end of a buffer is noted by C code, which neither a signal nor the interpreter's state can keep from it, and
+    subtracted when the ledger is used next. An interruption in the midst of that makes the next use count anew.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # a buffer can be collected, and sign off, while this thread holds it
+        self._lock = threading.RLock()  # another buffer can be made by what runs when one is collected
+        self._alive: dict[int, _Buffer] = {}
+        self._gone: deque[_Buffer] = deque()
         self._live = 0
         self._peak = 0
-        self._buffers = 0
+        self._is_exact = True
 
-    def add(self, nbytes: int, count: int) -> None:
+    def add(self, owner: object, nbytes: int) -> None:
+        """Counts `nbytes` until `owner` is gone."""
         with self._lock:
+            self._settle()
+            self._is_exact = False
+            buffer = _Buffer(owner, self._gone.append)
+            buffer.nbytes = nbytes
+            self._alive[id(buffer)] = buffer
             self._live += nbytes
-            self._buffers += count
             self._peak = max(self._peak, self._live)
+            self._is_exact = True
 
     def read(self) -> MemoryStatistics:
+        """The bytes and buffers that are alive, and the peak."""
         with self._lock:
-            return MemoryStatistics(self._live, self._peak, self._buffers)
+            self._settle()
+            return MemoryStatistics(self._live, self._peak, len(self._alive))
 
     def reset_peak(self) -> None:
+        """Starts the peak again from what is alive now."""
         with self._lock:
+            self._settle()
             self._peak = self._live
+
+    def _settle(self) -> None:
+        """Subtracts the buffers that are gone."""
+        if not (self._gone or not self._is_exact):
+            return
+        was_exact, self._is_exact = self._is_exact, False
+        while self._gone:
+            buffer = self._gone.popleft()
+            if self._alive.pop(id(buffer), None) is not None:
+                self._live -= buffer.nbytes
+        if not was_exact:
+            self._alive = {key: buffer for key, buffer in self._alive.items() if buffer() is not None}
+            self._live = sum(buffer.nbytes for buffer in self._alive.values())
+            self._peak = max(self._peak, self._live)
+        self._is_exact = True
 
 
 LEDGERS = {"host": Ledger(), "device": Ledger(), "pinned": Ledger()}
@@ -71,17 +110,12 @@ _counting: ContextVar[tuple[tuple[str, Ledger], ...]] = ContextVar("counting", d
 """Kind of memory and ledger of those who count what this thread requests."""
 
 
-def sign_on(memory: str, nbytes: int) -> Callable[[], None]:
-    """Counts a buffer of `nbytes`; gives what signs it off, in whichever thread."""
-    ledgers = [LEDGERS[memory], *(ledger for kind, ledger in _counting.get() if kind == memory)]
-    for ledger in ledgers:
-        ledger.add(nbytes, 1)
-    return partial(_sign_off, ledgers, nbytes)
-
-
-def _sign_off(ledgers: Sequence[Ledger], nbytes: int) -> None:
-    for ledger in ledgers:
-        ledger.add(-nbytes, -1)
+def count_buffer(owner: object, memory: str, nbytes: int) -> None:
+    """Counts a buffer of `nbytes` until `owner` is gone."""
+    LEDGERS[memory].add(owner, nbytes)
+    for kind, ledger in _counting.get():
+        if kind == memory:
+            ledger.add(owner, nbytes)
 
 
 @contextlib.contextmanager
@@ -124,7 +158,7 @@ def allocate(nbytes: int, align: int = CACHE_LINE) -> Array:
         raise BackendUnavailable(
             f"this machine cannot give {nbytes:,} bytes at once; use smaller dims, or a machine with more memory"
         ) from None
-    weakref.finalize(block, sign_on("host", block.nbytes)).atexit = False
+    count_buffer(block, "host", block.nbytes)
     start = -address(block) % align
     return block[start : start + nbytes]
 

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import safetensors
-import safetensors.numpy
 
 from aicf.errors import ArtifactError, InputMismatch
 from aicf.files import reason_of, write_whole
 from aicf.runtime.tensors import Array, describe_array
+from aicf.tensor_bytes import to_bytes
 
 _FORMAT, _OPS = "aicf.checkpoint", "aicf.ops"
 _VERSION = "1"
@@ -29,7 +29,8 @@ def _open(path: str | Path) -> Any:
 
 
 def write_checkpoint(path: str | Path, tensors: Mapping[str, Array], ops: Sequence[str]) -> None:
-    """Replaces `path` by a checkpoint, once all of it is on disk; until then what was there stays.
+    """Replaces `path` by a checkpoint, once all of it is on disk; until then what was there stays. The same tensors and
+    ops give the same bytes.
 
     Args:
         ops: What is trained and how, op by op.
@@ -38,7 +39,7 @@ def write_checkpoint(path: str | Path, tensors: Mapping[str, Array], ops: Sequen
         ArtifactError: the file cannot be written.
     """
     header = {_FORMAT: _VERSION, _OPS: json.dumps(list(ops))}
-    data = safetensors.numpy.save(dict(tensors), header)
+    data = to_bytes(tensors, header)
     try:
         write_whole(path, lambda stream: stream.write(data))
     except OSError as error:

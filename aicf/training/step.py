@@ -88,6 +88,7 @@ class TrainStep:
         self._current: GraphExec | None = None
         self._first = self._count = _number_of(executable.weights)
         self._losses: list[float] = []
+        self._is_stepping = False
 
     # Stepping
 
@@ -116,11 +117,15 @@ class TrainStep:
                 f"there is no batch to step on again; call step({', '.join(self._inputs)}) first"
             )
         while n > 0:
-            if self._pending == LENGTH:
+            if self._pending == LENGTH or self._is_stepping:
                 self._drain()
             steps = min(n, LENGTH - self._pending)
-            self._current.replay(steps)
+            self._is_stepping = (
+                True  # to the end, unless an interruption leaves the count to the program's own
+            )
             self._count += steps
+            self._current.replay(steps)
+            self._is_stepping = False
             n -= steps
         return StepLoss(self, self._count)
 
@@ -209,6 +214,7 @@ class TrainStep:
             state = self.executable.state(RING, STEP)
             first, self._count = self._count - self._pending + 1, int(state[STEP])
             self._losses += read_ring(state[RING], first, self._count).tolist()
+        self._is_stepping = False
 
     # State
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from statistics import median
 from time import perf_counter_ns
 
@@ -16,7 +15,7 @@ from aicf.backends.registry import get_backend, load_native
 from aicf.errors import BackendUnavailable
 from aicf.runtime.memory import allocate
 from aicf.runtime.tensors import Array, address, numpy_dtype
-from aicf.runtime.threads import team_of
+from aicf.runtime.threads import bind_entry
 from aicf.tuning.cases import Case, Memory, Prepared
 from aicf.tuning.measure import Samples, Variant
 
@@ -65,9 +64,7 @@ class HostDevice:
         return Samples(self._cold(run), _warm(run))
 
     def _run(self, loaded: LoadedCode, entry: str, table: int) -> Callable[[], None]:
-        program = loaded.entry(entry)
-        calls = [program.bind(tid, self._threads, table) for tid in range(self._threads)]
-        return calls[0] if self._threads == 1 else partial(team_of(self._threads).run, calls)
+        return bind_entry(loaded.entry(entry), self._threads, table)
 
     def _cold(self, run: Callable[[], None]) -> list[float]:
         samples: list[float] = []

@@ -17,6 +17,7 @@ import safetensors.numpy
 
 import aicf
 from aicf import ArtifactError, Graph, InputMismatch
+from aicf.runtime.graph_exec import GraphExec
 from aicf.training import initial_weights
 from aicf.training.checkpoint import read_checkpoint, write_checkpoint
 from tests.support.training_models import CLASSES, batches, classifier
@@ -149,6 +150,27 @@ def test_an_artifact_that_holds_no_step_is_refused(tmp_path: Path):
     aicf.compile(graph, initial_weights(graph)).save(path)
     with pytest.raises(ArtifactError, match="the artifact is of no training step, aicf.load"):
         aicf.load_step(path)
+
+
+@pytest.mark.parametrize("comes", ["before", "after"])
+def test_an_interrupted_step_is_counted_if_it_was_done(comes: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Losses and numbers follow the program's own counter."""
+    steps, done = 4, 2 if comes == "before" else 3
+    whole, step = train(new_step(), 0, steps), train(new_step(), 0, 2)
+    replay = GraphExec.replay
+
+    def interrupted(graph_exec: GraphExec, n: int = 1) -> None:
+        if comes == "after":
+            replay(graph_exec, n)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(GraphExec, "replay", interrupted)
+        step(*batches(steps, dtype="f32")[2])
+    for number, batch in enumerate(batches(steps, dtype="f32")[done:], done + 1):
+        assert step(*batch).number == number
+    assert step.steps == steps and digest(step) == digest(whole)
+    np.testing.assert_array_equal(step.losses(), whole.losses())
 
 
 SAVING = """

@@ -13,7 +13,7 @@ from llvmlite import ir
 from aicf.backends.cpu.ir_builder import I32, I64, PTR, VOID, Emitter, Value
 from aicf.backends.cpu.target import CpuLevel
 
-_SPINS_BEFORE_YIELD = 4096
+_SPINS_BEFORE_YIELD = 128
 
 
 def emit_barrier_function(module: Any, level: CpuLevel, yield_at: int) -> Any:

@@ -8,10 +8,10 @@ import struct
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from aicf.backends.cpu.blas import LIBRARY, function_address
 from aicf.backends.cpu.target import check_host, level_named
+from aicf.backends.machine_code import MachineCode, link
 from aicf.backends.native import CEntry, CProfileEntry, NativeCode
 from aicf.errors import ArtifactError, PolicyError
 
@@ -27,11 +27,11 @@ PROFILE_SUFFIX = "_profile"
 class LoadedObject:
     """An object file in this process. Addresses stay valid while this object lives."""
 
-    engine: Any
+    code: MachineCode
 
     def address(self, symbol: str) -> int:
         """Address of the function `symbol`. Raises ArtifactError if there is none."""
-        address = int(self.engine.get_function_address(symbol))
+        address = self.code.address(symbol)
         if address == 0:
             raise ArtifactError(f"native code has no function '{symbol}': compile the program again")
         return address
@@ -68,23 +68,10 @@ def _check_object(code: bytes) -> None:
 def load_object(code: bytes) -> LoadedObject:
     """Links an object file into this process. Raises ArtifactError if it is none for this machine."""
     _check_object(code)
-    import llvmlite.binding
-
-    llvm: Any = llvmlite.binding
-
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
     try:
-        file = llvm.ObjectFileRef.from_data(code)
-        # The engine needs a module of its own to exist; it is empty, all code comes from the object.
-        empty = llvm.parse_assembly(f'target triple = "{llvm.get_process_triple()}"')
-        machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
-        engine = llvm.create_mcjit_compiler(empty, machine, use_lmm=True)
-        engine.add_object_file(file)
-        engine.finalize_object()
+        return LoadedObject(link(code))
     except RuntimeError as error:
         raise ArtifactError(f"native code cannot be loaded ({error}): compile the program again") from error
-    return LoadedObject(engine)
 
 
 class CpuCode:

@@ -9,48 +9,53 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-import llvmlite.binding
 from llvmlite import ir
 
 from aicf.backends.cpu.target import CpuLevel
-
-llvm: Any = llvmlite.binding
-"""llvmlite ships no type information."""
+from aicf.backends.machine_code import llvm_binding, uninterrupted
 
 
 @functools.cache
 def _initialize() -> None:
-    llvm.initialize_all_targets()
-    llvm.initialize_all_asmprinters()
+    llvm_binding().initialize_all_targets()
+    llvm_binding().initialize_all_asmprinters()
 
 
 def _triple(level: CpuLevel) -> str:
-    host = llvm.get_process_triple()
+    host = llvm_binding().get_process_triple()
     if level.architecture in ("", host.split("-", 1)[0]):
         return host
     return f"{level.architecture}-unknown-linux-gnu"
 
 
 @functools.cache
-def target_machine(level: CpuLevel) -> Any:
+def _target_machine(level: CpuLevel) -> Any:
     """The LLVM target machine of `level` (position independent, small code model)."""
     _initialize()
-    target = llvm.Target.from_triple(_triple(level))
+    target = llvm_binding().Target.from_triple(_triple(level))
     return target.create_target_machine(
         cpu=level.llvm_cpu, features=level.llvm_features, opt=2, reloc="pic", codemodel="small"
     )
 
 
+@functools.cache
+def _triple_and_layout(level: CpuLevel) -> tuple[str, str]:
+    """Target triple and data layout of `level`, as modules name them."""
+    return uninterrupted(lambda: (_triple(level), str(_target_machine(level).target_data)))
+
+
 def new_module(name: str, level: CpuLevel) -> Any:
     """An empty module for code of `level`."""
     module = ir.Module(name=name)
-    module.triple = _triple(level)
-    module.data_layout = str(target_machine(level).target_data)
+    module.triple, module.data_layout = _triple_and_layout(level)
     return module
 
 
 def compile_module(module: Any, level: CpuLevel) -> bytes:
     """Native object code of `module`."""
-    machine = target_machine(level)
-    parsed = llvm.parse_assembly(str(module))
-    return machine.emit_object(parsed)
+    return uninterrupted(functools.partial(_compile, str(module), level))
+
+
+def _compile(text: str, level: CpuLevel) -> bytes:
+    machine = _target_machine(level)
+    return machine.emit_object(llvm_binding().parse_assembly(text))

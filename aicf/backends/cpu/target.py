@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import platform
 from dataclasses import dataclass
-from typing import Any
 
+from aicf.backends.machine_code import llvm_binding, uninterrupted
 from aicf.errors import BackendUnavailable, PolicyError
 
 ELEMENT_BYTES: dict[str, int] = {
@@ -111,11 +111,7 @@ def _architecture() -> str:
 
 
 def _host_features() -> dict[str, bool]:
-    import llvmlite.binding
-
-    llvm: Any = llvmlite.binding
-
-    return dict(llvm.get_host_cpu_features())
+    return uninterrupted(lambda: dict(llvm_binding().get_host_cpu_features()))
 
 
 def _missing(level: CpuLevel, features: dict[str, bool]) -> list[str]:
