@@ -275,7 +275,7 @@ class GemvKernel(CudaKernel[Spec]):
         """See `Kernel`."""
         problem, arch = read_problem(work.kind, work.attrs, work.operands), arch_named(target.arch.data)
         numbers = Whole(1, len(work.operands) - 1)
-        if not all(numbers.holds(number) for number in schedule.early):
+        if not arch.has_programmatic_launch and not all(map(numbers.holds, schedule.early)):
             return f"its {illegal(FIRST, list(schedule.early), f'numbers {numbers}')}"
         return size_reason(schedule) or spec_reason(schedule, problem, arch)
 
