@@ -34,7 +34,6 @@ from aicf.dialects.emit_types import TargetAttr
 from aicf.dialects.kinds import FLAGS
 from aicf.dialects.types import element_of
 
-
 _PARTS = 1.03
 """Factor of what the model of the parts leaves out, such as what the start of each instruction takes. Measured over
 queries and keys from 1 to 512: both ways take about the same time there, and the median of the predictions was off by

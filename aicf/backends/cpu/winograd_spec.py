@@ -45,7 +45,6 @@ from aicf.backends.cpu.pack_spec import packed_elements
 from aicf.backends.cpu.target import ELEMENT_BYTES, CpuLevel
 from aicf.backends.cpu.winograd_transforms import OUTPUT_TILES, TAPS
 
-
 MOST_WORKSPACE_BYTES = 32 << 20
 """Of one thread: transformed tiles and products of a block. Larger ones leave every cache anyway."""
 MOST_WEIGHT_BYTES = 256 << 20
