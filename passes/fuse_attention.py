@@ -14,13 +14,13 @@ from xdsl.passes import ModulePass
 from aicf.dialects import logical
 from aicf.dialects.types import tensor, tensor_info
 from aicf.passes.support.attention import Attention, NoAttention, attention_behind
+from aicf.passes.support.attention_batches import is_written_by_strides, split_batches
 from aicf.passes.support.fusion import FusionContext, form_group, fusion_contexts, refusal
 from aicf.passes.support.ledger import record
 from aicf.passes.support.mask_sums import join, two_masks
 from aicf.passes.support.matching import computed_from, is_placed, only_reader
 from aicf.passes.support.outlining import Outline, id_of, outline
 from aicf.passes.support.row_writes import move_behind_views, row_writes
-from aicf.passes.support.views import place_behind
 from aicf.passes.support.work import target_of
 
 KINDS = ("attention",)
@@ -151,6 +151,8 @@ def _first_legal(
     for chain in _chains_behind(attention.output):
         ops = [*members, *chain]
         plan = outline(ops, context.group_id(ops), [ops[-1].results[0]])
+        _use_equal_batches(plan.body)
+        split_batches(plan.body)
         _use_kernel_layout(plan.body)
         if (reason := refusal(plan, context, KINDS)) is None:
             return plan, refused
@@ -201,8 +203,34 @@ def _chains_behind(output: logical.MatmulOp) -> Iterator[list[Operation]]:
         chain.append(reader)
         value = reader.result
     for length in range(len(chain), -1, -1):
-        if length == 0 or place_behind(chain[:length]) is not None:
+        if is_written_by_strides(chain[:length]):
             yield chain[:length]
+
+
+def _use_equal_batches(body: Block) -> None:
+    """Repeats operands of the products that have fewer batch elements than the other, as views."""
+    for product in [op for op in body.ops if isinstance(op, logical.MatmulOp)]:
+        batch = tensor_info(product.result.type).shape[:-2]
+        for place, value in enumerate(product.operands):
+            if tensor_info(value.type).shape[:-2] != batch:
+                product.operands[place] = _repeated(value, batch, product, body)
+
+
+def _repeated(value: SSAValue, batch: tuple[int, ...], reader: Operation, body: Block) -> SSAValue:
+    """`value` with the batch dims `batch`, in front of `reader`; of a multiple of something the same multiple of that
+    repeated."""
+    info = tensor_info(value.type)
+    shape = (*batch, *info.shape[-2:])
+    if isinstance(value, OpResult) and isinstance(value.op, logical.MulOp):
+        made = logical.MulOp(*(_repeated(operand, batch, reader, body) for operand in value.op.operands))
+        made.attributes |= value.op.attributes
+    elif isinstance(value, OpResult) and isinstance(value.op, logical.ConstantOp):
+        made = logical.ConstantOp(value.op.array, tensor(shape, info.element))
+    else:
+        made = logical.BroadcastOp(value, range(len(shape) - info.rank, len(shape)), shape)
+    body.insert_op_before(made, reader)
+    made.results[0].name_hint = value.name_hint
+    return made.results[0]
 
 
 def _use_kernel_layout(body: Block) -> None:

@@ -1,14 +1,17 @@
 """``logical-canonicalize``: one form for what can be written in several, by rewrites that change no bit.
 
 Views that change nothing disappear, chains of views become one, and so do double negation and arithmetic with
-the neutral element. A pad that a pooling or convolution could say itself is its padding. ``x + 0`` of floats
-is not among them: it turns -0.0 into 0.0.
+the neutral element. A gather at places that are known is a slice where they are evenly spaced. A pad that a
+pooling or convolution could say itself is its padding. ``x + 0`` of floats is not among them: it turns -0.0 into
+0.0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
 
 import numpy as np
 from xdsl.context import Context
@@ -16,6 +19,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.rewriter import InsertPoint
 
 from aicf.dialects.dims import Size
 from aicf.dialects.logical import (
@@ -29,6 +33,7 @@ from aicf.dialects.logical import (
     ConstantOp,
     ConvOp,
     DivOp,
+    GatherOp,
     LogicalOp,
     MaxPoolOp,
     MulOp,
@@ -42,7 +47,14 @@ from aicf.dialects.logical import (
 )
 from aicf.dialects.types import element_of, tensor_info
 from aicf.passes.support.greedy import PatternTable, apply_patterns
-from aicf.passes.support.identity import replace_with_op, replace_with_value
+from aicf.passes.support.identity import (
+    derived_id,
+    op_id,
+    replace_with_op,
+    replace_with_value,
+    set_identity,
+    sources,
+)
 from aicf.passes.support.pads import TakePadIn
 from aicf.passes.support.views import View
 
@@ -208,6 +220,34 @@ class SliceOfBroadcast(RewritePattern):
             replace_with_op(rewriter, op, BroadcastOp(inner.operand, targets, op.info.sizes), inner)
 
 
+class GatherOfConstant(RewritePattern):
+    """A gather at indices that are known and evenly spaced, such as a single one, is a slice."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: GatherOp, rewriter: PatternRewriter, /) -> None:
+        constant, axis, info = op.indices.owner, op.axis.value.data, tensor_info(op.operand.type)
+        whole, indices = info.sizes[axis], tensor_info(op.indices.type)
+        if not isinstance(constant, ConstantOp) or not isinstance(whole, int) or not indices.is_static:
+            return
+        count = prod(indices.shape)
+        if whole == 0 or count == 0 or (constant.is_splat and count > 1):
+            return
+        places = [int(place) for place in constant.array.reshape(-1)]
+        places = [min(max(place + whole if place < 0 else place, 0), whole - 1) for place in places]
+        steps = {after - before for before, after in pairwise(places)} or {1}
+        step = steps.pop()
+        if steps or step < 1:
+            return
+        starts, sizes, strides = [0] * info.rank, [WHOLE] * info.rank, [1] * info.rank
+        starts[axis], sizes[axis], strides[axis] = places[0], len(places), step
+        sliced = SliceOp(op.operand, starts, sizes, strides)
+        name = op_id(op)
+        set_identity(sliced, None if name is None else derived_id(name, "slice"), sources(op))
+        sliced.location = op.location
+        rewriter.insert(sliced, InsertPoint.before(op))
+        replace_with_op(rewriter, op, ReshapeOp(sliced.result, op.info.sizes))
+
+
 class RemoveDoubleNegation(RewritePattern):
     """-(-x) is x, for wrapping integers and signed zeros too."""
 
@@ -249,6 +289,7 @@ PATTERNS: PatternTable = {
     ConcatOp: (RemoveIdentity(), MergeConcats()),
     WindowOp: (WindowToReshape(),),
     CastOp: (RemoveIdentity(),),
+    GatherOp: (GatherOfConstant(),),
     ConvOp: (TakePadIn(),),
     MaxPoolOp: (TakePadIn(),),
     AvgPoolOp: (TakePadIn(),),

@@ -78,9 +78,7 @@ def _moves_elements(op: Operation) -> bool:
 def break_chains(context: FusionContext) -> None:
     """Materialises the view in front of one that strides cannot express on top of it."""
     views: dict[SSAValue, View] = {}
-    for op in list(context.function.body.block.ops):
-        if not isinstance(op, VIEW_OPS):
-            continue
+    for op in _read_views(context.function.body.block):
         source = op.operands[0]
         base = views.get(source, View.whole(tensor_info(source.type).shape))
         view = base.then(op)
@@ -91,6 +89,20 @@ def break_chains(context: FusionContext) -> None:
                 _materialize(source.op, context, because)
             view = View.whole(tensor_info(op.results[0].type).shape)
         views[op.results[0]] = view
+
+
+def _read_views(block: Block) -> list[Operation]:
+    """The views of a block that something other than a view reads, at once or through others, in order. A group has
+    copies of those that feed it: what it alone read is read by nobody now."""
+    read: list[Operation] = []
+    known: set[Operation] = set()
+    for op in reversed(list(block.ops)):
+        if isinstance(op, VIEW_OPS):
+            readers = (use.operation for use in op.results[0].uses)
+            if any(not isinstance(reader, VIEW_OPS) or reader in known for reader in readers):
+                known.add(op)
+                read.append(op)
+    return read[::-1]
 
 
 def _keep_copies(context: FusionContext) -> bool:

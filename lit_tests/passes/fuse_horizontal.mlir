@@ -5,14 +5,14 @@
 // RUN: aicf-opt %s -p 'set-target{target=reference},fuse-horizontal,fuse-elementwise,select-kernels,generate-kernels,lower-to-emit' | filecheck %s --check-prefix=EMIT
 
 // CHECK: emit.decision "fuse-horizontal" ["q", "q.bias", "k", "k.bias", "v", "v.bias"] choice "one kernel for 3 products, 6 ops" because "the left operand is read once, and one launch fills the machine"
-// CHECK-NEXT: emit.decision "fuse-horizontal" ["a", "b"] choice "one kernel for 2 products, 2 ops"{{.*}} rejected {"a + a.act + b + b.act" = "its body is generated, not gemm_multi"}
+// CHECK-NEXT: emit.decision "fuse-horizontal" ["a", "b"] choice "one kernel for 2 products, 2 ops"{{.*}} rejected {"a + a.act + b + b.act" = "'a.act' (relu) and 'b.act' (tanh) differ: products side by side have the same ops after them (gemm_multi has no code for it)"}
 // CHECK-NEXT: emit.decision "fuse-horizontal" ["chain", "next"] choice "apart" because "no kernel of the target gains by taking the products together" rejected {"chain + next" = "one of them needs the result of another"}
 // CHECK: emit.decision "fuse-horizontal" ["early", "later"] choice "apart" because "'meanwhile' between them reads the first: what the second gives would be kept meanwhile"
 // OFF: emit.decision "fuse-horizontal" ["q", "k", "v"] choice "apart" because "horizontal fusion is off by policy"
 // PINNED: emit.decision "fuse-horizontal" ["q", "q.bias", "v", "v.bias"] choice "one kernel for 2 products, 4 ops"
 // On a CPU a product's own activation is worth more than a left operand that is read once.
 // CPU: emit.decision "fuse-horizontal" ["q", "q.bias", "k", "k.bias", "v", "v.bias"] choice "one kernel for 3 products, 6 ops"
-// CPU-NEXT: emit.decision "fuse-horizontal" ["a", "b"] choice "apart" because "no kernel of the target gains by taking the products together" rejected {"a + a.act + b + b.act" = "its body is generated, not gemm_multi", "a + b" = "'a.act' would be left behind, which a product alone takes along"}
+// CPU-NEXT: emit.decision "fuse-horizontal" ["a", "b"] choice "apart" because "no kernel of the target gains by taking the products together" rejected {"a + a.act + b + b.act" = "'a.act' (relu) and 'b.act' (tanh) differ: products side by side have the same ops after them (gemm_multi has no code for it)", "a + b" = "'a.act' would be left behind, which a product alone takes along"}
 
 // Three products with a bias each: three results. What reads a result moves behind the group.
 // CHECK-LABEL: func.func @qkv

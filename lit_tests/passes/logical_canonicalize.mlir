@@ -206,3 +206,31 @@ func.func @other_padding(%x : tensor<1x2x5x5xf32>, %w : tensor<4x3x3x3xf32>) -> 
   %c = logical.conv %r, %w {strides = [1, 1], low = [0, 0], high = [0, 0], dilations = [1, 1], groups = 1} : (tensor<1x3x5x5xf32>, tensor<4x3x3x3xf32>) -> tensor<1x4x3x3xf32>
   func.return %m, %a, %b, %c : tensor<1x2x3x4xf32>, tensor<1x2x7x9xf32>, tensor<1x2x3x5xf32>, tensor<1x4x3x3xf32>
 }
+
+// A gather at one known place, or at places that are evenly spaced, is a slice: from the end, and clamped, as a gather counts.
+// CHECK-LABEL: func.func @gathered
+// CHECK-NEXT: %[[A:.*]] = logical.slice %x {starts = [1, 0], sizes = [1, -1], strides = [1, 1]} : tensor<5x4xf32> -> tensor<1x4xf32>
+// CHECK-NEXT: %[[B:.*]] = logical.reshape %[[A]] : tensor<1x4xf32> -> tensor<4xf32>
+// CHECK-NEXT: logical.slice %x {starts = [4, 0], sizes = [1, -1], strides = [1, 1]} : tensor<5x4xf32> -> tensor<1x4xf32>
+// CHECK-NEXT: logical.slice %x {starts = [0, 1], sizes = [-1, 2], strides = [1, 2]} : tensor<5x4xf32> -> tensor<5x2xf32>
+func.func @gathered(%x : tensor<5x4xf32>) -> (tensor<4xf32>, tensor<1x4xf32>, tensor<5x2xf32>) {
+  %i = logical.constant dense<-4> : tensor<i64>
+  %j = logical.constant dense<9> : tensor<1xi64>
+  %k = logical.constant dense<[1, 3]> : tensor<2xi64>
+  %a = logical.gather %x, %i {axis = 0} : (tensor<5x4xf32>, tensor<i64>) -> tensor<4xf32>
+  %b = logical.gather %x, %j {axis = 0} : (tensor<5x4xf32>, tensor<1xi64>) -> tensor<1x4xf32>
+  %c = logical.gather %x, %k {axis = 1} : (tensor<5x4xf32>, tensor<2xi64>) -> tensor<5x2xf32>
+  func.return %a, %b, %c : tensor<4xf32>, tensor<1x4xf32>, tensor<5x2xf32>
+}
+
+// Places that repeat, or fall, stay with the gather.
+// CHECK-LABEL: func.func @scattered
+// CHECK: logical.gather
+// CHECK: logical.gather
+func.func @scattered(%x : tensor<5x4xf32>) -> (tensor<2x4xf32>, tensor<3x4xf32>) {
+  %i = logical.constant dense<2> : tensor<2xi64>
+  %j = logical.constant dense<[3, 2, 1]> : tensor<3xi64>
+  %a = logical.gather %x, %i {axis = 0} : (tensor<5x4xf32>, tensor<2xi64>) -> tensor<2x4xf32>
+  %b = logical.gather %x, %j {axis = 0} : (tensor<5x4xf32>, tensor<3xi64>) -> tensor<3x4xf32>
+  func.return %a, %b : tensor<2x4xf32>, tensor<3x4xf32>
+}

@@ -13,11 +13,14 @@ from dataclasses import dataclass, replace
 from math import copysign, isfinite
 from typing import TypeVar
 
+from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Block, Operation, OpResult, SSAValue
 
 from aicf.dialects import logical
 from aicf.dialects.types import element_of, tensor_info
 from aicf.passes.support.matching import only_reader, splat_number, spread_over, without_casts
+
+_MOVES = (logical.ReshapeOp, logical.TransposeOp)
 
 Read = tuple[Operation, int]
 """An op, and the place of one of its operands."""
@@ -170,8 +173,7 @@ def _scores_of(logits: SSAValue, output: logical.MatmulOp) -> Attention:
             scores, scale = _scaled_product(without_casts(scaled))
             if scores is not None:
                 return replace(_attention(scores, output, scale), mask_add=logits.op, mask=mask)
-    message = "its softmax is not of a product with a constant scale and one added mask"
-    raise NoAttention(message, _product_behind(logits), logits)
+    raise NoAttention(_breaking(logits), _product_behind(logits), logits)
 
 
 def _attention(scores: logical.MatmulOp, output: logical.MatmulOp, scale: float) -> Attention:
@@ -190,13 +192,51 @@ def _scaled_operand(scores: logical.MatmulOp, place: int) -> tuple[Read, float]:
     return (scores, place), 1.0
 
 
+def _breaking(logits: SSAValue) -> str:
+    """Which op between a product and its softmax attention has no part for, and what to write in its place."""
+    for op in _between(logits):
+        known = next((words for op_class, words in _INSTEAD if isinstance(op, op_class)), None)
+        masks = isinstance(op, logical.AddOp) and op.results[0] is not logits
+        scales = isinstance(op, logical.MulOp | logical.DivOp) and any(
+            splat_number(operand) is not None for operand in op.operands
+        )
+        if (isinstance(op, logical.AddOp) and not masks) or (scales and op.results[0] is not logits):
+            continue
+        words = _ONE_MASK if masks else known or _ONE_SCALE
+        name = op.attributes.get(logical.ID_ATTR)
+        called = f"'{name.data}' " if isinstance(name, StringAttr) else ""
+        return f"{called}({op.name.removeprefix('logical.')}) is between the product and its softmax: {words}"
+    return f"its softmax is not of a product: {_ONE_SCALE}"
+
+
+_ONE_SCALE = "attention takes one constant scale, then one added mask"
+_ONE_MASK = "attention adds one mask; add up the masks first"
+_INSTEAD: tuple[tuple[type[Operation], str], ...] = (
+    (
+        logical.SelectOp,
+        "add a mask of 0 and -inf in its place, or compare coordinates (key <= query) and take -inf elsewhere",
+    ),
+    (logical.ReshapeOp, "keep batch and heads as dimensions of their own in both products"),
+    (logical.TransposeOp, "transpose queries and keys in its place"),
+    (logical.TanhOp, "no kernel caps scores; without the cap they are one attention"),
+)
+
+
+def _between(value: SSAValue, depth: int = 8) -> list[Operation]:
+    """The ops between a product and a value that is computed of it element by element or by views, last first."""
+    if not isinstance(value, OpResult) or depth == 0 or isinstance(value.op, logical.MatmulOp):
+        return []
+    sides = [operand for operand in value.op.operands if _product_behind(operand, depth - 1) is not None]
+    return [value.op, *(_between(sides[0], depth - 1) if sides else ())]
+
+
 def _product_behind(value: SSAValue, depth: int = 8) -> logical.MatmulOp | None:
     """A product that `value` is computed of element by element."""
     if not isinstance(value, OpResult) or depth == 0:
         return None
     if isinstance(value.op, logical.MatmulOp):
         return value.op
-    if not value.op.has_trait(logical.Elementwise):
+    if not value.op.has_trait(logical.Elementwise) and not isinstance(value.op, _MOVES):
         return None
     found = (_product_behind(operand, depth - 1) for operand in value.op.operands)
     return next((product for product in found if product is not None), None)
@@ -208,7 +248,15 @@ def _causal(logits: SSAValue) -> tuple[SSAValue, int] | None:
         return None
     seen, scores, hidden = logits.op.operands
     rank = tensor_info(logits.type).rank
-    if splat_number(hidden) != float("-inf") or not isinstance(seen, OpResult):
+    if splat_number(hidden) != float("-inf"):
+        return None
+    if isinstance(seen, OpResult) and isinstance(seen.op, logical.BroadcastOp):
+        # Of one matrix for all heads; a row that is repeated would be seen by all queries alike.
+        sizes, own = (tensor_info(value.type).shape[-2:] for value in (logits, seen.op.operand))
+        if tuple(seen.op.dimensions.get_values()) != (rank - 2, rank - 1) or sizes != own:
+            return None
+        seen, rank = seen.op.operand, 2
+    if not isinstance(seen, OpResult):
         return None
     if not isinstance(seen.op, logical.CompareOp) or seen.op.predicate.data != "le":
         return None

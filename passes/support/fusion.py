@@ -22,6 +22,7 @@ from aicf.passes.support.policy import policy_of, with_stems, without_bucket
 from aicf.passes.support.structure import Structure
 from aicf.passes.support.templates import WorkTemplate
 from aicf.passes.support.verdicts import Verdict
+from aicf.passes.support.why_no_kind import why_no_kind
 from aicf.passes.support.work import (
     GroupWork,
     remember_work,
@@ -322,7 +323,7 @@ def refusal(
     verdict = context.verdict(plan)
     kind = verdict.work.kind
     if kinds is not None and kind not in kinds:
-        return f"its body is {kind}, not {' or '.join(kinds)}"
+        return why_no_kind(plan, kinds)
     if not verdict.legal:
         return "; ".join(f"{k}: {why}" for k, why in verdict.rejected.items()) or (
             "no kernel of the target has its kind"

@@ -14,7 +14,14 @@ from aicf.backends.common.kernel import Kernel
 from aicf.backends.common.record import Record, integer
 from aicf.backends.cpu.conv_choice import ConvQuestion, ranked
 from aicf.backends.cpu.conv_costs import EpilogueCycles, epilogue_cycles
-from aicf.backends.cpu.conv_spec import ConvProblem, ConvSpec, conv_record, read_conv_spec, winograd_reason
+from aicf.backends.cpu.conv_spec import (
+    ConvProblem,
+    ConvSpec,
+    conv_record,
+    read_conv_spec,
+    tiled,
+    winograd_reason,
+)
 from aicf.backends.cpu.conv_work import pixel_accesses, read_conv, result_sizes
 from aicf.backends.cpu.gemm_kernels import PACKED_B, pack_record
 from aicf.backends.cpu.gemm_work import contiguous
@@ -33,6 +40,8 @@ from aicf.backends.cpu.pack_spec import packed_bytes
 from aicf.backends.cpu.records import get_int, get_text, rounding_record
 from aicf.backends.cpu.target import FLOATS, HALVES, SHORT_INTEGERS
 from aicf.backends.cpu.winograd_kernels import WINOGRAD_WEIGHT, winograd_layout, winograd_pack_record
+from aicf.backends.cpu.winograd_spec import least_memory_reason
+from aicf.backends.cpu.winograd_transforms import OUTPUT_TILES
 from aicf.backends.nests import index_ops, sums_type
 from aicf.dialects.emit_kernels import KernelOp
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
@@ -99,8 +108,17 @@ class ConvKernel(Kernel[ConvSpec]):
         # A policy or a measurement may have taken what is not predicted to be fastest.
         behind = {name: f", not {own:.3g}" if us >= own else "" for name, us in times.items()}
         reasons = {name: f"predicted {us:.3g} us{behind[name]}" for name, us in times.items()}
-        refused = None if winograd_reason(_problem(work)) is not None else _transforms_reason(work)
-        return reasons if refused is None else {**reasons, "winograd": refused}
+        problem = _problem(work)
+        if winograd_reason(problem) is not None:
+            return reasons
+        if (refused := _transforms_reason(work)) is not None:
+            return {**reasons, "winograd": refused}
+        level = variant_of(target, self.level)
+        large = {
+            _algorithm("winograd", tile): least_memory_reason(tiled(problem), level, tile)
+            for tile in OUTPUT_TILES
+        }
+        return reasons | {name: reason for name, reason in large.items() if reason is not None}
 
     def prepare(self, work: Work, operand: int, layout: LayoutAttr, target: TargetAttr) -> KernelAttr:
         """See `Kernel`: the record of `cpu.pack`, or of `cpu.pack_winograd`."""

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Annotated
@@ -14,7 +14,7 @@ from xdsl.ir import Operation, SSAValue
 
 from aicf.backends.common.record import Entry, OneOf, Whole, illegal
 from aicf.backends.cpu.gemm_spec import MEETING_CYCLES, NOMINAL_GHZ
-from aicf.backends.cpu.scalar_costs import SCALAR_CYCLES
+from aicf.backends.cpu.scalar_costs import POINT_FACTORS, SCALAR_CYCLES
 from aicf.backends.cpu.target import ELEMENT_BYTES, FLOATS, MAX_SHUFFLED, CpuLevel, register_bytes
 from aicf.backends.cpu.vectors import VECTOR_LANES, lanes_reason
 from aicf.backends.lanes import LaneSteps
@@ -46,6 +46,16 @@ _COLUMN_STORE_CYCLES = 30
 server core with 2 MiB of L2, beside the same writes along rows: 5 where all fits there, 30 for 1.5 MiB in all, 60 and
 more beyond."""
 _LINE_BYTES = 64
+
+_ROW_CYCLES = 1.0
+"""Of a point whose reduce space is walked in vectors: its loop, beside what else it does. Processors work on several
+rows at once, so that little of what one row waits for is seen."""
+_LANES_CYCLES = 3.0
+"""Of one reduction of such a point: its partial results combined, first over vectors, then over lanes."""
+_PARTIAL_STORE_CYCLES = 10.0
+"""Of storing a part of a vector of less than `_MASKED_BYTES` bytes: there masks are a slow path. Measured between 3 and
+20, by the maker of the processor."""
+_MASKED_BYTES = 64
 
 _STRUCTURE_CYCLES: Mapping[type[Operation], float] = {
     YieldOp: 0,
@@ -216,13 +226,16 @@ def point_cycles(kernel: KernelOp) -> float:
     return sum(_op_cycles(type(op)) for phase in kernel.phases for op in phase.body.block.ops)
 
 
-def _cycles_by_place(kernel: KernelOp) -> tuple[float, float]:
-    """Cycles of one vector of the reduce space through all phases, and of what is computed once for a point."""
+def _cycles_by_place(kernel: KernelOp, scalar_points: bool) -> tuple[float, float]:
+    """Cycles of one vector of the reduce space through all phases, and of what is computed once for a point, or for one
+    vector of points."""
     varying = kernel.varying_values()
     cycles = {True: 0.0, False: 0.0}
     for phase in kernel.phases:
         for op in phase.body.block.ops:
-            cycles[_varies(kernel, op, varying)] += _op_cycles(type(op))
+            varies = _varies(kernel, op, varying)
+            factor = POINT_FACTORS.get(type(op), 1.0) if scalar_points and not varies else 1.0
+            cycles[varies] += factor * _op_cycles(type(op))
     return cycles[True], cycles[False]
 
 
@@ -239,21 +252,46 @@ def _op_cycles(op: type[Operation]) -> float:
 
 def cost_us(nest: LoopNest, spec: LoopSpec) -> float:
     """Predicted microseconds of one thread's share: arithmetic against memory traffic from L2."""
-    points = max(1, nest.parallel_size)
-    sweep = points * max(1, nest.reduce_size)
-    wide = max(1, spec.lanes)
-    inner = spec.vector_dim in nest.reduce_dims
-    width = max((register_bytes(access.dtype) / 4 for access in nest.accesses), default=1.0)
-    swept, once = _cycles_by_place(nest.kernel)
-    arithmetic = swept * width * sweep / wide
-    arithmetic += once * width * points / (1 if inner else wide)
-    if inner:
-        reductions = sum(
-            isinstance(op, ReduceOp) for phase in nest.kernel.phases for op in phase.body.block.ops
-        )
-        arithmetic += points * (8 + 14 * reductions)
+    cycles = max(_arithmetic_cycles(nest, spec), _traffic_cycles(nest, spec))
     meeting = MEETING_CYCLES if spec.threads > 1 else 0.0
-    return (max(arithmetic, _traffic_cycles(nest, spec)) / spec.threads + 20 + meeting) / NOMINAL_GHZ / 1000
+    return (cycles / spec.threads + 20 + meeting) / NOMINAL_GHZ / 1000
+
+
+def _arithmetic_cycles(nest: LoopNest, spec: LoopSpec) -> float:
+    """Cycles of all vectors, a part of one as a whole one, and of what each point or part of a vector takes besides."""
+    points, steps = max(1, nest.parallel_size), max(1, nest.reduce_size)
+    inner = spec.vector_dim in nest.reduce_dims
+    size = nest.dims[spec.vector_dim].size if spec.vector_dim >= 0 else 1
+    vectors = points * steps * -(-size // spec.lanes) / max(1, size)
+    width = max((register_bytes(access.dtype) / 4 for access in nest.accesses), default=1.0)
+    swept, once = _cycles_by_place(nest.kernel, scalar_points=inner)
+    cycles = swept * width * vectors + _partial_store_cycles(nest, spec)
+    if not inner:
+        return cycles + once * width * vectors / steps
+    reductions = sum(isinstance(op, ReduceOp) for op in _ops(nest.kernel))
+    return cycles + points * (once * width + _ROW_CYCLES + _LANES_CYCLES * reductions)
+
+
+def _partial_store_cycles(nest: LoopNest, spec: LoopSpec) -> float:
+    """Cycles of the stores of what is left over where vectors do not fill a dimension, beyond those of whole vectors.
+    One element needs no mask."""
+    vector = nest.dims[spec.vector_dim] if spec.vector_dim >= 0 else None
+    if vector is None or vector.size % spec.lanes < 2:
+        return 0.0
+    rows = nest.parallel_size // (1 if vector.is_reduce else vector.size)
+    steps = nest.reduce_size // (vector.size if vector.is_reduce else 1)
+    cycles = 0.0
+    for op in _ops(nest.kernel):
+        if not isinstance(op, StoreOp) or not vector.strides[number := nest.inputs + op.output.value.data]:
+            continue
+        masked = spec.lanes * register_bytes(nest.accesses[number].dtype) >= _MASKED_BYTES
+        times = rows * (steps if nest.kernel.writes_reduce_space(op.output.value.data) else 1)
+        cycles += times * (1.0 if masked else _PARTIAL_STORE_CYCLES)
+    return cycles
+
+
+def _ops(kernel: KernelOp) -> Iterator[Operation]:
+    return (op for phase in kernel.phases for op in phase.body.block.ops)
 
 
 def _traffic_cycles(nest: LoopNest, spec: LoopSpec) -> float:

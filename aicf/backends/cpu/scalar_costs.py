@@ -72,3 +72,24 @@ SCALAR_CYCLES: Mapping[type[Operation], float] = {
     PhiloxOp: 46,
 }
 """Op class to cycles for one vector of f32."""
+
+_DIVIDER, _POLYNOMIAL = 0.25, 2.5
+POINT_FACTORS: Mapping[type[Operation], float] = {
+    arith.DivfOp: _DIVIDER,
+    math.SqrtOp: _DIVIDER,
+    math.RsqrtOp: _DIVIDER,
+    math.ExpOp: _POLYNOMIAL,
+    math.LogOp: _POLYNOMIAL,
+    math.TanhOp: _POLYNOMIAL,
+    math.ErfOp: _POLYNOMIAL,
+    math.ExpM1Op: _POLYNOMIAL,
+    math.Log1pOp: _POLYNOMIAL,
+    math.SinOp: _POLYNOMIAL,
+    math.CosOp: _POLYNOMIAL,
+    math.AtanOp: _POLYNOMIAL,
+    SigmoidOp: _POLYNOMIAL,
+}
+"""What one number takes in place of a vector, once a row, as a factor of the vector's cycles; 1 for all others.
+
+The divider takes a vector in parts. A polynomial has as many instructions for one number as for a vector, each of which
+waits for the one before: next to the rest of a row, they do not all hide."""

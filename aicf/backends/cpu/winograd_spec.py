@@ -19,6 +19,9 @@ So F(2x2) is more accurate than the direct sum and F(4x4) has 1.7 times its erro
 offered wherever `rounding` is `fused`. A policy of strict rounding has neither, and one of batch-invariant results
 neither, for which tile is faster depends on the batch; the bits of a tile do not.
 
+Memory has a bound: a block is at least one row of tiles, of all channels, and a weight grows with the tile. What would
+take more than `MOST_WORKSPACE_BYTES` a thread or `MOST_WEIGHT_BYTES` is not offered.
+
 `winograd.py` turns a `WinogradSpec` into code and decides nothing.
 """
 
@@ -43,6 +46,11 @@ from aicf.backends.cpu.gemm_spec import (
 from aicf.backends.cpu.pack_spec import packed_elements
 from aicf.backends.cpu.target import ELEMENT_BYTES, CpuLevel
 from aicf.backends.cpu.winograd_transforms import OUTPUT_TILES, TAPS
+
+MOST_WORKSPACE_BYTES = 32 << 20
+"""Of one thread: transformed tiles and products of a block. Larger ones leave every cache anyway."""
+MOST_WEIGHT_BYTES = 256 << 20
+"""Of a weight that is transformed ahead of time; in F(4x4) one of 2.3 thousand channels to as many fits."""
 
 
 def panel_vectors(outputs: int, lanes: int) -> int:
@@ -176,6 +184,8 @@ class WinogradSpec:
 def check_winograd(spec: WinogradSpec, prepared: bool) -> str | None:
     """None if there is code for `spec`, else what contradicts."""
     product = spec.product
+    if (reason := memory_reason(spec)) is not None:
+        return reason
     if not prepared:
         return "the weight of Winograd's products is transformed ahead of time, which only a parameter can be"
     if spec.tile not in OUTPUT_TILES or spec.lanes % spec.tile:
@@ -189,6 +199,24 @@ def check_winograd(spec: WinogradSpec, prepared: bool) -> str | None:
     if product.problem != spec.product_problem(spec.block_rows):
         return "its products are those of another block"
     return None
+
+
+def memory_reason(spec: WinogradSpec) -> str | None:
+    """None if the spec keeps to its share of memory, else what takes too much."""
+    workspace = spec.workspace_bytes // spec.threads
+    for what, taken, most in (
+        ("transformed tiles and products of a block", workspace, MOST_WORKSPACE_BYTES),
+        ("its transformed weight", spec.weight_bytes, MOST_WEIGHT_BYTES),
+    ):
+        if taken > most:
+            each = " a thread" if most == MOST_WORKSPACE_BYTES else ""
+            return f"{what} would take {taken / 2**20:.0f} MiB{each}, the most is {most >> 20}"
+    return None
+
+
+def least_memory_reason(problem: WinogradProblem, level: CpuLevel, tile: int) -> str | None:
+    """`memory_reason` of blocks as small as they can be, of one row of tiles."""
+    return memory_reason(without_product(problem, tile, 1, level.lanes(problem.dtype), 1))
 
 
 def without_product(
@@ -235,8 +263,10 @@ def propose_winograd(
     if lanes % tile or p.batch * rows < threads or min(p.channels, p.outputs, columns) < 1:
         return
     for block_rows in _block_rows(p.batch * rows, columns, threads):
-        spec = with_product(without_product(problem, tile, block_rows, lanes, threads), level)
-        yield cost_us(spec, epilogue_cycles), spec
+        bare = without_product(problem, tile, block_rows, lanes, threads)
+        if memory_reason(bare) is None:
+            spec = with_product(bare, level)
+            yield cost_us(spec, epilogue_cycles), spec
 
 
 _BLOCK_TILES = (16, 32, 64, 128)

@@ -74,8 +74,8 @@ def _on_scalar_units(problem: AttentionProblem, record: Record) -> KernelCode:
 
 
 def problem_constants(problem: AttentionProblem, scale: float, unit: float) -> dict[str, Any]:
-    """What all templates know of the problem: strides in bytes, batch dimensions innermost first; scores in units of
-    1 / `unit`."""
+    """What all templates know of the problem: strides in bytes, batch dimensions innermost first; scores
+    without a mask in units of 1 / `unit`."""
     element = ELEMENT_BYTES[problem.dtype]
     mask, mask_dtype = problem.mask if problem.mask is not None else (problem.q, problem.dtype)
     return {
@@ -99,7 +99,7 @@ def problem_constants(problem: AttentionProblem, scale: float, unit: float) -> d
         "CAUSAL": problem.past is not None,
         "PAST": problem.past or 0,
         "NAN_AS_ZERO": problem.nan_as_zero,
-        "SCALE": scale * unit,
+        "SCALE": scale if problem.mask is not None else scale * unit,
         "LOG2_E": unit,
     }
 

@@ -84,7 +84,7 @@ def _constants(
         "QUERY_BYTES": layout.query_bytes,
         "RESULT_BATCH": tuple(2 * step for step in reversed(problem.result.batch)),
         "RESULT_ROW": 2 * problem.result.row,
-        "SCALE": scale * log2(e),
+        "SCALE": scale if problem.mask is not None else scale * log2(e),
         "SCORE": spec.block_n // 2,
         "STAGES": spec.stages,
         "STEP": blocks,

@@ -34,13 +34,21 @@ from aicf.backends.cpu.pack import emit_pack
 from aicf.backends.cpu.pack_spec import packed_elements
 from aicf.backends.cpu.target import LEVELS, CpuLevel
 from aicf.backends.cpu.winograd_pack import emit_winograd_pack
-from aicf.backends.cpu.winograd_spec import with_product, without_product
+from aicf.backends.cpu.winograd_spec import (
+    MOST_WEIGHT_BYTES,
+    MOST_WORKSPACE_BYTES,
+    least_memory_reason,
+    with_product,
+    without_product,
+)
 from aicf.backends.cpu.winograd_transforms import OUTPUT_TILES, TAPS, transforms
 from aicf.backends.nests import Access
 from aicf.compiled import Options
+from aicf.compiler import read_decisions
 from aicf.dialects.plain_values import attribute_of
 from aicf.errors import PlanError, PolicyError
 from aicf.frontends.text import make_context
+from aicf.passes.aicf_inference import AicfInferencePass
 from aicf.tuning.candidates import candidates, grouped
 from tests.backends.cpu.harness import Function, Poisoned, runnable_levels
 from tests.backends.cpu.test_conv import LEVELS_HERE, arrays, instruction, program
@@ -220,6 +228,42 @@ def test_a_record_that_contradicts_itself(entries: dict[str, object], message: s
         read_conv_spec(
             {**record, **{name: attribute_of(value) for name, value in entries.items()}}, problem, True
         )
+
+
+WIDE = problem_of((1, 512, 8, 8192), 512, (1, 1), (1, 1))
+DEEP = problem_of((8, 4096, 16, 16), 4096, (1, 1), (1, 1))
+
+
+@pytest.mark.parametrize("problem", [WIDE, DEEP], ids=["wide", "deep"])
+@pytest.mark.parametrize("threads", [1, 4])
+def test_memory_has_a_bound(problem: ConvProblem, threads: int) -> None:
+    """A row of tiles of a wide image, a weight of many channels: what takes too much is not offered, the rest is."""
+    specs = [spec for _, spec in ranked(ConvQuestion(problem, HERE, threads, True, NO_EPILOGUE, True))]
+    tiles = [spec.winograd for spec in specs if spec.winograd is not None]
+    assert specs and all(tile.weight_bytes <= MOST_WEIGHT_BYTES for tile in tiles)
+    assert all(tile.workspace_bytes <= MOST_WORKSPACE_BYTES * tile.threads for tile in tiles)
+    refused = [tile for tile in OUTPUT_TILES if least_memory_reason(tiled(problem), HERE, tile) is not None]
+    assert refused and not {tile.tile for tile in tiles} & set(refused)
+
+
+def test_a_record_that_takes_too_much_memory() -> None:
+    """Records of files keep to the bound too."""
+    spec = spec_of(DEEP, 4, 1, 1)
+    assert spec.winograd is not None
+    record = conv_record(spec)
+    with pytest.raises(PlanError, match=r"its transformed weight would take \d+ MiB, the most is 256"):
+        read_conv_spec(record, DEEP, True)
+
+
+def test_the_ledger_says_what_takes_too_much() -> None:
+    graph = aicf.Graph("deep")
+    x, w = graph.input("x", (1, 4096, 12, 12)), graph.param("w", (4096, 4096, 3, 3))
+    graph.output(graph.conv(x, w, low=(1, 1), high=(1, 1)), "y")
+    module = graph.module()
+    AicfInferencePass(target="cpu:x86-64-v3").apply(make_context(), module)
+    (against,) = (d.rejected for d in read_decisions(module) if d.made_by == "select-kernels" and d.rejected)
+    for tile in OUTPUT_TILES:
+        assert "its transformed weight would take" in str(against[f"winograd {tile}x{tile}"])
 
 
 def test_what_no_tile_takes() -> None:

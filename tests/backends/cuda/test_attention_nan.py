@@ -206,7 +206,7 @@ def test_warpgroups_weigh_rows_that_are_no_numbers_with_zeros(masked: bool) -> N
     values[0, 3] = 0.5
     scores[1, 5], scores[2, 20], scores[3, 47], scores[4, 20] = np.nan, np.nan, np.nan, np.inf
     scores[5], scores[6, :16], scores[7, 16:], scores[8, 3] = -np.inf, -np.inf, -np.inf, -np.inf
-    scale = 1.0 if masked else SCALE
+    scale = np.log2(np.e) if masked else SCALE
     found = {lane: dict[int, tuple[Any, ...]]() for lane in range(32)}
 
     def arguments(rank: int, lane: int) -> tuple[Any, ...]:
@@ -219,6 +219,7 @@ def test_warpgroups_weigh_rows_that_are_no_numbers_with_zeros(masked: bool) -> N
 
     constants: dict[str, Any] = {
         **{"SCORE": 8, "NAN_AS_ZERO": True, "MASKED": masked, "SCALE": SCALE},
+        "LOG2_E": float(np.log2(np.e)),
         "WEIGH": part(attention_wgmma.weigh),
     }
     run_cluster(stage(weighed, constants), 1, 32, arguments, **ARITHMETIC)

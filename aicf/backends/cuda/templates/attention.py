@@ -73,7 +73,9 @@ MASK_BATCH, MASK_ROW, MASK_COLUMN = (0, 256), 0, 2
 FOLDED = True
 """Whether SCALE goes into the argument of the exponential: then the maximum is taken of the bare products."""
 SCALE, LOG2_E = 0.18, 1.4426950408889634
-"""Scores are in units of log2(e), so that the exponential is a power of two; SCALE has the factor."""
+"""The exponential is a power of two. Without a mask SCALE has the factor, and scores are in units of 1 / log2(e). With
+one they stay as they are, and what they are below their maximum has it: a mask of f32's lowest number would become
+-inf."""
 CAUSAL, PAST = False, 0
 """Whether query i sees keys 0 to i + PAST alone."""
 NAN_AS_ZERO = False
@@ -324,7 +326,7 @@ def attention(q: Any, k: Any, v: Any, result: Any, mask: Any) -> None:
                                 place = min(place, i32(N - 1))
                             bias = splice(LOAD_MASK, u64(line + u64(place) * u64(MASK_COLUMN)))
                             score[i * SCORE + s + h * 2 + c] = cuda.fma(
-                                score[i * SCORE + s + h * 2 + c], f32(SCALE), bias * f32(LOG2_E)
+                                score[i * SCORE + s + h * 2 + c], f32(SCALE), bias
                             )
         elif not FOLDED:
             for s in unrolled(ROW_TILES * SCORE):
@@ -364,7 +366,10 @@ def attention(q: Any, k: Any, v: Any, result: Any, mask: Any) -> None:
                 # A row that has seen only -inf so far: 0 in place of the maximum keeps its exponentials at 0.
                 base = f32(0.0) if here == NEGATIVE_INFINITY else here
                 if TILES_N > 1:
-                    decay = exp2_approx(top[i * 2 + h] - base)
+                    decay = top[i * 2 + h] - base
+                    if MASKED:
+                        decay = decay * f32(LOG2_E)
+                    decay = exp2_approx(decay)
                     if NAN_AS_ZERO:
                         decay = larger(decay, f32(0.0))
                     sums[i * 2 + h] = sums[i * 2 + h] * decay
@@ -376,6 +381,8 @@ def attention(q: Any, k: Any, v: Any, result: Any, mask: Any) -> None:
                     for c in unrolled(2):
                         if FOLDED:
                             score[s + c] = exp2_approx(cuda.fma(score[s + c], f32(SCALE), -base))
+                        elif MASKED:
+                            score[s + c] = exp2_approx((score[s + c] - base) * f32(LOG2_E))
                         else:
                             score[s + c] = exp2_approx(score[s + c] - base)
                         if NAN_AS_ZERO:
@@ -489,7 +496,10 @@ def attention(q: Any, k: Any, v: Any, result: Any, mask: Any) -> None:
                 for w in unrolled(WARPS_N):
                     state = u32(states + (local + u32(w * BLOCK_M)) * u32(8))
                     part = u32(shared + (local + u32(w * BLOCK_M)) * u32(PARTIAL_PITCH) + piece * u32(32))
-                    factor = exp2_approx(load_shared_f32(state) - base)
+                    factor = load_shared_f32(state) - base
+                    if MASKED:
+                        factor = factor * f32(LOG2_E)
+                    factor = exp2_approx(factor)
                     if NAN_AS_ZERO:
                         factor = larger(factor, f32(0.0))
                     whole = cuda.fma(load_shared_f32(u32(state + u32(4))), factor, whole)

@@ -57,7 +57,7 @@ V_BATCH, V_ROW = (128,), 1536
 MASKED = False
 MASK_BATCH, MASK_COLUMN = (0,), 2
 SCALE, LOG2_E = 0.18, 1.4426950408889634
-"""Scores are in units of log2(e), so that the exponential is a power of two; SCALE has the factor."""
+"""The exponential is a power of two; see `templates.attention`, also for why a mask keeps the factor out of SCALE."""
 NAN_AS_ZERO = False
 """Whether weights are 0 where they would be NaN, see `templates.attention`."""
 WRITES, COPIES_K, COPIES_V = True, False, False
@@ -171,7 +171,7 @@ def attention_step(pointers: Any) -> None:
         if MASKED:  # noqa: SIM102 (the outer test is constant)
             if not TAIL or key + i32(j * LINES) < i32(N):
                 bias = splice(LOAD_MASK, mask + u64(j * LINES * MASK_COLUMN))
-                score[j] = cuda.fma(bias, f32(LOG2_E), score[j])
+                score[j] = score[j] + bias
         if TAIL:  # noqa: SIM102 (the outer test is constant)
             if key + i32(j * LINES) >= i32(N):
                 score[j] = NEGATIVE_INFINITY
@@ -184,7 +184,10 @@ def attention_step(pointers: Any) -> None:
     base = f32(0.0) if top == NEGATIVE_INFINITY else top
     total = registers(9, f32(0.0))
     for j in unrolled(LOADS):
-        weight = exp2_approx(score[j] - base)
+        weight = score[j] - base
+        if MASKED:
+            weight = weight * f32(LOG2_E)
+        weight = exp2_approx(weight)
         if NAN_AS_ZERO:
             weight = larger(weight, f32(0.0))
         total[8] += weight
@@ -228,7 +231,10 @@ def attention_step(pointers: Any) -> None:
         base = f32(0.0) if top == NEGATIVE_INFINITY else top
         whole = f32(0.0)
         for g in unrolled((PARTS + 31) // 32):
-            factor[g] = exp2_approx(state[g * 2] - base)
+            factor[g] = state[g * 2] - base
+            if MASKED:
+                factor[g] = factor[g] * f32(LOG2_E)
+            factor[g] = exp2_approx(factor[g])
             if NAN_AS_ZERO:
                 factor[g] = larger(factor[g], f32(0.0))
             if PARTS % 32 != 0:

@@ -279,17 +279,17 @@ def load_pair(place, line, one, other):
 
 
 def add_mask():
-    """Scores become exponents of two: scaled, and with what the mask adds to them."""
+    """Scores are scaled, and get what the mask adds to them."""
     for h in unrolled(2):
         for s in unrolled(h * 2, SCORE, 4):
             splice(ADD_PAIR, (h % MASK_ROWS * SCORE + s) // 4, s)
 
 
 def add_pair(place, s):
-    """Adds a pair of the mask to scores number s and s + 1."""
+    """Adds a pair of the mask to scores s and s + 1, in their own units: the lowest number of f32 stays finite."""
     low, high = splice(UNPACKED, bias[place * MASK_WORDS : (place + 1) * MASK_WORDS])
-    score[s] = cuda.fma(score[s], f32(SCALE), low * f32(LOG2_E))
-    score[s + 1] = cuda.fma(score[s + 1], f32(SCALE), high * f32(LOG2_E))
+    score[s] = cuda.fma(score[s], f32(SCALE), low)
+    score[s + 1] = cuda.fma(score[s + 1], f32(SCALE), high)
 
 
 def hide(tile, row):
@@ -312,7 +312,7 @@ def hide(tile, row):
 
 def weigh():
     """One step of the online softmax: the maximum so far, what earlier sums shrink by, and the weights of the tile.
-    Products are in units that SCALE turns into powers of two, unless a mask has been added. Four maxima and two sums of
+    Products are in units that SCALE turns into exponents of two; with a mask LOG2_E does. Four maxima and two sums of
     a row side by side, since each chain waits for itself. `templates.attention` says what NAN_AS_ZERO is."""
     for h in unrolled(2):
         best = registers(4, f32(NEGATIVE_INFINITY))
@@ -327,7 +327,7 @@ def weigh():
         if MASKED:
             # A row that has seen only -inf so far: 0 in place of the maximum keeps its exponentials at 0.
             base[h] = f32(0.0) if here == NEGATIVE_INFINITY else here
-            decay[h] = exp2_approx(top[h] - base[h])
+            decay[h] = exp2_approx((top[h] - base[h]) * f32(LOG2_E))
         else:
             decay[h] = exp2_approx(top[h] - here)
         if NAN_AS_ZERO:
@@ -338,7 +338,7 @@ def weigh():
         for s in unrolled(h * 2, SCORE, 4):
             for c in unrolled(2):
                 if MASKED:
-                    score[s + c] = exp2_approx(score[s + c] - base[h])
+                    score[s + c] = exp2_approx((score[s + c] - base[h]) * f32(LOG2_E))
                 else:
                     score[s + c] = exp2_approx(cuda.fma(score[s + c], f32(SCALE), -top[h]))
                 if NAN_AS_ZERO:
