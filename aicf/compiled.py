@@ -20,7 +20,14 @@ from aicf import artifact, tensor_bytes
 from aicf.artifact import Artifact
 from aicf.backends.native import NativeCode
 from aicf.errors import ArtifactError, InputMismatch
-from aicf.explain import Decision, Explanation, ValueExplanation, explain_programs, explain_value
+from aicf.explain import (
+    Decision,
+    Explanation,
+    ValueExplanation,
+    explain_programs,
+    explain_value,
+    wrong_declarations,
+)
 from aicf.plain import from_plain, to_plain
 from aicf.runtime.capture_plan import ModulePlan
 from aicf.runtime.device_weights import DeviceWeights
@@ -61,6 +68,7 @@ class Options:
         check_finite: Whether a step of training that is not finite changes nothing.
         memory_budget: Bytes that a training step may take; 0 sets no bound.
         values: Inputs of an ONNX model that were bound, as JSON; empty for none.
+        strict: Whether a wrong declaration in an ONNX model is an error.
     """
 
     target: str
@@ -72,6 +80,7 @@ class Options:
     check_finite: bool = False
     memory_budget: int = 0
     values: str = ""
+    strict: bool = False
 
 
 @dataclass(frozen=True)
@@ -156,6 +165,11 @@ class CompiledModel(Executable):
     def decisions(self) -> tuple[Decision, ...]:
         """The ledger: every decision in the order it was made."""
         return self.record.decisions
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What an ONNX model declares of its values and is not so, a line for each; the inferred types hold."""
+        return tuple(decision.because for decision in wrong_declarations(self.decisions))
 
     def ir(self, stage: str) -> str:
         """IR text: `logical`, `lowered` (primitive ops), `emit`, or the program after any pass by its name.

@@ -6,6 +6,7 @@ It decides nothing itself. Loading what it made is in `compiled`, which imports 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
@@ -24,7 +25,7 @@ from aicf.dialects.logical import ROLE_ATTR
 from aicf.dialects.plain_values import plain_value
 from aicf.dialects.printing import text_of
 from aicf.errors import ArtifactError, InputMismatch, InvalidIR, PolicyError, UnsupportedOp
-from aicf.explain import Decision
+from aicf.explain import Decision, warning_of, wrong_declarations
 from aicf.frontends.text import make_context, parse_module, verify_module
 from aicf.passes.aicf_inference import AicfInferencePass, emit_passes, instruction_passes
 from aicf.passes.aicf_training import AicfTrainingPass, is_training
@@ -62,6 +63,7 @@ from aicf.weight_arrays import Weights, read_weights
 from aicf.whole_numbers import is_whole
 
 DEFAULT_TARGET = "cpu"
+_LOGGER = logging.getLogger("aicf.compiler")
 LOWERED = "lowered"
 """Stage name of the program in primitive ops, before anything is decided."""
 _LOWERED_PASS = "verify-logical"
@@ -81,6 +83,7 @@ def compile(
     meta: Literal["device", "host"] | None = None,
     check_finite: bool = False,
     memory_budget: int = 0,
+    strict: bool = False,
     name: str | None = None,
 ) -> CompiledModel:
     """Compiles a model.
@@ -106,10 +109,12 @@ def compile(
             `Executable.bad_step`.
         memory_budget: Bytes that the arena of a training step may take; where it takes more, what the backward part
             reads of the forward part is computed again instead of kept. 0 sets no bound.
+        strict: Whether an ONNX model whose `value_info` or outputs declare what is not so is refused. If not, what its
+            nodes compute holds, the logger `aicf.compiler` warns, and `CompiledModel.warnings` has each.
         name: Name of the model; its file's or function's if None.
 
     Raises:
-        InvalidIR: the program does not parse or verify.
+        InvalidIR: the program does not parse or verify, or declares with `strict` what is not so.
         UnsupportedOp: no kernel of the target runs an op.
         PolicyError: target, dims, policy or threads are not legal, or the tuning table is for another target.
         PlanError, CaptureError: an emit program is undecided or contradictory, or a training step does not fit into its
@@ -119,9 +124,13 @@ def compile(
     if not is_whole(memory_budget, least=0):
         raise PolicyError(f"memory_budget: {memory_budget!r} is no number of bytes; give 0 or more, whole")
     texts = policy_text(policy), dims_text(dims), threads, tuning_text(tuning)
-    asked = Options(target or "", *texts, meta or "", check_finite, int(memory_budget), values_text(values))
+    bound = values_text(values)
+    asked = Options(target or "", *texts, meta or "", check_finite, int(memory_budget), bound, strict)
     with progress("compiling") as step, collector_paused():
-        return _read_and_compiled(model, weights, asked, name, step)
+        compiled = _read_and_compiled(model, weights, asked, name, step)
+    if wrong := wrong_declarations(compiled.decisions):
+        _LOGGER.warning("%s: %s", compiled.name, warning_of(wrong))
+    return compiled
 
 
 def _read_and_compiled(
@@ -195,6 +204,8 @@ def resolve_options(source: Source, asked: Options) -> Options:
     Raises PolicyError for a target that is not legal, and for options that an emit program cannot follow.
     """
     own = TARGET in source.module.attributes
+    if asked.strict and not source.is_onnx:
+        raise PolicyError("strict: only ONNX models declare types that follow anyway; leave the option out")
     if source.is_emit:
         _reject_options(source, own, asked)
     if source.has_groups and asked.dims:
@@ -288,7 +299,7 @@ def passes_of(source: Source, options: Options) -> tuple[ModulePass, ...]:
     if options.policy and not source.has_groups:
         resolve_policy(options.policy).execution.check_saves(())
     stage = "lowered" if source.has_groups else "logical"
-    return AicfInferencePass(*given, stage, options.tuning, options.values).passes()
+    return AicfInferencePass(*given, stage, options.tuning, options.values, options.strict).passes()
 
 
 def _has_metas(module: ModuleOp) -> bool:

@@ -65,9 +65,9 @@ class AicfInferencePass(ModulePass):
 
     Options: `target` (`cpu:x86-64-v3`, `reference`), `policy` (file, inline JSON or `auto`), `dims`
     (`N=1,540`, sizes of symbolic dimensions), `values` (of inputs of an ONNX model that shapes follow from,
-    `{"shape": [2, 3]}`), `threads`, `tuning` (a table that `aicf tune` wrote: its path or inline
-    JSON), and `start`: `logical`, or `lowered` for IR that is lowered already, such as `raise-emit` gives, or that has
-    groups which were formed by hand.
+    `{"shape": [2, 3]}`), `strict` (a wrong declaration in an ONNX model is an error), `threads`, `tuning` (a
+    table that `aicf tune` wrote: its path or inline JSON), and `start`: `logical`, or `lowered` for IR that is
+    lowered already, such as `raise-emit` gives, or that has groups which were formed by hand.
     """
 
     name = "aicf-inference"
@@ -79,6 +79,7 @@ class AicfInferencePass(ModulePass):
     start: str = "logical"
     tuning: str = ""
     values: str = ""
+    strict: bool = False
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         run(self.passes(), ctx, op)
@@ -96,7 +97,7 @@ class AicfInferencePass(ModulePass):
                 *decision_passes(self.tuning),
             )
         return (
-            *front_passes(self.target, self.policy, self.dims, self.threads, self.values),
+            *front_passes(self.target, self.policy, self.dims, self.threads, self.values, self.strict),
             *lowering_passes(),
             NarrowProductsPass(),
             LogicalDcePass(),
@@ -118,7 +119,7 @@ def simplifications() -> tuple[ModulePass, ...]:
 
 
 def front_passes(
-    target: str, policy: str, dims: str, threads: int, values: str = ""
+    target: str, policy: str, dims: str, threads: int, values: str = "", strict: bool = False
 ) -> tuple[ModulePass, ...]:
     """From a model as it was given to logical IR of static sizes."""
     return (
@@ -128,7 +129,7 @@ def front_passes(
         *simplifications(),
         FoldConstantsPass(),
         SpecializeShapesPass(dims, values),
-        LowerOnnxPass(),
+        LowerOnnxPass(strict),
         VerifyLogicalPass(),
     )
 

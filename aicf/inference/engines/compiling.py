@@ -47,7 +47,7 @@ def open_model(asked: Asked, report: Report) -> Engine:
     target = target_for(asked.device, asked.engine) or ""
     threads = 1 if asked.threads is None else asked.threads
     texts = compile_text(asked.policy), "", threads, tuning_text(asked.tuning)
-    options = resolve_options(source, Options(target, *texts))
+    options = resolve_options(source, Options(target, *texts, strict=asked.strict))
     cache = None if asked.cache_dir is None else ProgramCache(asked.cache_dir, report)
     compiler = _Compiler(source, weights, options, cache)
     dims = dims_text(asked.dims)

@@ -37,6 +37,7 @@ class Asked:
     values: Values | None
     threads: int | None
     tuning: Tuning | None
+    strict: bool = False
 
 
 def open_engine(asked: Asked, report: Report) -> Engine:
@@ -72,6 +73,7 @@ def _reject_options(asked: Asked, *more: str) -> None:
     """Raises PolicyError for an option that only a compile could follow: none is ignored."""
     given = {
         **_stated(asked.policy),
+        "strict": asked.strict,
         **{
             name: getattr(asked, name) is not None
             for name in ("cache_dir", "dims", "values", "threads", "tuning", *more)
