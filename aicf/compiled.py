@@ -11,7 +11,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 import safetensors
 import safetensors.numpy
@@ -35,6 +35,9 @@ from aicf.runtime.executable import Executable
 from aicf.runtime.tensors import Array
 from aicf.summary import Summary, summarize
 from aicf.why_not import WhyNot, why_not
+
+if TYPE_CHECKING:
+    from aicf.extensions import Extension
 
 EMIT, LOGICAL, LEDGER, PLAN = "emit.mlir", "logical.mlir", "ledger.json", "plan.json"
 PLACES, TRAINED = "places.json", "trained.json"
@@ -69,6 +72,7 @@ class Options:
         memory_budget: Bytes that a training step may take; 0 sets no bound.
         values: Inputs of an ONNX model that were bound, as JSON; empty for none.
         strict: Whether a wrong declaration in an ONNX model is an error.
+        passes: Of the caller, each with its extension point, `lowered=my-pass{limit=4}`.
     """
 
     target: str
@@ -81,6 +85,7 @@ class Options:
     memory_budget: int = 0
     values: str = ""
     strict: bool = False
+    passes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -109,6 +114,7 @@ class Record:
         toolchain: Versions by package.
         places: Where the ops of the model are written, `file:line:col` by id, as far as that is known.
         trained: Of a step that `aicf.train_step` made; None of other programs.
+        passes: Those of the caller, where it was compiled in this process; an artifact has their names in `options`.
     """
 
     name: str
@@ -119,6 +125,7 @@ class Record:
     toolchain: Mapping[str, str]
     places: Mapping[str, str] = field(default_factory=dict[str, str])
     trained: Trained | None = None
+    passes: tuple[Extension, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ from aicf.runtime.store import DERIVED
 from aicf.runtime.tensors import Array, describe
 
 if TYPE_CHECKING:
+    from aicf.extensions import Extension, Passes
     from aicf.inference.policies import ExecutionWish, KernelWish
     from aicf.policies.policy import Policy
     from aicf.sources import Dims, Model, Tuning, Values
@@ -59,6 +60,8 @@ class InferenceSession:
         tuning: What `aicf tune` measured for the target.
         strict: Whether an ONNX model that declares wrong types or shapes of its values is refused. If not, what its
             nodes compute holds, and the report warns once of each.
+        passes: The caller's passes, as of `aicf.compile`. With `cache_dir` each is defined in a file, whose contents
+            are part of what entries are found by.
 
     Raises:
         InvalidIR: the model does not parse or verify, or declares with `strict` what is not so.
@@ -84,10 +87,24 @@ class InferenceSession:
         threads: int | None = None,
         tuning: Tuning | None = None,
         strict: bool = False,
+        passes: Passes = (),
     ) -> None:
         policy, self._limits = _read_policies(kernel_policy, exec_policy)
         folder = None if cache_dir is None else Path(cache_dir)
-        asked = Asked(model, weights, device, engine, policy, folder, dims, values, threads, tuning, strict)
+        asked = Asked(
+            model,
+            weights,
+            device,
+            engine,
+            policy,
+            folder,
+            dims,
+            values,
+            threads,
+            tuning,
+            strict,
+            _read_passes(passes),
+        )
         self._report = Report()
         self._engine: Engine = open_engine(asked, self._report)
         self._interface = self._engine.interface
@@ -336,6 +353,15 @@ def _fits(said: int | str, size: int | str, sizes: Mapping[str, int]) -> bool:
     from aicf.dialects.dims import parse_size, substitute  # arithmetic on names, which only models have
 
     return substitute(parse_size(said), sizes) == size
+
+
+def _read_passes(passes: Passes) -> Sequence[Extension]:
+    """One by one; without any, nothing of the compiler is imported."""
+    if not passes:
+        return ()
+    from aicf.extensions import flattened
+
+    return flattened(passes)
 
 
 def _read_policies(kernel: KernelWish, execution: ExecutionWish) -> tuple[Policy | None, Limits]:
