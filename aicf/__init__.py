@@ -29,6 +29,7 @@ from aicf.errors import (
 if TYPE_CHECKING:
     from aicf.compiled import CompiledModel, load
     from aicf.compiler import compile
+    from aicf.extensions import at
     from aicf.frontends.builder import Graph, Value
     from aicf.inference import InferenceSession
     from aicf.policies.execution_policy import ExecutionPolicy
@@ -60,6 +61,7 @@ __all__ = [
     "TrainStep",
     "UnsupportedOp",
     "Value",
+    "at",
     "compile",
     "devices",
     "init",
@@ -76,6 +78,7 @@ _HOMES = {
     "CompiledModel": "aicf.compiled",
     "load": "aicf.compiled",
     "compile": "aicf.compiler",
+    "at": "aicf.extensions",
     "Graph": "aicf.frontends.builder",
     "Value": "aicf.frontends.builder",
     "InferenceSession": "aicf.inference",

@@ -11,7 +11,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 import safetensors
 import safetensors.numpy
@@ -20,7 +20,14 @@ from aicf import artifact, tensor_bytes
 from aicf.artifact import Artifact
 from aicf.backends.native import NativeCode
 from aicf.errors import ArtifactError, InputMismatch
-from aicf.explain import Decision, Explanation, ValueExplanation, explain_programs, explain_value
+from aicf.explain import (
+    Decision,
+    Explanation,
+    ValueExplanation,
+    explain_programs,
+    explain_value,
+    wrong_declarations,
+)
 from aicf.plain import from_plain, to_plain
 from aicf.runtime.capture_plan import ModulePlan
 from aicf.runtime.device_weights import DeviceWeights
@@ -28,6 +35,9 @@ from aicf.runtime.executable import Executable
 from aicf.runtime.tensors import Array
 from aicf.summary import Summary, summarize
 from aicf.why_not import WhyNot, why_not
+
+if TYPE_CHECKING:
+    from aicf.extensions import Extension
 
 EMIT, LOGICAL, LEDGER, PLAN = "emit.mlir", "logical.mlir", "ledger.json", "plan.json"
 PLACES, TRAINED = "places.json", "trained.json"
@@ -61,6 +71,8 @@ class Options:
         check_finite: Whether a step of training that is not finite changes nothing.
         memory_budget: Bytes that a training step may take; 0 sets no bound.
         values: Inputs of an ONNX model that were bound, as JSON; empty for none.
+        strict: Whether a wrong declaration in an ONNX model is an error.
+        passes: Of the caller, each with its extension point, `lowered=my-pass{limit=4}`.
     """
 
     target: str
@@ -72,6 +84,8 @@ class Options:
     check_finite: bool = False
     memory_budget: int = 0
     values: str = ""
+    strict: bool = False
+    passes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -100,6 +114,7 @@ class Record:
         toolchain: Versions by package.
         places: Where the ops of the model are written, `file:line:col` by id, as far as that is known.
         trained: Of a step that `aicf.train_step` made; None of other programs.
+        passes: Those of the caller, where it was compiled in this process; an artifact has their names in `options`.
     """
 
     name: str
@@ -110,6 +125,7 @@ class Record:
     toolchain: Mapping[str, str]
     places: Mapping[str, str] = field(default_factory=dict[str, str])
     trained: Trained | None = None
+    passes: tuple[Extension, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -156,6 +172,11 @@ class CompiledModel(Executable):
     def decisions(self) -> tuple[Decision, ...]:
         """The ledger: every decision in the order it was made."""
         return self.record.decisions
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What an ONNX model declares of its values and is not so, a line for each; the inferred types hold."""
+        return tuple(decision.because for decision in wrong_declarations(self.decisions))
 
     def ir(self, stage: str) -> str:
         """IR text: `logical`, `lowered` (primitive ops), `emit`, or the program after any pass by its name.

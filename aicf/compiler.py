@@ -6,6 +6,7 @@ It decides nothing itself. Loading what it made is in `compiled`, which imports 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
@@ -24,9 +25,10 @@ from aicf.dialects.logical import ROLE_ATTR
 from aicf.dialects.plain_values import plain_value
 from aicf.dialects.printing import text_of
 from aicf.errors import ArtifactError, InputMismatch, InvalidIR, PolicyError, UnsupportedOp
-from aicf.explain import Decision
+from aicf.explain import Decision, warning_of, wrong_declarations
+from aicf.extensions import Extension, Extensions, Passes, flattened, from_texts
 from aicf.frontends.text import make_context, parse_module, verify_module
-from aicf.passes.aicf_inference import AicfInferencePass, emit_passes, instruction_passes
+from aicf.passes.aicf_inference import AicfInferencePass, Extend, emit_passes, instruction_passes
 from aicf.passes.aicf_training import AicfTrainingPass, is_training
 from aicf.passes.apply_policy import ApplyPolicyPass
 from aicf.passes.assign_ids import AssignIdsPass
@@ -62,6 +64,7 @@ from aicf.weight_arrays import Weights, read_weights
 from aicf.whole_numbers import is_whole
 
 DEFAULT_TARGET = "cpu"
+_LOGGER = logging.getLogger("aicf.compiler")
 LOWERED = "lowered"
 """Stage name of the program in primitive ops, before anything is decided."""
 _LOWERED_PASS = "verify-logical"
@@ -81,6 +84,8 @@ def compile(
     meta: Literal["device", "host"] | None = None,
     check_finite: bool = False,
     memory_budget: int = 0,
+    strict: bool = False,
+    passes: Passes = (),
     name: str | None = None,
 ) -> CompiledModel:
     """Compiles a model.
@@ -106,12 +111,16 @@ def compile(
             `Executable.bad_step`.
         memory_budget: Bytes that the arena of a training step may take; where it takes more, what the backward part
             reads of the forward part is computed again instead of kept. 0 sets no bound.
+        strict: Whether an ONNX model whose `value_info` or outputs declare what is not so is refused. If not, what its
+            nodes compute holds, the logger `aicf.compiler` warns, and `CompiledModel.warnings` has each.
+        passes: The caller's passes at extension points of the pipeline, `[aicf.at("lowered", MyPass())]`. The module
+            is verified after each.
         name: Name of the model; its file's or function's if None.
 
     Raises:
-        InvalidIR: the program does not parse or verify.
+        InvalidIR: the program does not parse or verify, or declares with `strict` what is not so.
         UnsupportedOp: no kernel of the target runs an op.
-        PolicyError: target, dims, policy or threads are not legal, or the tuning table is for another target.
+        PolicyError: target, dims, policy, threads or passes are not legal, or the tuning table is for another target.
         PlanError, CaptureError: an emit program is undecided or contradictory, or a training step does not fit into its
             memory budget.
         InputMismatch: weights are missing, too many, or of another shape or dtype.
@@ -119,36 +128,53 @@ def compile(
     if not is_whole(memory_budget, least=0):
         raise PolicyError(f"memory_budget: {memory_budget!r} is no number of bytes; give 0 or more, whole")
     texts = policy_text(policy), dims_text(dims), threads, tuning_text(tuning)
-    asked = Options(target or "", *texts, meta or "", check_finite, int(memory_budget), values_text(values))
+    bound = values_text(values)
+    own = flattened(passes)
+    named = tuple(each.text for each in own)
+    asked = Options(target or "", *texts, meta or "", check_finite, int(memory_budget), bound, strict, named)
     with progress("compiling") as step, collector_paused():
-        return _read_and_compiled(model, weights, asked, name, step)
+        compiled = _read_and_compiled(model, weights, asked, own, name, step)
+    if wrong := wrong_declarations(compiled.decisions):
+        _LOGGER.warning("%s: %s", compiled.name, warning_of(wrong))
+    return compiled
 
 
 def _read_and_compiled(
-    model: Model, weights: Weights | None, asked: Options, name: str | None, step: Step
+    model: Model,
+    weights: Weights | None,
+    asked: Options,
+    passes: Sequence[Extension],
+    name: str | None,
+    step: Step,
 ) -> CompiledModel:
     step("reading")
     source, given = read_weighted(model, read_weights(weights), make_context())
-    return _compiled(source, given, asked, name or source.name, step)
+    return _compiled(source, given, asked, passes, name or source.name, step)
 
 
 def compile_source(
-    source: Source, weights: Mapping[str, Array], asked: Options, shared: SharedWeights
+    source: Source,
+    weights: Mapping[str, Array],
+    asked: Options,
+    shared: SharedWeights,
+    passes: Sequence[Extension] = (),
 ) -> CompiledModel:
     """Compiles a model that was read, and leaves it as it is. Raises as `compile`.
 
     Args:
+        passes: Those that `asked` names.
         shared: What other executables of the model have already.
     """
     with progress("compiling") as step, collector_paused():
         own = replace(source, module=source.module.clone())
-        return _compiled(own, weights, asked, source.name, step, shared)
+        return _compiled(own, weights, asked, passes, source.name, step, shared)
 
 
 def _compiled(
     source: Source,
     weights: Mapping[str, Array],
     asked: Options,
+    passes: Sequence[Extension],
     name: str,
     step: Step,
     shared: SharedWeights | None = None,
@@ -158,7 +184,7 @@ def _compiled(
     logical = None if source.is_emit else _with_ids(source.module, context)
     places = _places(source.module)
     try:
-        _run(passes_of(source, options), source.module, context, step)
+        _run(passes_of(source, options, passes), source.module, context, step)
     except (InvalidIR, UnsupportedOp) as error:
         if source.path is not None and error.location is None:
             error.locate(source.path)
@@ -176,6 +202,7 @@ def _compiled(
         read_decisions(source.module),
         toolchain_lock(),
         places,
+        passes=tuple(passes),
     )
     step("preparing weights")
     if shared is None:
@@ -195,6 +222,8 @@ def resolve_options(source: Source, asked: Options) -> Options:
     Raises PolicyError for a target that is not legal, and for options that an emit program cannot follow.
     """
     own = TARGET in source.module.attributes
+    if asked.strict and not source.is_onnx:
+        raise PolicyError("strict: only ONNX models declare types that follow anyway; leave the option out")
     if source.is_emit:
         _reject_options(source, own, asked)
     if source.has_groups and asked.dims:
@@ -269,8 +298,20 @@ def _reject_options(source: Source, own: bool, asked: Options) -> None:
         )
 
 
-def passes_of(source: Source, options: Options) -> tuple[ModulePass, ...]:
-    """The passes that make a final program of `source`."""
+def passes_of(
+    source: Source, options: Options, extensions: Sequence[Extension] = ()
+) -> tuple[ModulePass, ...]:
+    """The passes that make a final program of `source`, with those of the caller at their points.
+
+    Raises PolicyError for options that do not fit the program.
+    """
+    extend = Extensions(extensions)
+    passes = _pipeline(source, options, extend.at)
+    extend.check_reached()
+    return passes
+
+
+def _pipeline(source: Source, options: Options, extend: Extend) -> tuple[ModulePass, ...]:
     if options.memory_budget and not is_training(source.module):
         raise PolicyError("memory_budget: the program saves nothing for gradients; leave the option out")
     if options.values and not source.is_onnx:
@@ -280,15 +321,15 @@ def passes_of(source: Source, options: Options) -> tuple[ModulePass, ...]:
     if source.is_emit:
         start = (SetTargetPass(options.target, options.threads),) if options.target else ()
         policy = (ApplyPolicyPass(options.policy),) if options.policy else ()
-        return (*start, *policy, *instruction_passes(options.tuning))
+        return (*start, *policy, *instruction_passes(options.tuning, extend))
     given = (options.target, options.policy, options.dims, options.threads)
     if options.meta or options.check_finite or is_training(source.module):
         meta, budget = options.meta or "device", options.memory_budget
-        return AicfTrainingPass(*given, options.tuning, meta, options.check_finite, budget).passes()
+        return AicfTrainingPass(*given, options.tuning, meta, options.check_finite, budget).passes(extend)
     if options.policy and not source.has_groups:
         resolve_policy(options.policy).execution.check_saves(())
     stage = "lowered" if source.has_groups else "logical"
-    return AicfInferencePass(*given, stage, options.tuning, options.values).passes()
+    return AicfInferencePass(*given, stage, options.tuning, options.values, options.strict).passes(extend)
 
 
 def _has_metas(module: ModuleOp) -> bool:
@@ -361,6 +402,7 @@ def stage_text(record: Record, stage: str) -> str:
 
     Raises:
         InputMismatch: there is no such stage.
+        PolicyError: a pass of the caller is not installed here.
         ArtifactError: the passes of this installation make another program.
     """
     assert record.logical is not None
@@ -376,7 +418,8 @@ def stage_text(record: Record, stage: str) -> str:
         if module_pass.name == wanted:
             text = print_module(source.module)
 
-    drive(passes_of(source, record.options), source.module, apply)
+    extensions = record.passes or from_texts(record.options.passes)
+    drive(passes_of(source, record.options, extensions), source.module, apply)
     if text is None:
         raise InputMismatch(f"there is no IR stage '{stage}'; it has {', '.join(names)}")
     if print_module(source.module) != record.emit:

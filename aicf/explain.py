@@ -38,6 +38,8 @@ LAYS_OUT = "select-layouts"
 """The pass that says in which order results lie in memory."""
 _USUAL_LAYOUT = "row_major"
 
+_READS = "lower-onnx"
+"""The pass that says what a model declares of its values and is not so."""
 _SELECTS = "select-kernels"
 _PLANS_MEMORY = "plan-memory"
 
@@ -74,6 +76,17 @@ class Decision:
     def against(self) -> list[str]:
         """A line for each rejected alternative."""
         return [f"not {name}: {why}" for name, why in self.rejected.items()]
+
+
+def wrong_declarations(decisions: Sequence[Decision]) -> list[Decision]:
+    """Those that say what an ONNX model declares of its values and is not so."""
+    return [decision for decision in decisions if decision.made_by == _READS]
+
+
+def warning_of(wrong: Sequence[Decision]) -> str:
+    """One line about such decisions, of which there is at least one."""
+    more = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+    return f"wrong declarations in the model, the inferred types hold: {wrong[0].because}{more}"
 
 
 @dataclass(frozen=True)

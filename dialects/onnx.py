@@ -74,6 +74,8 @@ __all__ = [
 ]
 
 INPUT, PARAM = "input", "param"
+CONTRADICTIONS_ATTR = "onnx.contradictions"
+"""On a graph, in words: what the model declares of values that are known before it is lowered, and is not so."""
 """Roles of the arguments of a graph."""
 
 _NAME, _ROLE = "logical.name", "logical.role"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -34,23 +34,36 @@ from aicf.dialects.types import ElementType, TensorInfo, dense_array, element_of
 
 @dataclass(frozen=True)
 class Claim:
-    """What is said of a tensor: its element type, and its sizes where these are numbers.
+    """What is said of a tensor: its element type, and its sizes as far as they are said.
 
     Args:
         element: Of its elements.
-        sizes: None for a size that is not said; None as a whole if the rank is not.
+        sizes: Numbers, or symbolic sizes of the model's inputs; None for a size that is not said; None as a whole if
+            the rank is not.
     """
 
     element: ElementType
-    sizes: tuple[int | None, ...] | None
+    sizes: tuple[Size | None, ...] | None
 
     @classmethod
     def of(cls, info: TensorInfo) -> Claim:
         """What is true of a tensor."""
-        return cls(info.element, tuple(size if isinstance(size, int) else None for size in info.sizes))
+        return cls(info.element, info.sizes)
+
+    def bound(self, bindings: Mapping[str, int]) -> Claim:
+        """The claim with numbers for names. A size that would be negative says nothing."""
+        if self.sizes is None:
+            return self
+        sizes = [None if size is None else dims.substitute(size, bindings) for size in self.sizes]
+        return Claim(
+            self.element, tuple(None if isinstance(size, int) and size < 0 else size for size in sizes)
+        )
 
     def joined(self, other: Claim) -> Claim | None:
-        """All that two say of one tensor; None if they contradict each other."""
+        """All that two say of one tensor; None if they contradict each other.
+
+        Only numbers contradict numbers: what a symbolic size is shows when it is bound.
+        """
         if self.element != other.element:
             return None
         if self.sizes is None or other.sizes is None:
@@ -58,14 +71,20 @@ class Claim:
         if len(self.sizes) != len(other.sizes):
             return None
         pairs = list(zip(self.sizes, other.sizes, strict=True))
-        if any(None not in pair and pair[0] != pair[1] for pair in pairs):
+        if any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in pairs):
             return None
-        return Claim(self.element, tuple(theirs if ours is None else ours for ours, theirs in pairs))
+        return Claim(
+            self.element, tuple(theirs if _says_more(theirs, ours) else ours for ours, theirs in pairs)
+        )
 
     def __str__(self) -> str:
         if self.sizes is None:
             return f"{self.element.name} of any shape"
         return "x".join([*("?" if size is None else str(size) for size in self.sizes), self.element.name])
+
+
+def _says_more(size: Size | None, other: Size | None) -> bool:
+    return other is None or (isinstance(size, int) and not isinstance(other, int))
 
 
 @irdl_attr_definition
@@ -91,7 +110,7 @@ class ValueType(ParametrizedAttribute, TypeAttribute):
         """The type of a tensor."""
         return cls(
             element.type,
-            ArrayAttr(IntAttr(size) if isinstance(size, int) else StringAttr(str(size)) for size in sizes),
+            ArrayAttr(map(_entry_of, sizes)),
         )
 
     @classmethod
@@ -99,20 +118,20 @@ class ValueType(ParametrizedAttribute, TypeAttribute):
         """The type of what a node gives, as far as the model declares it."""
         return cls(
             claim.element.type,
-            NoneAttr()
-            if claim.sizes is None
-            else ArrayAttr(NoneAttr() if size is None else IntAttr(size) for size in claim.sizes),
+            NoneAttr() if claim.sizes is None else ArrayAttr(map(_entry_of, claim.sizes)),
         )
 
     @property
     def claim(self) -> Claim | None:
-        """Element type, rank and the sizes that are numbers; None if nothing is known."""
+        """Element type, rank and the sizes that are said; None if nothing is known."""
         if isinstance(self.element, NoneAttr):
             return None
         element = element_of(self.element)
         if isinstance(self.dims, NoneAttr):
             return Claim(element, None)
-        return Claim(element, tuple(entry.data if isa(entry, IntAttr) else None for entry in self.dims))
+        return Claim(
+            element, tuple(None if isinstance(entry, NoneAttr) else _size_of(entry) for entry in self.dims)
+        )
 
     @property
     def info(self) -> TensorInfo | None:
@@ -155,6 +174,12 @@ class ValueType(ParametrizedAttribute, TypeAttribute):
             printer.print_string(", ")
             with printer.in_square_brackets():
                 printer.print_list(self.dims, lambda size: _print_size(printer, size))
+
+
+def _entry_of(size: Size | None) -> Attribute:
+    if size is None:
+        return NoneAttr()
+    return IntAttr(size) if isinstance(size, int) else StringAttr(str(size))
 
 
 def _size_of(entry: Attribute) -> Size:

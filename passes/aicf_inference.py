@@ -58,6 +58,14 @@ STARTS = ("logical", "lowered")
 
 Observer = Callable[[ModulePass, ModuleOp], None]
 
+Extend = Callable[[str], tuple[ModulePass, ...]]
+"""What else runs at an extension point, by its name."""
+
+
+def nothing(_: str) -> tuple[ModulePass, ...]:
+    """No pass at any point."""
+    return ()
+
 
 @dataclass(frozen=True)
 class AicfInferencePass(ModulePass):
@@ -65,9 +73,9 @@ class AicfInferencePass(ModulePass):
 
     Options: `target` (`cpu:x86-64-v3`, `reference`), `policy` (file, inline JSON or `auto`), `dims`
     (`N=1,540`, sizes of symbolic dimensions), `values` (of inputs of an ONNX model that shapes follow from,
-    `{"shape": [2, 3]}`), `threads`, `tuning` (a table that `aicf tune` wrote: its path or inline
-    JSON), and `start`: `logical`, or `lowered` for IR that is lowered already, such as `raise-emit` gives, or that has
-    groups which were formed by hand.
+    `{"shape": [2, 3]}`), `strict` (a wrong declaration in an ONNX model is an error), `threads`, `tuning` (a
+    table that `aicf tune` wrote: its path or inline JSON), and `start`: `logical`, or `lowered` for IR that is
+    lowered already, such as `raise-emit` gives, or that has groups which were formed by hand.
     """
 
     name = "aicf-inference"
@@ -79,12 +87,13 @@ class AicfInferencePass(ModulePass):
     start: str = "logical"
     tuning: str = ""
     values: str = ""
+    strict: bool = False
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         run(self.passes(), ctx, op)
 
-    def passes(self) -> tuple[ModulePass, ...]:
-        """The passes in order, with the options handed on."""
+    def passes(self, extend: Extend = nothing) -> tuple[ModulePass, ...]:
+        """The passes in order, with the options handed on, and with those of `extend` at the extension points."""
         if self.start not in STARTS:
             raise PolicyError(f"start: '{self.start}' is no stage to start from; legal: {', '.join(STARTS)}")
         if self.start == "lowered":
@@ -93,15 +102,18 @@ class AicfInferencePass(ModulePass):
                 *_settings(self.target, self.policy, self.threads),
                 *checks,
                 FuseUpdatesPass(listed=True),
-                *decision_passes(self.tuning),
+                *decision_passes(self.tuning, extend),
             )
         return (
-            *front_passes(self.target, self.policy, self.dims, self.threads, self.values),
+            *front_passes(
+                self.target, self.policy, self.dims, self.threads, self.values, self.strict, extend
+            ),
             *lowering_passes(),
             NarrowProductsPass(),
             LogicalDcePass(),
+            *extend("lowered"),
             VerifyLogicalPass(),
-            *decision_passes(self.tuning),
+            *decision_passes(self.tuning, extend),
         )
 
 
@@ -118,17 +130,25 @@ def simplifications() -> tuple[ModulePass, ...]:
 
 
 def front_passes(
-    target: str, policy: str, dims: str, threads: int, values: str = ""
+    target: str,
+    policy: str,
+    dims: str,
+    threads: int,
+    values: str = "",
+    strict: bool = False,
+    extend: Extend = nothing,
 ) -> tuple[ModulePass, ...]:
     """From a model as it was given to logical IR of static sizes."""
     return (
         *_settings(target, policy, threads),
         AssignIdsPass(),
         VerifyLogicalPass(),
+        *extend("model"),
         *simplifications(),
         FoldConstantsPass(),
         SpecializeShapesPass(dims, values),
-        LowerOnnxPass(),
+        LowerOnnxPass(strict),
+        *extend("static"),
         VerifyLogicalPass(),
     )
 
@@ -144,7 +164,7 @@ def lowering_passes() -> tuple[ModulePass, ...]:
     )
 
 
-def decision_passes(tuning: str = "") -> tuple[ModulePass, ...]:
+def decision_passes(tuning: str = "", extend: Extend = nothing) -> tuple[ModulePass, ...]:
     """From lowered logical IR to a final program."""
     return (
         PrepareParametersPass(),
@@ -163,28 +183,31 @@ def decision_passes(tuning: str = "") -> tuple[ModulePass, ...]:
         FuseMultiOutputPass(),
         SinkCastsPass(),
         ElideConcatsPass(),
+        *extend("grouped"),
         SelectLayoutsPass(),
         SelectKernelsPass(tuning),
         GenerateKernelsPass(),
         LowerToEmitPass(),
-        *emit_passes(),
+        *emit_passes(extend),
     )
 
 
-def instruction_passes(tuning: str = "") -> tuple[ModulePass, ...]:
+def instruction_passes(tuning: str = "", extend: Extend = nothing) -> tuple[ModulePass, ...]:
     """From emit programs of any phase, with instructions that may be open, to final ones."""
-    return (VerifyEmitPass(), SelectKernelsPass(tuning), GenerateKernelsPass(), *emit_passes())
+    return (VerifyEmitPass(), SelectKernelsPass(tuning), GenerateKernelsPass(), *emit_passes(extend))
 
 
-def emit_passes() -> tuple[ModulePass, ...]:
+def emit_passes(extend: Extend = nothing) -> tuple[ModulePass, ...]:
     """From an emit program of any phase whose instructions have kernels to a final one; a final one is only checked."""
     return (
         VerifyEmitPass(),
+        *extend("emit"),
         SchedulePass(),
         VerifyOrderPass(),
         DecideInplacePass(),
         PlanMemoryPass(),
         PlanCapturePass(),
+        *extend("final"),
         VerifyEmitPass(meaning=False),
         VerifyOrderPass(),
         VerifyCaptureSafePass(),

@@ -10,7 +10,15 @@ from xdsl.passes import ModulePass
 
 from aicf.dialects import logical
 from aicf.errors import PolicyError
-from aicf.passes.aicf_inference import decision_passes, front_passes, lowering_passes, run, simplifications
+from aicf.passes.aicf_inference import (
+    Extend,
+    decision_passes,
+    front_passes,
+    lowering_passes,
+    nothing,
+    run,
+    simplifications,
+)
 from aicf.passes.check_budget import CheckBudgetPass
 from aicf.passes.check_finite import CheckFinitePass
 from aicf.passes.differentiate import DifferentiatePass
@@ -48,13 +56,13 @@ class AicfTrainingPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         run(self.passes(), ctx, op)
 
-    def passes(self) -> tuple[ModulePass, ...]:
-        """The passes in order, with the options handed on."""
+    def passes(self, extend: Extend = nothing) -> tuple[ModulePass, ...]:
+        """The passes in order, with the options handed on, and with those of `extend` at the extension points."""
         if self.memory_budget < 0:
             raise PolicyError(f"memory-budget: must be at least 0 bytes, got {self.memory_budget}")
         check = (CheckBudgetPass(self.memory_budget),) if self.memory_budget else ()
         return (
-            *front_passes(self.target, self.policy, self.dims, self.threads),
+            *front_passes(self.target, self.policy, self.dims, self.threads, extend=extend),
             DifferentiatePass(),
             *([CheckFinitePass()] if self.check_finite else []),
             LowerOptimizersPass(),
@@ -64,9 +72,10 @@ class AicfTrainingPass(ModulePass):
             # Saves keep equal ops of the two parts apart: merged, they would tear fusions. So no cse from here.
             EliminateSavesPass(),
             LogicalDcePass(),
+            *extend("lowered"),
             VerifyLogicalPass(),
             FuseUpdatesPass(),
-            *decision_passes(self.tuning),
+            *decision_passes(self.tuning, extend),
             *check,
         )
 

@@ -1,7 +1,8 @@
 """``lower-onnx``: an ``onnx.graph`` whose sizes are numbers becomes a function of logical ops.
 
 Nodes are lowered in order by the op map (``support/onnx_ops``). Arithmetic on shapes is done on the way: what it feeds
-are sizes, of which nothing stays in the program. Parameters that nothing reads are dropped.
+are sizes, of which nothing stays in the program. Parameters that nothing reads are dropped. Where a node gives another
+type than the model declares, what the node gives holds, and the ledger says so.
 """
 
 from __future__ import annotations
@@ -23,17 +24,22 @@ class LowerOnnxPass(ModulePass):
 
     name = "lower-onnx"
 
+    strict: bool = False
+    """A wrong declaration is an error."""
+
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         graphs = [inner for inner in op.body.block.ops if isinstance(inner, GraphOp)]
         if not graphs:
             return
         # The op map is a few dozen files, which a model of another kind does not wait for.
+        from aicf.passes.support.onnx_declared import Declarations
         from aicf.passes.support.onnx_lowering import lower_graph
 
+        declarations = Declarations(op, self.name, is_strict=self.strict)
         ids = IdTable(*(inner for inner in op.body.block.ops if not isinstance(inner, GraphOp)))
         for graph in graphs:
             _check_static(graph)
-            function = lower_graph(graph, ids)
+            function = lower_graph(graph, ids, declarations)
             Rewriter.replace_op(graph, function, new_results=[])
 
 

@@ -100,6 +100,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf.diff": ANYTHING,
     "aicf.inference": ANYTHING,
     "aicf.explain": ("aicf.runtime",),
+    "aicf.extensions": ANYTHING,
     "aicf.summary": ("aicf.explain", "aicf.runtime"),
     "aicf.why_not": ("aicf.explain", "aicf.runtime"),
     "aicf.progress": (),

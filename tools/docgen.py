@@ -1,4 +1,4 @@
-"""Writes ``docs/reference`` from the code: one page a dialect, one page for all passes, the table of ops.
+"""Writes ``docs/reference`` from the code: a page a dialect, one page for all passes, the table of ops, the Python API.
 
     python -m aicf.tools.docgen            # write the pages
     python -m aicf.tools.docgen --check    # exit status 1 if they differ from the code
@@ -15,10 +15,11 @@ import dataclasses
 import inspect
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from typing import cast
 
 from xdsl.dialects import builtin
 from xdsl.dialects.builtin import ArrayOfConstraint, SymbolNameConstraint
@@ -45,6 +46,7 @@ from xdsl.irdl import (
 )
 from xdsl.passes import ModulePass
 
+import aicf
 from aicf.dialects.logical import LogicalOp
 from aicf.passes.support.pipeline import pass_options
 from aicf.tools.op_table import markdown_table, table_page
@@ -274,11 +276,113 @@ def _prose(docstring: str | None) -> str:
     return text.replace("``", "`") + "\n"
 
 
+def api_page() -> str:
+    """The reference page of what `import aicf` gives, as Markdown."""
+    parts = [
+        "# Python API\n",
+        GENERATED,
+        "What `import aicf` gives, by name. Members that a class inherits are its base's.\n",
+    ]
+    found = {name: getattr(aicf, name) for name in aicf.__all__}
+    for title, belongs in _API_SECTIONS.items():
+        names = [name for name, member in found.items() if _api_section(member) is belongs]
+        parts.append(f"## {title}\n")
+        parts += [_member_section(f"aicf.{name}", found[name], "###") for name in sorted(names)]
+    return "\n".join(parts)
+
+
+def _api_section(member: object) -> str:
+    if inspect.ismodule(member):
+        return _MODULE
+    if isinstance(member, type):
+        return _ERROR if issubclass(member, Exception) else _CLASS
+    return _FUNCTION
+
+
+_FUNCTION, _CLASS, _MODULE, _ERROR = "function", "class", "module", "error"
+_API_SECTIONS = {"Functions": _FUNCTION, "Classes": _CLASS, "Modules": _MODULE, "Errors": _ERROR}
+
+
+def _member_section(name: str, member: object, level: str) -> str:
+    """A function with its signature; a class or a module with its public members as well."""
+    if inspect.ismodule(member):
+        own = [(key, value) for key, value in vars(member).items() if _is_public(key, value, member.__name__)]
+    elif isinstance(member, type):
+        own = [
+            (key, value)
+            for key, value in vars(member).items()
+            if not key.startswith("_") and _is_documented(value)
+        ]
+    else:
+        own = []
+    parts = [f"{level} `{name}`\n"]
+    shown = cast("Callable[..., object]", member)
+    if callable(member) and _api_section(member) != _ERROR:
+        parts.append(f"```python\n{name.rpartition('.')[2]}{_signature(shown)}\n```\n")
+    parts.append(_docstring(inspect.getdoc(shown)))
+    parts += [
+        _member_section(f"{name}.{key}", value, level + "#") for key, value in sorted(own) if level != "#####"
+    ]
+    return "\n".join(parts)
+
+
+def _is_public(name: str, value: object, module: str) -> bool:
+    return (
+        not name.startswith("_") and getattr(value, "__module__", None) == module and isinstance(value, type)
+    )
+
+
+def _is_documented(value: object) -> bool:
+    return isinstance(value, property | staticmethod | classmethod) or inspect.isfunction(value)
+
+
+class _AsWritten(str):
+    """An annotation that `inspect` shows without quotation marks."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _signature(member: Callable[..., object]) -> str:
+    """As in the source, with the names of types as they are written there."""
+    signature = inspect.signature(member)
+    parameters = [
+        each.replace(annotation=_as_written(each.annotation)) for each in signature.parameters.values()
+    ]
+    returned = _as_written(signature.return_annotation)
+    return str(signature.replace(parameters=parameters, return_annotation=returned))
+
+
+def _as_written(annotation: object) -> object:
+    return _AsWritten(annotation) if isinstance(annotation, str) else annotation
+
+
+def _docstring(text: str | None) -> str:
+    """A docstring with its sections (Args, Raises) as lists."""
+    lines: list[str] = []
+    for line in _prose(text).splitlines():
+        if line.rstrip() in _DOC_SECTIONS:
+            lines += [f"**{line.strip(' :')}**", ""]
+        elif (entry := re.match(r"    (?=\S)([\w*, ]+): (.*)", line)) is not None:
+            lines.append(f"- `{entry[1]}`: {entry[2]}")
+        elif line.startswith("        "):
+            lines.append(f"  {line.strip()}")
+        else:
+            lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+_DOC_SECTIONS = ("Args:", "Raises:", "Returns:", "Attributes:")
+
+
 def pages() -> dict[Path, str]:
     """Every generated page by its path."""
     texts = {PAGES / f"dialect-{name}.md": dialect_page(name) for name in AICF_UNIVERSE.all_dialects}
     texts[PAGES / "passes.md"] = passes_page()
     texts[PAGES / "ops.md"] = table_page(GENERATED)
+    texts[PAGES / "api.md"] = api_page()
     return texts
 
 

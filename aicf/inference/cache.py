@@ -15,7 +15,7 @@ import logging
 import os
 import platform
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
@@ -128,13 +128,14 @@ class ProgramCache:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
 
 
-def key_of(logical: str, options: Options) -> str:
-    """What a program is kept under: the hash of all that determines it."""
+def key_of(logical: str, options: Options, passes: Sequence[str] = ()) -> str:
+    """What a program is kept under: the hash of all that determines it; `passes` are hashes of the caller's passes."""
     made_of = {
         "layout": _LAYOUT,
         "format": FORMAT_VERSION,
         "model": hashlib.sha256(logical.encode()).hexdigest(),
         "options": to_plain(options),
+        "passes": list(passes),
         "toolchain": toolchain_lock(),
         "source": _source_stamp(),
         "machine": [sys.platform, platform.machine()],

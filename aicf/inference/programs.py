@@ -33,6 +33,7 @@ from aicf.inference.usage import (
     program_bytes,
 )
 from aicf.runtime.capture_plan import CapturePlan
+from aicf.runtime.executable import TensorSpec
 from aicf.runtime.tensors import Array, numpy_dtype
 
 Key: TypeAlias = tuple[Any, ...]
@@ -90,6 +91,12 @@ class Program:
         plan = self.executable.plan
         row = next(row for row in plan.rows if row.program == self.plan.name)
         return dict(zip(plan.dims, row.sizes, strict=True))
+
+    @property
+    def own_outputs(self) -> tuple[TensorSpec, ...]:
+        """What it gives, in its own sizes."""
+        binds = self.plan.graph.outputs
+        return self.counts.visible([TensorSpec(bind.name, tuple(bind.shape), bind.dtype) for bind in binds])
 
     def zeros(self) -> dict[str, Array]:
         """Inputs of its own that are all zero, by name."""
@@ -172,6 +179,7 @@ class Programs:
 
     def add_ahead(self, made: Made) -> None:
         """Takes the programs that were given ahead. Raises PolicyError if they exceed the limits."""
+        self._report.warn(made.executable.decisions)
         for number, row in enumerate(made.executable.plan.rows):
             sizes = dict(zip(made.executable.plan.dims, row.sizes, strict=True))
             bucket = self._engine.interface.bucket_named(sizes)
@@ -286,6 +294,7 @@ class Programs:
             have = " | ".join(program.label for program in self.all) or "no sizes"
             raise InputMismatch(f"no program for {label}; made for {have}; {refusal}")
         made = self._engine.make(bucket)
+        self._report.warn(made.executable.decisions)
         name = made.executable.plan.rows[0].program
         program = self._program(bucket, made, name, is_ahead=False, with_shared=True)
         self._check_bytes(

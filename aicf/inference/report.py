@@ -11,7 +11,10 @@ import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from aicf.explain import Decision, warning_of, wrong_declarations
 
 LOGGER = logging.getLogger("aicf.inference")
 _KEPT = 1000
@@ -24,7 +27,7 @@ class Event:
 
     Args:
         what: `opened`, `compiled`, `loaded`, `picked`, `evicted`, `followed` (programs are made for the
-            values of an input), `rebuilt`, `waited`, `unsaved` or `closed`.
+            values of an input), `declared` (wrongly, by the model), `rebuilt`, `waited`, `unsaved` or `closed`.
         program: The program it is about, by its sizes; empty if it is about the session.
         detail: Why and with what result, in words.
         seconds: How long it took; 0 for what takes no time.
@@ -54,6 +57,7 @@ class Report:
         self.name = "model"
         self._events: deque[Event] = deque(maxlen=_KEPT)
         self._lock = threading.Lock()
+        self._warned: set[tuple[str, ...]] = set()
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -73,6 +77,14 @@ class Report:
         with self._lock:
             self._events.append(event)
         say(level, f"{self.name}: {event}{more}")
+
+    def warn(self, decisions: Sequence[Decision]) -> None:
+        """Says what the model declares of its values and is not so in a program, of each node once."""
+        with self._lock:
+            wrong = [each for each in wrong_declarations(decisions) if each.subjects not in self._warned]
+            self._warned.update(each.subjects for each in wrong)
+        if wrong:
+            self.add(logging.WARNING, "declared", "", warning_of(wrong))
 
     def picked(self, program: str, *, is_first: bool) -> None:
         """Says which program a call runs; only the first call of each is kept."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -18,7 +19,7 @@ from aicf.errors import InputMismatch, SessionClosed, ValueNeeded
 from aicf.inference.binding import Binding
 from aicf.inference.engines.base import Engine, Made
 from aicf.inference.engines.opening import Asked, open_engine
-from aicf.inference.interface import Feeds
+from aicf.inference.interface import UNKNOWN, Feeds
 from aicf.inference.limits import Limits
 from aicf.inference.packing import common_bytes
 from aicf.inference.placement import Placement, placed
@@ -31,6 +32,7 @@ from aicf.runtime.store import DERIVED
 from aicf.runtime.tensors import Array, describe
 
 if TYPE_CHECKING:
+    from aicf.extensions import Extension, Passes
     from aicf.inference.policies import ExecutionWish, KernelWish
     from aicf.policies.policy import Policy
     from aicf.sources import Dims, Model, Tuning, Values
@@ -56,9 +58,13 @@ class InferenceSession:
             leave them out. A call with other values, or values of inputs that are not named here, is another program.
         threads: Threads that run each program together.
         tuning: What `aicf tune` measured for the target.
+        strict: Whether an ONNX model that declares wrong types or shapes of its values is refused. If not, what its
+            nodes compute holds, and the report warns once of each.
+        passes: The caller's passes, as of `aicf.compile`. With `cache_dir` each is defined in a file, whose contents
+            are part of what entries are found by.
 
     Raises:
-        InvalidIR: the model does not parse or verify.
+        InvalidIR: the model does not parse or verify, or declares with `strict` what is not so.
         UnsupportedOp: no kernel of the engine runs an op.
         PolicyError: device, engine, policy, dims or threads are not legal.
         InputMismatch: weights are missing, too many, or of another shape or dtype.
@@ -80,10 +86,25 @@ class InferenceSession:
         values: Values | None = None,
         threads: int | None = None,
         tuning: Tuning | None = None,
+        strict: bool = False,
+        passes: Passes = (),
     ) -> None:
         policy, self._limits = _read_policies(kernel_policy, exec_policy)
         folder = None if cache_dir is None else Path(cache_dir)
-        asked = Asked(model, weights, device, engine, policy, folder, dims, values, threads, tuning)
+        asked = Asked(
+            model,
+            weights,
+            device,
+            engine,
+            policy,
+            folder,
+            dims,
+            values,
+            threads,
+            tuning,
+            strict,
+            _read_passes(passes),
+        )
         self._report = Report()
         self._engine: Engine = open_engine(asked, self._report)
         self._interface = self._engine.interface
@@ -122,13 +143,15 @@ class InferenceSession:
 
         An ONNX model may declare nothing of an output; it is then what the first program gives, and `?[?]` before that.
         """
-        outputs = self._interface.outputs
-        if not (programs := self._programs.all):
-            return outputs
-        made = programs[0].counts.visible(programs[0].executable.outputs)
-        return tuple(
-            spec if _agree(spec, known) else known for spec, known in zip(outputs, made, strict=True)
-        )
+        specs = self._interface.outputs
+        for program in self._programs.all:
+            sizes = dict(zip(self._interface.dims, program.bucket.sizes, strict=False))
+            made = program.counts.visible(program.executable.outputs)
+            own = program.own_outputs
+            specs = tuple(
+                _corrected(spec, known, its, sizes) for spec, known, its in zip(specs, made, own, strict=True)
+            )
+        return specs
 
     @property
     def engine_name(self) -> str:
@@ -302,14 +325,43 @@ class InferenceSession:
         return f"InferenceSession({self._engine.model}: {inputs}; {self._engine.name})"
 
 
-def _agree(declared: TensorSpec, made: TensorSpec) -> bool:
-    """Whether what a model says of an output is true of a program."""
-    pairs = zip(declared.shape, made.shape, strict=False)
-    return (
-        declared.dtype == made.dtype
-        and len(declared.shape) == len(made.shape)
-        and all(isinstance(said, str) or said == size for said, size in pairs)
-    )
+def _corrected(
+    declared: TensorSpec, made: TensorSpec, own: TensorSpec, sizes: Mapping[str, int]
+) -> TensorSpec:
+    """An output as far as what the model declares of it is true of a program; a name that is not says nothing.
+
+    Args:
+        made: What the executable says of it.
+        own: What the program says of it.
+        sizes: Of the symbolic dimensions, in that program.
+    """
+    if declared.dtype != own.dtype or len(declared.shape) != len(own.shape):
+        return made
+    triples = zip(declared.shape, made.shape, own.shape, strict=True)
+    shape = [
+        said if _fits(said, size, sizes) else UNKNOWN if isinstance(said, str) else known
+        for said, known, size in triples
+    ]
+    return replace(declared, shape=tuple(shape))
+
+
+def _fits(said: int | str, size: int | str, sizes: Mapping[str, int]) -> bool:
+    if isinstance(said, int) or isinstance(size, str):
+        return said == size or isinstance(said, str)
+    if said in sizes or said == UNKNOWN:
+        return sizes.get(said, size) == size
+    from aicf.dialects.dims import parse_size, substitute  # arithmetic on names, which only models have
+
+    return substitute(parse_size(said), sizes) == size
+
+
+def _read_passes(passes: Passes) -> Sequence[Extension]:
+    """One by one; without any, nothing of the compiler is imported."""
+    if not passes:
+        return ()
+    from aicf.extensions import flattened
+
+    return flattened(passes)
 
 
 def _read_policies(kernel: KernelWish, execution: ExecutionWish) -> tuple[Policy | None, Limits]:

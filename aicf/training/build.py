@@ -8,6 +8,7 @@ from typing import Literal
 
 from aicf.compiled import Trained
 from aicf.compiler import compile
+from aicf.extensions import Passes
 from aicf.sources import Dims, Model, Policy, Tuning, dims_text
 from aicf.training.forward import Forward, read_forward
 from aicf.training.initial import first_values
@@ -36,6 +37,7 @@ def train_step(
     meta: Literal["device", "host"] | None = None,
     memory_budget: int = 0,
     check_finite: bool = False,
+    passes: Passes = (),
 ) -> TrainStep:
     """Compiles the training step of a model.
 
@@ -54,6 +56,7 @@ def train_step(
         seed: Of the first weights, and of the model's meta tensor `seed`.
         target, dims, policy, tuning, threads, meta, memory_budget: As of `aicf.compile`; several sizes share one state,
             and a dimension of an ONNX model has one.
+        passes: As of `aicf.compile`; at `model` the program is the whole step.
         check_finite: A step whose loss or gradients are not all finite changes nothing, nor does any after it; its
             number is `TrainStep.bad_step`.
 
@@ -80,6 +83,7 @@ def train_step(
         meta=meta,
         memory_budget=memory_budget,
         check_finite=check_finite,
+        passes=passes,
         name=forward.name,
     )
     ours = {argument.name for argument in forward.arguments}

@@ -13,8 +13,10 @@ from xdsl.context import Context
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import BlockArgument, SSAValue
 
+from aicf.compiler import read_decisions
 from aicf.dialects.logical import NAME_ATTR
 from aicf.dialects.onnx import ConstantOp, GraphOp, NodeOp
+from aicf.explain import warning_of, wrong_declarations
 from aicf.passes.differentiate import passes_to
 from aicf.passes.lower_onnx import LowerOnnxPass
 from aicf.passes.specialize_shapes import SpecializeShapesPass
@@ -43,8 +45,14 @@ def lower_forward(source: Source, dims: str, context: Context) -> frozenset[str]
     statistics = _statistics(source)
     SpecializeShapesPass(dims).apply(context, source.module)
     LowerOnnxPass().apply(context, source.module)
+    _warn_of_declarations(source)
     reached = {name for op in source.module.body.block.ops if isinstance(op, FuncOp) for name in _reached(op)}
     return frozenset(source.weights) - ((source.trainable & reached) - statistics)
+
+
+def _warn_of_declarations(source: Source) -> None:
+    if wrong := wrong_declarations(read_decisions(source.module)):
+        _LOGGER.warning("%s: %s", source.name, warning_of(wrong))
 
 
 def _statistics(source: Source) -> set[str]:

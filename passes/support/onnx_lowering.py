@@ -22,7 +22,7 @@ from aicf.errors import InvalidIR, UnsupportedOp
 from aicf.passes.support.identity import IdTable, derived_id, invalid, position_of, set_identity
 from aicf.passes.support.interface import Result
 from aicf.passes.support.onnx_counted import count_results, whole, with_counts
-from aicf.passes.support.onnx_declared import check_declared
+from aicf.passes.support.onnx_declared import Declarations
 from aicf.passes.support.onnx_emitters import Folding, Reader, TooLarge, Visit, Writing
 from aicf.passes.support.onnx_known import fits, follows_from_weights, is_known, is_splat, listed
 from aicf.passes.support.onnx_names import node_name
@@ -34,26 +34,29 @@ MAX_NODES = 1 << 17
 """Most nodes of a graph whose loops are unrolled."""
 
 
-def lower_graph(graph: onnx.GraphOp, ids: IdTable) -> FuncOp:
+def lower_graph(graph: onnx.GraphOp, ids: IdTable, declarations: Declarations) -> FuncOp:
     """The function that a graph becomes.
 
     Args:
         graph: Its inputs have numbers as sizes.
         ids: Of the module.
+        declarations: Is told what nodes give.
 
     Raises:
-        InvalidIR: a node contradicts the types of its operands.
+        InvalidIR: a node contradicts the types of its operands, or, where that is an error, what is declared.
         UnsupportedOp: an op has no row, or its result's shape is only known at run time.
     """
-    return _GraphLowering(graph, ids).run()
+    declarations.take(graph)
+    return _GraphLowering(graph, ids, declarations).run()
 
 
 class _GraphLowering:
     """The state of one walk."""
 
-    def __init__(self, graph: onnx.GraphOp, ids: IdTable) -> None:
+    def __init__(self, graph: onnx.GraphOp, ids: IdTable, declarations: Declarations) -> None:
         self.graph = graph
         self.ids = ids
+        self._declarations = declarations
         self.block = Block()
         self._values: dict[SSAValue, Value] = {}
         self._constants: dict[int, tuple[Known, SSAValue]] = {}
@@ -155,7 +158,7 @@ class _GraphLowering:
                 f"{header}: it has {len(op.outs)} outputs, of which {len(results)} are supported",
                 location=position_of(op),
             )
-        check_declared(op, header, results)
+        self._declarations.check(op, header, results)
         self._values.update(zip(op.outs, results, strict=False))
 
     def _header(self, op: onnx.NodeOp) -> Header:

@@ -14,7 +14,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from aicf.dialects import dims
 from aicf.dialects.dims import NAME_PATTERN, Size
 from aicf.dialects.logical import MAX_CONSTANT_ELEMENTS
-from aicf.dialects.onnx import ConstantOp, GraphOp, ValueType
+from aicf.dialects.onnx import ConstantOp, GraphOp, NodeOp, ValueType
 from aicf.dialects.types import ElementType, TensorInfo
 from aicf.errors import PolicyError
 
@@ -84,7 +84,7 @@ def bind_values(graph: GraphOp, values: Values) -> dict[str, int]:
 
 
 def bind_sizes(graph: GraphOp, bindings: Mapping[str, int]) -> None:
-    """Puts numbers for symbolic sizes into the types of the arguments."""
+    """Puts numbers for symbolic sizes into the types of the arguments, and into what is declared of other values."""
     for index, argument in enumerate(graph.block.args):
         info = graph.argument_info(index)
         sizes = [dims.substitute(size, bindings) for size in info.sizes]
@@ -94,6 +94,10 @@ def bind_sizes(graph: GraphOp, bindings: Mapping[str, int]) -> None:
                 f'input "{graph.argument_name(index)}" is {info}: a size is {negative} for {given}'
             )
         Rewriter.replace_value_with_new_type(argument, ValueType.of(info.element, sizes))
+    for node in graph.walk():
+        for result in node.results if isinstance(node, NodeOp) else ():
+            if isinstance(result.type, ValueType) and (claim := result.type.claim) is not None:
+                Rewriter.replace_value_with_new_type(result, ValueType.declared(claim.bound(bindings)))
 
 
 def _fitting(name: str, array: NDArray[Any], info: TensorInfo, settled: dict[str, int]) -> NDArray[Any]:

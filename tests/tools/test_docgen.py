@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import I64, ArrayAttr, IntegerAttr, StringAttr
 from xdsl.irdl import AnyAttr, EqAttrConstraint, irdl_to_attr_constraint
 from xdsl.passes import ModulePass
 
+import aicf
 from aicf.tools import docgen
 from aicf.universe import AICF_UNIVERSE
 
@@ -39,6 +40,13 @@ def test_every_operation_and_attribute_has_a_section(name: str):
 def test_every_pass_has_a_section():
     page = docgen.passes_page()
     assert all(f"## `{name}`\n" in page for name in AICF_UNIVERSE.all_passes)
+
+
+def test_every_public_name_has_a_section():
+    page = docgen.api_page()
+    assert all(f"### `aicf.{name}`\n" in page for name in aicf.__all__)
+    assert "#### `aicf.CompiledModel.explain`\n" in page and "##### `aicf.optimizers.AdamW" not in page
+    assert "native: Literal['use', 'rebuild'] = 'use'" in page and " at 0x" not in page
 
 
 @pytest.mark.parametrize(

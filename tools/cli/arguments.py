@@ -73,6 +73,12 @@ MemoryBudget = Annotated[
         "sets no bound.",
     ),
 ]
+Strict = Annotated[
+    bool,
+    typer.Option(
+        "--strict", help="An ONNX model that declares wrong types or shapes of its values is an error."
+    ),
+]
 Name = Annotated[
     str | None, typer.Option(help="Name of the model; the file's by default.", show_default=False)
 ]

@@ -15,6 +15,7 @@ from aicf.tools.cli.arguments import (
     Model,
     Name,
     Output,
+    Strict,
     Target,
     Threads,
     Tuning,
@@ -95,6 +96,7 @@ def apply_command(
     meta: Meta = None,
     check_finite: CheckFinite = False,
     memory_budget: MemoryBudget = 0,
+    strict: Strict = False,
     name: Name = None,
 ) -> None:
     """Compile a model with the decisions in a policy; the same as `aicf compile --policy`."""
@@ -111,5 +113,6 @@ def apply_command(
         meta,
         check_finite,
         memory_budget,
+        strict,
         name,
     )

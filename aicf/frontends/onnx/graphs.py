@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,16 +10,27 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
-from xdsl.dialects.builtin import NameLoc, StringAttr, UnknownLoc
-from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.dialects.builtin import ArrayAttr, NameLoc, StringAttr, UnknownLoc
+from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.rewriter import Rewriter
 
-from aicf.dialects.onnx import INPUT, PARAM, ConstantOp, GraphOp, NodeOp, NoneOp, ValueType, YieldOp
+from aicf.dialects.dims import Size
+from aicf.dialects.onnx import (
+    CONTRADICTIONS_ATTR,
+    INPUT,
+    PARAM,
+    ConstantOp,
+    GraphOp,
+    NodeOp,
+    NoneOp,
+    ValueType,
+    YieldOp,
+)
 from aicf.dialects.onnx_types import Claim
 from aicf.dialects.types import ElementType, element_of_dtype
 from aicf.errors import InvalidIR, UnsupportedOp
 from aicf.frontends.onnx.attributes import read_attributes
-from aicf.frontends.onnx.declared import declared_in, joined
+from aicf.frontends.onnx.declared import NamedSize, claims_of, declared_twice, entries_of
 from aicf.frontends.onnx.functions import Functions
 from aicf.frontends.onnx.interface import given_inputs, result_names, unused
 from aicf.frontends.onnx.sizes import SizeNames
@@ -106,13 +117,19 @@ class _Reader:
         self._scopes: list[_Scope] = []
         self._names: dict[str, int] = {}
         self._argument_names: set[str] = set()
+        self._contradictions: dict[str, None] = {}
+        """What is declared and not so, in words."""
+        self._claims: dict[SSAValue, Claim] = {}
+        """What is declared of what nodes give."""
+        self._named: NamedSize = _no_size
         self._result_names: set[str] = set()
 
     def read(self, graph: onnx.GraphProto, name: str, opsets: Mapping[str, int]) -> Graph:
         inputs = given_inputs(graph)
         sizes = SizeNames(inputs)
         self._result_names = {*result_names(graph).values()}
-        with self._scope(graph):
+        self._named = sizes.named
+        with self._scope(entries_of(graph)):
             for entry in inputs:
                 element = _element_of_input(entry)
                 self._define(
@@ -120,8 +137,12 @@ class _Reader:
                     self._argument(entry.name, INPUT, ValueType.of(element, sizes.sizes_of(entry))),
                 )
             self._read_body(graph)
+        for value, claim in self._claims.items():
+            Rewriter.replace_value_with_new_type(value, ValueType.declared(claim))
         names = list(result_names(graph).values())
         op = GraphOp(name, opsets, self._entries, names, Region(self._top))
+        if self._contradictions:
+            op.attributes[CONTRADICTIONS_ATTR] = ArrayAttr(map(StringAttr, self._contradictions))
         return Graph(op, self._weights, frozenset(self._trainable), frozenset(self._taken))
 
     # Graphs
@@ -182,7 +203,7 @@ class _Reader:
     def _body(self, graph: onnx.GraphProto) -> Region:
         block = Block(arg_types=[ValueType.unknown() for _ in graph.input])
         outer, self._block = self._block, block
-        with self._scope(graph):
+        with self._scope(entries_of(graph)):
             for entry, argument in zip(graph.input, block.args, strict=True):
                 self._define(entry.name, argument)
             self._read_body(graph)
@@ -200,12 +221,15 @@ class _Reader:
             )
         given = dict(zip(function.input, operands, strict=False))
         values = {inner: given[inner] if inner in given else self._none() for inner in function.input}
-        outer = self._scopes
-        self._scopes = [_Scope(values)]
-        with self._functions.entered(function, name):
+        outer, named = self._scopes, self._named
+        # Names of sizes in a function are its own.
+        self._scopes, self._named = [], _no_size
+        with self._scope(function.value_info, values), self._functions.entered(function, name):
             self._read_nodes(self._functions.nodes_of(function, node, name))
-        results = [self._value(output, f"function {function.name} '{name}'") for output in function.output]
-        self._scopes = outer
+            results = [
+                self._value(output, f"function {function.name} '{name}'") for output in function.output
+            ]
+        self._scopes, self._named = outer, named
         for output, result in zip(node.output, results, strict=False):
             if output:
                 self._define(output, result)
@@ -213,8 +237,13 @@ class _Reader:
     # Values
 
     @contextmanager
-    def _scope(self, graph: onnx.GraphProto) -> Generator[None]:
-        self._scopes.append(_Scope({}, declared_in(graph)))
+    def _scope(
+        self, entries: Iterable[onnx.ValueInfoProto], values: dict[str, SSAValue] | None = None
+    ) -> Generator[None]:
+        """A scope of these values, with what is declared of values in it."""
+        claims, wrong = claims_of(entries, self._named)
+        self._contradictions.update(dict.fromkeys(wrong))
+        self._scopes.append(_Scope({} if values is None else values, claims))
         yield
         self._scopes.pop()
 
@@ -223,10 +252,26 @@ class _Reader:
         if name in scope.values:
             raise InvalidIR(f"value '{name}' is defined twice; every value has a name of its own")
         if name in scope.declared:
-            value = _declare(name, value, scope.declared[name])
+            self._declare(name, value, scope.declared[name])
         scope.values[name] = value
         if SSAValue.is_valid_name(name):
             value.name_hint = name
+
+    def _declare(self, name: str, value: SSAValue, claim: Claim) -> None:
+        """Compares a declaration with what is known of the value; one of what a node gives is kept for later.
+
+        What a body is given follows from the node around it, and nothing is known of it here.
+        """
+        assert isinstance(value.type, ValueType)
+        if (known := value.type.claim) is not None:
+            if known.joined(claim) is None:
+                self._contradictions[f"value '{name}' is {known}, the model declares {claim}"] = None
+            return
+        if isinstance(value.owner, NodeOp):
+            declared = self._claims.get(value, claim)
+            if (both := declared.joined(claim)) is None:
+                self._contradictions[declared_twice(name, declared, claim)] = None
+            self._claims[value] = both or claim
 
     def _value(self, name: str, reader: str) -> SSAValue:
         for scope in reversed(self._scopes):
@@ -315,20 +360,9 @@ class _Reader:
         self._block.add_op(op)
 
 
-def _declare(name: str, value: SSAValue, claim: Claim) -> SSAValue:
-    """The value with a declaration of it: held against its type where that is known, else kept as its type.
-
-    Raises:
-        InvalidIR: they contradict each other.
-    """
-    assert isinstance(value.type, ValueType)
-    if isinstance(value, BlockArgument) and value.type.claim is None:
-        return value  # what a body is given follows from the node around it
-    known = value.type.claim
-    both = claim if known is None else joined(name, known, claim, "the model declares")
-    if value.type.info is None and isinstance(value.owner, NodeOp):
-        return Rewriter.replace_value_with_new_type(value, ValueType.declared(both))
-    return value
+def _no_size(_: str) -> Size | None:
+    """Of a name that no input has."""
+    return None
 
 
 def _used_names(graph: onnx.GraphProto) -> set[str]:

@@ -57,6 +57,10 @@ class SizeNames:
             for dim in shape.shape.dim
         )
 
+    def named(self, name: str) -> Size | None:
+        """The size that a name of the file stands for; None for a name that no input has."""
+        return self._names.get(name)
+
     def _text(self, name: str) -> str:
         return str(self._names.get(name, _NO_NAME))
 

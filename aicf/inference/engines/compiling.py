@@ -13,6 +13,7 @@ from aicf.backends.registry import target_spec
 from aicf.compiled import CompiledModel, Options
 from aicf.compiler import compile_source, logical_text, resolve_options
 from aicf.errors import PolicyError
+from aicf.extensions import Extension, source_stamp
 from aicf.frontends.text import make_context
 from aicf.inference.cache import ProgramCache, key_of
 from aicf.inference.devices import target_for
@@ -47,9 +48,10 @@ def open_model(asked: Asked, report: Report) -> Engine:
     target = target_for(asked.device, asked.engine) or ""
     threads = 1 if asked.threads is None else asked.threads
     texts = compile_text(asked.policy), "", threads, tuning_text(asked.tuning)
-    options = resolve_options(source, Options(target, *texts))
+    named = tuple(each.text for each in asked.passes)
+    options = resolve_options(source, Options(target, *texts, strict=asked.strict, passes=named))
     cache = None if asked.cache_dir is None else ProgramCache(asked.cache_dir, report)
-    compiler = _Compiler(source, weights, options, cache)
+    compiler = _Compiler(source, weights, options, cache, asked.passes)
     dims = dims_text(asked.dims)
     values = values_text(asked.values)
     interface = interface_of(source, parse_values(values))
@@ -66,15 +68,23 @@ class _Compiler:
         weights: All of them.
         options: What the passes are told, dims apart.
         cache: Where compiled programs are kept; None if nowhere.
+        passes: Of the caller, which `options` names.
     """
 
     def __init__(
-        self, source: Source, weights: Mapping[str, Array], options: Options, cache: ProgramCache | None
+        self,
+        source: Source,
+        weights: Mapping[str, Array],
+        options: Options,
+        cache: ProgramCache | None,
+        passes: Sequence[Extension],
     ) -> None:
         self.source = source
         self.options = options
         self._weights = weights
         self._cache = cache
+        self._passes = passes
+        self._stamp = [] if cache is None else source_stamp(passes)
         self._shared = ModelWeights()
         self._text = "" if cache is None else logical_text(source.module)
 
@@ -97,7 +107,7 @@ class _Compiler:
         return Made(executable, origin, detail, perf_counter() - started, meter)
 
     def _cached(self, cache: ProgramCache, options: Options, label: str) -> tuple[CompiledModel, str, str]:
-        key = key_of(self._text, options)
+        key = key_of(self._text, options, self._stamp)
 
         weights = {**self.source.weights, **self._weights}
         if (found := cache.load(key, None, self._text, options, weights, self._shared)) is not None:
@@ -111,7 +121,7 @@ class _Compiler:
 
     def _compile(self, options: Options) -> CompiledModel:
         with _COMPILING:
-            return compile_source(self.source, self._weights, options, self._shared)
+            return compile_source(self.source, self._weights, options, self._shared, self._passes)
 
 
 class CompilingEngine:

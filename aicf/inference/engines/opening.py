@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -16,6 +17,7 @@ from aicf.inference.report import Report
 from aicf.inference.usage import Meter
 
 if TYPE_CHECKING:
+    from aicf.extensions import Extension
     from aicf.policies.policy import Policy
     from aicf.sources import Dims, Model, Tuning, Values
     from aicf.weight_arrays import Weights
@@ -37,6 +39,8 @@ class Asked:
     values: Values | None
     threads: int | None
     tuning: Tuning | None
+    strict: bool = False
+    passes: Sequence[Extension] = ()
 
 
 def open_engine(asked: Asked, report: Report) -> Engine:
@@ -72,6 +76,8 @@ def _reject_options(asked: Asked, *more: str) -> None:
     """Raises PolicyError for an option that only a compile could follow: none is ignored."""
     given = {
         **_stated(asked.policy),
+        "strict": asked.strict,
+        "passes": bool(asked.passes),
         **{
             name: getattr(asked, name) is not None
             for name in ("cache_dir", "dims", "values", "threads", "tuning", *more)

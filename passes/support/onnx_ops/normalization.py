@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import reduce
+from functools import partial
 
 from xdsl.ir import SSAValue
 
@@ -265,21 +265,34 @@ def _mean_variance_norm(node: Node) -> Result:
 
 @row("LRN", since=1)
 def _lrn(node: Node) -> Result:
-    """x / (bias + alpha / size * sum of the squares of ``size`` neighbouring channels) ** beta."""
+    """x / (bias + alpha / size * sum of the squares of ``size`` neighbouring channels) ** beta.
+
+    The sum is that of a pooling along the channels. A window reaches no further than they do, whatever its size.
+    """
     attributes, sizes = node.attributes, node.shape(0)
     if not attributes.has("size"):
         raise node.invalid("attribute size is missing")
-    size = node.bounded(attributes.int("size", 1), "size")
-    x = node.operand(0)
+    if (size := attributes.int("size", 1)) < 1:
+        raise node.invalid(f"size is {size}; it is at least 1")
+    if len(sizes) < 2:
+        raise node.invalid(f"operand 0 has rank {len(sizes)}; it is [N, C, ...]")
+    x, channels = node.operand(0), sizes[1]
+    before, after = (min(count, channels - 1) for count in ((size - 1) // 2, size // 2))
+    window = before + 1 + after
     square = node.apply(logical.MulOp, x, x, name="square")
-    before = (size - 1) // 2
-    low, high = ([0, count, *[0] * (len(sizes) - 2)] for count in (before, size - 1 - before))
-    padded = node.apply(logical.PadOp, square, node.full(0.0, (), node.element(0)), low=low, high=high)
-    shifted = (
-        node.slice(padded, [0, start, *[0] * (len(sizes) - 2)], sizes, suffix="neighbours")
-        for start in range(size)
+    planes = node.reshape(square, [sizes[0], 1, channels, math.prod(sizes[2:])], "planes")
+    mean = node.apply(
+        partial(logical.AvgPoolOp, count_include_pad=True),
+        planes,
+        sizes=[window, 1],
+        strides=[1, 1],
+        dilations=[1, 1],
+        low=[before, 0],
+        high=[after, 0],
+        ceil_mode=False,
+        name="neighbours",
     )
-    total = reduce(lambda sum_, part: node.apply(logical.AddOp, sum_, part), shifted)
-    scaled = node.apply(logical.MulOp, total, attributes.float("alpha", 1e-4) / size)
+    scale = attributes.float("alpha", 1e-4) * window / size
+    scaled = node.apply(logical.MulOp, node.reshape(mean, sizes, "mean"), scale)
     based = node.apply(logical.AddOp, scaled, attributes.float("bias", 1.0))
     return node.apply(logical.DivOp, x, node.apply(logical.PowOp, based, attributes.float("beta", 0.75)))

@@ -24,6 +24,9 @@ _X, _W, _R, _B, _LENGTHS, _FIRST_H, _FIRST_C, _PEEPHOLES = range(8)
 _LONG = 4
 """Steps from which a layer is one op where there is one."""
 
+MAX_WRITTEN_STEPS = 4096
+"""Most steps that are written out one by one, each a dozen ops: as many as iterations of a Loop."""
+
 _DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 """For each direction whether it goes from the last step to the first."""
 
@@ -247,6 +250,12 @@ def _run(direction: _Direction, cell: _Cell, x: SSAValue, backward: bool) -> tup
     projected = _projected(direction, cell, x)
     if _is_one_loop(node, steps):
         return _loop(direction, projected, (steps, batch, hidden), backward)
+    if steps > MAX_WRITTEN_STEPS:
+        raise node.unsupported(
+            f"it has {steps} steps (the sequence length of operand 0), which are written out one by one; at most "
+            f"{MAX_WRITTEN_STEPS} are: run shorter sequences and carry the state, or use an LSTM without peepholes, "
+            "clip or lengths, which is one loop"
+        )
     state: State = tuple(direction.first_state(index, batch) for index in cell.states)
     step, valid = cell.step(direction), _validity(node, steps, batch, hidden)
     outputs: dict[int, SSAValue] = {}

@@ -133,9 +133,27 @@ def _extended(node: Node, value: SSAValue, axis: int, amounts: tuple[int, int], 
     size = tensor_info(value.type).shape[axis]
     if mode == "edge":
         return _with_edges(node, value, axis, amounts)
-    node.bounded(size + sum(amounts), "the padded size")
+    if max(amounts) >= size:
+        return _periodic(node, value, axis, amounts, mode)
     places = np.pad(np.arange(size), amounts, mode)
     return node.concat([_run(node, value, axis, run) for run in _runs(places.tolist())], axis)
+
+
+def _periodic(node: Node, value: SSAValue, axis: int, amounts: tuple[int, int], mode: PadMode) -> SSAValue:
+    """The same of counts that go beyond the operand: a part of its repetition, or of its and its mirror image's."""
+    *_, size = tensor_info(value.type).shape[: axis + 1]
+    padded = size + sum(amounts)
+    if mode == "reflect" and size > 2:
+        value = node.concat([value, _run(node, value, axis, range(size - 2, 0, -1))], axis)
+    shape = tensor_info(value.type).shape
+    start = -amounts[0] % shape[axis]
+    times = -(-(start + padded) // shape[axis])
+    before, after = shape[:axis], shape[axis:]
+    once = node.reshape(value, [*before, 1, *after], "once")
+    spread = node.broadcast(once, range(len(shape) + 1), [*before, times, *after], "times")
+    repeated = node.reshape(spread, [*before, times * shape[axis], *shape[axis + 1 :]], "repeated")
+    starts = [start if dim == axis else 0 for dim in range(len(shape))]
+    return node.slice(repeated, starts, [*before, padded, *shape[axis + 1 :]], suffix="padded")
 
 
 def _with_edges(node: Node, value: SSAValue, axis: int, amounts: tuple[int, int]) -> SSAValue:
