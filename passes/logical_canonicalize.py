@@ -45,6 +45,7 @@ from aicf.passes.support.greedy import PatternTable, apply_patterns
 from aicf.passes.support.identity import replace_with_op, replace_with_value
 from aicf.passes.support.pads import TakePadIn
 from aicf.passes.support.views import View
+from aicf.passes.support.works_on import FUNCTIONS
 
 
 class RemoveIdentity(RewritePattern):
@@ -265,6 +266,7 @@ class LogicalCanonicalizePass(ModulePass):
     """Applies the exact rewrites until none matches; what a rewrite drops stays in the sources of what replaces it."""
 
     name = "logical-canonicalize"
+    works_on = FUNCTIONS
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         apply_patterns(op, PATTERNS)
