@@ -21,9 +21,11 @@ CLOSING = {"{": "}", "(": ")", "[": "]", "<": ">"}
 """Opening brackets and what closes them."""
 
 _TYPES = (
-    *("f16", "bf16", "f32", "f64", "i1", "i8", "i16", "i32", "i64", "ui8", "ui16", "ui32", "ui64"),
+    *("f16", "bf16", "f32", "f64", "i1", "i8", "i16", "i32", "i64", "ui8"),
     *("index", "tensor", "memref", "vector", "tuple", "none", "complex"),
 )
+"""The types of programs; of the builtin ones no operation takes any other."""
+
 _FOREIGN_TYPES = {
     "bool": "i1",
     "byte": "ui8",
@@ -41,12 +43,6 @@ _FOREIGN_TYPES = {
     "int64": "i64",
     "uint8": "ui8",
     "u8": "ui8",
-    "uint16": "ui16",
-    "u16": "ui16",
-    "uint32": "ui32",
-    "u32": "ui32",
-    "uint64": "ui64",
-    "u64": "ui64",
 }
 """Names of types in other languages, and what they are called here."""
 

@@ -95,7 +95,8 @@ def test_dialects_are_imported_when_mentioned():
         (PROGRAM.replace("%a =", "%c ="), "m.mlir:4:3: %c is already defined at m.mlir:3:3; give one of"),
         (
             PROGRAM.replace("%c : tensor<2x3", "%c : tensor<2x4"),
-            "m.mlir:4:20: %x is used with type tensor<2x4xf32>, but is defined with type tensor<2x3xf32> at m.mlir:1:14",
+            "m.mlir:4:20: %x is used with type tensor<2x4xf32>, "
+            "but is defined with type tensor<2x3xf32> at m.mlir:1:14",
         ),
         (
             "func.func @f(%x: i32) -> i8 {\n  %z = arith.addi %y, %y : i8\n  %y = arith.addi %x, %x : i32\n}",
