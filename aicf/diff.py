@@ -278,7 +278,8 @@ def _names(
     names: dict[str, None] = {}
     for member in members:
         whole = [source for source in origins[member] if uses[source] == 1]
-        names |= dict.fromkeys(whole if len(whole) == len(origins[member]) else [without_bucket(member)])
+        is_whole = bool(whole) and len(whole) == len(origins[member])
+        names |= dict.fromkeys(whole if is_whole else [without_bucket(member)])
     return tuple(names)
 
 

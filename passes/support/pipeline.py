@@ -109,13 +109,12 @@ def pass_summary(pass_class: type[ModulePass]) -> str:
 
 
 def pass_options(pass_class: type[ModulePass]) -> dict[str, str]:
-    """Legal options of a pass as written in a pipeline, with their types."""
+    """Legal options of a pass as written in a pipeline, with their types; those of all pipelines come last."""
     hints = get_type_hints(pass_class)
-    return {
-        field.name.replace("_", "-"): describe_type(hints[field.name])
-        for field in sorted(dataclasses.fields(pass_class), key=lambda field: field.kw_only)
-        if field.init
-    }
+    fields = [field for field in dataclasses.fields(pass_class) if field.init]
+    ordered = [field for field in fields if field.kw_only is not True]
+    ordered += [field for field in fields if field.kw_only is True]
+    return {field.name.replace("_", "-"): describe_type(hints[field.name]) for field in ordered}
 
 
 def describe_type(hint: Any) -> str:
