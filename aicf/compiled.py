@@ -34,6 +34,7 @@ from aicf.runtime.device_weights import DeviceWeights
 from aicf.runtime.executable import Executable
 from aicf.runtime.tensors import Array
 from aicf.summary import Summary, summarize
+from aicf.value_names import ValueNames, value_names
 from aicf.why_not import WhyNot, why_not
 
 if TYPE_CHECKING:
@@ -212,6 +213,17 @@ class CompiledModel(Executable):
         """
         return _explained(self.name, self.plan, self.decisions, value)
 
+    def work_by_source(self) -> Mapping[str, Mapping[str, float]]:
+        """How much of the work of each instruction each op of the model is that it stands for, in scalar operations;
+        what profiles share times by. It reads the emit IR, which imports the compiler."""
+        from aicf.attribution import work_by_source
+
+        return work_by_source(self.record.emit)
+
+    def value_names(self) -> ValueNames:
+        """What `explain` answers for: inputs, outputs, weights, ops of the model and instructions."""
+        return value_names(self.plan)
+
     def why_not(self, one: str, other: str) -> WhyNot:
         """Why two ops are not one instruction, or in which they are, by their ids in the model or after lowering.
 
@@ -351,6 +363,17 @@ def _explained(
 def _title(name: str, plan: ModulePlan) -> str:
     threads = f", {plan.threads} threads" if plan.threads > 1 else ""
     return f"{name} for {plan.backend}:{plan.arch}{threads}"
+
+
+def explain_names(path: str | Path) -> ValueNames:
+    """See `CompiledModel.value_names`; needs neither the weights nor the device that the artifact is for.
+
+    Raises:
+        ArtifactError: the file is no artifact, damaged, edited, or of a newer format.
+    """
+    file = artifact.read(path)
+    with _located(path):
+        return value_names(_read_plan(file)[0])
 
 
 def explain_why_not(path: str | Path, one: str, other: str) -> WhyNot:

@@ -6,18 +6,25 @@ difference and not several. What the decisions were based on is in the ledgers, 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from typing import cast
 
-from xdsl.dialects.builtin import FloatAttr
+from xdsl.dialects.builtin import FloatAttr, ModuleOp
 
 from aicf.decided import Decided
-from aicf.dialects.emit import ResolvedOp
-from aicf.explain import moved_bytes
+from aicf.dialects.emit import BodyOp, ResolvedOp
+from aicf.explain import moved_bytes, wrapped
 from aicf.passes.support.decisions import members_by_instruction
+from aicf.passes.support.identity import op_id, sources
+from aicf.passes.support.policy import without_bucket
 from aicf.runtime.capture_plan import CapturePlan, Launch, Place
 from aicf.runtime.graph import Node
 from aicf.runtime.plan_from_ir import programs_of
+
+ONLY_IN_ONE = "only in one"
+"""What kind of difference it is if one of the programs has nothing of the kind."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +48,62 @@ class Difference:
     entries: Mapping[str, tuple[object, object]] = field(default_factory=dict[str, tuple[object, object]])
 
     def lines(self) -> list[str]:
-        """The difference in words, and a line for each entry of a record."""
-        head = f"{self.kind} of {self.subject}: {self.before or 'none'} -> {self.after or 'none'}"
-        return [head, *(f"  {name}: {a} -> {b}" for name, (a, b) in self.entries.items())]
+        """The difference in words, in lines that fit a screen, and one for each entry of a record that differs.
+
+        Long lists of names are cut, and ids have no bucket, which the name of the program has.
+        """
+        before, after = (_shortened(side) or "none" for side in (self.before, self.after))
+        text = f"{self.kind} of {self.subject}: {before} -> {after}"
+        if self.kind == ONLY_IN_ONE:
+            one = (
+                f"the first: {self.subject}, {before}"
+                if self.before
+                else f"the second: {self.subject}, {after}"
+            )
+            text = f"only in {one}"
+        bucket = "@" + self.program.partition("@")[2]
+        lines = wrapped(text.replace(bucket, "") if len(bucket) > 1 else text, "")
+        for name, (a, b) in self.entries.items():
+            for path, x, y in _differing(name, a, b):
+                lines += wrapped(f"{path}: {_cut(x)} -> {_cut(y)}", "  ")
+        return lines
+
+
+_MOST_NAMES, _MOST_INSTRUCTIONS, _MOST_LETTERS = 6, 4, 200
+_NAME, _INSTRUCTION = " + ", " | "
+"""What stands between the names of an instruction, and between instructions."""
+
+
+def _shortened(side: str) -> str:
+    """One side of a difference with only the first names and instructions."""
+    instructions = [_first_names(part) for part in side.split(_INSTRUCTION)]
+    return _INSTRUCTION.join(_first(instructions, _MOST_INSTRUCTIONS))
+
+
+def _first_names(instruction: str) -> str:
+    names, by, kernel = instruction.partition(" by ")
+    return _NAME.join(_first(names.split(_NAME), _MOST_NAMES)) + by + kernel
+
+
+def _first(parts: Sequence[str], most: int) -> list[str]:
+    more = len(parts) - most
+    return [*parts[:most], *([f"{more} more"] if more > 0 else [])]
+
+
+def _differing(path: str, a: object, b: object) -> Iterator[tuple[str, object, object]]:
+    """The parts of an entry that differ: of a dictionary only those keys."""
+    if not (isinstance(a, dict) and isinstance(b, dict)):
+        yield path, a, b
+        return
+    first, second = cast(dict[str, object], a), cast(dict[str, object], b)
+    for key in dict.fromkeys([*first, *second]):
+        if first.get(key) != second.get(key):
+            yield from _differing(f"{path}.{key}", first.get(key), second.get(key))
+
+
+def _cut(value: object) -> str:
+    text = "none" if value is None else str(value)
+    return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]} ..."
 
 
 @dataclass(frozen=True)
@@ -126,11 +186,17 @@ def _number(value: float) -> str:
 
 @dataclass(frozen=True)
 class _Instruction:
-    """One instruction with what was decided about it; `members` are the ids of the ops it computes."""
+    """One instruction with what was decided about it.
+
+    Args:
+        members: Ids of the ops it computes.
+        names: What it computes, in order: ops of the model, or the parts of one that several instructions compute.
+    """
 
     node: Node
     launch: Launch
     members: frozenset[str]
+    names: tuple[str, ...]
     us: float
 
     @property
@@ -174,18 +240,47 @@ _ASPECTS: Mapping[str, Callable[[_Instruction], str]] = {
 
 def _instructions(decided: Decided) -> dict[str, list[_Instruction]]:
     """The instructions of each program, in text order."""
-    members = members_by_instruction(decided.module)
+    members, origins = members_by_instruction(decided.module), _origins(decided.module)
     plans = {plan.name: plan for plan in _plans(decided)}
     found: dict[str, list[_Instruction]] = {}
     for program in programs_of(decided.module):
         name = program.sym_name.data
         rows = zip(plans[name].graph.nodes, plans[name].launches, program.instructions, strict=True)
+        uses = Counter(
+            source
+            for op in program.instructions
+            for source in {source for member in members[op] for source in origins[member]}
+        )
         found[name] = [
             # What moves data and computes nothing is known by its name.
-            _Instruction(node, launch, frozenset(members[op]) or frozenset([f"@{node.name}"]), _us(op))
+            _Instruction(
+                node,
+                launch,
+                frozenset(members[op]) or frozenset([f"@{node.name}"]),
+                _names(members[op], origins, uses) or (without_bucket(node.name),),
+                _us(op),
+            )
             for node, launch, op in rows
         ]
     return found
+
+
+def _origins(module: ModuleOp) -> dict[str, tuple[str, ...]]:
+    """The ops of the model that each op of a body stands for, by id."""
+    inside = (op for body in module.walk() if isinstance(body, BodyOp) for op in body.body.block.ops)
+    return {identity: sources(op) for op in inside if (identity := op_id(op)) is not None}
+
+
+def _names(
+    members: Sequence[str], origins: Mapping[str, Sequence[str]], uses: Mapping[str, int]
+) -> tuple[str, ...]:
+    """An op of the model where one instruction is all of it, else the part."""
+    names: dict[str, None] = {}
+    for member in members:
+        whole = [source for source in origins[member] if uses[source] == 1]
+        is_whole = bool(whole) and len(whole) == len(origins[member])
+        names |= dict.fromkeys(whole if is_whole else [without_bucket(member)])
+    return tuple(names)
 
 
 def _plans(decided: Decided) -> list[CapturePlan]:
@@ -207,12 +302,8 @@ def compare(before: Decided, after: Decided) -> Comparison:
     plans = [{plan.name: plan for plan in _plans(decided)} for decided in (before, after)]
     both = [name for name in ours if name in theirs]
     found = [*_targets(before, after), *_saves(before, after)]
-    found += [
-        Difference("only in one", "", f"@{name}", "a program", "") for name in ours if name not in theirs
-    ]
-    found += [
-        Difference("only in one", "", f"@{name}", "", "a program") for name in theirs if name not in ours
-    ]
+    found += [Difference(ONLY_IN_ONE, "", f"@{name}", "a program", "") for name in ours if name not in theirs]
+    found += [Difference(ONLY_IN_ONE, "", f"@{name}", "", "a program") for name in theirs if name not in ours]
     for name in both:
         for part in _components(ours[name], theirs[name]):
             found += _of_component(name, part)
@@ -258,7 +349,7 @@ class _Component:
         """What kind of difference it is if the groups are not the same."""
         before, after = len(self.before), len(self.after)
         if not before or not after:
-            return "only in one"
+            return ONLY_IN_ONE
         if after > before == 1:
             return "fusion lost"
         if before > after == 1:
@@ -286,12 +377,12 @@ def _of_component(program: str, part: _Component) -> Iterator[Difference]:
     if len(before) == len(after) == 1 and before[0].members == after[0].members:
         yield from _of_pair(program, before[0], after[0])
         return
-    a, b = (" | ".join(_described(each) for each in side) for side in (before, after))
+    a, b = (_INSTRUCTION.join(_described(each) for each in side) for side in (before, after))
     yield Difference(part.kind, program, (before or after)[0].name, a, b)
 
 
 def _described(instruction: _Instruction) -> str:
-    return f"{' + '.join(sorted(instruction.members))} by {instruction.launch.kernel}"
+    return f"{_NAME.join(instruction.names)} by {instruction.launch.kernel}"
 
 
 def _of_pair(program: str, before: _Instruction, after: _Instruction) -> Iterator[Difference]:

@@ -127,16 +127,17 @@ class InstructionRow:
 
     def lines(self) -> Iterator[str]:
         """The row in words, then its decisions, in lines of at most `WIDTH` letters."""
-        yield from _wrapped(f"{self.name} {self.kind} by {self.kernel} {self.work}", "")
+        yield from wrapped(f"{self.name} {self.kind} by {self.kernel} {self.work}", "")
         for choice, because in self.decisions:
-            yield from _wrapped(f"{choice}: {because}", "    ")
+            yield from wrapped(f"{choice}: {because}", "    ")
 
 
 WIDTH = 110
 """Letters of a line of plain text."""
 
 
-def _wrapped(text: str, indent: str) -> list[str]:
+def wrapped(text: str, indent: str) -> list[str]:
+    """A text in lines of at most `WIDTH` letters, where its words allow it."""
     return textwrap.wrap(
         text,
         WIDTH,

@@ -48,6 +48,8 @@ from aicf.passes.sink_casts import SinkCastsPass
 from aicf.passes.specialize_shapes import SpecializeShapesPass
 from aicf.passes.support.collector import collector_paused
 from aicf.passes.support.driver import drive
+from aicf.passes.support.named_pipeline import NamedPipeline
+from aicf.passes.support.works_on import ANYTHING
 from aicf.passes.verify_capture_safe import VerifyCaptureSafePass
 from aicf.passes.verify_emit import VerifyEmitPass
 from aicf.passes.verify_logical import VerifyLogicalPass
@@ -68,17 +70,19 @@ def nothing(_: str) -> tuple[ModulePass, ...]:
 
 
 @dataclass(frozen=True)
-class AicfInferencePass(ModulePass):
+class AicfInferencePass(NamedPipeline):
     """Runs every pass of the inference pipeline in order, with a check at each phase boundary.
 
     Options: `target` (`cpu:x86-64-v3`, `reference`), `policy` (file, inline JSON or `auto`), `dims`
     (`N=1,540`, sizes of symbolic dimensions), `values` (of inputs of an ONNX model that shapes follow from,
     `{"shape": [2, 3]}`), `strict` (a wrong declaration in an ONNX model is an error), `threads`, `tuning` (a
     table that `aicf tune` wrote: its path or inline JSON), and `start`: `logical`, or `lowered` for IR that is
-    lowered already, such as `raise-emit` gives, or that has groups which were formed by hand.
+    lowered already, such as `raise-emit` gives, or that has groups which were formed by hand. `until` is the pass to
+    stop after, the last of its name.
     """
 
     name = "aicf-inference"
+    works_on = ANYTHING
 
     target: str = ""
     policy: str = ""
@@ -88,9 +92,6 @@ class AicfInferencePass(ModulePass):
     tuning: str = ""
     values: str = ""
     strict: bool = False
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        run(self.passes(), ctx, op)
 
     def passes(self, extend: Extend = nothing) -> tuple[ModulePass, ...]:
         """The passes in order, with the options handed on, and with those of `extend` at the extension points."""

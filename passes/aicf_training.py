@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
@@ -16,7 +15,6 @@ from aicf.passes.aicf_inference import (
     front_passes,
     lowering_passes,
     nothing,
-    run,
     simplifications,
 )
 from aicf.passes.check_budget import CheckBudgetPass
@@ -27,22 +25,25 @@ from aicf.passes.fuse_updates import FuseUpdatesPass
 from aicf.passes.logical_dce import LogicalDcePass
 from aicf.passes.lower_optimizers import LowerOptimizersPass
 from aicf.passes.separate_meta import SeparateMetaPass
+from aicf.passes.support.named_pipeline import NamedPipeline
+from aicf.passes.support.works_on import ANYTHING
 from aicf.passes.verify_logical import VerifyLogicalPass
 
 
 @dataclass(frozen=True)
-class AicfTrainingPass(ModulePass):
+class AicfTrainingPass(NamedPipeline):
     """Runs every pass of the training pipeline in order: that of inference, with gradients, optimizers and saves.
 
-    Options: `target`, `policy`, `dims`, `threads` and `tuning` of `aicf-inference`; `meta` (`device` or `host`: who
-    computes counters and rates, see `separate-meta`) and `check-finite` (a step that is not finite changes nothing);
-    `memory-budget`, the bytes that the arena of a program may take: what is saved is computed again where it takes
-    more. 0 sets no bound.
+    Options: `target`, `policy`, `dims`, `threads`, `tuning` and `until` of `aicf-inference`; `meta` (`device` or
+    `host`: who computes counters and rates, see `separate-meta`) and `check-finite` (a step that is not finite changes
+    nothing); `memory-budget`, the bytes that the arena of a program may take: what is saved is computed again where it
+    takes more. 0 sets no bound.
 
     Raises PlanError if no choice is found that stays within the budget.
     """
 
     name = "aicf-training"
+    works_on = ANYTHING
 
     target: str = ""
     policy: str = ""
@@ -52,9 +53,6 @@ class AicfTrainingPass(ModulePass):
     meta: str = "device"
     check_finite: bool = False
     memory_budget: int = 0
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        run(self.passes(), ctx, op)
 
     def passes(self, extend: Extend = nothing) -> tuple[ModulePass, ...]:
         """The passes in order, with the options handed on, and with those of `extend` at the extension points."""

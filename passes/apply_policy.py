@@ -9,9 +9,11 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from aicf.backends.registry import get_kernels
+from aicf.errors import PolicyError
 from aicf.passes.support.ledger import record
 from aicf.passes.support.policy import EXECUTION_ATTR, POLICY_ATTR
 from aicf.passes.support.work import target_of
+from aicf.passes.support.works_on import ANYTHING, IS_FINAL, is_final
 from aicf.policies.policy import AUTO, resolve_policy
 
 
@@ -25,10 +27,13 @@ class ApplyPolicyPass(ModulePass):
     """
 
     name = "apply-policy"
+    works_on = ANYTHING
 
     policy: str = AUTO
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        if is_final(op):
+            raise PolicyError(f"{IS_FINAL}: a policy changes nothing of it; run raise-emit first")
         backend = target_of(op).backend.data
         policy = resolve_policy(self.policy)
         policy.kernel.check_kernels(get_kernels(backend), backend)

@@ -18,6 +18,7 @@ from aicf.dialects.logical import LogicalOp
 from aicf.dialects.onnx import NodeOp
 from aicf.passes.support.identity import IdTable, invalid, op_id, set_identity, sources
 from aicf.passes.support.onnx_names import node_id
+from aicf.passes.support.works_on import MODELS
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class AssignIdsPass(ModulePass):
     """Gives ``aicf.id`` and ``aicf.src`` to every logical op that has none; two ops with the same id are an error."""
 
     name = "assign-ids"
+    works_on = MODELS
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         _check_unique(op)

@@ -13,6 +13,7 @@ from aicf.dialects.emit import ProgramOp
 from aicf.errors import PlanError
 from aicf.passes.support.ledger import record
 from aicf.passes.support.programs import programs
+from aicf.passes.support.works_on import PROGRAMS
 
 
 class OverBudget(PlanError):
@@ -35,6 +36,7 @@ class CheckBudgetPass(ModulePass):
     """
 
     name = "check-budget"
+    works_on = PROGRAMS
 
     bytes: int
 

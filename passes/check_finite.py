@@ -40,6 +40,7 @@ from aicf.passes.support.interface import (
     set_results,
 )
 from aicf.passes.support.ledger import record
+from aicf.passes.support.works_on import FUNCTIONS
 from aicf.passes.support.writing import Writer
 
 
@@ -54,6 +55,7 @@ class CheckFinitePass(ModulePass):
     """
 
     name = "check-finite"
+    works_on = FUNCTIONS
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         ids = IdTable(op)

@@ -18,6 +18,7 @@ from aicf.passes.support.ledger import record
 from aicf.passes.support.policy import execution_of
 from aicf.passes.support.programs import advance, programs
 from aicf.passes.support.work import symbol_name
+from aicf.passes.support.works_on import until_phase
 
 _Root = BindOp | SlotOp
 
@@ -33,6 +34,7 @@ class DecideInplacePass(ModulePass):
     """
 
     name = "decide-inplace"
+    works_on = until_phase("inplace")
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         allowed = execution_of(op).inplace

@@ -24,6 +24,7 @@ from aicf.passes.support.identity import IdTable, invalid, op_id, position_of, r
 from aicf.passes.support.lowerings import GRADIENT_FORMULAS
 from aicf.passes.support.lowerings.base import LowerBy
 from aicf.passes.support.work import argument_attrs
+from aicf.passes.support.works_on import WorksOn
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class DifferentiatePass(ModulePass):
     """
 
     name = "differentiate"
+    works_on = WorksOn(("logical.gradient",))
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         ids = IdTable(op)

@@ -26,6 +26,7 @@ from aicf.passes.support.placing import Copy, Part, Trial, parts_of_group
 from aicf.passes.support.policy import without_bucket
 from aicf.passes.support.verdicts import SAME_TIME
 from aicf.passes.support.work import argument_attrs, remember_work, target_of, work_of_group
+from aicf.passes.support.works_on import GROUPS
 from aicf.policies.kernel_policy import BATCH_INVARIANT
 
 _REFUSAL_LIMIT = 8
@@ -45,6 +46,7 @@ class ElideConcatsPass(ModulePass):
     """
 
     name = "elide-concats"
+    works_on = GROUPS
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for context in fusion_contexts(op, target_of(op), grouped=True):

@@ -19,6 +19,7 @@ from aicf.passes.support.recompute import eliminate
 from aicf.passes.support.save_choice import choose
 from aicf.passes.support.save_report import SaveReport
 from aicf.passes.support.saved_values import saves_in
+from aicf.passes.support.works_on import WorksOn
 from aicf.policies.execution_policy import KEEP
 from aicf.policies.fields import suggest
 
@@ -41,6 +42,7 @@ class EliminateSavesPass(ModulePass):
     """
 
     name = "eliminate-saves"
+    works_on = WorksOn(("logical.save",))
 
     less: int | str = 0
 

@@ -22,6 +22,7 @@ from xdsl.pattern_rewriter import PatternRewriter
 from aicf.dialects.logical import MAX_CONSTANT_ELEMENTS, ConstantOp, Elementwise, LogicalOp, ViewLike
 from aicf.dialects.types import tensor, tensor_info
 from aicf.passes.support.identity import replace_with_op
+from aicf.passes.support.works_on import FUNCTIONS
 from aicf.semantics import evaluate
 
 MAX_EVALUATED_ELEMENTS = 1 << 16
@@ -33,6 +34,7 @@ class FoldConstantsPass(ModulePass):
     """Folds every logical op of constants that its element type represents exactly; the result keeps the op's id."""
 
     name = "fold-constants"
+    works_on = FUNCTIONS
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for inner in list(op.walk()):

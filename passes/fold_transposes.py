@@ -17,6 +17,7 @@ from xdsl.pattern_rewriter import PatternRewriter
 from aicf.dialects.logical import MatmulOp, TransposeOp, int_values
 from aicf.passes.support.identity import op_id, replace_with_op
 from aicf.passes.support.ledger import record
+from aicf.passes.support.works_on import FUNCTIONS
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class FoldTransposesPass(ModulePass):
     """Folds transpositions of the last two dimensions into ``transpose_a`` and ``transpose_b``."""
 
     name = "fold-transposes"
+    works_on = FUNCTIONS
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for inner in list(op.walk()):

@@ -22,6 +22,7 @@ from aicf.passes.support.matching import computed_from, is_placed, only_reader
 from aicf.passes.support.outlining import Outline, id_of, outline
 from aicf.passes.support.row_writes import move_behind_views, row_writes
 from aicf.passes.support.work import target_of
+from aicf.passes.support.works_on import FUNCTIONS
 
 KINDS = ("attention",)
 STEPS = ("attention_step",)
@@ -37,6 +38,7 @@ class FuseAttentionPass(ModulePass):
     """
 
     name = "fuse-attention"
+    works_on = FUNCTIONS
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for context in fusion_contexts(op, target_of(op)):

@@ -24,6 +24,7 @@ from aicf.passes.support.recompute import is_again
 from aicf.passes.support.updates import body_update
 from aicf.passes.support.verdicts import SAME_TIME
 from aicf.passes.support.work import argument_attrs, target_of, updated_names
+from aicf.passes.support.works_on import FUNCTIONS
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class FuseCastsPass(ModulePass):
     """
 
     name = "fuse-casts"
+    works_on = FUNCTIONS
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for context in fusion_contexts(op, target_of(op)):

@@ -21,6 +21,7 @@ from aicf.passes.support.indexed_reads import border_of
 from aicf.passes.support.ledger import record
 from aicf.passes.support.outlining import id_of, is_feeder
 from aicf.passes.support.work import target_of
+from aicf.passes.support.works_on import FUNCTIONS
 from aicf.policies.kernel_policy import KernelPolicy
 
 
@@ -34,6 +35,7 @@ class FuseElementwisePass(ModulePass):
     """
 
     name = "fuse-elementwise"
+    works_on = FUNCTIONS
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for context in fusion_contexts(op, target_of(op)):

@@ -20,6 +20,7 @@ from aicf.passes.support.outlining import id_of, outline
 from aicf.passes.support.policy import without_bucket
 from aicf.passes.support.views import place_behind
 from aicf.passes.support.work import target_of
+from aicf.passes.support.works_on import FUNCTIONS
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class FuseEpiloguesPass(ModulePass):
     """
 
     name = "fuse-epilogues"
+    works_on = FUNCTIONS
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for context in fusion_contexts(op, target_of(op)):

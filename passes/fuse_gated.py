@@ -18,6 +18,7 @@ from aicf.passes.support.outlining import Outline, id_of, outline
 from aicf.passes.support.products import are_alike
 from aicf.passes.support.prologues import outline_behind_rows, refusal_behind_rows, row_programs
 from aicf.passes.support.work import target_of
+from aicf.passes.support.works_on import FUNCTIONS
 
 KINDS = ("gemm_gated", "norm_gated")
 
@@ -34,6 +35,7 @@ class FuseGatedPass(ModulePass):
     """
 
     name = "fuse-gated"
+    works_on = FUNCTIONS
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for context in fusion_contexts(op, target_of(op)):

@@ -17,6 +17,7 @@ from aicf.passes.support.ledger import record
 from aicf.passes.support.outlining import Outline, id_of, outline
 from aicf.passes.support.products import are_alike
 from aicf.passes.support.work import target_of
+from aicf.passes.support.works_on import FUNCTIONS
 
 KINDS = ("gemm_multi",)
 
@@ -33,6 +34,7 @@ class FuseHorizontalPass(ModulePass):
     """
 
     name = "fuse-horizontal"
+    works_on = FUNCTIONS
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for context in fusion_contexts(op, target_of(op)):

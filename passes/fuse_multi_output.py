@@ -28,6 +28,7 @@ from aicf.passes.support.outlining import id_of, name_of
 from aicf.passes.support.saved_values import is_given
 from aicf.passes.support.verdicts import SAME_TIME
 from aicf.passes.support.work import target_of, work_of_group
+from aicf.passes.support.works_on import GROUPS
 from aicf.policies.kernel_policy import BATCH_INVARIANT
 
 _RESULTS = 4
@@ -56,6 +57,7 @@ class FuseMultiOutputPass(ModulePass):
     """
 
     name = "fuse-multi-output"
+    works_on = GROUPS
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for context in fusion_contexts(op, target_of(op), grouped=True):

@@ -18,6 +18,7 @@ from aicf.passes.support.ledger import record
 from aicf.passes.support.outlining import Outline, id_of, outline
 from aicf.passes.support.products import reduces_rows
 from aicf.passes.support.work import target_of
+from aicf.passes.support.works_on import FUNCTIONS
 
 KINDS = ("gemm_norm",)
 
@@ -36,6 +37,7 @@ class FuseNormsPass(ModulePass):
     """
 
     name = "fuse-norms"
+    works_on = FUNCTIONS
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for context in fusion_contexts(op, target_of(op)):

@@ -20,6 +20,7 @@ from aicf.passes.support.ledger import record
 from aicf.passes.support.outlining import Outline, id_of
 from aicf.passes.support.prologues import KINDS, Rows, outline_behind_rows, refusal_behind_rows, row_programs
 from aicf.passes.support.work import target_of
+from aicf.passes.support.works_on import FUNCTIONS
 
 Products = Sequence[logical.MatmulOp]
 
@@ -34,6 +35,7 @@ class FuseProloguesPass(ModulePass):
     """
 
     name = "fuse-prologues"
+    works_on = FUNCTIONS
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for context in fusion_contexts(op, target_of(op)):

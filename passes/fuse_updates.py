@@ -21,6 +21,7 @@ from aicf.passes.support.outlining import Outline, id_of, is_feeder, outline
 from aicf.passes.support.updates import body_update, is_spread
 from aicf.passes.support.views import VIEW_OPS
 from aicf.passes.support.work import argument_attrs, result_attrs, target_of
+from aicf.passes.support.works_on import FUNCTIONS
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class FuseUpdatesPass(ModulePass):
     """
 
     name = "fuse-updates"
+    works_on = FUNCTIONS
 
     listed: bool = False
 

@@ -17,6 +17,7 @@ from aicf.passes.support.instructions import instruction_work
 from aicf.passes.support.ledger import record
 from aicf.passes.support.programs import programs
 from aicf.passes.support.work import work_of_group
+from aicf.passes.support.works_on import until_phase
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class GenerateKernelsPass(ModulePass):
     """
 
     name = "generate-kernels"
+    works_on = until_phase("final", "emit.group")
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for function in list(op.body.block.ops):

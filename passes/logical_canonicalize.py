@@ -57,6 +57,7 @@ from aicf.passes.support.identity import (
 )
 from aicf.passes.support.pads import TakePadIn
 from aicf.passes.support.views import View
+from aicf.passes.support.works_on import FUNCTIONS
 
 
 class RemoveIdentity(RewritePattern):
@@ -306,6 +307,7 @@ class LogicalCanonicalizePass(ModulePass):
     """Applies the exact rewrites until none matches; what a rewrite drops stays in the sources of what replaces it."""
 
     name = "logical-canonicalize"
+    works_on = FUNCTIONS
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         apply_patterns(op, PATTERNS)

@@ -19,6 +19,7 @@ from xdsl.traits import Commutative
 from aicf.dialects.logical import LogicalOp
 from aicf.passes.support.identity import merge_sources, op_id
 from aicf.passes.support.ledger import record
+from aicf.passes.support.works_on import FUNCTIONS
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class LogicalCsePass(ModulePass):
     """Merges equal logical ops of a block; the survivor takes the sources, the ledger keeps what merged."""
 
     name = "logical-cse"
+    works_on = FUNCTIONS
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for block in list(op.walk_blocks()):

@@ -13,6 +13,7 @@ from xdsl.traits import Pure
 
 from aicf.passes.support.identity import op_id
 from aicf.passes.support.ledger import record
+from aicf.passes.support.works_on import FUNCTIONS
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class LogicalDcePass(ModulePass):
     """Erases unused pure ops; the ledger keeps the ids of those that had one."""
 
     name = "logical-dce"
+    works_on = FUNCTIONS
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         removed = [identity for block in list(op.walk_blocks()) for identity in _sweep(block)]

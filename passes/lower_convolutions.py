@@ -23,6 +23,7 @@ from aicf.passes.support.lowerings.base import LowerBy, Lowering
 from aicf.passes.support.outlining import id_of, outline
 from aicf.passes.support.views import VIEW_OPS
 from aicf.passes.support.work import TARGET_ATTR, target_of
+from aicf.passes.support.works_on import FUNCTIONS
 
 KINDS = ("conv",)
 
@@ -37,6 +38,7 @@ class LowerConvolutionsPass(ModulePass):
     """
 
     name = "lower-convolutions"
+    works_on = FUNCTIONS
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         refused = {

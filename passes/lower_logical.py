@@ -19,6 +19,7 @@ from aicf.passes.lower_poolings import without_poolings
 from aicf.passes.support.greedy import apply_patterns
 from aicf.passes.support.identity import IdTable
 from aicf.passes.support.lowerings import lowerings
+from aicf.passes.support.works_on import FUNCTIONS
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class LowerLogicalPass(ModulePass):
     """Expands composite ops such as linear, gelu, softmax and layer_norm; the new ops are called ``<id>.<part>``."""
 
     name = "lower-logical"
+    works_on = FUNCTIONS
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         ids = IdTable(op)

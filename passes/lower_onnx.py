@@ -16,6 +16,7 @@ from xdsl.rewriter import Rewriter
 
 from aicf.dialects.onnx import GraphOp
 from aicf.passes.support.identity import IdTable, invalid
+from aicf.passes.support.works_on import WorksOn
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class LowerOnnxPass(ModulePass):
     """Replaces every ``onnx.graph`` by a ``func.func`` of its name; ops are called as the nodes that they come from."""
 
     name = "lower-onnx"
+    works_on = WorksOn(("onnx.graph",))
 
     strict: bool = False
     """A wrong declaration is an error."""

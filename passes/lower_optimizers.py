@@ -20,6 +20,7 @@ from aicf.dialects import logical
 from aicf.dialects.types import tensor_info
 from aicf.passes.support.identity import IdTable
 from aicf.passes.support.lowerings.base import Lowering
+from aicf.passes.support.works_on import FUNCTIONS
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class LowerOptimizersPass(ModulePass):
     """Writes `logical.sgd`, `logical.adam` and `logical.adamw` as elementwise ops, called `<id>.<part>`."""
 
     name = "lower-optimizers"
+    works_on = FUNCTIONS
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         ids = IdTable(op)

@@ -19,6 +19,7 @@ from aicf.passes.support.ledger import record
 from aicf.passes.support.lowerings import lowerings
 from aicf.passes.support.outlining import id_of, outline
 from aicf.passes.support.work import TARGET_ATTR, target_of
+from aicf.passes.support.works_on import FUNCTIONS
 
 KIND = "pool"
 POOLINGS = (logical.MaxPoolOp, logical.AvgPoolOp)
@@ -33,6 +34,7 @@ class LowerPoolingsPass(ModulePass):
     """
 
     name = "lower-poolings"
+    works_on = FUNCTIONS
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         refused: set[Operation] = {

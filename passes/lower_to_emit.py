@@ -67,6 +67,7 @@ from aicf.passes.support.work import (
     updated_names,
     work_of_group,
 )
+from aicf.passes.support.works_on import FUNCTIONS
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,7 @@ class LowerToEmitPass(ModulePass):
     """
 
     name = "lower-to-emit"
+    works_on = FUNCTIONS
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         expected = _expected_times(op)

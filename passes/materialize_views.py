@@ -27,6 +27,7 @@ from aicf.passes.support.outlining import id_of, is_feeder, outline, sources_of
 from aicf.passes.support.peeling import reads_in_memory
 from aicf.passes.support.views import VIEW_OPS, View
 from aicf.passes.support.work import result_attrs, target_of
+from aicf.passes.support.works_on import FUNCTIONS
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class MaterializeViewsPass(ModulePass):
     """
 
     name = "materialize-views"
+    works_on = FUNCTIONS
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for context in fusion_contexts(op, target_of(op)):

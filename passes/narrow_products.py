@@ -27,6 +27,7 @@ from aicf.passes.support.narrow_prices import NoKernel, ProductPrices
 from aicf.passes.support.outlining import id_of
 from aicf.passes.support.policy import without_bucket
 from aicf.passes.support.work import target_of
+from aicf.passes.support.works_on import FUNCTIONS
 from aicf.policies.kernel_policy import BATCH_INVARIANT
 
 LARGEST_SUM = 2**31 - 1
@@ -47,6 +48,7 @@ class NarrowProductsPass(ModulePass):
     """
 
     name = "narrow-products"
+    works_on = FUNCTIONS
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if PREPARE in symbols(op):

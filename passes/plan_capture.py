@@ -12,6 +12,7 @@ from aicf.dialects.emit import ProgramOp
 from aicf.passes.support.ledger import record
 from aicf.passes.support.policy import spend
 from aicf.passes.support.programs import advance, programs
+from aicf.passes.support.works_on import until_phase
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class PlanCapturePass(ModulePass):
     """
 
     name = "plan-capture"
+    works_on = until_phase("final")
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         captured = [program for program in programs(op) if advance(program, "planned", "final")]

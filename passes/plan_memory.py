@@ -24,6 +24,7 @@ from aicf.passes.analysis.liveness import (
 from aicf.passes.support.ledger import record
 from aicf.passes.support.policy import execution_of
 from aicf.passes.support.programs import advance, programs
+from aicf.passes.support.works_on import until_phase
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class PlanMemoryPass(ModulePass):
     """
 
     name = "plan-memory"
+    works_on = until_phase("planned")
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for program in programs(op):

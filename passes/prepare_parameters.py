@@ -42,6 +42,7 @@ from aicf.passes.support.policy import execution_of, policy_of, without_bucket
 from aicf.passes.support.structure import structure_of_body
 from aicf.passes.support.views import VIEW_OPS
 from aicf.passes.support.work import target_of, updated_names
+from aicf.passes.support.works_on import FUNCTIONS
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class PrepareParametersPass(ModulePass):
     """
 
     name = "prepare-parameters"
+    works_on = FUNCTIONS
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if PREPARE in symbols(op) or not execution_of(op).prepared_weights:

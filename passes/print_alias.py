@@ -14,6 +14,7 @@ from aicf.dialects.emit import ResolvedOp
 from aicf.passes.analysis.accesses import Region, region_of
 from aicf.passes.support.printing import name_of, root_names, show
 from aicf.passes.support.programs import programs
+from aicf.passes.support.works_on import PROGRAMS
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class PrintAliasPass(ModulePass):
     """
 
     name = "print-alias"
+    works_on = PROGRAMS
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for program in programs(op):

@@ -15,6 +15,7 @@ from aicf.errors import PlanError
 from aicf.passes.analysis.cost import Cost, cost_of_group, cost_of_instruction
 from aicf.passes.support.printing import show
 from aicf.passes.support.work import symbol_name
+from aicf.passes.support.works_on import GROUPS_AND_INSTRUCTIONS
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class PrintCostPass(ModulePass):
     """
 
     name = "print-cost"
+    works_on = GROUPS_AND_INSTRUCTIONS
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         table = symbols(op)

@@ -11,6 +11,7 @@ from xdsl.passes import ModulePass
 from aicf.dialects.emit import ProgramOp
 from aicf.passes.analysis.happens_before import HappensBefore
 from aicf.passes.support.printing import scheduled_programs, show
+from aicf.passes.support.works_on import PROGRAMS
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class PrintHappensBeforePass(ModulePass):
     """
 
     name = "print-happens-before"
+    works_on = PROGRAMS
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for program in scheduled_programs(op):

@@ -13,6 +13,7 @@ from aicf.passes.analysis.accesses import accesses_by_root
 from aicf.passes.analysis.happens_before import HappensBefore
 from aicf.passes.analysis.liveness import Interference, interfering, lower_bound, slot_lifetimes
 from aicf.passes.support.printing import root_names, scheduled_programs, show
+from aicf.passes.support.works_on import PROGRAMS
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class PrintLivenessPass(ModulePass):
     """
 
     name = "print-liveness"
+    works_on = PROGRAMS
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for program in scheduled_programs(op):

@@ -42,6 +42,7 @@ from aicf.passes.support.programs import programs
 from aicf.passes.support.unviewing import laid_out, view_ops
 from aicf.passes.support.views import VIEW_OPS, View
 from aicf.passes.support.work import symbol_name
+from aicf.passes.support.works_on import PROGRAMS
 
 PINS = ("all", "groups", "nothing")
 ARGUMENT_ROLES = ("input", "param", "state", "meta")
@@ -57,6 +58,7 @@ class RaiseEmitPass(ModulePass):
     """
 
     name = "raise-emit"
+    works_on = PROGRAMS
 
     pin: str = "all"
 

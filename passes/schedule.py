@@ -26,6 +26,7 @@ from aicf.passes.support.reorder import footprint, move
 from aicf.passes.support.reuse import memory_bytes, reuse_order
 from aicf.passes.support.streams import Step, predicted_us
 from aicf.passes.support.work import TARGET_ATTR
+from aicf.passes.support.works_on import until_phase
 from aicf.policies.execution_policy import ExecutionPolicy
 
 MOST_STREAMS = 4
@@ -60,6 +61,7 @@ class SchedulePass(ModulePass):
     """
 
     name = "schedule"
+    works_on = until_phase("scheduled")
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         execution = execution_of(op)

@@ -35,6 +35,7 @@ from aicf.passes.support.programs import programs
 from aicf.passes.support.staging import staging_us
 from aicf.passes.support.structure import Structure, structure_of_work
 from aicf.passes.support.work import GroupWork, legal_kernels, target_of, work_of_group
+from aicf.passes.support.works_on import until_phase
 from aicf.policies.kernel_policy import EXPECTED_US, KernelPolicy
 from aicf.policies.tuning_table import MeasuredWork
 
@@ -65,6 +66,7 @@ class SelectKernelsPass(ModulePass):
     """
 
     name = "select-kernels"
+    works_on = until_phase("final", "emit.group")
 
     tuning: str = ""
 

@@ -21,6 +21,7 @@ from aicf.passes.support.layouts import WINDOWED, Component, LayoutGraph
 from aicf.passes.support.ledger import microseconds, record
 from aicf.passes.support.policy import policy_of, with_stems, without_bucket
 from aicf.passes.support.work import target_of, work_of_group
+from aicf.passes.support.works_on import GROUPS
 from aicf.policies.kernel_policy import BATCH_INVARIANT, CHANNELS_LAST, EVERY_VALUE, ROW_MAJOR
 
 _TOLD = 8
@@ -42,6 +43,7 @@ class SelectLayoutsPass(ModulePass):
     """
 
     name = "select-layouts"
+    works_on = GROUPS
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         target = target_of(op)

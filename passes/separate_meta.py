@@ -34,6 +34,7 @@ from aicf.passes.support.interface import (
 )
 from aicf.passes.support.ledger import record
 from aicf.passes.support.work import argument_attrs
+from aicf.passes.support.works_on import FUNCTIONS
 
 MANAGERS = ("device", "host")
 
@@ -49,6 +50,7 @@ class SeparateMetaPass(ModulePass):
     """
 
     name = "separate-meta"
+    works_on = FUNCTIONS
 
     meta: str = "device"
 

@@ -8,10 +8,11 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from aicf.backends.registry import get_backend, resolve_target
+from aicf.backends.registry import get_backend, resolve_target, target_spec
 from aicf.errors import PolicyError
 from aicf.passes.support.ledger import record
-from aicf.passes.support.work import TARGET_ATTR
+from aicf.passes.support.work import TARGET_ATTR, target_of
+from aicf.passes.support.works_on import ANYTHING, IS_FINAL, is_final
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class SetTargetPass(ModulePass):
     """
 
     name = "set-target"
+    works_on = ANYTHING
 
     target: str
     threads: int = 1
@@ -36,5 +38,9 @@ class SetTargetPass(ModulePass):
                 f'as in set-target{{target="{backend}:{here}"}} for this machine'
             )
         target = resolve_target(self.target, self.threads)
+        if is_final(op) and op.attributes.get(TARGET_ATTR, target) != target:
+            raise PolicyError(
+                f"{IS_FINAL} for {target_spec(target_of(op))}; run raise-emit first to decide it again"
+            )
         op.attributes[TARGET_ATTR] = target
         record(op, self.name, ["module"], self.target, f"option target, threads {self.threads}")

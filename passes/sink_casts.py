@@ -24,6 +24,7 @@ from aicf.passes.support.outlining import id_of, sources_of
 from aicf.passes.support.peeling import yielded
 from aicf.passes.support.verdicts import SAME_TIME
 from aicf.passes.support.work import target_of
+from aicf.passes.support.works_on import GROUPS
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class SinkCastsPass(ModulePass):
     """
 
     name = "sink-casts"
+    works_on = GROUPS
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for context in fusion_contexts(op, target_of(op), grouped=True):

@@ -9,6 +9,7 @@ Programs without symbolic dimensions stay as they are.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -28,6 +29,7 @@ from aicf.dialects.types import bind_names, is_tensor, tensor_info
 from aicf.errors import PolicyError
 from aicf.passes.support.identity import invalid, op_id, set_identity, sources
 from aicf.passes.support.onnx_values import Values, bind_sizes, bind_values, check_inputs, parse_values
+from aicf.passes.support.works_on import MODELS
 
 _MOST_DIGITS = 19
 """Of a size; one more may exceed 64 bits."""
@@ -38,12 +40,13 @@ Buckets: TypeAlias = Mapping[str, Sequence[int]]
 
 @dataclass(frozen=True)
 class SpecializeShapesPass(ModulePass):
-    """Binds the symbolic dimensions: ``dims`` gives sizes per name, names apart by ``;``, sizes by ``,``.
+    """Binds the symbolic dimensions: ``dims`` gives sizes per name, names apart by ``;`` or ``,``, sizes by ``,``.
 
     ``values`` binds inputs of ONNX graphs, ``{"shape": [2, 3]}``: they become constants, and no inputs any more.
     """
 
     name = "specialize-shapes"
+    works_on = MODELS
 
     dims: str = ""
     values: str = ""
@@ -75,13 +78,13 @@ def _bind_values(module: ModuleOp, values: Values, buckets: dict[str, tuple[int,
 
 
 def parse_dims(text: str) -> dict[str, tuple[int, ...]]:
-    """Read ``N=1,32;M=4``.
+    """Read ``N=1,32;M=4``; a ``,`` may also stand before the next name, as in ``N=1,32,M=4``.
 
     Raises:
         PolicyError: it is malformed, or a name or size is repeated.
     """
     buckets: dict[str, tuple[int, ...]] = {}
-    for part in filter(None, (part.strip() for part in text.split(";"))):
+    for part in filter(None, (part.strip() for part in re.split(_NEXT_NAME, text))):
         name, equals, sizes = (piece.strip() for piece in part.partition("="))
         words = [word.strip() for word in sizes.split(",")]
         if not equals or not NAME_PATTERN.fullmatch(name) or not all(_is_size(word) for word in words):
@@ -91,6 +94,10 @@ def parse_dims(text: str) -> dict[str, tuple[int, ...]]:
             raise PolicyError(f"dims: '{part}' repeats a name or a size; give each once")
         buckets[name] = values
     return buckets
+
+
+_NEXT_NAME = re.compile(r";|,(?=[^,;=]*=)")
+"""What ends the sizes of a name: a `;`, or the `,` before another name."""
 
 
 def _is_size(word: str) -> bool:

@@ -11,6 +11,7 @@ from xdsl.passes import ModulePass
 from aicf.dialects.emit import BINDINGS, ProgramOp
 from aicf.errors import CaptureError
 from aicf.passes.support.programs import programs
+from aicf.passes.support.works_on import PROGRAMS
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class VerifyCaptureSafePass(ModulePass):
     """
 
     name = "verify-capture-safe"
+    works_on = PROGRAMS
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         blockers = [blocker for program in programs(op) for blocker in _blockers(program)]

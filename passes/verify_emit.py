@@ -35,6 +35,7 @@ from aicf.passes.support.structure import (
     structure_of_work,
 )
 from aicf.passes.support.work import TARGET_ATTR, buffer_info, descriptor, may_be_rounded, symbol_name
+from aicf.passes.support.works_on import PROGRAMS
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class VerifyEmitPass(ModulePass):
     """
 
     name = "verify-emit"
+    works_on = PROGRAMS
 
     meaning: bool = True
 

@@ -43,6 +43,7 @@ from aicf.dialects.onnx import GraphOp
 from aicf.dialects.types import is_tensor, tensor, tensor_info
 from aicf.errors import InvalidIR
 from aicf.passes.support.identity import invalid, op_id, position_of, sources
+from aicf.passes.support.works_on import IS_FINAL, MODELS, is_final
 
 METHOD_WORDS = ("kernel", "grid", "block", "tile", "shared", "stream", "arena", "tensor_core")
 """Words of emit IR; an attribute of a logical program that mentions one decides what a pass should."""
@@ -58,12 +59,15 @@ class VerifyLogicalPass(ModulePass):
     """
 
     name = "verify-logical"
+    works_on = MODELS
 
     groups: bool = False
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         functions = [inner for inner in op.body.block.ops if isinstance(inner, FuncOp)]
         if not functions and not any(isinstance(inner, GraphOp) for inner in op.body.block.ops):
+            if is_final(op):
+                raise InvalidIR(f"{IS_FINAL}; run raise-emit first, which gives back its functions")
             raise InvalidIR("the module has no func.func; a program is at least one function")
         _check_dispatches(op)
         for function in functions:

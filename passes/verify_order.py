@@ -25,6 +25,7 @@ from aicf.passes.support.early_start import early_conflict, triggers, waits_insi
 from aicf.passes.support.hazards import Hazards
 from aicf.passes.support.identity import invalid
 from aicf.passes.support.programs import programs
+from aicf.passes.support.works_on import PROGRAMS
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class VerifyOrderPass(ModulePass):
     """
 
     name = "verify-order"
+    works_on = PROGRAMS
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for program in programs(op):

@@ -17,6 +17,7 @@ from aicf.passes.support.ledger import record
 from aicf.passes.support.lowerings.base import LowerBy, Lowering
 from aicf.passes.support.outlining import id_of, outline
 from aicf.passes.support.work import target_of
+from aicf.passes.support.works_on import FUNCTIONS
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class WidenProductsPass(ModulePass):
     reasons. What the casts feed is a product of i32, which wraps around to the same sums."""
 
     name = "widen-products"
+    works_on = FUNCTIONS
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         refused = [

@@ -76,8 +76,7 @@ PROGRAMS = {
     ),
     "operand of another type": (
         program("  %y = logical.relu %x : tensor<2x4xf32>", RETURN),
-        ":2:21: error: operand is used with type tensor<2x4xf32>, "
-        "but has been previously used or defined with type tensor<2x3xf32>",
+        ":2:21: error: %x is used with type tensor<2x4xf32>, but is defined with type tensor<2x3xf32> at ",
     ),
     "result of another type": (
         program('  %y = logical.compare "lt" %x, %x : tensor<2x3xf32> -> tensor<2x3xf32>', RETURN),

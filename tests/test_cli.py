@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -19,6 +20,7 @@ import aicf
 from aicf.backends.cpu.target import host_level
 from aicf.explain import WIDTH, microseconds
 from aicf.inference import report
+from aicf.plain import to_plain
 from aicf.tools.aicf_cli import main
 from tests.support.processes import interruptible
 from tests.support.training_graphs import mlp as training_mlp
@@ -210,6 +212,94 @@ def test_bench_compiles_a_model(folder: Path, capsys: pytest.CaptureFixture[str]
     assert main(["bench", model, "--weights", weights, "--dims", "N=2", "--repeats", "2"]) == 0
     out = capsys.readouterr().out
     assert "N=2: call " in out and "fc1@N=2" in out
+
+
+def test_dims_add_up(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    out = tmp_path / "m.aicf"
+    command = ["compile", str(MLP), "-o", str(out), "--weights", str(folder / "mlp.safetensors")]
+    command += ["--target", "reference"]
+    assert main([*command, "--dims", "N=1", "--dims", "N=3,5"]) == 0
+    assert [row.sizes for row in aicf.load(out).plan.rows] == [(1,), (3,), (5,)]
+    capsys.readouterr()
+    assert main([*command, "--dims", "N=1", "--dims", "N=1"]) == 1
+    assert capsys.readouterr().err.endswith("error: dims: 'N=1,1' repeats a name or a size; give each once\n")
+
+
+def test_bench_makes_weights_up_if_it_is_told_to(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    command = ["bench", str(MLP), "--dims", "N=2", "--repeats", "2", "--target", "reference"]
+    assert main(command) == 1
+    assert capsys.readouterr().err == (
+        f"{MLP}: error: missing weights fc1.weight, fc1.bias, fc2.weight, fc2.bias, fc3.weight, fc3.bias; pass a "
+        ".safetensors file (--weights), or --random-weights to time the program with any\n"
+    )
+    assert main([*command, "--random-weights"]) == 0
+    assert "@digits@N=2: call " in capsys.readouterr().out
+    assert main(["bench", str(STEP), "--random-weights", "--repeats", "2"]) == 0
+    assert "grad_w" in capsys.readouterr().out
+    weights = ["--weights", str(folder / "mlp.safetensors")]
+    (tmp_path / "m.mlir").write_text(aicf.load(folder / "mlp.aicf").ir("emit"))
+    for arguments, why in (
+        ([*command, *weights], "--weights has weights"),
+        (["bench", str(tmp_path / "m.onnx")], "an ONNX model brings its own weights"),
+        (["bench", str(tmp_path / "m.mlir")], "on an emit program; give --weights"),
+        (["bench", str(folder / "mlp.aicf")], "on an artifact, which is compiled"),
+    ):
+        assert main([*arguments, "--random-weights"]) == 1
+        assert why in capsys.readouterr().err
+
+
+def test_bench_and_explain_as_json(folder: Path, capsys: pytest.CaptureFixture[str]):
+    artifact = str(folder / "mlp.aicf")
+    exe = aicf.load(artifact)
+    assert main(["bench", artifact, "--repeats", "2", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["model"] == "mlp" and found["target"] == f"cpu:{exe.plan.arch}"
+    names = [[row["name"] for row in each["instructions"]] for each in found["programs"]]
+    assert names == [[node.name for node in program.graph.nodes] for program in exe.plan.programs]
+    assert all(each["timing"]["call_us"] > 0 for each in found["programs"])
+    for arguments, answer in (
+        ([], exe.explain()),
+        (["relu1"], exe.explain("relu1")),
+        (["--why-not", "relu1", "fc2"], exe.why_not("relu1", "fc2")),
+        (["--list"], exe.value_names()),
+    ):
+        assert main(["explain", artifact, *arguments, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(to_plain(answer)))
+
+
+def test_explain_lists_what_it_answers_for(folder: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["explain", str(folder / "mlp.aicf"), "--list"]) == 0
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert head.split(maxsplit=2) == ["name", "kind", "what it is"]
+    rows = [tuple(re.split("  +", line, maxsplit=2)) for line in lines]
+    assert ("x", "input", "f32[1, 64], f32[3, 64]") in rows and (
+        "fc1.weight",
+        "param",
+        "f32[128, 64]",
+    ) in rows
+    assert {("relu1", "op"), ("fc1@N=3", "instruction"), ("probabilities", "output")} <= {
+        row[:2] for row in rows
+    }
+    for name, *_ in rows:
+        assert main(["explain", str(folder / "mlp.aicf"), name]) == 0
+    capsys.readouterr()
+    for arguments in (["--list", "relu1"], ["--list", "--rejected"], ["--list", "--why-not", "fc1", "fc2"]):
+        assert main(["explain", str(folder / "mlp.aicf"), *arguments]) == 2
+
+
+def test_a_profile_shares_times_among_the_ops_of_the_model(folder: Path):
+    """By the operations of the bodies: a product of 64 terms is 128 operations an element, and ReLU one."""
+    exe = aicf.load(folder / "mlp.aicf")
+    profile = aicf.Profiler(exe).measure(np.load(folder / "x.npy"), repeats=3)
+    by_source = profile.by_source()
+    assert set(by_source) == {"fc1", "relu1", "fc2", "relu2", "fc3", "prob"}
+    assert sum(by_source.values()) == pytest.approx(profile.total_us, rel=1e-9)
+    work = exe.work_by_source()["fc1@N=3"]
+    assert work["relu1"] == 3 * 128 and work["fc1"] == 3 * 128 * (2 * 64 + 1)
+    fc1 = next(row for row in profile.instructions if row.name == "fc1@N=3")
+    assert by_source["relu1"] == pytest.approx(fc1.median_us / (2 * 64 + 2), rel=1e-9)
 
 
 def test_explain_is_plain_in_a_pipe(folder: Path, capsys: pytest.CaptureFixture[str]):

@@ -18,8 +18,9 @@ from aicf import artifact
 from aicf.compiled import EMIT, NATIVE
 from aicf.decided import Decided
 from aicf.dialects.emit import find_ledger
-from aicf.diff import Comparison, compare
+from aicf.diff import Comparison, Difference, compare
 from aicf.errors import PolicyError
+from aicf.explain import WIDTH
 from aicf.frontends.text import make_context, parse_module
 from aicf.passes.aicf_inference import AicfInferencePass, run
 from aicf.passes.support.decisions import decisions_of, members_by_instruction
@@ -177,15 +178,40 @@ def test_a_fusion_that_came_apart_is_one_difference() -> None:
     comparison = unfused(first, epilogue=False)
     lost = [d for d in comparison.differences if d.program == "digits@N=1" and d.kind == "fusion lost"]
     assert [d.subject for d in lost] == ["fc1@N=1", "fc2@N=1"]
-    assert lost[0].before.startswith("fc1.bias@N=1 + fc1.matmul@N=1 + relu1@N=1 by cpu.gemm")
+    # Ops of the model; the parts of one only where several instructions compute it.
+    assert lost[0].before.startswith("fc1 + relu1 by cpu.gemm")
     apart = [part.partition(" by ")[0] for part in lost[0].after.split(" | ")]
-    assert apart == ["fc1.matmul@N=1", "fc1.bias@N=1 + relu1@N=1"]
+    assert apart == ["fc1.matmul", "fc1.bias + relu1"]
     before, after = comparison.figures["digits@N=1"]
     assert (before.instructions, after.instructions) == (4, 6)
     assert after.bytes_moved > before.bytes_moved and after.edges == 5
     assert "  instructions: 4 -> 6" in str(comparison)
     back = compare(decided("digits", Policy(KernelPolicy(fusion=Fusion(epilogue=False)))), first)
     assert [d.subject for d in back.differences if d.kind == "fusion gained"][:2] == ["fc1@N=1", "fc2@N=1"]
+
+
+def test_a_comparison_fits_a_screen_and_says_the_bucket_once() -> None:
+    text = str(unfused(decided("digits"), epilogue=False, elementwise=False))
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= WIDTH + 2
+    assert [line for line in lines if "N=1" in line] == ["@digits@N=1"]
+    assert "  fusion lost of fc1: fc1 + relu1 by cpu.gemm" in text
+
+
+def test_long_lists_and_records_are_cut() -> None:
+    names = " + ".join(f"op{index}" for index in range(40))
+    lost = Difference("fusion lost", "p@N=2", "a@N=2", f"{names} by k", " | ".join(["x@N=2 by k"] * 40))
+    assert " ".join(" ".join(lost.lines()).split()) == (
+        "fusion lost of a: op0 + op1 + op2 + op3 + op4 + op5 + 34 more by k -> "
+        "x by k | x by k | x by k | x by k | 36 more"
+    )
+    entries = {
+        "tile": ({"m": 4, "n": {"lanes": 8, "k": 1}}, {"m": 4, "n": {"lanes": 4, "k": 1}}),
+        "x": (None, "y" * 900),
+    }
+    head, *lines = Difference("record", "p", "a", "k", "k", entries).lines()
+    assert head == "record of a: k -> k" and lines[0] == "  tile.n.lanes: 8 -> 4"
+    assert "".join(lines[1:]).replace(" ", "") == f"x:none->{'y' * 200}..."
 
 
 def test_order_and_memory_are_compared() -> None:

@@ -17,6 +17,7 @@ from xdsl.passes import ModulePass
 from aicf.frontends.text import make_context, parse_module, verify_module
 from aicf.passes.aicf_inference import AicfInferencePass
 from aicf.passes.support.programs import programs
+from aicf.passes.support.works_on import PROGRAMS
 from aicf.tools.aicf_opt import main as aicf_opt
 from aicf.universe import AICF_UNIVERSE
 from tests.test_compiler import ROOT
@@ -44,7 +45,7 @@ INVENTED = ("passes/some_pass.py", "lit_tests/passes/some_pass.mlir", "examples/
 PASS_IMPORTS = {
     imported.__name__: imported
     for imported in (dataclass, Context, DictionaryAttr, ModuleOp, ModulePass, programs)
-}
+} | {"PROGRAMS": PROGRAMS}
 """What the file of a pass begins with."""
 
 

@@ -1,9 +1,9 @@
 """``aicf-opt``: run any pass or pipeline on a program, print the result.
 
 ``xdsl-opt`` with our dialects, passes and parser, and with errors made for people: one line
-``file:line:col: error: ...`` on stderr, then the operation, its users and its source ids. Nothing is
-compiled and no device is touched. Exit status: 0 done, 1 an error in the program or pipeline, 2 usage,
-130 Ctrl-C.
+``file:line:col: error: ...`` on stderr, then the operation, its users and its source ids. A pass that finds nothing to
+do in the program gives a line of the same form, a remark. Nothing is compiled and no device is touched. Exit status:
+0 done, 1 an error in the program or pipeline, 2 usage, 130 Ctrl-C.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import argparse
 import contextlib
 import os
 import sys
-import time
 import traceback
 from collections.abc import Callable, Generator, Sequence
 from io import StringIO
@@ -29,7 +28,11 @@ from aicf.artifact import toolchain_lock
 from aicf.errors import AicfError, InvalidIR
 from aicf.files import write_whole
 from aicf.frontends.text import location_of, parse_module, verify_module
+from aicf.passes.support.named_pipeline import NamedPipeline
 from aicf.passes.support.pipeline import apply_pass, parse_pipeline
+from aicf.passes.support.works_on import nothing_to_do
+from aicf.tools.pass_listing import HelpFormatter, ListPasses, describe_arguments
+from aicf.tools.pass_trace import PassTrace
 from aicf.universe import AICF_UNIVERSE
 
 EXIT_ERROR, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
@@ -55,7 +58,7 @@ class AicfOptMain(xDSLOptMain):
     def __init__(self, args: Sequence[str] | None = None) -> None:
         self._universe = _union(XDSL_UNIVERSE, Universe.get_multiverse(), AICF_UNIVERSE)
         self._offset = 0
-        super().__init__(description="AICF modular optimizer driver", args=args)
+        super().__init__(description="Run passes on a program, and print the result.", args=args)
 
     def register_all_dialects(self) -> None:
         for name, factory in self._universe.all_dialects.items():
@@ -73,11 +76,19 @@ class AicfOptMain(xDSLOptMain):
     def register_all_arguments(self, arg_parser: argparse.ArgumentParser) -> None:
         super().register_all_arguments(arg_parser)
         arg_parser.prog = "aicf-opt"
+        arg_parser.formatter_class = HelpFormatter
         # There is one frontend: a program is text whatever its file is called.
         arg_parser.set_defaults(frontend="mlir")
         arg_parser.add_argument(
             "--debug", action="store_true", help="Print the Python traceback of an error as well"
         )
+        arg_parser.add_argument(
+            "--list-passes",
+            action=ListPasses,
+            passes=self.available_passes,
+            help="Print all passes, each with what it does and its options, one a line",
+        )
+        describe_arguments(arg_parser, self.available_targets)
 
     def _parse_mlir(self, stream: IO[bytes]) -> ModuleOp:
         return parse_module(
@@ -94,19 +105,24 @@ class AicfOptMain(xDSLOptMain):
         self.pipeline = PassPipeline(passes)
 
     def apply_passes(self, prog: ModuleOp) -> None:
-        """Run the pipeline, verifying after each pass."""
-        passes = self.pipeline.passes
-        for index, module_pass in enumerate(passes):
-            started = time.perf_counter()
-            self._apply_pass(module_pass, prog)
-            if self.args.time_passes:
-                elapsed = time.perf_counter() - started
-                print(f"Pass {module_pass.name} took {elapsed:.6f} seconds", file=sys.stderr)
-            if self.args.print_between_passes and index + 1 < len(passes):
-                print(f"IR after {module_pass.name}:\n{self.output_resulting_program(prog)}")
+        """Run the pipeline, verifying after each pass that it names."""
+        between = (lambda: self.output_resulting_program(prog)) if self.args.print_between_passes else None
+        trace = PassTrace(self.args.time_passes, between)
+        for module_pass in self.pipeline.passes:
+            if (reason := nothing_to_do(module_pass, prog)) is not None:
+                _remark(prog, module_pass, reason)
+            self._apply_pass(module_pass, prog, trace)
+            self._verify_after(module_pass, prog)
 
-    def _apply_pass(self, module_pass: ModulePass, prog: ModuleOp) -> None:
-        apply_pass(module_pass, self.ctx, prog)
+    def _apply_pass(self, module_pass: ModulePass, prog: ModuleOp, trace: PassTrace) -> None:
+        if isinstance(module_pass, NamedPipeline):
+            with trace.of_pipeline(module_pass):
+                module_pass.run_each(prog, lambda step: self._apply_pass(step, prog, trace))
+        else:
+            with trace.of_pass(module_pass):
+                apply_pass(module_pass, self.ctx, prog)
+
+    def _verify_after(self, module_pass: ModulePass, prog: ModuleOp) -> None:
         if self.args.disable_verify:
             return
         try:
@@ -176,6 +192,12 @@ def _resolve_target_option(pass_name: str, option: str, value: str) -> str:
     from aicf.backends.registry import resolve_target, target_spec
 
     return target_spec(resolve_target(value))
+
+
+def _remark(module: ModuleOp, module_pass: ModulePass, reason: str) -> None:
+    """Tells on stderr that a pass that the user named finds nothing to do."""
+    prefix = location_of(module) or "aicf-opt"
+    sys.stderr.write(f"{prefix}: remark: {module_pass.name}: nothing to do: {reason}\n")
 
 
 def _write_output(path: str, text: str) -> None:

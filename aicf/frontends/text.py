@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
 from io import StringIO
@@ -19,6 +20,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import (
     ArrayAttr,
     FileLineColLoc,
+    FunctionType,
     FusedLoc,
     IntAttr,
     ModuleOp,
@@ -27,8 +29,9 @@ from xdsl.dialects.builtin import (
     StringAttr,
     UnknownLoc,
 )
-from xdsl.ir import Attribute, AttributeInvT, Block, Dialect, Operation, SSAValue
+from xdsl.ir import Attribute, AttributeInvT, Block, Dialect, Operation, Region, SSAValue
 from xdsl.parser import Parser, UnresolvedOperand
+from xdsl.parser.core import ForwardDeclaredValue
 from xdsl.parser.generic_parser import ParserState
 from xdsl.printer import Printer
 from xdsl.traits import NoTerminator
@@ -37,6 +40,7 @@ from xdsl.utils.lexer import Input, Span
 from xdsl.utils.mlir_lexer import MLIRLexer, MLIRTokenKind
 
 from aicf.errors import AicfError, InvalidIR
+from aicf.frontends.parse_messages import CLOSING, innermost_open_bracket, reworded
 
 _DIALECTS = {
     "builtin": ("xdsl.dialects.builtin", "Builtin"),
@@ -128,7 +132,8 @@ def _parse(source: str, filename: str, context: Context, line_offset: int, impli
         raise type(error)(error.message, location=parser.here() if parser else position) from error
     except ParseError as error:
         place = _LineTable(error.span.input.content, line_offset).format(error.span.start)
-        raise InvalidIR(_parse_message(error), location=f"{filename}:{place}") from None
+        hint = parser.hint(error) if parser else ""
+        raise InvalidIR(_parse_message(error) + hint, location=f"{filename}:{place}") from None
     except RecursionError:
         # The parser's own frames are unwound, so that its position is where it gave up.
         raise InvalidIR(
@@ -143,23 +148,22 @@ def _parse(source: str, filename: str, context: Context, line_offset: int, impli
         raise InvalidIR(_foreign_message(error), location=parser.here() if parser else position) from error
 
 
-_REWORDED = {
-    "End of file reached before closing string literal.": "string literal is not closed on its line, "
-    'or has an escape other than \\n, \\t, \\\\, \\" and two hex digits',
-}
-
-
 def _parse_message(error: ParseError) -> str:
     found = error.span.content[:40]
-    if error.msg in _REWORDED:
-        return _REWORDED[error.msg]
+    if (own := reworded(error)) is not None:
+        return own + _found(found, own)
     message = error.msg if error.msg[1:2].isupper() else error.msg[:1].lower() + error.msg[1:]
     if message == "could not parse entire input!":
         message = "expected an operation" if found else "expected an operation, found the end of the program"
     message = message.rstrip("!.")
-    if isinstance(found, str) and found.strip() and found not in message:
-        message += f", found {found.splitlines()[0]!r}"
-    return message
+    return message + _found(found, message)
+
+
+def _found(text: str | bytes, message: str) -> str:
+    """What was there in place of what is expected, if the message does not say it."""
+    if isinstance(text, str) and text.strip() and text not in message:
+        return f", found {text.splitlines()[0]!r}"
+    return ""
 
 
 def _foreign_message(error: Exception) -> str:
@@ -196,6 +200,18 @@ class _LinearLexer(MLIRLexer):
     _unescaped_characters_regex = re.compile(r'"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"')
 
 
+@dataclass(frozen=True)
+class _OpenRegion:
+    """Offsets of a `{` that is not closed yet, and of the operation that it belongs to."""
+
+    operation: int
+    brace: int
+
+
+_NEVER_NESTED = ("func.func", '"func.func"', "emit.program", '"emit.program"')
+"""Operations with a region that none of their kind is written in."""
+
+
 class LocatedParser(Parser):
     """xDSL's parser, which also records ``file:line:col`` on every operation.
 
@@ -204,9 +220,14 @@ class LocatedParser(Parser):
 
     def __init__(self, ctx: Context, input: str, name: str = "<string>", line_offset: int = 0) -> None:
         self._lines = _LineTable(input, line_offset)
+        self._source = input
         self._file = StringAttr(name)
         self._operation_start = 0
-        self._first_use: dict[str, Span[str]] = {}
+        self._written: dict[SSAValue, Span[str]] = {}
+        """Where each value is defined, or used first if that comes before."""
+        self._open_regions: list[_OpenRegion] = []
+        self._nested: tuple[_OpenRegion, _OpenRegion] | None = None
+        """A function that began inside another one, and that one."""
         super().__init__(ctx, "", name)
         self._parser_state = ParserState(_LinearLexer(Input(input, name)))
 
@@ -221,9 +242,80 @@ class LocatedParser(Parser):
         return op
 
     def resolve_operand(self, operand: UnresolvedOperand, type: AttributeInvT) -> SSAValue[AttributeInvT]:
-        if operand.operand_name not in self.ssa_values:
-            self._first_use.setdefault(operand.operand_name, operand.span)
-        return super().resolve_operand(operand, type)
+        known = self._known(operand)
+        if known is not None and known.type != type:
+            name = operand.span.text + (f"#{operand.index}" if operand.index else "")
+            how = "was used" if isinstance(known, ForwardDeclaredValue) else "is defined"
+            self.raise_error(
+                f"{name} is used with type {type}, but {how} with type {known.type}{self._place_of(known)}",
+                operand.span,
+            )
+        value = super().resolve_operand(operand, type)
+        self._written.setdefault(value, operand.span)
+        return value
+
+    def _known(self, operand: UnresolvedOperand) -> SSAValue | None:
+        """The value that the operand names, or what stands for it until its definition."""
+        name, index = operand.operand_name, operand.index
+        if (values := self.ssa_values.get(name)) is not None:
+            return values[index] if index < len(values) else None
+        return self.forward_ssa_references.get(name, {}).get(index)
+
+    def _register_ssa_definition(self, name: str, values: Sequence[SSAValue], span: Span[str]) -> None:
+        if earlier := self.ssa_values.get(name):
+            way_out = "" if self._nested else "; give one of the two another name"
+            self.raise_error(f"%{name} is already defined{self._place_of(earlier[0])}{way_out}", span)
+        for index, used in self.forward_ssa_references.get(name, {}).items():
+            if index < len(values) and used.type != values[index].type:
+                self.raise_error(
+                    f"%{name} is defined with type {values[index].type}, but was used with type {used.type}"
+                    f"{self._place_of(used)}",
+                    span,
+                )
+        super()._register_ssa_definition(name, values, span)
+        self._written.update(dict.fromkeys(values, span))
+
+    def _place_of(self, value: SSAValue) -> str:
+        span = self._written.get(value)
+        return "" if span is None else f" at {self._place(span.start)}"
+
+    def _place(self, position: int) -> str:
+        return f"{self._file.data}:{self._lines.format(position)}"
+
+    def parse_optional_region(self, arguments: Iterable[Parser.Argument] | None = None) -> Region | None:
+        if self._current_token.kind != MLIRTokenKind.L_BRACE:
+            return super().parse_optional_region(arguments)
+        region = _OpenRegion(self._operation_start, self._current_token.span.start)
+        outer = next((each for each in reversed(self._open_regions) if self._is_function(each)), None)
+        if outer is not None and self._is_function(region) and self._nested is None:
+            self._nested = region, outer
+        self._open_regions.append(region)
+        parsed = super().parse_optional_region(arguments)
+        self._open_regions.pop()
+        self._operation_start = region.operation
+        return parsed
+
+    def _is_function(self, region: _OpenRegion) -> bool:
+        return self._source.startswith(_NEVER_NESTED, region.operation)
+
+    def hint(self, error: ParseError) -> str:
+        """What may be the cause of an error: a bracket that is not closed, with its place; empty if nothing is."""
+        if self._nested is not None:
+            inner, outer = (self._place(region.operation) for region in self._nested)
+            return f"; the function at {inner} begins inside the one at {outer}: is a '}}' missing before it?"
+        if error.span.start != self._current_token.span.start:
+            return ""  # it is about what was read before, not about what is missing here
+        at_end = error.span.start >= len(self._source.rstrip())
+        opened = innermost_open_bracket(_LinearLexer(Input(self._source[: error.span.start], "")))
+        if opened is None:
+            return ""
+        bracket = self._source[opened]
+        if at_end:
+            return f": the program ends, and the '{bracket}' at {self._place(opened)} has no '{CLOSING[bracket]}'"
+        is_region = any(region.brace == opened for region in self._open_regions)
+        if is_region or "\n" not in self._source[opened : error.span.start]:
+            return ""
+        return f"; is the '{CLOSING[bracket]}' missing that closes the '{bracket}' at {self._place(opened)}?"
 
     def _file_location(self, position: int) -> FileLineColLoc:
         line, column = self._lines.line_col(position)
@@ -236,8 +328,9 @@ class LocatedParser(Parser):
             module = super().parse_module(allow_implicit_module)
         except ParseError as error:
             if error.msg.startswith("values used but not defined"):
-                name = next(iter(self.forward_ssa_references))
-                self.raise_error(f"%{name} is used but not defined", self._first_use[name])
+                name, uses = next(iter(self.forward_ssa_references.items()))
+                first = self._written[next(iter(uses.values()))]
+                self.raise_error(f"%{name} is used but not defined", first)
             raise
         if not self._at_end():
             self.raise_error("expected the end of the program")
@@ -265,7 +358,7 @@ class LocatedParser(Parser):
 
     def here(self) -> str:
         """``file:line:col`` of the token that is next."""
-        return f"{self._file.data}:{self._lines.format(self._current_token.span.start)}"
+        return self._place(self._current_token.span.start)
 
 
 def verify_module(module: ModuleOp) -> None:
@@ -288,6 +381,7 @@ def verify_module(module: ModuleOp) -> None:
 def _verify_op(op: Operation) -> None:
     try:
         _verify_blocks(op)
+        _verify_returned(op)
         op.verify(verify_nested_ops=False)
     except RecursionError:
         raise
@@ -299,6 +393,21 @@ def _verify_blocks(op: Operation) -> None:
     for region in op.regions:
         if len(region.blocks) == 1 and region.block.is_empty and not op.has_trait(NoTerminator):
             raise VerifyException("its region is empty: expected at least a terminator")
+
+
+def _verify_returned(op: Operation) -> None:
+    """Refuses a result of another type than its function declares, with the place of both."""
+    function = op.parent_op()
+    if op.name != "func.return" or function is None:
+        return
+    declared = function.properties.get("function_type")
+    if not isinstance(declared, FunctionType) or len(declared.outputs) != len(op.operands):
+        return
+    for value, type_ in zip(op.operands, declared.outputs, strict=True):
+        if value.type != type_:
+            raise VerifyException(
+                f"{_value_name(value)} is of type {value.type}, but the function{_at(function)} returns {type_}"
+            )
 
 
 def _verify_message(error: Exception) -> str:

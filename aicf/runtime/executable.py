@@ -331,6 +331,10 @@ class Executable:
         reject_unknown([stage], list(self._texts), "IR stage")
         return self._texts[stage]
 
+    def work_by_source(self) -> Mapping[str, Mapping[str, float]]:
+        """How much of the work of each instruction each op is that it stands for; empty where that is not known."""
+        return {}
+
     def prepared(self) -> dict[str, Array]:
         """The derived binds as bytes, for an artifact's cache: u8[nbytes] by name."""
         return self._store.prepared()

@@ -25,14 +25,56 @@ func.func @order(%a : i32) -> i32 {
 
 // -----
 
+// CHECK: diagnostics.mlir:[[# @LINE + 2]]:3: error: func.return: %a is of type i32, but the function at {{.*}}diagnostics.mlir:[[# @LINE + 1]]:1 returns i64
 func.func @verifier(%a : i32) -> i64 {
-  // CHECK: diagnostics.mlir:[[# @LINE + 1]]:3: error: func.return: Expected arguments to have the same types as the function output types
   func.return %a : i32
 }
 
 // -----
 
-// CHECK: diagnostics.mlir:[[# @LINE + 1]]:32: error: SSA value %a is already defined
+// CHECK: diagnostics.mlir:[[# @LINE + 1]]:32: error: %a is already defined at {{.*}}diagnostics.mlir:[[# @LINE + 1]]:22; give one of the two another name
 func.func @duplicate(%a : i32, %a : i32) {
   func.return
 }
+
+// -----
+
+// A value of two types: where it is used, and where it is defined.
+// CHECK: diagnostics.mlir:[[# @LINE + 2]]:19: error: %a is used with type i64, but is defined with type i32 at {{.*}}diagnostics.mlir:[[# @LINE + 1]]:22
+func.func @two_types(%a : i32) -> i32 {
+  %b = arith.addi %a, %a : i64
+  func.return %b : i64
+}
+
+// -----
+
+// CHECK: diagnostics.mlir:[[# @LINE + 1]]:30: error: unknown type 'f33'; did you mean f32?
+func.func @unknown_type(%a : f33) {
+  func.return
+}
+
+// -----
+
+// A dictionary that is not closed before the next operation.
+func.func @open_dictionary(%a : i32) {
+  // CHECK: diagnostics.mlir:[[# @LINE + 2]]:3: error: {{.*}}; is the '}' missing that closes the '{' at {{.*}}diagnostics.mlir:[[# @LINE + 1]]:26?
+  %b = arith.addi %a, %a {x = 1 : i32
+  func.return
+}
+
+// -----
+
+// A function that is not closed before the next one.
+// CHECK: diagnostics.mlir:[[# @LINE + 4]]:17: error: %a is already defined at {{.*}}; the function at {{.*}}diagnostics.mlir:[[# @LINE + 4]]:1 begins inside the one at {{.*}}diagnostics.mlir:[[# @LINE + 1]]:1: is a '}' missing before it?
+func.func @open_function(%a : i32) {
+  func.return
+
+func.func @next(%a : i32) {
+  func.return
+}
+
+// -----
+
+// CHECK: error: expected an operation or '}': the program ends, and the '{' at {{.*}}diagnostics.mlir:[[# @LINE + 1]]:26 has no '}'
+func.func @open_to_end() {
+  func.return

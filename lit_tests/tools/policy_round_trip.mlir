@@ -20,10 +20,13 @@
 // EDITED-EMPTY:
 // EDITED-NEXT: @encoder
 // EDITED-NEXT: kernel of attention: cpu.attention_avx2 -> cpu.attention_portable
-// EDITED-NEXT: scores: {
-// EDITED-NEXT: output: {
+// EDITED-NEXT: scores.lanes: 8 -> 4
+// EDITED-NEXT: scores.tile_rows: 6 -> 4
+// EDITED-NEXT: scores.tile_vectors: 2 -> 3
+// EDITED-NEXT: output.lanes: 8 -> 4
 // EDITED-NEXT: workspace_bytes: {{[0-9]+}} -> {{[0-9]+}}
-// EDITED-NEXT: combination_order: scores ascending k; {{.*}} -> scores ascending k;
+// EDITED-NEXT: combination_order: scores ascending k;
+// EDITED-NEXT: -> scores ascending k;
 // EDITED-NEXT: predicted us: {{[0-9.]+}} -> {{[0-9.]+}}
 // EDITED-NOT: {{.}}
 func.func @encoder(

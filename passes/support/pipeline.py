@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import inspect
+import re
+import sys
 from collections.abc import Callable, Mapping
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -99,14 +102,19 @@ def apply_pass(module_pass: ModulePass, context: Context, module: ModuleOp) -> N
         ) from error
 
 
+def pass_summary(pass_class: type[ModulePass]) -> str:
+    """What a pass does, in a line: the first paragraph of its file, without the name of the pass before it."""
+    text, _, _ = (inspect.getdoc(sys.modules[pass_class.__module__]) or "").partition("\n\n")
+    return " ".join(re.sub(rf"^`+{pass_class.name}(\{{[^`]*\}})?`+: ", "", text).replace("``", "`").split())
+
+
 def pass_options(pass_class: type[ModulePass]) -> dict[str, str]:
-    """Legal options of a pass as written in a pipeline, with their types."""
+    """Legal options of a pass as written in a pipeline, with their types; those of all pipelines come last."""
     hints = get_type_hints(pass_class)
-    return {
-        field.name.replace("_", "-"): describe_type(hints[field.name])
-        for field in dataclasses.fields(pass_class)
-        if field.init
-    }
+    fields = [field for field in dataclasses.fields(pass_class) if field.init]
+    ordered = [field for field in fields if field.kw_only is not True]
+    ordered += [field for field in fields if field.kw_only is True]
+    return {field.name.replace("_", "-"): describe_type(hints[field.name]) for field in ordered}
 
 
 def describe_type(hint: Any) -> str:
@@ -129,5 +137,5 @@ def suggest(name: str, legal: Mapping[str, object]) -> str:
     if len(legal) <= _MAX_NAMES_LISTED:
         hint += f" legal: {', '.join(sorted(legal))}"
     elif not close:
-        hint = "aicf-opt --help lists all"
+        hint = "aicf-opt --list-passes lists all"
     return hint.strip()

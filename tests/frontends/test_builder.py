@@ -345,3 +345,12 @@ def test_places_out_of_range_are_refused() -> None:
     ):
         with pytest.raises(InvalidIR, match=re.escape(message)):
             make()
+
+
+def test_values_read_well() -> None:
+    graph = Graph("net")
+    x = graph.input("x", ("N", 4))
+    y = graph.relu(x, name="act")
+    assert repr(x) == "<Value x: f32[N, 4] of graph 'net'>"
+    assert repr([y]) == "[<Value act: f32[N, 4] of graph 'net'>]" and f"{y}" == repr(y)
+    assert repr(graph.exp(y)) == "<Value logical.exp: f32[N, 4] of graph 'net'>"

@@ -92,12 +92,35 @@ def test_dialects_are_imported_when_mentioned():
             PROGRAM.replace("%c :", "%y :"),
             "m.mlir:4:3: logical.add: %y is used before its definition at m.mlir:5:3",
         ),
-        (PROGRAM.replace("%a =", "%c ="), "m.mlir:4:3: SSA value %c is already defined"),
+        (PROGRAM.replace("%a =", "%c ="), "m.mlir:4:3: %c is already defined at m.mlir:3:3; give one of"),
         (
             PROGRAM.replace("%c : tensor<2x3", "%c : tensor<2x4"),
-            "m.mlir:4:20: operand is used with type tensor<2x4xf32>",
+            "m.mlir:4:20: %x is used with type tensor<2x4xf32>, "
+            "but is defined with type tensor<2x3xf32> at m.mlir:1:14",
         ),
-        (PROGRAM.replace("2x3xf32", "2x3xq7"), "m.mlir:1:"),
+        (
+            "func.func @f(%x: i32) -> i8 {\n  %z = arith.addi %y, %y : i8\n  %y = arith.addi %x, %x : i32\n}",
+            "m.mlir:3:3: %y is defined with type i32, but was used with type i8 at m.mlir:2:19",
+        ),
+        (PROGRAM.replace("2x3xf32", "2x3xq7"), "m.mlir:1:29: unknown type 'q7'"),
+        (
+            PROGRAM.replace("2x3xf32", "2x3xFloat32", 1),
+            "m.mlir:1:29: unknown type 'Float32'; did you mean f32?",
+        ),
+        (PROGRAM.replace("tensor", "tensr", 1), "m.mlir:1:18: unknown type 'tensr'; did you mean tensor?"),
+        (
+            PROGRAM.replace("2x3xf32", "2x3", 1),
+            "m.mlir:1:28: expected 'x' and then a size or the element type, as in tensor<2x3xf32>",
+        ),
+        (
+            PROGRAM.rstrip().removesuffix("}"),
+            "m.mlir:7:1: expected an operation or '}': the program ends, and the '{' at m.mlir:2:47 has no '}'",
+        ),
+        (
+            "func.func @f(",
+            "m.mlir:1:14: expected argument or type: the program ends, and the '(' at m.mlir:1:13 has",
+        ),
+        ('func.func @f() attributes {"{" = "(", // <{\n', "m.mlir:2:1: "),
         (PROGRAM + "#-}", "m.mlir:8:1: expected an operation"),
         (
             b"func.func @f()\n {\xff",
@@ -107,6 +130,32 @@ def test_dialects_are_imported_when_mentioned():
 )
 def test_messages(text: str | bytes, expected: str):
     assert message(text).startswith(expected)
+
+
+def test_a_function_inside_another_one_is_a_brace_that_is_missing():
+    one = "func.func @{0}(%{0}: i32) {{\n  func.return\n"
+    inside = "the function at m.mlir:4:1 begins inside the one at m.mlir:2:1: is a '}' missing before it?"
+    text = "builtin.module {{\n" + one + "{1}}}\n}}"
+    assert (
+        message(text.format("f", one.format("g"))) == f"m.mlir:7:2: expected an operation or '}}'; {inside}"
+    )
+    text = text.format("f", '"func.func"() <{sym_name = "g", function_type = () -> ()}> ({\n}')
+    assert message(text).endswith(inside)
+
+
+def test_a_bracket_that_is_open_is_told_where_something_is_missing_and_nowhere_else():
+    text = "func.func @f(%x: i32) {\n  %y = arith.addi %x, %x {a = [1,\n 2} : i32\n  func.return\n}"
+    assert message(text).endswith("found '}'; is the ']' missing that closes the '[' at m.mlir:2:31?")
+    assert message(text.replace("2}", "2]}").replace("%x, %x", "%x %x")).endswith("',', found '%x'")
+    assert message("func.func @f() {\n  func.return\n") == (
+        "m.mlir:3:1: expected an operation or '}': the program ends, and the '{' at m.mlir:1:16 has no '}'"
+    )
+
+
+def test_the_search_for_an_open_bracket_is_linear():
+    """Also where the text has strings that are not closed, or many brackets."""
+    for text in ('func.func @f() attributes {a = "' + "\\\\" * 4000, "func.func @f(" + "(<[{" * 4000):
+        assert message(text).startswith("m.mlir:1:")
 
 
 def test_an_operand_from_another_function_is_not_visible():

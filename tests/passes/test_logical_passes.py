@@ -185,9 +185,29 @@ def test_specialised_programs_compute_what_the_symbolic_one_means() -> None:
 def test_dims_are_read_strictly() -> None:
     assert parse_dims("") == {}
     assert parse_dims(" N = 1, 32 ; M=4 ") == {"N": (1, 32), "M": (4,)}
-    for text in ("N", "N=", "=1", "N=a", "N=-1", "N=1,", "N=1 2", "N=1,M=2", "2=1"):
+    for text in (
+        "N",
+        "N=",
+        "=1",
+        "N=a",
+        "N=-1",
+        "N=1,",
+        "N=1 2",
+        "N=1,2=1",
+        "2=1",
+        "N=1;3",
+        "N=,M=1",
+        "N==1",
+    ):
         with pytest.raises(PolicyError, match="dims: cannot read"):
             parse_dims(text)
+
+
+def test_a_comma_may_end_the_sizes_of_a_dimension() -> None:
+    assert parse_dims("batch=1,3,seq=17") == {"batch": (1, 3), "seq": (17,)}
+    assert parse_dims("a=1 , b=2,3 ; c=4,d=5") == {"a": (1,), "b": (2, 3), "c": (4,), "d": (5,)}
+    with pytest.raises(PolicyError, match="dims: 'N=3' repeats a name"):
+        parse_dims("N=1,M=2,N=3")
 
 
 def test_folding_is_invisible_at_any_precision() -> None:

@@ -26,6 +26,7 @@ from aicf.errors import ArtifactError, CaptureError, PolicyError
 from aicf.runtime import Executable, Profiler, Stream
 from aicf.runtime import executable as executable_module
 from aicf.runtime.memory import allocate, allocate_tensor
+from aicf.runtime.profiler import InstructionTime, Profile
 from aicf.runtime.tensors import ELEMENT_NAMES, element_name, numpy_dtype
 from aicf.runtime.threads import ThreadTeam
 from tests.runtime.support import ADD_RELU, COUNTER, add_relu, executable, random
@@ -305,7 +306,27 @@ def test_profiles_join_times_to_sources() -> None:
     assert [row.name for row in profile.instructions] == ["sum", "act", "twice"]
     assert profile.instructions[1].src == ("act", "relu")
     assert all(0 <= row.best_us <= row.median_us for row in profile.instructions) and profile.replay_us > 0
-    assert set(profile.by_source()) == {"sum", "act", "relu", "twice"}
+    by_source = profile.by_source()
+    assert set(by_source) == {"sum", "act", "relu", "twice"}
+    assert sum(by_source.values()) == pytest.approx(profile.total_us, rel=1e-12)
+
+
+def test_the_time_of_a_fused_instruction_is_shared_by_the_work_of_its_ops() -> None:
+    rows = (
+        InstructionTime("a", "gemm", ("fc", "act"), "cpu.gemm", 8.0, 7.0),
+        InstructionTime("b", "generated", ("act", "sum"), "cpu.generated", 6.0, 5.0),
+        InstructionTime("c", "copy", (), "cpu.copy", 1.0, 1.0),
+    )
+    known = {"a": {"fc": 300.0, "act": 100.0}}
+    profile = Profile("p", rows, 20.0, lambda: known)
+    assert profile.by_source() == {"fc": 6.0, "act": 2.0 + 3.0, "sum": 3.0, "c": 1.0}
+    assert sum(profile.by_source().values()) == profile.total_us == 15.0
+    lines = str(profile).splitlines()
+    assert lines[0] == "@p: replay 20.00 us, instructions 15.00 us"
+    assert lines[2] == "      8.000      7.000  53.3%  a gemm by cpu.gemm for fc, act"
+    assert lines[4].endswith("c copy by cpu.copy") and len(lines) == 5
+    assert repr(profile) == "<Profile of @p: 3 instructions, replay 20.00 us; print() shows them>"
+    assert Profile("p", (), 1.0).by_source() == {} and "instructions 0.00 us" in str(Profile("p", (), 1.0))
 
 
 def test_profiling_leaves_the_state_alone() -> None:

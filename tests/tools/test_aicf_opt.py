@@ -18,8 +18,14 @@ from xdsl.ir import Attribute
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
+from aicf.dialects.emit import PHASES
+from aicf.frontends.text import make_context
+from aicf.passes.logical_cse import LogicalCsePass
+from aicf.passes.support.pipeline import pass_summary
+from aicf.passes.support.works_on import WorksOn
 from aicf.tools import aicf_opt
 from aicf.tools.aicf_opt import main
+from aicf.universe import AICF_UNIVERSE
 from tests.support.processes import interruptible
 
 ROOT = Path(__file__).parents[2]
@@ -204,12 +210,55 @@ def test_time_passes_leaves_stdout_to_the_program(program: str, capsys: pytest.C
     assert output.out.startswith("builtin.module")
 
 
-def test_help_lists_the_passes(capsys: pytest.CaptureFixture[str]):
+def test_help_fits_a_terminal_and_breaks_no_name(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("COLUMNS", "80")
     assert main(["--help"]) == 0
-    text = capsys.readouterr().out
-    assert text.startswith("usage: aicf-opt")
-    unwrapped = "".join(text.split())
-    assert "assign-ids" in unwrapped and "canonicalize" in unwrapped
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("usage: aicf-opt")
+    assert len(lines) < 80 and max(map(len, lines)) <= 80
+    assert not any(line.endswith("-") for line in lines)
+    assert "riscv-asm" in " ".join(lines) and "--list-passes lists all" in " ".join(" ".join(lines).split())
+
+
+def test_the_list_of_passes_has_one_a_line_and_ours_first(capsys: pytest.CaptureFixture[str]):
+    assert main(["--list-passes"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    names = [line.split()[0] for line in lines]
+    ours = list(AICF_UNIVERSE.all_passes)
+    assert names[: len(ours)] == ours and len(set(names)) == len(names)
+    assert {"canonicalize", "cse", "dce"} <= {*names[len(ours) :]}
+    assert all(len(line.split(maxsplit=1)) == 2 and "``" not in line for line in lines)
+    (row,) = [line for line in lines if line.startswith("set-target ")]
+    assert row.endswith(
+        "writes what the module is compiled for into it, where every later pass reads it. {target, threads}"
+    )
+    (row,) = [line for line in lines if line.startswith("aicf-inference ")]
+    assert row.endswith("values, until}")
+
+
+@pytest.mark.parametrize("name", AICF_UNIVERSE.all_passes)
+def test_every_pass_says_what_it_does_and_works_on(name: str):
+    pass_class = AICF_UNIVERSE.all_passes[name]()
+    summary = pass_summary(pass_class)
+    assert summary.endswith(".") and not summary.startswith(("`" + name, name)) and len(summary) <= 110
+    works_on = getattr(pass_class, "works_on", None)
+    assert isinstance(works_on, WorksOn)
+    assert works_on.before is None or works_on.before in PHASES
+    context = make_context()
+    assert all(context.get_optional_op(op) is not None for op in works_on.ops)
+
+
+def test_an_error_inside_a_named_pipeline_names_the_pass(
+    program: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    def fail(*_: object) -> None:
+        raise KeyError("x")
+
+    monkeypatch.setattr(LogicalCsePass, "apply", fail)
+    assert main([program, "-p", "aicf-inference{target=reference}"]) == 1
+    assert "pass 'logical-cse' failed: KeyError: 'x'" in capsys.readouterr().err
 
 
 def test_version_names_both(capsys: pytest.CaptureFixture[str]):

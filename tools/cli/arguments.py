@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -28,7 +29,12 @@ Target = Annotated[
     typer.Option(help="Such as cpu or cpu:x86-64-v3; this machine's cpu by default.", show_default=False),
 ]
 Dims = Annotated[
-    str, typer.Option(help="Sizes of symbolic dimensions, as in 'N=1,540;M=4'.", show_default=False)
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=SIZE,...",
+        help="Sizes of symbolic dimensions, as in N=1,540 or N=1,540,M=4. Given more than once, they add up.",
+        show_default=False,
+    ),
 ]
 Values = Annotated[
     str,
@@ -79,9 +85,23 @@ Strict = Annotated[
         "--strict", help="An ONNX model that declares wrong types or shapes of its values is an error."
     ),
 ]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Name = Annotated[
     str | None, typer.Option(help="Name of the model; the file's by default.", show_default=False)
 ]
+
+
+def joined_dims(dims: Sequence[str] | None) -> str:
+    """What `--dims` said, each time that it was given, as one text. Raises PolicyError if one cannot be read."""
+    if dims is None or len(dims) <= 1:
+        return "".join(dims or ())
+    from aicf.passes.specialize_shapes import parse_dims
+
+    sizes: dict[str, list[int]] = {}
+    for text in dims:
+        for name, values in parse_dims(text).items():
+            sizes.setdefault(name, []).extend(values)
+    return ";".join(f"{name}={','.join(map(str, values))}" for name, values in sizes.items())
 
 
 def is_model(path: Path) -> bool:

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
 
-from aicf.errors import CaptureError, PolicyError
+from aicf.errors import CaptureError, InputMismatch, PolicyError
 from aicf.explain import format_table, microseconds
+from aicf.plain import to_plain
 from aicf.runtime.graph import Bind
 from aicf.runtime.profiler import Profile, Profiler
 from aicf.runtime.tensors import Array, numpy_dtype
-from aicf.tools.cli.arguments import ArtifactOrModel, Dims, Target, Threads, Values, Weights, is_model
+from aicf.tools.cli.arguments import (
+    ArtifactOrModel,
+    Dims,
+    Json,
+    Target,
+    Threads,
+    Values,
+    Weights,
+    is_model,
+    joined_dims,
+)
 
 if TYPE_CHECKING:
     from aicf.compiled import CompiledModel
@@ -36,49 +49,139 @@ class Timing:
     host_us: float
 
 
+@dataclass(frozen=True)
+class BenchedInstruction:
+    """Microseconds of one instruction, measured and as predicted when it was compiled; `src` are ops of the model."""
+
+    name: str
+    kind: str
+    kernel: str
+    src: tuple[str, ...]
+    median_us: float
+    best_us: float
+    predicted_us: float | None
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The row of the table."""
+        times = microseconds(self.median_us), microseconds(self.best_us)
+        return f"  {self.name}", self.kind, self.kernel, *times, f"{self.predicted_us or ''}"
+
+
+@dataclass(frozen=True)
+class Benched:
+    """Times of one program, and of its instructions or why there are none; `str()` is plain text."""
+
+    timing: Timing
+    instructions: tuple[BenchedInstruction, ...]
+    no_instructions: str | None
+
+    def __str__(self) -> str:
+        timing = self.timing
+        head = (
+            f"@{timing.program}: call {microseconds(timing.call_us)} us, replay "
+            f"{microseconds(timing.replay_us)} us, of which the caller waits {microseconds(timing.host_us)} us"
+        )
+        if self.no_instructions is not None:
+            return f"{head}\n  no times by instruction: {self.no_instructions}"
+        columns = ("  instruction", "kind", "kernel", "median us", "best us", "predicted us")
+        return f"{head}\n{format_table(columns, [row.cells for row in self.instructions])}"
+
+
 def bench_command(
     model: ArtifactOrModel,
     repeats: Annotated[int, typer.Option(min=1, help="Runs that are timed.")] = 100,
     weights: Weights = None,
     target: Target = None,
-    dims: Dims = "",
+    dims: Dims = None,
     values: Values = "",
     threads: Threads = 1,
+    random_weights: Annotated[
+        bool, typer.Option("--random-weights", help="Make weights up, for an .mlir file without any.")
+    ] = False,
+    as_json: Json = False,
 ) -> None:
     """Time an artifact, or a model, on random inputs.
 
-    Whole calls, replays, and each instruction. Target, dims, values and threads are for models.
+    Whole calls, replays, and each instruction. Target, dims, values, threads and random weights are for models.
     """
     if is_model(model):
-        from aicf.compiler import compile
-
-        compiled = compile(model, weights, target, dims=dims, values=values, threads=threads)
+        compiled = _compiled(model, weights, random_weights, target, joined_dims(dims), values, threads)
     else:
         from aicf.compiled import load
 
-        _reject_options(target=target, dims=dims, values=values, threads=None if threads == 1 else threads)
-        compiled = load(model, weights=weights)
-    rng = np.random.default_rng(0)
-    for row in compiled.plan.rows:
-        program = compiled.plan.by_name[row.program]
-        inputs = [random_input(bind, rng) for bind in program.graph.inputs]
-        timing = time_program(compiled, row.program, inputs, repeats)
-        print(
-            f"@{timing.program}: call {microseconds(timing.call_us)} us, replay "
-            f"{microseconds(timing.replay_us)} us, of which the caller waits {microseconds(timing.host_us)} us"
+        _reject_options(
+            target=target,
+            dims=dims,
+            values=values,
+            threads=None if threads == 1 else threads,
+            random_weights=random_weights,
         )
-        try:
-            profile = Profiler(compiled).measure(*inputs, repeats=repeats)
-        except CaptureError as error:
-            print(f"  no times by instruction: {error.message}")
-        else:
-            print(profile_table(compiled, profile))
+        compiled = load(model, weights=weights)
+    found: list[Benched] = []
+    for row in compiled.plan.rows:
+        found.append(_bench(compiled, row.program, repeats))
+        if not as_json:
+            print(found[-1])
+    if as_json:
+        about = {"model": compiled.name, "target": f"{compiled.plan.backend}:{compiled.plan.arch}"}
+        print(json.dumps({**about, "programs": [to_plain(each) for each in found]}, indent=2))
+
+
+def _compiled(
+    model: Path,
+    weights: Path | None,
+    random: bool,
+    target: str | None,
+    dims: str,
+    values: str,
+    threads: int,
+) -> CompiledModel:
+    from aicf.compiler import compile
+
+    if model.suffix == ".onnx" or weights is not None:
+        if random:
+            given = "--weights has" if weights is not None else "an ONNX model brings its own"
+            raise PolicyError(f"--random-weights has no effect: {given} weights; leave it out")
+        return compile(model, weights, target, dims=dims, values=values, threads=threads)
+    from aicf.frontends.text import make_context
+    from aicf.sources import read_model
+    from aicf.tools.cli.random_weights import needed_weights, random_arrays
+
+    source = read_model(model, make_context())
+    if source.is_emit:
+        if random:
+            raise PolicyError("--random-weights has no effect on an emit program; give --weights")
+        return compile(
+            source.module, None, target, dims=dims, values=values, threads=threads, name=source.name
+        )
+    names = [name for name, _ in needed_weights(source.module)]
+    if names and not random:
+        raise InputMismatch(
+            f"missing weights {', '.join(names)}; pass a .safetensors file (--weights), or --random-weights to time "
+            "the program with any",
+            location=str(model),
+        )
+    arrays = random_arrays(source.module, np.random.default_rng(1))
+    return compile(source.module, arrays, target, dims=dims, values=values, threads=threads, name=source.name)
 
 
 def _reject_options(**options: object) -> None:
     for name, value in options.items():
         if value:
-            raise PolicyError(f"--{name} has no effect on an artifact, which is compiled; leave it out")
+            option = name.replace("_", "-")
+            raise PolicyError(f"--{option} has no effect on an artifact, which is compiled; leave it out")
+
+
+def _bench(compiled: CompiledModel, program: str, repeats: int) -> Benched:
+    rng = np.random.default_rng(0)
+    inputs = [random_input(bind, rng) for bind in compiled.plan.by_name[program].graph.inputs]
+    timing = time_program(compiled, program, inputs, repeats)
+    try:
+        profile = Profiler(compiled).measure(*inputs, repeats=repeats)
+    except CaptureError as error:
+        return Benched(timing, (), error.message)
+    return Benched(timing, tuple(_instructions(compiled, profile)), None)
 
 
 def random_input(bind: Bind, rng: np.random.Generator) -> Array:
@@ -117,22 +220,20 @@ def median_us(work: Callable[[], object], repeats: int, finish: Callable[[], obj
     return median(samples) / 1e3
 
 
-def profile_table(compiled: CompiledModel, profile: Profile) -> str:
-    """Measured beside predicted microseconds of each instruction."""
+def _instructions(compiled: CompiledModel, profile: Profile) -> Iterator[BenchedInstruction]:
     expected = {
         decision.subjects[0]: decision.cost["expected_us"]
         for decision in compiled.decisions
         if "expected_us" in decision.cost
     }
-    rows = [
-        (
-            f"  {row.name}",
+    for row in profile.instructions:
+        predicted = expected.get(row.name)
+        yield BenchedInstruction(
+            row.name,
             row.kind,
             row.kernel,
-            microseconds(row.median_us),
-            microseconds(row.best_us),
-            str(expected.get(row.name, "")),
+            row.src,
+            row.median_us,
+            row.best_us,
+            float(predicted) if isinstance(predicted, int | float) else None,
         )
-        for row in profile.instructions
-    ]
-    return format_table(("  instruction", "kind", "kernel", "median us", "best us", "predicted us"), rows)

@@ -20,6 +20,7 @@ from aicf.tools.cli.arguments import (
     Tuning,
     Values,
     Weights,
+    joined_dims,
 )
 from aicf.tools.cli.outputs import check_output
 
@@ -29,7 +30,7 @@ def compile_command(
     output: Output,
     weights: Weights = None,
     target: Target = None,
-    dims: Dims = "",
+    dims: Dims = None,
     values: Values = "",
     policy: Annotated[
         str | None,
@@ -51,7 +52,7 @@ def compile_command(
         model,
         weights,
         target,
-        dims=dims,
+        dims=joined_dims(dims),
         values=values,
         policy=policy,
         tuning=tuning,

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from aicf.errors import AicfError
+from aicf.tools.cli.arguments import Json
 
 EXIT_DIFFERENT, EXIT_TROUBLE = 1, 2
 
@@ -22,7 +23,7 @@ def diff_command(
         ),
     ],
     after: Annotated[Path, typer.Argument(metavar="B", help="The one to compare.", show_default=False)],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Compare two compiled programs decision by decision.
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aicf.explain import Explanation, InstructionRow
+from aicf.explain import Explanation, InstructionRow, ValueExplanation
+from aicf.plain import to_plain
+from aicf.tools.cli.arguments import Json
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from aicf.value_names import ValueNames
+    from aicf.why_not import WhyNot
 
 
 def explain_command(
@@ -34,25 +40,39 @@ def explain_command(
             "--why-not", metavar="A B", help="Why two ops are not one instruction.", show_default=False
         ),
     ] = None,
+    names: Annotated[
+        bool, typer.Option("--list", help="List what VALUE can be, one name a line with what it is.")
+    ] = False,
+    as_json: Json = False,
 ) -> None:
     """Show what was decided, and why.
 
     Every instruction with the decision behind it, what one value became, or why two ops are not one instruction.
     """
-    from aicf.compiled import explain, explain_why_not
-
-    if why_not is not None:
-        if value is not None or rejected:
-            raise typer.BadParameter("--why-not takes two ops, and neither VALUE nor --rejected")
-        print(explain_why_not(model, *why_not))
-        return
-    explanation = explain(model, value)
-    if rejected:
-        print(explanation.rejected)
-    elif isinstance(explanation, Explanation) and sys.stdout.isatty():
-        show_tables(explanation)
+    if (value is not None or rejected) and (why_not is not None or names):
+        option, takes = ("--list", "") if names else ("--why-not", " two ops, and")
+        raise typer.BadParameter(f"{option} takes{takes} neither VALUE nor --rejected")
+    if names and why_not is not None:
+        raise typer.BadParameter("--list and --why-not are two questions; ask one at a time")
+    answer = _answer(model, value, why_not, names)
+    if as_json:
+        print(json.dumps(to_plain(answer), indent=2))
+    elif rejected and isinstance(answer, Explanation | ValueExplanation):
+        print(answer.rejected)
+    elif isinstance(answer, Explanation) and sys.stdout.isatty():
+        show_tables(answer)
     else:
-        print(explanation)
+        print(answer)
+
+
+def _answer(
+    model: Path, value: str | None, why_not: tuple[str, str] | None, names: bool
+) -> Explanation | ValueExplanation | WhyNot | ValueNames:
+    from aicf.compiled import explain, explain_names, explain_why_not
+
+    if names:
+        return explain_names(model)
+    return explain(model, value) if why_not is None else explain_why_not(model, *why_not)
 
 
 def show_tables(explanation: Explanation) -> None:

@@ -89,7 +89,7 @@ def apply_command(
     output: Output,
     weights: Weights = None,
     target: Target = None,
-    dims: Dims = "",
+    dims: Dims = None,
     values: Values = "",
     tuning: Tuning = None,
     threads: Threads = 1,

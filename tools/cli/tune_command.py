@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aicf.tools.cli.arguments import CheckFinite, Meta, Values
+from aicf.tools.cli.arguments import CheckFinite, Dims, Meta, Values, joined_dims
 from aicf.tools.cli.outputs import check_output
 
 if TYPE_CHECKING:
@@ -30,9 +30,7 @@ def tune_command(
         str | None,
         typer.Option(help="Such as cuda or cuda:sm_90a; this machine's cpu by default.", show_default=False),
     ] = None,
-    dims: Annotated[
-        str, typer.Option(help="Sizes of symbolic dimensions, as in 'N=1,540;M=4'.", show_default=False)
-    ] = "",
+    dims: Dims = None,
     values: Values = "",
     policy: Annotated[
         str | None,
@@ -79,7 +77,7 @@ def tune_command(
     if output is not None:
         older = _checked_before(output, add, target if measure is None else None, model, policy)
     if model is not None:
-        options = _options(target, policy, dims, values, threads, meta, check_finite)
+        options = _options(target, policy, joined_dims(dims), values, threads, meta, check_finite)
         prepared = _compiled(model, options, variants)
     else:
         from aicf.tuning.cases import load

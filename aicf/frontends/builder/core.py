@@ -45,7 +45,7 @@ Shape: TypeAlias = Sequence[int | str]
 """Sizes; a string is a symbolic size, such as "N" or "4*N"."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Value:
     """A tensor of a graph under construction; supports ``+ - * / // % ** @ & | ^ ~``, order and negation.
 
@@ -74,6 +74,10 @@ class Value:
     def rank(self) -> int:
         """The number of dimensions."""
         return self.info.rank
+
+    def __repr__(self) -> str:
+        name = self.ssa.name_hint or getattr(self.ssa.owner, "name", "value")
+        return f"<Value {name}: {self.dtype}[{', '.join(map(str, self.shape))}] of graph '{self.graph.name}'>"
 
     def __add__(self, other: Operand) -> Value:
         return self.graph.add(self, other)

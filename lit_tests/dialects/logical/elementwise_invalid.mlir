@@ -1,7 +1,7 @@
 // RUN: aicf-opt %s --split-input-file --verify-diagnostics | filecheck %s
 
 func.func @operands(%a : tensor<4xf32>, %b : tensor<5xf32>) {
-  // CHECK: error: operand is used with type tensor<4xf32>, but has been previously used or defined with type tensor<5xf32>
+  // CHECK: error: %b is used with type tensor<4xf32>, but is defined with type tensor<5xf32> at {{.*}}:3:41
   %0 = logical.add %a, %b : tensor<4xf32>
   func.return
 }
