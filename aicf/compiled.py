@@ -61,6 +61,7 @@ class Options:
         check_finite: Whether a step of training that is not finite changes nothing.
         memory_budget: Bytes that a training step may take; 0 sets no bound.
         values: Inputs of an ONNX model that were bound, as JSON; empty for none.
+        training: Whether the model was taken as in training, with its dropouts; else in evaluation.
     """
 
     target: str
@@ -72,6 +73,7 @@ class Options:
     check_finite: bool = False
     memory_budget: int = 0
     values: str = ""
+    training: bool = False
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,7 @@ from aicf.passes.sink_casts import SinkCastsPass
 from aicf.passes.specialize_shapes import SpecializeShapesPass
 from aicf.passes.support.collector import collector_paused
 from aicf.passes.support.driver import drive
+from aicf.passes.to_evaluation import ToEvaluationPass
 from aicf.passes.verify_capture_safe import VerifyCaptureSafePass
 from aicf.passes.verify_emit import VerifyEmitPass
 from aicf.passes.verify_logical import VerifyLogicalPass
@@ -66,8 +67,8 @@ class AicfInferencePass(ModulePass):
     Options: `target` (`cpu:x86-64-v3`, `reference`), `policy` (file, inline JSON or `auto`), `dims`
     (`N=1,540`, sizes of symbolic dimensions), `values` (of inputs of an ONNX model that shapes follow from,
     `{"shape": [2, 3]}`), `threads`, `tuning` (a table that `aicf tune` wrote: its path or inline
-    JSON), and `start`: `logical`, or `lowered` for IR that is lowered already, such as `raise-emit` gives, or that has
-    groups which were formed by hand.
+    JSON), `training` (whether dropouts and batch norms do what they do in training), and `start`: `logical`, or
+    `lowered` for IR that is lowered already, such as `raise-emit` gives, or that has groups which were formed by hand.
     """
 
     name = "aicf-inference"
@@ -79,6 +80,7 @@ class AicfInferencePass(ModulePass):
     start: str = "logical"
     tuning: str = ""
     values: str = ""
+    training: bool = False
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         run(self.passes(), ctx, op)
@@ -96,7 +98,9 @@ class AicfInferencePass(ModulePass):
                 *decision_passes(self.tuning),
             )
         return (
-            *front_passes(self.target, self.policy, self.dims, self.threads, self.values),
+            *front_passes(
+                self.target, self.policy, self.dims, self.threads, self.values, training=self.training
+            ),
             *lowering_passes(),
             NarrowProductsPass(),
             LogicalDcePass(),
@@ -118,17 +122,22 @@ def simplifications() -> tuple[ModulePass, ...]:
 
 
 def front_passes(
-    target: str, policy: str, dims: str, threads: int, values: str = ""
+    target: str, policy: str, dims: str, threads: int, values: str = "", *, training: bool = False
 ) -> tuple[ModulePass, ...]:
-    """From a model as it was given to logical IR of static sizes."""
+    """From a model as it was given to logical IR of static sizes.
+
+    Args:
+        training: Whether the model is taken as in training; else in evaluation, unless it is a training step.
+    """
     return (
         *_settings(target, policy, threads),
         AssignIdsPass(),
         VerifyLogicalPass(),
+        *(() if training else (ToEvaluationPass(),)),
         *simplifications(),
         FoldConstantsPass(),
         SpecializeShapesPass(dims, values),
-        LowerOnnxPass(),
+        LowerOnnxPass(training),
         VerifyLogicalPass(),
     )
 

@@ -29,7 +29,7 @@ class AicfTrainingPass(ModulePass):
     Options: `target`, `policy`, `dims`, `threads` and `tuning` of `aicf-inference`; `meta` (`device` or `host`: who
     computes counters and rates, see `separate-meta`) and `check-finite` (a step that is not finite changes nothing);
     `memory-budget`, the bytes that the arena of a program may take: what is saved is computed again where it takes
-    more. 0 sets no bound.
+    more. 0 sets no bound. `training` is for a model without gradients: a training step is taken as in training anyway.
 
     Raises PlanError if no choice is found that stays within the budget.
     """
@@ -44,6 +44,7 @@ class AicfTrainingPass(ModulePass):
     meta: str = "device"
     check_finite: bool = False
     memory_budget: int = 0
+    training: bool = False
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         run(self.passes(), ctx, op)
@@ -54,7 +55,7 @@ class AicfTrainingPass(ModulePass):
             raise PolicyError(f"memory-budget: must be at least 0 bytes, got {self.memory_budget}")
         check = (CheckBudgetPass(self.memory_budget),) if self.memory_budget else ()
         return (
-            *front_passes(self.target, self.policy, self.dims, self.threads),
+            *front_passes(self.target, self.policy, self.dims, self.threads, training=self.training),
             DifferentiatePass(),
             *([CheckFinitePass()] if self.check_finite else []),
             LowerOptimizersPass(),

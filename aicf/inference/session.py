@@ -56,6 +56,7 @@ class InferenceSession:
             leave them out. A call with other values, or values of inputs that are not named here, is another program.
         threads: Threads that run each program together.
         tuning: What `aicf tune` measured for the target.
+        training: Whether dropouts and batch norms do what they do in training, as of `aicf.compile`.
 
     Raises:
         InvalidIR: the model does not parse or verify.
@@ -80,10 +81,11 @@ class InferenceSession:
         values: Values | None = None,
         threads: int | None = None,
         tuning: Tuning | None = None,
+        training: bool = False,
     ) -> None:
         policy, self._limits = _read_policies(kernel_policy, exec_policy)
         folder = None if cache_dir is None else Path(cache_dir)
-        asked = Asked(model, weights, device, engine, policy, folder, dims, values, threads, tuning)
+        asked = Asked(model, weights, device, engine, policy, folder, dims, values, threads, tuning, training)
         self._report = Report()
         self._engine: Engine = open_engine(asked, self._report)
         self._interface = self._engine.interface

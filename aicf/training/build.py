@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
 from aicf.compiled import Trained
 from aicf.compiler import compile
+from aicf.errors import InvalidIR
 from aicf.sources import Dims, Model, Policy, Tuning, dims_text
 from aicf.training.forward import Forward, read_forward
 from aicf.training.initial import first_values
 from aicf.training.losses import LossLike, resolve_loss
 from aicf.training.optimizers import Optimizer, check_optimizer
 from aicf.training.step import TrainStep
-from aicf.training.step_graph import Recipe, write_step
+from aicf.training.step_graph import Recipe, trained_names, write_step
 from aicf.weight_arrays import Weights, read_weights
+
+LOGGER = logging.getLogger("aicf.training")
+_MOST_READERS = 4
+"""Nodes that a warning names."""
 
 
 def train_step(
@@ -26,6 +32,7 @@ def train_step(
     weights: Weights | None = None,
     target: str | None = None,
     frozen: Sequence[str] = (),
+    untie: bool | Sequence[str] | None = None,
     clip_norm: float | None = None,
     micro_batches: int = 1,
     seed: int = 0,
@@ -48,6 +55,9 @@ def train_step(
         weights: Every parameter and state of the model; by default they begin as `aicf.training.initial_weights` says.
             Metas may be left out, and what an ONNX model brings itself.
         frozen: Names or patterns (`encoder.*`) of parameters that stay as they are.
+        untie: Initializers of an ONNX model, by names or patterns, of which each reading node trains a copy of its own;
+            True for all, False for none. None trains them as they are read, and warns of those that several nodes read:
+            exporters merge weights that begin with equal values.
         clip_norm: The gradients together are made no longer than this (PyTorch's `clip_grad_norm_`).
         micro_batches: The batch is taken in that many parts, whose gradients are averaged (of a loss that is a sum,
             added up). The sizes of the model are those of one part: dimension 0 of every input is that much larger.
@@ -66,7 +76,9 @@ def train_step(
     check_optimizer(optimizer)
     sizes = dims_text(dims)
     recipe = Recipe(resolve_loss(loss), optimizer, frozen, clip_norm, micro_batches)
-    forward = read_forward(model, sizes, bind=micro_batches > 1)
+    forward = read_forward(model, sizes, bind=micro_batches > 1, untie=_patterns(untie))
+    if untie is None:
+        warn_of_ties(forward, trained_names(forward, frozen))
     program = write_step(forward, recipe)
     given = first_values(forward, seed, None if weights is None else read_weights(weights))
     executable = compile(
@@ -83,9 +95,43 @@ def train_step(
         name=forward.name,
     )
     ours = {argument.name for argument in forward.arguments}
-    added = tuple(name for name in program.start if name not in ours)
+    added = (*(name for name in program.start if name not in ours), *sorted(forward.drawing))
     executable.record = replace(executable.record, trained=Trained(ops_of(forward, recipe), added))
     return TrainStep(executable)
+
+
+def _patterns(untie: bool | Sequence[str] | None) -> Sequence[str]:
+    """Raises InvalidIR for what is neither a truth value nor a list of names."""
+    match untie:
+        case None | False:
+            return ()
+        case True:
+            return ("*",)
+        case str():
+            raise InvalidIR(
+                f"untie is {untie!r}; it is a list of names or patterns, as in [{untie!r}], True or False"
+            )
+        case _:
+            return tuple(untie)
+
+
+def warn_of_ties(forward: Forward, trained: Sequence[str]) -> None:
+    """Says which initializers are one parameter of several nodes."""
+    for name in trained:
+        readers = forward.readers.get(name, ())
+        if len(readers) > 1:
+            shown = ", ".join(map(repr, readers[:_MOST_READERS]))
+            more = f" and {len(readers) - _MOST_READERS} more" if len(readers) > _MOST_READERS else ""
+            LOGGER.warning(
+                "%s: '%s' is trained as one parameter of %d nodes (%s%s); if an exporter merged equal weights, give "
+                "untie=True or untie=['%s'], else untie=False",
+                forward.name,
+                name,
+                len(readers),
+                shown,
+                more,
+                name,
+            )
 
 
 def ops_of(forward: Forward, recipe: Recipe) -> tuple[str, ...]:

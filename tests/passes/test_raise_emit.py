@@ -24,7 +24,7 @@ output that is a parameter."""
 
 
 def compiled(module: ModuleOp, target: str = "", start: str = "logical") -> None:
-    run(AicfInferencePass(target, start=start).passes(), make_context(), module)
+    run(AicfInferencePass(target, start=start, training=True).passes(), make_context(), module)
 
 
 def stripped(module: ModuleOp) -> str:

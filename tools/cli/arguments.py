@@ -73,6 +73,12 @@ MemoryBudget = Annotated[
         "sets no bound.",
     ),
 ]
+Training = Annotated[
+    bool,
+    typer.Option(
+        "--training", help="Dropouts and batch norms do what they do in training; by default, in evaluation."
+    ),
+]
 Name = Annotated[
     str | None, typer.Option(help="Name of the model; the file's by default.", show_default=False)
 ]

@@ -16,6 +16,7 @@ from aicf.tools.cli.arguments import (
     Output,
     Target,
     Threads,
+    Training,
     Tuning,
     Values,
     Weights,
@@ -39,6 +40,7 @@ def compile_command(
     meta: Meta = None,
     check_finite: CheckFinite = False,
     memory_budget: MemoryBudget = 0,
+    training: Training = False,
     name: Name = None,
 ) -> None:
     """Compile a model into an artifact that loads without a compiler."""
@@ -57,6 +59,7 @@ def compile_command(
         meta=None if meta is None else meta.value,
         check_finite=check_finite,
         memory_budget=memory_budget,
+        training=training,
         name=name,
     )
     compiled.save(output)

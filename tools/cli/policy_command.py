@@ -17,6 +17,7 @@ from aicf.tools.cli.arguments import (
     Output,
     Target,
     Threads,
+    Training,
     Tuning,
     Values,
     Weights,
@@ -76,8 +77,9 @@ def _how_to_apply(decided: Decided) -> str:
 
 
 def _training(options: Options) -> str:
-    """Options that change what a training step is; what a memory budget led to is in the policy."""
-    return (f" --meta {options.meta}" if options.meta else "") + " --check-finite" * options.check_finite
+    """Options that change what is computed in training; what a memory budget led to is in the policy."""
+    flags = " --check-finite" * options.check_finite + " --training" * options.training
+    return (f" --meta {options.meta}" if options.meta else "") + flags
 
 
 def apply_command(
@@ -95,6 +97,7 @@ def apply_command(
     meta: Meta = None,
     check_finite: CheckFinite = False,
     memory_budget: MemoryBudget = 0,
+    training: Training = False,
     name: Name = None,
 ) -> None:
     """Compile a model with the decisions in a policy; the same as `aicf compile --policy`."""
@@ -111,5 +114,6 @@ def apply_command(
         meta,
         check_finite,
         memory_budget,
+        training,
         name,
     )

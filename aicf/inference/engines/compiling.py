@@ -47,12 +47,12 @@ def open_model(asked: Asked, report: Report) -> Engine:
     target = target_for(asked.device, asked.engine) or ""
     threads = 1 if asked.threads is None else asked.threads
     texts = compile_text(asked.policy), "", threads, tuning_text(asked.tuning)
-    options = resolve_options(source, Options(target, *texts))
+    options = resolve_options(source, Options(target, *texts, training=asked.training))
     cache = None if asked.cache_dir is None else ProgramCache(asked.cache_dir, report)
     compiler = _Compiler(source, weights, options, cache)
     dims = dims_text(asked.dims)
     values = values_text(asked.values)
-    interface = interface_of(source, parse_values(values))
+    interface = interface_of(source, parse_values(values), training=options.training)
     if source.is_emit or interface is None:
         return FixedEngine(compiler.make(dims, values, dims))
     return CompilingEngine(compiler, interface, dims, values)

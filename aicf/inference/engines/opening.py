@@ -37,6 +37,7 @@ class Asked:
     values: Values | None
     threads: int | None
     tuning: Tuning | None
+    training: bool = False
 
 
 def open_engine(asked: Asked, report: Report) -> Engine:
@@ -76,6 +77,7 @@ def _reject_options(asked: Asked, *more: str) -> None:
             name: getattr(asked, name) is not None
             for name in ("cache_dir", "dims", "values", "threads", "tuning", *more)
         },
+        "training": asked.training,
     }
     if wrong := [name for name, is_given in given.items() if is_given]:
         raise PolicyError(
