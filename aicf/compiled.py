@@ -83,10 +83,12 @@ class Trained:
     Args:
         ops: What the model computes and how it is trained, op by op: what checkpoints are compared by.
         added: Names of what the step keeps beside the model: optimizer states, counter, losses.
+        logits: Sizes of a prediction of rank 3 or more with classes in dimension 1; empty for others.
     """
 
     ops: tuple[str, ...]
     added: tuple[str, ...]
+    logits: tuple[int | str, ...] = ()
 
 
 @dataclass(frozen=True)

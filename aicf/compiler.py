@@ -121,14 +121,18 @@ def compile(
             memory budget.
         InputMismatch: weights are missing, too many, or of another shape or dtype.
     """
-    if not is_whole(memory_budget, least=0):
-        raise PolicyError(f"memory_budget: {memory_budget!r} is no number of bytes; give 0 or more, whole")
+    budget = checked_budget(memory_budget)
     texts = policy_text(policy), dims_text(dims), threads, tuning_text(tuning)
-    asked = Options(
-        target or "", *texts, meta or "", check_finite, int(memory_budget), values_text(values), training
-    )
+    asked = Options(target or "", *texts, meta or "", check_finite, budget, values_text(values), training)
     with progress("compiling") as step, collector_paused():
         return _read_and_compiled(model, weights, asked, name, step)
+
+
+def checked_budget(memory_budget: int) -> int:
+    """The option `memory_budget`. Raises PolicyError for what is no number of bytes."""
+    if not is_whole(memory_budget, least=0):
+        raise PolicyError(f"memory_budget: {memory_budget!r} is no number of bytes; give 0 or more, whole")
+    return int(memory_budget)
 
 
 def _read_and_compiled(

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Literal
 
-from aicf.compiled import Trained
-from aicf.compiler import compile
+from xdsl.dialects.builtin import ModuleOp
+
+from aicf.compiled import CompiledModel, Options, Trained
+from aicf.compiler import checked_budget, compile_source, logical_text, resolve_options
 from aicf.errors import InvalidIR
-from aicf.sources import Dims, Model, Policy, Tuning, dims_text
+from aicf.frontends.text import verify_module
+from aicf.inference.cache import ProgramCache
+from aicf.inference.packing import ModelWeights
+from aicf.inference.report import Report
+from aicf.runtime.tensors import Array
+from aicf.sources import Dims, Model, Policy, Source, Tuning, dims_text, policy_text, tuning_text
+from aicf.training.batches import prediction_of, whole_shape
 from aicf.training.forward import Forward, read_forward
 from aicf.training.initial import first_values
 from aicf.training.losses import LossLike, resolve_loss
@@ -43,6 +52,7 @@ def train_step(
     meta: Literal["device", "host"] | None = None,
     memory_budget: int = 0,
     check_finite: bool = False,
+    cache_dir: str | Path | None = None,
 ) -> TrainStep:
     """Compiles the training step of a model.
 
@@ -66,6 +76,8 @@ def train_step(
             and a dimension of an ONNX model has one.
         check_finite: A step whose loss or gradients are not all finite changes nothing, nor does any after it; its
             number is `TrainStep.bad_step`.
+        cache_dir: Folder of compiled programs, shared by all processes and sessions that name it: a step that was
+            compiled before is loaded. None keeps none.
 
     Raises:
         InvalidIR: the loss or the optimizer is none; the loss is not one number, does not depend on a parameter that
@@ -81,23 +93,31 @@ def train_step(
         warn_of_ties(forward, trained_names(forward, frozen))
     program = write_step(forward, recipe)
     given = first_values(forward, seed, None if weights is None else read_weights(weights))
-    executable = compile(
-        program.graph,
-        {**program.start, **given},
-        target,
-        dims=None if forward.has_sizes else sizes,
-        policy=policy,
-        tuning=tuning,
-        threads=threads,
-        meta=meta,
-        memory_budget=memory_budget,
-        check_finite=check_finite,
-        name=forward.name,
+    asked = Options(
+        target or "",
+        policy_text(policy),
+        "" if forward.has_sizes else sizes,
+        threads,
+        tuning_text(tuning),
+        meta or "",
+        check_finite,
+        checked_budget(memory_budget),
     )
+    folder = None if cache_dir is None else Path(cache_dir)
+    executable = _compiled(program.graph.module(), forward.name, {**program.start, **given}, asked, folder)
     ours = {argument.name for argument in forward.arguments}
     added = (*(name for name in program.start if name not in ours), *sorted(forward.drawing))
-    executable.record = replace(executable.record, trained=Trained(ops_of(forward, recipe), added))
+    trained = Trained(ops_of(forward, recipe), added, _logits(forward, recipe))
+    executable.record = replace(executable.record, trained=trained)
     return TrainStep(executable)
+
+
+def _logits(forward: Forward, recipe: Recipe) -> tuple[int | str, ...]:
+    """See `Trained.logits`."""
+    if recipe.loss is None or not recipe.loss.has_classes:
+        return ()
+    sizes = whole_shape(prediction_of(forward, recipe.loss), recipe.micro_batches)
+    return sizes if len(sizes) > 2 else ()
 
 
 def _patterns(untie: bool | Sequence[str] | None) -> Sequence[str]:
@@ -132,6 +152,24 @@ def warn_of_ties(forward: Forward, trained: Sequence[str]) -> None:
                 more,
                 name,
             )
+
+
+def _compiled(
+    module: ModuleOp, name: str, weights: Mapping[str, Array], asked: Options, folder: Path | None
+) -> CompiledModel:
+    """The executable of a step, out of the cache folder if there is one and it has it."""
+    source, shared = Source(module, name), ModelWeights()
+    verify_module(module)
+    if folder is None:
+        return compile_source(source, weights, asked, shared)
+    report = Report()
+    report.name = name
+    options, text = resolve_options(source, asked), logical_text(module)
+    executable, loaded, kept = ProgramCache(folder, report).made(
+        f"@{name}", text, options, weights, shared, lambda: compile_source(source, weights, options, shared)
+    )
+    LOGGER.info("%s: %s", name, kept if loaded is None else f"loaded {loaded}")
+    return executable
 
 
 def ops_of(forward: Forward, recipe: Recipe) -> tuple[str, ...]:

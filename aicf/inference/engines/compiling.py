@@ -14,7 +14,7 @@ from aicf.compiled import CompiledModel, Options
 from aicf.compiler import compile_source, logical_text, resolve_options
 from aicf.errors import PolicyError
 from aicf.frontends.text import make_context
-from aicf.inference.cache import ProgramCache, key_of
+from aicf.inference.cache import ProgramCache
 from aicf.inference.devices import target_for
 from aicf.inference.engines.base import COMPILED, LOADED, Engine, Made
 from aicf.inference.engines.fixed import FixedEngine
@@ -97,17 +97,13 @@ class _Compiler:
         return Made(executable, origin, detail, perf_counter() - started, meter)
 
     def _cached(self, cache: ProgramCache, options: Options, label: str) -> tuple[CompiledModel, str, str]:
-        key = key_of(self._text, options)
-
         weights = {**self.source.weights, **self._weights}
-        if (found := cache.load(key, None, self._text, options, weights, self._shared)) is not None:
-            return found, LOADED, f"from {cache.path(key)}"
-        with cache.alone(key, label):
-            if (found := cache.load(key, label, self._text, options, weights, self._shared)) is not None:
-                return found, LOADED, f"from {cache.path(key)}, where another process put it"
-            executable = self._compile(options)
-            where = cache.save(key, label, executable)
-        return executable, COMPILED, f"for {self.target}, {where}"
+        executable, loaded, kept = cache.made(
+            label, self._text, options, weights, self._shared, lambda: self._compile(options)
+        )
+        if loaded is not None:
+            return executable, LOADED, loaded
+        return executable, COMPILED, f"for {self.target}, {kept}"
 
     def _compile(self, options: Options) -> CompiledModel:
         with _COMPILING:
