@@ -41,7 +41,7 @@ def _learning_rate(lower: Lowering, op: logical.LearningRateOp) -> SSAValue:
 def _warmed(
     lower: Lowering, op: logical.LearningRateOp | logical.StepRateOp, step: SSAValue, rate: SSAValue
 ) -> SSAValue:
-    """A line up to the last step of the warm-up, the rate behind it."""
+    """A line up to the last step of the warm-up, the rate after it."""
     base, warmup = op.base.value.data, op.warmup.value.data
     if not warmup:
         return rate
@@ -67,7 +67,7 @@ def _step_rate(lower: Lowering, op: logical.StepRateOp) -> SSAValue:
 
 
 def _one_cycle_rate(lower: Lowering, op: logical.OneCycleRateOp) -> SSAValue:
-    """The way up to step `rise`, behind it the way down."""
+    """The way up to step `rise`, the way down after it."""
     step = lower.cast(op.step, element_named("f64"), "step")
     base, peak, final = (each.value.data for each in (op.base, op.peak, op.final))
     rise, total, anneal = op.rise.value.data, op.total.value.data, op.anneal.data
