@@ -27,6 +27,17 @@ from aicf.errors import (
 )
 
 if TYPE_CHECKING:
+    from aicf import backends as backends
+    from aicf import dialects as dialects
+    from aicf import frontends as frontends
+    from aicf import inference as inference
+    from aicf import passes as passes
+    from aicf import policies as policies
+    from aicf import runtime as runtime
+    from aicf import semantics as semantics
+    from aicf import tools as tools
+    from aicf import training as training
+    from aicf import tuning as tuning
     from aicf.compiled import CompiledModel, load
     from aicf.compiler import compile
     from aicf.extensions import at
@@ -94,8 +105,25 @@ _HOMES = {
 }
 """Where each lazy name lives."""
 
+_MODULES = (
+    "backends",
+    "dialects",
+    "frontends",
+    "inference",
+    "passes",
+    "policies",
+    "runtime",
+    "semantics",
+    "tools",
+    "training",
+    "tuning",
+)
+"""Packages that are imported when they are first named, as in `aicf.training.initial_weights`."""
+
 
 def __getattr__(name: str) -> object:
+    if name in _MODULES:
+        return import_module(f"aicf.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'aicf' has no attribute '{name}'")
     found = getattr(import_module(_HOMES[name]), name)
@@ -104,4 +132,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_MODULES})

@@ -74,6 +74,7 @@ class Options:
         values: Inputs of an ONNX model that were bound, as JSON; empty for none.
         strict: Whether a wrong declaration in an ONNX model is an error.
         passes: Of the caller, each with its extension point, `lowered=my-pass{limit=4}`.
+        training: Whether the model was taken as in training, with its dropouts; else in evaluation.
     """
 
     target: str
@@ -87,6 +88,7 @@ class Options:
     values: str = ""
     strict: bool = False
     passes: tuple[str, ...] = ()
+    training: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,10 +98,12 @@ class Trained:
     Args:
         ops: What the model computes and how it is trained, op by op: what checkpoints are compared by.
         added: Names of what the step keeps beside the model: optimizer states, counter, losses.
+        logits: Sizes of a prediction of rank 3 or more with classes in dimension 1; empty for others.
     """
 
     ops: tuple[str, ...]
     added: tuple[str, ...]
+    logits: tuple[int | str, ...] = ()
 
 
 @dataclass(frozen=True)

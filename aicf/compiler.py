@@ -40,6 +40,7 @@ from aicf.passes.support.identity import op_id, position_of
 from aicf.passes.support.interface import functions
 from aicf.passes.support.pipeline import apply_pass
 from aicf.passes.support.work import argument_attrs
+from aicf.passes.to_evaluation import drawing_metas, trains
 from aicf.policies.policy import resolve_policy
 from aicf.policies.tuning_table import Header, remeasure, resolve_tuning
 from aicf.progress import Step, progress
@@ -86,6 +87,7 @@ def compile(
     memory_budget: int = 0,
     strict: bool = False,
     passes: Passes = (),
+    training: bool = False,
     name: str | None = None,
 ) -> CompiledModel:
     """Compiles a model.
@@ -115,6 +117,9 @@ def compile(
             nodes compute holds, the logger `aicf.compiler` warns, and `CompiledModel.warnings` has each.
         passes: The caller's passes at extension points of the pipeline, `[aicf.at("lowered", MyPass())]`. The module
             is verified after each.
+        training: Whether dropouts drop elements, and batch norms of ONNX models in training mode take the statistics of
+            the batch, as in `model.train()` of PyTorch. By default they do not, as in `model.eval()`. A training step
+            is one in any case.
         name: Name of the model; its file's or function's if None.
 
     Raises:
@@ -125,18 +130,25 @@ def compile(
             memory budget.
         InputMismatch: weights are missing, too many, or of another shape or dtype.
     """
-    if not is_whole(memory_budget, least=0):
-        raise PolicyError(f"memory_budget: {memory_budget!r} is no number of bytes; give 0 or more, whole")
+    budget = checked_budget(memory_budget)
     texts = policy_text(policy), dims_text(dims), threads, tuning_text(tuning)
     bound = values_text(values)
     own = flattened(passes)
     named = tuple(each.text for each in own)
-    asked = Options(target or "", *texts, meta or "", check_finite, int(memory_budget), bound, strict, named)
+    modes = meta or "", check_finite, budget, bound, strict, named, training
+    asked = Options(target or "", *texts, *modes)
     with progress("compiling") as step, collector_paused():
         compiled = _read_and_compiled(model, weights, asked, own, name, step)
     if wrong := wrong_declarations(compiled.decisions):
         _LOGGER.warning("%s: %s", compiled.name, warning_of(wrong))
     return compiled
+
+
+def checked_budget(memory_budget: int) -> int:
+    """The option `memory_budget`. Raises PolicyError for what is no number of bytes."""
+    if not is_whole(memory_budget, least=0):
+        raise PolicyError(f"memory_budget: {memory_budget!r} is no number of bytes; give 0 or more, whole")
+    return int(memory_budget)
 
 
 def _read_and_compiled(
@@ -183,6 +195,8 @@ def _compiled(
     options = resolve_options(source, asked)
     logical = None if source.is_emit else _with_ids(source.module, context)
     places = _places(source.module)
+    unread = set[str]() if options.training else _unread(source.module)
+    given = {name: array for name, array in weights.items() if name not in unread}
     try:
         _run(passes_of(source, options, passes), source.module, context, step)
     except (InvalidIR, UnsupportedOp) as error:
@@ -191,7 +205,7 @@ def _compiled(
         raise
     verify_module(source.module)
     plan = read_module(source.module)
-    arrays = bind_weights(plan.weights, _weights_of(source, plan, weights))
+    arrays = bind_weights(plan.weights, _weights_of(source, plan, given))
     step("generating code")
     native = _build(source.module)
     record = Record(
@@ -208,6 +222,12 @@ def _compiled(
     if shared is None:
         return CompiledModel(record, plan, native, arrays)
     return CompiledModel(record, plan, native, arrays, shared.packed(plan), shared.on_device)
+
+
+def _unread(module: ModuleOp) -> set[str]:
+    """Metas that a model has no use for in evaluation. They may be given all the same, as a training step has them."""
+    models = [function for function in functions(module) if not trains(function)]
+    return {name for function in models for name in drawing_metas(function)}
 
 
 def _weights_of(source: Source, plan: ModulePlan, given: Mapping[str, Array]) -> dict[str, Array]:
@@ -228,6 +248,10 @@ def resolve_options(source: Source, asked: Options) -> Options:
         _reject_options(source, own, asked)
     if source.has_groups and asked.dims:
         raise PolicyError("dims: a program with groups is lowered, its sizes are fixed; leave the option out")
+    if source.has_groups and asked.training:
+        raise PolicyError(
+            "training: a program with groups is lowered, its mode is fixed; leave the option out"
+        )
     if not asked.target and own:
         return replace(asked, threads=_own_threads(source.module, asked.threads))
     target = asked.target or DEFAULT_TARGET
@@ -281,6 +305,7 @@ def _reject_options(source: Source, own: bool, asked: Options) -> None:
         "check_finite": asked.check_finite,
         "memory_budget": asked.memory_budget,
         "values": asked.values,
+        "training": asked.training,
     }
     followed = {
         "target": source.is_open and not own,
@@ -325,11 +350,14 @@ def _pipeline(source: Source, options: Options, extend: Extend) -> tuple[ModuleP
     given = (options.target, options.policy, options.dims, options.threads)
     if options.meta or options.check_finite or is_training(source.module):
         meta, budget = options.meta or "device", options.memory_budget
-        return AicfTrainingPass(*given, options.tuning, meta, options.check_finite, budget).passes(extend)
+        checks = (options.check_finite, budget)
+        training = AicfTrainingPass(*given, options.tuning, meta, *checks, training=options.training)
+        return training.passes(extend)
     if options.policy and not source.has_groups:
         resolve_policy(options.policy).execution.check_saves(())
     stage = "lowered" if source.has_groups else "logical"
-    return AicfInferencePass(*given, stage, options.tuning, options.values, options.strict).passes(extend)
+    modes = options.values, options.strict, options.training
+    return AicfInferencePass(*given, stage, options.tuning, *modes).passes(extend)
 
 
 def _has_metas(module: ModuleOp) -> bool:

@@ -63,6 +63,7 @@ class Source:
         taken: Names of weights that were given for constants of an ONNX model, which have their values.
         outputs: What an ONNX model declares of its results: element type and sizes by name.
         path: Of the file, where its ops have no positions of their own.
+        readers: Of each trainable parameter of an ONNX model the nodes that read it.
     """
 
     module: ModuleOp
@@ -74,6 +75,7 @@ class Source:
         default_factory=dict[str, tuple[str, tuple[int | str, ...]]]
     )
     path: str | None = None
+    readers: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
     @property
     def is_emit(self) -> bool:
@@ -106,12 +108,14 @@ def read_model(
     *,
     training: bool = False,
     given: Mapping[str, Array] = MappingProxyType({}),
+    untie: Sequence[str] = (),
 ) -> Source:
     """Reads a model.
 
     Args:
         training: Whether it is read to be trained: small weights of an ONNX model have names then.
         given: Weights by name; constants of an ONNX model take those of their names.
+        untie: Names or patterns of initializers of an ONNX model of which each reader has a copy.
 
     Raises:
         InvalidIR: it cannot be read, does not parse or does not verify.
@@ -119,7 +123,7 @@ def read_model(
         BackendUnavailable: it is an ONNX model, and package `onnx` is not installed.
     """
     if isinstance(model, bytes) or _is_proto(model):
-        return _read_onnx(model, training, given)
+        return _read_onnx(model, training, given, untie)
     if isinstance(model, ModuleOp | Graph):
         module = model.module() if isinstance(model, Graph) else model.clone()
         verify_module(module)
@@ -135,7 +139,7 @@ def read_model(
             f"a model is a path, program text, a module, a builder graph or an ONNX model, not {kind}"
         ) from None
     if path.suffix == ".onnx":
-        return _read_onnx(path, training, given)
+        return _read_onnx(path, training, given, untie)
     if path.suffix != ".mlir":
         raise InvalidIR(f"unknown model file type '{path.suffix}'; known: .mlir, .onnx", location=str(path))
     try:
@@ -155,7 +159,9 @@ def read_weighted(
     return source, {name: array for name, array in weights.items() if name not in source.taken}
 
 
-def _read_onnx(model: Path | bytes | ModelProto, training: bool, given: Mapping[str, Array]) -> Source:
+def _read_onnx(
+    model: Path | bytes | ModelProto, training: bool, given: Mapping[str, Array], untie: Sequence[str]
+) -> Source:
     try:
         from aicf.frontends.onnx import read_onnx
     except ModuleNotFoundError as error:
@@ -167,10 +173,19 @@ def _read_onnx(model: Path | bytes | ModelProto, training: bool, given: Mapping[
     def has_row(domain: str, op_type: str, opset: int) -> bool:
         return find_row(op_type, domain, opset) is not None
 
-    found = read_onnx(model, has_row, training=training, given=given)
+    found = read_onnx(model, has_row, training=training, given=given, untie=untie)
     verify_module(found.module)
     path = str(model) if isinstance(model, Path) else None
-    return Source(found.module, found.name, found.weights, found.trainable, found.taken, found.outputs, path)
+    return Source(
+        found.module,
+        found.name,
+        found.weights,
+        found.trainable,
+        found.taken,
+        found.outputs,
+        path,
+        found.readers,
+    )
 
 
 def _is_proto(model: Model) -> TypeIs[ModelProto]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from aicf.explain import FUSES, Decision, ProgramExplanation, explain_programs
 from aicf.runtime.capture_plan import ModulePlan
+from aicf.runtime.graph import MUTABLE_ROLES
 
 APART = ("apart", "alone")
 """Choices of fusing passes that leave ops in instructions of their own."""
@@ -64,12 +65,14 @@ class Summary:
 
     Args:
         weight_bytes, prepared_bytes: Of the weights, and of those that are packed ahead.
+        state_bytes: Of states, and of metas such as counters.
         not_fused: Why ops are apart, the reasons of most ops first.
     """
 
     title: str
     programs: tuple[ProgramSummary, ...]
     weight_bytes: int
+    state_bytes: int
     prepared: int
     prepared_bytes: int
     not_fused: tuple[NotFused, ...]
@@ -80,6 +83,7 @@ class Summary:
         )
         lines = [self.title, *(f"  {program}" for program in self.programs)]
         lines += [f"  weights: {self.weight_bytes:,} bytes{prepared}"] if self.weight_bytes else []
+        lines += [f"  state: {self.state_bytes:,} bytes"] if self.state_bytes else []
         if self.not_fused:
             lines.append("  not fused:")
             lines += [f"    {reason}" for reason in self.not_fused[:_MOST_REASONS]]
@@ -102,7 +106,8 @@ def summarize(title: str, plan: ModulePlan, decisions: Sequence[Decision]) -> Su
     return Summary(
         title,
         programs,
-        sum(bind.nbytes for bind in plan.weights),
+        sum(bind.nbytes for bind in plan.weights if bind.role not in MUTABLE_ROLES),
+        sum(bind.nbytes for bind in plan.weights if bind.role in MUTABLE_ROLES),
         len(plan.derived),
         sum(bind.nbytes for bind in plan.derived),
         tuple(_not_fused(decisions)),

@@ -12,7 +12,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FloatAttr, IntegerAttr, StringAttr
+from xdsl.dialects.builtin import (
+    I64,
+    ArrayAttr,
+    DenseArrayBase,
+    DictionaryAttr,
+    FloatAttr,
+    IntegerAttr,
+    StringAttr,
+    i64,
+)
 from xdsl.ir import Attribute
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
@@ -37,14 +46,23 @@ SIGNATURES: Mapping[str, Signature] = {
     "step_inc": Signature(1),
     "bias_corr": Signature(1, ("beta",)),
     "learning_rate": Signature(1, ("schedule", "base", "warmup", "total", "final")),
+    "step_rate": Signature(1, ("base", "factor", "warmup", "period", "milestones")),
+    "one_cycle_rate": Signature(1, ("anneal", "base", "peak", "final", "rise", "total")),
 }
 """The formulas by name."""
 
 
 def formula(name: str, of: Sequence[Attribute], numbers: Mapping[str, Attribute]) -> DictionaryAttr:
     """The description of a computed meta; operands are strings, or integers and floats."""
-    ordered = {key: numbers[key] for key in SIGNATURES[name].numbers}
+    ordered = {key: _listed(numbers[key]) for key in SIGNATURES[name].numbers}
     return DictionaryAttr({FORMULA: StringAttr(name), OF: ArrayAttr(of), **ordered})
+
+
+def _listed(number: Attribute) -> Attribute:
+    """A list of integers as an array of them, as a plan has it."""
+    if not isa(number, DenseArrayBase[I64]):
+        return number
+    return ArrayAttr([IntegerAttr(entry, i64) for entry in number.get_values()])
 
 
 def kept(next_: str) -> DictionaryAttr:

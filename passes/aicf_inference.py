@@ -50,6 +50,7 @@ from aicf.passes.support.collector import collector_paused
 from aicf.passes.support.driver import drive
 from aicf.passes.support.named_pipeline import NamedPipeline
 from aicf.passes.support.works_on import ANYTHING
+from aicf.passes.to_evaluation import ToEvaluationPass
 from aicf.passes.verify_capture_safe import VerifyCaptureSafePass
 from aicf.passes.verify_emit import VerifyEmitPass
 from aicf.passes.verify_logical import VerifyLogicalPass
@@ -75,10 +76,10 @@ class AicfInferencePass(NamedPipeline):
 
     Options: `target` (`cpu:x86-64-v3`, `reference`), `policy` (file, inline JSON or `auto`), `dims`
     (`N=1,540`, sizes of symbolic dimensions), `values` (of inputs of an ONNX model that shapes follow from,
-    `{"shape": [2, 3]}`), `strict` (a wrong declaration in an ONNX model is an error), `threads`, `tuning` (a
-    table that `aicf tune` wrote: its path or inline JSON), and `start`: `logical`, or `lowered` for IR that is
-    lowered already, such as `raise-emit` gives, or that has groups which were formed by hand. `until` is the pass to
-    stop after, the last of its name.
+    `{"shape": [2, 3]}`), `strict` (a wrong declaration in an ONNX model is an error), `training` (whether dropouts
+    and batch norms do what they do in training), `threads`, `tuning` (a table that `aicf tune` wrote: its path or
+    inline JSON), and `start`: `logical`, or `lowered` for IR that is lowered already, such as `raise-emit` gives, or
+    that has groups which were formed by hand. `until` is the pass to stop after, the last of its name.
     """
 
     name = "aicf-inference"
@@ -92,6 +93,7 @@ class AicfInferencePass(NamedPipeline):
     tuning: str = ""
     values: str = ""
     strict: bool = False
+    training: bool = False
 
     def passes(self, extend: Extend = nothing) -> tuple[ModulePass, ...]:
         """The passes in order, with the options handed on, and with those of `extend` at the extension points."""
@@ -107,7 +109,14 @@ class AicfInferencePass(NamedPipeline):
             )
         return (
             *front_passes(
-                self.target, self.policy, self.dims, self.threads, self.values, self.strict, extend
+                self.target,
+                self.policy,
+                self.dims,
+                self.threads,
+                self.values,
+                strict=self.strict,
+                training=self.training,
+                extend=extend,
             ),
             *lowering_passes(),
             NarrowProductsPass(),
@@ -136,19 +145,26 @@ def front_passes(
     dims: str,
     threads: int,
     values: str = "",
+    *,
     strict: bool = False,
+    training: bool = False,
     extend: Extend = nothing,
 ) -> tuple[ModulePass, ...]:
-    """From a model as it was given to logical IR of static sizes."""
+    """From a model as it was given to logical IR of static sizes.
+
+    Args:
+        training: Whether the model is taken as in training; else in evaluation, unless it is a training step.
+    """
     return (
         *_settings(target, policy, threads),
         AssignIdsPass(),
         VerifyLogicalPass(),
         *extend("model"),
+        *(() if training else (ToEvaluationPass(),)),
         *simplifications(),
         FoldConstantsPass(),
         SpecializeShapesPass(dims, values),
-        LowerOnnxPass(strict),
+        LowerOnnxPass(strict, training),
         *extend("static"),
         VerifyLogicalPass(),
     )

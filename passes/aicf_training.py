@@ -37,7 +37,8 @@ class AicfTrainingPass(NamedPipeline):
     Options: `target`, `policy`, `dims`, `threads`, `tuning` and `until` of `aicf-inference`; `meta` (`device` or
     `host`: who computes counters and rates, see `separate-meta`) and `check-finite` (a step that is not finite changes
     nothing); `memory-budget`, the bytes that the arena of a program may take: what is saved is computed again where it
-    takes more. 0 sets no bound.
+    takes more. 0 sets no bound. `training` is for a model without gradients: a training step is taken as in training
+    anyway.
 
     Raises PlanError if no choice is found that stays within the budget.
     """
@@ -53,6 +54,7 @@ class AicfTrainingPass(NamedPipeline):
     meta: str = "device"
     check_finite: bool = False
     memory_budget: int = 0
+    training: bool = False
 
     def passes(self, extend: Extend = nothing) -> tuple[ModulePass, ...]:
         """The passes in order, with the options handed on, and with those of `extend` at the extension points."""
@@ -60,7 +62,9 @@ class AicfTrainingPass(NamedPipeline):
             raise PolicyError(f"memory-budget: must be at least 0 bytes, got {self.memory_budget}")
         check = (CheckBudgetPass(self.memory_budget),) if self.memory_budget else ()
         return (
-            *front_passes(self.target, self.policy, self.dims, self.threads, extend=extend),
+            *front_passes(
+                self.target, self.policy, self.dims, self.threads, training=self.training, extend=extend
+            ),
             DifferentiatePass(),
             *([CheckFinitePass()] if self.check_finite else []),
             LowerOptimizersPass(),

@@ -16,18 +16,25 @@ from xdsl.rewriter import Rewriter
 
 from aicf.dialects.onnx import GraphOp
 from aicf.passes.support.identity import IdTable, invalid
+from aicf.passes.support.ledger import record
 from aicf.passes.support.works_on import WorksOn
 
 
 @dataclass(frozen=True)
 class LowerOnnxPass(ModulePass):
-    """Replaces every ``onnx.graph`` by a ``func.func`` of its name; ops are called as the nodes that they come from."""
+    """Replaces every ``onnx.graph`` by a ``func.func`` of its name; ops are called as the nodes that they come from.
+
+    Dropouts and batch norms in training mode are taken in evaluation. With `training` they do what they say, and random
+    numbers follow from the metas `seed` and `step`.
+    """
 
     name = "lower-onnx"
     works_on = WorksOn(("onnx.graph",))
 
     strict: bool = False
     """A wrong declaration is an error."""
+
+    training: bool = False
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         graphs = [inner for inner in op.body.block.ops if isinstance(inner, GraphOp)]
@@ -41,8 +48,17 @@ class LowerOnnxPass(ModulePass):
         ids = IdTable(*(inner for inner in op.body.block.ops if not isinstance(inner, GraphOp)))
         for graph in graphs:
             _check_static(graph)
-            function = lower_graph(graph, ids, declarations)
+            function, evaluated = lower_graph(graph, ids, declarations, training=self.training)
             Rewriter.replace_op(graph, function, new_results=[])
+            if evaluated:
+                record(
+                    op,
+                    self.name,
+                    evaluated,
+                    "evaluation: nothing is dropped, statistics are those given",
+                    "the training mode of a node is for training",
+                    {"training": "option training keeps it"},
+                )
 
 
 def _check_static(graph: GraphOp) -> None:

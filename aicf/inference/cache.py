@@ -15,7 +15,7 @@ import logging
 import os
 import platform
 import sys
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
@@ -101,6 +101,37 @@ class ProgramCache:
             self._report.add(logging.WARNING, "unsaved", label, f"the cache cannot keep it: {error}")
             return "not cached"
         return f"cached as {path}"
+
+    def made(
+        self,
+        label: str,
+        logical: str,
+        options: Options,
+        weights: Mapping[str, Array],
+        shared: SharedWeights,
+        compiled: Callable[[], CompiledModel],
+        passes: Sequence[str] = (),
+    ) -> tuple[CompiledModel, str | None, str]:
+        """A program: out of the folder, or else compiled, alone among all processes, and put there.
+
+        Args:
+            label: Its sizes in words, for the report.
+            logical, options: What it is made of.
+            weights, shared: See `load`.
+            compiled: Makes it.
+            passes: Hashes of the caller's passes.
+
+        Returns:
+            The program, where it was loaded from in words (None if it was compiled), and what became of a new one.
+        """
+        key = key_of(logical, options, passes)
+        if (found := self.load(key, None, logical, options, weights, shared)) is not None:
+            return found, f"from {self.path(key)}", ""
+        with self.alone(key, label):
+            if (found := self.load(key, label, logical, options, weights, shared)) is not None:
+                return found, f"from {self.path(key)}, where another process put it", ""
+            executable = compiled()
+            return executable, None, self.save(key, label, executable)
 
     @contextmanager
     def alone(self, key: str, label: str) -> Generator[None]:

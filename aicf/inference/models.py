@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, StringAttr
@@ -17,12 +17,13 @@ from aicf.inference.interface import UNKNOWN, Interface
 from aicf.passes.specialize_shapes import symbolic_names
 from aicf.passes.support.interface import Result, argument_entry, results_of
 from aicf.passes.support.onnx_values import bind_values, check_inputs, converted
+from aicf.passes.to_evaluation import drawing_metas, trains
 from aicf.runtime.executable import TensorSpec
 from aicf.runtime.tensors import Array
 from aicf.sources import Source
 
 
-def interface_of(source: Source, values: Mapping[str, Array]) -> Interface | None:
+def interface_of(source: Source, values: Mapping[str, Array], *, training: bool = False) -> Interface | None:
     """The interface of the one model that was read, with the values of inputs that are known.
 
     None if there are several, or if it keeps state, whose programs must share it.
@@ -38,7 +39,8 @@ def interface_of(source: Source, values: Mapping[str, Array]) -> Interface | Non
     (model,) = models
     if isinstance(model, GraphOp):
         return _of_graph(model, source, values)
-    return None if _keeps_state(model) else _of_function(model)
+    unread = () if training or trains(model) else drawing_metas(model)
+    return None if _keeps_state(model, unread) else _of_function(model)
 
 
 def _of_function(function: FuncOp) -> Interface:
@@ -82,9 +84,10 @@ def _of_graph(graph: GraphOp, source: Source, values: Mapping[str, Array]) -> In
     return Interface(inputs, outputs, symbolic_names(graph), known)
 
 
-def _keeps_state(function: FuncOp) -> bool:
-    """Whether a call changes what a later one sees."""
-    roles = {_text(argument_entry(function, argument.index), ROLE_ATTR) for argument in function.args}
+def _keeps_state(function: FuncOp, unread: Collection[str]) -> bool:
+    """Whether a call changes what a later one sees, `unread` arguments apart."""
+    entries = [argument_entry(function, argument.index) for argument in function.args]
+    roles = {_text(entry, ROLE_ATTR) for entry in entries if _text(entry, NAME_ATTR) not in unread}
     return bool(roles & {"state", "meta"}) or any(result.updates for result in results_of(function))
 
 

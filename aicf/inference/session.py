@@ -62,6 +62,7 @@ class InferenceSession:
             nodes compute holds, and the report warns once of each.
         passes: The caller's passes, as of `aicf.compile`. With `cache_dir` each is defined in a file, whose contents
             are part of what entries are found by.
+        training: Whether dropouts and batch norms do what they do in training, as of `aicf.compile`.
 
     Raises:
         InvalidIR: the model does not parse or verify, or declares with `strict` what is not so.
@@ -88,6 +89,7 @@ class InferenceSession:
         tuning: Tuning | None = None,
         strict: bool = False,
         passes: Passes = (),
+        training: bool = False,
     ) -> None:
         policy, self._limits = _read_policies(kernel_policy, exec_policy)
         folder = None if cache_dir is None else Path(cache_dir)
@@ -104,6 +106,7 @@ class InferenceSession:
             tuning,
             strict,
             _read_passes(passes),
+            training,
         )
         self._report = Report()
         self._engine: Engine = open_engine(asked, self._report)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from aicf.errors import ArtifactError
 from aicf.plain import from_plain, to_plain
@@ -278,7 +278,15 @@ def _is_known(host: HostValue, metas: Collection[str]) -> bool:
         and len(host.of) == formula.operands
         and all(operand in metas for operand in host.of if isinstance(operand, str))
         and {key: type(value) for key, value in host.numbers.items()} == formula.numbers
+        and all(type(entry) is int for entry in _entries(host))
     )
+
+
+def _entries(host: HostValue) -> Iterator[object]:
+    """What the lists among the attributes of a formula hold."""
+    for value in host.numbers.values():
+        if isinstance(value, list):
+            yield from cast("list[object]", value)
 
 
 def _require(holds: bool, problem: str) -> None:

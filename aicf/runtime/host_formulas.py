@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -46,14 +46,41 @@ def _learning_rate(
     if schedule == "constant":
         return base
     progress = min((step - (warmup + 1.0)) / float(total - warmup), 1.0)
-    if schedule == "linear":
-        return progress * (final - base) + base
-    return math.cos(progress * math.pi) * ((base - final) / 2) + (base + final) / 2
+    return _between(schedule, progress, base, final)
+
+
+def _between(shape: str, progress: float, start: float, end: float) -> float:
+    """From start to end as progress goes from 0 to 1."""
+    if shape == "linear":
+        return progress * (end - start) + start
+    return math.cos(progress * math.pi) * ((start - end) / 2) + (start + end) / 2
+
+
+def _step_rate(
+    step: Number, *, base: float, factor: float, warmup: int, period: int, milestones: Sequence[int]
+) -> float:
+    """Up by a line, then down by steps; see `logical.step_rate`."""
+    if warmup and step <= warmup:
+        return step * (base / warmup)
+    done = step - (warmup + 1)
+    if period:
+        return math.exp(math.floor(done / period) * math.log(factor)) * base
+    return base * factor ** sum(place <= done for place in milestones)
+
+
+def _one_cycle_rate(
+    step: Number, *, anneal: str, base: float, peak: float, final: float, rise: float, total: int
+) -> float:
+    """Up to the peak, then down; see `logical.one_cycle_rate`."""
+    done = step - 1.0
+    if done <= rise:
+        return _between(anneal, done / rise, base, peak)
+    return _between(anneal, min((done - rise) / (total - 1 - rise), 1.0), peak, final)
 
 
 @dataclass(frozen=True)
 class Formula:
-    """How to compute a number: operands by position, attributes of these types by name."""
+    """How to compute a number: operands by position, attributes of these types by name; lists are of integers."""
 
     compute: Callable[..., Number]
     operands: int
@@ -61,6 +88,8 @@ class Formula:
 
 
 _RATE = {"schedule": str, "base": float, "warmup": int, "total": int, "final": float}
+_STEPS = {"base": float, "factor": float, "warmup": int, "period": int, "milestones": list}
+_CYCLE = {"anneal": str, "base": float, "peak": float, "final": float, "rise": float, "total": int}
 
 FORMULAS: Mapping[str, Formula] = {
     "add": Formula(operator.add, 2),
@@ -71,6 +100,8 @@ FORMULAS: Mapping[str, Formula] = {
     "step_inc": Formula(_step_inc, 1),
     "bias_corr": Formula(_bias_corr, 1, {"beta": float}),
     "learning_rate": Formula(_learning_rate, 1, _RATE),
+    "step_rate": Formula(_step_rate, 1, _STEPS),
+    "one_cycle_rate": Formula(_one_cycle_rate, 1, _CYCLE),
 }
 """The formulas by name."""
 

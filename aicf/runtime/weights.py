@@ -20,13 +20,18 @@ from aicf.runtime.tensors import Array, address, dense_strides, describe, descri
 def bind_weights(binds: Sequence[Bind], weights: Mapping[str, Array]) -> dict[str, Array]:
     """The array of each weight, as it is where a program can read it in place, else copied.
 
-    A meta that is not given has the value that it starts with, where the program says so.
+    A state that is not given starts as `start_of_state` says, and a meta with the value that the program states.
 
     Raises:
         InputMismatch: weights are missing or too many, or one has another shape or dtype.
     """
     names = [bind.name for bind in binds]
     starts = {bind.name: read_const(bind) for bind in binds if bind.value is not None}
+    starts |= {
+        bind.name: start_of_state(bind.name, bind.shape, bind.dtype)
+        for bind in binds
+        if bind.role == "state" and bind.value is None and bind.name not in weights
+    }
     if missing := [name for name in names if name not in weights and name not in starts]:
         given = ", ".join(weights) or "none; pass a .safetensors file (--weights) or arrays by name"
         raise InputMismatch(
@@ -35,6 +40,12 @@ def bind_weights(binds: Sequence[Bind], weights: Mapping[str, Array]) -> dict[st
     reject_unknown(weights, names, "weight")
     given = {**starts, **weights}
     return {bind.name: _in_place(bind, given[bind.name]) for bind in binds}
+
+
+def start_of_state(name: str, shape: Sequence[int], dtype: str) -> Array:
+    """What a state begins with: zeros; ones for a running variance, as in the norms of `torch.nn`."""
+    value = 1 if name.endswith("running_var") else 0
+    return np.full(shape, value, numpy_dtype(dtype))
 
 
 def _in_place(bind: Bind, weight: Array) -> Array:

@@ -9,6 +9,7 @@ import numpy as np
 from xdsl.ir import Operation
 
 from aicf.dialects import logical
+from aicf.dialects.logical import int_values
 from aicf.semantics.base import Array, Meaning, coefficient, unary
 
 
@@ -31,6 +32,27 @@ def _learning_rate(op: logical.LearningRateOp, operands: Sequence[Array]) -> Arr
     progress = min((step - 1 - warmup) / (total - warmup), 1.0)
     left = (1 + math.cos(math.pi * progress)) / 2 if op.schedule.data == "cosine" else 1 - progress
     return np.asarray(final + (base - final) * left)
+
+
+def _step_rate(op: logical.StepRateOp, operands: Sequence[Array]) -> Array:
+    step, base, warmup = int(operands[0]), op.base.value.data, op.warmup.value.data
+    if warmup and step <= warmup:
+        return np.asarray(base * step / warmup)
+    done = step - 1 - warmup
+    period, milestones = op.period.value.data, int_values(op.milestones)
+    times = done // period if period else sum(place <= done for place in milestones)
+    return np.asarray(base * op.factor.value.data**times)
+
+
+def _one_cycle_rate(op: logical.OneCycleRateOp, operands: Sequence[Array]) -> Array:
+    done, rise, total = int(operands[0]) - 1, op.rise.value.data, op.total.value.data
+    base, peak, final = (each.value.data for each in (op.base, op.peak, op.final))
+    if done <= rise:
+        start, end, part = base, peak, done / rise
+    else:
+        start, end, part = peak, final, min((done - rise) / (total - 1 - rise), 1.0)
+    left = (1 + math.cos(math.pi * part)) / 2 if op.anneal.data == "cosine" else 1 - part
+    return np.asarray(end + (start - end) * left)
 
 
 def _numbers(op: logical.OptimizerOp, *numbers: float) -> list[float]:
@@ -87,6 +109,8 @@ MEANINGS: Mapping[type[Operation], Meaning] = {
     logical.StepIncOp: unary(lambda step: step + 1),
     logical.BiasCorrOp: _bias_corr,
     logical.LearningRateOp: _learning_rate,
+    logical.StepRateOp: _step_rate,
+    logical.OneCycleRateOp: _one_cycle_rate,
     logical.GlobalNormOp: _global_norm,
     logical.ClipFactorOp: _clip_factor,
     logical.SgdOp: _sgd,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from aicf.dialects.step_names import STEP
+from aicf.dialects.step_names import STEP, TARGET
 from aicf.dialects.types import TensorInfo
 from aicf.errors import InvalidIR
 from aicf.frontends.builder import Graph, Value
@@ -17,8 +17,8 @@ from aicf.passes.support.identity import part_id
 from aicf.training.forward import Forward, shape_of
 from aicf.training.losses import Loss
 
-LOSS, TARGET = "loss", "y"
-"""Names of the result, and of the input that a loss adds."""
+LOSS = "loss"
+"""Name of the result."""
 
 
 @dataclass

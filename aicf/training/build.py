@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Literal
 
-from aicf.compiled import Trained
-from aicf.compiler import compile
-from aicf.extensions import Passes
-from aicf.sources import Dims, Model, Policy, Tuning, dims_text
+from aicf.compiled import CompiledModel, Options, Trained
+from aicf.compiler import checked_budget, compile_source, logical_text, resolve_options
+from aicf.errors import InvalidIR
+from aicf.extensions import Extension, Passes, flattened, source_stamp
+from aicf.frontends.text import verify_module
+from aicf.inference.cache import ProgramCache
+from aicf.inference.packing import ModelWeights
+from aicf.inference.report import Report
+from aicf.runtime.tensors import Array
+from aicf.sources import Dims, Model, Policy, Source, Tuning, dims_text, policy_text, tuning_text
+from aicf.training.batches import prediction_of, whole_shape
 from aicf.training.forward import Forward, read_forward
 from aicf.training.initial import first_values
 from aicf.training.losses import LossLike, resolve_loss
 from aicf.training.optimizers import Optimizer, check_optimizer
 from aicf.training.step import TrainStep
-from aicf.training.step_graph import Recipe, write_step
+from aicf.training.step_graph import Recipe, trained_names, write_step
 from aicf.weight_arrays import Weights, read_weights
+
+LOGGER = logging.getLogger("aicf.training")
+_MOST_READERS = 4
+"""Nodes that a warning names."""
 
 
 def train_step(
@@ -27,6 +40,7 @@ def train_step(
     weights: Weights | None = None,
     target: str | None = None,
     frozen: Sequence[str] = (),
+    untie: bool | Sequence[str] | None = None,
     clip_norm: float | None = None,
     micro_batches: int = 1,
     seed: int = 0,
@@ -38,6 +52,7 @@ def train_step(
     memory_budget: int = 0,
     check_finite: bool = False,
     passes: Passes = (),
+    cache_dir: str | Path | None = None,
 ) -> TrainStep:
     """Compiles the training step of a model.
 
@@ -50,6 +65,9 @@ def train_step(
         weights: Every parameter and state of the model; by default they begin as `aicf.training.initial_weights` says.
             Metas may be left out, and what an ONNX model brings itself.
         frozen: Names or patterns (`encoder.*`) of parameters that stay as they are.
+        untie: Initializers of an ONNX model, by names or patterns, of which each reading node trains a copy of its own;
+            True for all, False for none. None trains them as they are read, and warns of those that several nodes read:
+            exporters merge weights that begin with equal values.
         clip_norm: The gradients together are made no longer than this (PyTorch's `clip_grad_norm_`).
         micro_batches: The batch is taken in that many parts, whose gradients are averaged (of a loss that is a sum,
             added up). The sizes of the model are those of one part: dimension 0 of every input is that much larger.
@@ -59,6 +77,8 @@ def train_step(
         passes: As of `aicf.compile`; at `model` the program is the whole step.
         check_finite: A step whose loss or gradients are not all finite changes nothing, nor does any after it; its
             number is `TrainStep.bad_step`.
+        cache_dir: Folder of compiled programs, shared by all processes and sessions that name it: a step that was
+            compiled before is loaded. None keeps none.
 
     Raises:
         InvalidIR: the loss or the optimizer is none; the loss is not one number, does not depend on a parameter that
@@ -69,27 +89,101 @@ def train_step(
     check_optimizer(optimizer)
     sizes = dims_text(dims)
     recipe = Recipe(resolve_loss(loss), optimizer, frozen, clip_norm, micro_batches)
-    forward = read_forward(model, sizes, bind=micro_batches > 1)
+    forward = read_forward(model, sizes, bind=micro_batches > 1, untie=_patterns(untie))
+    if untie is None:
+        warn_of_ties(forward, trained_names(forward, frozen))
     program = write_step(forward, recipe)
     given = first_values(forward, seed, None if weights is None else read_weights(weights))
-    executable = compile(
-        program.graph,
-        {**program.start, **given},
-        target,
-        dims=None if forward.has_sizes else sizes,
-        policy=policy,
-        tuning=tuning,
-        threads=threads,
-        meta=meta,
-        memory_budget=memory_budget,
-        check_finite=check_finite,
-        passes=passes,
-        name=forward.name,
+    own = flattened(passes)
+    asked = Options(
+        target or "",
+        policy_text(policy),
+        "" if forward.has_sizes else sizes,
+        threads,
+        tuning_text(tuning),
+        meta or "",
+        check_finite,
+        checked_budget(memory_budget),
+        passes=tuple(each.text for each in own),
     )
+    folder = None if cache_dir is None else Path(cache_dir)
+    source = Source(program.graph.module(), forward.name)
+    executable = _compiled(source, {**program.start, **given}, asked, own, folder)
     ours = {argument.name for argument in forward.arguments}
-    added = tuple(name for name in program.start if name not in ours)
-    executable.record = replace(executable.record, trained=Trained(ops_of(forward, recipe), added))
+    added = (*(name for name in program.start if name not in ours), *sorted(forward.drawing))
+    trained = Trained(ops_of(forward, recipe), added, _logits(forward, recipe))
+    executable.record = replace(executable.record, trained=trained)
     return TrainStep(executable)
+
+
+def _logits(forward: Forward, recipe: Recipe) -> tuple[int | str, ...]:
+    """See `Trained.logits`."""
+    if recipe.loss is None or not recipe.loss.has_classes:
+        return ()
+    sizes = whole_shape(prediction_of(forward, recipe.loss), recipe.micro_batches)
+    return sizes if len(sizes) > 2 else ()
+
+
+def _patterns(untie: bool | Sequence[str] | None) -> Sequence[str]:
+    """Raises InvalidIR for what is neither a truth value nor a list of names."""
+    match untie:
+        case None | False:
+            return ()
+        case True:
+            return ("*",)
+        case str():
+            raise InvalidIR(
+                f"untie is {untie!r}; it is a list of names or patterns, as in [{untie!r}], True or False"
+            )
+        case _:
+            return tuple(untie)
+
+
+def warn_of_ties(forward: Forward, trained: Sequence[str]) -> None:
+    """Says which initializers are one parameter of several nodes."""
+    for name in trained:
+        readers = forward.readers.get(name, ())
+        if len(readers) > 1:
+            shown = ", ".join(map(repr, readers[:_MOST_READERS]))
+            more = f" and {len(readers) - _MOST_READERS} more" if len(readers) > _MOST_READERS else ""
+            LOGGER.warning(
+                "%s: '%s' is trained as one parameter of %d nodes (%s%s); if an exporter merged equal weights, give "
+                "untie=True or untie=['%s'], else untie=False",
+                forward.name,
+                name,
+                len(readers),
+                shown,
+                more,
+                name,
+            )
+
+
+def _compiled(
+    source: Source,
+    weights: Mapping[str, Array],
+    asked: Options,
+    passes: Sequence[Extension],
+    folder: Path | None,
+) -> CompiledModel:
+    """The executable of a step, out of the cache folder if there is one and it has it."""
+    shared = ModelWeights()
+    verify_module(source.module)
+    if folder is None:
+        return compile_source(source, weights, asked, shared, passes)
+    report = Report()
+    report.name = source.name
+    options, text = resolve_options(source, asked), logical_text(source.module)
+    executable, loaded, kept = ProgramCache(folder, report).made(
+        f"@{source.name}",
+        text,
+        options,
+        weights,
+        shared,
+        lambda: compile_source(source, weights, options, shared, passes),
+        source_stamp(passes),
+    )
+    LOGGER.info("%s: %s", source.name, kept if loaded is None else f"loaded {loaded}")
+    return executable
 
 
 def ops_of(forward: Forward, recipe: Recipe) -> tuple[str, ...]:

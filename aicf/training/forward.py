@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import ModuleOp
@@ -18,6 +18,7 @@ from aicf.passes.assign_ids import AssignIdsPass
 from aicf.passes.specialize_shapes import SpecializeShapesPass
 from aicf.passes.support.identity import op_id, part_id, set_identity, sources
 from aicf.passes.support.work import argument_attrs, result_attrs
+from aicf.passes.to_evaluation import drawing_metas
 from aicf.passes.verify_logical import VerifyLogicalPass
 from aicf.runtime.tensors import Array
 from aicf.sources import Model, read_model
@@ -58,6 +59,8 @@ class Forward:
         weights: Values that came with it.
         fixed: Names of parameters that are not trained, whatever a user says.
         has_sizes: Whether its sizes are numbers because `dims` says so.
+        readers: Of each parameter of an ONNX model the nodes that read it.
+        drawing: Names of metas that the model has no use for in evaluation, such as the seed of its dropouts.
     """
 
     function: FuncOp
@@ -67,6 +70,8 @@ class Forward:
     weights: Mapping[str, Array] = field(default_factory=dict[str, Array])
     fixed: frozenset[str] = frozenset()
     has_sizes: bool = False
+    readers: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    drawing: frozenset[str] = frozenset()
 
     def with_role(self, role: str) -> list[Argument]:
         """The arguments of a role."""
@@ -95,19 +100,24 @@ class Forward:
         return copy
 
 
-def read_forward(model: Model, dims: str = "", *, bind: bool = False) -> Forward:
+def read_forward(model: Model, dims: str = "", *, bind: bool = False, untie: Sequence[str] = ()) -> Forward:
     """Reads a model.
 
     Args:
         dims: Sizes of its symbolic dimensions, one each where they are bound here.
         bind: Whether they are; else they stay symbolic. Those of an ONNX model are bound in any case.
+        untie: Names or patterns of initializers of an ONNX model of which each reader has a copy.
 
     Raises:
         InvalidIR: it does not verify, is no single function of logical IR, or is a training step already.
         PolicyError: the sizes do not fit it.
     """
     context = make_context()
-    source = read_model(model, context, training=True)
+    source = read_model(model, context, training=True, untie=untie)
+    if untie and not source.is_onnx:
+        raise InvalidIR(
+            "untie is for ONNX models, whose exporters merge weights; give each layer its own parameter"
+        )
     if source.is_emit or source.has_groups:
         raise InvalidIR(f"'{source.name}' is compiled or lowered; a training step is made of logical IR")
     AssignIdsPass().apply(context, source.module)
@@ -129,6 +139,10 @@ def read_forward(model: Model, dims: str = "", *, bind: bool = False) -> Forward
         weights,
         fixed & read,
         has_sizes=is_onnx or (bind and bool(dims)),
+        readers=source.readers,
+        drawing=frozenset(argument.name for argument in arguments if argument.role == "meta")
+        if is_onnx
+        else frozenset(drawing_metas(function)),
     )
     _check_untrained(forward)
     return forward

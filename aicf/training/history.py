@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from aicf.dialects.step_names import OWN
-from aicf.runtime.tensors import Array, numpy_dtype
+from aicf.errors import InputMismatch
+from aicf.runtime.tensors import Array, describe_array, numpy_dtype
 
 if TYPE_CHECKING:
     from aicf.frontends.builder import Graph, Value
 
 RING, PLACES = f"{OWN}losses", f"{OWN}places"
 """Names of the state, and of the steps of its entries, modulo its length."""
+HISTORY = f"{OWN}history"
+"""Name of the losses in a checkpoint: those of the last steps, up to its own."""
 LENGTH = 1024
 """Steps between two readings, at most; a power of two."""
 
@@ -38,3 +41,13 @@ def write_ring(graph: Graph, step: Value, loss: Value) -> dict[str, Array]:
 def read_ring(ring: Array, first: int, last: int) -> Array:
     """The losses of steps `first` to `last`, both counted from 1, of which the ring still holds all."""
     return ring[np.arange(first - 1, last) % LENGTH]
+
+
+def check_history(losses: Array, step: Array | None) -> None:
+    """Raises InputMismatch for what cannot be the losses of a checkpoint whose counter is `step`."""
+    most = 0 if step is None or step.size != 1 else int(step.reshape(()))
+    if losses.ndim != 1 or losses.dtype.kind != "f" or len(losses) > max(most, 0):
+        raise InputMismatch(
+            f"the checkpoint contradicts itself: it has {describe_array(losses)} as the losses of {most} steps; take "
+            "another one"
+        )

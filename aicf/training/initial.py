@@ -13,14 +13,13 @@ import numpy as np
 from xdsl.ir import Operation, Use
 
 from aicf.dialects import logical
+from aicf.dialects.step_names import SEED
 from aicf.dialects.types import TensorInfo, tensor_info
 from aicf.errors import InputMismatch
 from aicf.runtime.tensors import Array, numpy_dtype
+from aicf.runtime.weights import start_of_state
 from aicf.sources import Model
 from aicf.training.forward import Argument, Forward, read_forward
-
-SEED = "seed"
-"""Name of the meta tensor that holds the seed, in a model that draws random numbers."""
 
 _WORD_BITS = 64
 _FLOAT_BITS = 53
@@ -46,8 +45,8 @@ def initial_weights(
 
 
 def first_values(forward: Forward, seed: int, given: Mapping[str, Array] | None) -> dict[str, Array]:
-    """All that a step begins with: from the seed, or as given, where metas may be left out."""
-    roles = tuple(_BY_ROLE) if given is None else ("meta",)
+    """All that a step begins with: from the seed, or as given, where states and metas may be left out."""
+    roles = tuple(_BY_ROLE) if given is None else ("state", "meta")
     return _filled(forward, seed, given or {}, roles)
 
 
@@ -61,8 +60,7 @@ def _filled(
 
 
 def _state(argument: Argument, seed: int) -> Array:
-    value = 1 if argument.name.endswith("running_var") else 0
-    return np.full(argument.info.shape, value, numpy_dtype(argument.info.element.name))
+    return start_of_state(argument.name, argument.info.shape, argument.info.element.name)
 
 
 def _meta(argument: Argument, seed: int) -> Array:

@@ -46,6 +46,11 @@ class Loss(ABC):
         """The target of a prediction."""
         return prediction
 
+    @property
+    def has_classes(self) -> bool:
+        """Whether dimension 1 of a prediction is that of classes."""
+        return False
+
     @abstractmethod
     def value(self, graph: Graph, prediction: Value, target: Value, name: str) -> Value:
         """The loss of a prediction as an op called `name`, of rank 0."""
@@ -89,6 +94,11 @@ class CrossEntropyLoss(Loss):
 
     ignore_index: int = IGNORE_INDEX
     label_smoothing: float = 0.0
+
+    @property
+    def has_classes(self) -> bool:
+        """See `Loss.has_classes`."""
+        return True
 
     def target(self, prediction: TensorInfo) -> TensorInfo:
         """See `Loss.target`."""

@@ -6,15 +6,43 @@ Options that make no sense are refused where the step is built, in the words of 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from numbers import Real
 
 from aicf.errors import InvalidIR
 from aicf.frontends.builder import Graph, Value
 from aicf.training.schedules import Schedule
 
-__all__ = ["SGD", "Adam", "AdamW", "Operands", "Optimizer", "check_optimizer"]
+__all__ = ["SGD", "Adam", "AdamW", "Group", "Operands", "Optimizer", "check_optimizer"]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Parameters that an optimizer treats otherwise, as in the groups of `torch.optim`.
+
+    Args:
+        params: Names or patterns (`encoder.*`), one or a list.
+        lr_scale: Their learning rate is that of the optimizer times this, at every step.
+        weight_decay: In place of the optimizer's; None keeps that.
+        max_rank: Only those of at most this rank: 1 for biases and scales of norms. None sets no bound.
+    """
+
+    params: str | Sequence[str] = "*"
+    lr_scale: float = 1.0
+    weight_decay: float | None = None
+    max_rank: int | None = None
+
+    def has(self, name: str, rank: int) -> bool:
+        """Whether a parameter is in it."""
+        patterns = [self.params] if isinstance(self.params, str) else self.params
+        is_low = self.max_rank is None or rank <= self.max_rank
+        return is_low and any(fnmatchcase(name, pattern) for pattern in patterns)
+
+    def __str__(self) -> str:
+        rank = "" if self.max_rank is None else f", max_rank={self.max_rank}"
+        return f"Group({self.params!r}{rank})"
 
 
 @dataclass(frozen=True)
@@ -34,9 +62,11 @@ class Optimizer(ABC):
 
     Args:
         lr: The learning rate, a number or a schedule.
+        groups: Parameters with options of their own, each in one group at most; others have those given here.
     """
 
     lr: float | Schedule = 1e-3
+    groups: Sequence[Group] = field(default=(), kw_only=True)
 
     @property
     @abstractmethod
@@ -46,6 +76,34 @@ class Optimizer(ABC):
     @abstractmethod
     def update(self, graph: Graph, of: Operands, name: str) -> list[Value]:
         """The parameter and its states after the step, by an op called `name`."""
+
+    @abstractmethod
+    def with_weight_decay(self, weight_decay: float) -> Optimizer:
+        """The same with another weight decay."""
+
+    def grouped(self, ranks: Mapping[str, int]) -> dict[str, tuple[Optimizer, float]]:
+        """The optimizer of each parameter, and the scale of its learning rate.
+
+        Args:
+            ranks: Of the parameters that are trained, by name.
+
+        Raises:
+            InvalidIR: a group has none of them, or two have the same one, or a scale is no number of at least 0.
+        """
+        found: dict[str, tuple[Optimizer, float]] = dict.fromkeys(ranks, (self, 1.0))
+        taken: dict[str, Group] = {}
+        for group in self.groups:
+            names = [name for name, rank in ranks.items() if group.has(name, rank)]
+            if not names:
+                raise InvalidIR(f"{group} has no parameter that is trained; these are {', '.join(ranks)}")
+            if twice := next((name for name in names if name in taken), None):
+                raise InvalidIR(f"'{twice}' is in {taken[twice]} and in {group}; a parameter is in one group")
+            if not 0.0 <= group.lr_scale < float("inf"):
+                raise InvalidIR(f"{group}: lr_scale is {group.lr_scale}; it is 0 or more")
+            own = self if group.weight_decay is None else self.with_weight_decay(group.weight_decay)
+            taken.update(dict.fromkeys(names, group))
+            found.update(dict.fromkeys(names, (own, float(group.lr_scale))))
+        return found
 
 
 @dataclass(frozen=True)
@@ -61,6 +119,10 @@ class SGD(Optimizer):
     def states(self) -> tuple[str, ...]:
         """See `Optimizer.states`."""
         return ("momentum_buffer",) if self.momentum else ()
+
+    def with_weight_decay(self, weight_decay: float) -> Optimizer:
+        """See `Optimizer.with_weight_decay`."""
+        return replace(self, weight_decay=weight_decay)
 
     def update(self, graph: Graph, of: Operands, name: str) -> list[Value]:
         """See `Optimizer.update`."""
@@ -92,6 +154,10 @@ class Adam(Optimizer):
         """See `Optimizer.states`."""
         return ("exp_avg", "exp_avg_sq", *(("max_exp_avg_sq",) if self.amsgrad else ()))
 
+    def with_weight_decay(self, weight_decay: float) -> Optimizer:
+        """See `Optimizer.with_weight_decay`."""
+        return replace(self, weight_decay=weight_decay)
+
     def update(self, graph: Graph, of: Operands, name: str) -> list[Value]:
         """See `Optimizer.update`."""
         method = graph.adamw if isinstance(self, AdamW) else graph.adam
@@ -121,6 +187,12 @@ def check_optimizer(optimizer: object) -> None:
     """Raises InvalidIR for what is no optimizer, such as its name or its class, and for a rate that is none."""
     if not isinstance(optimizer, Optimizer):
         raise InvalidIR(f"the optimizer is {optimizer!r}; it is one made as in aicf.optimizers.Adam(lr=1e-3)")
+    for group in optimizer.groups:
+        if not isinstance(group, Group):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidIR(
+                f"{type(optimizer).__name__}: a group is {group!r}; it is one made as in "
+                "aicf.optimizers.Group('*.bias', weight_decay=0.0)"
+            )
     rate: object = optimizer.lr
     if isinstance(rate, bool) or not isinstance(rate, Real | Schedule):
         raise InvalidIR(

@@ -6,12 +6,26 @@ Steps count from 1. With a warm-up of w steps, step s <= w has s / w of the rate
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from aicf.dialects import logical
+from aicf.errors import InvalidIR
 from aicf.frontends.builder import Graph, Value
 
-__all__ = ["Constant", "Cosine", "FromHost", "InProgram", "Linear", "Schedule", "resolve_schedule"]
+__all__ = [
+    "Constant",
+    "Cosine",
+    "FromHost",
+    "InProgram",
+    "Linear",
+    "MultiStep",
+    "OneCycle",
+    "Schedule",
+    "Step",
+    "resolve_schedule",
+]
 
 
 @dataclass(frozen=True)
@@ -24,16 +38,14 @@ class Schedule:
 
     lr: float
 
+    def scaled(self, factor: float) -> Schedule:
+        """The schedule with all rates times `factor`."""
+        return replace(self, lr=self.lr * factor)
+
 
 @dataclass(frozen=True)
 class InProgram(Schedule, ABC):
-    """A schedule that the step itself follows.
-
-    Args:
-        warmup: Steps on the way up to `lr`.
-    """
-
-    warmup: int = 0
+    """A schedule that the step itself follows."""
 
     @abstractmethod
     def rate(self, graph: Graph, step: Value, dtype: str) -> Value:
@@ -41,7 +53,18 @@ class InProgram(Schedule, ABC):
 
 
 @dataclass(frozen=True)
-class Constant(InProgram):
+class _Warmed(InProgram, ABC):
+    """A schedule with a way up.
+
+    Args:
+        warmup: Steps on the way up to `lr`.
+    """
+
+    warmup: int = 0
+
+
+@dataclass(frozen=True)
+class Constant(_Warmed):
     """The same rate at every step."""
 
     def rate(self, graph: Graph, step: Value, dtype: str) -> Value:
@@ -50,11 +73,15 @@ class Constant(InProgram):
 
 
 @dataclass(frozen=True)
-class _Falling(InProgram, ABC):
+class _Falling(_Warmed, ABC):
     """From `lr` down to `final` at step `total`, and `final` from there."""
 
     total: int = 0
     final: float = 0.0
+
+    def scaled(self, factor: float) -> Schedule:
+        """See `Schedule.scaled`."""
+        return replace(self, lr=self.lr * factor, final=self.final * factor)
 
     def _rate(self, graph: Graph, step: Value, dtype: str, schedule: logical.Schedule) -> Value:
         return graph.learning_rate(
@@ -78,6 +105,77 @@ class Cosine(_Falling):
     def rate(self, graph: Graph, step: Value, dtype: str) -> Value:
         """See `InProgram.rate`."""
         return self._rate(graph, step, dtype, "cosine")
+
+
+@dataclass(frozen=True)
+class Step(_Warmed):
+    """Times `gamma` after every `step_size` steps, as PyTorch's `StepLR`; the warm-up is not counted."""
+
+    step_size: int = 0
+    gamma: float = 0.1
+
+    def rate(self, graph: Graph, step: Value, dtype: str) -> Value:
+        """See `InProgram.rate`."""
+        return graph.step_rate(
+            step, self.lr, self.gamma, self.warmup, period=self.step_size, dtype=dtype, name="lr"
+        )
+
+
+@dataclass(frozen=True)
+class MultiStep(_Warmed):
+    """Times `gamma` after each of these numbers of steps, as PyTorch's `MultiStepLR`; the warm-up is not counted."""
+
+    milestones: Sequence[int] = ()
+    gamma: float = 0.1
+
+    def rate(self, graph: Graph, step: Value, dtype: str) -> Value:
+        """See `InProgram.rate`."""
+        return graph.step_rate(
+            step, self.lr, self.gamma, self.warmup, milestones=sorted(self.milestones), dtype=dtype, name="lr"
+        )
+
+
+@dataclass(frozen=True)
+class OneCycle(InProgram):
+    """From `lr / div_factor` up to `lr`, and down to a `final_div_factor`-th of where it began; PyTorch's `OneCycleLR`.
+
+    The momentum stays as it is. After `total` steps the rate stays too.
+
+    Args:
+        lr: The highest rate (`max_lr`).
+        total: Steps of the cycle (`total_steps`).
+        pct_start: Part of them on the way up.
+        anneal_strategy: `cos` or `linear`.
+    """
+
+    total: int = 0
+    pct_start: float = 0.3
+    anneal_strategy: Literal["cos", "linear"] = "cos"
+    div_factor: float = 25.0
+    final_div_factor: float = 1e4
+
+    def rate(self, graph: Graph, step: Value, dtype: str) -> Value:
+        """See `InProgram.rate`."""
+        if self.anneal_strategy not in _ANNEALS:
+            raise InvalidIR(f"OneCycle: anneal_strategy is {self.anneal_strategy!r}; it is cos or linear")
+        if not (self.div_factor > 0 and self.final_div_factor > 0):
+            raise InvalidIR("OneCycle: div_factor and final_div_factor are more than 0")
+        base = self.lr / self.div_factor
+        return graph.one_cycle_rate(
+            step,
+            _ANNEALS[self.anneal_strategy],
+            base,
+            self.lr,
+            base / self.final_div_factor,
+            float(self.pct_start * self.total) - 1,
+            self.total,
+            dtype,
+            name="lr",
+        )
+
+
+_ANNEALS: Mapping[str, logical.Anneal] = {"cos": "cosine", "linear": "linear"}
+"""Ways between two rates, by PyTorch's names."""
 
 
 @dataclass(frozen=True)

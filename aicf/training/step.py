@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from aicf.compiled import CompiledModel, load
-from aicf.dialects.step_names import OWN, RATE, STEP
+from aicf.dialects.step_names import OWN, RATE, STEP, TARGET
 from aicf.errors import ArtifactError, InputMismatch
 from aicf.explain import Explanation, ValueExplanation
 from aicf.runtime.graph_exec import GraphExec, check_runs
 from aicf.runtime.ports import reject_unknown
 from aicf.runtime.tensors import Array
 from aicf.training.checkpoint import check_tensors, read_checkpoint, write_checkpoint
-from aicf.training.history import LENGTH, RING, read_ring
+from aicf.training.history import HISTORY, LENGTH, RING, check_history, read_ring
 from aicf.weight_arrays import read_weights
 
 
@@ -72,6 +72,30 @@ def _rate(lr: object, dtype: np.dtype[Any]) -> Array:
     return rate
 
 
+def _check_labels(logits: Sequence[int | str], labels: Sequence[int]) -> None:
+    """Raises InputMismatch for labels of a prediction whose last dimension has the classes, where dimension 1 must."""
+    if _fits(labels, (logits[0], *logits[2:])) or not _fits(labels, logits[:-1]):
+        return
+    rank = len(logits)
+    order = [0, rank - 1, *range(1, rank - 1)]
+    raise InputMismatch(
+        f"target '{TARGET}' has the shape {_shape(labels)}, and the prediction {_shape(logits)} has its classes in "
+        f"dimension 1, as in PyTorch; if they are in the last one, let the model give graph.transpose(prediction, "
+        f"{order}), or reshape it to rank 2 and the labels to rank 1"
+    )
+
+
+def _fits(shape: Sequence[int], sizes: Sequence[int | str]) -> bool:
+    """Whether a shape has these sizes, of which symbolic ones may be anything."""
+    return len(shape) == len(sizes) and all(
+        isinstance(size, str) or size == found for found, size in zip(shape, sizes, strict=True)
+    )
+
+
+def _shape(sizes: Sequence[int | str]) -> str:
+    return f"[{', '.join(map(str, sizes))}]"
+
+
 class TrainStep:
     """A compiled training step with its state. For one thread at a time.
 
@@ -101,6 +125,8 @@ class TrainStep:
             InputMismatch: an input is missing, unknown, or has another shape or dtype.
         """
         batch = self._named(args, feeds)
+        if self._trained.logits:
+            _check_labels(self._trained.logits, getattr(batch[TARGET], "shape", ()))
         self._current = self._exec_for(batch)
         self._current.fill(batch)
         return self.replay()
@@ -174,7 +200,10 @@ class TrainStep:
         return self._count
 
     def losses(self) -> Array:
-        """The losses of all steps, [steps], those before a checkpoint that was loaded left out. Waits for them."""
+        """The losses of all steps, [steps], those before a checkpoint that was loaded included. Waits for them.
+
+        A state without its history begins a new one: that of `load_state_dict`, and that of `aicf.load_step`.
+        """
         self._drain()
         return np.array(self._losses, self.executable.weights[RING].dtype)
 
@@ -182,7 +211,7 @@ class TrainStep:
         """The loss of step `number`, counted from 1. Waits for it.
 
         Raises:
-            InputMismatch: there was no such step since the start or the last `load_state_dict`.
+            InputMismatch: there was no such step, or its loss was before a state that was loaded without its history.
         """
         self._drain()
         if number > self._count and (bad := self.bad_step) is not None:
@@ -255,12 +284,14 @@ class TrainStep:
         return {name: array for name, array in self.state_dict().items() if name not in self._trained.added}
 
     def save(self, path: str | Path) -> None:
-        """Writes a checkpoint, a safetensors file of `state_dict`; a process that is killed leaves the old file whole.
+        """Writes a checkpoint: `state_dict` and the losses so far, as a safetensors file.
+
+        A process that is killed leaves the old file whole.
 
         Raises:
             ArtifactError: the file cannot be written.
         """
-        write_checkpoint(path, self.state_dict(), self._trained.ops)
+        write_checkpoint(path, {**self.state_dict(), HISTORY: self.losses()}, self._trained.ops)
 
     def load(self, path: str | Path) -> None:
         """Goes on from a checkpoint.
@@ -269,7 +300,12 @@ class TrainStep:
             ArtifactError: the file cannot be read or is no checkpoint.
             InputMismatch: it is of another model or optimizer; names the first difference. Nothing changes then.
         """
-        self.load_state_dict(read_checkpoint(path, self._trained.ops))
+        state = read_checkpoint(path, self._trained.ops)
+        history = state.pop(HISTORY, np.empty(0))
+        check_history(history, state.get(STEP))
+        self.load_state_dict(state)
+        self._losses = history.tolist()
+        self._first = self._count - len(self._losses)
 
     def save_program(self, path: str | Path) -> None:
         """Writes the compiled step as it is now, program and state, as an artifact that `aicf.load_step` takes.

@@ -14,12 +14,12 @@ from fnmatch import fnmatchcase
 
 import numpy as np
 
-from aicf.dialects.step_names import OWN, RATE, STEP
+from aicf.dialects.step_names import OWN, RATE, STEP, TARGET
 from aicf.dialects.types import TensorInfo, element_named
 from aicf.errors import InvalidIR
 from aicf.frontends.builder import Graph, Value
 from aicf.runtime.tensors import Array, numpy_dtype
-from aicf.training.batches import LOSS, TARGET, Batches, prediction_of, whole_shape
+from aicf.training.batches import LOSS, Batches, prediction_of, whole_shape
 from aicf.training.forward import Argument, Forward, shape_of
 from aicf.training.history import write_ring
 from aicf.training.losses import Loss
@@ -160,7 +160,7 @@ class _Writer:
         self._forward = forward
         self._recipe = recipe
         self._old: dict[str, Value] = {}
-        self._rates: dict[str, Value] = {}
+        self._rates: dict[tuple[str, float], Value] = {}
 
     # Arguments
 
@@ -198,12 +198,14 @@ class _Writer:
 
     def update(self, parameters: Mapping[str, Value], gradients: Mapping[str, Value]) -> None:
         """Gives every parameter and its states their new values."""
-        optimizer, graph = self._recipe.optimizer, self.graph
-        kind = type(optimizer).__name__.lower()
+        graph = self.graph
+        kind = type(self._recipe.optimizer).__name__.lower()
         clipped = self._clipped(gradients)
+        grouped = self._recipe.optimizer.grouped({name: value.rank for name, value in parameters.items()})
         for name, parameter in parameters.items():
+            optimizer, scale = grouped[name]
             states = [self._state(f"{name}.{state}", parameter) for state in optimizer.states]
-            rate = self._rate(parameter.dtype)
+            rate = self._rate(parameter.dtype, scale)
             operands = Operands(parameter, clipped[name], rate, self._now, states)
             new = optimizer.update(graph, operands, f"{name}.{kind}")
             for old, value in zip([parameter, *states], new, strict=True):
@@ -233,18 +235,22 @@ class _Writer:
         wide = "f64" if "f64" in dtypes else "f32"
         return [value if value.dtype == wide else self.graph.cast(value, wide) for value in values]
 
-    def _rate(self, dtype: str) -> Value:
-        """The learning rate in the type of a parameter."""
-        if dtype not in self._rates:
+    def _rate(self, dtype: str, scale: float = 1.0) -> Value:
+        """The learning rate of a group in the type of a parameter."""
+        if (dtype, scale) not in self._rates:
             schedule = resolve_schedule(self._recipe.optimizer.lr)
             if isinstance(schedule, InProgram):
-                self._rates[dtype] = schedule.rate(self.graph, self._now, dtype)
+                scaled = schedule.scaled(scale)
+                assert isinstance(scaled, InProgram)
+                self._rates[dtype, scale] = scaled.rate(self.graph, self._now, dtype)
+            elif scale != 1.0:
+                self._rates[dtype, scale] = self.graph.mul(self._rate(dtype), scale)
             elif not self._rates:
-                self._rates[dtype] = self.graph.meta(RATE, (), dtype)
+                self._rates[dtype, scale] = self.graph.meta(RATE, (), dtype)
                 self.start[RATE] = np.asarray(schedule.lr, numpy_dtype(dtype))
             else:
-                self._rates[dtype] = self.graph.cast(next(iter(self._rates.values())), dtype)
-        return self._rates[dtype]
+                self._rates[dtype, scale] = self.graph.cast(next(iter(self._rates.values())), dtype)
+        return self._rates[dtype, scale]
 
     def keep_model_updates(self, values: Mapping[str, Value]) -> None:
         """What the model itself updates, such as running means, has the value that the last micro-batch gave it."""

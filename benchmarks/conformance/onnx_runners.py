@@ -31,8 +31,9 @@ class Ran:
 
 
 def aicf(case: OnnxCase) -> Ran:
-    """Compiles for `cpu` and runs once. Values are bound only of inputs that an error asks them of. Of outputs whose
-    number of rows follows from the data those rows are compared that are there, as a session hands them out."""
+    """Compiles for `cpu`, with nodes in the mode that they state, and runs once. Values are bound only of inputs that
+    an error asks them of. Of outputs whose number of rows follows from the data those rows are compared that are there,
+    as a session hands them out."""
     import aicf
     from aicf.errors import AicfError
     from aicf.inference.counting import Counts
@@ -41,7 +42,8 @@ def aicf(case: OnnxCase) -> Ran:
     bound: dict[str, Any] = {}
     for _ in range(MAX_BOUND):
         try:
-            exe = aicf.compile(case.model.SerializeToString(), dims=_dims(case), values=dict(bound))
+            model = case.model.SerializeToString()
+            exe = aicf.compile(model, dims=_dims(case), values=dict(bound), training=True)
             found = exe.run({spec.name: np.asarray(feeds[spec.name]) for spec in exe.inputs})
         except AicfError as error:
             asked = [name for name in _asked(str(error), case) if name not in bound]

@@ -161,8 +161,15 @@ class CrossEntropyOp(LossOp):
         if labels.element.name not in ("i32", "i64"):
             raise VerifyException(f"labels are {labels.element.name}; cast them to i32 or i64")
         if labels.sizes != sizes:
+            last = info.rank - 1
+            way_out = (
+                f"; if dimension {last} has the classes, say axis={last}, or transpose"
+                if labels.sizes == info.sizes[:-1]
+                else ""
+            )
             raise VerifyException(
-                f"labels have shape {labels.shape_text}; they have that of {info.shape_text} without dimension {axis}"
+                f"labels have shape {labels.shape_text}; they have that of {info.shape_text} without dimension {axis}, "
+                f"the classes{way_out}"
             )
         ignored, limits = int_value(properties["ignore_index"]), np.iinfo(labels.element.dtype)
         if not limits.min <= ignored <= limits.max:

@@ -163,7 +163,7 @@ _STRING = _Form("a string", _is_string, _string)
 
 _LISTS = (
     *("axes", "permutation", "dimensions", "starts", "sizes", "strides"),
-    *("low", "high", "repeats", "dilations", "extra"),
+    *("low", "high", "repeats", "dilations", "extra", "milestones"),
 )
 _FLAGS = (
     "keepdims",
@@ -180,9 +180,34 @@ _FLAGS = (
     "count_include_pad",
     "centred",
 )
-_INTEGERS = ("axis", "depth", "groups", "k", "limit", "p", "rows", "past", "ignore_index", "warmup", "total")
-_STRINGS = ("mode", "form", "approximate", "predicate", "reduction", "schedule")
-_RATES = ("momentum", "dampening", "weight_decay", "beta1", "beta2", "base", "final", "max_norm")
+_INTEGERS = (
+    "axis",
+    "depth",
+    "groups",
+    "k",
+    "limit",
+    "p",
+    "rows",
+    "past",
+    "ignore_index",
+    "warmup",
+    "total",
+    "period",
+)
+_STRINGS = ("mode", "form", "approximate", "predicate", "reduction", "schedule", "anneal")
+_RATES = (
+    "momentum",
+    "dampening",
+    "weight_decay",
+    "beta1",
+    "beta2",
+    "base",
+    "final",
+    "max_norm",
+    "factor",
+    "peak",
+    "rise",
+)
 _FORMS: Mapping[str, _Form] = {
     **dict.fromkeys(_LISTS, _LIST),
     **dict.fromkeys(_FLAGS, _FLAG),

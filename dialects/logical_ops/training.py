@@ -6,29 +6,35 @@ from abc import ABC
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
-from xdsl.dialects.builtin import I64, FloatAttr, IntegerAttr, StringAttr, f64, i64
+from xdsl.dialects.builtin import I64, DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, f64, i64
 from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, traits_def
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects.logical_ops.base import Composite, LogicalOp, Operand, TypeText
-from aicf.dialects.logical_ops.properties import Properties, float_value, int_value
+from aicf.dialects.logical_ops.properties import Properties, float_value, int_value, int_values
 from aicf.dialects.types import AnyTensor, ElementType, TensorInfo, tensor, tensor_info
 
 __all__ = [
+    "ANNEALS",
     "SCHEDULES",
+    "Anneal",
     "BiasCorrOp",
     "DetachOp",
     "GradientOp",
     "LearningRateOp",
+    "OneCycleRateOp",
     "SaveOp",
     "Schedule",
     "StepIncOp",
+    "StepRateOp",
 ]
 
 Schedule = Literal["constant", "linear", "cosine"]
 SCHEDULES: tuple[Schedule, ...] = ("constant", "linear", "cosine")
+Anneal = Literal["linear", "cosine"]
+ANNEALS: tuple[Anneal, ...] = ("linear", "cosine")
 
 
 @irdl_op_definition
@@ -203,12 +209,125 @@ class LearningRateOp(_OfStep):
         schedule = properties.get("schedule")
         if not isinstance(schedule, StringAttr) or schedule.data not in SCHEDULES:
             raise VerifyException(f"schedule is {schedule}; use one of {', '.join(SCHEDULES)}")
-        for name in ("base", "final"):
-            if not 0.0 <= (rate := float_value(properties.get(name))) < float("inf"):
-                raise VerifyException(f"{name} is {rate}; it is 0 or more")
+        _check_rates(properties, "base", "final")
         warmup, total = (int_value(properties.get(name)) for name in ("warmup", "total"))
         if warmup < 0:
             raise VerifyException(f"warmup is {warmup}; it is a number of steps, 0 or more")
         if schedule.data != "constant" and total <= warmup:
             raise VerifyException(f"total is {total}; it is more than the {warmup} steps of warmup")
+        return super().infer(operands, properties)
+
+
+def _check_rates(properties: Properties, *names: str) -> None:
+    for name in names:
+        if not 0.0 <= (rate := float_value(properties.get(name))) < float("inf"):
+            raise VerifyException(f"{name} is {rate}; it is 0 or more")
+
+
+@irdl_op_definition
+class StepRateOp(_OfStep):
+    """The learning rate of a step, counted from 1: ``base``, and times ``factor`` after certain steps.
+
+    That is after every ``period`` steps, or after each number of steps in ``milestones``. Both count from the end of
+    ``warmup`` steps, in which the rate rises by a line.
+    """
+
+    name = "logical.step_rate"
+    base = prop_def(FloatAttr)
+    factor = prop_def(FloatAttr)
+    warmup = prop_def(IntegerAttr[I64], default_value=IntegerAttr(0, i64))
+    period = prop_def(IntegerAttr[I64], default_value=IntegerAttr(0, i64))
+    milestones = prop_def(DenseArrayBase[I64], default_value=DenseArrayBase[I64].from_list(i64, ()))
+
+    def __init__(
+        self,
+        step: Operand,
+        base: float,
+        factor: float,
+        warmup: int = 0,
+        period: int = 0,
+        milestones: Sequence[int] = (),
+        element: ElementType | str = "f32",
+    ):
+        super().__init__(
+            step,
+            result=tensor([], element),
+            base=base,
+            factor=factor,
+            warmup=warmup,
+            period=period,
+            milestones=milestones,
+        )
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """f32; the real type is stated."""
+        _check_rates(properties, "base")
+        if not 0.0 < (factor := float_value(properties.get("factor"))) < float("inf"):
+            raise VerifyException(f"factor is {factor}; it is more than 0")
+        warmup, period = (int_value(properties.get(name)) for name in ("warmup", "period"))
+        if warmup < 0:
+            raise VerifyException(f"warmup is {warmup}; it is a number of steps, 0 or more")
+        milestones = int_values(properties.get("milestones"))
+        if period < 0 or bool(period) == bool(milestones):
+            raise VerifyException(
+                f"period is {period} and milestones are {list(milestones)}; give one of them: 1 or more, or a list"
+            )
+        if any(place < 0 for place in milestones) or list(milestones) != sorted(milestones):
+            raise VerifyException(
+                f"milestones are {list(milestones)}; they are numbers of steps in rising order"
+            )
+        return super().infer(operands, properties)
+
+
+@irdl_op_definition
+class OneCycleRateOp(_OfStep):
+    """The learning rate of a step, counted from 1: from ``base`` up to ``peak``, then down to ``final`` at ``total``.
+
+    The peak is after ``rise`` steps, which need be no whole number. ``anneal`` says how it goes both ways, by a line or
+    half a wave. Smith and Topin, Super-Convergence, 2019.
+    """
+
+    name = "logical.one_cycle_rate"
+    anneal = prop_def(StringAttr)
+    base = prop_def(FloatAttr)
+    peak = prop_def(FloatAttr)
+    final = prop_def(FloatAttr)
+    rise = prop_def(FloatAttr)
+    total = prop_def(IntegerAttr[I64])
+
+    def __init__(
+        self,
+        step: Operand,
+        anneal: Anneal,
+        base: float,
+        peak: float,
+        final: float,
+        rise: float,
+        total: int,
+        element: ElementType | str = "f32",
+    ):
+        super().__init__(
+            step,
+            result=tensor([], element),
+            anneal=anneal,
+            base=base,
+            peak=peak,
+            final=final,
+            rise=rise,
+            total=total,
+        )
+
+    @classmethod
+    def infer(cls, operands: Sequence[Attribute], properties: Properties) -> AnyTensor:
+        """f32; the real type is stated."""
+        anneal = properties.get("anneal")
+        if not isinstance(anneal, StringAttr) or anneal.data not in ANNEALS:
+            raise VerifyException(f"anneal is {anneal}; use one of {', '.join(ANNEALS)}")
+        _check_rates(properties, "base", "peak", "final")
+        rise, total = float_value(properties.get("rise")), int_value(properties.get("total"))
+        if not 0.0 < rise < total - 1:
+            raise VerifyException(
+                f"rise is {rise} of {total} steps; it is more than 0, and less than total - 1: make total larger"
+            )
         return super().infer(operands, properties)

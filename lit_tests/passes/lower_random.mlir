@@ -1,5 +1,5 @@
 // RUN: aicf-opt %s -p 'assign-ids,lower-logical' | filecheck %s
-// RUN: aicf-opt %s -p 'aicf-inference{target="cpu:x86-64-v3"}' | filecheck %s --check-prefix=EMIT
+// RUN: aicf-opt %s -p 'aicf-inference{target="cpu:x86-64-v3" training=true}' | filecheck %s --check-prefix=EMIT
 
 // A word for the row-major number of each element; its low bits are a number in [0, 1), which keeps or drops.
 // CHECK-LABEL: func.func @drop

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from xdsl.dialects import func
@@ -121,6 +121,22 @@ def add_argument(
         [*function.function_type.inputs, type_], list(function.function_type.outputs)
     )
     return argument
+
+
+def drop_arguments(function: func.FuncOp, names: Collection[str]) -> None:
+    """Takes arguments out that nothing reads."""
+    arguments = arguments_of(function)
+    dropped = {arguments[name].index for name in names}
+    entries = _entries(function.arg_attrs, len(function.args))
+    inputs = list(function.function_type.inputs)
+    for index in sorted(dropped, reverse=True):
+        function.body.block.erase_arg(function.args[index])
+        del entries[index], inputs[index]
+    if dropped:
+        function.arg_attrs = ArrayAttr(map(_dictionary, entries))
+        function.properties["function_type"] = FunctionType.from_lists(
+            inputs, list(function.function_type.outputs)
+        )
 
 
 def mark_argument(function: func.FuncOp, index: int, key: str, attr: Attribute) -> None:

@@ -43,6 +43,11 @@ class Visit:
     operands: Sequence[Value]
     parts: tuple[str, ...]
 
+    @property
+    def path(self) -> str:
+        """Names this run of the node: no other one in the program has it."""
+        return ".".join([self.header.name, *self.parts])
+
 
 @dataclass(frozen=True)
 class Reader:
@@ -57,6 +62,11 @@ class Walk(Protocol):
 
     block: Block
     ids: IdTable
+    evaluated: list[str]
+
+    def meta(self, name: str) -> SSAValue | None:
+        """A meta of the function that the graph becomes; None in evaluation."""
+        ...
 
     def write_known(self, known: Known, reader: Reader) -> SSAValue:
         """The constant of a known tensor, or the ops that compute it."""
@@ -75,8 +85,8 @@ class Walk(Protocol):
         ...
 
 
-class TooLarge(Exception):
-    """A node is not to be evaluated: something it makes has too many elements."""
+class NotKnown(Exception):
+    """A node is not to be evaluated: what it makes has too many elements, or is another one at each step."""
 
 
 class Folding:
@@ -86,24 +96,25 @@ class Folding:
         self._walk = walk
         self._op = visit.op
         self._arrays: dict[SSAValue, Array] = {}
+        self.path = visit.path
 
     def emit(self, op: LogicalOp, suffix: str) -> None:
         """Evaluate an op.
 
         Raises:
-            TooLarge: it gives too many elements.
+            NotKnown: it gives too many elements.
         """
         if _elements(op) > MAX_FOLDED_ELEMENTS:
-            raise TooLarge
+            raise NotKnown
         arrays = _empty_results(op) or evaluate(
             op, [self._arrays[operand] for operand in op.operands], "typed"
         )
         self._arrays.update(zip(op.results, arrays, strict=True))
 
     def tensor(self, known: Known) -> SSAValue:
-        """A placeholder of a known tensor. Raises TooLarge if it has too many elements."""
+        """A placeholder of a known tensor. Raises NotKnown if it has too many elements."""
         if known.array.size > MAX_FOLDED_ELEMENTS:
-            raise TooLarge
+            raise NotKnown
         value = placeholder(known.array)
         self._arrays[value] = known.array
         return value
@@ -120,9 +131,19 @@ class Folding:
         """The inputs of the graph that a value of the program is computed from."""
         return self._walk.inputs_of(value)
 
+    def meta(self, name: str) -> SSAValue | None:
+        """None in evaluation. Raises NotKnown in training: what follows from a meta is another one at each step."""
+        if self._walk.meta(name) is not None:
+            raise NotKnown
+        return None
+
+    def evaluate(self, name: str) -> None:
+        """Notes a node that is taken in evaluation."""
+        self._walk.evaluated.append(name)
+
     def run(self, header: Header, body: Region, values: Sequence[Value], part: str) -> list[Value]:
-        """Raises TooLarge: nodes with bodies are written."""
-        raise TooLarge
+        """Raises NotKnown: nodes with bodies are written."""
+        raise NotKnown
 
 
 class Writing:
@@ -140,6 +161,7 @@ class Writing:
             stem = derived_id(stem, part)
         self._reader = Reader(walk.ids.fresh(stem), sources(visit.op) or (visit.header.name,))
         self._name_of_node = str(visit.header)
+        self.path = visit.path
         self._own: set[Operation] = set()
         self._arrays: dict[SSAValue, Array] = {}
 
@@ -202,6 +224,14 @@ class Writing:
     def inputs_of(self, value: SSAValue) -> list[str]:
         """The inputs of the graph that a value of the program is computed from."""
         return self._walk.inputs_of(value)
+
+    def meta(self, name: str) -> SSAValue | None:
+        """A meta of the program; None in evaluation."""
+        return self._walk.meta(name)
+
+    def evaluate(self, name: str) -> None:
+        """Notes a node that is taken in evaluation."""
+        self._walk.evaluated.append(name)
 
     def run(self, header: Header, body: Region, values: Sequence[Value], part: str) -> list[Value]:
         """Lower the nodes of a body here."""

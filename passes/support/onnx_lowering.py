@@ -7,23 +7,23 @@ instead of written (``onnx_emitters``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from aicf.dialects import onnx
-from aicf.dialects.logical import NAME_ATTR, ROLE_ATTR, ConstantOp
+from aicf.dialects.logical import NAME_ATTR, ROLE_ATTR, START_ATTR, ConstantOp
 from aicf.dialects.types import element_of_dtype, tensor, tensor_info
 from aicf.errors import InvalidIR, UnsupportedOp
 from aicf.passes.support.identity import IdTable, derived_id, invalid, position_of, set_identity
 from aicf.passes.support.interface import Result
 from aicf.passes.support.onnx_counted import count_results, whole, with_counts
 from aicf.passes.support.onnx_declared import Declarations
-from aicf.passes.support.onnx_emitters import Folding, Reader, TooLarge, Visit, Writing
+from aicf.passes.support.onnx_emitters import Folding, NotKnown, Reader, Visit, Writing
 from aicf.passes.support.onnx_known import fits, follows_from_weights, is_known, is_splat, listed
 from aicf.passes.support.onnx_names import node_name
 from aicf.passes.support.onnx_ops import Counted, Header, Known, Lower, Node, Value, find_row
@@ -34,35 +34,42 @@ MAX_NODES = 1 << 17
 """Most nodes of a graph whose loops are unrolled."""
 
 
-def lower_graph(graph: onnx.GraphOp, ids: IdTable, declarations: Declarations) -> FuncOp:
-    """The function that a graph becomes.
+def lower_graph(
+    graph: onnx.GraphOp, ids: IdTable, declarations: Declarations, *, training: bool = False
+) -> tuple[FuncOp, tuple[str, ...]]:
+    """The function that a graph becomes, and the names of nodes in training mode that are taken in evaluation.
 
     Args:
         graph: Its inputs have numbers as sizes.
         ids: Of the module.
         declarations: Is told what nodes give.
+        training: Whether they are not, and random numbers follow from metas.
 
     Raises:
         InvalidIR: a node contradicts the types of its operands, or, where that is an error, what is declared.
         UnsupportedOp: an op has no row, or its result's shape is only known at run time.
     """
     declarations.take(graph)
-    return _GraphLowering(graph, ids, declarations).run()
+    lowering = _GraphLowering(graph, ids, declarations, training)
+    return lowering.run(), tuple(dict.fromkeys(lowering.evaluated))
 
 
 class _GraphLowering:
     """The state of one walk."""
 
-    def __init__(self, graph: onnx.GraphOp, ids: IdTable, declarations: Declarations) -> None:
+    def __init__(self, graph: onnx.GraphOp, ids: IdTable, declarations: Declarations, training: bool) -> None:
         self.graph = graph
         self.ids = ids
+        self.training = training
+        self.evaluated: list[str] = []
         self._declarations = declarations
         self.block = Block()
         self._values: dict[SSAValue, Value] = {}
         self._constants: dict[int, tuple[Known, SSAValue]] = {}
         """By the identity of what is known, which stays alive here."""
-        self._weights: list[DictionaryAttr] = []
-        """What the function says of parameters that are constants of the graph."""
+        self._added: list[DictionaryAttr] = []
+        """What the function says of arguments that are none of the graph: its named constants, and metas."""
+        self._metas: dict[str, SSAValue] = {}
         self._versions = graph.versions
         self._count = 0
 
@@ -115,12 +122,44 @@ class _GraphLowering:
 
         def write() -> SSAValue:
             type_ = tensor(op.array.shape, element_of_dtype(op.array.dtype))
-            self._weights.append(DictionaryAttr({NAME_ATTR: name, ROLE_ATTR: StringAttr(onnx.PARAM)}))
-            argument = self.block.insert_arg(type_, len(self.block.args))
+            argument = self._add_argument(type_, {NAME_ATTR: name, ROLE_ATTR: StringAttr(onnx.PARAM)})
             argument.name_hint = op.result.name_hint
             return argument
 
         return Known(op.array, write, is_weight=bool(op.array.size))
+
+    def _add_argument(self, type_: Attribute, entry: Mapping[str, Attribute]) -> BlockArgument:
+        self._added.append(DictionaryAttr(dict(entry)))
+        return self.block.insert_arg(type_, len(self.block.args))
+
+    def meta(self, name: str) -> SSAValue | None:
+        """A meta that random numbers follow from in training, an i64 that starts with 0; None in evaluation.
+
+        Raises:
+            InvalidIR: something else of the model has its name.
+        """
+        if not self.training:
+            return None
+        if name not in self._metas:
+            if name in self._argument_names():
+                raise InvalidIR(
+                    f"'{name}' of '{self.graph.sym_name.data}' is the name of the meta that its random numbers follow "
+                    "from in training; give it another one"
+                )
+            start = ConstantOp(0, tensor([], "i64")).value
+            entry = {NAME_ATTR: StringAttr(name), ROLE_ATTR: StringAttr("meta"), START_ATTR: start}
+            self._metas[name] = self._add_argument(tensor([], "i64"), entry)
+            self._metas[name].name_hint = name
+        return self._metas[name]
+
+    def _argument_names(self) -> set[str]:
+        of_graph = (self.graph.argument_name(index) for index in range(len(self.graph.block.args)))
+        weights = (
+            op.weight.data
+            for op in self.graph.walk()
+            if isinstance(op, onnx.ConstantOp) and op.weight is not None
+        )
+        return {*of_graph, *weights}
 
     # Nodes
 
@@ -168,7 +207,8 @@ class _GraphLowering:
             shown = domain or "ai.onnx"
             raise InvalidIR(f"{op.op_type.data} '{name}': the graph has no opset of domain '{shown}'")
         outputs = tuple(result.first_use is not None for result in op.outs)
-        return Header(op.op_type.data, domain, name, opset, Attributes(op.attrs.data), op.graphs, outputs)
+        attributes = Attributes(op.attrs.data)
+        return Header(op.op_type.data, domain, name, opset, attributes, op.graphs, outputs, self.training)
 
     def run_body(self, body: Region, values: Sequence[Value], parts: tuple[str, ...]) -> list[Value]:
         """Lower the nodes of a body of a node; what it gives."""
@@ -182,7 +222,7 @@ class _GraphLowering:
         folding = Folding(self, visit)
         try:
             known = [folding.known(result) for result in listed(_called(visit, folding))]
-        except TooLarge:
+        except NotKnown:
             return None
         return [self._writable(value, visit, index) for index, value in enumerate(known)]
 
@@ -281,7 +321,7 @@ class _GraphLowering:
             if self.block.args[index].first_use is None and not self.graph.is_input(index):
                 self.block.erase_arg(self.block.args[index])
                 del entries[index]
-        entries += self._weights
+        entries += self._added
         function = FuncOp(
             self.graph.sym_name.data,
             ([argument.type for argument in self.block.args], [result.value.type for result in results]),

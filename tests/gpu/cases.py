@@ -124,7 +124,8 @@ def _graphs() -> dict[str, Case]:
     for family, (build, dtypes, kernels) in table.items():
         for dtype in dtypes:
             name = f"{family}-{dtype}"
-            cases[name] = Case(_built(name, partial(build, dtype)), kernels)
+            options = {"training": True} if family == "philox" else {}
+            cases[name] = Case(_built(name, partial(build, dtype)), kernels, options=options)
     return cases
 
 

@@ -126,7 +126,7 @@ def compiled(model: Callable[[], Graph] | str, streams: int, *, concat: bool = T
     """The final module for Hopper."""
     module = parse_module(model, "test.mlir") if isinstance(model, str) else model().module()
     policy = json.dumps({"streams": streams, "fusion": {"concat": concat}})
-    AicfInferencePass("cuda:sm_90a", policy=policy).apply(make_context(), module)
+    AicfInferencePass("cuda:sm_90a", policy=policy, training=True).apply(make_context(), module)
     return module
 
 
@@ -249,6 +249,8 @@ def test_what_the_passes_make_is_not_racy(seed: int) -> None:
     """Random programs on up to three streams, by the simulator alone."""
     module = random_program(seed, steps=12).module
     policy = f'{{"streams": {1 + seed % 3}}}'
-    AicfInferencePass(("cuda:sm_90a", "cpu:x86-64-v3")[seed % 2], policy=policy).apply(make_context(), module)
+    AicfInferencePass(("cuda:sm_90a", "cpu:x86-64-v3")[seed % 2], policy=policy, training=True).apply(
+        make_context(), module
+    )
     races = [find_race(program) for program in programs(module)]
     assert races and not any(races)

@@ -142,7 +142,7 @@ def check_prefixes(
     expected, magnitude = reference_run(module, feeds, dims)
     orders = np.random.default_rng(seed)
     is_static, state = not dims, state_of(module)
-    for step in AicfInferencePass(target=target, policy=TWO_STREAMS, dims=dims).passes():
+    for step in AicfInferencePass(target=target, policy=TWO_STREAMS, dims=dims, training=True).passes():
         step.apply(context, module)
         where = f"{label} after {step.name}"
         is_static = is_static or step.name == SpecializeShapesPass.name

@@ -29,7 +29,7 @@ TRAINED = (0, 1, 3, 4)
 
 
 def compiled(module: ModuleOp, target: str = "", start: str = "logical") -> None:
-    run(AicfInferencePass(target, start=start).passes(), make_context(), module)
+    run(AicfInferencePass(target, start=start, training=True).passes(), make_context(), module)
 
 
 def stripped(module: ModuleOp) -> str:

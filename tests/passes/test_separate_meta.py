@@ -56,7 +56,7 @@ def test_device_and_host_give_one_trajectory() -> None:
 
 @pytest.fixture(scope="module", params=["device", "host"])
 def drop(request: pytest.FixtureRequest) -> CompiledModel:
-    return aicf.compile(dropout_program(), SEEDS, "cpu", meta=request.param)
+    return aicf.compile(dropout_program(), SEEDS, "cpu", meta=request.param, training=True)
 
 
 def masks(exe: CompiledModel, seed: int, count: int) -> np.ndarray[Any, Any]:

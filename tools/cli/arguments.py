@@ -86,6 +86,12 @@ Strict = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Training = Annotated[
+    bool,
+    typer.Option(
+        "--training", help="Dropouts and batch norms do what they do in training; by default, in evaluation."
+    ),
+]
 Name = Annotated[
     str | None, typer.Option(help="Name of the model; the file's by default.", show_default=False)
 ]

@@ -17,6 +17,7 @@ from aicf.tools.cli.arguments import (
     Strict,
     Target,
     Threads,
+    Training,
     Tuning,
     Values,
     Weights,
@@ -42,6 +43,7 @@ def compile_command(
     check_finite: CheckFinite = False,
     memory_budget: MemoryBudget = 0,
     strict: Strict = False,
+    training: Training = False,
     name: Name = None,
 ) -> None:
     """Compile a model into an artifact that loads without a compiler."""
@@ -61,6 +63,7 @@ def compile_command(
         check_finite=check_finite,
         memory_budget=memory_budget,
         strict=strict,
+        training=training,
         name=name,
     )
     compiled.save(output)

@@ -18,6 +18,7 @@ from aicf.tools.cli.arguments import (
     Strict,
     Target,
     Threads,
+    Training,
     Tuning,
     Values,
     Weights,
@@ -77,8 +78,9 @@ def _how_to_apply(decided: Decided) -> str:
 
 
 def _training(options: Options) -> str:
-    """Options that change what a training step is; what a memory budget led to is in the policy."""
-    return (f" --meta {options.meta}" if options.meta else "") + " --check-finite" * options.check_finite
+    """Options that change what is computed in training; what a memory budget led to is in the policy."""
+    flags = " --check-finite" * options.check_finite + " --training" * options.training
+    return (f" --meta {options.meta}" if options.meta else "") + flags
 
 
 def apply_command(
@@ -97,6 +99,7 @@ def apply_command(
     check_finite: CheckFinite = False,
     memory_budget: MemoryBudget = 0,
     strict: Strict = False,
+    training: Training = False,
     name: Name = None,
 ) -> None:
     """Compile a model with the decisions in a policy; the same as `aicf compile --policy`."""
@@ -114,5 +117,6 @@ def apply_command(
         check_finite,
         memory_budget,
         strict,
+        training,
         name,
     )

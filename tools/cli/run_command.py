@@ -12,7 +12,7 @@ import typer
 from aicf.errors import ArtifactError, InputMismatch, PolicyError
 from aicf.files import write_whole
 from aicf.runtime.tensors import Array, describe_array
-from aicf.tools.cli.arguments import ArtifactOrModel, Weights, is_model
+from aicf.tools.cli.arguments import ArtifactOrModel, Training, Weights, is_model
 
 
 def run_command(
@@ -37,13 +37,14 @@ def run_command(
     cache: Annotated[
         Path | None, typer.Option(help="Of a model: folder of compiled programs.", show_default=False)
     ] = None,
+    training: Training = False,
 ) -> None:
     """Run an artifact, or a model of the sizes of the inputs, once on .npy files."""
     inputs = read_inputs(input or [])
     results = (
-        _run_model(model, weights, device, cache, inputs)
+        _run_model(model, weights, device, cache, inputs, training)
         if is_model(model)
-        else _run_artifact(model, weights, device, cache, inputs)
+        else _run_artifact(model, weights, device, cache, inputs, training)
     )
     for stem, array in zip(file_stems(list(results)), results.values(), strict=True):
         path = write_array(output, stem, array)
@@ -51,12 +52,17 @@ def run_command(
 
 
 def _run_artifact(
-    path: Path, weights: Path | None, device: str | None, cache: Path | None, inputs: Mapping[str, Array]
+    path: Path,
+    weights: Path | None,
+    device: str | None,
+    cache: Path | None,
+    inputs: Mapping[str, Array],
+    training: bool,
 ) -> dict[str, Array]:
     """The outputs, and what the call updated."""
     from aicf.compiled import load
 
-    for option, value in (("--device", device), ("--cache", cache)):
+    for option, value in (("--device", device), ("--cache", cache), ("--training", training or None)):
         if value is not None:
             raise PolicyError(f"{option} has no effect on an artifact, which is compiled; leave it out")
     compiled = load(path, weights=weights)
@@ -64,12 +70,17 @@ def _run_artifact(
 
 
 def _run_model(
-    path: Path, weights: Path | None, device: str | None, cache: Path | None, inputs: Mapping[str, Array]
+    path: Path,
+    weights: Path | None,
+    device: str | None,
+    cache: Path | None,
+    inputs: Mapping[str, Array],
+    training: bool,
 ) -> dict[str, Array]:
     """The same, by a session, which picks sizes by the inputs."""
     from aicf.inference import InferenceSession
 
-    with InferenceSession(path, weights, device=device, cache_dir=cache) as session:
+    with InferenceSession(path, weights, device=device, cache_dir=cache, training=training) as session:
         return {**session.run(inputs), **session.state()}
 
 

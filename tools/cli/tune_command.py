@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aicf.tools.cli.arguments import CheckFinite, Dims, Meta, Values, joined_dims
+from aicf.tools.cli.arguments import CheckFinite, Dims, Meta, Training, Values, joined_dims
 from aicf.tools.cli.outputs import check_output
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def tune_command(
     threads: Annotated[int, typer.Option(help="Threads that run the program together.")] = 1,
     meta: Meta = None,
     check_finite: CheckFinite = False,
+    training: Training = False,
     variants: Annotated[
         int,
         typer.Option(
@@ -77,7 +78,8 @@ def tune_command(
     if output is not None:
         older = _checked_before(output, add, target if measure is None else None, model, policy)
     if model is not None:
-        options = _options(target, policy, joined_dims(dims), values, threads, meta, check_finite)
+        joined = joined_dims(dims)
+        options = _options(target, policy, joined, values, threads, meta, check_finite, training)
         prepared = _compiled(model, options, variants)
     else:
         from aicf.tuning.cases import load
@@ -106,6 +108,7 @@ def _options(
     threads: int,
     meta: Meta,
     check_finite: bool,
+    training: bool,
 ) -> Options:
     from aicf.compiled import Options
     from aicf.sources import policy_text
@@ -119,6 +122,7 @@ def _options(
         meta=managed_by,
         check_finite=check_finite,
         values=values,
+        training=training,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aicf.dialects import logical
-from aicf.dialects.logical import Schedule
+from aicf.dialects.logical import Anneal, Schedule
 from aicf.frontends.builder.core import GraphCore, Value
 
 
@@ -50,6 +50,47 @@ class TrainingOps(GraphCore):
             "learning_rate",
             name,
             lambda: logical.LearningRateOp(value, schedule, base, warmup, total, final, dtype),
+        )
+
+    def step_rate(
+        self,
+        step: Value,
+        base: float,
+        factor: float,
+        warmup: int = 0,
+        period: int = 0,
+        milestones: Sequence[int] = (),
+        dtype: str = "f32",
+        *,
+        name: str | None = None,
+    ) -> Value:
+        """The learning rate of a step: ``base``, times ``factor`` after every ``period`` steps or each milestone."""
+        value = self._own(step)
+        return self._insert(
+            "step_rate",
+            name,
+            lambda: logical.StepRateOp(value, base, factor, warmup, period, milestones, dtype),
+        )
+
+    def one_cycle_rate(
+        self,
+        step: Value,
+        anneal: Anneal,
+        base: float,
+        peak: float,
+        final: float,
+        rise: float,
+        total: int,
+        dtype: str = "f32",
+        *,
+        name: str | None = None,
+    ) -> Value:
+        """The learning rate of a step: from ``base`` up to ``peak`` in ``rise`` steps, then down to ``final``."""
+        value = self._own(step)
+        return self._insert(
+            "one_cycle_rate",
+            name,
+            lambda: logical.OneCycleRateOp(value, anneal, base, peak, final, rise, total, dtype),
         )
 
     def global_norm(self, parts: Sequence[Value], *, name: str | None = None) -> Value:

@@ -30,6 +30,7 @@ from aicf.dialects.onnx_types import Claim
 from aicf.dialects.types import ElementType, element_of_dtype
 from aicf.errors import InvalidIR, UnsupportedOp
 from aicf.frontends.onnx.attributes import read_attributes
+from aicf.frontends.onnx.copies import Copies, is_identity
 from aicf.frontends.onnx.declared import NamedSize, claims_of, declared_twice, entries_of
 from aicf.frontends.onnx.functions import Functions
 from aicf.frontends.onnx.interface import given_inputs, result_names, unused
@@ -52,12 +53,14 @@ class Graph:
         weights: Values of its parameters by name.
         trainable: Which of them are float initializers of rank 1 or more.
         taken: Names of small initializers whose values are those that were given in their place.
+        readers: Of each trainable parameter the names of the nodes that read it.
     """
 
     op: GraphOp
     weights: Mapping[str, Array]
     trainable: frozenset[str]
     taken: frozenset[str]
+    readers: Mapping[str, tuple[str, ...]]
 
 
 def read_graph(
@@ -69,6 +72,7 @@ def read_graph(
     *,
     training: bool,
     given: Mapping[str, Array],
+    untie: Sequence[str],
 ) -> Graph:
     """The graph of a checked model, and the values of its parameters.
 
@@ -77,12 +81,13 @@ def read_graph(
         name: What the graph is called from now on.
         opsets: Domain to version.
         folder: Of the files with external data.
-        has_row, training, given: See `read_onnx`.
+        has_row, training, given, untie: See `read_onnx`.
 
     Raises:
         InvalidIR, UnsupportedOp, InputMismatch: as `read_onnx`.
     """
-    reader = _Reader(Functions(model, opsets, has_row), folder, training, given)
+    copies = Copies(model.graph, untie, given)
+    reader = _Reader(Functions(model, opsets, has_row), folder, training, given, copies)
     return reader.read(model.graph, name, opsets)
 
 
@@ -102,8 +107,19 @@ class _Reader:
     """
 
     def __init__(
-        self, functions: Functions, folder: Path | None, training: bool, given: Mapping[str, Array]
+        self,
+        functions: Functions,
+        folder: Path | None,
+        training: bool,
+        given: Mapping[str, Array],
+        copies: Copies,
     ) -> None:
+        self._copies = copies
+        self._split: dict[SSAValue, Array] = {}
+        """The initializers that some reader has a copy of."""
+        self._copied: dict[tuple[SSAValue, str], SSAValue] = {}
+        self._readers: dict[str, dict[str, None]] = {}
+        self._trained_as: dict[SSAValue, str] = {}
         self._functions = functions
         self._given = given
         self._taken: set[str] = set()
@@ -143,7 +159,9 @@ class _Reader:
         op = GraphOp(name, opsets, self._entries, names, Region(self._top))
         if self._contradictions:
             op.attributes[CONTRADICTIONS_ATTR] = ArrayAttr(map(StringAttr, self._contradictions))
-        return Graph(op, self._weights, frozenset(self._trainable), frozenset(self._taken))
+        readers = {name: tuple(found) for name, found in self._readers.items()}
+        trainable, taken = frozenset(self._trainable), frozenset(self._taken)
+        return Graph(op, self._weights, trainable, taken, readers)
 
     # Graphs
 
@@ -164,7 +182,10 @@ class _Reader:
         for tensor in graph.initializer:
             if tensor.name in used:
                 array = read_tensor(tensor, self._folder, f"initializer '{tensor.name}'")
-                self._define(tensor.name, self._initializer(tensor.name, array))
+                value = self._initializer(tensor.name, array)
+                self._define(tensor.name, value)
+                if _may_train(array) and self._copies.is_split(tensor.name):
+                    self._split[value] = array
 
     def _read_nodes(self, nodes: Sequence[onnx.NodeProto]) -> None:
         for node in nodes:
@@ -177,7 +198,13 @@ class _Reader:
         name = self._node_name(node)
         what = f"{node.op_type} '{name}'"
         function = self._functions.body_of(node, name)
-        operands = [self._value(operand, what) if operand else self._none() for operand in node.input]
+        if (copied := self._copies.of_identity(node)) is not None:
+            source = self._value(node.input[0], what)
+            if source in self._split:
+                self._define(copied, self._initializer(copied, self._split[source]))
+                return
+        reader = node.output[0] if is_identity(node) else name
+        operands = [self._operand(operand, reader, what) for operand in node.input]
         if function is not None:
             self._expand(function, node, name, operands)
             return
@@ -281,6 +308,19 @@ class _Reader:
             f"{reader} reads '{name}', which nothing in front of it gives: the name is wrong, or the graph has a cycle"
         )
 
+    def _operand(self, operand: str, reader: str, what: str) -> SSAValue:
+        """What a node reads: a copy of an initializer where each of its readers has one."""
+        if not operand:
+            return self._none()
+        value = self._value(operand, what)
+        if value in self._split and (copy := self._copies.of_reader(operand, reader)) is not None:
+            if (value, copy) not in self._copied:
+                self._copied[value, copy] = self._initializer(copy, self._split[value])
+            return self._copied[value, copy]
+        if value in self._trained_as:
+            self._readers.setdefault(self._trained_as[value], {})[reader] = None
+        return value
+
     def _none(self) -> SSAValue:
         op = NoneOp()
         self._block.add_op(op)
@@ -291,15 +331,18 @@ class _Reader:
         if array.nbytes <= MAX_CONSTANT_BYTES and name in self._given:
             self._taken.add(name)
             array = in_place_of(name, array, self._given[name])
-        if not self._training or element_of_dtype(array.dtype).kind != "float" or not array.ndim:
+        if not self._training or not _may_train(array):
             return self._tensor(name, array)
         unique = self._unique_argument(name)
         self._trainable.add(unique)
         if array.nbytes > MAX_CONSTANT_BYTES:
-            return self._parameter(unique, array)
-        self._weights[unique] = array
-        self._argument_names.add(unique)
-        return self._constant(name, ConstantOp(np.asarray(array), unique))
+            value = self._parameter(unique, array)
+        else:
+            self._weights[unique] = array
+            self._argument_names.add(unique)
+            value = self._constant(name, ConstantOp(np.asarray(array), unique))
+        self._trained_as[value] = unique
+        return value
 
     def _tensor(self, name: str, array: Array) -> SSAValue:
         """A constant of the program where it is small, else a parameter."""
@@ -363,6 +406,11 @@ class _Reader:
 def _no_size(_: str) -> Size | None:
     """Of a name that no input has."""
     return None
+
+
+def _may_train(array: Array) -> bool:
+    """Whether an initializer is one that training changes."""
+    return element_of_dtype(array.dtype).kind == "float" and array.ndim > 0
 
 
 def _used_names(graph: onnx.GraphProto) -> set[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -40,6 +40,7 @@ class Reading:
         trainable: Which of these are float initializers of rank 1 or more; none unless it is read for training.
         outputs: What it declares of its results, element type and sizes by name; one that it declares nothing of is
             missing.
+        readers: Of each trainable parameter the nodes that read it; an Identity node is called as its output.
     """
 
     module: ModuleOp
@@ -48,6 +49,7 @@ class Reading:
     taken: frozenset[str]
     name: str
     outputs: Mapping[str, tuple[str, tuple[int | str, ...]]]
+    readers: Mapping[str, tuple[str, ...]]
 
 
 def read_onnx(
@@ -56,6 +58,7 @@ def read_onnx(
     *,
     training: bool = False,
     given: Mapping[str, Array] = MappingProxyType({}),
+    untie: Sequence[str] = (),
 ) -> Reading:
     """Reads a model.
 
@@ -64,6 +67,7 @@ def read_onnx(
         has_row: Tells which ops must be expanded into their function bodies.
         training: Whether small float initializers keep their names, so that they can be trained.
         given: Values by name, which small initializers have in place of those in the file.
+        untie: Names or patterns of initializers of which each reader has a copy, see `copies`.
 
     Raises:
         InvalidIR: it is no ONNX model, is damaged, or breaks a rule of ONNX.
@@ -73,7 +77,7 @@ def read_onnx(
     """
     path = Path(model) if isinstance(model, str | Path) else None
     try:
-        return _read(model, path, has_row, training, given)
+        return _read(model, path, has_row, training, given, untie)
     except AicfError as error:
         if path is None or error.location is not None:
             raise
@@ -85,7 +89,12 @@ def read_onnx(
 
 
 def _read(
-    model: OnnxModel, path: Path | None, has_row: HasRow, training: bool, given: Mapping[str, Array]
+    model: OnnxModel,
+    path: Path | None,
+    has_row: HasRow,
+    training: bool,
+    given: Mapping[str, Array],
+    untie: Sequence[str],
 ) -> Reading:
     proto = load_model(model)
     opsets = opsets_of(proto)
@@ -93,9 +102,11 @@ def _read(
     check_model(proto)
     name = path.stem if path is not None else proto.graph.name or "model"
     folder = None if path is None else path.parent
-    graph = read_graph(proto, name, opsets, folder, has_row, training=training, given=given)
+    graph = read_graph(proto, name, opsets, folder, has_row, training=training, given=given, untie=untie)
     declared = _declared(proto.graph)
-    return Reading(ModuleOp([graph.op]), graph.weights, graph.trainable, graph.taken, name, declared)
+    return Reading(
+        ModuleOp([graph.op]), graph.weights, graph.trainable, graph.taken, name, declared, graph.readers
+    )
 
 
 def _declared(graph: onnx.GraphProto) -> dict[str, tuple[str, tuple[int | str, ...]]]:

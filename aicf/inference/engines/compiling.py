@@ -15,7 +15,7 @@ from aicf.compiler import compile_source, logical_text, resolve_options
 from aicf.errors import PolicyError
 from aicf.extensions import Extension, source_stamp
 from aicf.frontends.text import make_context
-from aicf.inference.cache import ProgramCache, key_of
+from aicf.inference.cache import ProgramCache
 from aicf.inference.devices import target_for
 from aicf.inference.engines.base import COMPILED, LOADED, Engine, Made
 from aicf.inference.engines.fixed import FixedEngine
@@ -49,12 +49,13 @@ def open_model(asked: Asked, report: Report) -> Engine:
     threads = 1 if asked.threads is None else asked.threads
     texts = compile_text(asked.policy), "", threads, tuning_text(asked.tuning)
     named = tuple(each.text for each in asked.passes)
-    options = resolve_options(source, Options(target, *texts, strict=asked.strict, passes=named))
+    wanted = Options(target, *texts, strict=asked.strict, passes=named, training=asked.training)
+    options = resolve_options(source, wanted)
     cache = None if asked.cache_dir is None else ProgramCache(asked.cache_dir, report)
     compiler = _Compiler(source, weights, options, cache, asked.passes)
     dims = dims_text(asked.dims)
     values = values_text(asked.values)
-    interface = interface_of(source, parse_values(values))
+    interface = interface_of(source, parse_values(values), training=options.training)
     if source.is_emit or interface is None:
         return FixedEngine(compiler.make(dims, values, dims))
     return CompilingEngine(compiler, interface, dims, values)
@@ -107,17 +108,13 @@ class _Compiler:
         return Made(executable, origin, detail, perf_counter() - started, meter)
 
     def _cached(self, cache: ProgramCache, options: Options, label: str) -> tuple[CompiledModel, str, str]:
-        key = key_of(self._text, options, self._stamp)
-
         weights = {**self.source.weights, **self._weights}
-        if (found := cache.load(key, None, self._text, options, weights, self._shared)) is not None:
-            return found, LOADED, f"from {cache.path(key)}"
-        with cache.alone(key, label):
-            if (found := cache.load(key, label, self._text, options, weights, self._shared)) is not None:
-                return found, LOADED, f"from {cache.path(key)}, where another process put it"
-            executable = self._compile(options)
-            where = cache.save(key, label, executable)
-        return executable, COMPILED, f"for {self.target}, {where}"
+        executable, loaded, kept = cache.made(
+            label, self._text, options, weights, self._shared, lambda: self._compile(options), self._stamp
+        )
+        if loaded is not None:
+            return executable, LOADED, loaded
+        return executable, COMPILED, f"for {self.target}, {kept}"
 
     def _compile(self, options: Options) -> CompiledModel:
         with _COMPILING:

@@ -41,6 +41,7 @@ class Asked:
     tuning: Tuning | None
     strict: bool = False
     passes: Sequence[Extension] = ()
+    training: bool = False
 
 
 def open_engine(asked: Asked, report: Report) -> Engine:
@@ -82,6 +83,7 @@ def _reject_options(asked: Asked, *more: str) -> None:
             name: getattr(asked, name) is not None
             for name in ("cache_dir", "dims", "values", "threads", "tuning", *more)
         },
+        "training": asked.training,
     }
     if wrong := [name for name, is_given in given.items() if is_given]:
         raise PolicyError(

@@ -29,4 +29,6 @@ GRADIENTS: Gradients = {
     logical.StepIncOp: STEPS,
     logical.BiasCorrOp: STEPS,
     logical.LearningRateOp: STEPS,
+    logical.StepRateOp: STEPS,
+    logical.OneCycleRateOp: STEPS,
 }

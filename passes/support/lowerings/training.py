@@ -7,6 +7,7 @@ import math
 from xdsl.ir import SSAValue
 
 from aicf.dialects import logical
+from aicf.dialects.logical import int_values
 from aicf.dialects.types import element_named, tensor_info
 from aicf.passes.support.lowerings.base import Formulas, Lowering
 
@@ -34,13 +35,58 @@ def _bias_corr(lower: Lowering, op: logical.BiasCorrOp) -> SSAValue:
 def _learning_rate(lower: Lowering, op: logical.LearningRateOp) -> SSAValue:
     """The warm-up's line up to its last step, behind it the schedule; in f64, as steps may be many."""
     step = lower.cast(op.step, element_named("f64"), "step")
+    return _warmed(lower, op, step, _scheduled(lower, op, step))
+
+
+def _warmed(
+    lower: Lowering, op: logical.LearningRateOp | logical.StepRateOp, step: SSAValue, rate: SSAValue
+) -> SSAValue:
+    """A line up to the last step of the warm-up, the rate after it."""
     base, warmup = op.base.value.data, op.warmup.value.data
-    rate = _scheduled(lower, op, step)
-    if warmup:
-        line = lower.apply(logical.MulOp, step, base / warmup, name="line")
-        early = lower.add(logical.CompareOp("le", step, lower.splat(warmup, step, "warmup")), "early")
-        rate = lower.apply(logical.SelectOp, early, line, rate)
-    return rate
+    if not warmup:
+        return rate
+    line = lower.apply(logical.MulOp, step, base / warmup, name="line")
+    early = lower.add(logical.CompareOp("le", step, lower.splat(warmup, step, "warmup")), "early")
+    return lower.apply(logical.SelectOp, early, line, rate)
+
+
+def _step_rate(lower: Lowering, op: logical.StepRateOp) -> SSAValue:
+    """The rates between milestones are numbers of the program; with a period, exp(times * log(factor)) * base."""
+    step = lower.cast(op.step, element_named("f64"), "step")
+    base, factor, warmup = op.base.value.data, op.factor.value.data, op.warmup.value.data
+    done = lower.apply(logical.SubOp, step, warmup + 1.0, name="done")
+    if period := op.period.value.data:
+        times = lower.apply(logical.FloorOp, lower.apply(logical.DivOp, done, float(period)), name="times")
+        power = lower.apply(logical.ExpOp, lower.apply(logical.MulOp, times, math.log(factor)), name="power")
+        return _warmed(lower, op, step, lower.apply(logical.MulOp, power, base))
+    rate = lower.splat(base, step, "base")
+    for times, place in enumerate(int_values(op.milestones), 1):
+        passed = lower.add(logical.CompareOp("ge", done, lower.splat(place, step, "milestone")), "passed")
+        rate = lower.apply(logical.SelectOp, passed, lower.splat(base * factor**times, step, "less"), rate)
+    return _warmed(lower, op, step, rate)
+
+
+def _one_cycle_rate(lower: Lowering, op: logical.OneCycleRateOp) -> SSAValue:
+    """The way up to step `rise`, the way down after it."""
+    step = lower.cast(op.step, element_named("f64"), "step")
+    base, peak, final = (each.value.data for each in (op.base, op.peak, op.final))
+    rise, total, anneal = op.rise.value.data, op.total.value.data, op.anneal.data
+    done = lower.apply(logical.SubOp, step, 1.0, name="done")
+    up = lower.apply(logical.DivOp, done, rise, name="up")
+    down = lower.apply(logical.DivOp, lower.apply(logical.SubOp, done, rise), total - 1 - rise, name="down")
+    down = lower.apply(logical.MinOp, down, 1.0)
+    rising = lower.add(logical.CompareOp("le", done, lower.splat(rise, step, "rise")), "rising")
+    ways = (_between(lower, anneal, up, base, peak), _between(lower, anneal, down, peak, final))
+    return lower.apply(logical.SelectOp, rising, *ways)
+
+
+def _between(lower: Lowering, shape: str, progress: SSAValue, start: float, end: float) -> SSAValue:
+    """From start to end as progress goes from 0 to 1, by a line or by half a wave."""
+    if shape == "linear":
+        return lower.apply(logical.AddOp, lower.apply(logical.MulOp, progress, end - start), start)
+    wave = lower.apply(logical.CosOp, lower.apply(logical.MulOp, progress, math.pi))
+    half = lower.apply(logical.MulOp, wave, (start - end) / 2)
+    return lower.apply(logical.AddOp, half, (start + end) / 2)
 
 
 def _scheduled(lower: Lowering, op: logical.LearningRateOp, step: SSAValue) -> SSAValue:
@@ -50,11 +96,7 @@ def _scheduled(lower: Lowering, op: logical.LearningRateOp, step: SSAValue) -> S
     done = lower.apply(logical.SubOp, step, warmup + 1.0, name="done")
     progress = lower.apply(logical.DivOp, done, float(op.total.value.data - warmup), name="progress")
     progress = lower.apply(logical.MinOp, progress, 1.0)
-    if op.schedule.data == "linear":
-        return lower.apply(logical.AddOp, lower.apply(logical.MulOp, progress, final - base), base)
-    wave = lower.apply(logical.CosOp, lower.apply(logical.MulOp, progress, math.pi))
-    half = lower.apply(logical.MulOp, wave, (base - final) / 2)
-    return lower.apply(logical.AddOp, half, (base + final) / 2)
+    return _between(lower, op.schedule.data, progress, base, final)
 
 
 def _global_norm(lower: Lowering, op: logical.GlobalNormOp) -> SSAValue:
@@ -82,6 +124,8 @@ FORMULAS: Formulas = {
     logical.StepIncOp: _step_inc,
     logical.BiasCorrOp: _bias_corr,
     logical.LearningRateOp: _learning_rate,
+    logical.StepRateOp: _step_rate,
+    logical.OneCycleRateOp: _one_cycle_rate,
     logical.GlobalNormOp: _global_norm,
     logical.ClipFactorOp: _clip_factor,
 }

@@ -157,6 +157,7 @@ class Header:
         attributes: By name.
         bodies: Graphs by the name of the attribute that holds them.
         outputs: Whether each output is wanted; an absent one has no reader.
+        training: Whether a node in training mode is taken as such; else all are taken in evaluation.
     """
 
     op_type: str
@@ -166,6 +167,7 @@ class Header:
     attributes: Attributes
     bodies: dict[str, Region]
     outputs: tuple[bool, ...]
+    training: bool = False
 
     def __str__(self) -> str:
         return f"{self.op_type} '{self.name}'"
@@ -173,6 +175,17 @@ class Header:
 
 class Emitter(Protocol):
     """Where the ops of a node go: into the program, or through the interpreter."""
+
+    path: str
+    """Names this run of the node: no other one in the program has it."""
+
+    def meta(self, name: str) -> SSAValue | None:
+        """A meta of the program, i64, which the seed or the number of the step is; None in evaluation."""
+        ...
+
+    def evaluate(self, name: str) -> None:
+        """Note a node in training mode that is taken in evaluation."""
+        ...
 
     def emit(self, op: LogicalOp, suffix: str) -> None:
         """Take an op whose operands were given by this emitter."""
@@ -229,6 +242,21 @@ class Node(Writer):
     def attributes(self) -> Attributes:
         """The attributes: ``node.attributes.int("axis", -1)``; see :class:`Attributes`."""
         return self.header.attributes
+
+    @property
+    def path(self) -> str:
+        """Its name, and in bodies of other nodes which run of these it is in: unique in the program."""
+        return self._emitter.path
+
+    def meta(self, name: str) -> SSAValue | None:
+        """A meta of the program, an i64 of rank 0 that changes from step to step; None in evaluation."""
+        return self._emitter.meta(name)
+
+    def trains(self, says_so: bool) -> bool:
+        """Whether the node, which may say that it is in training mode, is taken as such. What is not is noted."""
+        if says_so and not self.header.training:
+            self._emitter.evaluate(self.name)
+        return says_so and self.header.training
 
     def wants(self, output: int) -> bool:
         """Whether an output has a name; what it would be need not be written otherwise."""

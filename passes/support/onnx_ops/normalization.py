@@ -142,7 +142,7 @@ def _trailing(node: Node, index: int, axis: int) -> SSAValue | None:
 @row("BatchNormalization", since=14)
 def _batch_norm(node: Node) -> Result:
     """Each channel less its mean over its deviation: those given, or in training those of the batch."""
-    return _batch_norm_of(node, bool(node.attributes.int("training_mode", 0)))
+    return _batch_norm_of(node, node.trains(bool(node.attributes.int("training_mode", 0))))
 
 
 @row("BatchNormalization", since=7)
@@ -152,7 +152,7 @@ def _batch_norm_7(node: Node) -> Result:
         raise node.unsupported(
             "spatial is 0, statistics of each element; only those of channels are supported"
         )
-    return _batch_norm_of(node, any(node.wants(output) for output in range(1, node.outputs)))
+    return _batch_norm_of(node, node.trains(any(node.wants(output) for output in range(1, node.outputs))))
 
 
 def _batch_norm_of(node: Node, training: bool) -> Result:
@@ -177,6 +177,8 @@ def _batch_norm_of(node: Node, training: bool) -> Result:
             ),
         ]
         mean, variance = (node.cast(now, info.element, "batch") for now in (batch_mean, batch_variance))
+    else:  # running and saved statistics stay those that are given
+        more = [node.operand(index) if node.wants(index - 2) else None for index in (3, 4, 3, 4)]
     y = node.apply(logical.BatchNormOp, x, scale, bias, mean, variance, epsilon=epsilon)
     found = [node.reshape(y, info.shape), *more]
     return [*found, *[None] * 4][: node.outputs]

@@ -1,12 +1,14 @@
-"""Dropout and random numbers. At inference a dropout changes nothing; what is random comes from a Philox stream.
+"""Dropout and random numbers. In evaluation a dropout changes nothing; what is random comes from a Philox stream.
 
-The stream's seed is the node's ``seed``, or 0, and its offset follows from the node's name: a program gives the same
-numbers at every run.
+In training the stream follows from the metas ``seed`` and ``step``, so each step draws anew and a seed repeats all of
+them. In evaluation a program gives the same numbers at every run. The key of a stream is made of the node's ``seed``
+and its name, so that no two nodes, and no two iterations of a loop, draw the same.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 import struct
 from collections.abc import Sequence
 
@@ -15,11 +17,14 @@ from xdsl.ir import SSAValue
 
 from aicf.dialects import logical
 from aicf.dialects.logical import PhiloxForm
+from aicf.dialects.step_names import SEED, STEP
 from aicf.dialects.types import ElementType, element_named
 from aicf.passes.support.onnx_ops.base import Node, Result, row
 from aicf.passes.support.onnx_ops.element_types import element_of_onnx
 
 _F32, _BOOL = element_named("f32"), element_named("i1")
+_WORDS = 4
+"""Random words of one counter."""
 
 
 @row("Dropout", since=7)
@@ -31,9 +36,12 @@ def _dropout_7(node: Node) -> Result:
 
 @row("Dropout", since=12)
 def _dropout(node: Node) -> Result:
-    """X itself, or in training X / (1 - ratio) where it is kept and 0 elsewhere; and which elements are kept."""
+    """X itself, or in training X / (1 - ratio) where it is kept and 0 elsewhere; and which elements are kept.
+
+    Where the mode is known at run time only, the model decides it at each run.
+    """
     x, training = node.operand(0), node.known(2)
-    if not node.has(2) or (training is not None and not training):
+    if not node.has(2) or (training is not None and not node.trains(bool(training))):
         return [x, node.full(1, node.shape(0), _BOOL)][: node.outputs]
     uniform = _draw(node, node.attributes.int("seed", 0), "uniform", node.shape(0), _F32)
     ratio = node.cast(node.operand(1), _F32, "ratio") if node.has(1) else node.full(0.5, (), _F32)
@@ -90,8 +98,14 @@ def _seed_of_float(node: Node) -> int:
 
 
 def _draw(node: Node, seed: int, form: PhiloxForm, sizes: Sequence[int], element: ElementType) -> SSAValue:
-    """Random numbers, other ones for each node and seed."""
-    # Streams of one seed are told apart by where they begin, 2^40 counters or more from each other.
-    place = int.from_bytes(hashlib.sha256(node.name.encode()).digest()[:2], "little")
-    key, offset = (node.constant(np.int64(number)) for number in (seed, place << 40))
+    """Random numbers, other ones for each node and seed, and in training for each step."""
+    digest = hashlib.sha256(f"{seed} {node.path}".encode()).digest()
+    own = int.from_bytes(digest[:8], "little", signed=True)
+    key, offset = node.meta(SEED), node.meta(STEP)
+    if key is None or offset is None:
+        key, offset = node.constant(np.int64(own)), node.constant(np.int64(0))
+    else:
+        counters = max(1, -(-math.prod(sizes) // _WORDS))
+        key = node.apply(logical.AddOp, key, own, name="key")
+        offset = node.apply(logical.MulOp, offset, counters, name="offset")
     return node.apply(logical.PhiloxOp, key, offset, form=form, sizes=sizes, element=element)

@@ -30,7 +30,7 @@ def test_the_bits_of_the_semantics(level: str, dtype: str) -> None:
     except aicf.BackendUnavailable as error:
         pytest.skip(str(error))
     module = random_numbers(dtype).module()
-    exe = aicf.compile(module, target=f"cpu:{level}")
+    exe = aicf.compile(module, target=f"cpu:{level}", training=True)
     names = [output.name for output in exe.outputs]
     results: list[dict[str, np.ndarray]] = []
     for seed, offset in (*KEYS, KEYS[0]):
@@ -56,7 +56,7 @@ def test_dropout_is_part_of_what_stands_around_it() -> None:
         name: np.random.default_rng(2).standard_normal(shape).astype(np.float32)
         for name, shape in (("g", (128,)), ("b", (128,)), ("w", (128, 128)))
     }
-    exe = aicf.compile(g.module(), weights=arrays, target="cpu:x86-64-v3")
+    exe = aicf.compile(g.module(), weights=arrays, target="cpu:x86-64-v3", training=True)
     text = exe.ir("emit")
     kernels = text.split("emit.kernel @")[1:]
     found = [kernel.split(" ")[0] for kernel in kernels if "emit.philox" in kernel]

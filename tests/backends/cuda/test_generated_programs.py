@@ -28,7 +28,7 @@ CONTRACTIONS = ("logical.matmul", "logical.linear", "logical.attention")
 
 def compiled(module: ModuleOp, policy: str = "") -> tuple[CapturePlan, CodeUnit]:
     """The plan and the code unit of the module's one program beside `@prepare`, for cuda; `module` is final then."""
-    AicfInferencePass("cuda:sm_90a", policy=policy).apply(make_context(), module)
+    AicfInferencePass("cuda:sm_90a", policy=policy, training=True).apply(make_context(), module)
     (plan,) = read_module(module).programs
     return plan, unit_of(module, plan)
 

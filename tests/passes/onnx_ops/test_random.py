@@ -27,7 +27,7 @@ def test_dropout_in_training(known: tuple[int, ...]) -> None:
     x = normal(100, 200)
     inputs = [x, np.float32(0.3).reshape(()), np.array(True)]
     model = one_node("Dropout", inputs, 2, known=known, opset=13, seed=5)
-    exe = aicf.compile(model)
+    exe = aicf.compile(model, training=True)
     y, mask = exe.run(feeds(inputs, known)).values()
     np.testing.assert_allclose(y, np.where(mask, x / 0.7, 0), rtol=1e-6)
     assert abs(mask.mean() - 0.7) < 0.02
@@ -36,6 +36,12 @@ def test_dropout_in_training(known: tuple[int, ...]) -> None:
         y, mask = exe.run({**feeds(inputs), "x2": np.array(False)}).values()
         assert mask.all()
         np.testing.assert_array_equal(y, x)
+
+
+def test_dropout_in_training_mode_keeps_all_in_evaluation() -> None:
+    x = normal(4, 5)
+    inputs = [x, np.float32(0.3).reshape(()), np.array(True)]
+    expect("Dropout", inputs, 2, known=(1, 2), opset=13, expected=[x, np.ones(x.shape, np.bool_)])
 
 
 def test_bernoulli() -> None:

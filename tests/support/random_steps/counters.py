@@ -16,6 +16,9 @@ def _of_step(g: Generator) -> None:
     makers: tuple[Callable[[], logical.LogicalOp], ...] = (
         lambda: logical.BiasCorrOp(step, g.choice((0.0, 0.9, 0.99)), element),
         lambda: logical.LearningRateOp(step, schedule, 0.5, warmup, 4, 0.125, element),
+        lambda: logical.StepRateOp(step, 0.5, 0.25, warmup, 3, (), element),
+        lambda: logical.StepRateOp(step, 0.5, 0.25, warmup, 0, (2, 4), element),
+        lambda: logical.OneCycleRateOp(step, g.choice(logical.ANNEALS), 0.125, 0.5, 0.0625, 2.5, 6, element),
     )
     _scaled(g, g.require(g.choice(makers)()))
 
