@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol, overload
 import safetensors
 import safetensors.numpy
 
-from aicf import artifact, tensor_bytes
+from aicf import artifact, native_file, tensor_bytes
 from aicf.artifact import Artifact
 from aicf.backends.native import NativeCode
 from aicf.errors import ArtifactError, InputMismatch
@@ -118,9 +118,6 @@ class _Manifest:
 
     name: str
     options: Options
-    functions: tuple[str, ...]
-    place: str
-    reserves: dict[str, object]
     prepared_for: str | None
 
 
@@ -218,8 +215,8 @@ class CompiledModel(Executable):
             EMIT: self.record.emit.encode(),
             LEDGER: _to_json(to_plain(self.decisions)),
             PLAN: _to_json(self.plan.to_json()),
-            NATIVE: self.native.code,
         }
+        entries[NATIVE] = native_file.to_bytes(self.native, artifact.digest(entries[PLAN]))
         if weights:
             changed = self.state() if state else {}
             entries[WEIGHTS] = tensor_bytes.to_bytes({**self.weights, **changed})
@@ -233,15 +230,7 @@ class CompiledModel(Executable):
         if weights and self.plan.prepare is not None and self.native.place == "host":
             entries[PREPARED] = tensor_bytes.to_bytes(self.prepared())
             prepared_for = artifact.digest(entries[WEIGHTS])
-        native = self.native
-        ours = _Manifest(
-            self.name,
-            self.record.options,
-            native.functions,
-            native.place,
-            dict(native.reserves),
-            prepared_for,
-        )
+        ours = _Manifest(self.name, self.record.options, prepared_for)
         artifact.write(
             path,
             entries,
@@ -315,8 +304,8 @@ def explain(path: str | Path, value: str | None = None) -> Explanation | ValueEx
     """
     file = artifact.read(path)
     with _located(path):
-        plan, decisions = _read_plan(file)
-        return _explained(_read_manifest(file).name, plan, decisions, value)
+        program = _read_program(file)
+        return _explained(_read_manifest(file).name, program.plan, program.decisions, value)
 
 
 def _explained(
@@ -337,8 +326,8 @@ def explain_why_not(path: str | Path, one: str, other: str) -> WhyNot:
     `explain`."""
     file = artifact.read(path)
     with _located(path):
-        plan, decisions = _read_plan(file)
-        return why_not(plan, decisions, _read_places(file), one, other)
+        program = _read_program(file)
+        return why_not(program.plan, program.decisions, _read_places(file), one, other)
 
 
 def _read_places(file: Artifact) -> dict[str, str]:
@@ -358,9 +347,41 @@ def _read_trained(file: Artifact) -> Trained | None:
     return from_plain(Trained, _read_json(file, TRAINED), "trained")
 
 
-def _read_plan(file: Artifact) -> tuple[ModulePlan, tuple[Decision, ...]]:
+@dataclass(frozen=True)
+class _Program:
+    """What runs, and why it is as it is."""
+
+    plan: ModulePlan
+    decisions: tuple[Decision, ...]
+    native: NativeCode
+
+
+def _read_program(file: Artifact) -> _Program:
+    """What the file holds; its plan is the one that its code was made with."""
     plan = ModulePlan.from_json(_read_json(file, PLAN))
-    return plan, from_plain(_Ledger, {"decisions": _read_json(file, LEDGER)}, "ledger").decisions
+    native, made_with = native_file.read(file.view(NATIVE))
+    native_file.check_plan(plan, file.sha256(PLAN), native, made_with)
+    if list(native.features) != list(file.cpu_features):
+        raise ArtifactError(
+            f"the manifest says that the code needs {_listing(file.cpu_features)}, native.bin "
+            f"{_listing(native.features)}; {native_file.REBUILD}"
+        )
+    return _Program(plan, _read_ledger(file), native)
+
+
+def _listing(names: Sequence[str]) -> str:
+    return ", ".join(names) or "nothing"
+
+
+def _read_ledger(file: Artifact) -> tuple[Decision, ...]:
+    return from_plain(_Ledger, {"decisions": _read_json(file, LEDGER)}, "ledger").decisions
+
+
+def _rebuilt(file: Artifact) -> _Program:
+    """What the IR in the file gives here; neither its plan nor its code is looked at."""
+    from aicf.compiler import rebuild_native
+
+    return _Program(*rebuild_native(file.text(EMIT), file.path))
 
 
 def _load(
@@ -370,34 +391,29 @@ def _load(
     shared: SharedWeights | None = None,
 ) -> CompiledModel:
     ours = _read_manifest(file)
-    plan, decisions = _read_plan(file)
+    program = _rebuilt(file) if rebuild else _read_program(file)
+    plan = program.plan
     if shared is not None and isinstance(given, Mapping):
         given = {bind.name: given[bind.name] for bind in plan.weights if bind.name in given}
-    logical = file.text(LOGICAL) if LOGICAL in file.entries else None
     record = Record(
         ours.name,
         ours.options,
-        logical,
+        file.text(LOGICAL) if LOGICAL in file.entries else None,
         file.text(EMIT),
-        decisions,
+        program.decisions,
         file.toolchain,
         _read_places(file),
         _read_trained(file),
     )
     weights = _weights(file, given)
-    is_current = given is None and ours.prepared_for == file.sha256(WEIGHTS)
+    # What @prepare made is that of the code in the file: other code makes its own.
+    is_current = given is None and not rebuild and ours.prepared_for == file.sha256(WEIGHTS)
     derived = _read_tensors(file, PREPARED) if plan.prepare is not None and is_current else None
     if shared is not None:
         derived = shared.packed(plan)
-    code = _read_native(file, ours)
-    if rebuild:
-        from aicf.compiler import rebuild_native
-
-        plan, code = rebuild_native(record.emit, file.path)
+    on_device = None if shared is None else shared.on_device
     try:
-        return CompiledModel(
-            record, plan, code, weights, derived, None if shared is None else shared.on_device
-        )
+        return CompiledModel(record, plan, program.native, weights, derived, on_device)
     except InputMismatch as error:
         if given is not None:
             raise
@@ -426,20 +442,10 @@ class _Ledger:
 
 
 def _read_manifest(file: Artifact) -> _Manifest:
-    known = ("name", "options", "functions", "place", "reserves", "prepared_for")
+    known = ("name", "options", "prepared_for")
     return from_plain(
         _Manifest, {key: file.manifest[key] for key in known if key in file.manifest}, "manifest"
     )
-
-
-def _read_native(file: Artifact, ours: _Manifest) -> NativeCode:
-    reserves = {
-        entry: nbytes for entry, nbytes in ours.reserves.items() if type(nbytes) is int and nbytes >= 0
-    }
-    if ours.place not in ("host", "device") or len(reserves) != len(ours.reserves):
-        raise ArtifactError("the manifest does not say where the code runs; compile the model again")
-    features = tuple(file.cpu_features)
-    return NativeCode(file.entry(NATIVE), features, ours.functions, ours.place, reserves)
 
 
 def options_of(file: Artifact) -> Options:

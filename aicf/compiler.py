@@ -42,7 +42,7 @@ from aicf.policies.policy import resolve_policy
 from aicf.policies.tuning_table import Header, remeasure, resolve_tuning
 from aicf.progress import Step, progress
 from aicf.runtime.capture_plan import ModulePlan
-from aicf.runtime.plan_from_ir import TARGET, code_units, read_module, target_of
+from aicf.runtime.plan_from_ir import TARGET, code_units, program_needs, read_module, target_of
 from aicf.runtime.tensors import Array
 from aicf.runtime.weights import bind_weights
 from aicf.sources import (
@@ -327,7 +327,8 @@ def _run(passes: Sequence[ModulePass], module: ModuleOp, context: Context, step:
 
 def _build(module: ModuleOp) -> NativeCode:
     target = target_of(module)
-    return get_backend(target.backend.data).build(module, code_units(module), target)
+    native = get_backend(target.backend.data).build(module, code_units(module), target)
+    return replace(native, programs=program_needs(module))
 
 
 def print_module(module: ModuleOp) -> str:
@@ -388,8 +389,8 @@ def stage_text(record: Record, stage: str) -> str:
     return text
 
 
-def rebuild_native(emit: str, path: str) -> tuple[ModulePlan, NativeCode]:
-    """Plan and code for this machine from final emit IR, whatever machine it was compiled for.
+def rebuild_native(emit: str, path: str) -> tuple[ModulePlan, tuple[Decision, ...], NativeCode]:
+    """Plan, ledger and code for this machine from final emit IR, whatever machine it was compiled for.
 
     Raises:
         ArtifactError: the text is no final program.
@@ -398,4 +399,4 @@ def rebuild_native(emit: str, path: str) -> tuple[ModulePlan, NativeCode]:
         module = parse_module(emit, f"{path}:emit")
         for module_pass in emit_passes():
             apply_pass(module_pass, make_context(), module)
-        return read_module(module), _build(module)
+        return read_module(module), read_decisions(module), _build(module)

@@ -43,6 +43,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf": ANYTHING,  # aicf/__init__.py, the public surface
     "aicf.errors": (),
     "aicf.artifact": ("aicf.files",),
+    "aicf.native_file": ("aicf.backends.native", "aicf.plain", "aicf.runtime.capture_plan"),
     "aicf.extras": (),
     "aicf.files": (),
     "aicf.plain": (),
