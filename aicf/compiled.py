@@ -17,11 +17,12 @@ import safetensors
 import safetensors.numpy
 
 from aicf import artifact, native_file, tensor_bytes
+from aicf.arguments import mapping_from, path_from, text_from
 from aicf.artifact import Artifact
 from aicf.backends.native import NativeCode
-from aicf.errors import ArtifactError, InputMismatch
+from aicf.errors import ArtifactError, InputMismatch, quoted
 from aicf.explain import Decision, Explanation, ValueExplanation, explain_programs, explain_value
-from aicf.plain import from_plain, to_plain
+from aicf.plain import from_plain, parse_json, to_plain
 from aicf.runtime.capture_plan import ModulePlan
 from aicf.runtime.device_weights import DeviceWeights
 from aicf.runtime.executable import Executable
@@ -163,6 +164,7 @@ class CompiledModel(Executable):
             InputMismatch: there is no such stage.
             ArtifactError: the passes of this installation make another program than the one here.
         """
+        text_from(stage, InputMismatch, "the IR stage")
         if stage in self._texts:
             return self._texts[stage]
         if self.record.logical is None:
@@ -266,8 +268,8 @@ def load(
         InputMismatch: a given weight is missing, unknown, or of another shape or dtype.
         BackendUnavailable: the backend, or a CPU feature that the code needs, is not here.
     """
-    if native not in ("use", "rebuild"):
-        raise InputMismatch(f"native='{native}' is not legal; legal: use, rebuild")
+    if not isinstance(native, str) or native not in ("use", "rebuild"):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputMismatch(f"native={quoted(native)} is not legal; legal: use, rebuild")
     file = artifact.read(path)
     with _located(path):
         return _load(file, native == "rebuild", weights)
@@ -429,11 +431,12 @@ def _weights(file: Artifact, given: Mapping[str, Array] | str | Path | None) -> 
             )
         return _read_tensors(file, WEIGHTS)
     if isinstance(given, Mapping):
-        return given
+        return mapping_from(given, InputMismatch, "weights")
+    path = path_from(given, InputMismatch, "the weights' path")
     try:
-        return safetensors.numpy.load_file(given)  # pyright: ignore[reportUnknownMemberType]
+        return safetensors.numpy.load_file(path)  # pyright: ignore[reportUnknownMemberType]
     except (OSError, safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise ArtifactError(f"{given} is no readable safetensors file: {error}") from error
+        raise ArtifactError(f"{path} is no readable safetensors file: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -455,8 +458,8 @@ def options_of(file: Artifact) -> Options:
 
 def _read_json(file: Artifact, name: str) -> Any:
     try:
-        return json.loads(file.text(name))
-    except (ValueError, RecursionError):
+        return parse_json(file.text(name))
+    except ValueError:
         raise ArtifactError(f"entry '{name}' of the artifact is not JSON; compile the model again") from None
 
 

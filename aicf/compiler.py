@@ -10,10 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
+import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.passes import ModulePass
 
+from aicf.arguments import text_from
 from aicf.artifact import toolchain_lock
 from aicf.backends.base import MachineBackend
 from aicf.backends.native import NativeCode
@@ -23,7 +25,7 @@ from aicf.dialects.emit import find_ledger
 from aicf.dialects.logical import ROLE_ATTR
 from aicf.dialects.plain_values import plain_value
 from aicf.dialects.printing import text_of
-from aicf.errors import ArtifactError, InputMismatch, InvalidIR, PolicyError, UnsupportedOp
+from aicf.errors import ArtifactError, InputMismatch, InvalidIR, PolicyError, UnsupportedOp, quoted
 from aicf.explain import Decision
 from aicf.frontends.text import make_context, parse_module, verify_module
 from aicf.passes.aicf_inference import AicfInferencePass, emit_passes, instruction_passes
@@ -117,9 +119,18 @@ def compile(
         InputMismatch: weights are missing, too many, or of another shape or dtype.
     """
     if not is_whole(memory_budget, least=0):
-        raise PolicyError(f"memory_budget: {memory_budget!r} is no number of bytes; give 0 or more, whole")
+        raise PolicyError(
+            f"memory_budget: {quoted(memory_budget)} is no number of bytes; give 0 or more, whole"
+        )
+    for option, given in (("target", target), ("meta", meta), ("name", name)):
+        if given is not None:
+            text_from(given, PolicyError, option)
+    if not isinstance(check_finite, bool | np.bool_):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PolicyError(f"check_finite is {quoted(check_finite)}; give True or False")
     texts = policy_text(policy), dims_text(dims), threads, tuning_text(tuning)
-    asked = Options(target or "", *texts, meta or "", check_finite, int(memory_budget), values_text(values))
+    asked = Options(
+        target or "", *texts, meta or "", bool(check_finite), int(memory_budget), values_text(values)
+    )
     with progress("compiling") as step, collector_paused():
         return _read_and_compiled(model, weights, asked, name, step)
 

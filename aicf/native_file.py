@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from aicf.backends.native import NativeCode, ProgramNeeds
 from aicf.errors import ArtifactError
-from aicf.plain import from_plain, to_plain
+from aicf.plain import from_plain, parse_json, to_plain
 from aicf.runtime.capture_plan import CapturePlan, ModulePlan
 
 _MAGIC = b"AICFCODE"
@@ -65,8 +65,8 @@ def _read_header(view: memoryview) -> tuple[_Header, int]:
         raise ArtifactError(f"native.bin does not say what its code needs; {REBUILD}")
     (length,) = _LENGTH.unpack_from(view, len(_MAGIC))
     try:
-        value: object = json.loads(bytes(view[_START : _START + length]))
-    except (ValueError, RecursionError):
+        value = parse_json(bytes(view[_START : _START + length]))
+    except ValueError:
         raise ArtifactError("the header of native.bin is no JSON; compile the model again") from None
     return from_plain(_Header, value, "native.bin"), _START + length
 

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import cache
 
+from aicf.errors import BackendUnavailable
 from aicf.runtime.lifecycle import register
 
 
@@ -55,6 +56,22 @@ class _Member:
             self._done.release()
 
 
+def _start(count: int) -> list[_Member]:
+    """Starts threads, all of them or none. Raises BackendUnavailable if the machine gives no more."""
+    members: list[_Member] = []
+    try:
+        for number in range(1, count + 1):
+            members.append(_Member(number))
+    except (RuntimeError, MemoryError, OSError) as error:
+        for member in members:
+            member.end()
+        raise BackendUnavailable(
+            f"this machine cannot start {count} more threads, only {len(members)} ({error}); compile with fewer, "
+            "threads=1"
+        ) from error
+    return members
+
+
 class ThreadTeam:
     """The calling thread and `size - 1` of ours."""
 
@@ -70,7 +87,7 @@ class ThreadTeam:
         """
         with self._turn:
             if not self._members:
-                self._members = [_Member(number) for number in range(1, self.size)]
+                self._members = _start(self.size - 1)
                 register(self)
             for member, call in zip(self._members, calls[1:], strict=True):
                 member.give(call)

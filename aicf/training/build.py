@@ -8,6 +8,7 @@ from typing import Literal
 
 from aicf.compiled import Trained
 from aicf.compiler import compile
+from aicf.errors import InvalidIR, quoted
 from aicf.sources import Dims, Model, Policy, Tuning, dims_text
 from aicf.training.forward import Forward, read_forward
 from aicf.training.initial import first_values
@@ -16,6 +17,9 @@ from aicf.training.optimizers import Optimizer, check_optimizer
 from aicf.training.step import TrainStep
 from aicf.training.step_graph import Recipe, write_step
 from aicf.weight_arrays import Weights, read_weights
+from aicf.whole_numbers import is_whole
+
+_PAST_SEEDS = (1 << 63) - 1
 
 
 def train_step(
@@ -64,6 +68,8 @@ def train_step(
         Others as `aicf.compile`.
     """
     check_optimizer(optimizer)
+    if not is_whole(seed, least=-_PAST_SEEDS) or seed > _PAST_SEEDS:
+        raise InvalidIR(f"seed is {quoted(seed)}; give a whole number")
     sizes = dims_text(dims)
     recipe = Recipe(resolve_loss(loss), optimizer, frozen, clip_norm, micro_batches)
     forward = read_forward(model, sizes, bind=micro_batches > 1)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from numbers import Real
+from typing import cast
 
-from aicf.errors import InvalidIR
+from aicf.errors import InvalidIR, quoted
 from aicf.frontends.builder import Graph, Value
 from aicf.training.schedules import Schedule
 
@@ -120,10 +121,49 @@ class AdamW(Adam):
 def check_optimizer(optimizer: object) -> None:
     """Raises InvalidIR for what is no optimizer, such as its name or its class, and for a rate that is none."""
     if not isinstance(optimizer, Optimizer):
-        raise InvalidIR(f"the optimizer is {optimizer!r}; it is one made as in aicf.optimizers.Adam(lr=1e-3)")
-    rate: object = optimizer.lr
-    if isinstance(rate, bool) or not isinstance(rate, Real | Schedule):
         raise InvalidIR(
-            f"{type(optimizer).__name__}: lr is {rate!r}; it is a number, or a schedule made as in "
+            f"the optimizer is {quoted(optimizer)}; it is one made as in aicf.optimizers.Adam(lr=1e-3)"
+        )
+    rate: object = optimizer.lr
+    if not isinstance(rate, Schedule) and not _is_number(rate):
+        raise InvalidIR(
+            f"{type(optimizer).__name__}: lr is {quoted(rate)}; it is a number, or a schedule made as in "
             "aicf.schedules.Cosine(1e-3, total=1000)"
         )
+    _check_numbers(optimizer)
+    if isinstance(rate, Schedule):
+        _check_numbers(rate)
+
+
+def _check_numbers(description: Optimizer | Schedule) -> None:
+    """Raises InvalidIR for an option of an optimizer or a schedule that is no number where its default is one."""
+    for field in fields(description):
+        value: object = getattr(description, field.name)
+        is_pair = isinstance(field.default, tuple)
+        if is_pair:
+            pair = cast("Sequence[object]", value) if isinstance(value, tuple | list) else ()
+            holds = len(pair) == 2 and all(_is_number(each) for each in pair)
+        else:
+            is_rate = field.name == "lr" and isinstance(value, Schedule)
+            holds = is_rate or (
+                isinstance(value, bool) == isinstance(field.default, bool) and _is_option(value)
+            )
+        if not holds:
+            wanted = "two numbers" if is_pair else f"a {type(field.default).__name__}"
+            given = quoted(cast(object, value))
+            raise InvalidIR(f"{type(description).__name__}: {field.name} is {given}; give {wanted}")
+
+
+def _is_option(value: object) -> bool:
+    return isinstance(value, bool) or _is_number(value)
+
+
+def _is_number(value: object) -> bool:
+    """Whether `value` is a number that a float can hold."""
+    try:
+        if isinstance(value, bool) or not isinstance(value, Real):
+            return False
+        float(value)
+    except OverflowError:
+        return False
+    return True
