@@ -335,12 +335,15 @@ def explain_why_not(path: str | Path, one: str, other: str) -> WhyNot:
 def _read_places(file: Artifact) -> dict[str, str]:
     if PLACES not in file.entries:
         return {}
-    return from_plain(_Places, {"places": _read_json(file, PLACES)}, "places").places
+    places = from_plain(_Places, {"places": _read_json(file, PLACES)}, "places").places
+    if not all(isinstance(place, str) for place in places.values()):
+        raise ArtifactError(f"entry '{PLACES}' holds what is no place; compile the model again")
+    return {id_: str(place) for id_, place in places.items()}
 
 
 @dataclass(frozen=True)
 class _Places:
-    places: dict[str, str]
+    places: dict[str, object]
 
 
 def _read_trained(file: Artifact) -> Trained | None:

@@ -22,9 +22,13 @@ T = TypeVar("T")
 def parse_json(text: str | bytes) -> object:
     """The value of a JSON text. Raises ValueError if it is none, or nested too deeply."""
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=_no_constant)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def _no_constant(name: str) -> object:
+    raise ValueError(f"{name} is not JSON")
 
 
 def to_plain(value: object) -> Any:
