@@ -12,6 +12,7 @@ several lines, an abort, 25 seconds of silence, a write outside of the caller's 
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import math
 import random
@@ -98,7 +99,7 @@ def _forge(sample: Sample, samples: Sequence[Sample], path: Path, draw: random.R
 
 
 def _damage_manifest(manifest: dict[str, object], entries: dict[str, bytes], draw: random.Random) -> None:
-    text = damaged_json(manifest, draw)
+    text = damaged_json(copy.deepcopy(manifest), draw)
     try:
         damaged: object = json.loads(text, parse_constant=int)
     except (ValueError, RecursionError):
