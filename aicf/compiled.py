@@ -379,7 +379,10 @@ def _listing(names: Sequence[str]) -> str:
 
 
 def _read_ledger(file: Artifact) -> tuple[Decision, ...]:
-    return from_plain(_Ledger, {"decisions": _read_json(file, LEDGER)}, "ledger").decisions
+    decisions = from_plain(_Ledger, {"decisions": _read_json(file, LEDGER)}, "ledger").decisions
+    if not all(decision.subjects for decision in decisions):
+        raise ArtifactError(f"entry '{LEDGER}' has a decision about nothing; compile the model again")
+    return decisions
 
 
 def _rebuilt(file: Artifact) -> _Program:

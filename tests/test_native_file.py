@@ -190,3 +190,11 @@ def test_damaged_places(text: str, saved: Path, tmp_path: Path):
     path = forge(saved, tmp_path / "forged.aicf", {PLACES: text.encode()})
     with pytest.raises(aicf.ArtifactError, match="place"):
         aicf.load(path)
+
+
+def test_a_decision_about_nothing(saved: Path, tmp_path: Path):
+    ledger = json.loads(artifact.read(saved).entry(LEDGER))
+    ledger[0]["subjects"] = []
+    path = forge(saved, tmp_path / "forged.aicf", {LEDGER: json.dumps(ledger).encode()})
+    with pytest.raises(aicf.ArtifactError, match="has a decision about nothing"):
+        aicf.load(path)
