@@ -27,6 +27,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from aicf.arguments import path_from
 from aicf.errors import ArtifactError
 from aicf.files import write_whole
 
@@ -140,6 +141,7 @@ def write(path: str | Path, entries: Mapping[str, bytes | memoryview], manifest:
         ArtifactError: The file cannot be written.
         ValueError: An entry name or the manifest is not legal (an error of the caller).
     """
+    path = path_from(path, ArtifactError, "the artifact's path")
     for name in entries:
         if not _legal_name(name) or name == MANIFEST:
             raise ValueError(f"illegal artifact entry name {name!r}")
@@ -213,6 +215,7 @@ def read(path: str | Path) -> Artifact:
         ArtifactError: It cannot be read, or it is foreign, truncated, corrupt, edited, or of a newer format; the
             message says which, and the way out.
     """
+    path = path_from(path, ArtifactError, "the artifact's path")
     name = str(path)
     try:
         with open(path, "rb") as stream:

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 import safetensors
 import safetensors.numpy
 
-from aicf import artifact, tensor_bytes
+from aicf import artifact, native_file, tensor_bytes
+from aicf.arguments import mapping_from, path_from, text_from
 from aicf.artifact import Artifact
 from aicf.backends.native import NativeCode
-from aicf.errors import ArtifactError, InputMismatch
+from aicf.errors import ArtifactError, InputMismatch, quoted
 from aicf.explain import (
     Decision,
     Explanation,
@@ -28,7 +29,7 @@ from aicf.explain import (
     explain_value,
     wrong_declarations,
 )
-from aicf.plain import from_plain, to_plain
+from aicf.plain import from_plain, parse_json, to_plain
 from aicf.runtime.capture_plan import ModulePlan
 from aicf.runtime.device_weights import DeviceWeights
 from aicf.runtime.executable import Executable
@@ -139,9 +140,6 @@ class _Manifest:
 
     name: str
     options: Options
-    functions: tuple[str, ...]
-    place: str
-    reserves: dict[str, object]
     prepared_for: str | None
 
 
@@ -192,6 +190,7 @@ class CompiledModel(Executable):
             InputMismatch: there is no such stage.
             ArtifactError: the passes of this installation make another program than the one here.
         """
+        text_from(stage, InputMismatch, "the IR stage")
         if stage in self._texts:
             return self._texts[stage]
         if self.record.logical is None:
@@ -255,8 +254,8 @@ class CompiledModel(Executable):
             EMIT: self.record.emit.encode(),
             LEDGER: _to_json(to_plain(self.decisions)),
             PLAN: _to_json(self.plan.to_json()),
-            NATIVE: self.native.code,
         }
+        entries[NATIVE] = native_file.to_bytes(self.native, artifact.digest(entries[PLAN]))
         if weights:
             changed = self.state() if state else {}
             entries[WEIGHTS] = tensor_bytes.to_bytes({**self.weights, **changed})
@@ -270,15 +269,7 @@ class CompiledModel(Executable):
         if weights and self.plan.prepare is not None and self.native.place == "host":
             entries[PREPARED] = tensor_bytes.to_bytes(self.prepared())
             prepared_for = artifact.digest(entries[WEIGHTS])
-        native = self.native
-        ours = _Manifest(
-            self.name,
-            self.record.options,
-            native.functions,
-            native.place,
-            dict(native.reserves),
-            prepared_for,
-        )
+        ours = _Manifest(self.name, self.record.options, prepared_for)
         artifact.write(
             path,
             entries,
@@ -314,8 +305,8 @@ def load(
         InputMismatch: a given weight is missing, unknown, or of another shape or dtype.
         BackendUnavailable: the backend, or a CPU feature that the code needs, is not here.
     """
-    if native not in ("use", "rebuild"):
-        raise InputMismatch(f"native='{native}' is not legal; legal: use, rebuild")
+    if not isinstance(native, str) or native not in ("use", "rebuild"):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputMismatch(f"native={quoted(native)} is not legal; legal: use, rebuild")
     file = artifact.read(path)
     with _located(path):
         return _load(file, native == "rebuild", weights)
@@ -352,8 +343,8 @@ def explain(path: str | Path, value: str | None = None) -> Explanation | ValueEx
     """
     file = artifact.read(path)
     with _located(path):
-        plan, decisions = _read_plan(file)
-        return _explained(_read_manifest(file).name, plan, decisions, value)
+        program = _read_program(file)
+        return _explained(_read_manifest(file).name, program.plan, program.decisions, value)
 
 
 def _explained(
@@ -377,7 +368,7 @@ def explain_names(path: str | Path) -> ValueNames:
     """
     file = artifact.read(path)
     with _located(path):
-        return value_names(_read_plan(file)[0])
+        return value_names(_read_program(file).plan)
 
 
 def explain_why_not(path: str | Path, one: str, other: str) -> WhyNot:
@@ -385,19 +376,22 @@ def explain_why_not(path: str | Path, one: str, other: str) -> WhyNot:
     `explain`."""
     file = artifact.read(path)
     with _located(path):
-        plan, decisions = _read_plan(file)
-        return why_not(plan, decisions, _read_places(file), one, other)
+        program = _read_program(file)
+        return why_not(program.plan, program.decisions, _read_places(file), one, other)
 
 
 def _read_places(file: Artifact) -> dict[str, str]:
     if PLACES not in file.entries:
         return {}
-    return from_plain(_Places, {"places": _read_json(file, PLACES)}, "places").places
+    places = from_plain(_Places, {"places": _read_json(file, PLACES)}, "places").places
+    if not all(isinstance(place, str) for place in places.values()):
+        raise ArtifactError(f"entry '{PLACES}' holds what is no place; compile the model again")
+    return {id_: str(place) for id_, place in places.items()}
 
 
 @dataclass(frozen=True)
 class _Places:
-    places: dict[str, str]
+    places: dict[str, object]
 
 
 def _read_trained(file: Artifact) -> Trained | None:
@@ -406,9 +400,44 @@ def _read_trained(file: Artifact) -> Trained | None:
     return from_plain(Trained, _read_json(file, TRAINED), "trained")
 
 
-def _read_plan(file: Artifact) -> tuple[ModulePlan, tuple[Decision, ...]]:
+@dataclass(frozen=True)
+class _Program:
+    """What runs, and why it is as it is."""
+
+    plan: ModulePlan
+    decisions: tuple[Decision, ...]
+    native: NativeCode
+
+
+def _read_program(file: Artifact) -> _Program:
+    """What the file holds; its plan is the one that its code was made with."""
     plan = ModulePlan.from_json(_read_json(file, PLAN))
-    return plan, from_plain(_Ledger, {"decisions": _read_json(file, LEDGER)}, "ledger").decisions
+    native, made_with = native_file.read(file.view(NATIVE))
+    native_file.check_plan(plan, file.sha256(PLAN), native, made_with)
+    if list(native.features) != list(file.cpu_features):
+        raise ArtifactError(
+            f"the manifest says that the code needs {_listing(file.cpu_features)}, native.bin "
+            f"{_listing(native.features)}; {native_file.REBUILD}"
+        )
+    return _Program(plan, _read_ledger(file), native)
+
+
+def _listing(names: Sequence[str]) -> str:
+    return ", ".join(names) or "nothing"
+
+
+def _read_ledger(file: Artifact) -> tuple[Decision, ...]:
+    decisions = from_plain(_Ledger, {"decisions": _read_json(file, LEDGER)}, "ledger").decisions
+    if not all(decision.subjects for decision in decisions):
+        raise ArtifactError(f"entry '{LEDGER}' has a decision about nothing; compile the model again")
+    return decisions
+
+
+def _rebuilt(file: Artifact) -> _Program:
+    """What the IR in the file gives here; neither its plan nor its code is looked at."""
+    from aicf.compiler import rebuild_native
+
+    return _Program(*rebuild_native(file.text(EMIT), file.path))
 
 
 def _load(
@@ -418,34 +447,29 @@ def _load(
     shared: SharedWeights | None = None,
 ) -> CompiledModel:
     ours = _read_manifest(file)
-    plan, decisions = _read_plan(file)
+    program = _rebuilt(file) if rebuild else _read_program(file)
+    plan = program.plan
     if shared is not None and isinstance(given, Mapping):
         given = {bind.name: given[bind.name] for bind in plan.weights if bind.name in given}
-    logical = file.text(LOGICAL) if LOGICAL in file.entries else None
     record = Record(
         ours.name,
         ours.options,
-        logical,
+        file.text(LOGICAL) if LOGICAL in file.entries else None,
         file.text(EMIT),
-        decisions,
+        program.decisions,
         file.toolchain,
         _read_places(file),
         _read_trained(file),
     )
     weights = _weights(file, given)
-    is_current = given is None and ours.prepared_for == file.sha256(WEIGHTS)
+    # What @prepare made is that of the code in the file: other code makes its own.
+    is_current = given is None and not rebuild and ours.prepared_for == file.sha256(WEIGHTS)
     derived = _read_tensors(file, PREPARED) if plan.prepare is not None and is_current else None
     if shared is not None:
         derived = shared.packed(plan)
-    code = _read_native(file, ours)
-    if rebuild:
-        from aicf.compiler import rebuild_native
-
-        plan, code = rebuild_native(record.emit, file.path)
+    on_device = None if shared is None else shared.on_device
     try:
-        return CompiledModel(
-            record, plan, code, weights, derived, None if shared is None else shared.on_device
-        )
+        return CompiledModel(record, plan, program.native, weights, derived, on_device)
     except InputMismatch as error:
         if given is not None:
             raise
@@ -461,11 +485,12 @@ def _weights(file: Artifact, given: Mapping[str, Array] | str | Path | None) -> 
             )
         return _read_tensors(file, WEIGHTS)
     if isinstance(given, Mapping):
-        return given
+        return mapping_from(given, InputMismatch, "weights")
+    path = path_from(given, InputMismatch, "the weights' path")
     try:
-        return safetensors.numpy.load_file(given)  # pyright: ignore[reportUnknownMemberType]
+        return safetensors.numpy.load_file(path)  # pyright: ignore[reportUnknownMemberType]
     except (OSError, safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise ArtifactError(f"{given} is no readable safetensors file: {error}") from error
+        raise ArtifactError(f"{path} is no readable safetensors file: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -474,20 +499,10 @@ class _Ledger:
 
 
 def _read_manifest(file: Artifact) -> _Manifest:
-    known = ("name", "options", "functions", "place", "reserves", "prepared_for")
+    known = ("name", "options", "prepared_for")
     return from_plain(
         _Manifest, {key: file.manifest[key] for key in known if key in file.manifest}, "manifest"
     )
-
-
-def _read_native(file: Artifact, ours: _Manifest) -> NativeCode:
-    reserves = {
-        entry: nbytes for entry, nbytes in ours.reserves.items() if type(nbytes) is int and nbytes >= 0
-    }
-    if ours.place not in ("host", "device") or len(reserves) != len(ours.reserves):
-        raise ArtifactError("the manifest does not say where the code runs; compile the model again")
-    features = tuple(file.cpu_features)
-    return NativeCode(file.entry(NATIVE), features, ours.functions, ours.place, reserves)
 
 
 def options_of(file: Artifact) -> Options:
@@ -497,8 +512,8 @@ def options_of(file: Artifact) -> Options:
 
 def _read_json(file: Artifact, name: str) -> Any:
     try:
-        return json.loads(file.text(name))
-    except (ValueError, RecursionError):
+        return parse_json(file.text(name))
+    except ValueError:
         raise ArtifactError(f"entry '{name}' of the artifact is not JSON; compile the model again") from None
 
 

@@ -11,10 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
+import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.passes import ModulePass
 
+from aicf.arguments import text_from
 from aicf.artifact import toolchain_lock
 from aicf.backends.base import MachineBackend
 from aicf.backends.native import NativeCode
@@ -24,7 +26,7 @@ from aicf.dialects.emit import find_ledger
 from aicf.dialects.logical import ROLE_ATTR
 from aicf.dialects.plain_values import plain_value
 from aicf.dialects.printing import text_of
-from aicf.errors import ArtifactError, InputMismatch, InvalidIR, PolicyError, UnsupportedOp
+from aicf.errors import ArtifactError, InputMismatch, InvalidIR, PolicyError, UnsupportedOp, quoted
 from aicf.explain import Decision, warning_of, wrong_declarations
 from aicf.extensions import Extension, Extensions, Passes, flattened, from_texts
 from aicf.frontends.text import make_context, parse_module, verify_module
@@ -45,7 +47,7 @@ from aicf.policies.policy import resolve_policy
 from aicf.policies.tuning_table import Header, remeasure, resolve_tuning
 from aicf.progress import Step, progress
 from aicf.runtime.capture_plan import ModulePlan
-from aicf.runtime.plan_from_ir import TARGET, code_units, read_module, target_of
+from aicf.runtime.plan_from_ir import TARGET, code_units, program_needs, read_module, target_of
 from aicf.runtime.tensors import Array
 from aicf.runtime.weights import bind_weights
 from aicf.sources import (
@@ -131,11 +133,12 @@ def compile(
         InputMismatch: weights are missing, too many, or of another shape or dtype.
     """
     budget = checked_budget(memory_budget)
+    check_options(target, meta, name, check_finite)
     texts = policy_text(policy), dims_text(dims), threads, tuning_text(tuning)
     bound = values_text(values)
     own = flattened(passes)
     named = tuple(each.text for each in own)
-    modes = meta or "", check_finite, budget, bound, strict, named, training
+    modes = meta or "", bool(check_finite), budget, bound, strict, named, training
     asked = Options(target or "", *texts, *modes)
     with progress("compiling") as step, collector_paused():
         compiled = _read_and_compiled(model, weights, asked, own, name, step)
@@ -147,8 +150,19 @@ def compile(
 def checked_budget(memory_budget: int) -> int:
     """The option `memory_budget`. Raises PolicyError for what is no number of bytes."""
     if not is_whole(memory_budget, least=0):
-        raise PolicyError(f"memory_budget: {memory_budget!r} is no number of bytes; give 0 or more, whole")
+        raise PolicyError(
+            f"memory_budget: {quoted(memory_budget)} is no number of bytes; give 0 or more, whole"
+        )
     return int(memory_budget)
+
+
+def check_options(target: object, meta: object, name: object, check_finite: object) -> None:
+    """Raises PolicyError for options of another type than `compile` says."""
+    for option, given in (("target", target), ("meta", meta), ("name", name)):
+        if given is not None:
+            text_from(given, PolicyError, option)
+    if not isinstance(check_finite, bool | np.bool_):
+        raise PolicyError(f"check_finite is {quoted(check_finite)}; give True or False")
 
 
 def _read_and_compiled(
@@ -396,7 +410,8 @@ def _run(passes: Sequence[ModulePass], module: ModuleOp, context: Context, step:
 
 def _build(module: ModuleOp) -> NativeCode:
     target = target_of(module)
-    return get_backend(target.backend.data).build(module, code_units(module), target)
+    native = get_backend(target.backend.data).build(module, code_units(module), target)
+    return replace(native, programs=program_needs(module))
 
 
 def print_module(module: ModuleOp) -> str:
@@ -459,8 +474,8 @@ def stage_text(record: Record, stage: str) -> str:
     return text
 
 
-def rebuild_native(emit: str, path: str) -> tuple[ModulePlan, NativeCode]:
-    """Plan and code for this machine from final emit IR, whatever machine it was compiled for.
+def rebuild_native(emit: str, path: str) -> tuple[ModulePlan, tuple[Decision, ...], NativeCode]:
+    """Plan, ledger and code for this machine from final emit IR, whatever machine it was compiled for.
 
     Raises:
         ArtifactError: the text is no final program.
@@ -469,4 +484,4 @@ def rebuild_native(emit: str, path: str) -> tuple[ModulePlan, NativeCode]:
         module = parse_module(emit, f"{path}:emit")
         for module_pass in emit_passes():
             apply_pass(module_pass, make_context(), module)
-        return read_module(module), _build(module)
+        return read_module(module), read_decisions(module), _build(module)

@@ -1,10 +1,46 @@
 """The errors every floor of AICF raises.
 
 One class per kind of failure, all derived from :class:`AicfError`. A message is one line: what is wrong, the op it
-is about, and the way out. Nothing here formats tracebacks or decides exit codes; the command line does that.
+is about, and the way out. It stays one whatever a caller gave: what it quotes is cut, and characters that move a cursor
+are escaped. Nothing here formats tracebacks or decides exit codes; the command line does that.
 """
 
 from __future__ import annotations
+
+import re
+
+_MAX_MESSAGE, _MAX_LOCATION, _MAX_QUOTED = 700, 400, 200
+"""Characters: of a message, of a place, and of one thing that a message quotes."""
+_LONG_PIECES = re.compile(rf"""'[^']{{{_MAX_QUOTED},}}'|"[^"]{{{_MAX_QUOTED},}}"|[^\s'"]{{{_MAX_QUOTED},}}""")
+"""Quotations, and words, that are too long."""
+
+
+def quoted(value: object) -> str:
+    """What a caller gave, as a message shows it: its `repr`, cut. Never raises, whatever `repr` does."""
+    try:
+        text = repr(value)
+    except Exception:
+        text = f"<{type(value).__name__}>"
+    return _cut(text, _MAX_QUOTED)
+
+
+def _one_line(text: str, most: int) -> str:
+    """`text` with single spaces, cut where it is long, and nothing in it that moves a cursor."""
+    text = _LONG_PIECES.sub(lambda found: _cut(found.group(), _MAX_QUOTED), " ".join(text.split()))
+    text = _cut(text, most)
+    if text.isprintable():
+        return text
+    escaped = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return _cut("".join(escaped), most)
+
+
+def _cut(text: str, most: int) -> str:
+    """`text` without its middle if it has more than `most` characters; a message has its way out at the end."""
+    if len(text) <= most:
+        return text
+    mark = f"... ({len(text)} characters) ..."
+    head = (most - len(mark)) // 2
+    return f"{text[:head]}{mark}{text[head + len(mark) - most :]}"
 
 
 class AicfError(Exception):
@@ -16,14 +52,16 @@ class AicfError(Exception):
     """
 
     def __init__(self, message: str, *, location: str | None = None) -> None:
-        self.message = " ".join(message.split())
-        self.location = location
-        super().__init__(f"{location}: {self.message}" if location else self.message)
+        self.message = _one_line(message, _MAX_MESSAGE)
+        super().__init__(self.message)
+        self.location: str | None = None
+        if location:
+            self.locate(location)
 
     def locate(self, location: str) -> None:
         """Adds where it arose, which who raised it did not know."""
-        self.location = location
-        self.args = (f"{location}: {self.message}",)
+        self.location = _one_line(location, _MAX_LOCATION)
+        self.args = (f"{self.location}: {self.message}",)
 
 
 class InvalidIR(AicfError):

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from aicf.arguments import text_from
 from aicf.errors import InputMismatch
 from aicf.runtime.capture_plan import ARENA, CapturePlan, Launch, ModulePlan, Place
 from aicf.runtime.graph import Bind, HostValue, Node
@@ -322,6 +323,7 @@ def explain_value(plan: ModulePlan, decisions: Sequence[Decision], value: str) -
     Raises:
         InputMismatch: nothing has that name; the message lists the closest ones.
     """
+    text_from(value, InputMismatch, "the name to explain")
     plans = all_plans(plan)
     named = {s for d in decisions for s in d.subjects if stands_for(s, value)}
     groups = {d.subjects[0] for d in decisions if d.made_by in FUSES and named.intersection(d.subjects)}

@@ -30,6 +30,8 @@ def write_whole(path: str | Path, write: Callable[[BinaryIO], object]) -> None:
         OSError: The file cannot be written.
     """
     path = Path(path)
+    if not path.name:
+        raise IsADirectoryError(EISDIR, os.strerror(EISDIR))
     if path.exists() and not path.is_file() and not path.is_dir():
         with path.open("wb") as stream:
             write(stream)

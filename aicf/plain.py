@@ -8,6 +8,7 @@ ArtifactError.
 from __future__ import annotations
 
 import dataclasses
+import json
 import types
 from collections.abc import Callable
 from functools import cache
@@ -16,6 +17,18 @@ from typing import Any, TypeAlias, TypeVar, Union, cast, get_args, get_origin, g
 from aicf.errors import ArtifactError
 
 T = TypeVar("T")
+
+
+def parse_json(text: str | bytes) -> object:
+    """The value of a JSON text. Raises ValueError if it is none, or nested too deeply."""
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _no_constant(name: str) -> object:
+    raise ValueError(f"{name} is not JSON")
 
 
 def to_plain(value: object) -> Any:

@@ -19,9 +19,10 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
+from aicf.arguments import mapping_from, path_from
 from aicf.dialects.emit import GroupOp, ProgramOp
 from aicf.dialects.onnx import GraphOp
-from aicf.errors import BackendUnavailable, InvalidIR, PolicyError
+from aicf.errors import BackendUnavailable, InvalidIR, PolicyError, quoted
 from aicf.extras import install
 from aicf.frontends.builder import Graph
 from aicf.frontends.text import parse_module, verify_module
@@ -131,13 +132,12 @@ def read_model(
     if isinstance(model, str) and _is_text(model):
         module = parse_module(model, "<model>", context=context)
         return Source(module, _name_of(module))
-    try:
-        path = Path(model)
-    except TypeError:
+    if not isinstance(model, str | Path):  # pyright: ignore[reportUnnecessaryIsInstance]
         kind = type(model).__name__
         raise InvalidIR(
             f"a model is a path, program text, a module, a builder graph or an ONNX model, not {kind}"
-        ) from None
+        )
+    path = path_from(model, InvalidIR, "the model's path")
     if path.suffix == ".onnx":
         return _read_onnx(path, training, given, untie)
     if path.suffix != ".mlir":
@@ -210,12 +210,13 @@ def dims_text(dims: Dims | None) -> str:
     if dims is None or isinstance(dims, str):
         return dims or ""
     _check_dictionary("dims", dims, "{'N': [1, 32]}")
-    return ";".join(f"{name}={_sizes_text(name, sizes)}" for name, sizes in dims.items())
+    by_name = mapping_from(dims, PolicyError, "dims")
+    return ";".join(f"{name}={_sizes_text(name, sizes)}" for name, sizes in by_name.items())
 
 
 def _check_dictionary(option: str, value: object, example: str) -> None:
     if not isinstance(value, Mapping):
-        raise PolicyError(f"{option}: {value!r} is neither text nor a dictionary; write {example}")
+        raise PolicyError(f"{option}: {quoted(value)} is neither text nor a dictionary; write {example}")
 
 
 def values_text(values: Values | None) -> str:
@@ -224,15 +225,16 @@ def values_text(values: Values | None) -> str:
         return values or ""
     _check_dictionary("values", values, "{'shape': [2, 3]}")
     try:
-        return json.dumps({name: np.asarray(value).tolist() for name, value in values.items()})
-    except (TypeError, ValueError) as error:
+        by_name = mapping_from(values, PolicyError, "values")
+        return json.dumps({name: np.asarray(value).tolist() for name, value in by_name.items()})
+    except (TypeError, ValueError, RecursionError) as error:
         raise PolicyError(f"values: {error}; give numbers or lists of numbers by name of the input") from None
 
 
 def _sizes_text(name: str, sizes: int | Sequence[int]) -> str:
     values = list(sizes) if isinstance(sizes, Iterable) else [sizes]
     if not values or not all(type(value) is int for value in values):
-        raise PolicyError(f"dims: '{name}' needs an integer or a list of integers, got {sizes!r}")
+        raise PolicyError(f"dims: '{name}' needs an integer or a list of integers, got {quoted(sizes)}")
     return ",".join(str(value) for value in values)
 
 
@@ -240,7 +242,10 @@ def tuning_text(tuning: Tuning | None) -> str:
     """The tuning table as inline JSON on one line; "" for none. Raises PolicyError if it is none."""
     if tuning is None:
         return ""
-    table = tuning if isinstance(tuning, TuningTable) else resolve_tuning(str(tuning))
+    if isinstance(tuning, TuningTable):
+        return tuning.to_line()
+    text = tuning if isinstance(tuning, str) else str(path_from(tuning, PolicyError, "the tuning table"))
+    table = resolve_tuning(text)
     return table.to_line()
 
 
@@ -258,5 +263,5 @@ def policy_text(policy: Policy | None) -> str:
         case str() | Path():
             found = resolve_policy(str(policy))
         case _:
-            found = BothPolicies.from_plain(dict(policy))
+            found = BothPolicies.from_plain(dict(mapping_from(policy, PolicyError, "the policy")))
     return found.to_line()

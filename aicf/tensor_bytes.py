@@ -14,6 +14,7 @@ from typing import Any, cast
 import numpy as np
 import safetensors.numpy
 
+from aicf.plain import parse_json
 from aicf.runtime.tensors import Array, numpy_dtype
 
 ALIGN = 64
@@ -65,11 +66,25 @@ def view_tensors(data: bytes | memoryview) -> dict[str, Array]:
     start = _LENGTH_BYTES + length
     if len(view) < _LENGTH_BYTES or length > min(_MAX_HEADER, len(view) - _LENGTH_BYTES):
         raise ValueError("its header is longer than the file")
-    header: Any = json.loads(bytes(view[_LENGTH_BYTES:start]))
+    header = parse_json(bytes(view[_LENGTH_BYTES:start]))
     if not isinstance(header, dict):
         raise ValueError("its header is no object")
     rows = cast("dict[str, Any]", header)
-    return {name: _tensor(name, row, view[start:]) for name, row in rows.items() if name != _METADATA}
+    tensors = {name: row for name, row in rows.items() if name != _METADATA}
+    found = {name: _tensor(name, row, view[start:]) for name, row in tensors.items()}
+    _check_cover(tensors, len(view) - start)
+    return found
+
+
+def _check_cover(rows: Mapping[str, Any], size: int) -> None:
+    """Raises ValueError unless tensors lie one after the other and take all of the `size` bytes, as the format says."""
+    position = 0
+    for begin, end in sorted(row["data_offsets"] for row in rows.values()):
+        if begin != position:
+            raise ValueError(f"its tensors leave out, or share, bytes at {min(begin, position)}")
+        position = end
+    if position != size:
+        raise ValueError(f"its tensors take {position} bytes of {size}")
 
 
 def _tensor(name: str, row: Any, data: memoryview) -> Array:

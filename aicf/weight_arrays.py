@@ -6,6 +6,7 @@ Whether they fit a program is checked where the program is known.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from os.path import isdir
 from pathlib import Path
 from typing import TypeAlias
 
@@ -14,6 +15,7 @@ import safetensors
 import safetensors.numpy
 from numpy.typing import ArrayLike
 
+from aicf.arguments import mapping_from, path_from
 from aicf.errors import InputMismatch
 from aicf.runtime.tensors import Array
 
@@ -30,14 +32,9 @@ def read_weights(weights: Weights | None) -> dict[str, Array]:
     if weights is None:
         return {}
     if isinstance(weights, str | Path):
-        return _read_weights_file(Path(weights))
-    _check_mapping(weights)
-    return {name: _as_weight(name, value) for name, value in weights.items()}
-
-
-def _check_mapping(weights: object) -> None:
-    if not isinstance(weights, Mapping):
-        raise InputMismatch(f"weights are a path or arrays by name, not {type(weights).__name__}")
+        return _read_weights_file(path_from(weights, InputMismatch, "the weights' path"))
+    by_name = mapping_from(weights, InputMismatch, "weights")
+    return {name: _as_weight(name, value) for name, value in by_name.items()}
 
 
 def _as_weight(name: str, value: ArrayLike) -> Array:
@@ -54,7 +51,7 @@ def _read_weights_file(path: Path) -> dict[str, Array]:
     try:
         return dict(safetensors.numpy.load_file(path))  # pyright: ignore[reportUnknownMemberType]
     except OSError as error:
-        reason = error.strerror or ("it is a folder" if path.is_dir() else "no such file")
+        reason = error.strerror or ("it is a folder" if isdir(path) else "no such file")
         raise InputMismatch(
             f"cannot read the weights: {reason}; check the path", location=str(path)
         ) from error

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from aicf.arguments import text_from
+from aicf.errors import InputMismatch
 from aicf.explain import ELIDES, FUSES, Decision, all_plans, stands_for, unknown
 from aicf.runtime.capture_plan import CapturePlan, ModulePlan
 from aicf.runtime.graph import Node
@@ -58,6 +60,7 @@ def why_not(
     """
     groups = _members(decisions)
     for value in (one, other):
+        text_from(value, InputMismatch, "the op")
         if not any(_computes(node, value, groups) for p in plan.programs for node in p.graph.nodes):
             if (view := _view(decisions, value)) is not None:
                 return WhyNot(

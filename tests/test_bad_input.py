@@ -629,7 +629,7 @@ def test_an_artifact_of_a_newer_version(saved: Path, tmp_path: Path, monkeypatch
 
 
 FORGERIES: dict[str, tuple[dict[str, bytes], dict[str, Any], str]] = {
-    "code": ({NATIVE: b"abc"}, {}, "native code cannot be loaded"),
+    "code": ({NATIVE: b"abc"}, {}, "native.bin does not say what its code needs; load it with native="),
     "plan": ({PLAN: b"{}"}, {}, "plan lacks field "),
     "plan no JSON": (
         {PLAN: b"{"},
@@ -649,8 +649,7 @@ FORGERIES: dict[str, tuple[dict[str, bytes], dict[str, Any], str]] = {
     ),
     "text": ({EMIT: b"\xff"}, {}, "entry 'emit.mlir' is not UTF-8 text"),
     "name": ({}, {"name": 3}, "manifest.name must be str, got int"),
-    "function": ({}, {"functions": ["system"]}, "native code asks for an unknown function 'system'"),
-    "level": ({}, {"cpu_features": []}, "native code does not say which cpu level it needs"),
+    "features": ({}, {"cpu_features": []}, "the manifest says that the code needs nothing, native.bin cpu:"),
 }
 
 

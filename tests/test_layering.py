@@ -27,6 +27,7 @@ EMIT = (
     "aicf.dialects.host_formulas",
     "aicf.dialects.kinds",
 )
+ARGUMENTS = ("aicf.arguments",)
 PLAIN = ("aicf.dialects.plain_values", "aicf.plain")
 CONTRACT = ("aicf.backends.base", "aicf.backends.common", "aicf.backends.native", "aicf.backends.registry")
 HOST = ("aicf.backends.host",)
@@ -43,7 +44,9 @@ LOOPS = (
 ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf": ANYTHING,  # aicf/__init__.py, the public surface
     "aicf.errors": (),
-    "aicf.artifact": ("aicf.files",),
+    "aicf.arguments": (),
+    "aicf.artifact": (*ARGUMENTS, "aicf.files"),
+    "aicf.native_file": ("aicf.backends.native", "aicf.plain", "aicf.runtime.capture_plan"),
     "aicf.extras": (),
     "aicf.files": (),
     "aicf.plain": (),
@@ -51,8 +54,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf.universe": ("aicf.passes",),
     "aicf.dialects": (),
     "aicf.semantics": ("aicf.dialects",),
-    "aicf.policies": ("aicf.dialects.kinds", *PLAIN, "aicf.files"),
-    "aicf.backends": (*EMIT, "aicf.dialects.types", *CONTRACT),
+    "aicf.policies": ("aicf.dialects.kinds", *ARGUMENTS, *PLAIN, "aicf.files"),
+    "aicf.backends": (*EMIT, "aicf.dialects.types", *ARGUMENTS, *CONTRACT),
     "aicf.backends.common": (*EMIT, *PLAIN, "aicf.backends.base"),
     "aicf.backends.reference": (
         *EMIT,
@@ -86,6 +89,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "aicf.dialects.types",
         "aicf.dialects.logical",
         "aicf.dialects.step_names",
+        *ARGUMENTS,
         *CONTRACT,
         *MACHINE_CODE,
         *PLAIN,
@@ -100,18 +104,18 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "aicf.decided": ANYTHING,
     "aicf.diff": ANYTHING,
     "aicf.inference": ANYTHING,
-    "aicf.explain": ("aicf.runtime",),
+    "aicf.explain": (*ARGUMENTS, "aicf.runtime"),
     "aicf.extensions": ANYTHING,
     "aicf.summary": ("aicf.explain", "aicf.runtime"),
     "aicf.value_names": ("aicf.explain", "aicf.runtime"),
-    "aicf.why_not": ("aicf.explain", "aicf.runtime"),
+    "aicf.why_not": (*ARGUMENTS, "aicf.explain", "aicf.runtime"),
     "aicf.progress": (),
     "aicf.sources": ANYTHING,
     "aicf.tools": ANYTHING,
     "aicf.training": ANYTHING,
     "aicf.tuning": ANYTHING,
-    "aicf.tensor_bytes": ("aicf.runtime.tensors",),
-    "aicf.weight_arrays": ("aicf.runtime.tensors",),
+    "aicf.tensor_bytes": ("aicf.plain", "aicf.runtime.tensors"),
+    "aicf.weight_arrays": (*ARGUMENTS, "aicf.runtime.tensors"),
 }
 
 # Modules that must load without the compiler's heavy dependencies.

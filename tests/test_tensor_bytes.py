@@ -98,3 +98,24 @@ def test_what_is_malformed_is_named(data: bytes, message: str) -> None:
     with pytest.raises(ValueError) as error:
         view_tensors(data)
     assert str(error.value).startswith(message)
+
+
+def test_bytes_that_no_tensor_has_or_two_have() -> None:
+    """As the library of the format: it refuses them too."""
+    rows = {
+        name: {"dtype": "U8", "shape": [4], "data_offsets": [start, start + 4]}
+        for name, start in (("a", 0), ("b", 4))
+    }
+    for start, size in ((6, 10), (2, 8), (0, 8), (4, 12)):
+        rows["b"]["data_offsets"] = [start, start + 4]
+        header = json.dumps(rows).encode()
+        data = len(header).to_bytes(8, "little") + header + bytes(size)
+        with pytest.raises(ValueError, match="its tensors"):
+            view_tensors(data)
+        with pytest.raises(safetensors.SafetensorError):
+            safetensors.numpy.load(data)
+
+
+def test_a_deep_header() -> None:
+    with pytest.raises(ValueError, match="nested too deeply"):
+        view_tensors((1 << 17).to_bytes(8, "little") + b"[" * (1 << 17))

@@ -15,6 +15,23 @@ from typing import Any, Literal, Protocol
 
 
 @dataclass(frozen=True)
+class ProgramNeeds:
+    """What the code of one program takes for granted of who calls it.
+
+    Args:
+        entry: Its symbol.
+        threads: How many enter it together.
+        launches: Its instructions.
+        nbytes: Bytes that it reads or writes past each data pointer of its table: the arena, then the binds.
+    """
+
+    entry: str
+    threads: int
+    launches: int
+    nbytes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class NativeCode:
     """Code of a whole module.
 
@@ -25,6 +42,7 @@ class NativeCode:
         place: `host`: `load` gives `LoadedCode`, and programs run on host memory. `device`: it gives `DeviceCode`, and
             is called at the first use, so that a machine without the device can compile, save and explain.
         reserves: Bytes that a program of device code needs besides the plan's buffers, by entry symbol.
+        programs: What each program needs; the compiler adds it to what a backend builds.
     """
 
     code: bytes
@@ -32,6 +50,7 @@ class NativeCode:
     functions: tuple[str, ...] = ()
     place: Literal["host", "device"] = "host"
     reserves: Mapping[str, int] = field(default_factory=dict[str, int])
+    programs: tuple[ProgramNeeds, ...] = ()
 
 
 class Entry(Protocol):

@@ -12,8 +12,9 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, cast
 
+from aicf.arguments import text_from
 from aicf.backends.native import DeviceCode, LoadedCode, NativeCode
-from aicf.errors import BackendUnavailable, PolicyError
+from aicf.errors import BackendUnavailable, PolicyError, quoted
 
 if TYPE_CHECKING:
     from xdsl.ir import Attribute
@@ -106,11 +107,11 @@ def _load(backend: str, native: NativeCode) -> LoadedCode | DeviceCode:
 def check_threads(threads: object) -> None:
     """Raises PolicyError for what is no number of threads."""
     if isinstance(threads, bool) or not isinstance(threads, int):
-        raise PolicyError(f"threads is a whole number, got {threads!r}")
+        raise PolicyError(f"threads is a whole number, got {quoted(threads)}")
     if threads < 1:
-        raise PolicyError(f"threads must be at least 1, got {threads}")
+        raise PolicyError(f"threads must be at least 1, got {quoted(threads)}")
     if threads > MAX_THREADS:
-        raise PolicyError(f"threads must be at most {MAX_THREADS}, got {threads}")
+        raise PolicyError(f"threads must be at most {MAX_THREADS}, got {quoted(threads)}")
 
 
 def resolve_target(spec: str, threads: int = 1) -> TargetAttr:
@@ -125,7 +126,7 @@ def resolve_target(spec: str, threads: int = 1) -> TargetAttr:
 
     from aicf.dialects.emit_types import TargetAttr
 
-    name, _, rest = spec.partition(":")
+    name, _, rest = text_from(spec, PolicyError, "the target").partition(":")
     check_threads(threads)
     backend = get_backend(name)
     level, *listed = rest.split("+")

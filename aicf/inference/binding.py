@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from aicf.arguments import mapping_from
 from aicf.errors import InputMismatch
 from aicf.inference.programs import Program
 from aicf.runtime.graph_exec import GraphExec
@@ -40,7 +41,10 @@ class Binding:
             InputMismatch: a name is unknown, or memory does not fit; nothing is bound then. What can be told only with
                 all inputs is told by the bind that completes them.
         """
-        given = {**(arrays or {}), **named}
+        by_name: Mapping[str, Any] = (
+            {} if arrays is None else mapping_from(arrays, InputMismatch, "what is bound")
+        )
+        given = {**by_name, **named}
         reject_unknown(given, self._session.port_names, "input or output")
         merged = {**self._bound, **given}
         if not self._missing(merged):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from aicf.backends.registry import backend_names
-from aicf.errors import BackendUnavailable, PolicyError
+from aicf.errors import BackendUnavailable, PolicyError, quoted
 
 CPU, CUDA, REFERENCE = "cpu", "cuda", "reference"
 DEVICES = (CPU, CUDA, "cuda:0", REFERENCE)
@@ -54,7 +54,7 @@ def check_device(device: str | None, engine: str | None, backend: str, arch: str
 
 def _check_name(option: str, name: object) -> None:
     if name is not None and not isinstance(name, str):
-        raise PolicyError(f"{option}: {name!r} is no name; legal: {', '.join(DEVICES)}")
+        raise PolicyError(f"{option}: {quoted(name)} is no name; legal: {', '.join(DEVICES)}")
 
 
 def _place_of(device: str) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, NamedTuple, TypeAlias
 
-from aicf.errors import InputMismatch
+from aicf.errors import InputMismatch, quoted
 from aicf.runtime.device_array import tensor_of
 from aicf.runtime.executable import TensorSpec
 from aicf.runtime.ports import as_array, reject_unknown
@@ -233,7 +233,9 @@ def _check_iterable(names: object) -> None:
 
 def _check_size(name: str, size: object) -> None:
     if isinstance(size, bool) or not isinstance(size, Integral) or size < 0:
-        raise InputMismatch(f"dimension {name} has one size, 0 or more, got {size!r}; write {{'{name}': 8}}")
+        raise InputMismatch(
+            f"dimension {name} has one size, 0 or more, got {quoted(size)}; write {{'{name}': 8}}"
+        )
 
 
 def _value_text(spec: _Input, value: object) -> str:

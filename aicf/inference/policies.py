@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
+from aicf.arguments import path_from
 from aicf.errors import PolicyError
 from aicf.inference.limits import Limits
 from aicf.policies.execution_policy import COMPILE, ExecutionPolicy
@@ -46,6 +47,10 @@ def compile_text(policy: Policy | None) -> str:
     return wanted.to_line() if wanted != Policy() else ""
 
 
+def _text_of(name: str, given: str | Path) -> str:
+    return given if isinstance(given, str) else str(path_from(given, PolicyError, name))
+
+
 def _section(
     name: str, kind: type[_Section], given: _Wish, parts: Callable[[Policy], tuple[_Section, object]]
 ) -> _Section:
@@ -58,7 +63,7 @@ def _section(
         raise PolicyError(f"{name}: expected a {kind.__name__}, got a {type(given).__name__}")
     if isinstance(given, Mapping):
         return kind.from_plain(dict(given))
-    ours, theirs = parts(resolve_policy(str(given)))
+    ours, theirs = parts(resolve_policy(_text_of(name, given)))
     if theirs != type(theirs)():
         other = EXECUTION if name == KERNEL else KERNEL
         raise PolicyError(

@@ -14,8 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from aicf.arguments import mapping_from, path_from
 from aicf.compiled import CompiledModel
-from aicf.errors import InputMismatch, SessionClosed, ValueNeeded
+from aicf.errors import ArtifactError, InputMismatch, SessionClosed, ValueNeeded
 from aicf.inference.binding import Binding
 from aicf.inference.engines.base import Engine, Made
 from aicf.inference.engines.opening import Asked, open_engine
@@ -92,7 +93,7 @@ class InferenceSession:
         training: bool = False,
     ) -> None:
         policy, self._limits = _read_policies(kernel_policy, exec_policy)
-        folder = None if cache_dir is None else Path(cache_dir)
+        folder = None if cache_dir is None else path_from(cache_dir, ArtifactError, "cache_dir")
         asked = Asked(
             model,
             weights,
@@ -247,6 +248,8 @@ class InferenceSession:
             _warm(program, dict(zip(program.inputs, program.own(arguments), strict=True)))
             return
         programs = self._programs.all
+        if dims is not None:
+            dims = mapping_from(dims, InputMismatch, "dims")
         if dims is not None or not self._interface.dims:
             programs = (self._programs.for_bucket(self._interface.bucket_named(dims or {})),)
         for program in programs:

@@ -24,12 +24,13 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute
 
-from aicf.errors import PolicyError
+from aicf.errors import PolicyError, quoted
 
 Reader = Callable[[str, object], Any]
 """Checks the value of a field at a path and gives what the policy holds. Raises PolicyError."""
 
 _MAX_LISTED = 40
+_PAST_INTEGERS = 1 << 63
 
 
 def suggest(name: str, legal: Collection[str], intro: str) -> str:
@@ -71,7 +72,8 @@ def entries(path: str, value: object, legal: Sequence[str]) -> dict[str, object]
 
 def integer(path: str, value: object) -> int:
     """An integer."""
-    _expect(path, isinstance(value, int) and not isinstance(value, bool), "an integer", value)
+    fits = isinstance(value, int) and not isinstance(value, bool) and abs(value) < _PAST_INTEGERS
+    _expect(path, fits, "an integer", value)
     return cast(int, value)
 
 
@@ -145,7 +147,15 @@ def plain(path: str, value: object) -> object:
 
 def _expect(path: str, holds: bool, wanted: str, value: object) -> None:
     if not holds:
-        raise PolicyError(f"{path}: expected {wanted}, got {json.dumps(value, default=str)}")
+        raise PolicyError(f"{path}: expected {wanted}, got {_shown(value)}")
+
+
+def _shown(value: object) -> str:
+    """A value as it stands in a policy file; of what can stand in none, what Python says."""
+    try:
+        return json.dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        return quoted(value)
 
 
 def _list(path: str, value: object) -> list[object]:
@@ -156,7 +166,15 @@ def _list(path: str, value: object) -> list[object]:
 def read_fields(readers: Mapping[str, Reader], value: object) -> dict[str, Any]:
     """The fields of a policy; missing ones stay away. Raises PolicyError naming the path of what is not legal."""
     found = entries("policy", value, list(readers))
-    return {name: readers[name](name, entry) for name, entry in found.items()}
+    return {name: read_field(readers, name, entry) for name, entry in found.items()}
+
+
+def read_field(readers: Mapping[str, Reader], name: str, value: object) -> Any:
+    """One field. Raises PolicyError naming the path of what is not legal."""
+    try:
+        return readers[name](name, value)
+    except RecursionError:
+        raise PolicyError(f"{name}: it contains itself, or is nested too deeply; write it out") from None
 
 
 # Attributes as plain values

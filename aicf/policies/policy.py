@@ -20,7 +20,8 @@ from typing import Any, TypeVar
 
 import yaml
 
-from aicf.errors import PolicyError
+from aicf.arguments import path_from, text_from
+from aicf.errors import PolicyError, quoted
 from aicf.files import reason_of, write_whole
 from aicf.policies import fields
 from aicf.policies.execution_policy import ExecutionPolicy
@@ -53,6 +54,14 @@ class Policy:
 
     kernel: KernelPolicy = field(default_factory=KernelPolicy)
     execution: ExecutionPolicy = field(default_factory=ExecutionPolicy)
+
+    def __post_init__(self) -> None:
+        for name, part, kind in (
+            (KERNEL, self.kernel, KernelPolicy),
+            (EXECUTION, self.execution, ExecutionPolicy),
+        ):
+            if not isinstance(part, kind):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise PolicyError(f"{name}: expected a {kind.__name__}, got {quoted(part)}")
 
     def to_plain(self) -> dict[str, Any]:
         """JSON values with both sections and every field, in a fixed order."""
@@ -98,12 +107,13 @@ class Policy:
         Raises:
             PolicyError: the text is neither, or a value is not legal; `where` is named.
         """
-        value = parse(text, where)
+        value = parse(text_from(text, PolicyError, where), where)
         return cls.from_plain({} if value is None else value)
 
     @classmethod
     def load(cls, path: Path) -> Policy:
         """Reads a `.json`, `.yaml` or `.yml` file. Raises PolicyError if that fails."""
+        path = path_from(path, PolicyError, "the policy's path")
         _suffix_of(path)
         try:
             text = path.read_text(encoding="utf-8")
@@ -122,6 +132,7 @@ class Policy:
 
         Raises PolicyError if that fails.
         """
+        path = path_from(path, PolicyError, "the policy's path")
         is_json = _suffix_of(path) == ".json"
         text = self.to_json() if is_json else (f"# {comment}\n" if comment else "") + self.to_yaml()
         try:

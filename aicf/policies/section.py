@@ -32,6 +32,8 @@ class Section:
     version: int = VERSION
 
     def __post_init__(self) -> None:
+        for name in self.READERS:
+            fields.read_field(self.READERS, name, _plain(getattr(self, name)))
         fields.check_version(self.version, VERSION)
 
     def to_plain(self) -> dict[str, Any]:
@@ -67,7 +69,9 @@ def _plain(value: object) -> object:
         return dataclasses.asdict(value)
     if isinstance(value, Mapping):
         entries = cast("Mapping[str, object]", value)
-        return {name: _item(entry) for name, entry in sorted(entries.items())}
+        return {
+            name: _item(entry) for name, entry in sorted(entries.items(), key=lambda entry: str(entry[0]))
+        }
     return _item(value)
 
 

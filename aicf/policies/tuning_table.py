@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from aicf.arguments import path_from, text_from
 from aicf.errors import ArtifactError, PolicyError
 from aicf.files import reason_of, write_whole
-from aicf.plain import from_plain, to_plain
+from aicf.plain import from_plain, parse_json, to_plain
 
 FORMAT = "aicf.tuning"
 VERSION = 1
@@ -252,8 +253,8 @@ class TuningTable:
             PolicyError: it is no table; `where` and the path inside are named.
         """
         try:
-            value = json.loads(text)
-        except (ValueError, RecursionError) as error:
+            value = parse_json(text_from(text, PolicyError, where))
+        except ValueError as error:
             raise PolicyError(f"{where}: no JSON: {error}") from None
         try:
             stored = from_plain(_Stored, value, "tuning table")
@@ -264,6 +265,7 @@ class TuningTable:
     @classmethod
     def load(cls, path: Path) -> TuningTable:
         """Reads a file. Raises PolicyError if that fails."""
+        path = path_from(path, PolicyError, "the tuning table's path")
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:

@@ -16,7 +16,7 @@ from aicf.errors import ArtifactError
 from aicf.plain import from_plain, to_plain
 from aicf.runtime.graph import ROLES, Bind, Graph, HostValue
 from aicf.runtime.host_formulas import FORMULAS, ROUND
-from aicf.runtime.tensors import ELEMENT_NAMES, span_bytes
+from aicf.runtime.tensors import ELEMENT_NAMES, numpy_dtype, span_bytes
 
 ARENA = 0
 """Index of the arena in a pointer table; bind number i (from 0) has index i + 1."""
@@ -251,10 +251,25 @@ def _check_program(plan: CapturePlan) -> None:
             f"bind '{bind.name}' is too short",
         )
     _check_metas(plan.graph.binds)
+    sizes = [plan.arena_bytes, *(bind.nbytes for bind in plan.graph.binds)]
     for launch in plan.launches:
-        places = (*launch.ins, *launch.outs, *launch.ws)
-        inside = all(0 <= place.base < plan.table_size for place in places)
-        _require(inside, f"launch '{launch.name}' has an operand outside the pointer table")
+        for place in (*launch.ins, *launch.outs, *launch.ws):
+            _check_place(place, launch.name, sizes)
+
+
+def _check_place(place: Place, launch: str, sizes: Sequence[int]) -> None:
+    """An operand of a launch; `sizes`: bytes past each pointer of the table."""
+    where = f"launch '{launch}' has an operand"
+    _require(0 <= place.base < len(sizes), f"{where} outside the pointer table")
+    _require(place.dtype in ELEMENT_NAMES, f"{where} of the unknown element type '{place.dtype}'")
+    known = len(place.shape) == len(place.strides) and min((*place.shape, 0)) == 0
+    _require(known, f"{where} of sizes {list(place.shape)} and strides {list(place.strides)}")
+    if place.layout is None and 0 not in place.shape:
+        reach = [(size - 1) * step for size, step in zip(place.shape, place.strides, strict=True)]
+        low, high = (sum(bound(step, 0) for step in reach) for bound in (min, max))
+        width = numpy_dtype(place.dtype).itemsize
+        first, last = place.offset + low * width, place.offset + (high + 1) * width
+        _require(first >= 0 and last <= sizes[place.base], f"{where} outside its buffer")
 
 
 def _check_metas(binds: Sequence[Bind]) -> None:

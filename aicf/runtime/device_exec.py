@@ -11,6 +11,7 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
+from aicf.arguments import mapping_from
 from aicf.backends.native import DeviceCode, DeviceGraph, DeviceMemory
 from aicf.errors import AicfError, ArtifactError, CaptureError, InputMismatch
 from aicf.runtime import ranges
@@ -298,7 +299,7 @@ class DeviceGraphExec(GraphExec):
 
     def fill(self, arrays: Mapping[str, object]) -> None:
         """See `GraphExec`."""
-        for name, value in arrays.items():
+        for name, value in mapping_from(arrays, InputMismatch, "what is filled in").items():
             memory = self[name]
             if isinstance(memory, DeviceArray):
                 memory.assign(value)

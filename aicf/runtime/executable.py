@@ -17,6 +17,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from aicf.arguments import mapping_from
 from aicf.backends.native import DeviceCode, LoadedCode, NativeCode
 from aicf.backends.registry import load_device, load_native
 from aicf.dialects.step_names import BAD_STEP
@@ -48,6 +49,10 @@ class TensorSpec:
 
     def __str__(self) -> str:
         return describe(self.shape, self.dtype)
+
+
+def _by_name(arrays: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    return {} if arrays is None else mapping_from(arrays, InputMismatch, "what is bound")
 
 
 class _Lane:
@@ -206,7 +211,7 @@ class Executable:
             InputMismatch: as calling; or an array in `out` has the wrong shape, dtype or strides, is
                 read-only, or overlaps an input, a weight or another output.
         """
-        args = self._positional((), feeds)
+        args = self._positional((), mapping_from(feeds, InputMismatch, "feeds"))
         lane = self._only or self._choose(args)
         targets = self._out_by_name(out)
         if self._state is None:
@@ -226,7 +231,7 @@ class Executable:
         Raises:
             InputMismatch: as `GraphExec.bind`.
         """
-        given = {**(arrays or {}), **named}
+        given = {**_by_name(arrays), **named}
         lane = self._only or self._choose(
             self._positional((), {k: v for k, v in given.items() if k in self._input_names})
         )
@@ -381,7 +386,7 @@ class Executable:
 
     def _positional(self, args: Sequence[Any], feeds: Mapping[str, Any]) -> tuple[Any, ...]:
         if len(args) == 1 and isinstance(args[0], dict) and not feeds:
-            args, feeds = (), cast(dict[str, Any], args[0])
+            args, feeds = (), mapping_from(cast(object, args[0]), InputMismatch, "feeds")
         if len(args) > self._arity:
             raise InputMismatch(
                 f"expected {self._arity} inputs ({', '.join(self._input_names)}), got {len(args)}"

@@ -11,7 +11,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from aicf.errors import CaptureError, InputMismatch
+from aicf.arguments import mapping_from
+from aicf.errors import CaptureError, InputMismatch, quoted
 from aicf.runtime import ranges
 from aicf.runtime.capture_plan import CapturePlan
 from aicf.runtime.ports import Boundary, Port, reject_unknown
@@ -28,7 +29,7 @@ def check_runs(n: object) -> None:
     if (type(n) is not int or n < 1) and not is_whole(
         n, least=1
     ):  # an `int` is the common case, and told sooner
-        raise InputMismatch(f"{n!r} is no number of runs; give a whole one, 1 or more")
+        raise InputMismatch(f"{quoted(n)} is no number of runs; give a whole one, 1 or more")
 
 
 class GraphExec(ABC):
@@ -75,6 +76,7 @@ class GraphExec(ABC):
             InputMismatch: unknown name, wrong shape, dtype or strides, a read-only output, or memory of an
                 output that overlaps any other binding. Nothing is bound then.
         """
+        arrays = mapping_from(arrays, InputMismatch, "what is bound")
         checked = self.check_bindings(arrays, self._bound)
         with self._guard:
             # Without a run until all is in place: an interruption in between has the next replay take everything anew.

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from aicf.arguments import mapping_from
 from aicf.backends.native import LoadedCode
 from aicf.errors import InputMismatch
 from aicf.runtime.capture_plan import ARENA, CapturePlan
@@ -188,7 +189,7 @@ class HostGraphExec(GraphExec):
 
     def fill(self, arrays: Mapping[str, object]) -> None:
         """See `GraphExec`."""
-        for name, value in arrays.items():
+        for name, value in mapping_from(arrays, InputMismatch, "what is filled in").items():
             memory = self[name]
             memory[...] = self._program.by_name[name].check(value)
 

@@ -24,6 +24,7 @@ from xdsl.ir import Operation, SSAValue
 
 from aicf.backends.base import BoundaryBackend, BufferRef, CodeUnit, KernelDescriptor
 from aicf.backends.base import Launch as CodeLaunch
+from aicf.backends.native import ProgramNeeds
 from aicf.backends.registry import get_backend, get_kernels
 from aicf.dialects.body_text import body_text
 from aicf.dialects.emit import (
@@ -85,11 +86,10 @@ def read_module(module: ModuleOp) -> ModulePlan:
     plans = {program.sym_name.data: read_program(program) for program in programs}
     prepare = plans.pop(PREPARE, None)
     dims, rows = _read_dispatch(module, list(plans))
-    threads = target.facts.data.get("threads")
     plan = ModulePlan(
         backend=target.backend.data,
         arch=target.arch.data,
-        threads=threads.value.data if isinstance(threads, IntegerAttr) else 1,
+        threads=_threads_of(target),
         dims=dims,
         rows=rows,
         programs=tuple(plans.values()),
@@ -98,6 +98,11 @@ def read_module(module: ModuleOp) -> ModulePlan:
     for problem in contradictions(plan):
         raise PlanError(problem)
     return plan
+
+
+def _threads_of(target: TargetAttr) -> int:
+    threads = target.facts.data.get("threads")
+    return threads.value.data if isinstance(threads, IntegerAttr) else 1
 
 
 def read_graph(program: ProgramOp) -> Graph:
@@ -131,6 +136,28 @@ def code_units(module: ModuleOp) -> tuple[CodeUnit, ...]:
     """What the backend compiles: one unit per program. The module has no blockers (see `read_module`)."""
     table = symbols(module)
     return tuple(_code_unit(program, table) for program in programs_of(module))
+
+
+def program_needs(module: ModuleOp) -> tuple[ProgramNeeds, ...]:
+    """What the code of each program takes for granted, from the operands of its instructions."""
+    threads = _threads_of(target_of(module))
+    return tuple(
+        ProgramNeeds(entry_symbol(program), threads, len(program.instructions), _reached_bytes(program))
+        for program in programs_of(module)
+    )
+
+
+def _reached_bytes(program: ProgramOp) -> tuple[int, ...]:
+    """How far instructions reach past each pointer of the table."""
+    places = _Places.of(program)
+    reached = [0] * (ARENA + 1 + len(program.binds))
+    for instruction in program.instructions:
+        for value in (*instruction.ins, *instruction.outs, *instruction.ws):
+            base, offset = places.at[value]
+            type_ = buffer_of(value)
+            size = type_.reach[1] * type_.element_bytes if type_.get_layout() is None else type_.span_bytes
+            reached[base] = max(reached[base], offset + size if size else 0)
+    return tuple(reached)
 
 
 def entry_symbol(program: ProgramOp) -> str:

@@ -15,6 +15,7 @@ from functools import partial
 
 from aicf.backends.machine_code import uninterrupted
 from aicf.backends.native import CEntry, CProfileEntry, Entry, ProfileEntry
+from aicf.errors import BackendUnavailable
 from aicf.runtime.lifecycle import register
 from aicf.runtime.team_code import WHOLE_PROGRAM, TeamCode, new_block, sleepers, team_code
 
@@ -87,16 +88,29 @@ class ThreadTeam:
             if self._block is not None:
                 return  # another caller was here first
             block = new_block(self.size)
-            self._members = [
-                threading.Thread(
-                    target=_serve, args=(team_code(), block, tid), name=f"aicf-{tid}", daemon=True
-                )
-                for tid in range(1, self.size)
-            ]
-            for member in self._members:
-                member.start()
+            self._members = self._started(block)
             self._block = block
         register(self)
+
+    def _started(self, block: ctypes.Array[ctypes.c_char]) -> list[threading.Thread]:
+        """All threads, or none. Raises BackendUnavailable if the machine gives no more."""
+        members: list[threading.Thread] = []
+        try:
+            for tid in range(1, self.size):
+                member = threading.Thread(
+                    target=_serve, args=(team_code(), block, tid), name=f"aicf-{tid}", daemon=True
+                )
+                member.start()
+                members.append(member)
+        except (RuntimeError, MemoryError, OSError) as error:
+            team_code().stop(block)
+            for member in members:
+                member.join()
+            raise BackendUnavailable(
+                f"this machine cannot start {self.size - 1} more threads, only {len(members)} ({error}); compile with "
+                "fewer, threads=1"
+            ) from error
+        return members
 
     def _end(self) -> None:
         with self._lock:

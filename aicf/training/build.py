@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Literal
 
 from aicf.compiled import CompiledModel, Options, Trained
-from aicf.compiler import checked_budget, compile_source, logical_text, resolve_options
-from aicf.errors import InvalidIR
+from aicf.compiler import check_options, checked_budget, compile_source, logical_text, resolve_options
+from aicf.errors import InvalidIR, quoted
 from aicf.extensions import Extension, Passes, flattened, source_stamp
 from aicf.frontends.text import verify_module
 from aicf.inference.cache import ProgramCache
@@ -26,6 +26,9 @@ from aicf.training.optimizers import Optimizer, check_optimizer
 from aicf.training.step import TrainStep
 from aicf.training.step_graph import Recipe, trained_names, write_step
 from aicf.weight_arrays import Weights, read_weights
+from aicf.whole_numbers import is_whole
+
+_PAST_SEEDS = (1 << 63) - 1
 
 LOGGER = logging.getLogger("aicf.training")
 _MOST_READERS = 4
@@ -87,6 +90,8 @@ def train_step(
         Others as `aicf.compile`.
     """
     check_optimizer(optimizer)
+    if not is_whole(seed, least=-_PAST_SEEDS) or seed > _PAST_SEEDS:
+        raise InvalidIR(f"seed is {quoted(seed)}; give a whole number")
     sizes = dims_text(dims)
     recipe = Recipe(resolve_loss(loss), optimizer, frozen, clip_norm, micro_batches)
     forward = read_forward(model, sizes, bind=micro_batches > 1, untie=_patterns(untie))
@@ -95,6 +100,7 @@ def train_step(
     program = write_step(forward, recipe)
     given = first_values(forward, seed, None if weights is None else read_weights(weights))
     own = flattened(passes)
+    check_options(target, meta, None, check_finite)
     asked = Options(
         target or "",
         policy_text(policy),
@@ -102,7 +108,7 @@ def train_step(
         threads,
         tuning_text(tuning),
         meta or "",
-        check_finite,
+        bool(check_finite),
         checked_budget(memory_budget),
         passes=tuple(each.text for each in own),
     )

@@ -10,12 +10,14 @@ import json
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import safetensors
 
+from aicf.arguments import path_from
 from aicf.errors import ArtifactError, InputMismatch
 from aicf.files import reason_of, write_whole
+from aicf.plain import parse_json
 from aicf.runtime.tensors import Array, describe_array
 from aicf.tensor_bytes import to_bytes
 
@@ -38,6 +40,7 @@ def write_checkpoint(path: str | Path, tensors: Mapping[str, Array], ops: Sequen
     Raises:
         ArtifactError: the file cannot be written.
     """
+    path = path_from(path, ArtifactError, "the checkpoint's path")
     header = {_FORMAT: _VERSION, _OPS: json.dumps(list(ops))}
     data = to_bytes(tensors, header)
     try:
@@ -53,6 +56,7 @@ def read_checkpoint(path: str | Path, ops: Sequence[str]) -> dict[str, Array]:
         ArtifactError: the file cannot be read or is no checkpoint.
         InputMismatch: it is of another model or optimizer; names the first difference.
     """
+    path = path_from(path, ArtifactError, "the checkpoint's path")
     try:
         with _open(path) as file:
             header: Mapping[str, str] = file.metadata() or {}
@@ -66,10 +70,11 @@ def read_checkpoint(path: str | Path, ops: Sequence[str]) -> dict[str, Array]:
 def _ops_in(header: Mapping[str, str], path: str | Path) -> Sequence[str]:
     """What the header says was trained and how."""
     try:
-        if header[_FORMAT] == _VERSION:
-            return json.loads(header[_OPS])
-    except (KeyError, json.JSONDecodeError):
-        pass
+        ops = parse_json(header[_OPS]) if header[_FORMAT] == _VERSION else None
+    except (KeyError, ValueError):
+        ops = None
+    if isinstance(ops, list):
+        return [str(op) for op in cast("list[object]", ops)]
     raise ArtifactError(
         "the file is no checkpoint of this version of AICF; TrainStep.save writes one", location=str(path)
     )

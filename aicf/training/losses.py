@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from numbers import Real
 from typing import TypeAlias
 
 from aicf.dialects.logical import IGNORE_INDEX, LossReduction
 from aicf.dialects.types import TensorInfo, element_named
-from aicf.errors import InvalidIR
+from aicf.errors import InvalidIR, quoted
 from aicf.frontends.builder import Graph, Value
 
 __all__ = [
@@ -37,9 +38,13 @@ class Loss(ABC):
     reduction: LossReduction = "mean"
 
     def __post_init__(self) -> None:
-        if self.reduction not in ("mean", "sum"):
+        for field in fields(self):
+            value: object = getattr(self, field.name)
+            if isinstance(field.default, int | float) and not isinstance(value, int | float | Real):
+                raise InvalidIR(f"loss: {field.name} is {quoted(value)}; give a number")
+        if not isinstance(self.reduction, str) or self.reduction not in ("mean", "sum"):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidIR(
-                f"loss: reduction is '{self.reduction}'; a step goes down one number, so it is mean or sum"
+                f"loss: reduction is {quoted(self.reduction)}; a step goes down one number, so it is mean or sum"
             )
 
     def target(self, prediction: TensorInfo) -> TensorInfo:
@@ -131,7 +136,7 @@ def resolve_loss(loss: LossLike) -> Loss | None:
         return loss
     if not isinstance(loss, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidIR(
-            f"the loss is {loss!r}; it is a name ({', '.join(BY_NAME)}), None, or one made as in "
+            f"the loss is {quoted(loss)}; it is a name ({', '.join(BY_NAME)}), None, or one made as in "
             "aicf.losses.CrossEntropyLoss()"
         )
     if loss not in BY_NAME:

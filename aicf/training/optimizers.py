@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
 from numbers import Real
+from typing import cast
 
-from aicf.errors import InvalidIR
+from aicf.errors import InvalidIR, quoted
 from aicf.frontends.builder import Graph, Value
 from aicf.training.schedules import Schedule
 
@@ -186,16 +187,58 @@ class AdamW(Adam):
 def check_optimizer(optimizer: object) -> None:
     """Raises InvalidIR for what is no optimizer, such as its name or its class, and for a rate that is none."""
     if not isinstance(optimizer, Optimizer):
-        raise InvalidIR(f"the optimizer is {optimizer!r}; it is one made as in aicf.optimizers.Adam(lr=1e-3)")
+        raise InvalidIR(
+            f"the optimizer is {quoted(optimizer)}; it is one made as in aicf.optimizers.Adam(lr=1e-3)"
+        )
     for group in optimizer.groups:
         if not isinstance(group, Group):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidIR(
-                f"{type(optimizer).__name__}: a group is {group!r}; it is one made as in "
+                f"{type(optimizer).__name__}: a group is {quoted(group)}; it is one made as in "
                 "aicf.optimizers.Group('*.bias', weight_decay=0.0)"
             )
     rate: object = optimizer.lr
-    if isinstance(rate, bool) or not isinstance(rate, Real | Schedule):
+    if not isinstance(rate, Schedule) and not _is_number(rate):
         raise InvalidIR(
-            f"{type(optimizer).__name__}: lr is {rate!r}; it is a number, or a schedule made as in "
+            f"{type(optimizer).__name__}: lr is {quoted(rate)}; it is a number, or a schedule made as in "
             "aicf.schedules.Cosine(1e-3, total=1000)"
         )
+    _check_numbers(optimizer)
+    if isinstance(rate, Schedule):
+        _check_numbers(rate)
+
+
+def _check_numbers(description: Optimizer | Schedule) -> None:
+    """Raises InvalidIR for an option of an optimizer or a schedule that is no number where its default is one."""
+    for option in fields(description):
+        if option.name == "groups":
+            continue
+        value: object = getattr(description, option.name)
+        if isinstance(option.default, tuple):
+            count = len(cast("Sequence[object]", option.default))
+            numbers = cast("Sequence[object]", value) if isinstance(value, tuple | list) else (None,)
+            holds = count in (0, len(numbers)) and all(map(_is_number, numbers))
+            wanted = "two numbers" if count else "a list of numbers"
+        else:
+            is_rate = option.name == "lr" and isinstance(value, Schedule)
+            holds = is_rate or (
+                isinstance(value, bool) == isinstance(option.default, bool) and _is_option(value)
+            )
+            wanted = f"a {type(option.default).__name__}"
+        if not holds:
+            given = quoted(cast(object, value))
+            raise InvalidIR(f"{type(description).__name__}: {option.name} is {given}; give {wanted}")
+
+
+def _is_option(value: object) -> bool:
+    return isinstance(value, bool) or _is_number(value)
+
+
+def _is_number(value: object) -> bool:
+    """Whether `value` is a number that a float can hold."""
+    try:
+        if isinstance(value, bool) or not isinstance(value, Real):
+            return False
+        float(value)
+    except OverflowError:
+        return False
+    return True

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from aicf.compiled import CompiledModel, load
 from aicf.dialects.step_names import OWN, RATE, STEP, TARGET
-from aicf.errors import ArtifactError, InputMismatch
+from aicf.errors import ArtifactError, InputMismatch, quoted
 from aicf.explain import Explanation, ValueExplanation
 from aicf.runtime.graph_exec import GraphExec, check_runs
 from aicf.runtime.ports import reject_unknown
@@ -23,6 +23,7 @@ from aicf.runtime.tensors import Array
 from aicf.training.checkpoint import check_tensors, read_checkpoint, write_checkpoint
 from aicf.training.history import HISTORY, LENGTH, RING, check_history, read_ring
 from aicf.weight_arrays import read_weights
+from aicf.whole_numbers import is_whole
 
 
 class StepLoss:
@@ -68,7 +69,9 @@ def _rate(lr: object, dtype: np.dtype[Any]) -> Array:
     with np.errstate(over="ignore"):
         rate = np.asarray(number if isinstance(number, Real) else np.nan, dtype)
     if not np.isfinite(rate):
-        raise InputMismatch(f"the learning rate is one finite number ({dtype}), got {lr!r}")
+        raise InputMismatch(
+            f"the learning rate is one finite number ({dtype}), got {quoted(cast(object, lr))}"
+        )
     return rate
 
 
@@ -214,14 +217,16 @@ class TrainStep:
             InputMismatch: there was no such step, or its loss was before a state that was loaded without its history.
         """
         self._drain()
+        if not is_whole(number, least=1):
+            raise InputMismatch(f"{quoted(number)} is no number of a step; steps are counted from 1")
         if number > self._count and (bad := self.bad_step) is not None:
             raise InputMismatch(
-                f"step {bad} was not finite: nothing changed since, so step {number} has no loss; load_state_dict() a "
-                "state to go on"
+                f"step {bad} was not finite: nothing changed since, so step {quoted(number)} has no loss; "
+                "load_state_dict() a state to go on"
             )
         if not self._first < number <= self._count:
             raise InputMismatch(
-                f"there is no loss of step {number}; known are {self._first + 1} to {self._count}"
+                f"there is no loss of step {quoted(number)}; known are {self._first + 1} to {self._count}"
             )
         return self._losses[number - self._first - 1]
 

@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import cast
 
 import numpy as np
 
 from aicf.dialects.step_names import OWN, RATE, STEP, TARGET
 from aicf.dialects.types import TensorInfo, element_named
-from aicf.errors import InvalidIR
+from aicf.errors import InvalidIR, quoted
 from aicf.frontends.builder import Graph, Value
 from aicf.runtime.tensors import Array, numpy_dtype
 from aicf.training.batches import LOSS, Batches, prediction_of, whole_shape
@@ -50,7 +51,13 @@ class Recipe:
 
     def __post_init__(self) -> None:
         if not is_whole(self.micro_batches, least=1):
-            raise InvalidIR(f"micro_batches is {self.micro_batches!r}; it is a whole number, 1 or more")
+            raise InvalidIR(f"micro_batches is {quoted(self.micro_batches)}; it is a whole number, 1 or more")
+        given: object = self.frozen
+        names = (
+            cast("Sequence[object]", given) if isinstance(given, list | tuple | set | frozenset) else [None]
+        )
+        if not all(isinstance(name, str) for name in names):
+            raise InvalidIR(f"frozen is {quoted(given)}; give a list of names or patterns")
 
 
 @dataclass(frozen=True)

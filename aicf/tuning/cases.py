@@ -15,7 +15,7 @@ from aicf.artifact import digest
 from aicf.backends.native import NativeCode
 from aicf.errors import ArtifactError
 from aicf.files import reason_of, write_whole
-from aicf.plain import from_plain, to_plain
+from aicf.plain import from_plain, parse_json, to_plain
 from aicf.policies.tuning_table import WorkKey
 
 FORMAT = 4
@@ -177,8 +177,8 @@ def load(folder: Path) -> Prepared:
     """Reads a folder. Raises ArtifactError if it is none, or damaged."""
     path = folder / INDEX
     try:
-        value: object = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        value = parse_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
         raise ArtifactError(
             f"'{folder}' holds no prepared cases: {reason_of(error)}; `aicf tune MODEL --prepare {folder}` makes them"
         ) from None

@@ -21,6 +21,7 @@ from aicf.dialects.dense_text import print_dense
 from aicf.dialects.logical_ops.base import LogicalOp
 from aicf.dialects.logical_ops.properties import Properties
 from aicf.dialects.types import AnyTensor, ElementType, TensorInfo, dense_array, tensor, tensor_info
+from aicf.errors import quoted
 
 __all__ = ["MAX_CONSTANT_ELEMENTS", "ConstantOp"]
 
@@ -131,7 +132,7 @@ def dense_value(value: ArrayLike, info: TensorInfo) -> DenseIntOrFPElementsAttr:
     """
     array = np.asarray(value)
     if array.dtype.kind in _NO_NUMBERS:
-        raise VerifyException(f"{value!r} is no number of type {info.element.name}")
+        raise VerifyException(f"{quoted(value)} is no number of type {info.element.name}")
     if array.ndim and tuple(array.shape) != info.sizes:
         shape = "x".join(str(size) for size in array.shape)
         raise VerifyException(f"the value has shape {shape}, the type {info.shape_text}")

@@ -29,6 +29,8 @@ from xdsl.ir import Attribute
 from xdsl.irdl import OptPropertyDef, PropertyDef
 from xdsl.utils.exceptions import VerifyException
 
+from aicf.errors import quoted
+
 Properties = Mapping[str, Attribute]
 Ints = DenseArrayBase[I64]
 
@@ -244,7 +246,7 @@ def _property(name: str, value: object) -> Attribute | None:
     try:
         return form.make(value)
     except (TypeError, ValueError, OverflowError) as error:
-        raise VerifyException(f"{name} is {value!r}; it is {form.in_python or form.words}") from error
+        raise VerifyException(f"{name} is {quoted(value)}; it is {form.in_python or form.words}") from error
 
 
 def check_property(name: str, attr: Attribute | None, definition: PropertyDef) -> None:

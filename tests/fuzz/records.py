@@ -18,8 +18,6 @@ from io import StringIO
 from typing import Any
 
 import numpy as np
-from tests.fuzz.guards import Guarded
-from tests.fuzz.isolation import Limits, Verdict, isolated, report
 from xdsl.dialects.builtin import (
     ArrayAttr,
     BoolAttr,
@@ -41,6 +39,8 @@ from aicf.errors import AicfError
 from aicf.frontends.builder import Graph
 from aicf.frontends.text import parse_module
 from aicf.passes.support.programs import programs
+from tests.fuzz.guards import Guarded
+from tests.fuzz.isolation import Limits, Verdict, isolated, report
 from tests.gpu import programs as families
 from tests.gpu.programs import Program, random_arrays
 

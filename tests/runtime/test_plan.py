@@ -228,6 +228,27 @@ def test_damaged_json_is_named() -> None:
         ModulePlan.from_json(stored)
 
 
+PLACES = [
+    ("strides", [6], "launch 'sum' has an operand of sizes [4, 6] and strides [6]"),
+    ("shape", [4], "launch 'sum' has an operand of sizes [4] and strides [6, 1]"),
+    ("shape", [-4, 6], "launch 'sum' has an operand of sizes [-4, 6] and strides [6, 1]"),
+    ("dtype", "f31", "launch 'sum' has an operand of the unknown element type 'f31'"),
+    ("offset", -4, "launch 'sum' has an operand outside its buffer"),
+    ("offset", 4, "launch 'sum' has an operand outside its buffer"),
+    ("strides", [7, 1], "launch 'sum' has an operand outside its buffer"),
+    ("strides", [-6, 1], "launch 'sum' has an operand outside its buffer"),
+]
+
+
+@pytest.mark.parametrize(("field", "value", "message"), PLACES)
+def test_operands_of_a_stored_plan(field: str, value: Any, message: str) -> None:
+    stored = plan_of(ADD_RELU).to_json()
+    stored["programs"][0]["launches"][0]["ins"][0][field] = value
+    with pytest.raises(ArtifactError) as error:
+        ModulePlan.from_json(stored)
+    assert message in error.value.message
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 1 << 40) | st.text(max_size=4),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),

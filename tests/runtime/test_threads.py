@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import aicf
+from aicf.errors import BackendUnavailable
 from aicf.runtime.threads import ThreadTeam
 from tests.test_concurrency import compiled, images, in_numpy
 
@@ -159,3 +160,26 @@ def test_a_forked_process_has_threads_of_its_own() -> None:
     command = [sys.executable, "-W", "ignore", "-c", FORK]
     done = subprocess.run(command, cwd=ROOT, timeout=300, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_machine_that_gives_no_more_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None of those that began stays, and the next run starts with all of them."""
+    start, started = threading.Thread.start, 0
+
+    def refuse(thread: threading.Thread) -> None:
+        nonlocal started
+        if started == 3:
+            raise RuntimeError("can't start new thread")
+        started += 1
+        start(thread)
+
+    team, before = ThreadTeam(9), threading.active_count()
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(
+            BackendUnavailable, match="cannot start 8 more threads, only 3 .*; compile with fewer"
+        ):
+            team.run([int] * 9)
+    assert threading.active_count() == before
+    team.run([int] * 9)
+    team.release()

@@ -11,7 +11,7 @@ import platform
 from dataclasses import dataclass
 
 from aicf.backends.machine_code import llvm_binding, uninterrupted
-from aicf.errors import BackendUnavailable, PolicyError
+from aicf.errors import BackendUnavailable, PolicyError, quoted
 
 ELEMENT_BYTES: dict[str, int] = {
     "f64": 8,
@@ -100,7 +100,7 @@ def level_named(name: str) -> CpuLevel:
     level = LEVELS.get(name)
     if level is None:
         raise PolicyError(
-            f"unknown cpu level {name!r}: use one of {', '.join(LEVELS)}, or plain 'cpu' for this machine's"
+            f"unknown cpu level {quoted(name)}: use one of {', '.join(LEVELS)}, or plain 'cpu' for this machine's"
         )
     return level
 

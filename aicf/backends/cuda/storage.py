@@ -9,7 +9,7 @@ from typing import cast
 
 from aicf.backends.cuda.device_program import FORMAT, DeviceModule
 from aicf.errors import ArtifactError
-from aicf.plain import from_plain, to_plain
+from aicf.plain import from_plain, parse_json, to_plain
 
 _MAGIC = b"AICFCUDA"
 
@@ -27,7 +27,7 @@ def read(code: bytes) -> tuple[DeviceModule, dict[str, bytes]]:
         raise ArtifactError("the native code is no cuda code; compile the program again")
     (size,) = struct.unpack_from("<I", code, len(_MAGIC))
     try:
-        header: object = json.loads(code[start : start + size])
+        header = parse_json(code[start : start + size])
     except ValueError:
         raise ArtifactError("the header of the cuda code is damaged; compile the program again") from None
     if isinstance(header, dict) and cast("dict[str, object]", header).get("format") != FORMAT:

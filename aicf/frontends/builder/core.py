@@ -34,7 +34,7 @@ from aicf.dialects.logical import (
     Role,
 )
 from aicf.dialects.types import TensorInfo, check_filled, element_named, tensor, tensor_info
-from aicf.errors import InvalidIR
+from aicf.errors import InvalidIR, quoted
 
 if TYPE_CHECKING:
     from aicf.frontends.builder.graph import Graph
@@ -268,7 +268,7 @@ class GraphCore:
 
     def _take_name(self, name: str) -> None:
         if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise self._error(f"the name is {name!r}; give a string")  # pyright: ignore[reportUnreachable]
+            raise self._error(f"the name is {quoted(name)}; give a string")  # pyright: ignore[reportUnreachable]
         if not name or name in self._names:
             raise self._error(f'the name "{name}" is {"taken" if name else "empty"}; give another')
         self._names.add(name)
@@ -279,9 +279,13 @@ class GraphCore:
         except ValueError as error:
             raise self._error(str(error)) from error
         except TypeError as error:
-            raise self._error(f'the shape is {shape!r}; it is a list of sizes, such as ("N", 64)') from error
+            raise self._error(
+                f'the shape is {quoted(shape)}; it is a list of sizes, such as ("N", 64)'
+            ) from error
         if any(isinstance(size, int) and size < 0 for size in sizes):
-            raise self._error(f"the shape is {shape!r}; a size is not negative, a symbolic one has a name")
+            raise self._error(
+                f"the shape is {quoted(shape)}; a size is not negative, a symbolic one has a name"
+            )
         return sizes
 
     def _type(self, shape: Shape, dtype: str) -> Attribute:
@@ -395,7 +399,7 @@ def positive_axis(axis: int, rank: int) -> int:
     try:
         at = index(axis)
     except TypeError as error:
-        raise _error_here(f"axis is {axis!r}; it is an integer") from error
+        raise _error_here(f"axis is {quoted(axis)}; it is an integer") from error
     return at + rank if at < 0 else at
 
 
@@ -409,7 +413,7 @@ def integers(what: str, values: Sequence[int]) -> list[int]:
     try:
         return [index(value) for value in values]
     except TypeError as error:
-        raise _error_here(f"{what} is {values!r}; it is a list of integers, such as [0, 1]") from error
+        raise _error_here(f"{what} is {quoted(values)}; it is a list of integers, such as [0, 1]") from error
 
 
 def _error_here(message: str) -> InvalidIR:

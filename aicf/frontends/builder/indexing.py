@@ -7,6 +7,7 @@ from typing import Literal
 
 from aicf.dialects import logical
 from aicf.dialects.logical import ScatterMode
+from aicf.errors import quoted
 from aicf.frontends.builder.core import (
     GraphCore,
     Operand,
@@ -49,7 +50,7 @@ class IndexingOps(ElementwiseOps, DataMovementOps, GraphCore):
         elements mirrored at the edge, which is not repeated.
         """
         if mode not in PAD_MODES:
-            raise self._error(f"pad: mode is {mode!r}; use one of {', '.join(PAD_MODES)}")
+            raise self._error(f"pad: mode is {quoted(mode)}; use one of {', '.join(PAD_MODES)}")
         if mode == "constant":
             fill = value if isinstance(value, Value) else self.constant(value, (), x.dtype)
             return self._insert("pad", name, lambda: logical.PadOp(self._own(x), self._own(fill), low, high))

@@ -8,7 +8,7 @@ import onnx
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
-from aicf.errors import InvalidIR
+from aicf.errors import InvalidIR, quoted
 
 MAX_PROTO_BYTES = (1 << 31) - 1
 """What a protobuf message can take."""
@@ -45,7 +45,7 @@ def _check_texts(message: Message) -> None:
             for text in [value] if isinstance(value, str | bytes) else value:
                 if not isinstance(text, str):
                     raise InvalidIR(
-                        f"the model is damaged: {field.name} {text!r} is no UTF-8 text; export it again"
+                        f"the model is damaged: {field.name} {quoted(text)} is no UTF-8 text; export it again"
                     )
 
 

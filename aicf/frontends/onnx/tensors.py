@@ -14,7 +14,7 @@ from onnx import numpy_helper
 from onnx.helper import tensor_dtype_to_np_dtype
 
 from aicf.dialects.types import MAX_TENSOR_BYTES, ElementType, element_of_dtype
-from aicf.errors import InputMismatch, InvalidIR, UnsupportedOp
+from aicf.errors import InputMismatch, InvalidIR, UnsupportedOp, quoted
 
 Array: TypeAlias = NDArray[Any]
 
@@ -122,15 +122,17 @@ def _file_of(location: str, folder: Path, what: str) -> Path:
         inside = bool(location) and not Path(location).is_absolute() and path.is_relative_to(root)
         there = inside and path.is_file()
     except (OSError, ValueError, RuntimeError):
-        raise InvalidIR(f"{what} lies in {location!r}, which is no path; export the model again") from None
+        raise InvalidIR(
+            f"{what} lies in {quoted(location)}, which is no path; export the model again"
+        ) from None
     if not inside:
         raise InvalidIR(
-            f"{what} lies in {location!r}, outside of the folder of the model, directly or by a link; put the file "
-            "itself beside the model"
+            f"{what} lies in {quoted(location)}, outside of the folder of the model, directly or by a link; put the "
+            "file itself beside the model"
         )
     if not there:
         raise InvalidIR(
-            f"{what} lies in {location!r}, and there is no such file beside the model; copy it there"
+            f"{what} lies in {quoted(location)}, and there is no such file beside the model; copy it there"
         )
     return path
 
@@ -140,5 +142,5 @@ def _number(entries: dict[str, str], key: str, default: int, what: str) -> int:
     if not text:
         return default
     if not (text.isascii() and text.isdigit() and len(text) < 20):
-        raise InvalidIR(f"{what}: the {key} of its external data is {text!r}; it is a number of bytes")
+        raise InvalidIR(f"{what}: the {key} of its external data is {quoted(text)}; it is a number of bytes")
     return int(text)
