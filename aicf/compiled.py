@@ -411,9 +411,11 @@ class _Program:
 
 def _read_program(file: Artifact) -> _Program:
     """What the file holds; its plan is the one that its code was made with."""
-    plan = ModulePlan.from_json(_read_json(file, PLAN))
+    plan = from_plain(ModulePlan, _read_json(file, PLAN), "plan")
     native, made_with = native_file.read(file.view(NATIVE))
+    # First, for it says more: which figure is not that of the code, and the way out.
     native_file.check_plan(plan, file.sha256(PLAN), native, made_with)
+    plan.check()
     if list(native.features) != list(file.cpu_features):
         raise ArtifactError(
             f"the manifest says that the code needs {_listing(file.cpu_features)}, native.bin "

@@ -161,8 +161,12 @@ class ModulePlan:
     def from_json(cls, value: object) -> ModulePlan:
         """Reads a stored plan. Raises ArtifactError if it is not one, or contradicts itself."""
         plan = from_plain(cls, value, "plan")
-        _check(plan)
+        plan.check()
         return plan
+
+    def check(self) -> None:
+        """Raises ArtifactError if it contradicts itself."""
+        _check(self)
 
 
 def contradictions(plan: ModulePlan) -> Iterator[str]:
