@@ -213,17 +213,18 @@ def _check_numbers(description: Optimizer | Schedule) -> None:
         if option.name == "groups":
             continue
         value: object = getattr(description, option.name)
-        if isinstance(option.default, tuple):
-            count = len(cast("Sequence[object]", option.default))
+        default = cast(object, option.default)
+        if isinstance(default, tuple):
+            count = len(cast("Sequence[object]", default))
             numbers = cast("Sequence[object]", value) if isinstance(value, tuple | list) else (None,)
             holds = count in (0, len(numbers)) and all(map(_is_number, numbers))
             wanted = "two numbers" if count else "a list of numbers"
         else:
             is_rate = option.name == "lr" and isinstance(value, Schedule)
             holds = is_rate or (
-                isinstance(value, bool) == isinstance(option.default, bool) and _is_option(value)
+                isinstance(value, bool) == isinstance(default, bool) and _is_option(value)
             )
-            wanted = f"a {type(option.default).__name__}"
+            wanted = f"a {type(default).__name__}"
         if not holds:
             given = quoted(cast(object, value))
             raise InvalidIR(f"{type(description).__name__}: {option.name} is {given}; give {wanted}")
