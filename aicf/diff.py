@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import cast
 
-from xdsl.dialects.builtin import FloatAttr, ModuleOp
+from xdsl.dialects.builtin import ModuleOp
 
 from aicf.decided import Decided
 from aicf.dialects.emit import BodyOp, ResolvedOp
@@ -289,8 +289,7 @@ def _plans(decided: Decided) -> list[CapturePlan]:
 
 
 def _us(op: ResolvedOp) -> float:
-    found = op.hints.data.get("expected_us")
-    return found.value.data if isinstance(found, FloatAttr) else 0.0
+    return 0.0 if op.expected_us is None else op.expected_us.value.data
 
 
 # Comparing

@@ -6,10 +6,13 @@ A group is what one instruction will do; a body is what an instruction means.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
     FlatSymbolRefAttrConstr,
+    Float64Type,
+    FloatAttr,
     StringAttr,
     SymbolNameConstraint,
     SymbolRefAttr,
@@ -34,11 +37,13 @@ from aicf.dialects.emit_kernels import YieldOp
 from aicf.dialects.emit_syntax import (
     parse_attributes,
     parse_in_parens,
+    parse_microseconds,
     parse_string,
     parse_strings,
     parse_symbol,
     parse_types,
     print_attributes,
+    print_expected_us,
     print_strings,
     print_symbol,
     print_types,
@@ -51,8 +56,8 @@ class GroupOp(IRDLOperation):
     """Logical ops that will run as one instruction; isolated, with value semantics.
 
     `id` names it for ever, `src` lists the source ops it stands for. `kernel` is the record of the chosen kernel,
-    `code` the generated scalar program and `prologue` the row program in front of its product, once `select-kernels`
-    and `generate-kernels` have run.
+    `expected_us` its measured or predicted microseconds, `code` the generated scalar program and `prologue` the row
+    program before its product, once `select-kernels` and `generate-kernels` have run.
     """
 
     name = "emit.group"
@@ -60,6 +65,7 @@ class GroupOp(IRDLOperation):
     id = prop_def(StringAttr)
     src = prop_def(ArrayAttr[StringAttr])
     kernel = opt_prop_def(KernelAttr)
+    expected_us = opt_prop_def(FloatAttr[Float64Type])
     code = opt_prop_def(FlatSymbolRefAttrConstr)
     prologue = opt_prop_def(FlatSymbolRefAttrConstr)
     ins = var_operand_def()
@@ -78,6 +84,7 @@ class GroupOp(IRDLOperation):
         kernel: KernelAttr | None = None,
         code: str | None = None,
         prologue: str | None = None,
+        expected_us: FloatAttr[Float64Type] | None = None,
     ):
         super().__init__(
             operands=[list(ins)],
@@ -86,6 +93,7 @@ class GroupOp(IRDLOperation):
                 "id": StringAttr(id),
                 "src": ArrayAttr([StringAttr(name) for name in src]),
                 "kernel": kernel,
+                "expected_us": expected_us,
                 "code": None if code is None else SymbolRefAttr(code),
                 "prologue": None if prologue is None else SymbolRefAttr(prologue),
             },
@@ -96,6 +104,8 @@ class GroupOp(IRDLOperation):
         what = f"emit.group '{self.id.data}'"
         if not self.src.data:
             raise VerifyException(f"{what} names no source op")
+        if self.expected_us is not None and not 0 <= self.expected_us.value.data < inf:
+            raise VerifyException(f"{what}: expected_us is a time, got {self.expected_us.value.data}")
         block = self.body.block
         if tuple(block.arg_types) != tuple(self.operand_types):
             raise VerifyException(f"{what}: its body takes other types than its operands have")
@@ -116,11 +126,14 @@ class GroupOp(IRDLOperation):
         parser.parse_punctuation("->")
         results = parse_types(parser)
         kernel = parse_record(parser) if parser.parse_optional_keyword("kernel") is not None else None
+        expected = None
+        if parser.parse_optional_keyword("expected_us") is not None:
+            expected = parse_in_parens(parser, parse_microseconds)
         code = _parse_optional_symbol(parser, "code")
         prologue = _parse_optional_symbol(parser, "prologue")
         attributes = parse_attributes(parser)
         body = parser.parse_region([argument for argument, _ in pairs])
-        op = cls(id, src, [operand for _, operand in pairs], body, results, kernel, code, prologue)
+        op = cls(id, src, [operand for _, operand in pairs], body, results, kernel, code, prologue, expected)
         op.attributes |= attributes
         return op
 
@@ -143,6 +156,9 @@ class GroupOp(IRDLOperation):
         if self.kernel is not None:
             printer.print_string(" ")
             print_record(printer, self.kernel)
+        if self.expected_us is not None:
+            printer.print_string(" ")
+            print_expected_us(printer, self.expected_us)
         for key, symbol in (("code", self.code), ("prologue", self.prologue)):
             if symbol is not None:
                 printer.print_string(" ")

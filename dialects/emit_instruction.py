@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import cast
 
 from xdsl.builder import Builder
@@ -12,6 +13,8 @@ from xdsl.dialects.builtin import (
     DenseArrayBase,
     DictionaryAttr,
     FlatSymbolRefAttrConstr,
+    Float64Type,
+    FloatAttr,
     IntegerAttr,
     StringAttr,
     SymbolRefAttr,
@@ -35,12 +38,14 @@ from aicf.dialects.emit_syntax import (
     parse_dictionary,
     parse_in_parens,
     parse_integer_attr,
+    parse_microseconds,
     parse_operands,
     parse_string,
     parse_string_attr,
     parse_strings,
     parse_symbol,
     print_attributes,
+    print_expected_us,
     print_operands,
     print_strings,
     print_symbol,
@@ -56,8 +61,9 @@ class ResolvedOp(IRDLOperation):
     """One instruction: reads `ins`, defines `outs`, may use `ws`; with every decision about it.
 
     `body` says what it means, `code` is its generated scalar program if it has one, `prologue` the row program that
-    makes the left operand of its product, `kernel` everything a launch needs, `constraints` what the kernel permits
-    (`may_alias = [[out, in], ...]`), `hints` guidance without meaning.
+    makes the left operand of its product, `kernel` everything a launch needs, `expected_us` its measured or predicted
+    microseconds, `constraints` what the kernel permits (`may_alias = [[out, in], ...]`), `hints` comments that no pass
+    reads.
     """
 
     name = "emit.resolved"
@@ -73,6 +79,7 @@ class ResolvedOp(IRDLOperation):
     code = opt_prop_def(FlatSymbolRefAttrConstr)
     prologue = opt_prop_def(FlatSymbolRefAttrConstr)
     kernel = opt_prop_def(KernelAttr)
+    expected_us = opt_prop_def(FloatAttr[Float64Type])
     constraints = prop_def(DictionaryAttr)
     hints = prop_def(DictionaryAttr)
     stream = opt_prop_def(IntegerAttr.constr(i64))
@@ -100,6 +107,7 @@ class ResolvedOp(IRDLOperation):
         code: str | None = None,
         prologue: str | None = None,
         kernel: KernelAttr | None = None,
+        expected_us: FloatAttr[Float64Type] | None = None,
         constraints: Mapping[str, Attribute] | None = None,
         hints: Mapping[str, Attribute] | None = None,
         stream: int | None = None,
@@ -123,6 +131,7 @@ class ResolvedOp(IRDLOperation):
                 "code": None if code is None else SymbolRefAttr(code),
                 "prologue": None if prologue is None else SymbolRefAttr(prologue),
                 "kernel": kernel,
+                "expected_us": expected_us,
                 "constraints": DictionaryAttr(constraints or {}),
                 "hints": DictionaryAttr(hints or {}),
                 "stream": None if stream is None else IntegerAttr(stream, i64),
@@ -186,6 +195,8 @@ class ResolvedOp(IRDLOperation):
     def _relations_problem(self) -> str | None:
         if self.stream is not None and self.stream.value.data < 0:
             return f"stream is not negative, got {self.stream.value.data}"
+        if self.expected_us is not None and not 0 <= self.expected_us.value.data < inf:
+            return f"expected_us is a time, got {self.expected_us.value.data}"
         if any(edge.source == self.instruction for edge in self.after):
             return "it cannot come after itself"
         pairs = alias_pairs(self.constraints.data.get("may_alias"))
@@ -242,6 +253,9 @@ class ResolvedOp(IRDLOperation):
             if self.kernel is not None:
                 _new_line(printer)
                 print_record(printer, self.kernel)
+            if self.expected_us is not None:
+                _new_line(printer)
+                print_expected_us(printer, self.expected_us)
             self._print_relations(printer)
         print_attributes(printer, self)
 
@@ -332,6 +346,7 @@ _FIELDS: dict[str, Callable[[Parser], Attribute]] = {
     "code": lambda parser: parse_in_parens(parser, parse_symbol),
     "prologue": lambda parser: parse_in_parens(parser, parse_symbol),
     "kernel": parse_record,
+    "expected_us": lambda parser: parse_in_parens(parser, parse_microseconds),
     "constraints": parse_dictionary,
     "hints": parse_dictionary,
     "stream": lambda parser: parse_in_parens(parser, parse_integer_attr),

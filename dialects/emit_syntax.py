@@ -8,17 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from decimal import Decimal
 from typing import TypeVar
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
     BytesAttr,
     DictionaryAttr,
+    Float64Type,
+    FloatAttr,
     IntegerAttr,
     IntegerType,
     StringAttr,
     SymbolRefAttr,
     UnitAttr,
+    f64,
     i64,
 )
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -61,6 +65,16 @@ def parse_integers(parser: Parser) -> list[int]:
 def parse_integer_attr(parser: Parser) -> IntegerAttr[IntegerType]:
     """An integer as an i64 attribute."""
     return IntegerAttr(parse_integer(parser), i64)
+
+
+def parse_microseconds(parser: Parser) -> FloatAttr[Float64Type]:
+    """A time as an f64 attribute."""
+    return FloatAttr(parser.parse_number(allow_boolean=False), f64)
+
+
+def print_expected_us(printer: Printer, time: FloatAttr[Float64Type]) -> None:
+    """``expected_us(4.2)``, with all digits and no exponent."""
+    printer.print_string(f"expected_us({Decimal(repr(time.value.data)):f})")
 
 
 # Strings

@@ -26,18 +26,15 @@ from aicf.dialects.emit import (
     PREPARE,
     BindOp,
     BodyOp,
-    DecisionOp,
     GroupOp,
     ProgramOp,
     ResolvedOp,
     SlotOp,
     buffer_of,
-    find_ledger,
 )
 from aicf.dialects.emit_types import KernelAttr, LayoutAttr, TargetAttr
 from aicf.dialects.types import tensor_info
 from aicf.errors import PlanError
-from aicf.passes.select_kernels import SelectKernelsPass
 from aicf.passes.support.bindings import decide_bindings
 from aicf.passes.support.identity import value_hint
 from aicf.passes.support.interface import argument_entry, counts_of, meta_attrs
@@ -86,15 +83,14 @@ class LowerToEmitPass(ModulePass):
     works_on = FUNCTIONS
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        expected = _expected_times(op)
         every = [f for f in op.body.block.ops if isinstance(f, func.FuncOp) and not f.is_declaration]
         functions = [function for function in every if function.sym_name.data != PREPARE]
         execution_of(op).check_bindings({name for function in functions for name in boundary_names(function)})
         for function in every:
             if function not in functions:
-                _replace(function, _Bufferizer(op, function, None, expected).run())
+                _replace(function, _Bufferizer(op, function, None).run())
         prepare = Prepare(op, target_of(op), self.name)
-        programs = [_Bufferizer(op, function, prepare, expected).run() for function in functions]
+        programs = [_Bufferizer(op, function, prepare).run() for function in functions]
         for function, program in zip(functions, programs, strict=True):
             _replace(function, program)
         prepare.finish()
@@ -108,17 +104,6 @@ def _replace(function: func.FuncOp, program: ProgramOp) -> None:
     block.erase_op(function)
 
 
-def _expected_times(module: ModuleOp) -> dict[str, Attribute]:
-    """Predicted microseconds by group id, from the ledger."""
-    ledger = find_ledger(module)
-    decisions: Sequence[DecisionOp] = () if ledger is None else ledger.decisions
-    return {
-        decision.subjects.data[0].data: decision.cost.data["expected_us"]
-        for decision in decisions
-        if decision.pass_name.data == SelectKernelsPass.name and "expected_us" in decision.cost.data
-    }
-
-
 _FREE = logical.ConcatOp | logical.ReshapeOp | logical.TransposeOp
 """Views that are outside of groups: of results, of parts, and of what is written in parts."""
 
@@ -130,13 +115,10 @@ def _strings(array: ArrayAttr[StringAttr]) -> list[str]:
 class _Bufferizer:
     """One function to one program. `@prepare` itself has no `prepare`: its kernels want nothing packed."""
 
-    def __init__(
-        self, module: ModuleOp, function: func.FuncOp, prepare: Prepare | None, expected: dict[str, Attribute]
-    ):
+    def __init__(self, module: ModuleOp, function: func.FuncOp, prepare: Prepare | None):
         self.module = module
         self.function = function
         self.prepare = prepare
-        self.expected = expected
         self.program = ProgramOp(function.sym_name.data)
         self.block = self.program.body.block
         self.buffers: dict[SSAValue, SSAValue] = {}
@@ -245,7 +227,6 @@ class _Bufferizer:
         ws = self._workspace(parts)
         body = BodyOp(body_symbol(group.id.data), _detached(work.body))
         self.module.body.block.insert_op_before(body, self.function)
-        hints = {"expected_us": t} if (t := self.expected.get(group.id.data)) is not None else {}
         op = ResolvedOp(
             work.kind,
             group.id.data,
@@ -258,8 +239,8 @@ class _Bufferizer:
             code=None if group.code is None else symbol_name(group.code),
             prologue=None if group.prologue is None else symbol_name(group.prologue),
             kernel=parts.kernel,
+            expected_us=group.expected_us,
             constraints=parts.constraints,
-            hints=hints,
         )
         op.location = group.location
         self.block.add_op(op)
@@ -322,9 +303,15 @@ class _Bufferizer:
         body = BodyOp(body_symbol(f"{self.program.sym_name.data}.{name}"), identity(target.type))
         self.module.body.block.insert_op_before(body, self.function)
         kernel, us = _copy_kernel(name, source, target, body.body.block, target_of(self.module))
-        hints = {"expected_us": microseconds(us)}
         copy = ResolvedOp(
-            "copy", name, src, [source], [target], body=body.sym_name.data, kernel=kernel, hints=hints
+            "copy",
+            name,
+            src,
+            [source],
+            [target],
+            body=body.sym_name.data,
+            kernel=kernel,
+            expected_us=microseconds(us),
         )
         self.block.add_op(copy)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntegerAttr, ModuleOp, i64
+from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp, i64
 from xdsl.passes import ModulePass
 
 from aicf.backends.base import CachingBackend, ConcurrentBackend
@@ -191,8 +191,7 @@ def _fastest(
 
 
 def _expected_us(op: ResolvedOp) -> float | None:
-    found = op.hints.data.get("expected_us")
-    return found.value.data if isinstance(found, FloatAttr) else None
+    return None if op.expected_us is None else op.expected_us.value.data
 
 
 def _placed(accesses: Sequence[tuple[Access, ...]], streams: int) -> _Planner:

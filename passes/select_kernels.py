@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from xdsl.context import Context
 from xdsl.dialects import func
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, ModuleOp, StringAttr, i64
+from xdsl.dialects.builtin import Float64Type, FloatAttr, IntegerAttr, ModuleOp, StringAttr, i64
 from xdsl.ir import Attribute, Operation
 from xdsl.passes import ModulePass
 
@@ -21,7 +21,7 @@ from aicf.backends.base import (
     Work,
 )
 from aicf.backends.registry import get_kernels
-from aicf.dialects.emit import GroupOp, ProgramOp, ResolvedOp, find_ledger
+from aicf.dialects.emit import GroupOp, ProgramOp, ResolvedOp
 from aicf.dialects.emit_types import KernelAttr, TargetAttr
 from aicf.dialects.plain_values import plain_value
 from aicf.errors import PolicyError, UnsupportedOp
@@ -151,12 +151,13 @@ class _Chooser:
     def choose_for_groups(self, function: func.FuncOp) -> None:
         """Gives each group of a function its kernel record."""
         groups = [op for op in function.body.block.ops if isinstance(op, GroupOp)]
-        check_formed(self.policy, groups, find_ledger(self.module))
+        check_formed(self.policy, groups)
         for group in groups:
             if group.kernel is None:
                 what = f"group '{group.id.data}'"
                 way_out = "split the group or choose another target"
-                group.properties["kernel"], _ = self._choose(work_of_group(group), group, what, way_out)
+                kernel, cost = self._choose(work_of_group(group), group, what, way_out)
+                group.properties |= {"kernel": kernel, "expected_us": cost}
 
     def choose_for_instructions(self, open_programs: Sequence[ProgramOp]) -> None:
         """Completes the instructions of programs that are not final."""
@@ -178,7 +179,7 @@ class _Chooser:
 
     def _choose(
         self, group_work: GroupWork, op: Operation, what: str, way_out: str, refuse: Refuse | None = None
-    ) -> tuple[KernelAttr, FloatAttr]:
+    ) -> tuple[KernelAttr, FloatAttr[Float64Type]]:
         """The record of the kernel that runs the work of `op`, and its microseconds; writes the ledger."""
         group_work = group_work.under(self.policy)
         work = group_work.work

@@ -221,9 +221,7 @@ def _check_numbers(description: Optimizer | Schedule) -> None:
             wanted = "two numbers" if count else "a list of numbers"
         else:
             is_rate = option.name == "lr" and isinstance(value, Schedule)
-            holds = is_rate or (
-                isinstance(value, bool) == isinstance(default, bool) and _is_option(value)
-            )
+            holds = is_rate or (isinstance(value, bool) == isinstance(default, bool) and _is_option(value))
             wanted = f"a {type(default).__name__}"
         if not holds:
             given = quoted(cast(object, value))

@@ -4,10 +4,6 @@
 // RUN: diff %t.once %t.twice
 
 builtin.module attributes {aicf.target = #emit.target<"cpu", "x86-64-v3", {threads = 1 : i64}>} {
-emit.ledger {
-  emit.decision "select-kernels" ["exp"] choice "cpu.generated" because "the only legal kernel" cost {expected_us = 0.25 : f64}
-}
-
 // The result of the last group goes straight into its output bind; the one in between gets a slot. The predicted time
 // becomes a hint, what the kernel permits becomes a constraint.
 emit.kernel @exp.code parallel [4, 6] reduce [] ins [affine_map<(d0, d1) -> (d0, d1)>] outs [affine_map<(d0, d1) -> (d0, d1)>] {
@@ -36,14 +32,15 @@ emit.kernel @exp.code parallel [4, 6] reduce [] ins [affine_map<(d0, d1) -> (d0,
 // CHECK-NEXT:   ins(%[[X]] : !emit.buffer<4x6xf32, bound>) outs(%e : !emit.buffer<4x6xf32, arena>)
 // CHECK-NEXT:   body(@exp.body) code(@exp.code)
 // CHECK-NEXT:   kernel("cpu.generated", {version = 1 : i64, determinism = "bitwise", lanes = 8 : i64, workspace_bytes = 0 : i64})
-// CHECK-NEXT:   constraints {may_alias = {{\[\[}}0 : i64, 0 : i64]]} hints {expected_us = 2.500000e-01 : f64}
+// CHECK-NEXT:   expected_us(0.25)
+// CHECK-NEXT:   constraints {may_alias = {{\[\[}}0 : i64, 0 : i64]]}
 // CHECK-NEXT: %[[TURNED:.*]] = emit.view %e offset(0) : !emit.buffer<4x6xf32, arena> to !emit.buffer<6x4xf32, arena, strides [1, 6]>
 // CHECK-NEXT: %[[RESULT:.*]] = emit.view %[[Y]] offset(0) : !emit.buffer<24xf32, bound> to !emit.buffer<6x4xf32, bound>
 // CHECK-NEXT: %ws = emit.slot : !emit.buffer<512xi8, arena>
 // CHECK-NEXT: emit.resolved "copy" id(8) name("turn") src(["turn"])
 // CHECK-NEXT:   ins(%[[TURNED]] : {{.*}}) outs(%[[RESULT]] : {{.*}}) ws(%ws : !emit.buffer<512xi8, arena>)
 func.func @chain(%x : tensor<4x6xf32> {logical.name = "x", logical.role = "input"}) -> (tensor<24xf32> {logical.name = "y"}) {
-  %e = emit.group "exp" from ["exp"] ins(%a = %x : tensor<4x6xf32>) -> (tensor<4x6xf32>) kernel("cpu.generated", {version = 1 : i64, determinism = "bitwise", lanes = 8 : i64, may_alias = [[0 : i64, 0 : i64]], workspace_bytes = 0 : i64}) code(@exp.code) {
+  %e = emit.group "exp" from ["exp"] ins(%a = %x : tensor<4x6xf32>) -> (tensor<4x6xf32>) kernel("cpu.generated", {version = 1 : i64, determinism = "bitwise", lanes = 8 : i64, may_alias = [[0 : i64, 0 : i64]], workspace_bytes = 0 : i64}) expected_us(0.25) code(@exp.code) {
     %1 = logical.exp %a : tensor<4x6xf32>
     emit.yield %1 : tensor<4x6xf32>
   }

@@ -46,7 +46,8 @@ builtin.module {
     // CHECK-NEXT:  attrs {{.*}} schema("gemm_epilogue.v1") blob("0x0001010001")
     // CHECK-NEXT:  body(@fc.body) code(@fc.code)
     // CHECK-NEXT:  kernel("cpu.gemm_portable", {version = {{[0-9]+}} : i64, determinism = "bitwise"
-    // CHECK-NEXT:  constraints {may_alias = []} hints {expected_us
+    // CHECK-NEXT:  expected_us(
+    // CHECK-NEXT:  constraints {may_alias = []}
     // REFERENCE:   body(@fc.body)
     // REFERENCE-NEXT: kernel("reference.body", {version = 1 : i64, determinism = "bitwise"})
     emit.resolved "gemm_epilogue" id(17) name("fc") src(["dense", "act"])
@@ -55,14 +56,15 @@ builtin.module {
       attrs {transpose_a = false, transpose_b = true, bias = true, residual = false, activation = "relu"}
       schema("gemm_epilogue.v1") blob("0x0001010001")
 
-    // One with a body and hints of its own keeps them.
+    // One with a body and hints of its own keeps them; its time is that of the kernel that is chosen.
     // CHECK:     emit.resolved "generated" id(24) name("halved")
     // CHECK:       body(@own.body) code(@halved.code)
     // CHECK-NEXT:  kernel("cpu.generated"
-    // CHECK-NEXT:  constraints {may_alias = {{\[\[}}0 : i64, 0 : i64]]} hints {expected_us = 1.000000e+00 : f64}
+    // CHECK-NEXT:  expected_us(
+    // CHECK-NEXT:  constraints {may_alias = {{\[\[}}0 : i64, 0 : i64]]} hints {note = "mine"}
     emit.resolved "generated" id(24) name("halved") src(["halved"])
       ins(%h : !emit.buffer<4x6xf32, arena>) outs(%y : !emit.buffer<4x6xf32, bound>)
-      body(@own.body) hints {expected_us = 1.000000e+00 : f64}
+      body(@own.body) hints {note = "mine"}
 
     // CHECK:     emit.resolved "reduce_sum" id(4) name("total")
     // CHECK:       body(@total.body) code(@total.code)

@@ -30,6 +30,7 @@
 // BETWEEN: // IR after assign-ids:
 // BETWEEN: aicf.id = "y"
 // BETWEEN: // IR after verify-logical: the same
+// BETWEEN-NEXT: // IR after to-evaluation: the same
 // BETWEEN-NEXT: // IR after logical-canonicalize: the same
 // BETWEEN: // IR after lower-logical:
 // BETWEEN: logical.reduce_max

@@ -124,7 +124,7 @@ def _entries(kernel: KernelAttr) -> dict[str, object]:
 
 
 def _expected(instruction: ResolvedOp) -> dict[str, object]:
-    us = instruction.hints.data.get(EXPECTED_US)
+    us = instruction.expected_us
     return {} if us is None else {EXPECTED_US: plain_value(us)}
 
 

@@ -10,13 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from xdsl.dialects.builtin import (
     DenseArrayBase,
     DictionaryAttr,
+    Float64Type,
+    FloatAttr,
     IntegerAttr,
     ModuleOp,
     SymbolRefAttr,
     i32,
     i64,
 )
-from xdsl.ir import Attribute, Operation, Region, SSAValue
+from xdsl.ir import Operation, Region, SSAValue
 
 from aicf.backends.base import Work
 from aicf.dialects.emit import (
@@ -159,13 +161,13 @@ class Filler:
     # What the kernel asks for
 
     def give_kernel(
-        self, program: ProgramOp, op: ResolvedOp, work: Work, kernel: KernelAttr, cost: Attribute
+        self, program: ProgramOp, op: ResolvedOp, work: Work, kernel: KernelAttr, cost: FloatAttr[Float64Type]
     ) -> None:
         """Writes the record into the instruction, and prepared weights and workspace into the program."""
         parts = take_apart(kernel)
         op.properties["kernel"] = parts.kernel
         op.properties["constraints"] = DictionaryAttr({**parts.constraints, **op.constraints.data})
-        op.properties["hints"] = DictionaryAttr({"expected_us": cost, **op.hints.data})
+        op.properties["expected_us"] = cost
         ins = list(op.ins)
         for place, layout in enumerate(parts.layouts):
             if layout is not None:

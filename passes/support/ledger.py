@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from xdsl.dialects.builtin import FloatAttr, ModuleOp, f64
+from xdsl.dialects.builtin import Float64Type, FloatAttr, ModuleOp, f64
 from xdsl.ir import Attribute
 
 from aicf.dialects.emit import DecisionOp, LedgerOp, find_ledger
@@ -44,6 +44,6 @@ def record(
     return decision
 
 
-def microseconds(value: float) -> FloatAttr:
-    """A time in microseconds as the ledger and the hints have it: to three places."""
+def microseconds(value: float) -> FloatAttr[Float64Type]:
+    """A time in microseconds as ledger and program have it: to three places."""
     return FloatAttr(round(value, 3), f64)

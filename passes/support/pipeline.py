@@ -24,6 +24,7 @@ from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException, Shrink
 
 from aicf.errors import AicfError, InvalidIR, PolicyError
 from aicf.passes.support.identity import position_of
+from aicf.passes.support.pinned_groups import UnformedGroup, explained
 
 PassTable = Mapping[str, Callable[[], type[ModulePass]]]
 """Pass name to a factory of its class."""
@@ -91,6 +92,8 @@ def apply_pass(module_pass: ModulePass, context: Context, module: ModuleOp) -> N
     """
     try:
         module_pass.apply(context, module)
+    except UnformedGroup as error:
+        raise explained(error, module) from error
     except (AicfError, ShrinkException):
         raise
     except DiagnosticException as error:

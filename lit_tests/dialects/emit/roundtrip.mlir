@@ -149,9 +149,10 @@ emit.program @every_field attributes {graphs = [["first"], ["second"]], aicf.not
   // CHECK-NEXT:   attrs {transpose_a = false, transpose_b = true, bias = false, residual = false, activation = "relu"} schema("gemm_epilogue.v1") blob("0x0001000001")
   // CHECK-NEXT:   body(@fc1.body) code(@fc1.code) prologue(@fc1.rows)
   // CHECK-NEXT:   kernel("cpu.gemm", {version = 1 : i64, determinism = "bitwise", layouts = [unit, #emit.layout<"packed_b", {bytes = 512 : i64}>], workspace_bytes = 1024 : i64, threads = 2 : i64, may_alias = {{\[\[}}0 : i64, 0 : i64]]})
-  // CHECK-NEXT:   constraints {may_alias = {{\[\[}}0 : i64, 1 : i64]]} hints {expected_us = 5.300000e+00 : f64}
+  // CHECK-NEXT:   expected_us(5.3)
+  // CHECK-NEXT:   constraints {may_alias = {{\[\[}}0 : i64, 1 : i64]]} hints {note = "tuned"}
   // CHECK-NEXT:   stream(1) after([]) attributes {aicf.note = "kept"}
-  emit.resolved "gemm_epilogue" name("first") after([]) stream(1) hints {expected_us = 5.3 : f64} constraints {may_alias = [[0 : i64, 1 : i64]]}
+  emit.resolved "gemm_epilogue" name("first") after([]) stream(1) hints {note = "tuned"} expected_us(5.3) constraints {may_alias = [[0 : i64, 1 : i64]]}
     kernel("cpu.gemm", {version = 1 : i64, determinism = "bitwise", layouts = [unit, #emit.layout<"packed_b", {bytes = 512 : i64}>], workspace_bytes = 1024 : i64, threads = 2 : i64, may_alias = [[0 : i64, 0 : i64]]})
     prologue(@fc1.rows) code(@fc1.code) body(@fc1.body) src(["fc1", "relu1"]) id(17)
     ws(%s : !emit.buffer<1024xi8, arena>) outs(%y : !emit.buffer<4x16xf32, bound>) ins(%x, %w : !emit.buffer<4x8xf32, bound>, !emit.buffer<16x8xf32, bound>)

@@ -64,21 +64,24 @@ builtin.module attributes {aicf.target = #emit.target<"cpu", "x86-64-v4", {threa
       attrs {transpose_a = false, transpose_b = true, bias = true, residual = false, activation = "relu"} schema("gemm_epilogue.v1") blob("0x0001010001")
       body(@"fc1@N=1.body")
       kernel("cpu.gemm", {version = 1 : i64, determinism = "bitwise", mr = 1 : i64, nr = 32 : i64, isa = "avx512f", threads = 1 : i64, combine = "k ascending", layouts = [unit, #emit.layout<"packed_b", {nr = 32 : i64, bytes = 32768 : i64}>, unit, unit]})
-      constraints {may_alias = []} hints {expected_us = 1.500000e+00 : f64}
+      expected_us(1.5)
+      constraints {may_alias = []}
       stream(0) after([])
     emit.resolved "gemm_epilogue" id(17) name("fc2@N=1") src(["fc2"])
       ins(%h1, %fc2p, %fc2b : !emit.buffer<1x128xf32, arena>, !emit.buffer<64x128xf32, const, layout #emit.layout<"packed_b", {nr = 32 : i64, bytes = 32768 : i64}>>, !emit.buffer<64xf32, bound>) outs(%h2 : !emit.buffer<1x64xf32, arena>)
       attrs {transpose_a = false, transpose_b = true, bias = true, residual = false, activation = "relu"} schema("gemm_epilogue.v1") blob("0x0001010001")
       body(@"fc2@N=1.body")
       kernel("cpu.gemm", {version = 1 : i64, determinism = "bitwise", mr = 1 : i64, nr = 32 : i64, isa = "avx512f", threads = 1 : i64, combine = "k ascending", layouts = [unit, #emit.layout<"packed_b", {nr = 32 : i64, bytes = 32768 : i64}>, unit, unit]})
-      constraints {may_alias = []} hints {expected_us = 1.500000e+00 : f64}
+      expected_us(1.5)
+      constraints {may_alias = []}
       stream(0) after(["fc1@N=1" full])
     emit.resolved "gemm_epilogue" id(17) name("fc3@N=1") src(["fc3"])
       ins(%h2, %fc3p, %fc3b : !emit.buffer<1x64xf32, arena>, !emit.buffer<10x64xf32, const, layout #emit.layout<"packed_b", {nr = 32 : i64, bytes = 8192 : i64}>>, !emit.buffer<10xf32, bound>) outs(%h3 : !emit.buffer<1x10xf32, arena>)
       attrs {transpose_a = false, transpose_b = true, bias = true, residual = false, activation = "none"} schema("gemm_epilogue.v1") blob("0x0001010000")
       body(@"fc3@N=1.body")
       kernel("cpu.gemm", {version = 1 : i64, determinism = "bitwise", mr = 1 : i64, nr = 32 : i64, isa = "avx512f", threads = 1 : i64, combine = "k ascending", layouts = [unit, #emit.layout<"packed_b", {nr = 32 : i64, bytes = 8192 : i64}>, unit, unit]})
-      constraints {may_alias = []} hints {expected_us = 1.500000e+00 : f64}
+      expected_us(1.5)
+      constraints {may_alias = []}
       stream(0) after(["fc2@N=1" full])
     emit.resolved "softmax" id(18) name("probs@N=1") src(["probs"])
       ins(%h3 : !emit.buffer<1x10xf32, arena>) outs(%y : !emit.buffer<1x10xf32, bound>)
@@ -161,21 +164,24 @@ builtin.module attributes {aicf.target = #emit.target<"cpu", "x86-64-v4", {threa
       attrs {transpose_a = false, transpose_b = true, bias = true, residual = false, activation = "relu"} schema("gemm_epilogue.v1") blob("0x0001010001")
       body(@"fc1@N=540.body")
       kernel("cpu.gemm", {version = 1 : i64, determinism = "bitwise", mr = 14 : i64, nr = 32 : i64, isa = "avx512f", threads = 1 : i64, combine = "k ascending", layouts = [unit, #emit.layout<"packed_b", {nr = 32 : i64, bytes = 32768 : i64}>, unit, unit]})
-      constraints {may_alias = []} hints {expected_us = 1.500000e+00 : f64}
+      expected_us(1.5)
+      constraints {may_alias = []}
       stream(0) after([])
     emit.resolved "gemm_epilogue" id(17) name("fc2@N=540") src(["fc2"])
       ins(%h1, %fc2p, %fc2b : !emit.buffer<540x128xf32, arena>, !emit.buffer<64x128xf32, const, layout #emit.layout<"packed_b", {nr = 32 : i64, bytes = 32768 : i64}>>, !emit.buffer<64xf32, bound>) outs(%h2 : !emit.buffer<540x64xf32, arena>)
       attrs {transpose_a = false, transpose_b = true, bias = true, residual = false, activation = "relu"} schema("gemm_epilogue.v1") blob("0x0001010001")
       body(@"fc2@N=540.body")
       kernel("cpu.gemm", {version = 1 : i64, determinism = "bitwise", mr = 14 : i64, nr = 32 : i64, isa = "avx512f", threads = 1 : i64, combine = "k ascending", layouts = [unit, #emit.layout<"packed_b", {nr = 32 : i64, bytes = 32768 : i64}>, unit, unit]})
-      constraints {may_alias = []} hints {expected_us = 1.500000e+00 : f64}
+      expected_us(1.5)
+      constraints {may_alias = []}
       stream(0) after(["fc1@N=540" full])
     emit.resolved "gemm_epilogue" id(17) name("fc3@N=540") src(["fc3"])
       ins(%h2, %fc3p, %fc3b : !emit.buffer<540x64xf32, arena>, !emit.buffer<10x64xf32, const, layout #emit.layout<"packed_b", {nr = 32 : i64, bytes = 8192 : i64}>>, !emit.buffer<10xf32, bound>) outs(%h3 : !emit.buffer<540x10xf32, arena>)
       attrs {transpose_a = false, transpose_b = true, bias = true, residual = false, activation = "none"} schema("gemm_epilogue.v1") blob("0x0001010000")
       body(@"fc3@N=540.body")
       kernel("cpu.gemm", {version = 1 : i64, determinism = "bitwise", mr = 14 : i64, nr = 32 : i64, isa = "avx512f", threads = 1 : i64, combine = "k ascending", layouts = [unit, #emit.layout<"packed_b", {nr = 32 : i64, bytes = 8192 : i64}>, unit, unit]})
-      constraints {may_alias = []} hints {expected_us = 1.500000e+00 : f64}
+      expected_us(1.5)
+      constraints {may_alias = []}
       stream(0) after(["fc2@N=540" full])
     emit.resolved "softmax" id(18) name("probs@N=540") src(["probs"])
       ins(%h3 : !emit.buffer<540x10xf32, arena>) outs(%y : !emit.buffer<540x10xf32, bound>)
