@@ -114,8 +114,8 @@ def _slice_through(op: SliceOp, view: FactoredView) -> tuple[int, FactoredView] 
 
 
 def _sliced(factors: Factors, start: int, size: int, step: int) -> tuple[int, Factors] | None:
-    """`size` elements of a dimension from `start`, every `step`: the offset of the first, and their factors; None if the
-    slice takes other elements of the inner factors at each step of the outermost one."""
+    """`size` elements of a dimension from `start`, every `step`: the offset of the first, and their factors; None if
+    the slice takes other elements of the inner factors at each step of the outermost one."""
     if not factors:
         return 0, ()
     (_, stride), rest = factors[0], factors[1:]

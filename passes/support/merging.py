@@ -61,8 +61,8 @@ class Merge:
 
     @cached_property
     def identified(self) -> list[Operation]:
-        """The ops of both that a policy may list: also what follows from coordinates, where it is not a copy of a feeder
-        but has memory."""
+        """The ops of both that a policy may list: also what follows from coordinates, where it is no copy of a
+        feeder but has memory."""
         ops = [op for part in self.parts for op in part.body.block.ops]
         return [
             *self.members,

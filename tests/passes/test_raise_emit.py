@@ -25,8 +25,8 @@ FOUND = (87, 262, 523)
 that is a parameter, and a group that took in what follows from coordinates."""
 
 TRAINED = (0, 1, 2, 3, 4, 23, 35, 38)
-"""Seeds of training steps. Once no fixpoints: 2, where a group took in coordinates that the policy lists elsewhere; 23, 35
-and 38, whose gradients reach an update through a reshape, in 23 one written in parts over a larger value."""
+"""Seeds of training steps. Once no fixpoints: 2, where a group took in coordinates that the policy lists elsewhere;
+23, 35 and 38, whose gradients reach an update through a reshape, in 23 one written in parts over a larger value."""
 
 
 def compiled(module: ModuleOp, target: str = "", start: str = "logical") -> None:
