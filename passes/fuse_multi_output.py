@@ -196,7 +196,7 @@ class _Joiner:
     # Why two groups stay two
 
     def _refusal(self, merge: Merge) -> str | None:
-        listed = self.context.are_listed(merge.members)
+        listed = self.context.are_listed(merge.identified)
         against = (
             self._against_policy(merge, listed),
             self._against_order(merge),
@@ -211,8 +211,8 @@ class _Joiner:
         policy = self.context.policy
         if listed:
             return None
-        if not self.context.may_be_one(merge.members):
-            return self.context.why_apart(merge.members)
+        if not self.context.may_be_one(merge.identified):
+            return self.context.why_apart(merge.identified)
         fusion = policy.fusion
         if not (
             fusion.elementwise and fusion.multi_output and (fusion.epilogue or self._points(merge.first))

@@ -18,6 +18,7 @@ from aicf.passes.support.identity import op_id
 from aicf.passes.support.ledger import record
 from aicf.passes.support.matching import is_placed
 from aicf.passes.support.outlining import Outline, id_of, is_feeder, outline
+from aicf.passes.support.peeling import peel
 from aicf.passes.support.updates import body_update, is_spread
 from aicf.passes.support.views import VIEW_OPS
 from aicf.passes.support.work import argument_attrs, result_attrs, target_of
@@ -81,10 +82,11 @@ def _form(updates: _Updates) -> None:
     refused: dict[str, str] = {}
     for label, numbers in (("numbers computed inside", True), ("one instruction", False)):
         plan = updates.plan(numbers)
-        if plan is None or body_update(plan.body) is None:
+        update = None if plan is None else body_update(peel(plan.body).block)
+        if plan is None or update is None:
             continue
         if (reason := refusal(plan, updates.context)) is None:
-            _replace(updates, plan, refused)
+            _replace(updates, plan, len(update.chains), refused)
             return
         refused[label] = reason
     if refused:
@@ -94,13 +96,11 @@ def _form(updates: _Updates) -> None:
         )
 
 
-def _replace(updates: _Updates, plan: Outline, refused: dict[str, str]) -> None:
+def _replace(updates: _Updates, plan: Outline, parts: int, refused: dict[str, str]) -> None:
     context, subjects = updates.context, [plan.id, *map(id_of, plan.members)]
-    update = body_update(plan.body)
-    assert update is not None
     moved = sum(byte_count(value.type) for value in (*plan.inputs, *plan.results))
     form_group(plan, context)
-    parts, results = len(update.chains), len(plan.results)
+    results = len(plan.results)
     record(
         context.module,
         FuseUpdatesPass.name,

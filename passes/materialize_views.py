@@ -6,7 +6,7 @@ What follows from coordinates alone gets memory where its reader knows no coordi
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -19,12 +19,14 @@ from aicf.backends.registry import get_kernels
 from aicf.dialects import logical
 from aicf.dialects.emit import GroupOp, YieldOp
 from aicf.dialects.types import tensor_info
+from aicf.passes.support.factored_views import strided
 from aicf.passes.support.fusion import FusionContext, form_group, fusion_contexts
 from aicf.passes.support.identity import derived_id, op_id, set_identity, sources
 from aicf.passes.support.ledger import record
 from aicf.passes.support.matching import is_placed, only_reader
 from aicf.passes.support.outlining import id_of, is_feeder, outline, sources_of
 from aicf.passes.support.peeling import reads_in_memory
+from aicf.passes.support.unviewing import view_ops
 from aicf.passes.support.views import VIEW_OPS, View
 from aicf.passes.support.work import result_attrs, target_of
 from aicf.passes.support.works_on import FUNCTIONS
@@ -78,7 +80,8 @@ def _moves_elements(op: Operation) -> bool:
 
 
 def break_chains(context: FusionContext) -> None:
-    """Materialises the view in front of one that strides cannot express on top of it."""
+    """Materialises the view in front of one that strides cannot express on top of it, unless strides express what is
+    read of that one in the end."""
     views: dict[SSAValue, View] = {}
     for op in _read_views(context.function.body.block):
         source = op.operands[0]
@@ -86,6 +89,8 @@ def break_chains(context: FusionContext) -> None:
         view = base.then(op)
         if view is None:
             assert isinstance(source, OpResult)
+            if _rebuild(op, context):
+                return break_chains(context)
             because = f"'{id_of(op)}' needs its elements in row-major order"
             if not _transposed_parts(source.op, context, because):
                 _materialize(source.op, context, because)
@@ -105,6 +110,69 @@ def _read_views(block: Block) -> list[Operation]:
                 known.add(op)
                 read.append(op)
     return read[::-1]
+
+
+def _rebuild(op: Operation, context: FusionContext) -> bool:
+    """Puts other views in the place of a view that strides cannot express and of those of it, if they express all that
+    something other than a view reads of it: a slice may keep one part of a dimension that a reshape joined."""
+    made: dict[Operation, list[Operation]] = {}
+    views = _views_of(op)
+    for end in views:
+        if all(isinstance(use.operation, VIEW_OPS) for use in end.results[0].uses):
+            continue
+        chain = _chain_to(end)
+        if (view := strided(chain)) is None:
+            return False
+        try:
+            made[end] = view_ops(chain[0].operands[0], view)
+        except ValueError:
+            return False
+    for end, ops in made.items():
+        _replace_end(end, ops, context)
+    for view in reversed(views):
+        context.function.body.block.erase_op(view)
+    context.renumber()
+    return True
+
+
+def _views_of(op: Operation) -> list[Operation]:
+    """A view and all views that read it, at once or through others, in order."""
+    assert op.parent is not None
+    found = {op: None}
+    for each in op.parent.ops:
+        if isinstance(each, VIEW_OPS) and each.operands[0].owner in found:
+            found[each] = None
+    return list(found)
+
+
+def _chain_to(op: Operation) -> list[Operation]:
+    """The views that lead to the result of `op`, from memory on."""
+    chain = [op]
+    while isinstance(owner := chain[0].operands[0].owner, VIEW_OPS):
+        chain.insert(0, owner)
+    return chain
+
+
+def _replace_end(end: Operation, ops: Sequence[Operation], context: FusionContext) -> None:
+    """Gives those who read a view the result of `ops` instead, which stand for all of its chain."""
+    chain, name = _chain_to(end), id_of(end)
+    src = list(dict.fromkeys(source for op in chain for source in sources(op)))
+    source = ops[-1].results[0] if ops else chain[0].operands[0]
+    ids = [derived_id(name, f"view{place}") for place in range(len(ops) - 1)]
+    for op, id_ in zip(ops, [*ids, name], strict=bool(ops)):
+        set_identity(op, id_, src)
+    context.function.body.block.insert_ops_before(ops, end)
+    if ops:
+        source.name_hint = end.results[0].name_hint
+    end.results[0].replace_all_uses_with(source)
+    record(
+        context.module,
+        MaterializeViewsPass.name,
+        [name, *ids],
+        "strides",
+        "strides express what is read in the end, though not what the views join on the way",
+        {"copy": "the elements can be read where they are"},
+    )
 
 
 def _keep_copies(context: FusionContext) -> bool:

@@ -317,10 +317,10 @@ class _Raiser:
     def _write_part(self, instruction: ResolvedOp, out: SSAValue, value: SSAValue) -> bool:
         """Notes a block of a buffer; once all blocks are written, they are a concatenation. False if it is none, or all
         of the buffer."""
-        region = region_of(out)
-        if buffer_of(out).element_count == buffer_of(region.root.buffer).element_count:
+        region, whole = region_of(out), buffer_of(_whole_of(out))
+        if buffer_of(out).element_count == whole.element_count:
             return False
-        shape, view = buffer_of(_whole_of(out)).get_shape(), _view_in_elements(region)
+        shape, view = whole.get_shape(), _view_in_elements(region)
         box = box_of(view, shape)
         ops = None if box is None else filling(value, view, box, shape)
         if box is None or ops is None:
@@ -342,6 +342,7 @@ class _Raiser:
             self.joined.append(value.owner)
         src = [source.data for source in instruction.src]
         filled = ops[-1].results[0] if ops else value
+        filled.name_hint = value.name_hint
         known.add(Piece(box, filled, self.block.last_op, said, src, operands))
         return True
 
@@ -438,11 +439,15 @@ class _Raiser:
 
 
 def _whole_of(out: SSAValue) -> SSAValue:
-    """The contiguous buffer with all elements of the bind or slot that `out` is a part of: the nearest one."""
-    whole = buffer_of(region_of(out).root.buffer).element_count
-    while not (buffer_of(out).is_contiguous and buffer_of(out).element_count == whole):
-        assert isinstance(out.owner, ViewOp)
+    """The contiguous buffer that `out` is all or a part of: the nearest one that begins where its bind or slot does.
+
+    A value that took over the memory of another one, which may be larger, is a view of it, and what is written in parts
+    there has views of that view.
+    """
+    while isinstance(out.owner, ViewOp):
         out = out.owner.source
+        if buffer_of(out).is_contiguous and region_of(out).offset == 0:
+            break
     return out
 
 

@@ -146,3 +146,21 @@ func.func @ring(
   %grid.new = logical.select %is.2, %spread.2, %grid {aicf.id = "grid.new", aicf.src = ["grid.new"]} : tensor<2x4xi1>, tensor<2x4xf32>
   func.return %a.new, %b.new, %ring.new, %grid.new : tensor<3xf32>, tensor<5xf32>, tensor<8xf32>, tensor<2x4xf32>
 }
+
+// -----
+
+// A gradient that comes through a reshape has its elements in the order of the parameter's: it keeps no update apart.
+// CHECK-LABEL: func.func @reshaped
+// CHECK: %g = logical.reshape %a.grad
+// CHECK: emit.group "a.new" from ["a.new", "b.new"] ins(%a_1 = %a : tensor<2x4xf32>, %a.grad_1 = %a.grad : tensor<8xf32>,
+func.func @reshaped(
+    %a : tensor<2x4xf32> {logical.name = "a", logical.role = "param"},
+    %b : tensor<3xf32> {logical.name = "b", logical.role = "state"},
+    %a.grad : tensor<8xf32> {logical.name = "a.grad", logical.role = "input"},
+    %b.grad : tensor<3xf32> {logical.name = "b.grad", logical.role = "input"})
+    -> (tensor<2x4xf32> {logical.updates = "a"}, tensor<3xf32> {logical.updates = "b"}) {
+  %g = logical.reshape %a.grad {aicf.id = "g", aicf.src = ["g"]} : tensor<8xf32> -> tensor<2x4xf32>
+  %a.new = logical.sub %a, %g {aicf.id = "a.new", aicf.src = ["a.new"]} : tensor<2x4xf32>
+  %b.new = logical.sub %b, %b.grad {aicf.id = "b.new", aicf.src = ["b.new"]} : tensor<3xf32>
+  func.return %a.new, %b.new : tensor<2x4xf32>, tensor<3xf32>
+}

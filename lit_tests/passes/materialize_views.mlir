@@ -15,6 +15,9 @@
 // CHECK-NEXT: emit.decision "materialize-views" ["j"] choice "copy" because "'jr' takes it as it lies in memory" rejected {{.*}}
 // CHECK-NEXT: emit.decision "materialize-views" ["pc", "pt.part0", "pt.part1"] choice "transposed parts" because "'pr' needs its elements in row-major order" rejected {strides = "cannot express it"}
 // CHECK-NEXT: emit.decision "materialize-views" ["qt"] choice "copy"
+// CHECK-NEXT: emit.decision "materialize-views" ["ks", "ks.view0"] choice "strides" because "strides express what is read in the end, though not what the views join on the way" rejected {copy = "the elements can be read where they are"}
+// CHECK-NEXT: emit.decision "materialize-views" ["kv", "kv.view0", "kv.view1"] choice "strides"
+// CHECK-NEXT: emit.decision "materialize-views" ["lt"] choice "copy"
 // CHECK-NEXT: }
 
 // A flattened transposition has no strides: the transposition becomes a copy, the reshape stays free.
@@ -137,4 +140,38 @@ func.func @parts(%x : tensor<1x3x4xf32> {logical.name = "x", logical.role = "inp
   %v = logical.reshape %d {aicf.id = "qv", aicf.src = ["qv"]} : tensor<2x3x4xf32> -> tensor<24xf32>
   %z = logical.add %s, %v {aicf.id = "qz", aicf.src = ["qz"]} : tensor<24xf32>
   func.return %y, %z : tensor<24xf32>, tensor<24xf32>
+}
+
+// A slice that keeps one part of a dimension that a reshape joined is strides of the source, also after other views. If
+// something reads all of the reshape, it is copied, and the slice is one of the copy.
+// CHECK-LABEL: func.func @kept(
+// CHECK-NOT: emit.group
+// CHECK: %ks = logical.reshape %{{.*}} {aicf.id = "ks", aicf.src = ["kt", "kr", "km", "ks"]}
+// CHECK-NOT: emit.group
+// CHECK: %kv = logical.reshape %{{.*}} {aicf.id = "kv", aicf.src = ["kt", "kr", "km", "ks", "kv"]}
+// CHECK-NOT: emit.group
+// CHECK-LABEL: func.func @mixed(
+// CHECK: emit.group "lt" from ["lt"]
+// CHECK: logical.slice %lr
+func.func @kept(%x : tensor<3x4x2xf32> {logical.name = "x", logical.role = "input"})
+    -> (tensor<3x4xf32> {logical.name = "y"}, tensor<3x2xf32> {logical.name = "z"}) {
+  %e = logical.exp %x {aicf.id = "ke", aicf.src = ["ke"]} : tensor<3x4x2xf32>
+  %t = logical.transpose %e {permutation = [2, 1, 0], aicf.id = "kt", aicf.src = ["kt"]} : tensor<3x4x2xf32> -> tensor<2x4x3xf32>
+  %r = logical.reshape %t {aicf.id = "kr", aicf.src = ["kr"]} : tensor<2x4x3xf32> -> tensor<8x3xf32>
+  %m = logical.transpose %r {permutation = [1, 0], aicf.id = "km", aicf.src = ["km"]} : tensor<8x3xf32> -> tensor<3x8xf32>
+  %ks = logical.slice %m {starts = [0, 4], sizes = [3, 4], strides = [1, 1], aicf.id = "ks", aicf.src = ["ks"]} : tensor<3x8xf32> -> tensor<3x4xf32>
+  %n = logical.neg %ks {aicf.id = "kn", aicf.src = ["kn"]} : tensor<3x4xf32>
+  %kv = logical.slice %ks {starts = [0, 1], sizes = [3, 2], strides = [1, 2], aicf.id = "kv", aicf.src = ["kv"]} : tensor<3x4xf32> -> tensor<3x2xf32>
+  %o = logical.neg %kv {aicf.id = "ko", aicf.src = ["ko"]} : tensor<3x2xf32>
+  func.return %n, %o : tensor<3x4xf32>, tensor<3x2xf32>
+}
+func.func @mixed(%x : tensor<3x4x2xf32> {logical.name = "x", logical.role = "input"})
+    -> (tensor<8x3xf32> {logical.name = "y"}, tensor<4x3xf32> {logical.name = "z"}) {
+  %e = logical.exp %x {aicf.id = "le", aicf.src = ["le"]} : tensor<3x4x2xf32>
+  %t = logical.transpose %e {permutation = [2, 1, 0], aicf.id = "lt", aicf.src = ["lt"]} : tensor<3x4x2xf32> -> tensor<2x4x3xf32>
+  %lr = logical.reshape %t {aicf.id = "lr", aicf.src = ["lr"]} : tensor<2x4x3xf32> -> tensor<8x3xf32>
+  %n = logical.neg %lr {aicf.id = "ln", aicf.src = ["ln"]} : tensor<8x3xf32>
+  %s = logical.slice %lr {starts = [4, 0], sizes = [4, 3], strides = [1, 1], aicf.id = "ls", aicf.src = ["ls"]} : tensor<8x3xf32> -> tensor<4x3xf32>
+  %o = logical.neg %s {aicf.id = "lo", aicf.src = ["lo"]} : tensor<4x3xf32>
+  func.return %n, %o : tensor<8x3xf32>, tensor<4x3xf32>
 }

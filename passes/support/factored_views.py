@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
+from math import prod
 from operator import mul
 from typing import TypeAlias
 
@@ -16,6 +17,7 @@ from xdsl.ir import Operation
 from aicf.dialects.emit_types import contiguous_strides
 from aicf.dialects.logical import BroadcastOp, ReshapeOp, SliceOp, TransposeOp
 from aicf.dialects.types import tensor_info
+from aicf.passes.support.views import View
 
 Factor: TypeAlias = tuple[int, int]
 """A number of elements, and the stride between them."""
@@ -40,9 +42,8 @@ def view_through(op: Operation, view: FactoredView) -> FactoredView | None:
         case TransposeOp():
             return tuple(view[dim] for dim in op.permutation.get_values())
         case SliceOp():
-            steps = op.strides.get_values()
-            sliced = [_sliced(*each) for each in zip(view, shape, steps, strict=True)]
-            return None if None in sliced else tuple(dim for dim in sliced if dim is not None)
+            sliced = _slice_through(op, view)
+            return None if sliced is None else sliced[1]
         case BroadcastOp():
             repeated: list[Factors] = [((size, 0),) if size != 1 else () for size in shape]
             source = tensor_info(op.operand.type).shape
@@ -52,6 +53,30 @@ def view_through(op: Operation, view: FactoredView) -> FactoredView | None:
             return tuple(repeated)
         case _:
             return None
+
+
+def strided(chain: Sequence[Operation]) -> View | None:
+    """What a chain of view ops shows of its source, contiguous memory, if each dim of the last result has one stride.
+
+    A dimension may be of several factors in between: a reshape joins two that are no neighbours in memory, and a slice
+    after it keeps one of them.
+    """
+    view, offset = whole(tensor_info(chain[0].operands[0].type).shape), 0
+    for op in chain:
+        if isinstance(op, SliceOp):
+            if (sliced := _slice_through(op, view)) is None:
+                return None
+            start, view = sliced
+            offset += start
+        elif (seen := view_through(op, view)) is not None:
+            view = seen
+        else:
+            return None
+    runs = [_joined(factors) for factors in view]
+    if any(len(run) > 1 for run in runs):
+        return None
+    shape = tensor_info(chain[-1].results[0].type).shape
+    return View(offset, shape, tuple(run[0][1] if run else 0 for run in runs))
 
 
 def view_before(op: Operation, view: FactoredView) -> FactoredView | None:
@@ -78,17 +103,37 @@ def common_factors(dims: Iterable[Factors], size: int) -> tuple[int, ...] | None
     return tuple(outer // inner for outer, inner in pairwise(ordered)) or (1,)
 
 
-def _sliced(factors: Factors, size: int, step: int) -> Factors | None:
-    """Part of a dimension; of one with several factors all of it."""
-    if size == 1:
-        return ()
-    if len(factors) == 1:
-        ((_, stride),) = factors
-        return ((size, stride * step),)
-    count = 1
-    for elements, _ in factors:
-        count *= elements
-    return factors if size == count and step == 1 else None
+def _slice_through(op: SliceOp, view: FactoredView) -> tuple[int, FactoredView] | None:
+    """Where a slice begins in what is seen through `view`, in elements of memory, and what it shows."""
+    shape = tensor_info(op.result.type).shape
+    dims = zip(view, op.starts.get_values(), shape, op.strides.get_values(), strict=True)
+    sliced = [found for dim in dims if (found := _sliced(*dim)) is not None]
+    if len(sliced) < len(shape):
+        return None
+    return sum(start for start, _ in sliced), tuple(factors for _, factors in sliced)
+
+
+def _sliced(factors: Factors, start: int, size: int, step: int) -> tuple[int, Factors] | None:
+    """`size` elements of a dimension from `start`, every `step`: the offset of the first, and their factors; None if
+    the slice takes other elements of the inner factors at each step of the outermost one."""
+    if not factors:
+        return 0, ()
+    (_, stride), rest = factors[0], factors[1:]
+    length = prod(count for count, _ in rest)
+    outer, inner = divmod(start, length)
+    if (start + (size - 1) * step) // length == outer:
+        count, each, apart = 1, size, 0
+    elif step % length == 0:
+        count, each, apart = size, 1, step // length
+    else:  # as many elements of each of several runs, the same ones
+        each, apart = length // step, 1
+        if length % step or inner >= step or size % each:
+            return None
+        count = size // each
+    if (within := _sliced(rest, inner, each, step)) is None:
+        return None
+    own: Factors = ((count, stride * apart),) if count != 1 else ()
+    return outer * stride + within[0], (*own, *within[1])
 
 
 def _reshaped(view: FactoredView, shape: Sequence[int]) -> FactoredView | None:

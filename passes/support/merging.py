@@ -15,8 +15,10 @@ from xdsl.ir import Block, Operation, OpResult, Region, SSAValue
 from aicf.dialects.emit import GroupOp, YieldOp
 from aicf.dialects.logical import ID_ATTR, SRC_ATTR
 from aicf.passes.support.fusion import FusionContext
+from aicf.passes.support.identity import op_id
 from aicf.passes.support.outlining import Outline, argument_hint, id_of, is_feeder, sources_of
 from aicf.passes.support.peeling import yielded
+from aicf.passes.support.views import VIEW_OPS
 from aicf.passes.support.work import remember_work
 
 
@@ -56,6 +58,16 @@ class Merge:
     def members(self) -> list[Operation]:
         """The ops of both."""
         return [*members(self.first), *members(self.second)]
+
+    @cached_property
+    def identified(self) -> list[Operation]:
+        """The ops of both that a policy may list: also what follows from coordinates, where it is no copy of a
+        feeder but has memory."""
+        ops = [op for part in self.parts for op in part.body.block.ops]
+        return [
+            *self.members,
+            *(op for op in ops if op_id(op) and is_feeder(op) and not isinstance(op, VIEW_OPS)),
+        ]
 
     @cached_property
     def through(self) -> Operation | None:

@@ -8,9 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided, sliding_window_view
 from numpy.typing import NDArray
-from xdsl.ir import Block
+from xdsl.ir import Block, Operation, SSAValue
 
+from aicf.dialects.logical import BroadcastOp, ReshapeOp, SliceOp, TransposeOp
 from aicf.dialects.types import tensor, tensor_info
+from aicf.passes.support.factored_views import strided
 from aicf.passes.support.unviewing import view_ops
 from aicf.passes.support.views import View
 
@@ -138,6 +140,70 @@ def test_a_slice_of_a_reshape_is_found_again(
     assert reached is not None and tensor_info(ops[-1].results[0].type).shape == view.shape
     numbers = np.arange(np.prod(base))
     np.testing.assert_array_equal(seen(reached, numbers), seen(view, numbers))
+
+
+def view_op(draw: st.DrawFn, value: SSAValue, array: Array) -> tuple[Operation, Array]:
+    """A random view op, and what NumPy gives for it."""
+    kind = draw(st.sampled_from(["transpose", "slice", "broadcast", "reshape", "reshape"]))
+    if kind == "transpose":
+        order = draw(st.permutations(range(array.ndim)))
+        return TransposeOp(value, order), array.transpose(order)
+    if kind == "slice":
+        starts = [draw(st.integers(0, size - 1)) for size in array.shape]
+        steps = [draw(st.integers(1, 3)) for _ in array.shape]
+        rooms = zip(array.shape, starts, steps, strict=True)
+        sizes = [draw(st.integers(1, -(-(size - start) // by))) for size, start, by in rooms]
+        cut = zip(starts, sizes, steps, strict=True)
+        return SliceOp(value, starts, sizes, steps), array[
+            tuple(slice(a, a + (n - 1) * by + 1, by) for a, n, by in cut)
+        ]
+    if kind == "broadcast":
+        shape = (draw(st.integers(1, 3)), *array.shape)
+        return BroadcastOp(value, range(1, len(shape)), shape), np.broadcast_to(array, shape)
+    shape = draw(shapes_of(array.size))
+    return ReshapeOp(value, shape), array.reshape(shape)
+
+
+@settings(max_examples=600, deadline=None)
+@given(st.data())
+def test_strides_of_a_chain_that_joins_dims_show_what_numpy_shows(data: st.DataObject) -> None:
+    """They are found wherever each view of the chain has strides, and maybe where only the last one has."""
+    shape = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=4))
+    base = np.arange(np.prod(shape), dtype=np.int64).reshape(shape)
+    value: SSAValue = Block(arg_types=[tensor(shape, "f32")]).args[0]
+    array, chain = base, list[Operation]()
+    view: View | None = View.whole(shape)
+    for _ in range(data.draw(st.integers(1, 5))):
+        op, array = view_op(data.draw, value, array)
+        view = None if view is None else view.then(op)
+        value = op.results[0]
+        chain.append(op)
+    found = strided(chain)
+    assert found is not None or view is None
+    if found is not None:
+        np.testing.assert_array_equal(seen(found, base), array)
+
+
+@pytest.mark.parametrize(
+    ("starts", "sizes", "steps", "expected"),
+    [
+        ((0, 0), (3, 4), (1, 1), View(0, (3, 4), (8, 2))),
+        ((1, 4), (2, 4), (1, 1), View(9, (2, 4), (8, 2))),
+        ((0, 5), (3, 2), (1, 2), View(3, (3, 2), (8, 4))),
+        ((0, 1), (3, 2), (1, 4), View(2, (3, 2), (8, 1))),
+        ((0, 2), (3, 4), (1, 1), None),
+        ((0, 0), (3, 8), (1, 1), None),
+    ],
+)
+def test_a_slice_keeps_strides_of_a_joined_dim(
+    starts: tuple[int, ...], sizes: tuple[int, ...], steps: tuple[int, ...], expected: View | None
+) -> None:
+    """`[3, 4, 2]` as `[3, 2 * 4]`: each half has strides, and so has what lies in both of them at one place."""
+    source = Block(arg_types=[tensor((3, 4, 2), "f32")]).args[0]
+    moved = TransposeOp(source, [0, 2, 1])
+    joined = ReshapeOp(moved.result, (3, 8))
+    assert View.whole((3, 2, 4)).transposed([0, 2, 1]).reshaped((3, 8)) is None
+    assert strided([moved, joined, SliceOp(joined.result, starts, sizes, steps)]) == expected
 
 
 @settings(max_examples=300, deadline=None)
