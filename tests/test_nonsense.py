@@ -262,6 +262,18 @@ def _of_steps() -> Iterator[tuple[str, Entry]]:
     yield "step.save_program", lambda things, value: things.step.save_program(_inside(things, value))
 
 
+_SCHEDULES: Mapping[type[schedules.Schedule], Mapping[str, Any]] = {
+    schedules.Constant: {},
+    schedules.Linear: {"total": 5},
+    schedules.Cosine: {"total": 5},
+    schedules.Step: {"step_size": 2},
+    schedules.MultiStep: {"milestones": [2]},
+    schedules.OneCycle: {"total": 9},
+    schedules.FromHost: {},
+}
+"""Every schedule, and what it does not do without."""
+
+
 def _of_training_parts() -> Iterator[tuple[str, Entry]]:
     for kind in (optimizers.SGD, optimizers.Adam, optimizers.AdamW):
         for name in _parameters(kind):
@@ -269,9 +281,9 @@ def _of_training_parts() -> Iterator[tuple[str, Entry]]:
                 f"{kind.__name__} {name}",
                 lambda _, value, kind=kind, name=name: _train(optimizer=kind(**{"lr": 0.1, name: value})),
             )
-    for kind in (schedules.Constant, schedules.Linear, schedules.Cosine, schedules.FromHost):
+    for kind, needs in _SCHEDULES.items():
         for name in _parameters(kind):
-            rate = {"lr": 0.1} | ({"total": 5} if "total" in _parameters(kind) else {})
+            rate = {"lr": 0.1, **needs}
             yield (
                 f"{kind.__name__} {name}",
                 lambda _, value, kind=kind, name=name, rate=rate: _train(
@@ -316,6 +328,9 @@ SLOW = (
     "Constant",
     "Linear",
     "Cosine",
+    "Step",
+    "MultiStep",
+    "OneCycle",
     "FromHost",
     "BCE",
     "Cross",
