@@ -6,11 +6,12 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
+from aicf.arguments import path_from
 from aicf.compiled import CompiledModel, Options, Trained
 from aicf.compiler import check_options, checked_budget, compile_source, logical_text, resolve_options
-from aicf.errors import InvalidIR, quoted
+from aicf.errors import ArtifactError, InvalidIR, quoted
 from aicf.extensions import Extension, Passes, flattened, source_stamp
 from aicf.frontends.text import verify_module
 from aicf.inference.cache import ProgramCache
@@ -112,7 +113,7 @@ def train_step(
         checked_budget(memory_budget),
         passes=tuple(each.text for each in own),
     )
-    folder = None if cache_dir is None else Path(cache_dir)
+    folder = None if cache_dir is None else path_from(cache_dir, ArtifactError, "cache_dir")
     source = Source(program.graph.module(), forward.name)
     executable = _compiled(source, {**program.start, **given}, asked, own, folder)
     ours = {argument.name for argument in forward.arguments}
@@ -132,17 +133,17 @@ def _logits(forward: Forward, recipe: Recipe) -> tuple[int | str, ...]:
 
 def _patterns(untie: bool | Sequence[str] | None) -> Sequence[str]:
     """Raises InvalidIR for what is neither a truth value nor a list of names."""
-    match untie:
-        case None | False:
-            return ()
-        case True:
-            return ("*",)
-        case str():
-            raise InvalidIR(
-                f"untie is {untie!r}; it is a list of names or patterns, as in [{untie!r}], True or False"
-            )
-        case _:
-            return tuple(untie)
+    given: object = untie
+    if given is None or isinstance(given, bool):
+        return ("*",) if given else ()
+    names = cast("Sequence[object]", given) if isinstance(given, list | tuple | set | frozenset) else (None,)
+    patterns = tuple(name for name in names if isinstance(name, str))
+    if len(patterns) < len(names):
+        like = f"[{quoted(given)}]" if isinstance(given, str) else "['*.norm*.weight']"
+        raise InvalidIR(
+            f"untie is {quoted(given)}; it is a list of names or patterns, as in {like}, True or False"
+        )
+    return patterns
 
 
 def warn_of_ties(forward: Forward, trained: Sequence[str]) -> None:
