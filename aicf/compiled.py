@@ -35,6 +35,7 @@ from aicf.runtime.device_weights import DeviceWeights
 from aicf.runtime.executable import Executable
 from aicf.runtime.tensors import Array
 from aicf.summary import Summary, summarize
+from aicf.training.plateau import PlateauRule
 from aicf.value_names import ValueNames, value_names
 from aicf.why_not import WhyNot, why_not
 
@@ -100,11 +101,13 @@ class Trained:
         ops: What the model computes and how it is trained, op by op: what checkpoints are compared by.
         added: Names of what the step keeps beside the model: optimizer states, counter, losses.
         logits: Sizes of a prediction of rank 3 or more with classes in dimension 1; empty for others.
+        plateau: By which the host lowers the learning rate; None of other schedules.
     """
 
     ops: tuple[str, ...]
     added: tuple[str, ...]
     logits: tuple[int | str, ...] = ()
+    plateau: PlateauRule | None = None
 
 
 @dataclass(frozen=True)

@@ -152,7 +152,8 @@ def things(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     """What methods are called on."""
     folder = tmp_path_factory.mktemp("nonsense")
     (folder / "folder.mlir").mkdir()
-    exe, step = aicf.compile(TEXT, target="reference"), _train()
+    rate = schedules.Plateau(0.1)
+    exe, step = aicf.compile(TEXT, target="reference"), _train(optimizer=optimizers.SGD(rate))
     exe.save(folder / "m.aicf")
     step.save_program(folder / "step.aicf")
     step(X, np.ones((2, 4), np.float32))
@@ -253,7 +254,16 @@ def _of_sessions() -> Iterator[tuple[str, Entry]]:
 
 
 def _of_steps() -> Iterator[tuple[str, Entry]]:
-    names = ("__call__", "loss_of", "load_state_dict", "load", "set_learning_rate", "explain", "ir")
+    names = (
+        "__call__",
+        "loss_of",
+        "load_state_dict",
+        "load",
+        "set_learning_rate",
+        "report_metric",
+        "explain",
+        "ir",
+    )
     for name in names:
         yield f"step.{name}", _method("step", name)
     yield "step.__call__ x", _method("step", "__call__", "x", y=X)
@@ -270,6 +280,7 @@ _SCHEDULES: Mapping[type[schedules.Schedule], Mapping[str, Any]] = {
     schedules.MultiStep: {"milestones": [2]},
     schedules.OneCycle: {"total": 9},
     schedules.FromHost: {},
+    schedules.Plateau: {},
 }
 """Every schedule, and what it does not do without."""
 
@@ -332,6 +343,7 @@ SLOW = (
     "MultiStep",
     "OneCycle",
     "FromHost",
+    "Plateau",
     "BCE",
     "Cross",
     "Huber",

@@ -24,6 +24,7 @@ from aicf.training.forward import Forward, read_forward
 from aicf.training.initial import first_values
 from aicf.training.losses import LossLike, resolve_loss
 from aicf.training.optimizers import Optimizer, check_optimizer
+from aicf.training.schedules import Plateau, resolve_schedule
 from aicf.training.step import TrainStep
 from aicf.training.step_graph import Recipe, trained_names, write_step
 from aicf.weight_arrays import Weights, read_weights
@@ -118,7 +119,9 @@ def train_step(
     executable = _compiled(source, {**program.start, **given}, asked, own, folder)
     ours = {argument.name for argument in forward.arguments}
     added = (*(name for name in program.start if name not in ours), *sorted(forward.drawing))
-    trained = Trained(ops_of(forward, recipe), added, _logits(forward, recipe))
+    schedule = resolve_schedule(optimizer.lr)
+    rule = schedule.rule() if isinstance(schedule, Plateau) else None
+    trained = Trained(ops_of(forward, recipe), added, _logits(forward, recipe), rule)
     executable.record = replace(executable.record, trained=trained)
     return TrainStep(executable)
 

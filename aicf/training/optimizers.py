@@ -223,9 +223,7 @@ def _check_numbers(description: Optimizer | Schedule) -> None:
             holds, wanted = isinstance(value, str), f"a name, such as {default!r}"
         else:
             is_rate = option.name == "lr" and isinstance(value, Schedule)
-            holds = is_rate or (
-                isinstance(value, bool) == isinstance(default, bool) and _is_option(value)
-            )
+            holds = is_rate or (isinstance(value, bool) == isinstance(default, bool) and _is_option(value))
             wanted = f"a {type(default).__name__}"
         if not holds:
             given = quoted(cast(object, value))

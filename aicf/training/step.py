@@ -19,9 +19,10 @@ from aicf.errors import ArtifactError, InputMismatch, quoted
 from aicf.explain import Explanation, ValueExplanation
 from aicf.runtime.graph_exec import GraphExec, check_runs
 from aicf.runtime.ports import reject_unknown
-from aicf.runtime.tensors import Array
+from aicf.runtime.tensors import Array, describe_array, numpy_dtype
 from aicf.training.checkpoint import check_tensors, read_checkpoint, write_checkpoint
 from aicf.training.history import HISTORY, LENGTH, RING, check_history, read_ring
+from aicf.training.plateau import DTYPES, PlateauRule
 from aicf.weight_arrays import read_weights
 from aicf.whole_numbers import is_whole
 
@@ -73,6 +74,21 @@ def _rate(lr: object, dtype: np.dtype[Any]) -> Array:
             f"the learning rate is one finite number ({dtype}), got {quoted(cast(object, lr))}"
         )
     return rate
+
+
+def _metric(metric: object) -> float:
+    """A metric, which may be NaN or infinite. Raises InputMismatch for what is not one number."""
+    number = metric
+    if isinstance(number, np.ndarray | np.generic) and cast(Array, number).size == 1:
+        number = cast(Array, number).item()
+    if isinstance(number, StepLoss):
+        return float(number)
+    if isinstance(number, bool) or not isinstance(number, Real):
+        raise InputMismatch(f"the metric is {quoted(metric)}; give one number")
+    try:
+        return float(number)
+    except OverflowError:
+        raise InputMismatch(f"the metric is {quoted(metric)}; give a number that a float holds") from None
 
 
 def _check_labels(logits: Sequence[int | str], labels: Sequence[int]) -> None:
@@ -321,7 +337,7 @@ class TrainStep:
         self.executable.save(path, state=True)
 
     def set_learning_rate(self, lr: float) -> None:
-        """The rate from the next step on, of an optimizer with `lr=aicf.schedules.FromHost(...)`.
+        """The rate from the next step on, of an optimizer with `lr=aicf.schedules.FromHost(...)` or `Plateau(...)`.
 
         Raises:
             InputMismatch: the program computes the rate itself, or `lr` is no finite number in the rate's type.
@@ -331,6 +347,29 @@ class TrainStep:
                 "the step computes its learning rate; build it with lr=aicf.schedules.FromHost(...)"
             )
         self.executable.set_state({RATE: _rate(lr, self.executable.weights[RATE].dtype)})
+
+    def report_metric(self, metric: float | Array | np.generic | StepLoss) -> float:
+        """What `lr=aicf.schedules.Plateau(...)` follows: one metric, as of `step(metric)` of PyTorch's schedulers.
+
+        It is reported at the end of an epoch, or whenever else it is measured. Waits for the steps in flight.
+
+        Args:
+            metric: One number, an array of one, or a `StepLoss`. NaN is no improvement.
+
+        Returns:
+            The rate from the next step on.
+
+        Raises:
+            InputMismatch: the step has another schedule, or the metric is not one number.
+        """
+        rule = self._trained.plateau
+        if rule is None:
+            raise InputMismatch(
+                "the learning rate of the step follows no metric; build it with lr=aicf.schedules.Plateau(...)"
+            )
+        after = rule.after(self.executable.state(*DTYPES), _metric(metric))
+        self.executable.set_state(after)
+        return float(after[RATE])
 
     # What it is made of
 
@@ -376,4 +415,17 @@ def load_step(path: str | Path, native: Literal["use", "rebuild"] = "use") -> Tr
         raise ArtifactError(
             f"the artifact contradicts itself: its program keeps no '{missing[0]}'", location=str(path)
         )
+    if problem := None if trained.plateau is None else _plateau_problem(trained.plateau, executable):
+        raise ArtifactError(f"the artifact contradicts itself: {problem}", location=str(path))
     return TrainStep(executable)
+
+
+def _plateau_problem(rule: PlateauRule, executable: CompiledModel) -> str | None:
+    """Why a program cannot follow the rule that an artifact has for it; None if it can."""
+    for name, dtype in DTYPES.items():
+        found = executable.weights.get(name)
+        if name not in executable.plan.mutable or found is None:
+            return f"its program keeps no '{name}'"
+        if found.shape != () or found.dtype != numpy_dtype(dtype):
+            return f"'{name}' is {describe_array(found)} in its program, a plateau schedule has one {dtype}"
+    return rule.problem()
