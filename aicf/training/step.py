@@ -58,37 +58,38 @@ def _number_of(state: Mapping[str, Array]) -> int:
     return number
 
 
+def _one_number(value: object) -> float | None:
+    """One number, or an array of one; None for others, and for what is too large for a float."""
+    if isinstance(value, np.ndarray | np.generic) and cast(Array, value).size == 1:
+        value = cast(Array, value).item()
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return None
+
+
 def _rate(lr: object, dtype: np.dtype[Any]) -> Array:
     """A learning rate, [].
 
     Raises:
         InputMismatch: it is not one finite number, or too large for `dtype`.
     """
-    number: object = lr
-    if isinstance(lr, np.ndarray | np.generic) and not lr.ndim:
-        number = cast(Array, lr).item()
+    number = _one_number(lr)
     with np.errstate(over="ignore"):
-        rate = np.asarray(number if isinstance(number, Real) else np.nan, dtype)
+        rate = np.asarray(np.nan if number is None else number, dtype)
     if not np.isfinite(rate):
-        raise InputMismatch(
-            f"the learning rate is one finite number ({dtype}), got {quoted(cast(object, lr))}"
-        )
+        raise InputMismatch(f"the learning rate is one finite number ({dtype}), got {quoted(lr)}")
     return rate
 
 
 def _metric(metric: object) -> float:
     """A metric, which may be NaN or infinite. Raises InputMismatch for what is not one number."""
-    number = metric
-    if isinstance(number, np.ndarray | np.generic) and cast(Array, number).size == 1:
-        number = cast(Array, number).item()
-    if isinstance(number, StepLoss):
-        return float(number)
-    if isinstance(number, bool) or not isinstance(number, Real):
-        raise InputMismatch(f"the metric is {quoted(metric)}; give one number")
-    try:
-        return float(number)
-    except OverflowError:
-        raise InputMismatch(f"the metric is {quoted(metric)}; give a number that a float holds") from None
+    number = float(metric) if isinstance(metric, StepLoss) else _one_number(metric)
+    if number is None:
+        raise InputMismatch(f"the metric is {quoted(metric)}; give one number that a float holds")
+    return number
 
 
 def _check_labels(logits: Sequence[int | str], labels: Sequence[int]) -> None:

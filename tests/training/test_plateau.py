@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import aicf
 from aicf import artifact
@@ -60,8 +59,10 @@ def expected(options: Plateau, metrics: list[float]) -> list[float]:
 def metrics(seed: int) -> list[float]:
     """Metrics of both signs that improve slowly, stand still, repeat, and are NaN or infinite now and then."""
     random = np.random.default_rng(seed)
-    found: NDArray[np.float64] = random.normal(scale=random.choice([0.01, 1.0]), size=LENGTH) + random.choice([-3.0, 0.0, 3.0])
-    found += np.linspace(0, random.choice([-1.0, 0.0, 1.0]), LENGTH)
+    scale, middle, slope = (
+        float(random.choice(each)) for each in ([0.01, 1.0], [-3.0, 0.0, 3.0], [-1.0, 0.0, 1.0])
+    )
+    found = random.normal(middle, scale, LENGTH) + np.linspace(0, slope, LENGTH)
     again = random.random(LENGTH) < 0.2
     found[1:][again[1:]] = found[:-1][again[1:]]
     for odd in (np.nan, np.inf, -np.inf):
