@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from aicf.compiled import CompiledModel, load
+from aicf.compiled import CompiledModel, read_step, save_step
 from aicf.dialects.step_names import OWN, RATE, STEP, TARGET
 from aicf.errors import ArtifactError, InputMismatch, quoted
 from aicf.explain import Explanation, ValueExplanation
@@ -21,7 +21,7 @@ from aicf.runtime.graph_exec import GraphExec, check_runs
 from aicf.runtime.ports import reject_unknown
 from aicf.runtime.tensors import Array, describe_array, numpy_dtype
 from aicf.training.checkpoint import check_tensors, read_checkpoint, write_checkpoint
-from aicf.training.history import HISTORY, LENGTH, RING, check_history, read_ring
+from aicf.training.history import HISTORY, LENGTH, RING, history_problem, read_ring
 from aicf.training.plateau import DTYPES, PlateauRule
 from aicf.weight_arrays import read_weights
 from aicf.whole_numbers import is_whole
@@ -222,7 +222,7 @@ class TrainStep:
     def losses(self) -> Array:
         """The losses of all steps, [steps], those before a checkpoint that was loaded included. Waits for them.
 
-        A state without its history begins a new one: that of `load_state_dict`, and that of `aicf.load_step`.
+        So are those before an artifact of `save_program`. `load_state_dict` begins a new history.
         """
         self._drain()
         return np.array(self._losses, self.executable.weights[RING].dtype)
@@ -324,18 +324,23 @@ class TrainStep:
         """
         state = read_checkpoint(path, self._trained.ops)
         history = state.pop(HISTORY, np.empty(0))
-        check_history(history, state.get(STEP))
+        if problem := history_problem(history, state.get(STEP)):
+            raise InputMismatch(f"the checkpoint contradicts itself: {problem}; take another one")
         self.load_state_dict(state)
-        self._losses = history.tolist()
-        self._first = self._count - len(self._losses)
+        self._remember(history)
 
     def save_program(self, path: str | Path) -> None:
-        """Writes the compiled step as it is now, program and state, as an artifact that `aicf.load_step` takes.
+        """Writes the compiled step as it is now, program, state and losses, as an artifact that `aicf.load_step` takes.
 
         Raises:
             ArtifactError: the file cannot be written.
         """
-        self.executable.save(path, state=True)
+        save_step(self.executable, path, {HISTORY: self.losses()})
+
+    def _remember(self, history: Array) -> None:
+        """Takes the losses of the last steps, [steps]; they may be fewer than the steps that were done."""
+        self._losses = history.tolist()
+        self._first = self._count - len(self._losses)
 
     def set_learning_rate(self, lr: float) -> None:
         """The rate from the next step on, of an optimizer with `lr=aicf.schedules.FromHost(...)` or `Plateau(...)`.
@@ -392,7 +397,7 @@ class TrainStep:
 
 
 def load_step(path: str | Path, native: Literal["use", "rebuild"] = "use") -> TrainStep:
-    """The training step in an artifact; it goes on bit by bit as the one that was saved would have.
+    """The training step in an artifact, with its losses; it goes on bit by bit as the one that was saved would have.
 
     Needs no compiler, with `native="use"`.
 
@@ -405,7 +410,7 @@ def load_step(path: str | Path, native: Literal["use", "rebuild"] = "use") -> Tr
         ArtifactError: the file holds no training step.
         Others as `aicf.load`.
     """
-    executable = load(path, native)
+    executable, kept = read_step(path, native)
     trained = executable.record.trained
     if trained is None:
         raise ArtifactError(
@@ -418,7 +423,11 @@ def load_step(path: str | Path, native: Literal["use", "rebuild"] = "use") -> Tr
         )
     if problem := None if trained.plateau is None else _plateau_problem(trained.plateau, executable):
         raise ArtifactError(f"the artifact contradicts itself: {problem}", location=str(path))
-    return TrainStep(executable)
+    step, history = TrainStep(executable), kept.get(HISTORY, np.empty(0))
+    if problem := history_problem(history, executable.weights[STEP]):
+        raise ArtifactError(f"the artifact contradicts itself: {problem}", location=str(path))
+    step._remember(history)
+    return step
 
 
 def _plateau_problem(rule: PlateauRule, executable: CompiledModel) -> str | None:
