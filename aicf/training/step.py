@@ -121,17 +121,18 @@ class TrainStep:
 
     Args:
         executable: The compiled step, of `aicf.train_step`.
+        history: Losses of the last steps that its state has behind it, [steps].
     """
 
-    def __init__(self, executable: CompiledModel) -> None:
+    def __init__(self, executable: CompiledModel, history: Array | None = None) -> None:
         assert executable.record.trained is not None
         self.executable = executable
         self._trained = executable.record.trained
         self._inputs = [spec.name for spec in executable.inputs]
         self._by_sizes: dict[tuple[int, ...], GraphExec] = {}
         self._current: GraphExec | None = None
-        self._first = self._count = _number_of(executable.weights)
-        self._losses: list[float] = []
+        self._count = _number_of(executable.weights)
+        self._remember(np.empty(0) if history is None else history)
         self._is_stepping = False
 
     # Stepping
@@ -339,7 +340,7 @@ class TrainStep:
 
     def _remember(self, history: Array) -> None:
         """Takes the losses of the last steps, [steps]; they may be fewer than the steps that were done."""
-        self._losses = history.tolist()
+        self._losses: list[float] = history.tolist()
         self._first = self._count - len(self._losses)
 
     def set_learning_rate(self, lr: float) -> None:
@@ -423,11 +424,10 @@ def load_step(path: str | Path, native: Literal["use", "rebuild"] = "use") -> Tr
         )
     if problem := None if trained.plateau is None else _plateau_problem(trained.plateau, executable):
         raise ArtifactError(f"the artifact contradicts itself: {problem}", location=str(path))
-    step, history = TrainStep(executable), kept.get(HISTORY, np.empty(0))
+    history = kept.get(HISTORY, np.empty(0))
     if problem := history_problem(history, executable.weights[STEP]):
         raise ArtifactError(f"the artifact contradicts itself: {problem}", location=str(path))
-    step._remember(history)
-    return step
+    return TrainStep(executable, history)
 
 
 def _plateau_problem(rule: PlateauRule, executable: CompiledModel) -> str | None:
