@@ -56,6 +56,7 @@ def train_step(
     meta: Literal["device", "host"] | None = None,
     memory_budget: int = 0,
     check_finite: bool = False,
+    strict: bool = False,
     passes: Passes = (),
     cache_dir: str | Path | None = None,
 ) -> TrainStep:
@@ -82,6 +83,8 @@ def train_step(
         passes: As of `aicf.compile`; at `model` the program is the whole step.
         check_finite: A step whose loss or gradients are not all finite changes nothing, nor does any after it; its
             number is `TrainStep.bad_step`.
+        strict: Whether an ONNX model whose `value_info` or outputs declare what is not so is refused. If not, what its
+            nodes compute holds, and the logger `aicf.training` warns.
         cache_dir: Folder of compiled programs, shared by all processes and sessions that name it: a step that was
             compiled before is loaded. None keeps none.
 
@@ -96,7 +99,8 @@ def train_step(
         raise InvalidIR(f"seed is {quoted(seed)}; give a whole number")
     sizes = dims_text(dims)
     recipe = Recipe(resolve_loss(loss), optimizer, frozen, clip_norm, micro_batches)
-    forward = read_forward(model, sizes, bind=micro_batches > 1, untie=_patterns(untie))
+    bind = micro_batches > 1
+    forward = read_forward(model, sizes, bind=bind, untie=_patterns(untie), strict=bool(strict))
     if untie is None:
         warn_of_ties(forward, trained_names(forward, frozen))
     program = write_step(forward, recipe)
