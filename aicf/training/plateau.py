@@ -66,7 +66,7 @@ class PlateauRule:
         return _arrays(rate, worst, 0, 0)
 
     def after(self, state: Mapping[str, Array], metric: float) -> dict[str, Array]:
-        """The metas after a metric, which may be NaN: no metric is worse.
+        """The metas after a metric; NaN is no improvement.
 
         Args:
             state: The metas before it.

@@ -187,7 +187,7 @@ class FromHost(Schedule):
 
 @dataclass(frozen=True)
 class Plateau(Schedule):
-    """Times `factor` when a metric has stopped to improve; PyTorch's `ReduceLROnPlateau`, with its names and defaults.
+    """Times `factor` when a metric has stopped improving; PyTorch's `ReduceLROnPlateau`, with its names and defaults.
 
     The metric is what `TrainStep.report_metric` is told, such as the loss of an epoch on held-out samples. The rate is
     part of the state, with the best metric and the counts, so checkpoints hold all of it. A metric that is NaN is no
