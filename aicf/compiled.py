@@ -35,6 +35,7 @@ from aicf.runtime.device_weights import DeviceWeights
 from aicf.runtime.executable import Executable
 from aicf.runtime.tensors import Array
 from aicf.summary import Summary, summarize
+from aicf.training.plateau import PlateauRule
 from aicf.value_names import ValueNames, value_names
 from aicf.why_not import WhyNot, why_not
 
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 EMIT, LOGICAL, LEDGER, PLAN = "emit.mlir", "logical.mlir", "ledger.json", "plan.json"
 PLACES, TRAINED = "places.json", "trained.json"
 NATIVE, WEIGHTS, PREPARED = "native.bin", "weights.safetensors", "prepared.safetensors"
+KEPT = "kept.safetensors"
+"""What the host keeps of a training step beside its state."""
 
 
 class SharedWeights(Protocol):
@@ -100,11 +103,13 @@ class Trained:
         ops: What the model computes and how it is trained, op by op: what checkpoints are compared by.
         added: Names of what the step keeps beside the model: optimizer states, counter, losses.
         logits: Sizes of a prediction of rank 3 or more with classes in dimension 1; empty for others.
+        plateau: By which the host lowers the learning rate; None of other schedules.
     """
 
     ops: tuple[str, ...]
     added: tuple[str, ...]
     logits: tuple[int | str, ...] = ()
+    plateau: PlateauRule | None = None
 
 
 @dataclass(frozen=True)
@@ -250,35 +255,60 @@ class CompiledModel(Executable):
         Raises:
             ArtifactError: the file cannot be written.
         """
-        entries = {
-            EMIT: self.record.emit.encode(),
-            LEDGER: _to_json(to_plain(self.decisions)),
-            PLAN: _to_json(self.plan.to_json()),
-        }
-        entries[NATIVE] = native_file.to_bytes(self.native, artifact.digest(entries[PLAN]))
-        if weights:
-            changed = self.state() if state else {}
-            entries[WEIGHTS] = tensor_bytes.to_bytes({**self.weights, **changed})
-        if self.record.places:
-            entries[PLACES] = _to_json(dict(self.record.places))
-        if self.record.trained is not None:
-            entries[TRAINED] = _to_json(to_plain(self.record.trained))
-        if self.record.logical is not None:
-            entries[LOGICAL] = self.record.logical.encode()
-        prepared_for = None
-        if weights and self.plan.prepare is not None and self.native.place == "host":
-            entries[PREPARED] = tensor_bytes.to_bytes(self.prepared())
-            prepared_for = artifact.digest(entries[WEIGHTS])
-        ours = _Manifest(self.name, self.record.options, prepared_for)
-        artifact.write(
-            path,
-            entries,
-            {
-                **to_plain(ours),
-                "toolchain": dict(self.record.toolchain),
-                "cpu_features": list(self.native.features),
-            },
-        )
+        _write(self, path, weights, state, {})
+
+
+def _write(
+    model: CompiledModel, path: str | Path, weights: bool, state: bool, more: Mapping[str, bytes]
+) -> None:
+    """See `CompiledModel.save`.
+
+    Args:
+        more: Other entries.
+    """
+    record = model.record
+    entries = {
+        EMIT: record.emit.encode(),
+        LEDGER: _to_json(to_plain(record.decisions)),
+        PLAN: _to_json(model.plan.to_json()),
+        **more,
+    }
+    entries[NATIVE] = native_file.to_bytes(model.native, artifact.digest(entries[PLAN]))
+    if weights:
+        changed = model.state() if state else {}
+        entries[WEIGHTS] = tensor_bytes.to_bytes({**model.weights, **changed})
+    if record.places:
+        entries[PLACES] = _to_json(dict(record.places))
+    if record.trained is not None:
+        entries[TRAINED] = _to_json(to_plain(record.trained))
+    if record.logical is not None:
+        entries[LOGICAL] = record.logical.encode()
+    prepared_for = None
+    if weights and model.plan.prepare is not None and model.native.place == "host":
+        entries[PREPARED] = tensor_bytes.to_bytes(model.prepared())
+        prepared_for = artifact.digest(entries[WEIGHTS])
+    ours = _Manifest(model.name, record.options, prepared_for)
+    artifact.write(
+        path,
+        entries,
+        {
+            **to_plain(ours),
+            "toolchain": dict(record.toolchain),
+            "cpu_features": list(model.native.features),
+        },
+    )
+
+
+def save_step(model: CompiledModel, path: str | Path, kept: Mapping[str, Array]) -> None:
+    """Writes a training step as it is now.
+
+    Args:
+        kept: What the host keeps of it beside its state, such as its losses.
+
+    Raises:
+        ArtifactError: the file cannot be written.
+    """
+    _write(model, path, True, True, {KEPT: tensor_bytes.to_bytes(kept)})
 
 
 def _to_json(value: object) -> bytes:
@@ -305,11 +335,33 @@ def load(
         InputMismatch: a given weight is missing, unknown, or of another shape or dtype.
         BackendUnavailable: the backend, or a CPU feature that the code needs, is not here.
     """
-    if not isinstance(native, str) or native not in ("use", "rebuild"):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputMismatch(f"native={quoted(native)} is not legal; legal: use, rebuild")
+    rebuild = _rebuilds(native)
     file = artifact.read(path)
     with _located(path):
-        return _load(file, native == "rebuild", weights)
+        return _load(file, rebuild, weights)
+
+
+def read_step(
+    path: str | Path, native: Literal["use", "rebuild"]
+) -> tuple[CompiledModel, Mapping[str, Array]]:
+    """Loads an artifact with what `save_step` put in it, which is nothing where another function wrote it.
+
+    Args:
+        native: As of `load`.
+
+    Raises: as `load`.
+    """
+    rebuild = _rebuilds(native)
+    file = artifact.read(path)
+    with _located(path):
+        return _load(file, rebuild, None), _read_tensors(file, KEPT) if KEPT in file.entries else {}
+
+
+def _rebuilds(native: object) -> bool:
+    """The option `native`. Raises InputMismatch for what is not legal."""
+    if not isinstance(native, str) or native not in ("use", "rebuild"):
+        raise InputMismatch(f"native={quoted(native)} is not legal; legal: use, rebuild")
+    return native == "rebuild"
 
 
 def load_program(path: str | Path, offered: Mapping[str, Array], shared: SharedWeights) -> CompiledModel:

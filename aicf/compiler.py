@@ -147,6 +147,12 @@ def compile(
     return compiled
 
 
+def check_strict(source: Source, strict: bool) -> None:
+    """Raises PolicyError if the option `strict` is given and has no effect on the model."""
+    if strict and not source.is_onnx:
+        raise PolicyError("strict: only ONNX models declare types that follow anyway; leave the option out")
+
+
 def checked_budget(memory_budget: int) -> int:
     """The option `memory_budget`. Raises PolicyError for what is no number of bytes."""
     if not is_whole(memory_budget, least=0):
@@ -256,8 +262,7 @@ def resolve_options(source: Source, asked: Options) -> Options:
     Raises PolicyError for a target that is not legal, and for options that an emit program cannot follow.
     """
     own = TARGET in source.module.attributes
-    if asked.strict and not source.is_onnx:
-        raise PolicyError("strict: only ONNX models declare types that follow anyway; leave the option out")
+    check_strict(source, asked.strict)
     if source.is_emit:
         _reject_options(source, own, asked)
     if source.has_groups and asked.dims:

@@ -18,7 +18,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.universe import XDSL_UNIVERSE, Universe
 
-from aicf.errors import AicfError, PolicyError
+from aicf.errors import AicfError, PolicyError, quoted
 from aicf.frontends.text import verify_module
 from aicf.passes.assign_ids import AssignIdsPass
 from aicf.passes.support.pipeline import parse_pipeline, suggest
@@ -137,7 +137,12 @@ def flattened(passes: Passes) -> tuple[Extension, ...]:
     Raises:
         PolicyError: something in it is no extension.
     """
-    return tuple(_flat(passes))
+    try:
+        return tuple(_flat(passes))
+    except RecursionError:
+        raise PolicyError(
+            "passes: the list is nested too deeply; write passes=[aicf.at(point, pass)]"
+        ) from None
 
 
 def _flat(entry: object) -> Iterator[Extension]:
@@ -148,7 +153,7 @@ def _flat(entry: object) -> Iterator[Extension]:
             yield from _flat(each)
     else:
         raise PolicyError(
-            f"passes: {type(entry).__name__} {str(entry)[:40]!r} names no extension point; write "
+            f"passes: {quoted(entry)} names no extension point; write "
             f"passes=[aicf.at(point, pass)] with one of {', '.join(POINTS)}"
         )
 

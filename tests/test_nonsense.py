@@ -152,7 +152,8 @@ def things(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     """What methods are called on."""
     folder = tmp_path_factory.mktemp("nonsense")
     (folder / "folder.mlir").mkdir()
-    exe, step = aicf.compile(TEXT, target="reference"), _train()
+    rate = schedules.Plateau(0.1)
+    exe, step = aicf.compile(TEXT, target="reference"), _train(optimizer=optimizers.SGD(rate))
     exe.save(folder / "m.aicf")
     step.save_program(folder / "step.aicf")
     step(X, np.ones((2, 4), np.float32))
@@ -253,13 +254,35 @@ def _of_sessions() -> Iterator[tuple[str, Entry]]:
 
 
 def _of_steps() -> Iterator[tuple[str, Entry]]:
-    names = ("__call__", "loss_of", "load_state_dict", "load", "set_learning_rate", "explain", "ir")
+    names = (
+        "__call__",
+        "loss_of",
+        "load_state_dict",
+        "load",
+        "set_learning_rate",
+        "report_metric",
+        "explain",
+        "ir",
+    )
     for name in names:
         yield f"step.{name}", _method("step", name)
     yield "step.__call__ x", _method("step", "__call__", "x", y=X)
     yield "step.replay", lambda things, value: things.step.replay(_few(value))
     yield "step.save", lambda things, value: things.step.save(_inside(things, value))
     yield "step.save_program", lambda things, value: things.step.save_program(_inside(things, value))
+
+
+_SCHEDULES: Mapping[type[schedules.Schedule], Mapping[str, Any]] = {
+    schedules.Constant: {},
+    schedules.Linear: {"total": 5},
+    schedules.Cosine: {"total": 5},
+    schedules.Step: {"step_size": 2},
+    schedules.MultiStep: {"milestones": [2]},
+    schedules.OneCycle: {"total": 9},
+    schedules.FromHost: {},
+    schedules.Plateau: {},
+}
+"""Every schedule, and what it does not do without."""
 
 
 def _of_training_parts() -> Iterator[tuple[str, Entry]]:
@@ -269,9 +292,9 @@ def _of_training_parts() -> Iterator[tuple[str, Entry]]:
                 f"{kind.__name__} {name}",
                 lambda _, value, kind=kind, name=name: _train(optimizer=kind(**{"lr": 0.1, name: value})),
             )
-    for kind in (schedules.Constant, schedules.Linear, schedules.Cosine, schedules.FromHost):
+    for kind, needs in _SCHEDULES.items():
         for name in _parameters(kind):
-            rate = {"lr": 0.1} | ({"total": 5} if "total" in _parameters(kind) else {})
+            rate = {"lr": 0.1, **needs}
             yield (
                 f"{kind.__name__} {name}",
                 lambda _, value, kind=kind, name=name, rate=rate: _train(
@@ -316,7 +339,11 @@ SLOW = (
     "Constant",
     "Linear",
     "Cosine",
+    "Step",
+    "MultiStep",
+    "OneCycle",
     "FromHost",
+    "Plateau",
     "BCE",
     "Cross",
     "Huber",

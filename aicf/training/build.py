@@ -6,11 +6,12 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
+from aicf.arguments import path_from
 from aicf.compiled import CompiledModel, Options, Trained
 from aicf.compiler import check_options, checked_budget, compile_source, logical_text, resolve_options
-from aicf.errors import InvalidIR, quoted
+from aicf.errors import ArtifactError, InvalidIR, quoted
 from aicf.extensions import Extension, Passes, flattened, source_stamp
 from aicf.frontends.text import verify_module
 from aicf.inference.cache import ProgramCache
@@ -23,6 +24,7 @@ from aicf.training.forward import Forward, read_forward
 from aicf.training.initial import first_values
 from aicf.training.losses import LossLike, resolve_loss
 from aicf.training.optimizers import Optimizer, check_optimizer
+from aicf.training.schedules import Plateau, resolve_schedule
 from aicf.training.step import TrainStep
 from aicf.training.step_graph import Recipe, trained_names, write_step
 from aicf.weight_arrays import Weights, read_weights
@@ -54,6 +56,7 @@ def train_step(
     meta: Literal["device", "host"] | None = None,
     memory_budget: int = 0,
     check_finite: bool = False,
+    strict: bool = False,
     passes: Passes = (),
     cache_dir: str | Path | None = None,
 ) -> TrainStep:
@@ -80,6 +83,8 @@ def train_step(
         passes: As of `aicf.compile`; at `model` the program is the whole step.
         check_finite: A step whose loss or gradients are not all finite changes nothing, nor does any after it; its
             number is `TrainStep.bad_step`.
+        strict: Whether an ONNX model whose `value_info` or outputs declare what is not so is refused. If not, what its
+            nodes compute holds, and the logger `aicf.training` warns.
         cache_dir: Folder of compiled programs, shared by all processes and sessions that name it: a step that was
             compiled before is loaded. None keeps none.
 
@@ -94,7 +99,8 @@ def train_step(
         raise InvalidIR(f"seed is {quoted(seed)}; give a whole number")
     sizes = dims_text(dims)
     recipe = Recipe(resolve_loss(loss), optimizer, frozen, clip_norm, micro_batches)
-    forward = read_forward(model, sizes, bind=micro_batches > 1, untie=_patterns(untie))
+    bind = micro_batches > 1
+    forward = read_forward(model, sizes, bind=bind, untie=_patterns(untie), strict=bool(strict))
     if untie is None:
         warn_of_ties(forward, trained_names(forward, frozen))
     program = write_step(forward, recipe)
@@ -112,12 +118,14 @@ def train_step(
         checked_budget(memory_budget),
         passes=tuple(each.text for each in own),
     )
-    folder = None if cache_dir is None else Path(cache_dir)
+    folder = None if cache_dir is None else path_from(cache_dir, ArtifactError, "cache_dir")
     source = Source(program.graph.module(), forward.name)
     executable = _compiled(source, {**program.start, **given}, asked, own, folder)
     ours = {argument.name for argument in forward.arguments}
     added = (*(name for name in program.start if name not in ours), *sorted(forward.drawing))
-    trained = Trained(ops_of(forward, recipe), added, _logits(forward, recipe))
+    schedule = resolve_schedule(optimizer.lr)
+    rule = schedule.rule() if isinstance(schedule, Plateau) else None
+    trained = Trained(ops_of(forward, recipe), added, _logits(forward, recipe), rule)
     executable.record = replace(executable.record, trained=trained)
     return TrainStep(executable)
 
@@ -132,17 +140,17 @@ def _logits(forward: Forward, recipe: Recipe) -> tuple[int | str, ...]:
 
 def _patterns(untie: bool | Sequence[str] | None) -> Sequence[str]:
     """Raises InvalidIR for what is neither a truth value nor a list of names."""
-    match untie:
-        case None | False:
-            return ()
-        case True:
-            return ("*",)
-        case str():
-            raise InvalidIR(
-                f"untie is {untie!r}; it is a list of names or patterns, as in [{untie!r}], True or False"
-            )
-        case _:
-            return tuple(untie)
+    given: object = untie
+    if given is None or isinstance(given, bool):
+        return ("*",) if given else ()
+    names = cast("Sequence[object]", given) if isinstance(given, list | tuple | set | frozenset) else (None,)
+    patterns = tuple(name for name in names if isinstance(name, str))
+    if len(patterns) < len(names):
+        like = f"[{quoted(given)}]" if isinstance(given, str) else "['*.norm*.weight']"
+        raise InvalidIR(
+            f"untie is {quoted(given)}; it is a list of names or patterns, as in {like}, True or False"
+        )
+    return patterns
 
 
 def warn_of_ties(forward: Forward, trained: Sequence[str]) -> None:

@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import SSAValue
 
+from aicf.compiler import check_strict
 from aicf.dialects import logical
 from aicf.dialects.logical import NAME_ATTR, ROLE_ATTR, UPDATES_ATTR, LogicalOp
 from aicf.dialects.types import TensorInfo, tensor_info
@@ -100,20 +101,24 @@ class Forward:
         return copy
 
 
-def read_forward(model: Model, dims: str = "", *, bind: bool = False, untie: Sequence[str] = ()) -> Forward:
+def read_forward(
+    model: Model, dims: str = "", *, bind: bool = False, untie: Sequence[str] = (), strict: bool = False
+) -> Forward:
     """Reads a model.
 
     Args:
         dims: Sizes of its symbolic dimensions, one each where they are bound here.
         bind: Whether they are; else they stay symbolic. Those of an ONNX model are bound in any case.
         untie: Names or patterns of initializers of an ONNX model of which each reader has a copy.
+        strict: Whether an ONNX model that declares wrong types or shapes of its values is refused.
 
     Raises:
         InvalidIR: it does not verify, is no single function of logical IR, or is a training step already.
-        PolicyError: the sizes do not fit it.
+        PolicyError: the sizes do not fit it, or it is no ONNX model and `strict` is given.
     """
     context = make_context()
     source = read_model(model, context, training=True, untie=untie)
+    check_strict(source, strict)
     if untie and not source.is_onnx:
         raise InvalidIR(
             "untie is for ONNX models, whose exporters merge weights; give each layer its own parameter"
@@ -124,7 +129,7 @@ def read_forward(model: Model, dims: str = "", *, bind: bool = False, untie: Seq
     VerifyLogicalPass().apply(context, source.module)
     fixed: frozenset[str] = frozenset()
     if is_onnx := source.is_onnx:
-        fixed = lower_forward(source, dims, context)
+        fixed = lower_forward(source, dims, context, strict=strict)
     elif bind and dims:
         SpecializeShapesPass(dims).apply(context, source.module)
     function = _only_function(source.module, source.name)

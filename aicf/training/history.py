@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from aicf.dialects.step_names import OWN
-from aicf.errors import InputMismatch
 from aicf.runtime.tensors import Array, describe_array, numpy_dtype
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 RING, PLACES = f"{OWN}losses", f"{OWN}places"
 """Names of the state, and of the steps of its entries, modulo its length."""
 HISTORY = f"{OWN}history"
-"""Name of the losses in a checkpoint: those of the last steps, up to its own."""
+"""Name of the losses in a checkpoint or artifact: those of the last steps, up to its own."""
 LENGTH = 1024
 """Steps between two readings, at most; a power of two."""
 
@@ -43,11 +42,9 @@ def read_ring(ring: Array, first: int, last: int) -> Array:
     return ring[np.arange(first - 1, last) % LENGTH]
 
 
-def check_history(losses: Array, step: Array | None) -> None:
-    """Raises InputMismatch for what cannot be the losses of a checkpoint whose counter is `step`."""
+def history_problem(losses: Array, step: Array | None) -> str | None:
+    """Why this cannot be the losses of a state whose counter is `step`; None if it can."""
     most = 0 if step is None or step.size != 1 else int(step.reshape(()))
     if losses.ndim != 1 or losses.dtype.kind != "f" or len(losses) > max(most, 0):
-        raise InputMismatch(
-            f"the checkpoint contradicts itself: it has {describe_array(losses)} as the losses of {most} steps; take "
-            "another one"
-        )
+        return f"it has {describe_array(losses)} as the losses of {most} steps"
+    return None

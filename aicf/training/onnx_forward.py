@@ -49,11 +49,12 @@ _UPDATE = f"{OWN}update."
 """Begins the names of results that are new running statistics."""
 
 
-def lower_forward(source: Source, dims: str, context: Context) -> frozenset[str]:
+def lower_forward(source: Source, dims: str, context: Context, *, strict: bool = False) -> frozenset[str]:
     """Makes a function of the graph of a model that was read for training.
 
     Args:
         dims: A size for each of its symbolic dimensions.
+        strict: Whether a wrong declaration is an error, of which the logger warns else.
 
     Returns:
         Names of its weights that are fixed.
@@ -66,7 +67,7 @@ def lower_forward(source: Source, dims: str, context: Context) -> frozenset[str]
     _warn_of_dropouts(source)
     running = {name for graph in _graphs(source) for name in _keep_statistics(graph)}
     SpecializeShapesPass(dims).apply(context, source.module)
-    LowerOnnxPass(training=True).apply(context, source.module)
+    LowerOnnxPass(strict, training=True).apply(context, source.module)
     _warn_of_declarations(source)
     for function in functions(source.module):
         _take_updates(function, running)

@@ -208,7 +208,7 @@ def check_optimizer(optimizer: object) -> None:
 
 
 def _check_numbers(description: Optimizer | Schedule) -> None:
-    """Raises InvalidIR for an option of an optimizer or a schedule that is no number where its default is one."""
+    """Raises InvalidIR for an option of an optimizer or a schedule that is not of the kind of its default."""
     for option in fields(description):
         if option.name == "groups":
             continue
@@ -219,6 +219,8 @@ def _check_numbers(description: Optimizer | Schedule) -> None:
             numbers = cast("Sequence[object]", value) if isinstance(value, tuple | list) else (None,)
             holds = count in (0, len(numbers)) and all(map(_is_number, numbers))
             wanted = "two numbers" if count else "a list of numbers"
+        elif isinstance(default, str):
+            holds, wanted = isinstance(value, str), f"a name, such as {default!r}"
         else:
             is_rate = option.name == "lr" and isinstance(value, Schedule)
             holds = is_rate or (isinstance(value, bool) == isinstance(default, bool) and _is_option(value))

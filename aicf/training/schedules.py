@@ -13,6 +13,7 @@ from typing import Literal
 from aicf.dialects import logical
 from aicf.errors import InvalidIR
 from aicf.frontends.builder import Graph, Value
+from aicf.training.plateau import PlateauRule
 
 __all__ = [
     "Constant",
@@ -22,6 +23,7 @@ __all__ = [
     "Linear",
     "MultiStep",
     "OneCycle",
+    "Plateau",
     "Schedule",
     "Step",
     "resolve_schedule",
@@ -181,6 +183,56 @@ _ANNEALS: Mapping[str, logical.Anneal] = {"cos": "cosine", "linear": "linear"}
 @dataclass(frozen=True)
 class FromHost(Schedule):
     """A rate that stays until `TrainStep.set_learning_rate` changes it; part of the state, so checkpoints hold it."""
+
+
+@dataclass(frozen=True)
+class Plateau(Schedule):
+    """Times `factor` when a metric has stopped improving; PyTorch's `ReduceLROnPlateau`, with its names and defaults.
+
+    The metric is what `TrainStep.report_metric` is told, such as the loss of an epoch on held-out samples. The rate is
+    part of the state, with the best metric and the counts, so checkpoints hold all of it. A metric that is NaN is no
+    improvement.
+
+    Args:
+        lr: The first rate.
+        mode: Whether a metric improves as it falls, `min`, or as it rises, `max`.
+        factor: 0 or more, and less than 1.
+        patience: Metrics in a row without an improvement that change nothing; the next one lowers the rate.
+        threshold: How much better than the best one a metric must be to count.
+        threshold_mode: `rel`, as a part of the best metric, or `abs`, as a difference to it.
+        cooldown: Metrics after the rate was lowered that do not count as without an improvement.
+        min_lr: The lowest rate.
+        eps: The rate stays where the next one would be lower by no more than this.
+    """
+
+    mode: Literal["min", "max"] = "min"
+    factor: float = 0.1
+    patience: int = 10
+    threshold: float = 1e-4
+    threshold_mode: Literal["rel", "abs"] = "rel"
+    cooldown: int = 0
+    min_lr: float = 0.0
+    eps: float = 1e-8
+
+    def rule(self) -> PlateauRule:
+        """Its options, without the first rate.
+
+        Raises:
+            InvalidIR: they are not legal.
+        """
+        rule = PlateauRule(
+            self.mode,
+            float(self.factor),
+            self.patience,
+            float(self.threshold),
+            self.threshold_mode,
+            self.cooldown,
+            float(self.min_lr),
+            float(self.eps),
+        )
+        if problem := rule.problem():
+            raise InvalidIR(f"Plateau: {problem}")
+        return replace(rule, patience=int(self.patience), cooldown=int(self.cooldown))
 
 
 def resolve_schedule(lr: float | Schedule) -> Schedule:

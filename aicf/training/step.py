@@ -13,15 +13,16 @@ from typing import Any, Literal, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from aicf.compiled import CompiledModel, load
+from aicf.compiled import CompiledModel, read_step, save_step
 from aicf.dialects.step_names import OWN, RATE, STEP, TARGET
 from aicf.errors import ArtifactError, InputMismatch, quoted
 from aicf.explain import Explanation, ValueExplanation
 from aicf.runtime.graph_exec import GraphExec, check_runs
 from aicf.runtime.ports import reject_unknown
-from aicf.runtime.tensors import Array
+from aicf.runtime.tensors import Array, describe_array, numpy_dtype
 from aicf.training.checkpoint import check_tensors, read_checkpoint, write_checkpoint
-from aicf.training.history import HISTORY, LENGTH, RING, check_history, read_ring
+from aicf.training.history import HISTORY, LENGTH, RING, history_problem, read_ring
+from aicf.training.plateau import DTYPES, PlateauRule
 from aicf.weight_arrays import read_weights
 from aicf.whole_numbers import is_whole
 
@@ -57,22 +58,38 @@ def _number_of(state: Mapping[str, Array]) -> int:
     return number
 
 
+def _one_number(value: object) -> float | None:
+    """One number, or an array of one; None for others, and for what is too large for a float."""
+    if isinstance(value, np.ndarray | np.generic) and cast(Array, value).size == 1:
+        value = cast(Array, value).item()
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return None
+
+
 def _rate(lr: object, dtype: np.dtype[Any]) -> Array:
     """A learning rate, [].
 
     Raises:
         InputMismatch: it is not one finite number, or too large for `dtype`.
     """
-    number: object = lr
-    if isinstance(lr, np.ndarray | np.generic) and not lr.ndim:
-        number = cast(Array, lr).item()
+    number = _one_number(lr)
     with np.errstate(over="ignore"):
-        rate = np.asarray(number if isinstance(number, Real) else np.nan, dtype)
+        rate = np.asarray(np.nan if number is None else number, dtype)
     if not np.isfinite(rate):
-        raise InputMismatch(
-            f"the learning rate is one finite number ({dtype}), got {quoted(cast(object, lr))}"
-        )
+        raise InputMismatch(f"the learning rate is one finite number ({dtype}), got {quoted(lr)}")
     return rate
+
+
+def _metric(metric: object) -> float:
+    """A metric, which may be NaN or infinite. Raises InputMismatch for what is not one number."""
+    number = float(metric) if isinstance(metric, StepLoss) else _one_number(metric)
+    if number is None:
+        raise InputMismatch(f"the metric is {quoted(metric)}; give one number that a float holds")
+    return number
 
 
 def _check_labels(logits: Sequence[int | str], labels: Sequence[int]) -> None:
@@ -104,17 +121,18 @@ class TrainStep:
 
     Args:
         executable: The compiled step, of `aicf.train_step`.
+        history: Losses of the last steps that its state has behind it, [steps].
     """
 
-    def __init__(self, executable: CompiledModel) -> None:
+    def __init__(self, executable: CompiledModel, history: Array | None = None) -> None:
         assert executable.record.trained is not None
         self.executable = executable
         self._trained = executable.record.trained
         self._inputs = [spec.name for spec in executable.inputs]
         self._by_sizes: dict[tuple[int, ...], GraphExec] = {}
         self._current: GraphExec | None = None
-        self._first = self._count = _number_of(executable.weights)
-        self._losses: list[float] = []
+        self._count = _number_of(executable.weights)
+        self._remember(np.empty(0) if history is None else history)
         self._is_stepping = False
 
     # Stepping
@@ -205,7 +223,7 @@ class TrainStep:
     def losses(self) -> Array:
         """The losses of all steps, [steps], those before a checkpoint that was loaded included. Waits for them.
 
-        A state without its history begins a new one: that of `load_state_dict`, and that of `aicf.load_step`.
+        So are those before an artifact of `save_program`. `load_state_dict` begins a new history.
         """
         self._drain()
         return np.array(self._losses, self.executable.weights[RING].dtype)
@@ -307,21 +325,26 @@ class TrainStep:
         """
         state = read_checkpoint(path, self._trained.ops)
         history = state.pop(HISTORY, np.empty(0))
-        check_history(history, state.get(STEP))
+        if problem := history_problem(history, state.get(STEP)):
+            raise InputMismatch(f"the checkpoint contradicts itself: {problem}; take another one")
         self.load_state_dict(state)
-        self._losses = history.tolist()
-        self._first = self._count - len(self._losses)
+        self._remember(history)
 
     def save_program(self, path: str | Path) -> None:
-        """Writes the compiled step as it is now, program and state, as an artifact that `aicf.load_step` takes.
+        """Writes the compiled step as it is now, program, state and losses, as an artifact that `aicf.load_step` takes.
 
         Raises:
             ArtifactError: the file cannot be written.
         """
-        self.executable.save(path, state=True)
+        save_step(self.executable, path, {HISTORY: self.losses()})
+
+    def _remember(self, history: Array) -> None:
+        """Takes the losses of the last steps, [steps]; they may be fewer than the steps that were done."""
+        self._losses: list[float] = history.tolist()
+        self._first = self._count - len(self._losses)
 
     def set_learning_rate(self, lr: float) -> None:
-        """The rate from the next step on, of an optimizer with `lr=aicf.schedules.FromHost(...)`.
+        """The rate from the next step on, of an optimizer with `lr=aicf.schedules.FromHost(...)` or `Plateau(...)`.
 
         Raises:
             InputMismatch: the program computes the rate itself, or `lr` is no finite number in the rate's type.
@@ -331,6 +354,29 @@ class TrainStep:
                 "the step computes its learning rate; build it with lr=aicf.schedules.FromHost(...)"
             )
         self.executable.set_state({RATE: _rate(lr, self.executable.weights[RATE].dtype)})
+
+    def report_metric(self, metric: float | Array | np.generic | StepLoss) -> float:
+        """What `lr=aicf.schedules.Plateau(...)` follows: one metric, as of `step(metric)` of PyTorch's schedulers.
+
+        It is reported at the end of an epoch, or whenever else it is measured. Waits for the steps in flight.
+
+        Args:
+            metric: One number, an array of one, or a `StepLoss`. NaN is no improvement.
+
+        Returns:
+            The rate from the next step on.
+
+        Raises:
+            InputMismatch: the step has another schedule, or the metric is not one number.
+        """
+        rule = self._trained.plateau
+        if rule is None:
+            raise InputMismatch(
+                "the learning rate of the step follows no metric; build it with lr=aicf.schedules.Plateau(...)"
+            )
+        after = rule.after(self.executable.state(*DTYPES), _metric(metric))
+        self.executable.set_state(after)
+        return float(after[RATE])
 
     # What it is made of
 
@@ -352,7 +398,7 @@ class TrainStep:
 
 
 def load_step(path: str | Path, native: Literal["use", "rebuild"] = "use") -> TrainStep:
-    """The training step in an artifact; it goes on bit by bit as the one that was saved would have.
+    """The training step in an artifact, with its losses; it goes on bit by bit as the one that was saved would have.
 
     Needs no compiler, with `native="use"`.
 
@@ -365,7 +411,7 @@ def load_step(path: str | Path, native: Literal["use", "rebuild"] = "use") -> Tr
         ArtifactError: the file holds no training step.
         Others as `aicf.load`.
     """
-    executable = load(path, native)
+    executable, kept = read_step(path, native)
     trained = executable.record.trained
     if trained is None:
         raise ArtifactError(
@@ -376,4 +422,20 @@ def load_step(path: str | Path, native: Literal["use", "rebuild"] = "use") -> Tr
         raise ArtifactError(
             f"the artifact contradicts itself: its program keeps no '{missing[0]}'", location=str(path)
         )
-    return TrainStep(executable)
+    if problem := None if trained.plateau is None else _plateau_problem(trained.plateau, executable):
+        raise ArtifactError(f"the artifact contradicts itself: {problem}", location=str(path))
+    history = kept.get(HISTORY, np.empty(0))
+    if problem := history_problem(history, executable.weights[STEP]):
+        raise ArtifactError(f"the artifact contradicts itself: {problem}", location=str(path))
+    return TrainStep(executable, history)
+
+
+def _plateau_problem(rule: PlateauRule, executable: CompiledModel) -> str | None:
+    """Why a program cannot follow the rule that an artifact has for it; None if it can."""
+    for name, dtype in DTYPES.items():
+        found = executable.weights.get(name)
+        if name not in executable.plan.mutable or found is None:
+            return f"its program keeps no '{name}'"
+        if found.shape != () or found.dtype != numpy_dtype(dtype):
+            return f"'{name}' is {describe_array(found)} in its program, a plateau schedule has one {dtype}"
+    return rule.problem()

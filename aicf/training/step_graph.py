@@ -25,7 +25,8 @@ from aicf.training.forward import Argument, Forward, shape_of
 from aicf.training.history import write_ring
 from aicf.training.losses import Loss
 from aicf.training.optimizers import Operands, Optimizer
-from aicf.training.schedules import InProgram, resolve_schedule
+from aicf.training.plateau import DTYPES
+from aicf.training.schedules import InProgram, Plateau, Schedule, resolve_schedule
 from aicf.whole_numbers import is_whole
 
 
@@ -149,8 +150,11 @@ def _names_of_step(forward: Forward, recipe: Recipe) -> dict[str, str]:
     taken = {**states, LOSS: "the loss"}
     if recipe.loss is not None:
         taken[TARGET] = "the target"
-    if not isinstance(resolve_schedule(recipe.optimizer.lr), InProgram):
+    schedule = resolve_schedule(recipe.optimizer.lr)
+    if not isinstance(schedule, InProgram):
         taken[RATE] = "the learning rate"
+    if isinstance(schedule, Plateau):
+        taken.update(dict.fromkeys(DTYPES, "the plateau schedule"))
     return taken
 
 
@@ -168,6 +172,7 @@ class _Writer:
         self._recipe = recipe
         self._old: dict[str, Value] = {}
         self._rates: dict[tuple[str, float], Value] = {}
+        self._plateau: dict[str, Value] = {}
 
     # Arguments
 
@@ -246,7 +251,9 @@ class _Writer:
         """The learning rate of a group in the type of a parameter."""
         if (dtype, scale) not in self._rates:
             schedule = resolve_schedule(self._recipe.optimizer.lr)
-            if isinstance(schedule, InProgram):
+            if isinstance(schedule, Plateau):
+                self._rates[dtype, scale] = self._plateau_rate(schedule, dtype, scale)
+            elif isinstance(schedule, InProgram):
                 scaled = schedule.scaled(scale)
                 assert isinstance(scaled, InProgram)
                 self._rates[dtype, scale] = scaled.rate(self.graph, self._now, dtype)
@@ -254,10 +261,21 @@ class _Writer:
                 self._rates[dtype, scale] = self.graph.mul(self._rate(dtype), scale)
             elif not self._rates:
                 self._rates[dtype, scale] = self.graph.meta(RATE, (), dtype)
-                self.start[RATE] = np.asarray(schedule.lr, numpy_dtype(dtype))
+                self.start[RATE] = _first_rate(schedule, dtype)
             else:
                 self._rates[dtype, scale] = self.graph.cast(next(iter(self._rates.values())), dtype)
         return self._rates[dtype, scale]
+
+    def _plateau_rate(self, schedule: Plateau, dtype: str, scale: float) -> Value:
+        """The rate of a plateau schedule, of which the program reads one meta and keeps the others."""
+        if not self._plateau:
+            _first_rate(schedule, dtype)
+            start = schedule.rule().start(float(schedule.lr))
+            self.start.update(start)
+            self._plateau = {name: self.graph.meta(name, (), DTYPES[name]) for name in start}
+        rate = self._plateau[RATE]
+        scaled = rate if scale == 1.0 else self.graph.mul(rate, scale)
+        return scaled if dtype == scaled.dtype else self.graph.cast(scaled, dtype)
 
     def keep_model_updates(self, values: Mapping[str, Value]) -> None:
         """What the model itself updates, such as running means, has the value that the last micro-batch gave it."""
@@ -271,3 +289,16 @@ class _Writer:
         kept = self.graph.cast(loss, "f32", name="loss.wide") if is_narrow else loss
         self.start.update(write_ring(self.graph, self._now, kept))
         self.graph.update(self._step, self._now)
+
+
+def _first_rate(schedule: Schedule, dtype: str) -> Array:
+    """The rate that the host sets first, [].
+
+    Raises:
+        InvalidIR: it is not finite in the type of a parameter.
+    """
+    with np.errstate(over="ignore"):
+        rate = np.asarray(schedule.lr, numpy_dtype(dtype))
+    if not np.isfinite(rate):
+        raise InvalidIR(f"{type(schedule).__name__}: lr is {schedule.lr}; it is finite in {dtype}")
+    return rate

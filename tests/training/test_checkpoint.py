@@ -105,9 +105,9 @@ def test_a_step_in_an_artifact_goes_on_with_the_same_bits(tmp_path: Path):
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["", digest(step)]
     loaded = aicf.load_step(path, native="rebuild")
-    assert loaded.steps == STEPS // 2 and loaded.losses().shape == (0,)
+    assert loaded.steps == STEPS // 2
     assert digest(train(loaded, STEPS // 2, STEPS)) == digest(step)
-    np.testing.assert_array_equal(loaded.losses(), step.losses()[STEPS // 2 :])
+    np.testing.assert_array_equal(loaded.losses(), step.losses())
     assert loaded.weights().keys() == step.weights().keys() < loaded.state_dict().keys()
     loaded.load(tmp_path / "half.ckpt")
     assert digest(train(loaded, STEPS // 2, STEPS)) == digest(step)

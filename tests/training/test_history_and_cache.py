@@ -1,14 +1,16 @@
-"""What outlives a process: losses in a checkpoint, compiled steps in a cache folder. And where classes stand."""
+"""What outlives a process: losses in checkpoints and artifacts, compiled steps in a cache. And where classes stand."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
 import safetensors.numpy
 
 import aicf
+from aicf.compiled import save_step
 from aicf.training.history import HISTORY, LENGTH
 from tests.support.training_models import batches, classifier
 
@@ -61,6 +63,61 @@ def test_a_checkpoint_without_history_begins_a_new_one(tmp_path: Path) -> None:
         with pytest.raises(aicf.InputMismatch, match="the checkpoint contradicts itself"):
             old.load(tmp_path / "bad.ckpt")
     assert HISTORY not in step.state_dict()
+
+
+@pytest.mark.parametrize("native", ["use", "rebuild"])
+def test_losses_go_on_over_programs(native: Literal["use", "rebuild"], tmp_path: Path) -> None:
+    """Over two of them, and over more losses than the ring holds; NaN included, and where steps were never read."""
+    given = batches(30)
+    given[12] = (np.full_like(given[12][0], np.nan), given[12][1])
+    whole, step = make(), make()
+    for number, (x, y) in enumerate(given):
+        if number in (7, 20):
+            step.save_program(tmp_path / "step.aicf")
+            step = aicf.load_step(tmp_path / "step.aicf", native)
+            assert len(step.losses()) == number
+        step(x, y)
+        whole(x, y)
+    np.testing.assert_array_equal(step.losses(), whole.losses())
+    assert np.isnan(step.loss_of(13)) and step.loss_of(1) == whole.loss_of(1)
+    step.replay(LENGTH + 5)
+    step.save_program(tmp_path / "long.aicf")
+    again = aicf.load_step(tmp_path / "long.aicf", native)
+    assert len(again.losses()) == again.steps == 30 + LENGTH + 5
+    np.testing.assert_array_equal(again.losses(), step.losses())
+    again.save(tmp_path / "step.ckpt")
+    step.load(tmp_path / "step.ckpt")
+    np.testing.assert_array_equal(again.losses(), step.losses())
+
+
+def test_a_program_that_begins_anew_has_no_losses(tmp_path: Path) -> None:
+    step = make()
+    for x, y in batches(3):
+        step(x, y)
+    step.executable.save(tmp_path / "new.aicf")
+    assert len(aicf.load_step(tmp_path / "new.aicf").losses()) == 0
+    part = make()
+    part.load_state_dict(step.state_dict())
+    ((x, y),) = batches(1)
+    part(x, y)
+    part.save_program(tmp_path / "part.aicf")
+    loaded = aicf.load_step(tmp_path / "part.aicf")
+    assert loaded.steps == 4 and len(loaded.losses()) == 1
+    assert loaded.loss_of(4) == part.loss_of(4)
+    with pytest.raises(aicf.InputMismatch, match="no loss of step 3; known are 4 to 4"):
+        loaded.loss_of(3)
+
+
+@pytest.mark.parametrize("wrong", [np.zeros(4), np.zeros((1, 3)), np.zeros(3, np.int64)])
+def test_a_program_whose_losses_are_none_is_refused(wrong: np.ndarray, tmp_path: Path) -> None:
+    step = make()
+    for x, y in batches(3):
+        step(x, y)
+    save_step(step.executable, tmp_path / "bad.aicf", {HISTORY: wrong})
+    with pytest.raises(
+        aicf.ArtifactError, match="the artifact contradicts itself: it has .* as the losses of 3 steps"
+    ):
+        aicf.load_step(tmp_path / "bad.aicf")
 
 
 def test_compiled_steps_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

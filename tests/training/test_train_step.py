@@ -340,7 +340,7 @@ def test_what_is_no_number_of_steps_or_no_rate_changes_nothing(step: aicf.TrainS
     for n in (2.5, 0, -1, "3", True):
         with pytest.raises(InputMismatch, match=re.escape(f"{n!r} is no number of runs; give a whole one")):
             step.replay(n)  # pyright: ignore[reportArgumentType]
-    for rate in ("a", "0.1", None, np.nan, np.inf, [0.1, 0.2], 1j):
+    for rate in ("a", "0.1", None, np.nan, np.inf, [0.1, 0.2], 1j, True, 10**400):
         with pytest.raises(InputMismatch, match="the learning rate is one finite number"):
             step.set_learning_rate(rate)  # pyright: ignore[reportArgumentType]
     with pytest.raises(InputMismatch, match="'step' is -5 in the state; a training step counts from 0"):

@@ -257,6 +257,8 @@ def test_strict_is_about_onnx_models(tmp_path: Path) -> None:
     for make in (aicf.compile, aicf.InferenceSession):
         with pytest.raises(aicf.PolicyError, match="strict: only ONNX models"):
             make(graph, strict=True)
+    with pytest.raises(aicf.PolicyError, match="strict: only ONNX models"):
+        aicf.train_step(graph, "mse", aicf.optimizers.SGD(0.1), strict=True)
     aicf.compile(graph, target="reference").save(tmp_path / "plain.aicf")
     with pytest.raises(aicf.PolicyError, match="strict= has no effect on a compiled model"):
         aicf.InferenceSession(tmp_path / "plain.aicf", strict=True)
@@ -271,7 +273,14 @@ def test_training_says_it_too(caplog: pytest.LogCaptureFixture) -> None:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     aicf.train_step(model, "mse", aicf.optimizers.SGD(0.1), target="reference", dims="n=2")
     (warned,) = caplog.records
-    assert "MatMul 'fc': output 0 ('y') is 2x3xf32, the model declares 2x4xf32" in warned.getMessage()
+    declared = "MatMul 'fc': output 0 ('y') is 2x3xf32, the model declares 2x4xf32"
+    assert declared in warned.getMessage()
+    with pytest.raises(aicf.InvalidIR, match="wrong declaration: .*compile without strict") as caught:
+        aicf.train_step(model, "mse", aicf.optimizers.SGD(0.1), target="reference", dims="n=2", strict=True)
+    assert declared in str(caught.value)
+    model.graph.output[0].CopyFrom(value("y", FLOAT, ["n", 3]))
+    aicf.train_step(model, "mse", aicf.optimizers.SGD(0.1), target="reference", dims="n=2", strict=True)
+    assert caplog.records == [warned]
 
 
 def test_one_name_with_two_sizes() -> None:
