@@ -169,10 +169,11 @@ def damaged(text: str, seed: int) -> tuple[str, str]:
     assert isinstance(edited, DictionaryAttr)
     op.properties["kernel"] = KernelAttr(op.kernel.kernel.data, edited)
     where = ".".join(map(str, path))
-    return _text(module), f"{op.instruction.data} ({op.kernel.kernel.data}): {where} = {value}"
+    return program_text(module), f"{op.instruction.data} ({op.kernel.kernel.data}): {where} = {value}"
 
 
-def _text(module: ModuleOp) -> str:
+def program_text(module: ModuleOp) -> str:
+    """The text of a module."""
     out = StringIO()
     Printer(out).print_op(module)
     return out.getvalue()
