@@ -410,7 +410,9 @@ def main() -> int:
     parser.add_argument("--target", default="cpu")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=1000)
-    parser.add_argument("--names", nargs="*", default=list(SOURCES), help="programs to damage")
+    parser.add_argument(
+        "--names", nargs="*", choices=list(SOURCES), default=list(SOURCES), help="programs to damage"
+    )
     parser.add_argument("--show", type=int, help="print the damaged program of this seed, and end")
     options = parser.parse_args()
     chosen = samples_of(options.target, options.names)

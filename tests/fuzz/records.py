@@ -243,7 +243,9 @@ def main() -> int:
     parser.add_argument("--target", default="cpu")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=5000)
-    parser.add_argument("--names", nargs="*", default=list(SOURCES), help="programs to damage")
+    parser.add_argument(
+        "--names", nargs="*", choices=list(SOURCES), default=list(SOURCES), help="programs to damage"
+    )
     options = parser.parse_args()
     chosen = samples_of(options.target, options.names)
     for each in chosen:
