@@ -303,7 +303,8 @@ def _with_tuning_read(options: Options, module: ModuleOp) -> Options:
 
 
 def _own_threads(module: ModuleOp, threads: int) -> int:
-    own = plain_value(target_of(module).facts.data["threads"]) if target_of(module).facts.data else 1
+    stated = target_of(module).facts.data.get("threads")
+    own = 1 if stated is None else plain_value(stated)
     if threads not in (1, own):
         raise PolicyError(f"threads={threads}, but the program is for {own}; give the target too")
     return own if isinstance(own, int) else 1

@@ -36,6 +36,8 @@ SPACES = ("bound", "arena", "const")
 
 EDGE_KINDS = ("full", "programmatic")
 
+MAX_THREADS = 1024
+"""Most threads that run a program together."""
 DETERMINISM = ("bitwise", "unordered")
 """Classes of a kernel: the same bits always, or bits that depend on the order in which threads arrive."""
 
@@ -115,6 +117,11 @@ class TargetAttr(ParametrizedAttribute):
 
     def print_parameters(self, printer: Printer) -> None:
         _print_named(printer, [self.backend.data, self.arch.data], self.facts)
+
+    def verify(self) -> None:
+        threads = self.facts.data.get("threads")
+        if threads is not None and not 1 <= (_i64_value(threads) or 0) <= MAX_THREADS:
+            raise VerifyException(f"a target's 'threads' is an i64 from 1 to {MAX_THREADS}, got {threads}")
 
 
 # Kernel records

@@ -126,6 +126,12 @@ def _verify_overlap(op: ResolvedOp) -> None:
     ins, written = _by_space(op.ins), _by_space([*op.outs, *op.ws])
     for number, out in enumerate(map(region_of, op.outs)):
         space, _ = out.place()
+        if not _is_injective(out.type):
+            raise invalid(
+                op,
+                f"{_named(op)}: result {number} has strides {list(out.type.get_strides())}, by which elements of it "
+                "share an address; give it strides that keep them apart",
+            )
         if any(other.overlaps(out) for place, other in written[space] if place > number):
             raise invalid(op, f"{_named(op)}: result {number} overlaps another result or the workspace")
         for place, source in ins.get(space, ()):
@@ -145,6 +151,17 @@ def _verify_overlap(op: ResolvedOp) -> None:
     for workspace in map(region_of, op.ws):
         if any(workspace.overlaps(source) for _, source in ins.get(workspace.place()[0], ())):
             raise invalid(op, f"{_named(op)}: the workspace overlaps an operand")
+
+
+def _is_injective(type_: BufferType) -> bool:
+    """Whether each element has an address of its own: every dim steps over all that those of smaller strides reach."""
+    reached = 0
+    dims = zip(type_.get_shape(), type_.get_strides(), strict=True)
+    for step, size in sorted((abs(step), size) for size, step in dims if size > 1):
+        if step <= reached:
+            return False
+        reached += step * (size - 1)
+    return True
 
 
 def _by_space(values: Sequence[SSAValue]) -> dict[object, list[tuple[int, Region]]]:

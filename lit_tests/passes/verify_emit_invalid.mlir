@@ -364,3 +364,14 @@ builtin.module attributes {aicf.target = #emit.target<"cpu", "x86-64-v3", {threa
     emit.resolved "generated" id(24) name("mine") src(["mine"]) ins(%x : !emit.buffer<4x8xf32, bound>) outs(%y : !emit.buffer<4xf32, bound>) kernel("cpu.concat", {version = 1 : i64, determinism = "bitwise"}) body(@total) stream(0) after([])
   }
 }
+
+// -----
+
+// A result whose elements share addresses.
+// CHECK: error: emit.resolved: instruction 'a' (from a.op): result 0 has strides [4, 0], by which elements of it share an address; give it strides that keep them apart
+emit.program @shared attributes {phase = "scheduled"} {
+  %x = emit.bind input "x" : !emit.buffer<2x4xf32, bound>
+  %s = emit.slot : !emit.buffer<2x4xf32, arena, strides [4, 0]>
+  emit.resolved "relu" id(1) name("a") src(["a.op"]) ins(%x : !emit.buffer<2x4xf32, bound>) outs(%s : !emit.buffer<2x4xf32, arena, strides [4, 0]>)
+    stream(0) after([])
+}

@@ -169,10 +169,11 @@ def damaged(text: str, seed: int) -> tuple[str, str]:
     assert isinstance(edited, DictionaryAttr)
     op.properties["kernel"] = KernelAttr(op.kernel.kernel.data, edited)
     where = ".".join(map(str, path))
-    return _text(module), f"{op.instruction.data} ({op.kernel.kernel.data}): {where} = {value}"
+    return program_text(module), f"{op.instruction.data} ({op.kernel.kernel.data}): {where} = {value}"
 
 
-def _text(module: ModuleOp) -> str:
+def program_text(module: ModuleOp) -> str:
+    """The text of a module."""
     out = StringIO()
     Printer(out).print_op(module)
     return out.getvalue()
@@ -242,7 +243,9 @@ def main() -> int:
     parser.add_argument("--target", default="cpu")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=5000)
-    parser.add_argument("--names", nargs="*", default=list(SOURCES), help="programs to damage")
+    parser.add_argument(
+        "--names", nargs="*", choices=list(SOURCES), default=list(SOURCES), help="programs to damage"
+    )
     options = parser.parse_args()
     chosen = samples_of(options.target, options.names)
     for each in chosen:

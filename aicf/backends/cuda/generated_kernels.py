@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from xdsl.dialects.builtin import ArrayAttr, BoolAttr, DictionaryAttr, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr
 from xdsl.ir import Attribute
 
 from aicf.backends.base import OperandInfo, Work
-from aicf.backends.common.record import Record, integer, read_parts
+from aicf.backends.common.record import Record, RecordCodec, integer, read_parts
 from aicf.backends.cuda.generated_cost import cost_us
 from aicf.backends.cuda.generated_spec import GeneratedSpec, choose, partial_bytes
 from aicf.backends.cuda.records import (
@@ -23,7 +23,6 @@ from aicf.backends.cuda.records import (
     read_integer,
     read_integers,
     read_shape,
-    read_text,
     start_entries,
 )
 from aicf.backends.cuda.scalar_code import TEXTS
@@ -38,7 +37,7 @@ VERSION = 1
 DETERMINISM = "bitwise"
 
 _STRUCTURE = (YieldOp, StoreOp, ReduceOp, ScanOp, IndexOp, LoadOp)
-_NUMBERS = ("vector", "threads", "lanes", "unroll", "splits", "blocks_per_sm")
+_CODEC = RecordCodec(GeneratedSpec)
 
 
 def operand_reason(work: Work) -> str | None:
@@ -249,9 +248,7 @@ def _strided(operand: OperandInfo) -> Strided:
 def spec_record(nest: LoopNest, spec: GeneratedSpec) -> dict[str, Attribute]:
     """Every decision about the loops of one kernel, with one grid for each of its launches."""
     return {
-        "strategy": StringAttr(spec.strategy),
-        **{name: integer(getattr(spec, name)) for name in _NUMBERS},
-        "late": BoolAttr.from_bool(spec.late),
+        **_CODEC.entries(spec),
         "grids": ArrayAttr([integers(grid) for grid in spec.grids(nest)]),
         "block": integers([spec.threads, 1, 1]),
         "cluster": integers([1, spec.cluster, 1]),
@@ -266,11 +263,9 @@ def loops_record(nest: LoopNest, spec: GeneratedSpec, rounding: str, arch: GpuAr
 
 
 def read_spec(record: Record) -> GeneratedSpec:
-    """The decisions of a record. Raises RecordError if it lacks one."""
-    late = bool(read_integer(record, "late"))
-    numbers = {name: read_integer(record, name) for name in _NUMBERS}
+    """The decisions of a record. Raises RecordError if it lacks one, or it is not legal."""
     _, cluster, _ = read_integers(record, "cluster", 3)
-    return GeneratedSpec(read_text(record, "strategy"), **numbers, late=late, cluster=cluster)
+    return GeneratedSpec(**_CODEC.values(record), cluster=cluster)
 
 
 def read_shapes(record: Record) -> list[Shape]:

@@ -19,7 +19,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from typing import Annotated
 
+from aicf.backends.common.record import Entry, OneOf, Whole, illegal, powers_of_two
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch
 from aicf.backends.cuda.vector_access import PIECE_BYTES
 from aicf.backends.nests import LoopNest, index_ops, reduces_innermost
@@ -40,6 +42,12 @@ CHAIN_TILES = 65535
 """Most blocks along the second dim of a grid."""
 CLUSTER_BLOCKS = 8
 """Of the largest cluster that every GPU with clusters runs."""
+MOST_VECTOR = 16
+"""Elements of one byte in a piece of memory that one access takes."""
+MOST_ELEMENTS = 256
+"""Elements that a thread has in flight, each with code of its own: more than any strategy below asks for."""
+MOST_POINTS = 32
+"""The same where nothing is reduced."""
 
 
 @dataclass(frozen=True)
@@ -53,32 +61,34 @@ class GeneratedSpec:
         lanes: Threads that share one row, or one vector of columns; 1 for pointwise.
         unroll: Vectors of a thread that are in flight together; all of its row if resident.
         splits: Blocks that share one row or column.
-        late: Whether operands that all rows share are loaded where they are used, not with the row: fewer registers.
         blocks_per_sm: Blocks that must fit on one multiprocessor: rows that are read again live from many blocks side
             by side, not from many registers.
+        late: Whether operands that all rows share are loaded where they are used, not with the row: fewer registers.
         cluster: Blocks of one cluster that share columns.
     """
 
-    strategy: str
-    vector: int
-    threads: int
-    lanes: int
-    unroll: int
-    splits: int
-    late: bool = False
-    blocks_per_sm: int = 1
+    strategy: Annotated[str, Entry(OneOf(STRATEGIES))]
+    vector: Annotated[int, Entry(Whole(1, MOST_VECTOR))]
+    threads: Annotated[int, Entry(powers_of_two(32, RESIDENT_THREADS))]
+    lanes: Annotated[int, Entry(powers_of_two(1, RESIDENT_THREADS))]
+    unroll: Annotated[int, Entry(Whole(1, MOST_ELEMENTS))]
+    splits: Annotated[int, Entry(Whole(1, CHAIN_TILES))]
+    blocks_per_sm: Annotated[int, Entry(Whole(1, RESIDENT_THREADS))] = 1
+    late: Annotated[bool, Entry()] = False
     cluster: int = 1
 
     def problem(self, nest: LoopNest) -> str | None:
         """Why these decisions do not fit `nest`; None if they do."""
-        if self.strategy not in STRATEGIES:
-            return f"strategy '{self.strategy}' is none of {', '.join(STRATEGIES)}"
-        sizes = (self.vector, self.threads, self.lanes, self.unroll, self.splits, self.blocks_per_sm)
-        if min(*sizes, self.cluster) < 1 or self.threads > 1024 or self.threads * self.blocks_per_sm > 2048:
-            return "a size is out of range"
+        most = MOST_POINTS if self.strategy in ("pointwise", "tiles") else MOST_ELEMENTS
+        if not (unroll := Whole(1, most // self.vector)).holds(self.unroll):
+            return f"its {illegal('unroll', self.unroll, unroll)} with vectors of {self.vector}"
+        if not (blocks := Whole(1, 2048 // self.threads)).holds(self.blocks_per_sm):
+            return f"its {illegal('blocks_per_sm', self.blocks_per_sm, blocks)} with {self.threads} threads"
+        if not Whole(1).holds(self.cluster):
+            return f"its {illegal('cluster', [1, self.cluster, 1], f'[1, 1 to {CLUSTER_BLOCKS}, 1]')}"
         if self.cluster > 1 and not self._may_be_cluster():
             return f"a cluster has at most {CLUSTER_BLOCKS} blocks of whole warps that share columns and nothing else"
-        if self.threads % self.lanes or self.lanes & (self.lanes - 1):
+        if self.threads % self.lanes:
             return "the threads of a row must be a power of two that divides the block"
         if self.strategy.startswith("scan_") != bool(scan_ops(nest)):
             return "scan strategies are for kernels with prefix sums, and only for them"
@@ -409,7 +419,7 @@ def _resident(size: int, points: int, vector: int, held: int, arch: GpuArch) -> 
         threads *= 2
     chunks = -(-vectors // lanes)
     return GeneratedSpec(
-        "resident", vector, max(32, threads), lanes, chunks, 1, lanes > 32 and chunks * vector > 12
+        "resident", vector, max(32, threads), lanes, chunks, 1, late=lanes > 32 and chunks * vector > 12
     )
 
 

@@ -19,7 +19,7 @@ from aicf.backends.base import Work
 from aicf.backends.common.record import Record, integer
 from aicf.backends.cuda.gemm_problem import GemmProblem
 from aicf.backends.cuda.launches import Triple
-from aicf.backends.cuda.records import Shape, integers, read_integer, read_text, read_triple
+from aicf.backends.cuda.records import BLOCK_THREADS, Shape, integers, read_integer, read_text, read_triple
 from aicf.backends.cuda.target import GpuArch
 from aicf.backends.cuda.tf32 import math_entries, tf32_reason
 from aicf.backends.cuda.tiled_kernels import TiledKernel
@@ -161,6 +161,10 @@ def spec_reason(spec: MmaSpec, problem: GemmProblem, arch: GpuArch) -> str | Non
     )
     if any(over):
         return f"tile {spec.bm}x{spec.bn}x{spec.bk} does not divide over its warps"
+    if spec.threads > BLOCK_THREADS:
+        return f"{spec.threads} threads are more than the {BLOCK_THREADS} of a block"
+    if (steps := spec.bk // (k_step(problem) * spec.warps_k)) > _DEPTH_STEPS[-1]:
+        return f"{steps} steps of k in a stage, each with code of its own, are more than {_DEPTH_STEPS[-1]}"
     registers = warp_rows * warp_columns * problem.factors // 32 + (warp_rows + warp_columns) // 4
     if registers > _REGISTERS:
         return f"tile {spec.bm}x{spec.bn} needs more registers than a thread has"

@@ -154,15 +154,15 @@ def read_early(record: Record) -> tuple[int, ...]:
 
 # Records that were edited
 
-MOST = 1024
-"""No number that a kernel decides is larger: as many as a block has threads."""
+BLOCK_THREADS = 1024
+"""Most threads of a block. No number that a kernel decides is larger."""
 
 
 def size_reason(spec: object) -> str | None:
     """Why the numbers of a spec, a data class, can be none; None if they can. Stages are buffers that are filled while
     others are read: two at least."""
     for name, value in vars(spec).items():
-        legal = Whole(2 if name == "stages" else 1, MOST)
+        legal = Whole(2 if name == "stages" else 1, BLOCK_THREADS)
         if isinstance(value, int) and not isinstance(value, bool) and not legal.holds(value):
             return f"its {illegal(name, value, legal)}"
     return None

@@ -17,7 +17,14 @@ from aicf.backends.base import Work
 from aicf.backends.common.record import Record, integer
 from aicf.backends.cuda.gemm_problem import GemmProblem
 from aicf.backends.cuda.launches import Triple
-from aicf.backends.cuda.records import Shape, integers, read_integer, read_integers, read_triple
+from aicf.backends.cuda.records import (
+    BLOCK_THREADS,
+    Shape,
+    integers,
+    read_integer,
+    read_integers,
+    read_triple,
+)
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch
 from aicf.backends.cuda.tiled_kernels import TiledKernel
 from aicf.dialects.emit_types import TargetAttr
@@ -109,6 +116,7 @@ _TILES = (
     (32, 32, 32, 4, 4, 4),
     (16, 32, 32, 4, 4, 8),
 )
+_MOST_STEPS = max(bk // depth for _, _, bk, _, _, depth in _TILES)
 _STAGES = (3, 4)
 _SPLITS = (1, 2, 4)
 
@@ -118,6 +126,10 @@ def spec_reason(spec: SimtSpec, problem: GemmProblem, arch: GpuArch) -> str | No
     over = spec.bm % (4 * spec.tm), spec.bn % (8 * spec.tn), spec.tm % 4, spec.tn % 4, spec.bk % spec.depth
     if any(over):
         return f"tile {spec.bm}x{spec.bn}x{spec.bk} does not divide over its threads"
+    if spec.threads > BLOCK_THREADS:
+        return f"{spec.threads} threads are more than the {BLOCK_THREADS} of a block"
+    if (steps := spec.bk // spec.depth) > _MOST_STEPS:
+        return f"{steps} steps of k in a stage, each with code of its own, are more than {_MOST_STEPS}"
     if any(size & (size - 1) for size in (spec.bm, spec.bn, spec.bk, spec.split)) or spec.bk < 8:
         return (
             f"tile {spec.bm}x{spec.bn}x{spec.bk} in {spec.split} ranges: copies take powers of two, 8 along k"

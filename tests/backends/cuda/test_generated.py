@@ -7,8 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import Attribute
 
 from aicf.backends.base import BufferRef
+from aicf.backends.common.record import RecordError, integer
 from aicf.backends.cuda.generated_code import launches_of
 from aicf.backends.cuda.generated_cost import cost_us
 from aicf.backends.cuda.generated_kernels import loops_record, read_spec, spec_record
@@ -176,7 +179,9 @@ def test_few_long_columns_are_one_launch_of_clusters() -> None:
         {"lanes": 48},
         {"splits": 4},
         {"vector": 3},
-        {"strategy": "magic"},
+        {"unroll": 65},
+        {"blocks_per_sm": 65},
+        {"cluster": 0},
     ],
 )
 def test_decisions_that_contradict_each_other_are_refused(change: dict[str, object]) -> None:
@@ -185,6 +190,28 @@ def test_decisions_that_contradict_each_other_are_refused(change: dict[str, obje
     nest, spec = decided(softmax(64, 1024), shapes, ["f32"] * 2)
     assert spec.problem(nest) is None
     assert replace(spec, **change).problem(nest)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "legal"),
+    [
+        ("strategy", StringAttr("magic"), "pointwise, resident, "),
+        ("vector", integer(64), "1 to 16"),
+        ("threads", integer(48), "32, 64, 128, "),
+        ("lanes", integer(3), "1, 2, 4, "),
+        ("unroll", integer(1 << 31), "1 to 256"),
+        ("splits", integer(1 << 20), "1 to 65535"),
+        ("blocks_per_sm", integer(0), "1 to 1024"),
+        ("late", integer(2), "False, True"),
+    ],
+)
+def test_a_number_that_has_no_code_is_refused(key: str, value: Attribute, legal: str) -> None:
+    """Each element that a thread has in flight is code: what a record asks for is bounded before any is made."""
+    nest, spec = decided(softmax(64, 1024), [(64, 1024)] * 2, ["f32"] * 2)
+    record = recorded(nest, spec)
+    assert read_spec(record) == spec
+    with pytest.raises(RecordError, match=f"its '{key}' is .*, legal: {legal}"):
+        read_spec({**record, key: value})
 
 
 @pytest.mark.parametrize(
@@ -253,7 +280,7 @@ def test_reductions_by_clusters(dtype: str, how: str) -> None:
 def test_layer_norm_with_operands_that_rows_share(late: bool) -> None:
     """Scale and bias come with the row or where they are used."""
     shapes = [(3, 200), (200,), (200,), (3, 200)]
-    spec = GeneratedSpec("resident", 4, 64, 64, 1, 1, late)
+    spec = GeneratedSpec("resident", 4, 64, 64, 1, 1, late=late)
     x, scale, bias, y = simulated(layer_norm(3, 200), shapes, ["f32"] * 4, spec)
     wide = x.astype(np.float64)
     centered = wide - wide.mean(1, keepdims=True)

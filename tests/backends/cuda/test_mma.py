@@ -210,6 +210,8 @@ def test_a_tile_that_does_not_fit_says_so() -> None:
     assert "does not divide over its warps" in str(
         spec_reason(MmaSpec(24, 64, 64, 1, 2, 1, 3), problem, ARCH)
     )
+    assert "2048 threads are more" in str(spec_reason(MmaSpec(16, 16, 1024, 1, 1, 64, 2), problem, ARCH))
+    assert "16 steps of k" in str(spec_reason(MmaSpec(16, 16, 256, 1, 1, 1, 2), problem, ARCH))
     assert "too short" in str(spec_reason(MmaSpec(64, 64, 64, 2, 2, 1, 3, 80, "workspace"), problem, ARCH))
 
 
