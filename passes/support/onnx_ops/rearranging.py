@@ -101,7 +101,7 @@ def _count(windows: Sliding, dim: int, size: int) -> int:
 
 
 def _element_indices(node: Node, windows: Sliding, counts: list[int], image: list[int]) -> SSAValue:
-    """``[*kernel, *counts]``: the row-major index of each element of each window; past the last for those beyond the image.
+    """``[*kernel, *counts]``: row-major indices of the elements of windows; past the last beyond the image.
 
     They are computed by the program, whose size then does not grow with the image.
     """
