@@ -20,7 +20,9 @@ def read_const(bind: Bind) -> Array:
     try:
         raw = bytes.fromhex(bind.value or "")
         elements = np.frombuffer(raw, numpy_dtype(bind.dtype))
-        value = np.broadcast_to(elements[0], bind.shape) if len(elements) == 1 else elements.reshape(bind.shape)
+        value = (
+            np.broadcast_to(elements[0], bind.shape) if len(elements) == 1 else elements.reshape(bind.shape)
+        )
     except ValueError as error:
         raise ArtifactError(
             f"{bind.role} '{bind.name}' does not hold {describe(bind.shape, bind.dtype)}: {error}"

@@ -12,9 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-import numpy as np
 from xdsl.dialects.builtin import (
-    DenseIntOrFPElementsAttr,
     DictionaryAttr,
     IntegerAttr,
     ModuleOp,
@@ -48,7 +46,6 @@ from aicf.dialects.types import dense_array, element_of
 from aicf.errors import PlanError
 from aicf.runtime.capture_plan import ARENA, CapturePlan, Launch, ModulePlan, Place, Row, contradictions
 from aicf.runtime.graph import Bind, Counted, Edge, Graph, HostValue, Node
-from aicf.runtime.tensors import Array
 
 TARGET = "aicf.target"
 """Module attribute that says what the module is compiled for."""

@@ -6,11 +6,12 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
+from aicf.arguments import path_from, text_from
 from aicf.compiled import CompiledModel, Options, Trained
 from aicf.compiler import check_options, checked_budget, compile_source, logical_text, resolve_options
-from aicf.errors import InvalidIR, quoted
+from aicf.errors import ArtifactError, InvalidIR, quoted
 from aicf.extensions import Extension, Passes, flattened, source_stamp
 from aicf.frontends.text import verify_module
 from aicf.inference.cache import ProgramCache
@@ -112,7 +113,7 @@ def train_step(
         checked_budget(memory_budget),
         passes=tuple(each.text for each in own),
     )
-    folder = None if cache_dir is None else Path(cache_dir)
+    folder = None if cache_dir is None else path_from(cache_dir, ArtifactError, "cache_dir")
     source = Source(program.graph.module(), forward.name)
     executable = _compiled(source, {**program.start, **given}, asked, own, folder)
     ours = {argument.name for argument in forward.arguments}
@@ -141,8 +142,12 @@ def _patterns(untie: bool | Sequence[str] | None) -> Sequence[str]:
             raise InvalidIR(
                 f"untie is {untie!r}; it is a list of names or patterns, as in [{untie!r}], True or False"
             )
+        case list() | tuple():
+            return tuple(
+                text_from(name, InvalidIR, "a name in untie") for name in cast("Sequence[object]", untie)
+            )
         case _:
-            return tuple(untie)
+            raise InvalidIR(f"untie is {quoted(untie)}; it is a list of names or patterns, True or False")
 
 
 def warn_of_ties(forward: Forward, trained: Sequence[str]) -> None:

@@ -190,7 +190,12 @@ def check_optimizer(optimizer: object) -> None:
         raise InvalidIR(
             f"the optimizer is {quoted(optimizer)}; it is one made as in aicf.optimizers.Adam(lr=1e-3)"
         )
-    for group in optimizer.groups:
+    groups: object = optimizer.groups
+    if not isinstance(groups, list | tuple):
+        raise InvalidIR(
+            f"{type(optimizer).__name__}: groups is {quoted(groups)}; it is a list of aicf.optimizers.Group"
+        )
+    for group in cast("Sequence[object]", groups):
         if not isinstance(group, Group):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidIR(
                 f"{type(optimizer).__name__}: a group is {quoted(group)}; it is one made as in "
@@ -221,9 +226,7 @@ def _check_numbers(description: Optimizer | Schedule) -> None:
             wanted = "two numbers" if count else "a list of numbers"
         else:
             is_rate = option.name == "lr" and isinstance(value, Schedule)
-            holds = is_rate or (
-                isinstance(value, bool) == isinstance(default, bool) and _is_option(value)
-            )
+            holds = is_rate or (isinstance(value, bool) == isinstance(default, bool) and _is_option(value))
             wanted = f"a {type(default).__name__}"
         if not holds:
             given = quoted(cast(object, value))
