@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
+
 from aicf.errors import AicfError, quoted
 
 _PATHS = (str, os.PathLike)
@@ -34,6 +36,13 @@ def path_from(value: object, kind: type[AicfError], what: str) -> Path:
     if "\0" in text:
         raise kind(f"{what} {quoted(text)} is no path: it holds a NUL character")
     return Path(text)
+
+
+def flag_from(value: object, kind: type[AicfError], what: str) -> bool:
+    """A truth value. Raises `kind` for anything else."""
+    if not isinstance(value, bool | np.bool_):
+        raise kind(f"{what} is {quoted(value)}; give True or False")
+    return bool(cast(object, value))
 
 
 def mapping_from(value: object, kind: type[AicfError], what: str) -> Mapping[str, Any]:

@@ -11,12 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
-import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.passes import ModulePass
 
-from aicf.arguments import text_from
+from aicf.arguments import flag_from, text_from
 from aicf.artifact import toolchain_lock
 from aicf.backends.base import MachineBackend
 from aicf.backends.native import NativeCode
@@ -134,6 +133,7 @@ def compile(
     """
     budget = checked_budget(memory_budget)
     check_options(target, meta, name, check_finite)
+    strict, training = flag_from(strict, PolicyError, "strict"), flag_from(training, PolicyError, "training")
     texts = policy_text(policy), dims_text(dims), threads, tuning_text(tuning)
     bound = values_text(values)
     own = flattened(passes)
@@ -167,8 +167,7 @@ def check_options(target: object, meta: object, name: object, check_finite: obje
     for option, given in (("target", target), ("meta", meta), ("name", name)):
         if given is not None:
             text_from(given, PolicyError, option)
-    if not isinstance(check_finite, bool | np.bool_):
-        raise PolicyError(f"check_finite is {quoted(check_finite)}; give True or False")
+    flag_from(check_finite, PolicyError, "check_finite")
 
 
 def _read_and_compiled(

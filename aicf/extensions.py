@@ -18,6 +18,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.universe import XDSL_UNIVERSE, Universe
 
+from aicf.arguments import text_from
 from aicf.errors import AicfError, PolicyError, quoted
 from aicf.frontends.text import verify_module
 from aicf.passes.assign_ids import AssignIdsPass
@@ -77,6 +78,9 @@ class Extension:
         return f"{self.point}={self.module_pass.spec()}"
 
 
+_MOST_NESTED = 8
+"""Lists within lists of `passes=`."""
+
 Passes: TypeAlias = "Sequence[Extension | Sequence[Extension]]"
 """A list of what `at` gives."""
 
@@ -92,7 +96,7 @@ def at(point: str, *passes: ModulePass | str) -> tuple[Extension, ...]:
     Raises:
         PolicyError: there is no such point or pass, or an option of a pass cannot be written as text.
     """
-    if point not in POINTS:
+    if text_from(point, PolicyError, "passes: the extension point") not in POINTS:
         raise PolicyError(f"passes: there is no extension point {point!r}; {suggest(point, POINTS)}")
     found = [Extension(point, each) for given in passes for each in _objects(given)]
     for extension in found:
@@ -137,23 +141,20 @@ def flattened(passes: Passes) -> tuple[Extension, ...]:
     Raises:
         PolicyError: something in it is no extension.
     """
-    try:
-        return tuple(_flat(passes))
-    except RecursionError:
-        raise PolicyError(
-            "passes: the list is nested too deeply; write passes=[aicf.at(point, pass)]"
-        ) from None
+    return tuple(_flat(passes, _MOST_NESTED))
 
 
-def _flat(entry: object) -> Iterator[Extension]:
+def _flat(entry: object, deep: int) -> Iterator[Extension]:
+    """The extensions in lists within lists, at most `deep` of them."""
     if isinstance(entry, Extension):
         yield entry
-    elif isinstance(entry, list | tuple):
+    elif isinstance(entry, list | tuple) and deep:
         for each in cast("Sequence[object]", entry):
-            yield from _flat(each)
+            yield from _flat(each, deep - 1)
     else:
+        given = cast(object, entry)
         raise PolicyError(
-            f"passes: {quoted(entry)} names no extension point; write "
+            f"passes: {type(given).__name__} {quoted(given)} names no extension point; write "
             f"passes=[aicf.at(point, pass)] with one of {', '.join(POINTS)}"
         )
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from aicf.arguments import mapping_from, path_from
+from aicf.arguments import flag_from, mapping_from, path_from
 from aicf.compiled import CompiledModel
-from aicf.errors import ArtifactError, InputMismatch, SessionClosed, ValueNeeded
+from aicf.errors import ArtifactError, InputMismatch, PolicyError, SessionClosed, ValueNeeded
 from aicf.inference.binding import Binding
 from aicf.inference.engines.base import Engine, Made
 from aicf.inference.engines.opening import Asked, open_engine
@@ -93,6 +93,10 @@ class InferenceSession:
         training: bool = False,
     ) -> None:
         policy, self._limits = _read_policies(kernel_policy, exec_policy)
+        strict, training = (
+            flag_from(strict, PolicyError, "strict"),
+            flag_from(training, PolicyError, "training"),
+        )
         folder = None if cache_dir is None else path_from(cache_dir, ArtifactError, "cache_dir")
         asked = Asked(
             model,
@@ -363,7 +367,7 @@ def _fits(said: int | str, size: int | str, sizes: Mapping[str, int]) -> bool:
 
 def _read_passes(passes: Passes) -> Sequence[Extension]:
     """One by one; without any, nothing of the compiler is imported."""
-    if not passes:
+    if isinstance(passes, list | tuple) and not passes:
         return ()
     from aicf.extensions import flattened
 

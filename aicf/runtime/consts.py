@@ -11,15 +11,23 @@ from aicf.runtime.tensors import Array, describe, numpy_dtype
 
 
 def read_const(bind: Bind) -> Array:
-    """The value of a bind that has one, in memory of ours. Raises ArtifactError if it has another size."""
-    dtype = numpy_dtype(bind.dtype)
+    """The value of a bind that has one, in memory of ours; one element stands everywhere.
+
+    Raises:
+        ArtifactError: it has another size.
+        BackendUnavailable: there is not so much memory.
+    """
     try:
-        values = np.frombuffer(bytes.fromhex(bind.value or ""), dtype)
-        dense = values.reshape(bind.shape)
+        raw = bytes.fromhex(bind.value or "")
+        elements = np.frombuffer(raw, numpy_dtype(bind.dtype))
+        value = (
+            np.broadcast_to(elements[0], bind.shape) if len(elements) == 1 else elements.reshape(bind.shape)
+        )
     except ValueError as error:
         raise ArtifactError(
             f"{bind.role} '{bind.name}' does not hold {describe(bind.shape, bind.dtype)}: {error}"
         ) from error
     array = allocate_tensor(bind.shape, bind.strides, bind.dtype, bind.nbytes)
-    array[...] = dense
+    if any(raw):  # new memory is zero, and takes no room until it is written
+        array[...] = value
     return array

@@ -57,7 +57,8 @@ class Bind:
             elements.
         updated: Whether the program overwrites this parameter, state or meta.
         layout: Text of the prepared layout, None for plain strided memory.
-        value: Bytes of a const, or of what a meta starts with, in hexadecimal, row-major.
+        value: Bytes of a const, or of what a meta starts with, in hexadecimal, row-major; of one element if it stands
+            everywhere, whatever the shape.
         host: How the executable computes a meta; None for all others.
         counts: Of an output of one i64: the outputs of which it says how much is there. Empty for all others.
     """

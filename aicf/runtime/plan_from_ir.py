@@ -12,9 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-import numpy as np
 from xdsl.dialects.builtin import (
-    DenseIntOrFPElementsAttr,
     DictionaryAttr,
     IntegerAttr,
     ModuleOp,
@@ -48,7 +46,6 @@ from aicf.dialects.types import dense_array, element_of
 from aicf.errors import PlanError
 from aicf.runtime.capture_plan import ARENA, CapturePlan, Launch, ModulePlan, Place, Row, contradictions
 from aicf.runtime.graph import Bind, Counted, Edge, Graph, HostValue, Node
-from aicf.runtime.tensors import Array
 
 TARGET = "aicf.target"
 """Module attribute that says what the module is compiled for."""
@@ -229,7 +226,7 @@ def _read_bind(op: BindOp) -> Bind:
         align=None if op.align is None else op.align.value.data,
         updated=op.updated is not None,
         layout=None if layout is None else str(layout),
-        value=None if op.value is None else _spread(op.value, type_.get_shape()).tobytes().hex(),
+        value=None if op.value is None else dense_array(op.value).tobytes().hex(),
         host=None if op.host is None else _read_host(op.host),
         counts=() if op.counts is None else _read_counts(op.counts),
     )
@@ -246,10 +243,6 @@ def _read_host(host: DictionaryAttr) -> HostValue:
     assert formula is None or isinstance(formula, str)
     assert next_ is None or isinstance(next_, str)
     return HostValue(formula, tuple(cast("Sequence[str | int | float]", of or ())), entries, next_)
-
-
-def _spread(value: DenseIntOrFPElementsAttr, shape: tuple[int, ...]) -> Array:
-    return np.broadcast_to(dense_array(value), shape)
 
 
 def _read_node(op: ResolvedOp, bodies: Mapping[str, Operation]) -> Node:

@@ -190,7 +190,12 @@ def check_optimizer(optimizer: object) -> None:
         raise InvalidIR(
             f"the optimizer is {quoted(optimizer)}; it is one made as in aicf.optimizers.Adam(lr=1e-3)"
         )
-    for group in optimizer.groups:
+    groups: object = optimizer.groups
+    if not isinstance(groups, list | tuple):
+        raise InvalidIR(
+            f"{type(optimizer).__name__}: groups is {quoted(groups)}; it is a list of aicf.optimizers.Group"
+        )
+    for group in cast("Sequence[object]", groups):
         if not isinstance(group, Group):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidIR(
                 f"{type(optimizer).__name__}: a group is {quoted(group)}; it is one made as in "

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from operator import index
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, NoReturn, TypeAlias, cast
 
 from numpy.typing import ArrayLike
 from xdsl.dialects.builtin import (
@@ -24,6 +25,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, BlockArgument, Region, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
+from aicf.arguments import text_from
 from aicf.dialects import dims, logical
 from aicf.dialects.dims import Size
 from aicf.dialects.logical import (
@@ -35,6 +37,7 @@ from aicf.dialects.logical import (
 )
 from aicf.dialects.types import TensorInfo, check_filled, element_named, tensor, tensor_info
 from aicf.errors import InvalidIR, quoted
+from aicf.frontends.builder.checking import checked
 
 if TYPE_CHECKING:
     from aicf.frontends.builder.graph import Graph
@@ -185,6 +188,20 @@ class GraphCore:
     _names: set[str] = field(default_factory=set[str], init=False, repr=False)
     _module: ModuleOp | None = field(default=None, init=False, repr=False)
 
+    def __init_subclass__(cls) -> None:
+        """The methods of each family of ops refuse arguments of other types than they state."""
+        for name, method in list(vars(cls).items()):
+            if not name.startswith("_") and inspect.isfunction(method):
+                setattr(cls, name, checked(method))
+
+    def refuse(self, message: str) -> NoReturn:
+        """Raises InvalidIR with the caller's line."""
+        raise self._error(message)
+
+    def check_value(self, value: Value) -> None:
+        """Raises InvalidIR with the caller's line for what is no value of this graph."""
+        self._own(value)
+
     def input(self, name: str, shape: Shape, dtype: str = "f32") -> Value:
         """A tensor given at every run."""
         return self._argument(name, "input", shape, dtype)
@@ -217,6 +234,7 @@ class GraphCore:
             raise self._error(
                 f"update: the role of {name} is {entry[ROLE_ATTR]}; only param, state and meta change"
             )
+        self._own(value)
         if target.info != value.info:
             raise self._error(f"update: {name} is {target.info}, the new value {value.info}")
         self._results.append(_Result(self._own(value), {UPDATES_ATTR: name}))
@@ -228,7 +246,10 @@ class GraphCore:
             function: One block that ends in `func.return`; it stays as it is.
             arguments: What its arguments are, of the same types.
         """
+        if not isinstance(function, FuncOp):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise self._error(f"inline: the function is {quoted(function)}; it is a func.func")  # pyright: ignore[reportUnreachable]
         block = function.body.block
+        arguments = self._parts(arguments)
         if [argument.type for argument in block.args] != [value.ssa.type for value in arguments]:
             wanted = ", ".join(str(tensor_info(argument.type)) for argument in block.args)
             given = ", ".join(str(value.info) for value in arguments)
@@ -290,7 +311,7 @@ class GraphCore:
 
     def _type(self, shape: Shape, dtype: str) -> Attribute:
         try:
-            type_ = tensor(self._sizes(shape), element_named(dtype))
+            type_ = tensor(self._sizes(shape), element_named(text_from(dtype, InvalidIR, "dtype")))
             check_filled(type_)
         except (ValueError, VerifyException) as error:
             raise self._error(str(error)) from error
@@ -309,6 +330,8 @@ class GraphCore:
     def _parts(self, parts: Sequence[Value]) -> Sequence[Value]:
         if isinstance(parts, Value):
             raise self._error("one value is no list of values; write [x]")
+        if not isinstance(parts, list | tuple):
+            raise self._error(f"a list of values is {quoted(parts)}; write [x, y]")
         for part in parts:
             self._own(part)
         return parts
@@ -360,6 +383,8 @@ class GraphCore:
         """As `_insert`; all results of the op."""
         if self._module is not None:
             raise self._error(f'graph "{self.name}" is finished; add ops before module()')
+        if name is not None:
+            text_from(name, InvalidIR, "name")
         op: LogicalOp | None = None
         location = _caller_location()
         try:

@@ -13,6 +13,7 @@ from xdsl.ir import SSAValue
 from aicf.dialects import logical
 from aicf.dialects.types import tensor_info
 from aicf.passes.support.onnx_ops.base import Node, Result, row
+from aicf.passes.support.onnx_ops.recurrent import MAX_WRITTEN_STEPS
 from aicf.semantics import composite_element
 
 _RULES = {
@@ -37,6 +38,7 @@ def _linear_attention(node: Node) -> Result:
             f"q_num_heads is {heads} and kv_num_heads {groups}; the one is a multiple of the other"
         )
     tokens, size = node.shape(_QUERY)[1], node.shape(_QUERY)[2] // heads
+    _check_written(node, tokens, "tokens (dimension 1 of operand 0)")
     query, key, value = (
         _of_heads(node, _QUERY, heads),
         _of_heads(node, _KEY, groups),
@@ -66,6 +68,14 @@ def _linear_attention(node: Node) -> Result:
         _gathered(node, outputs, scale),
         node.cast(state, node.element(_PAST if node.has(_PAST) else 0), "present"),
     ][: node.outputs]
+
+
+def _check_written(node: Node, count: int, what: str) -> None:
+    if count > MAX_WRITTEN_STEPS:
+        raise node.unsupported(
+            f"it has {count} {what}, which are written out one by one; at most {MAX_WRITTEN_STEPS} are: use shorter "
+            "sequences and carry the state"
+        )
 
 
 def _rule(node: Node) -> tuple[bool, bool]:
@@ -126,6 +136,7 @@ def _causal_conv(node: Node) -> Result:
     """Each channel by its own filter over a token and those in front of it, the first of which are the past state."""
     batch, channels, tokens = node.shape(0)
     taps = node.shape(1)[2]
+    _check_written(node, taps, "taps (dimension 2 of operand 1)")
     element, wide = node.element(0), composite_element(node.element(0))
     activation = node.attributes.string("activation", "none")
     if activation not in ("none", "silu", "swish"):

@@ -5,11 +5,13 @@ from __future__ import annotations
 from math import prod
 
 import numpy as np
+from xdsl.ir import SSAValue
 
 from aicf.dialects import logical
+from aicf.dialects.types import element_named
 from aicf.passes.support.onnx_ops.base import Node, Result, row
-from aicf.passes.support.onnx_ops.sliding import sliding
-from aicf.passes.support.onnx_ops.tables import table
+from aicf.passes.support.onnx_ops.elementwise import compare, select
+from aicf.passes.support.onnx_ops.sliding import Sliding, sliding
 
 
 def _blocks(node: Node) -> tuple[int, int, int, int, int]:
@@ -77,38 +79,41 @@ def _col_to_im(node: Node) -> Result:
     image, kernel = node.ints(1, "image_shape"), node.ints(2, "block_shape")
     windows = sliding(node, image, kernel)
     channels, left = divmod(columns, prod(kernel))
-    along = [
-        _places(*one)
-        for one in zip(
-            image, windows.sizes, windows.strides, windows.dilations, windows.low, windows.high, strict=True
-        )
-    ]
-    if left or prod(places.shape[1] for places in along) != length:
+    counts = [_count(windows, dim, size) for dim, size in enumerate(image)]
+    if left or prod(counts) != length:
         raise node.invalid(f"{columns}x{length} columns are no windows of {kernel} over an image of {image}")
     elements = prod(image)
-    rows = _flat(along, image).reshape(-1)
+    if 0 in (batch, channels, length):
+        return np.broadcast_to(np.zeros((), node.element(0).dtype), [batch, channels, *image])
+    rows = node.reshape(_element_indices(node, windows, counts, image), [prod(kernel) * length])
     moved = node.transpose(
         node.reshape(node.operand(0), [batch, channels, prod(kernel) * length], "columns"), [2, 0, 1]
     )
     zeros = node.full(0, [elements, batch, channels], node.element(0))
-    summed = node.add(logical.ScatterOp(zeros, table(node, rows), moved, "add"), "summed")
+    summed = node.add(logical.ScatterOp(zeros, rows, moved, "add"), "summed")
     return node.reshape(node.transpose(summed, [1, 2, 0]), [batch, channels, *image])
 
 
-def _places(whole: int, size: int, stride: int, dilation: int, low: int, high: int) -> np.ndarray:
-    """``[size, count]``: where each element of each window lies, beyond the image too."""
-    count = (whole + low + high - (size - 1) * dilation - 1) // stride + 1
-    return np.arange(size)[:, None] * dilation + np.arange(count) * stride - low
+def _count(windows: Sliding, dim: int, size: int) -> int:
+    """How many windows lie along a dimension of the image."""
+    reach = (windows.sizes[dim] - 1) * windows.dilations[dim] + 1
+    return max((size + windows.low[dim] + windows.high[dim] - reach) // windows.strides[dim] + 1, 0)
 
 
-def _flat(along: list[np.ndarray], image: list[int]) -> np.ndarray:
-    """Row-major places of all elements of windows, then of all windows; past the last for those beyond the image."""
-    rank = len(image)
-    total, inside = np.zeros([1] * (2 * rank), np.int64), np.ones([1] * (2 * rank), np.bool_)
-    for dim, (places, size) in enumerate(zip(along, image, strict=True)):
-        shape = [1] * (2 * rank)
-        shape[dim], shape[rank + dim] = places.shape
-        own = places.reshape(shape)
-        total = total * size + own
-        inside = inside & (own >= 0) & (own < size)
-    return np.where(inside, total, prod(image))
+def _element_indices(node: Node, windows: Sliding, counts: list[int], image: list[int]) -> SSAValue:
+    """``[*kernel, *counts]``: row-major indices of the elements of windows; past the last beyond the image.
+
+    They are computed by the program, whose size then does not grow with the image.
+    """
+    rank, shape, whole = len(image), [*windows.sizes, *counts], element_named("i64")
+    total, inside = node.full(0, shape, whole), node.full(1, shape, element_named("i1"))
+    for dim, size in enumerate(image):
+        tap, window = (node.add(logical.IotaOp(axis, shape, "i64")) for axis in (dim, rank + dim))
+        start = node.apply(
+            logical.SubOp, node.apply(logical.MulOp, window, windows.strides[dim]), windows.low[dim]
+        )
+        index = node.apply(logical.AddOp, node.apply(logical.MulOp, tap, windows.dilations[dim]), start)
+        total = node.apply(logical.AddOp, node.apply(logical.MulOp, total, size), index)
+        fits = node.apply(logical.AndOp, compare(node, "ge", index, 0), compare(node, "lt", index, size))
+        inside = node.apply(logical.AndOp, inside, fits)
+    return select(node, inside, total, node.splat(prod(image), total))

@@ -96,6 +96,16 @@ def norm(part: Array) -> Array:
     return np.sqrt((part**2).sum(0))
 
 
+def col_to_im(x: Array, size: int, stride: int) -> Array:
+    """Windows of 2 by 2, added up where they lie on a square image."""
+    image, count = np.zeros((1, 1, size, size)), (size - 2) // stride + 1
+    columns = x.astype(np.float64).reshape(2, 2, count, count)
+    for row, column in np.ndindex(2, 2):
+        end = count * stride
+        image[0, 0, row : row + end : stride, column : column + end : stride] += columns[row, column]
+    return image
+
+
 POOLS = {"MaxPool": largest, "AveragePool": mean, "LpPool": norm}
 WIDE = {"kernel_shape": [HUGE + 1], "pads": [HUGE // 2] * 2}
 X = random(1, 3, 8)
@@ -324,6 +334,24 @@ CASES = {
         usual_inputs=[np.arange(-4, 5, dtype=np.int32), np.array(3, np.int32)],
         known=(1,),
     ),
+    "Col2Im of a large image": Case(
+        "Col2Im",
+        [random(1, 4, 4), ints(1000, 1000), ints(2, 2)],
+        {"strides": [998, 998]},
+        {"strides": [2, 2]},
+        lambda x: col_to_im(x, 1000, 998),
+        usual_inputs=[random(1, 4, 4), ints(4, 4), ints(2, 2)],
+        known=(1, 2),
+    ),
+    "Col2Im of many windows": Case(
+        "Col2Im",
+        [random(1, 4, 40000), ints(201, 201), ints(2, 2)],
+        {},
+        {},
+        lambda x: col_to_im(x, 201, 1),
+        usual_inputs=[random(1, 4, 4), ints(3, 3), ints(2, 2)],
+        known=(1, 2),
+    ),
     "LSTM steps": Case(
         "LSTM",
         [random(4000, 1, 2), np.zeros((1, 8, 2), np.float32), np.zeros((1, 8, 2), np.float32)],
@@ -340,6 +368,19 @@ def compiled(case: Case, inputs: Sequence[Array | None], attributes: dict[str, A
     outputs = 2 if case.op_type == "TopK" else 1
     model = one_node(case.op_type, inputs, outputs, known=case.known, opset=case.opset, **attributes)
     return aicf.compile(model, target="cpu")
+
+
+def test_a_large_splat_is_one_value_of_the_plan() -> None:
+    """An output of 10^10 elements compiles, and running it says what it takes."""
+    model = one_node("ConstantOfShape", [ints(100_000, 100_000)], known=(0,))
+    exe = aicf.compile(model, target="reference")
+    assert exe.outputs[0].shape == (100_000, 100_000)
+    many = one_node(
+        "Col2Im", [random(1, 4, 4), ints(20_000, 20_000), ints(2, 2)], known=(1, 2), strides=[19_998] * 2
+    )
+    plan = aicf.compile(many, target="reference").plan.programs[0]
+    constants = [bind for bind in plan.graph.binds if bind.role == "const"]
+    assert constants and all(len(bind.value or "") <= 2 * 8 for bind in constants)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -373,6 +414,12 @@ def test_what_is_compiled_follows_the_work(name: str) -> None:
          "HannWindow 'node': size is 1099511627776; at most 4194304 elements"),
         ("MelWeightMatrix", [ints(HUGE)[0], ints(HUGE)[0], ints(16000)[0], np.float32(0), np.float32(8000)],
          (0, 1, 2, 3, 4), {}, "MelWeightMatrix 'node': num_mel_bins . dft_length is .*; at most 4194304"),
+        ("LinearAttention", [random(1, 5000, 2)] * 3, (), {"q_num_heads": 1, "kv_num_heads": 1, "update_rule": "linear",
+         "opset": 27, "outputs": 2}, "LinearAttention 'node': it has 5000 tokens .* at most 4096"),
+        ("CausalConvWithState", [random(1, 2, 3), random(2, 1, 5000)], (), {"opset": 27, "outputs": 2},
+         "CausalConvWithState 'node': it has 5000 taps .* at most 4096"),
+        ("Resize", [random(1, 1, 600000), None, None, ints(1, 1, 100)], (3,), {"mode": "linear", "antialias": 1},
+         "Resize 'node': it reads a table of [0-9]* elements; at most 1048576"),
         ("Det", [random(40, 40)], (), {}, "Det 'node': .*40.* 32"),
     ],
     ids=lambda value: value if isinstance(value, str) and value.isalpha() else "",
