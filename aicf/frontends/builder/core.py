@@ -25,7 +25,6 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, BlockArgument, Region, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from aicf.arguments import text_from
 from aicf.dialects import dims, logical
 from aicf.dialects.dims import Size
 from aicf.dialects.logical import (
@@ -311,11 +310,16 @@ class GraphCore:
 
     def _type(self, shape: Shape, dtype: str) -> Attribute:
         try:
-            type_ = tensor(self._sizes(shape), element_named(text_from(dtype, InvalidIR, "dtype")))
+            type_ = tensor(self._sizes(shape), element_named(self._text("dtype", dtype)))
             check_filled(type_)
         except (ValueError, VerifyException) as error:
             raise self._error(str(error)) from error
         return type_
+
+    def _text(self, what: str, value: object) -> str:
+        if not isinstance(value, str):
+            raise self._error(f"{what} is {quoted(value)}; it is text")
+        return value
 
     def _own(self, value: Value) -> SSAValue:
         if not isinstance(value, Value):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -384,7 +388,7 @@ class GraphCore:
         if self._module is not None:
             raise self._error(f'graph "{self.name}" is finished; add ops before module()')
         if name is not None:
-            text_from(name, InvalidIR, "name")
+            self._text("name", name)
         op: LogicalOp | None = None
         location = _caller_location()
         try:
