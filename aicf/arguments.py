@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
-
 from aicf.errors import AicfError, quoted
 
 _PATHS = (str, os.PathLike)
@@ -40,6 +38,8 @@ def path_from(value: object, kind: type[AicfError], what: str) -> Path:
 
 def flag_from(value: object, kind: type[AicfError], what: str) -> bool:
     """A truth value. Raises `kind` for anything else."""
+    import numpy as np  # here, since loading native code needs no NumPy
+
     if not isinstance(value, bool | np.bool_):
         raise kind(f"{what} is {quoted(value)}; give True or False")
     return bool(cast(object, value))

@@ -36,7 +36,7 @@ def check(seed: int, target: str, threads: int) -> None:
     role_of = roles(program)
     weights = {name: array for name, array in program.inputs.items() if role_of[name] == "param"}
     inputs = {name: array for name, array in program.inputs.items() if role_of[name] == "input"}
-    exe = aicf.compile(program.module, weights=weights, target=target, threads=threads)
+    exe = aicf.compile(program.module, weights=weights, target=target, threads=threads, training=True)
     found = exe(inputs)
     given = found if isinstance(found, dict) else dict(zip(expected, _tuple(found), strict=True))
     for name, wanted in expected.items():

@@ -7,12 +7,11 @@ import pytest
 from numpy.typing import NDArray
 
 import aicf
-from aicf.backends.registry import get_backend
 from aicf.compiler import print_module
-from aicf.errors import PlanError
+from aicf.errors import InvalidIR
 from aicf.frontends.text import make_context, parse_module
 from aicf.passes.aicf_training import AicfTrainingPass
-from aicf.runtime.plan_from_ir import code_units, target_of
+from aicf.passes.verify_emit import VerifyEmitPass
 from tests.support.update_programs import Program, Tensor
 
 SHAPES = ((37,), (4, 5))
@@ -77,10 +76,12 @@ def test_a_state_that_decays_ends_as_zero(threads: int, subnormals: str):
 
 
 def test_what_the_record_may_say():
-    with pytest.raises(PlanError, match="'subnormals' must be one of zero, keep, is 'tiny'"):
+    with pytest.raises(InvalidIR, match="its 'subnormals' is tiny, legal: zero, keep"):
         compiled(1, "tiny")
     module = parse_module(program())
     AicfTrainingPass("cpu:aarch64-v8").apply(make_context(), module)
     module = parse_module(edited(print_module(module), "keep", "zero"))
-    with pytest.raises(PlanError, match="instruction 'n0': .* 'subnormals' must be 'keep' on aarch64-v8"):
-        get_backend("cpu").build(module, code_units(module), target_of(module))
+    with pytest.raises(
+        InvalidIR, match="instruction 'n0' .* its 'subnormals' is zero, legal: keep on aarch64-v8"
+    ):
+        VerifyEmitPass().apply(make_context(), module)
