@@ -155,6 +155,8 @@ def _verify_overlap(op: ResolvedOp) -> None:
 
 def _is_injective(type_: BufferType) -> bool:
     """Whether each element has an address of its own: every dim steps over all that those of smaller strides reach."""
+    if type_.element_count == 0:
+        return True
     reached = 0
     dims = zip(type_.get_shape(), type_.get_strides(), strict=True)
     for step, size in sorted((abs(step), size) for size, step in dims if size > 1):

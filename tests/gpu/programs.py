@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
+from aicf.dialects.logical import ANNEALS, SCHEDULES, Predicate
 from aicf.dialects.logical import REDUCTIONS as REDUCED
-from aicf.dialects.logical import SCHEDULES, Predicate
 from aicf.dialects.types import TensorInfo, tensor_info
 from aicf.frontends.builder import Graph, Value
 from aicf.frontends.text import parse_module
@@ -440,6 +440,10 @@ def counters(dtype: str) -> Graph:
         g.output(g.bias_corr(step, beta, dtype), f"corrected_{beta}")
     for schedule in SCHEDULES:
         g.output(g.learning_rate(step, schedule, 0.5, 2, 20, 0.125, dtype), schedule)
+    g.output(g.step_rate(step, 0.5, 0.25, 2, 3, dtype=dtype), "periods")
+    g.output(g.step_rate(step, 0.5, 0.25, 2, milestones=[2, 7], dtype=dtype), "milestones")
+    for anneal in ANNEALS:
+        g.output(g.one_cycle_rate(step, anneal, 0.125, 0.5, 0.01, 3.5, 20, dtype), f"one_cycle_{anneal}")
     return g
 
 

@@ -662,7 +662,7 @@ OPTIONS: list[tuple[dict[str, Any], type[Exception], str]] = [
 
 
 def test_weights_outputs_and_repeats_of_a_wrong_kind() -> None:
-    with pytest.raises(InputMismatch, match="weights are a path or arrays by name, not int"):
+    with pytest.raises(InputMismatch, match="weights is 5; give values by name, a dictionary"):
         InferenceSession(classifier(), 5)  # pyright: ignore[reportArgumentType]
     with InferenceSession(classifier(), WEIGHTS) as session:
         feeds = session.input_info[0]

@@ -52,7 +52,7 @@ _NAMES = (
     "Schedule",
 )
 CHECKS: Mapping[str, tuple[Callable[[object], bool], str]] = {
-    **dict.fromkeys(_NAMES, (_is_text, "text")),
+    **dict.fromkeys(_NAMES, (_is_text, "a string")),
     "bool": (lambda value: isinstance(value, bool | np.bool_), "True or False"),
     "float": (_is_number, "a number"),
     "int": (_is_whole, "an integer of 64 bits"),
@@ -89,7 +89,7 @@ def checked(method: Callable[..., Any]) -> Callable[..., Any]:
             if name in checks:
                 holds, what, may_be_none = checks[name]
                 if not (holds(value) or (may_be_none and value is None)):
-                    self.refuse(f"{name} is {quoted(value)}; it is {what}")
+                    self.refuse(f"{method.__name__}: {name} is {quoted(value)}; it is {what}")
         return method(self, *given, **named)
 
     return call

@@ -28,7 +28,7 @@ from aicf.backends.reference.loader import load_native as load_reference
 from aicf.runtime import Executable, ModulePlan
 from aicf.runtime.capture_plan import CapturePlan
 from aicf.runtime.graph import Bind
-from aicf.runtime.plan_from_ir import code_units, read_module, target_of
+from aicf.runtime.plan_from_ir import code_units, program_needs, read_module, target_of
 from tests.backends.cuda.fake_driver import FakeDriver, Kernel
 from tests.runtime.support import module_of
 
@@ -45,7 +45,8 @@ def device_executable(
     module = module_of(text)
     reference = load_reference(ReferenceBackend().build(module, code_units(module), target_of(module)))
     plan = replace(_bound(read_module(module), staged), backend="cuda", arch="sm_90a")
-    return Executable(plan, native_code(driver, plan, reference), weights, **options)
+    native = replace(native_code(driver, plan, reference), programs=program_needs(module))
+    return Executable(plan, native, weights, **options)
 
 
 def _bound(plan: ModulePlan, staged: Collection[str]) -> ModulePlan:

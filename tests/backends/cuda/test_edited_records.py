@@ -54,8 +54,8 @@ EDITS: dict[str, tuple[tuple[str, object, str], ...]] = {
     "row_reductions-f32": (
         ("grids", [[1, 1, 1]], "its 'grids' is [[1, 1, 1]], legal:"),
         ("block", [64, 2, 1], "its 'block' is [64, 2, 1], legal:"),
-        ("lanes", 3, "the threads of a row must be a power of two that divides the block"),
-        ("strategy", "magic", "strategy 'magic' is none of"),
+        ("lanes", 3, "its 'lanes' is 3, legal: 1, 2, 4, 8"),
+        ("strategy", "magic", "its 'strategy' is magic, legal:"),
         ("early_reads", [0], "its 'early_reads' is [0], legal: []"),
         ("triggers", False, "its 'triggers' is False, legal: True"),
         ("rounding", "never", "'rounding' is never, legal: fused, strict"),

@@ -143,7 +143,7 @@ def test_every_stage_means_the_same(seed: int) -> None:
     module, feeds = program.module, program.inputs
     wanted = run_module(module, feeds, "exact")
     context = make_context()
-    for step in AicfInferencePass(target="reference:typed", policy="{streams: 3}").passes():
+    for step in AicfInferencePass(target="reference:typed", policy="{streams: 3}", training=True).passes():
         step.apply(context, module)
         assert_equal_meaning(run_module(module, feeds, "exact"), wanted)
     (final,) = (program for program in programs_of(module) if program.sym_name.data != "prepare")

@@ -9,7 +9,7 @@ import pytest
 
 import aicf
 from aicf.errors import UnsupportedOp
-from tests.support.onnx_models import Array, expect, one_node
+from tests.support.onnx_models import Array, expect, expect_model, feeds, one_node
 
 RNG = np.random.default_rng(12)
 
@@ -89,16 +89,10 @@ def test_batch_norm_in_training(opset: int) -> None:
     running = [mean * 0.8 + now * 0.2, variance * 0.8 + spread * 0.2]
     expected = [np.moveaxis(y.reshape(2, 4, 5, 3), -1, 1), *running, *([now, spread] if opset == 9 else [])]
     attributes: dict[str, Any] = {} if opset == 9 else {"training_mode": 1}
-    expect(
-        "BatchNormalization",
-        [x, scale, bias, mean, variance],
-        len(expected),
-        opset=opset,
-        expected=[array.astype(np.float32) for array in expected],
-        epsilon=1e-2,
-        momentum=0.8,
-        **attributes,
-    )
+    inputs = [x, scale, bias, mean, variance]
+    options = {"epsilon": 1e-2, "momentum": 0.8, **attributes}
+    model = one_node("BatchNormalization", inputs, len(expected), opset=opset, **options)
+    expect_model(model, feeds(inputs), [array.astype(np.float32) for array in expected], training=True)
 
 
 def test_batch_norm_of_statistics_in_another_type() -> None:
