@@ -137,7 +137,7 @@ PROGRAMS = {
             ' kernel("cpu.gemm_portable", {version = 4 : i64, determinism = "bitwise"})',
             "logical.relu %1 : tensor<2x3xf32>",
         ),
-        "error: instruction 'two': kernel record lacks the integer 'threads': run select-kernels again",
+        "kernel 'cpu.gemm_portable' cannot run it as its record says: it lacks 'lanes', legal: 1, 2, 4, 8",
     ),
     "huge dims": (
         sized("4611686018427387904x3"),

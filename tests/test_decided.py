@@ -60,7 +60,7 @@ MODELS: dict[str, tuple[Made, str, str]] = {
 }
 EDITS = {
     "digits": ("fc1@N=32", "cpu.gemm_avx2"),
-    "encoder": ("matmul0", "cpu.gemm_portable"),
+    "encoder": ("linear3", "cpu.gemm_portable"),
     "bert layer": ("up", "cuda.gemm_wgmma"),
 }
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal, cast
 
-from aicf.arguments import path_from
+from aicf.arguments import flag_from, path_from
 from aicf.compiled import CompiledModel, Options, Trained
 from aicf.compiler import check_options, checked_budget, compile_source, logical_text, resolve_options
-from aicf.errors import ArtifactError, InvalidIR, quoted
+from aicf.errors import ArtifactError, InvalidIR, PolicyError, quoted
 from aicf.extensions import Extension, Passes, flattened, source_stamp
 from aicf.frontends.text import verify_module
 from aicf.inference.cache import ProgramCache
@@ -100,7 +100,8 @@ def train_step(
     sizes = dims_text(dims)
     recipe = Recipe(resolve_loss(loss), optimizer, frozen, clip_norm, micro_batches)
     bind = micro_batches > 1
-    forward = read_forward(model, sizes, bind=bind, untie=_patterns(untie), strict=bool(strict))
+    is_strict = flag_from(strict, PolicyError, "strict")
+    forward = read_forward(model, sizes, bind=bind, untie=_patterns(untie), strict=is_strict)
     if untie is None:
         warn_of_ties(forward, trained_names(forward, frozen))
     program = write_step(forward, recipe)

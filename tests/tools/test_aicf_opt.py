@@ -235,7 +235,7 @@ def test_the_list_of_passes_has_one_a_line_and_ours_first(capsys: pytest.Capture
         "writes what the module is compiled for into it, where every later pass reads it. {target, threads}"
     )
     (row,) = [line for line in lines if line.startswith("aicf-inference ")]
-    assert row.endswith("values, until}")
+    assert row.endswith("training, until}")
 
 
 @pytest.mark.parametrize("name", AICF_UNIVERSE.all_passes)
