@@ -173,13 +173,13 @@ def test_a_machine_that_gives_no_more_threads(monkeypatch: pytest.MonkeyPatch) -
         started += 1
         start(thread)
 
-    team, before = ThreadTeam(9), threading.active_count()
+    team, before = ThreadTeam(9), our_threads()
     with monkeypatch.context() as full:
         full.setattr(threading.Thread, "start", refuse)
         with pytest.raises(
             BackendUnavailable, match="cannot start 8 more threads, only 3 .*; compile with fewer"
         ):
             team.run([int] * 9)
-    assert threading.active_count() == before
+    assert our_threads() == before
     team.run([int] * 9)
     team.release()
