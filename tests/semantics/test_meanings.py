@@ -822,6 +822,17 @@ def test_counters() -> None:
     for schedule, middle in (("linear", 0.3125), ("cosine", 0.3125)):
         rates = [run(lambda n, s=schedule: half(n, s, 0.5, 0, 8, 0.125), np.array(n)) for n in (1, 5, 9, 50)]
         np.testing.assert_allclose(rates, [0.5, middle, 0.125, 0.125], rtol=1e-7)
+    every = [run(lambda n: logical.StepRateOp(n, 0.5, 0.25, 0, 3), np.array(n)) for n in (1, 3, 4, 7)]
+    assert every == [0.5, 0.5, 0.125, 0.03125]
+    after = [run(lambda n: logical.StepRateOp(n, 0.5, 0.25, 0, 0, [2, 7]), np.array(n)) for n in (2, 3, 7, 8)]
+    assert after == [0.5, 0.125, 0.125, 0.03125]
+    cycle = logical.OneCycleRateOp
+    for anneal, rising, falling in (("linear", 0.3125, 0.25), ("cosine", 0.3125, 0.25)):
+        found = [
+            run(lambda n, a=anneal: cycle(n, a, 0.125, 0.5, 0.0, 4.0, 13), np.array(n))
+            for n in (1, 3, 5, 9, 13)
+        ]
+        np.testing.assert_allclose(found, [0.125, rising, 0.5, falling, 0.0], rtol=1e-6, atol=1e-7)
 
 
 def test_clipping() -> None:
