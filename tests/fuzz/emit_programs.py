@@ -6,7 +6,7 @@ One to three damages: numbers, operands, edges, instructions, entries of records
 Legal outcomes: `refused`, an AicfError of one line; `ran`, twice with the same bits, and wrote nothing but its outputs
 and its memory (what it computes may be something else than before); `built`, where it cannot run here or is too large
 to be run. Everything else is a failure: another exception, an abort, 25 seconds of silence, a write outside, a weight
-or an input that changed, results that depend on what lay in memory.
+that changed, results that depend on what lay in memory.
 """
 
 from __future__ import annotations

@@ -182,11 +182,6 @@ class RecordCodec(Generic[Decisions]):
         marked = [(name, entry) for name, entry in found if entry is not None]
         self._entries = [(name, entry.key or name, cast("Legal", entry.legal)) for name, entry in marked]
 
-    @property
-    def legal(self) -> Mapping[str, Legal]:
-        """The legal values of each entry, by its key."""
-        return {key: legal for _, key, legal in self._entries}
-
     def entries(self, decisions: Decisions) -> dict[str, Attribute]:
         """The decisions as entries, in the order of the fields."""
         return {key: _attribute(getattr(decisions, name)) for name, key, _ in self._entries}

@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import FloatAttr, StringAttr, f64
 from xdsl.ir import Attribute
 
 from aicf.backends.base import BufferRef, Launch, OperandInfo, Work
-from aicf.backends.common.record import Record, RecordError
+from aicf.backends.common.record import Record, read_number
 from aicf.backends.cuda.records import Shape, integers, read_flag, read_integer, start_entries
 from aicf.backends.cuda.target import ELEMENT_BYTES, GpuArch
 
@@ -174,10 +174,7 @@ def common_reason(work: Work, problem: AttentionProblem) -> str | None:
 
 def read_scale(record: Record) -> float:
     """The scale of a kernel record, or of a work's attributes. Raises RecordError if there is none."""
-    value = record.get("scale")
-    if not isinstance(value, FloatAttr):
-        raise RecordError("it lacks the number 'scale'")
-    return value.value.data
+    return read_number(record, "scale")
 
 
 def common_record(work: Work, arch: GpuArch, shape: Shape, order: str) -> dict[str, Attribute]:
